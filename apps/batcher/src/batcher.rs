@@ -1,7 +1,8 @@
-//! The object: what waits under one name, and the batch that is on its way.
+//! The object: the posts waiting under one name, and the batch in transit.
 //!
-//! Contract: a post that was accepted leaves the object only when the upstream has answered 2xx to a batch with it.
-//! Batches are sent one after the other, each as it was first sent. The alarm is set whenever something waits.
+//! Contract: an accepted post leaves the object only after the upstream has answered 2xx to a batch that contains it.
+//! Batches are sent one at a time, each with unchanged content on every attempt. The alarm is set whenever a post is
+//! waiting.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,16 +12,16 @@ use thiserror::Error;
 
 use crate::Upstream;
 
-/// Bytes of one post, at most.
+/// Maximum size of a post in bytes.
 pub const MAX_POST: usize = 64 << 10;
 
-/// Posts that may wait under one name, at most.
+/// Maximum number of posts waiting under one name.
 pub const MAX_WAITING: i64 = 10_000;
 
-/// Posts in one batch, at most: with the longest posts, 32 MiB.
+/// Maximum number of posts in a batch: with the longest posts, 32 MiB.
 pub const MAX_BATCH: i64 = 500;
 
-/// Where the batch that is on its way is kept.
+/// The key under which the batch in transit is stored.
 const BATCH: &str = "batch";
 
 /// The posts under one name.
@@ -31,38 +32,38 @@ pub struct Batcher {
     upstream: Arc<Upstream>,
 }
 
-/// A post that was taken.
+/// An accepted post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
-    /// Its place in the order of all posts under this name.
+    /// Its position in the order of all posts under this name.
     pub id: i64,
-    /// Posts that wait under this name, with this one.
+    /// Posts waiting under this name, including this one.
     pub queued: i64,
 }
 
-/// What waits under a name.
+/// The queue of a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
-    /// Posts that the upstream has not taken yet.
+    /// Posts that the upstream has not accepted yet.
     pub waiting: i64,
-    /// When the next attempt is, in milliseconds since 1970, if anything waits and no attempt is being made.
+    /// When the next attempt is due, in milliseconds since 1970, if posts are waiting and no attempt is running.
     pub due: Option<i64>,
-    /// The key of the batch that is on its way.
+    /// The key of the batch in transit.
     pub batch: Option<String>,
 }
 
-/// Why a post was not taken.
+/// Why a post was not accepted.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 pub enum BatcherError {
     /// The upstream does not keep up.
-    #[error("{MAX_WAITING} posts wait already. Post again when the upstream has taken some.")]
+    #[error("{MAX_WAITING} posts are already waiting. Retry after the upstream has accepted some.")]
     Full,
     /// The storage failed.
     #[error(transparent)]
     Storage(#[from] abide::Error),
 }
 
-/// The posts of a batch as they are stored.
+/// The posts of a batch, as stored.
 #[derive(Debug)]
 pub struct Batch {
     /// The same at each attempt.
@@ -71,17 +72,17 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A JSON array of the posts, which are JSON already.
+    /// A JSON array of the posts, which are JSON texts themselves.
     pub(crate) fn body(&self) -> String {
         format!("[{}]", self.posts.join(","))
     }
 }
 
-/// Which posts are in the batch that is on its way: those up to an id.
+/// The posts of the batch in transit: those up to an id.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Bounds {
-    /// When the batch was made. With the id of its last post this names the batch, also after the object was brought
-    /// back to an earlier state, which would give out the same ids once more.
+    /// When the batch was created. Together with the id of its last post this identifies the batch, even after the
+    /// object was restored to an earlier state, which would assign the same ids again.
     at: u64,
     through: i64,
 }
@@ -105,7 +106,7 @@ impl DurableObject for Batcher {
         })
     }
 
-    /// Sends the next batch. An error keeps it, and the alarm is tried again.
+    /// Sends the next batch. On an error the batch is kept, and the alarm is retried.
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
         let storage = self.state.storage();
         let Some(bounds) = self.bounds()? else {
@@ -129,7 +130,7 @@ impl DurableObject for Batcher {
 
 #[rpc]
 impl Batcher {
-    /// Takes a post, which is a JSON text.
+    /// Accepts a post, which is a JSON text.
     pub async fn post(&self, body: String) -> Result<Accepted, BatcherError> {
         if self.waiting()? >= MAX_WAITING {
             return Err(BatcherError::Full);
@@ -143,7 +144,8 @@ impl Batcher {
                 (now, body),
             )?
             .one()?;
-        // An alarm that is being handled sets the next one itself when it is done; until then this one stands.
+        // An alarm handler that is running sets the next alarm itself when it is done; until then the current one
+        // stays.
         if storage.get_alarm()?.is_none() {
             storage.set_alarm(self.upstream.window)?;
         }
@@ -151,7 +153,7 @@ impl Batcher {
         Ok(Accepted { id, queued })
     }
 
-    /// What waits.
+    /// The state of the queue.
     pub async fn queue(&self) -> Result<Queue, BatcherError> {
         let storage = self.state.storage();
         let bounds: Option<Bounds> = storage.get(BATCH)?;
@@ -164,7 +166,7 @@ impl Batcher {
 }
 
 impl Batcher {
-    /// Which posts are on their way; if none are, those that wait, up to the limit, are from now on.
+    /// The posts in transit; if there are none, the waiting posts, up to the limit, become the batch.
     fn bounds(&self) -> Result<Option<Bounds>> {
         let storage = self.state.storage();
         if let Some(bounds) = storage.get(BATCH)? {
@@ -199,8 +201,8 @@ impl Batcher {
 
     fn waiting(&self) -> Result<i64> {
         let sql = self.state.storage().sql();
-        // Ids have no gaps: none is given back, and only the oldest are deleted. SQLite finds one end at a time without
-        // reading what is between.
+        // Ids have no gaps: none is reused, and only the oldest are deleted. SQLite finds each end without reading the
+        // rows in between.
         sql.exec(
             "SELECT coalesce((SELECT max(id) FROM posts) - (SELECT min(id) FROM posts) + 1, 0)",
             (),

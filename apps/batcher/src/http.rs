@@ -1,8 +1,8 @@
-//! The HTTP side.
+//! The HTTP API.
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `POST /batches/{name}` with any JSON | 202 and `{"id":7,"queued":3}`: it is stored and will be delivered; `queued` wait, with this one |
+//! | `POST /batches/{name}` with any JSON | 202 and `{"id":7,"queued":3}`: it is stored and will be delivered; `queued` is the number of waiting posts, including this one |
 //! | `GET /batches/{name}` | 200 and `{"waiting":3,"due":…,"batch":null}` |
 
 use abide::{
@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::{Accepted, Batcher, BatcherError, MAX_POST, Queue};
 
-/// Everything that the program answers, to whoever may call.
+/// The program's routes, open to any caller.
 pub fn router(env: Env) -> Router {
     let access = Access::of(&env);
     let router = Router::new()
@@ -45,7 +45,7 @@ async fn take(
             StatusCode::PAYLOAD_TOO_LARGE,
             "post_too_large",
             format!(
-                "A post has {MAX_POST} bytes at most; this one has {}.",
+                "A post may have at most {MAX_POST} bytes; this one has {}.",
                 body.len()
             ),
         ));

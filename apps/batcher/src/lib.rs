@@ -1,10 +1,10 @@
-//! A batching object: what is posted is stored, and ten seconds after the first post all of it goes upstream in one
+//! A batching object: posts are stored, and ten seconds after the first one all of them are sent upstream in one
 //! request.
 //!
-//! The object ([`Batcher`]) stores a post and sets its alarm in one transaction, so a post that was answered 202 is
-//! delivered, whatever happens to the process or to the upstream. A batch is fixed before it is first sent and has a
-//! key: every attempt sends the same posts under the same `Idempotency-Key`, so the upstream can tell a repeat. The
-//! next batch begins when the upstream has taken the one before: posts arrive in the order in which they were taken.
+//! The object ([`Batcher`]) stores a post and sets its alarm in one transaction, so a post that was answered with 202
+//! is delivered, whatever happens to the process or the upstream. The content of a batch is fixed before it is first
+//! sent, and the batch has a key: every attempt sends the same posts under the same `Idempotency-Key`, so the upstream
+//! can detect repeats. The next batch begins when the upstream has accepted the previous one, so posts arrive in order.
 #![forbid(unsafe_code)]
 
 mod batcher;
@@ -27,13 +27,7 @@ pub const BINDING: &str = "BATCHER";
 /// The longest time between two attempts to send a batch.
 pub const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
-/// How batchers are run: they never give a batch up, and wait so long before they first send one again.
+/// The options of batchers: they never give a batch up, and wait this long before the first retry.
 pub fn options(first_retry: Duration) -> ClassOptions {
-    ClassOptions {
-        alarm_retry: AlarmRetry {
-            base: first_retry,
-            ..AlarmRetry::for_ever(LONGEST_WAIT)
-        },
-        ..ClassOptions::default()
-    }
+    ClassOptions::default().alarm_retry(AlarmRetry::for_ever(LONGEST_WAIT).base(first_retry))
 }

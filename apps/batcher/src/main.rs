@@ -7,30 +7,31 @@ use abide::{http::Uri, server::ServeArgs};
 use batcher::{BINDING, Batcher, Upstream, options, router};
 use clap::Parser;
 
-/// What the help ends with.
+/// The end of the help text.
 const EXAMPLE: &str = "\
 Example:
   ABIDE__OUTBOUND__ALLOW_PRIVATE=127.0.0.1 batcher serve --upstream http://127.0.0.1:9000/batches
   curl --json '{\"n\":1}' http://127.0.0.1:8080/batches/foo";
 
-/// Gathers posts and sends them on in batches
+/// Collect posts and send them on in batches
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLE)]
 enum Command {
-    /// Take posts and send them on; the setting `outbound.allow_private` must name an upstream at a private address
+    /// Accept posts and send them on; an upstream at a private address must be allowed by the setting
+    /// `outbound.allow_private`
     Serve {
         #[command(flatten)]
         serve: ServeArgs,
 
-        /// Where batches go: takes POST of a JSON array
+        /// Where to send batches: must accept POST of a JSON array
         #[arg(long, value_name = "URL")]
         upstream: Uri,
 
-        /// Milliseconds from a batch's first post to its sending
+        /// Milliseconds from a batch's first post until it is sent
         #[arg(long, default_value_t = 10_000)]
         window_ms: u64,
 
-        /// Milliseconds before a batch that was not taken is sent again; doubled each time, up to a minute
+        /// Milliseconds before the first retry of a batch; doubles each time, up to a minute
         #[arg(long, default_value_t = 2_000)]
         retry_ms: u64,
     },

@@ -1,4 +1,4 @@
-//! Where batches go.
+//! The destination of batches.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use thiserror::Error;
 
 use crate::Batch;
 
-/// The service that takes batches, and how long posts are gathered for it.
+/// The service that receives batches, and how long posts are collected for it.
 #[derive(Clone, Debug)]
 pub struct Upstream {
-    /// Takes `POST` of a JSON array, and an `Idempotency-Key`.
+    /// Accepts `POST` of a JSON array, with an `Idempotency-Key`.
     pub url: Uri,
-    /// From the first post of a batch to its sending.
+    /// The time from the first post of a batch until it is sent.
     pub window: Duration,
 }
 
-/// Why a batch was not taken. It is sent again.
+/// Why a batch was not accepted. It is retried.
 #[derive(Debug, Error)]
 pub(crate) enum NotTaken {
     #[error("the upstream answered {0}")]
     Answered(abide::http::StatusCode),
-    #[error("the upstream gave no answer: {0}")]
+    #[error("no response from the upstream: {0}")]
     Silent(#[from] abide::Error),
 }
 
 impl Upstream {
-    /// Sends a batch. `Ok` if the upstream says that it has it.
+    /// Sends a batch. `Ok` if the upstream confirms that it has it.
     pub(crate) async fn send(&self, env: &Env, batch: &Batch) -> Result<(), NotTaken> {
         let request = Request::builder()
             .method(Method::POST)

@@ -1,4 +1,4 @@
-//! The files that the pages load.
+//! The static files of the pages.
 
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
-//! Deliberately broken variants of the engine, which test its tests: each promise has variants that break it in the one place
-//! where it is kept, and a test must catch each.
+//! Deliberately broken variants of the engine, which test its tests: each guarantee has variants that break it in the
+//! one place that provides it, and a test must catch each of them.
 //!
-//! Contract: as of [those of the runtime](abide::broken). Without the feature `broken` not one instruction is different.
+//! Contract: as for [those of the runtime](abide::broken). Without the feature `broken` the product is unchanged.
 
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "BILLING_BROKEN";
@@ -9,219 +9,218 @@ pub const VARIABLE: &str = "BILLING_BROKEN";
 abide::broken_variants! {
     VARIABLE;
     states {
-        /// A part of a period is rounded by itself. The parts of a period add up to its price.
+        /// A part of a period is rounded on its own. The parts of a period add up to its price.
         PartRoundedAlone,
-        /// Halves go away from zero. Halves are no gain for either side.
+        /// Halves are rounded away from zero. Rounding favors neither side.
         HalvesGained,
-        /// The credit that an invoice has left is forgotten. Credit goes to the next invoice, whole.
+        /// The remaining credit of an invoice is lost. Credit is carried to the next invoice in full.
         CreditLost,
-        /// Lines that wait are not on the next invoice. What a change of plan gives back and costs is billed.
+        /// Pending lines are not on the next invoice. The proration of a plan change is billed.
         ChangeUnbilled,
-        /// A period is counted from the one before. Months of any length do not drift.
+        /// A period is computed from the previous one. Periods do not drift, whatever the length of months.
         PeriodsDrift,
-        /// What ends with its period is billed for the next. An end is heeded.
+        /// A subscription that ends with its period is billed for the next one. A scheduled end is respected.
         EndUnheeded,
-        /// Money that comes after a failure was reported does not count. Money that is there counts.
+        /// A payment that succeeds after a reported failure does not count. A successful payment counts.
         LateMoneyIgnored,
-        /// What was accepted once is asked to keep today's rules. What was accepted once replays for ever.
+        /// The current rules are applied to earlier outcomes. What was accepted once replays forever.
         RulesReplayed,
-        /// One invoice that is paid stands for all. Dunning ends with the last invoice that is owed.
+        /// One paid invoice settles all. Dunning ends with the last owed invoice.
         SettledEarly,
     }
     clock {
-        /// Periods that have ended when a node comes back are not billed. No period is unbilled.
+        /// Periods that ended during downtime are not billed. No period is unbilled.
         LatePeriodsSkipped,
-        /// A period is billed and not entered. A period that is billed is entered.
+        /// A period is billed but not entered. A billed period is entered.
         NeverEntered,
-        /// Periods without service are billed. What nobody is served is not billed.
+        /// Periods without service are billed. Only service is billed.
         UnservedBilled,
-        /// A trial does not end. A trial costs nothing until it ends.
+        /// A trial does not end. A trial is free until it ends.
         TrialKept,
         /// Days of dunning are counted from the last failure. Retries are on days 1, 3, 5 and 7.
         RetryDaysFromLast,
-        /// Days of grace do not end. Service ends after the grace.
+        /// Days of grace do not end. Service ends after the grace period.
         GraceForgotten,
-        /// There is no service in the days of grace. Service goes on until they end.
+        /// There is no service in the days of grace. Service continues until they end.
         GraceUnserved,
-        /// A first invoice may be paid at any time. A subscription that is not paid expires.
+        /// A first invoice may be paid at any time. An unpaid subscription expires.
         ExpiryForgotten,
-        /// Timers that are not wanted any more stay. Timers follow from the chain.
+        /// Obsolete timers are kept. Timers follow from the chain.
         TimersKept,
-        /// What an invoice was asked for in vain is not asked again. Each invoice is created, and its payment begun.
+        /// A failed order to an invoice is not repeated. Each invoice is created, and its payment started.
         OrderNotRepeated,
-        /// A timer that goes off before its time counts as done. A clock that is set back leaves no period unbilled.
+        /// A timer that fires early counts as done. Setting the clock back leaves no period unbilled.
         SetBackTaken,
-        /// The rest of a period that was skipped costs nothing. What somebody is served is billed.
+        /// The rest of a skipped period is free. Service is billed.
         RestUnbilled,
-        /// After a pause nobody is dunned. What is owed is dunned for.
+        /// After a pause there is no dunning. Debts are dunned.
         DebtForgotten,
-        /// What has expired is charged. A subscription that is not paid in time costs nothing.
+        /// An expired subscription is charged. A subscription that is not paid in time costs nothing.
         ExpiredCharged,
-        /// What somebody asks for overtakes what was to happen before. What a node that was away makes good comes first.
+        /// A request overtakes overdue timers. What is due after downtime comes first.
         Overtaken,
-        /// Changes of plan are left out where no period is billed. What somebody is served is billed.
+        /// Plan changes are omitted where no period is billed. Service is billed.
         ChangeLeftOut,
-        /// A pause gives nothing back. What nobody is served is not billed.
+        /// A pause credits nothing. Only service is billed.
         PauseBilled,
-        /// A change of plan may come to any amount. Each period can be billed.
+        /// A plan change may result in any amount. Each period can be billed.
         ChangeUnbounded,
-        /// An invoice that was written off is tried again. What was given up is not charged.
+        /// An invoice that was written off is charged again. A written-off invoice is not charged.
         GivenUpCharged,
-        /// What was given back of a period stays when its invoice is voided. Nobody gets money for nothing.
+        /// The credit for a period is kept when its invoice is voided. Nobody gets money for nothing.
         VoidMints,
-        /// What was owed before a pause is due at once. Who comes back has the days of dunning.
+        /// Debts from before a pause are due immediately. After a pause the customer has the days of dunning.
         OldDebtDue,
-        /// Retries that were missed follow at once. Two attempts are a day apart.
+        /// Missed retries follow immediately. Two attempts are a day apart.
         DunningBurst,
-        /// Service is promised beyond the grace. What is said of service is right.
+        /// Service is promised beyond the grace period. The reported end of service is correct.
         GraceUntold,
-        /// Who has subscriptions is deleted. Who is served can be billed.
+        /// A customer with subscriptions is deleted. A served customer can be billed.
         CustomerDeleted,
-        /// A change of plan without a quantity sets it to one. What nobody has asked for stays.
+        /// A plan change without a quantity sets it to one. What was not requested stays unchanged.
         QuantityForgotten,
-        /// A change to periods of another length charges the rest of the old one, too. Each day is billed once.
+        /// A change to periods of another length also charges the rest of the old one. Each day is billed once.
         LengthChargedTwice,
-        /// What will happen is told when it has happened. A notice comes before.
+        /// An advance notice comes after the event. A notice comes before.
         NoticeLate,
-        /// An invoice of a cent is charged. What is less than its charge costs is on the next invoice.
+        /// An invoice of a cent is charged. Amounts below the minimum charge are on the next invoice.
         CentCharged,
-        /// What costs nothing waits for its payment. What costs nothing needs none.
+        /// A free invoice waits for its payment. A free invoice needs no payment.
         FreeUnsettled,
-        /// The end of grace gives nothing back. What nobody is served is not billed.
+        /// The end of grace credits nothing. Only service is billed.
         GraceBilled,
-        /// A first invoice stays owed after the end. Who was never served owes nothing.
+        /// A first invoice stays owed after the end. A customer who was never served owes nothing.
         UnservedOwed,
         /// An invoice is voided with the credit that it has used. Nobody pays for nothing.
         VoidKeepsCredit,
-        /// What another invoice has given back of a period stays when its own is voided. Nobody gets money for nothing.
+        /// A credit on another invoice is kept when the period's own invoice is voided. Nobody gets money for nothing.
         GivenBackKept,
-        /// A report is written before what was to happen before it. What a node that was away makes good comes first.
+        /// A report overtakes overdue timers. What is due after downtime comes first.
         ReportOvertakes,
-        /// What a chain orders waits until the clock is where it was. What is ordered is due at once.
+        /// Orders of a chain wait until the clock catches up. Orders are due immediately.
         OrderPutOff,
-        /// A payment that nobody heard the beginning of counts as none. Money that was taken is known of.
+        /// A payment whose start was not recorded does not count. Charged money is recorded.
         BegunUnheard,
-        /// A credit note for what waited for an invoice counts for the period that it was billed in. What was paid for comes back.
+        /// A credit note for pending lines counts for the period they were billed with. Paid amounts are credited.
         NoteOfOthersWithheld,
-        /// Who is served again pays for what a credit note had given back, too. Nobody pays for nothing.
+        /// Resumed service also charges what a credit note had credited. Nobody pays for nothing.
         NoteClawedBack,
-        /// What an invoice is asked for is given up after some days. Each invoice is created, and its payment begun.
+        /// Orders to an invoice are given up after some days. Each invoice is created, and its payment started.
         OrderGivenUp,
-        /// Retries whose day came after the grace are made when a node comes back. What is written keeps the order of its times.
+        /// Retries due after the grace period are made after downtime. Outcomes are in chronological order.
         RetriedAfterGrace,
     }
     payment {
-        /// Each try has a key of its own at the gateway. A payment is made known once.
+        /// Each attempt has its own key at the gateway. A payment is created once.
         KeyOfEachTry,
-        /// An answer that was lost counts as a refusal. Money that was taken is known of.
+        /// A lost response counts as a rejection. Charged money is recorded.
         LostMeansRefused,
-        /// What the gateway refuses counts as a payment that failed. Money that was taken is known of.
+        /// A rejection by the gateway counts as a failed payment. Charged money is recorded.
         RefusalBelieved,
-        /// A payment of which no webhook tells is not asked about. Webhooks may be lost.
+        /// A payment without a webhook is not polled. Webhooks may be lost.
         NeverAsked,
-        /// An outcome is written although it is there. A step that is repeated changes nothing.
+        /// An outcome is written although it exists. A repeated step changes nothing.
         WrittenAgain,
-        /// A copy of a webhook is another one. A webhook is heard once.
+        /// A duplicate webhook has another effect. A webhook takes effect once.
         EventHeardTwice,
-        /// Webhooks are not passed on. A payment that waits goes on at once.
+        /// Webhooks are not passed on. A waiting payment continues immediately.
         EventForgotten,
-        /// Each webhook shortens the customer's time. A customer has the same time.
+        /// Each webhook shortens the customer's time. A customer always has the same time.
         WaitCutShort,
-        /// A gateway that does not say how a payment stands ends it. Each payment comes to an end that is known.
+        /// A payment ends when the gateway does not report its status. Each payment has a known result.
         QuestionRefused,
-        /// What the gateway says of another payment counts. Money that was taken is known of.
+        /// The gateway's response about another payment counts. Charged money is recorded.
         AnswerUnchecked,
-        /// A wrong key at the gateway counts as a refused card. A card is refused by the gateway.
+        /// An invalid key at the gateway counts as a declined card. Only the gateway declines a card.
         StrangerDeclined,
-        /// Each try of a refund has a key of its own at the gateway. Money goes back once.
+        /// Each attempt of a refund has its own key at the gateway. Money is refunded once.
         RefundKeyOfEachTry,
-        /// A refund that has failed counts as one that succeeded. A refund comes to an end that is known.
+        /// A failed refund counts as successful. A refund has a known result.
         RefundBelieved,
-        /// Money that comes when nothing is owed any more is kept. Nobody pays for nothing.
+        /// A payment that arrives when nothing is owed is kept. Nobody pays for nothing.
         LateMoneyKept,
-        /// Of a payment any amount is refunded. Nobody gets back more than they have paid.
+        /// Any amount of a payment can be refunded. Refunds never exceed the payment.
         RefundUnbounded,
-        /// A refund that is asked for again sets money aside again. A refund counts once.
+        /// A repeated refund reserves money again. A refund counts once.
         RefundTwice,
-        /// A credit note may be over any amount. It is never over more than the invoice.
+        /// A credit note may have any amount. It never exceeds the invoice.
         CreditUnbounded,
-        /// A credit note that an invoice hears of behind its payment gives nothing back. Nobody pays for nothing.
+        /// A credit note recorded after the payment refunds nothing. Nobody pays for nothing.
         NoteBehindPayment,
-        /// A credit that is told again counts again. A credit counts once.
+        /// A repeated credit counts again. A credit counts once.
         CreditTwice,
-        /// What a credit note has given back of a period a change of plan gives back again. Nobody gets money for nothing.
+        /// A plan change credits again what a credit note has credited. Nobody gets money for nothing.
         GivenBackTwice,
-        /// A trial that ended without a way to pay waits for 23 hours. It ends at once.
+        /// A trial that ended without a payment method waits for 23 hours. It ends immediately.
         TrialWaits,
-        /// A payment that waits for its customer is waited for though they pay with another card. A better card is used at once.
+        /// A payment keeps waiting for its customer although they pay with another card. A better card is used
+        /// immediately.
         CardKept,
-        /// The next payment begins before the one that waits has ended. One of two cards is charged.
+        /// The next payment begins before the waiting one has ended. Only one of two cards is charged.
         BothCards,
-        /// Only the invoice hears of the end. A payment reports to the subscription.
+        /// Only the invoice gets the result. A payment reports to the subscription.
         SubscriptionUntold,
     }
     resources {
-        /// A failure that was reported before is news. A report is heard once.
+        /// A repeated report of a failure counts again. A report counts once.
         ReportTwice,
-        /// Reports of attempts that nobody began are heard. A report fits an attempt.
+        /// Reports of attempts that never began are accepted. A report must match an attempt.
         NobodysReport,
-        /// A report of another amount is heard. A report fits what is owed.
+        /// A report with another amount is accepted. A report must match the amount owed.
         AmountUnchecked,
-        /// Paying by hand begins an attempt beside the one that is on its way. There is one at a time.
+        /// A manual payment begins a second attempt. There is one attempt at a time.
         AttemptBesideAttempt,
-        /// A paid invoice is to be paid. An invoice is paid once.
+        /// A paid invoice is charged again. An invoice is paid once.
         PaidAttempted,
-        /// An invoice that is there takes any draft. An invoice bills one period.
+        /// An existing invoice accepts any draft. An invoice bills one period.
         DraftUnchecked,
         /// Any period may be billed. No period is billed twice.
         NumberUnchecked,
-        /// An invoice is voided while it is being paid. No money is taken for a void invoice.
+        /// An invoice is voided while it is being paid. A void invoice is not charged.
         VoidBesideAttempt,
-        /// A subscription does not hear that its invoice is void. What nobody is to pay is not owed.
+        /// A subscription is not notified that its invoice is void. A void invoice is not owed.
         VoidUntold,
-        /// What was deleted can be subscribed to. What was deleted is not sold.
+        /// A deleted price can be subscribed to. Deleted items are not sold.
         DeletedSold,
     }
     webhooks {
-        /// Notices that an outbox has not taken are removed. Every outcome is told.
+        /// Notices that an outbox has rejected are removed. Every outcome is reported.
         RefusedMeansTaken,
-        /// Notices leave their resource before an outbox has them. Every outcome is told.
+        /// Notices leave their resource before an outbox has them. Every outcome is reported.
         NoticesGoneFirst,
-        /// Nobody is woken for notices that were refused. Every outcome is told.
+        /// Rejected notices are never retried. Every outcome is reported.
         NeverAgain,
-        /// An endpoint that refuses keeps those behind it from theirs. No endpoint holds up another.
+        /// A failing endpoint blocks the others. No endpoint holds up another.
         OneStopsAll,
-        /// A notice that is handed over again is another message. It is one message, however often it is handed over.
+        /// A notice that is passed on again is another message. It is one message, however often it is passed on.
         DedupForgotten,
-        /// The newest notice goes first. A resource's notices keep their order.
-        NewestFirst,
         /// Messages of a resource do not wait for each other. A resource's notices keep their order.
         OrderingForgotten,
-        /// An endpoint is told everything. An endpoint is told what it wants.
+        /// An endpoint gets all types. An endpoint gets only the types it wants.
         WantsIgnored,
-        /// What waits for a deleted endpoint is tried for ever. It becomes a dead letter.
+        /// Messages for a deleted endpoint are retried forever. They become dead letters.
         GoneRetried,
-        /// A notice is signed whatever its URL. It goes to the URL that its endpoint is registered with.
+        /// A notice is signed for any URL. It goes only to the registered URL of its endpoint.
         AnyUrlSigned,
         /// Notices are signed with any secret. Each has the signature of its endpoint.
         SignedByAnother,
-        /// The state before an outcome is not remembered. What is told is what has changed.
+        /// The state before an outcome is not remembered. Only changes are reported.
         StateForgotten,
     }
     api {
-        /// Anybody's webhook is the gateway's. What is not signed is not heard.
+        /// Any sender's webhook counts as the gateway's. Unsigned webhooks are rejected.
         SignatureUnchecked,
-        /// A webhook may be as old as it likes. What somebody has seen cannot be repeated for ever.
+        /// A webhook may have any age. A captured webhook cannot be replayed forever.
         OldEventHeard,
-        /// A request with a key is a new one each time. It counts once.
+        /// A repeated request with a key is a new one. It counts once.
         KeyIgnored,
-        /// Timers that were given up are not listed. What does not go on is seen.
+        /// Failed timers are not listed. What is stalled is visible.
         TimerUnseen,
-        /// A rebuild does not ask invoices. It asks every resource.
+        /// A rebuild omits invoices. It includes every resource.
         RebuildLeavesOut,
     }
     decade {
-        /// Rows of what is settled are not put. The read model comes to what the resources are.
+        /// Rows of settled resources are not written. The read model converges to the resources' states.
         RowForgotten,
     }
 }

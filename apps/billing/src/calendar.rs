@@ -1,9 +1,9 @@
 //! The periods of a subscription.
 //!
 //! Contract: periods are counted from a fixed moment, the anchor, and each is computed from the anchor and its number,
-//! never from the period before. So nothing drifts: monthly from January 31 is February 28 (or 29), then March 31. The
-//! calendar is that of UTC. A period begins where the one before has ended; together they cover all time from the
-//! anchor on, without a gap and without an overlap.
+//! never from the previous period. Nothing drifts: monthly from January 31 is February 28 (or 29), then March 31. The
+//! calendar is UTC. A period begins where the previous one ended; together they cover all time from the anchor on,
+//! without gaps and overlaps.
 
 use jiff::{Span, Timestamp, civil::DateTime, tz::TimeZone};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::{
     broken::{Variant, broken},
 };
 
-/// Units of one period, at most: ten years of days.
+/// Maximum number of units in a period: ten years of days.
 const MAX_COUNT: u16 = 3_660;
 
 /// The unit of a period's length.
@@ -25,9 +25,9 @@ pub enum Unit {
     Day,
     /// Seven days.
     Week,
-    /// A month of the calendar. A day that the month has not is its last day.
+    /// A calendar month. A day that the month does not have becomes its last day.
     Month,
-    /// A year of the calendar. February 29 is February 28 in most of them.
+    /// A calendar year. February 29 becomes February 28 in most of them.
     Year,
 }
 
@@ -35,7 +35,7 @@ pub enum Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Every {
-    /// How many units a period has: 3 of [`Unit::Month`] is a quarter. At least 1.
+    /// The number of units in a period: 3 of [`Unit::Month`] is a quarter. At least 1.
     pub count: u16,
     /// The unit.
     pub unit: Unit,
@@ -54,7 +54,7 @@ impl Every {
         unit: Unit::Year,
     };
 
-    /// Refuses a length that is not accepted today.
+    /// Rejects a length that is no longer accepted.
     pub fn check(self) -> Result<(), CalendarError> {
         if !(1..=MAX_COUNT).contains(&self.count) {
             return Err(CalendarError::Count(self.count));
@@ -82,22 +82,22 @@ impl Every {
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum CalendarError {
     /// A period of no length, or too long a one.
-    #[error("A period has 1 to {MAX_COUNT} units; this one has {0}.")]
+    #[error("A period must have 1 to {MAX_COUNT} units; this one has {0}.")]
     Count(u16),
-    /// Beyond the calendar.
+    /// After the end of the calendar.
     #[error("There is no such period before the year 10000.")]
     TooFar,
 }
 
-/// Where the periods of a subscription are counted from.
+/// The moment from which the periods of a subscription are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Anchor {
-    /// When period 0 begins, on a whole second.
+    /// The start of period 0, a whole second.
     at: Time,
     every: Every,
 }
 
-/// A period: from its start up to, and without, its end.
+/// A period: from its start, inclusive, to its end, exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Period {
     /// 0 for the one that begins at the anchor.
@@ -109,14 +109,14 @@ pub struct Period {
 }
 
 impl Period {
-    /// True if the moment lies in it.
+    /// Returns whether the period contains the moment.
     pub fn contains(&self, at: Time) -> bool {
         (self.start..self.end).contains(&at)
     }
 }
 
 impl Anchor {
-    /// Periods from this moment, without its part of a second.
+    /// Periods from this moment, truncated to the second.
     pub fn new(at: Time, every: Every) -> Result<Self, CalendarError> {
         every.check()?;
         let anchor = Self::of(at, every);
@@ -124,7 +124,7 @@ impl Anchor {
         Ok(anchor)
     }
 
-    /// The same of what was accepted once.
+    /// The same for a value that was accepted earlier.
     pub(crate) fn of(at: Time, every: Every) -> Self {
         Self {
             at: at.whole_second(),
@@ -132,7 +132,7 @@ impl Anchor {
         }
     }
 
-    /// When period 0 begins.
+    /// The start of period 0.
     pub fn at(&self) -> Time {
         self.at
     }
@@ -142,7 +142,7 @@ impl Anchor {
         self.every
     }
 
-    /// When a period begins.
+    /// The start of a period.
     pub fn start(&self, number: u32) -> Result<Time, CalendarError> {
         if broken(Variant::PeriodsDrift) && number > 1 {
             let at = self.start(number - 1)?;
@@ -165,12 +165,12 @@ impl Anchor {
         })
     }
 
-    /// The period in which a moment lies; none before the anchor.
+    /// The period that contains a moment; none before the anchor.
     pub fn period_at(&self, at: Time) -> Result<Option<Period>, CalendarError> {
         if at < self.at {
             return Ok(None);
         }
-        // No period is shorter than this says, so the number sought is not above.
+        // No period is shorter than this, so this is an upper bound for the number.
         let shortest: i64 = match self.every.unit {
             Unit::Day => 24,
             Unit::Week => 7 * 24,

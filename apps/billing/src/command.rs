@@ -1,4 +1,4 @@
-//! What asks a server that runs: the objects are its own, and go on meanwhile.
+//! Commands for a running server, which owns the objects and continues to serve them.
 
 use std::{
     io::{BufRead, BufReader, IsTerminal, Write},
@@ -12,7 +12,7 @@ use ureq::{Agent, Body, RequestBuilder, http::Response};
 /// Characters of a progress bar.
 const WIDTH: usize = 40;
 
-/// What ids of a kind begin with, and the kind's part of paths.
+/// The id prefix of each kind, and its path segment.
 const KINDS: [(&str, &str); 7] = [
     ("prod_", "products"),
     ("price_", "prices"),
@@ -27,11 +27,11 @@ const KINDS: [(&str, &str); 7] = [
 pub(crate) struct Server {
     base: String,
     agent: Agent,
-    /// The header that lets the command in.
+    /// The header with the token.
     authorization: Option<String>,
 }
 
-/// The form of an error answer.
+/// The JSON form of an error response.
 #[derive(Deserialize)]
 struct Refusal {
     error: Told,
@@ -42,7 +42,7 @@ struct Told {
     message: String,
 }
 
-/// A line of something that is done with all resources.
+/// A progress line of an operation on all resources.
 #[derive(Deserialize)]
 struct Step {
     resources: usize,
@@ -59,7 +59,7 @@ impl Server {
     pub(crate) fn new(url: &str, token: Option<&str>) -> Self {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
-            // What is asked is nobody else's business.
+            // Requests should not pass through a proxy.
             .proxy(None)
             .build();
         Self {
@@ -69,7 +69,7 @@ impl Server {
         }
     }
 
-    /// With the token, if there is one.
+    /// Adds the token, if there is one.
     fn as_caller<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
         match &self.authorization {
             Some(authorization) => request.header("authorization", authorization),
@@ -117,7 +117,7 @@ impl Server {
         last.end(&text)
     }
 
-    /// Makes the read model anew.
+    /// Rebuilds the read model.
     pub(crate) fn rebuild(&self) -> Result<ExitCode> {
         let last = self.follow("/v1/read-model/rebuild")?;
         let text = format!(
@@ -128,7 +128,7 @@ impl Server {
         last.end(&text)
     }
 
-    /// Begins something that is done with all resources, and shows how far it is; the last step.
+    /// Starts an operation on all resources, and shows its progress; returns the last step.
     fn follow(&self, path: &str) -> Result<Step> {
         let request = self.as_caller(self.agent.post(format!("{}{path}", self.base)));
         let asked = request.send_empty();
@@ -137,9 +137,9 @@ impl Server {
         let shows = std::io::stderr().is_terminal();
         let mut last: Option<Step> = None;
         for line in lines {
-            let line = line.context("the server has ended before it was done")?;
+            let line = line.context("the server stopped before the operation was done")?;
             let step: Step =
-                serde_json::from_str(&line).context("the server says something else")?;
+                serde_json::from_str(&line).context("unexpected response of the server")?;
             if shows {
                 eprint!("\r{}\u{1b}[K", step.bar());
             }
@@ -148,7 +148,7 @@ impl Server {
         if shows {
             eprintln!();
         }
-        let last = last.context("the server has said nothing")?;
+        let last = last.context("the server sent no progress")?;
         match last.error {
             Some(error) => bail!("{error}"),
             None => Ok(last),
@@ -156,8 +156,9 @@ impl Server {
     }
 
     fn understand(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>> {
-        let mut answer = answer
-            .with_context(|| format!("no server answers at {}; name it with --url", self.base))?;
+        let mut answer = answer.with_context(|| {
+            format!("no server answers at {}; select one with --url", self.base)
+        })?;
         if answer.status().is_success() {
             return Ok(answer);
         }
@@ -170,7 +171,7 @@ impl Server {
 }
 
 impl Step {
-    /// How far it is, on one line.
+    /// The progress, on one line.
     fn bar(&self) -> String {
         let all = self.resources.max(1);
         let full = (self.done * WIDTH / all).min(WIDTH);
@@ -185,11 +186,11 @@ impl Step {
             self.done,
             self.resources,
             so_many(self.failed as u64, "failed"),
-            so_many(self.waiting, "changes on their way")
+            so_many(self.waiting, "pending changes")
         )
     }
 
-    /// Says what came of it.
+    /// Prints the result.
     fn end(&self, text: &str) -> Result<ExitCode> {
         for failure in &self.failures {
             eprintln!("{failure}");
@@ -207,18 +208,18 @@ fn path(id: &str) -> Result<String> {
     let kind = KINDS.iter().find(|(prefix, _)| id.starts_with(prefix));
     let (_, kind) = kind.with_context(|| {
         let known = KINDS.map(|(prefix, _)| format!("`{prefix}`")).join(", ");
-        format!("`{id}` is no id of a resource: those begin with {known}")
+        format!("`{id}` is not a resource id: ids begin with {known}")
     })?;
     if !id
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
     {
-        bail!("`{id}` is no id of a resource: those are letters, digits, `_` and `-`");
+        bail!("`{id}` is not a resource id: ids consist of letters, digits, `_` and `-`");
     }
     Ok(format!("/v1/{kind}/{id}"))
 }
 
-/// Prints a text; a reader that has seen enough is no failure.
+/// Prints a text; a reader that closes the pipe is not an error.
 fn print(text: &str) -> Result<ExitCode> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -249,7 +250,7 @@ mod tests {
             bar(1, 2, 0, 0),
             format!("[{}{}] 1 of 2", "#".repeat(20), "-".repeat(20))
         );
-        assert!(bar(2, 2, 1, 3).ends_with("#] 2 of 2, 1 failed, 3 changes on their way"));
+        assert!(bar(2, 2, 1, 3).ends_with("#] 2 of 2, 1 failed, 3 pending changes"));
     }
 
     #[test]

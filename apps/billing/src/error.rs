@@ -1,4 +1,4 @@
-//! What a resource answers when it does not do what it is asked.
+//! Errors of resources.
 
 use abide::outcomes::OutcomesError;
 use abide::{Error, ErrorKind};
@@ -7,16 +7,16 @@ use thiserror::Error;
 
 use crate::states::Refusal;
 
-/// Why a resource did not do what it was asked. Nothing changed.
+/// Why a resource rejected a call. Nothing changed.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 pub enum BillingError {
-    /// The chain does not take it.
+    /// The chain rejects it.
     #[error(transparent)]
     Outcome(OutcomesError),
-    /// What was given makes no sense, or is not possible now.
+    /// The input is invalid, or not possible now.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// There is no such resource, or none that can be used.
+    /// There is no such resource, or it cannot be used.
     #[error("There is no {kind} “{id}”.")]
     NotFound {
         /// What kind of resource.
@@ -24,7 +24,7 @@ pub enum BillingError {
         /// Its id.
         id: String,
     },
-    /// The object failed, or the way to it.
+    /// The object failed, or the transport to it.
     #[error(transparent)]
     Object(#[from] Error),
 }
@@ -43,7 +43,7 @@ impl BillingError {
 }
 
 impl From<OutcomesError> for BillingError {
-    /// That an object failed is no answer of its chain: it may be otherwise the next time.
+    /// An object's failure is not an answer of its chain: a retry may succeed.
     fn from(error: OutcomesError) -> Self {
         match error {
             OutcomesError::Object(error) => Self::Object(error),

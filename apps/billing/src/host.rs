@@ -19,11 +19,11 @@ use crate::{
     web::Upkeep,
 };
 
-/// The queue that leads to the read model.
+/// The queue that feeds the read model.
 pub const QUEUE: &str = "read-model";
 
-/// Adds the resources, payments through a gateway, a read model with the [tables](crate::read::tables) of billing, webhooks,
-/// and the edge.
+/// Adds the resources, payments through a gateway, a read model with the [tables](crate::read::tables) of billing,
+/// webhooks, and the HTTP API.
 pub fn install(host: HostBuilder, gateway: AnyGateway, model: Arc<dyn ReadModel>) -> HostBuilder {
     let projection = Projection::new(QUEUE, &*model);
     let queues = projection.install(Queues::new(), Arc::clone(&model));

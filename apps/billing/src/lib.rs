@@ -1,21 +1,21 @@
 //! Subscription billing in which every resource is a durable object.
 //!
-//! The pure part, which knows no objects and no clock:
+//! The pure part, without objects and clocks:
 //!
 //! - [`Money`], [`Currency`]: whole numbers of the minor unit, with named rounding.
 //! - [`Anchor`], [`Period`]: the periods of a subscription, counted from a fixed moment.
-//! - [`proration`]: what a part of a period costs.
+//! - [`proration`]: the cost of a part of a period.
 //! - [`Lines`]: lines that add up to their invoice.
-//! - [`machines`]: what each resource may do in each of its states, as tables.
-//! - [`states`]: what a resource's chain comes to, and what is decided from it.
+//! - [`machines`]: the possible transitions of each resource, as tables.
+//! - [`states`]: the state of a resource's chain, and the decisions based on it.
 //!
-//! And what the objects use:
+//! The part with objects:
 //!
 //! - [`resources`]: the objects, on one base ([`resource`]).
-//! - [`clock`]: what of a subscription happens by itself, and when.
+//! - [`clock`]: what happens in a subscription on its own, and when.
 //! - [`payment`]: a payment as a workflow.
-//! - [`gateway`]: who takes the money, and a double of one that behaves badly.
-//! - [`hooks`]: webhooks for whoever wants to know what happens.
+//! - [`gateway`]: the payment gateway, and a local one with fault injection.
+//! - [`hooks`]: webhooks for external receivers.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -1,45 +1,45 @@
 //! The lines of an invoice.
 //!
-//! Contract: an invoice is worth the sum of its lines, exactly, and has no amount of its own. Nobody is paid by an
-//! invoice: if the credits are more than the charges, nothing is due, and what is left is carried to the next invoice
-//! as a line of its own.
+//! Contract: the amount of an invoice is exactly the sum of its lines; it has no amount of its own. An invoice never
+//! pays money out: if the credits exceed the charges, nothing is due, and the rest is carried to the next invoice as a
+//! separate line.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Currency, Money, MoneyError, Period};
 
-/// What a line is for.
+/// The purpose of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LineKind {
     /// A period's price.
     Period,
-    /// What is given back of a price that was charged.
+    /// Credit for a price that was charged.
     ProrationCredit,
-    /// What is owed of a price that took its place.
+    /// Charge for the price that replaced it.
     ProrationCharge,
-    /// What an earlier invoice has left.
+    /// Credit carried over from an earlier invoice.
     Carried,
-    /// What a credit note gives back of an earlier invoice.
+    /// Credit of a credit note on an earlier invoice.
     Credit,
-    /// What is too little to be charged, and is on the next invoice instead.
+    /// An amount too small to be charged, moved to the next invoice.
     Deferred,
 }
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// What it is for.
+    /// Its purpose.
     pub kind: LineKind,
-    /// What people read.
+    /// The text for people.
     pub description: String,
-    /// The price that it comes from, if it comes from one.
+    /// The price that it is based on, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<String>,
-    /// The part of time that it is for.
+    /// The part of time that it covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<Period>,
-    /// What it adds to the invoice; credits are negative.
+    /// The amount that it adds to the invoice; credits are negative.
     pub amount: Money,
 }
 
@@ -50,19 +50,19 @@ pub struct Lines {
     lines: Vec<Line>,
 }
 
-/// What lines come to. `total` is `due` less `left`, and one of the two is zero.
+/// The totals of lines. `total` is `due` minus `left`, and one of the two is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// The sum of the lines.
     pub total: Money,
-    /// What is to be paid: zero or more.
+    /// The amount to pay: zero or more.
     pub due: Money,
-    /// The credit that is left for the next invoice: zero or more.
+    /// The credit that remains for the next invoice: zero or more.
     pub left: Money,
 }
 
 impl Lines {
-    /// No line yet.
+    /// No lines yet.
     pub fn new(currency: Currency) -> Self {
         Self {
             currency,
@@ -80,20 +80,20 @@ impl Lines {
         &self.lines
     }
 
-    /// Adds a line. One in another currency, or one with which the sum cannot be counted, is refused, and nothing has changed.
+    /// Adds a line. Rejects a line in another currency or one that overflows the sum, without any change.
     pub fn add(&mut self, line: Line) -> Result<(), MoneyError> {
         self.total()?.plus(line.amount)?;
         self.lines.push(line);
         Ok(())
     }
 
-    /// Refuses lines that are not accepted today.
+    /// Rejects lines that are no longer accepted.
     pub fn check(&self) -> Result<(), MoneyError> {
         let all = self.lines.iter().map(|line| line.amount);
         all.chain([self.total()?]).try_for_each(Money::check)
     }
 
-    /// The sum of those of a kind.
+    /// The sum of the lines of a kind.
     pub fn of_kind(&self, kind: LineKind) -> Result<Money, MoneyError> {
         let of = self.lines.iter().filter(|line| line.kind == kind);
         Money::sum(self.currency, of.map(|line| line.amount))
@@ -104,7 +104,7 @@ impl Lines {
         Money::sum(self.currency, self.lines.iter().map(|line| line.amount))
     }
 
-    /// What they come to.
+    /// The totals.
     pub fn totals(&self) -> Result<Totals, MoneyError> {
         let total = self.total()?;
         let zero = Money::zero(self.currency);

@@ -1,4 +1,4 @@
-//! The program: `billing serve`, and what asks a server that runs.
+//! The program: `billing serve`, and commands for a running server.
 #![forbid(unsafe_code)]
 
 mod command;
@@ -30,26 +30,26 @@ use command::Server;
 /// The gateway's key.
 const KEY: SecretOption = SecretOption::new("--gateway-key", "BILLING_GATEWAY_KEY");
 
-/// What the gateway signs its webhooks with.
+/// The secret of the gateway's webhook signatures.
 const EVENTS_SECRET: SecretOption =
     SecretOption::new("--gateway-events-secret", "BILLING_GATEWAY_EVENTS_SECRET");
 
-/// The token that lets the commands in. No option gives it itself.
+/// The token of the commands. It cannot be given as an option value.
 const TOKEN: SecretOption = SecretOption::new("--token", "ABIDE_TOKEN");
 
 /// The read model in the data directory.
 const READ_MODEL: &str = "read-model.db";
 
-/// What the local gateway remembers, in the data directory.
+/// The journal of the local gateway, in the data directory.
 const LOCAL_GATEWAY: &str = "local-gateway.jsonl";
 
-/// Between two looks at what the local gateway has to tell.
+/// Pause between two checks for webhooks of the local gateway.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Bytes of the local gateway's secret.
 const SECRET_BYTES: usize = 32;
 
-/// What the help ends with.
+/// The end of the help text.
 const EXAMPLE: &str = "\
 Example:
   billing serve
@@ -68,17 +68,17 @@ enum Command {
         #[command(flatten)]
         options: Box<Options>,
     },
-    /// Make the read model of a running server anew from all resources
+    /// Rebuild the read model of a running server from all resources
     Rebuild {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Show how a resource came to its state, or to one that it had
+    /// Show how a resource reached its present or an earlier state
     Replay {
         /// The resource, such as `in_sub_1_0`
         id: String,
 
-        /// To the end, to an outcome, or to a time such as 2026-02-01T12:00:00Z
+        /// Up to the end, an outcome, or a time such as 2026-02-01T12:00:00Z
         #[arg(long, value_name = "SEQ|TIME", default_value = "end", value_parser = place)]
         until: String,
 
@@ -102,34 +102,35 @@ enum Command {
 
 #[derive(Args)]
 struct Options {
-    /// The payment gateway [default: one on this machine that behaves badly, whose page the program prints]
+    /// The payment gateway [default: a local one with fault injection, whose page the program prints]
     #[arg(long, value_name = "URL")]
     gateway: Option<String>,
 
-    /// Its key; others can see a program's arguments, so better use the file [default: what `BILLING_GATEWAY_KEY` says, or the
-    /// file that `BILLING_GATEWAY_KEY_FILE` names]
+    /// Its key; other users can see a program's arguments, so the file is better [default: the value of
+    /// `BILLING_GATEWAY_KEY`, or the file named by `BILLING_GATEWAY_KEY_FILE`]
     #[arg(long, value_name = "KEY", requires = "gateway")]
     gateway_key: Option<String>,
 
-    /// A file with the key, and nothing else
+    /// A file that contains only the key
     #[arg(long, value_name = "FILE", requires = "gateway")]
     gateway_key_file: Option<PathBuf>,
 
-    /// What it signs its webhooks with, which come to /v1/gateway/events; without one none is trusted, and payments find out
-    /// by asking [default: what `BILLING_GATEWAY_EVENTS_SECRET` says, or the file that `BILLING_GATEWAY_EVENTS_SECRET_FILE` names]
+    /// The secret of its webhook signatures, received at /v1/gateway/events; without one no webhook is trusted, and
+    /// payments poll [default: the value of `BILLING_GATEWAY_EVENTS_SECRET`, or the file named by
+    /// `BILLING_GATEWAY_EVENTS_SECRET_FILE`]
     #[arg(long, value_name = "SECRET", requires = "gateway")]
     gateway_events_secret: Option<String>,
 
-    /// A file with that secret, and nothing else
+    /// A file that contains only that secret
     #[arg(long, value_name = "FILE", requires = "gateway")]
     gateway_events_secret_file: Option<PathBuf>,
 
-    /// The gateway on this machine sends no webhooks
+    /// The local gateway sends no webhooks
     #[arg(long, conflicts_with = "gateway")]
     quiet_gateway: bool,
 
-    /// A `PostgreSQL` server for the read model: `host=127.0.0.1 user=billing dbname=billing`; its password is best in the file that
-    /// `passfile=FILE` names, or in `PGPASSWORD` [default: a file]
+    /// A `PostgreSQL` server for the read model: `host=127.0.0.1 user=billing dbname=billing`; its password is best
+    /// kept in the file named by `passfile=FILE`, or in `PGPASSWORD` [default: a file]
     #[arg(long, value_name = "CONNECTION")]
     postgres: Option<String>,
 
@@ -137,25 +138,25 @@ struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "postgres")]
     read_model: Option<PathBuf>,
 
-    /// The clock can be moved forward (`/v1/test-clock`), for a data directory of its own that is only for tests
+    /// Use a clock that can be moved forward (`/v1/test-clock`), with a separate data directory for tests
     #[arg(long, conflicts_with = "gateway")]
     test_clock: bool,
 
     #[command(flatten)]
     policy: policy::PolicyArgs,
 
-    /// A name with a dot under which the server is asked, such as `billing.example.com`; may be given several times
+    /// A host name with a dot for the server, such as `billing.example.com`; may be given several times
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 }
 
 #[derive(Args)]
 struct ServerArgs {
-    /// Where the server listens
+    /// The server's listener
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
 
-    /// File with the token to send, if the server asks for one [default: what the variable `ABIDE_TOKEN` holds]
+    /// File with the token to send, if the server requires one [default: the value of the variable `ABIDE_TOKEN`]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -167,7 +168,7 @@ impl ServerArgs {
     }
 }
 
-/// A place in a chain, as the server takes it.
+/// A position in a chain, in the server's format.
 fn place(text: &str) -> Result<String, String> {
     match text.parse::<Until>() {
         Ok(_) => Ok(text.to_owned()),
@@ -231,9 +232,9 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
         .with_context(|| file.display().to_string())?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    eprintln!("a gateway that behaves badly, for tries: http://{address}/pay/pay_1");
+    eprintln!("a gateway with fault injection, for trying the program: http://{address}/pay/pay_1");
     tokio::spawn(axum::serve(listener, server::router(local.clone())).into_future());
-    // Nothing else is ever asked for, but the endpoints of webhooks.
+    // Apart from webhook endpoints, no other address is ever requested.
     if config.outbound.allow_private == AllowPrivate::None
         && let Ok(own) = address.ip().to_string().parse()
     {
@@ -259,7 +260,7 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The clock that can be moved, if it is asked for. A directory that has been in the future does not come back.
+/// The test clock, if requested. A directory whose time was moved forward cannot go back.
 fn test_clock(config: &Config, wanted: bool) -> anyhow::Result<Option<TestModeClock>> {
     let dir = &config.data.dir;
     if wanted {
@@ -268,13 +269,13 @@ fn test_clock(config: &Config, wanted: bool) -> anyhow::Result<Option<TestModeCl
     }
     anyhow::ensure!(
         !TestModeClock::is_of(dir),
-        "{} is of a test clock: give --test-clock, or another directory",
+        "{} was used with a test clock: pass --test-clock, or use another directory",
         dir.display()
     );
     Ok(None)
 }
 
-/// A file in the data directory, which may not be there yet.
+/// A file in the data directory, which may not exist yet.
 fn in_data(config: &Config, file: &str) -> anyhow::Result<PathBuf> {
     let dir = &config.data.dir;
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
@@ -283,11 +284,11 @@ fn in_data(config: &Config, file: &str) -> anyhow::Result<PathBuf> {
 
 fn fresh_secret() -> anyhow::Result<Secret> {
     let mut bytes = [0; SECRET_BYTES];
-    getrandom::fill(&mut bytes).context("there is no chance")?;
+    getrandom::fill(&mut bytes).context("no randomness is available")?;
     Ok(Secret::new(bytes)?)
 }
 
-/// Has the local gateway send its webhooks.
+/// Sends the local gateway's webhooks.
 async fn tell(env: Env, gateway: LocalGateway, secret: Secret, edge: Router) {
     while !env.is_stopping() {
         gateway.send_events(&secret, &edge).await;

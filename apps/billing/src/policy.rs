@@ -9,16 +9,16 @@ use billing::{
 };
 use clap::Args;
 
-/// Days before the end of a trial on which that is told.
+/// Default days of advance notice of the end of a trial.
 const TRIAL_NOTICE_DAYS: u32 = 3;
 
-/// Days before a period on which its invoice is told of.
+/// Default days of advance notice of a period's invoice.
 const UPCOMING_NOTICE_DAYS: u32 = 7;
 
-/// The terms of new subscriptions. Each keeps those with which it was created.
+/// The terms of new subscriptions. Each subscription keeps the terms of its creation.
 #[derive(Args)]
 pub(crate) struct PolicyArgs {
-    /// Days after the first failure on which a payment is tried again
+    /// Days after the first failure on which a payment is retried
     #[arg(long, value_name = "DAYS", value_delimiter = ',', default_values_t = DUNNING_DAYS)]
     dunning_days: Vec<u32>,
 
@@ -26,29 +26,31 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "DAYS", default_value_t = GRACE_DAYS)]
     grace_days: u32,
 
-    /// The least that is charged, such as EUR=50 for 0.50 EUR; an invoice over less is on the next one; may be given several
-    /// times [default: half of each currency's unit, or 50 of one that has no parts]
+    /// The minimum charge, such as EUR=50 for 0.50 EUR; a smaller amount is moved to the next invoice; may be given
+    /// several times [default: half of each currency's unit, or 50 if it has no minor unit]
     #[arg(long = "minimum-charge", value_name = "CURRENCY=AMOUNT", value_parser = minimum)]
     minimum_charges: Vec<(String, i64)>,
 
-    /// Days before the end of a trial on which `subscription.trial_will_end` is told; 0 for never
+    /// Days of advance notice (`subscription.trial_will_end`) of the end of a trial; 0 for none
     #[arg(long, value_name = "DAYS", default_value_t = TRIAL_NOTICE_DAYS)]
     trial_notice_days: u32,
 
-    /// Days before a period on which `subscription.invoice_upcoming` is told; 0 for never
+    /// Days of advance notice (`subscription.invoice_upcoming`) of a period; 0 for none
     #[arg(long, value_name = "DAYS", default_value_t = UPCOMING_NOTICE_DAYS)]
     upcoming_notice_days: u32,
 }
 
 fn minimum(text: &str) -> Result<(String, i64)> {
-    let (code, amount) = text.split_once('=').context("it is like EUR=50")?;
+    let (code, amount) = text
+        .split_once('=')
+        .context("expected CURRENCY=AMOUNT, such as EUR=50")?;
     let currency: Currency = code.parse()?;
     let amount: u32 = amount.parse().context("an amount in the minor unit")?;
     Ok((currency.code().to_owned(), amount.into()))
 }
 
 impl PolicyArgs {
-    /// What they say.
+    /// The resulting policy.
     pub(crate) fn policy(&self) -> Result<Policy> {
         let terms = Terms {
             dunning_days: self.dunning_days.clone(),

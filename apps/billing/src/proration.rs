@@ -1,8 +1,8 @@
-//! What a part of a period costs.
+//! Proration: the cost of a part of a period.
 //!
-//! Contract: time counts by the second. Up to a moment of a period its price has *accrued* in proportion, rounded to the
-//! minor unit by [`Rounding::HalfEven`]; a part of the period costs what has accrued at its end less what had at its
-//! start. So however a period is cut, its parts add up to the price exactly.
+//! Contract: time is counted in seconds. Up to a moment of a period, its price has *accrued* in proportion, rounded to
+//! the minor unit by [`Rounding::HalfEven`]; a part of the period costs what has accrued at its end minus what had at
+//! its start. However a period is split, its parts add up to the price exactly.
 //!
 //! A change of price in the middle of a period is a credit for the rest of the old one and a charge for the rest of the
 //! new one. With the price that was charged at the period's start, whatever changes follow add up to what each price
@@ -18,9 +18,9 @@ use crate::{
 /// A change of price in the middle of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// What is given back of the old price: zero or below, unless the price itself is a credit.
+    /// The credit for the old price: zero or below, unless the price itself is a credit.
     pub credit: Money,
-    /// What is owed of the new price.
+    /// The charge for the new price.
     pub charge: Money,
 }
 
@@ -31,7 +31,7 @@ impl Change {
     }
 }
 
-/// What of a period's price has accrued at a moment: nothing before the period, all of it after.
+/// The part of a period's price that has accrued at a moment: nothing before the period, all of it after.
 pub fn accrued(price: Money, period: &Period, at: Time) -> Result<Money, MoneyError> {
     let (passed, whole) = passed(period, at);
     if whole == 0 {
@@ -45,14 +45,14 @@ pub fn accrued(price: Money, period: &Period, at: Time) -> Result<Money, MoneyEr
     price.part(passed, whole, rounding)
 }
 
-/// Seconds of a period before a moment, and all of them.
+/// Seconds of a period before a moment, and in total.
 fn passed(period: &Period, at: Time) -> (u64, u64) {
     let (start, end) = (period.start.seconds(), period.end.seconds());
     let at = at.seconds().clamp(start, end);
     (start.abs_diff(at), start.abs_diff(end))
 }
 
-/// What the part of the period between two moments costs.
+/// The cost of the part of the period between two moments.
 pub fn between(
     price: Money,
     period: &Period,
@@ -66,7 +66,7 @@ pub fn between(
     accrued(price, period, until)?.minus(accrued(price, period, from)?)
 }
 
-/// What of a period's price is left at a moment.
+/// The remaining part of a period's price at a moment.
 pub fn rest(price: Money, period: &Period, at: Time) -> Result<Money, MoneyError> {
     between(price, period, at, period.end)
 }

@@ -1,8 +1,8 @@
-//! A clock that goes as the real one does, and can be moved forward.
+//! A clock that follows the real one, and can be moved forward.
 //!
-//! Contract: how far it was moved is on disk before anybody sees the new time, so that a program that is started again goes
-//! on from there and never back. It is the clock of the whole program: each object finds what has become due, in its order, as
-//! after downtime.
+//! Contract: the offset is on disk before anybody sees the new time, so a restarted program continues from there and
+//! never goes back. It is the clock of the whole program: each object processes what has become due in order, as after
+//! downtime.
 
 use std::{
     fs::{self, File},
@@ -15,13 +15,13 @@ use std::{
 use abide::clock::{Clock, Sleep, SystemClock};
 use tokio::sync::watch;
 
-/// The file in the data directory that says how far the clock was moved, in milliseconds.
+/// The file in the data directory with the offset in milliseconds.
 const FILE: &str = "test-clock";
 
-/// How far it is moved at a time, at most: a year and a day.
+/// Maximum advance per call: a year and a day.
 pub const MAX_ADVANCE: Duration = Duration::from_hours(366 * 24);
 
-/// How far it is moved in all, at most: so long before the calendar ends nobody tests.
+/// Maximum total offset.
 const MAX_OFFSET: Duration = Duration::from_hours(200 * 366 * 24);
 
 /// The clock of a program in test mode. Clones are the same clock.
@@ -35,15 +35,14 @@ pub struct TestModeClock {
 struct Moved {
     dir: PathBuf,
     by: watch::Sender<Duration>,
-    /// One moves it at a time.
+    /// One advance at a time.
     moving: Mutex<()>,
 }
 
 impl TestModeClock {
     /// The clock of a data directory.
     ///
-    /// # Errors
-    /// If what it was moved by cannot be read.
+    /// If the offset cannot be read.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let by = match fs::read_to_string(dir.join(FILE)) {
             Ok(text) => {
@@ -65,7 +64,7 @@ impl TestModeClock {
         Ok(clock)
     }
 
-    /// Whether a data directory is one of a test clock, whose time may be far ahead of the real one.
+    /// Returns whether a data directory was used with a test clock, whose time may be far ahead of the real one.
     pub fn is_of(dir: &Path) -> bool {
         dir.join(FILE).exists()
     }
@@ -73,14 +72,14 @@ impl TestModeClock {
     /// Moves it forward.
     ///
     /// # Errors
-    /// If that is too far, or cannot be written.
+    /// If the advance is too large, or cannot be stored.
     pub fn advance(&self, by: Duration) -> io::Result<()> {
         let moving = self.moved.moving.lock();
         let _moving = moving.unwrap_or_else(PoisonError::into_inner);
         let after = self.by() + by.min(MAX_ADVANCE);
         if by > MAX_ADVANCE || after > MAX_OFFSET {
             return Err(io::Error::other(format!(
-                "The clock is moved by at most {} days at a time, and 200 years in all.",
+                "The clock can be moved by at most {} days at a time, and 200 years in total.",
                 MAX_ADVANCE.as_secs() / 86_400
             )));
         }

@@ -1,4 +1,4 @@
-//! A moment.
+//! Timestamps.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Milliseconds of a second.
 const SECOND: i64 = 1_000;
 
-/// A moment in milliseconds since 1970, UTC.
+/// A timestamp in milliseconds since 1970, UTC.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -17,7 +17,7 @@ const SECOND: i64 = 1_000;
 pub struct Time(pub i64);
 
 impl Time {
-    /// What a clock shows.
+    /// The time of a clock.
     pub fn now(clock: &dyn Clock) -> Self {
         Self(i64::try_from(clock.unix_millis()).unwrap_or(i64::MAX))
     }
@@ -27,19 +27,19 @@ impl Time {
         self.0.div_euclid(SECOND)
     }
 
-    /// The moment with its part of a second cut off.
+    /// The timestamp truncated to the second.
     #[must_use]
     pub fn whole_second(self) -> Self {
         Self(self.seconds() * SECOND)
     }
 
-    /// So many milliseconds later.
+    /// This many milliseconds later.
     #[must_use]
     pub fn plus(self, millis: i64) -> Self {
         Self(self.0.saturating_add(millis))
     }
 
-    /// So many days of 24 hours later.
+    /// This many days of 24 hours later.
     #[must_use]
     pub fn plus_days(self, days: u32) -> Self {
         self.plus(i64::from(days) * 24 * 60 * 60 * SECOND)

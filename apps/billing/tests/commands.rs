@@ -53,10 +53,10 @@ async fn commands_replay_and_check_chains_and_make_the_read_model_anew() {
     );
     for (wrong, told) in [
         (&["check", "prod_nobody"][..], "There is no product"),
-        (&["replay", "nobody"], "is no id of a resource"),
+        (&["replay", "nobody"], "is not a resource id"),
         (
             &["replay", &product, "--until", "noon"],
-            "no place in a chain",
+            "not a position in a chain",
         ),
     ] {
         let (done, text) = run(wrong).await;

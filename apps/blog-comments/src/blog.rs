@@ -1,11 +1,12 @@
-//! The object: posts, members, comments, who follows what, and the outbox.
+//! The object: posts, members, comments, subscriptions, and the outbox.
 //!
-//! Contract: a comment is there if and only if its author's subscription waits to be confirmed, or is, and the mails about it are in
-//! the outbox: they are one transaction. A comment that comes again with the same mark is the same comment, and causes no other
-//! mail. Who has not confirmed a subscription gets one mail a day at most, whatever strangers type. Whoever writes a post follows it.
+//! Contract: a comment, its author's unconfirmed or confirmed subscription, and the mails about it are one transaction.
+//! A comment sent again with the same mark is the same comment, and causes no other mail. An unconfirmed address gets
+//! at most one mail a day, whatever strangers type. The author of a post follows it.
 
 use abide::outbox::{
-    Counts, DeadLetterFilter, FanOut, Filter, Options, Outbox, OutboxError, Record, Status, Swept,
+    BulkResult, Counts, DeadLetterFilter, FanOut, Filter, Options, Outbox, OutboxError, Record,
+    Status,
 };
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -48,12 +49,12 @@ pub struct Blog {
     outbox: Outbox,
 }
 
-/// A comment that was taken.
+/// An accepted comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Posted {
     /// The comment.
     pub id: i64,
-    /// True if it was there: it came again with the same mark.
+    /// True if it already existed: it was sent again with the same mark.
     pub repeated: bool,
 }
 
@@ -77,7 +78,7 @@ impl DurableObject for Blog {
 
 #[rpc]
 impl Blog {
-    /// Writes a post. Its author, whom the owner vouches for, follows it.
+    /// Writes a post. Its author, for whom the owner vouches, follows it.
     pub async fn publish(&self, slug: String, post: NewPost) -> Result<Post, BlogError> {
         let storage = self.state.storage();
         storage.transaction_sync(|| {
@@ -149,7 +150,8 @@ impl Blog {
         })
     }
 
-    /// Takes a comment of a client, asks its author whether to subscribe, and enqueues the mails about it: all or nothing.
+    /// Accepts a comment of a client, asks its author whether to subscribe, and enqueues the mails about it: all or
+    /// nothing.
     pub async fn comment(
         &self,
         slug: String,
@@ -161,13 +163,13 @@ impl Blog {
         storage.transaction_sync(|| self.take(&post, &comment, &client))
     }
 
-    /// The posts whose subscriptions a link from a mail confirms.
+    /// The posts whose subscriptions a link from a mail would confirm.
     pub async fn waiting(&self, token: String, client: String) -> Result<Vec<Post>, BlogError> {
         let Confirmation { member, .. } = self.confirmation(&token, &client)?;
         Ok(self.unconfirmed(member)?)
     }
 
-    /// Confirms the subscriptions that a link from a mail is about; the posts. They may have been confirmed before.
+    /// Confirms the subscriptions of a link from a mail; returns the posts. They may already have been confirmed.
     pub async fn confirm(&self, token: String, client: String) -> Result<Vec<Post>, BlogError> {
         let Confirmation { member, .. } = self.confirmation(&token, &client)?;
         let posts = self.unconfirmed(member)?;
@@ -179,7 +181,7 @@ impl Blog {
         Ok(posts)
     }
 
-    /// What a mail says now; nothing if there is nobody left to tell.
+    /// The current content of a mail; none if nobody is left to be notified.
     pub async fn letter(&self, mail: Mail) -> Result<Option<Letter>> {
         match mail {
             Mail::Notice(notice) => self.notice(notice),
@@ -187,7 +189,7 @@ impl Blog {
         }
     }
 
-    /// The title of the post that a link from a mail is about.
+    /// The title of the post of a link from a mail.
     pub async fn followed(&self, token: String, client: String) -> Result<Post, BlogError> {
         let Subscription { post, .. } = self.subscription(&token, &client)?;
         let sql = self.state.storage().sql();
@@ -197,7 +199,7 @@ impl Blog {
         post.ok_or(BlogError::BadLink)
     }
 
-    /// Ends the subscription that a link from a mail is about. It may have ended before.
+    /// Ends the subscription of a link from a mail. It may already have ended.
     pub async fn unsubscribe(&self, token: String, client: String) -> Result<(), BlogError> {
         let Subscription { post, member } = self.subscription(&token, &client)?;
         self.state.storage().sql().exec(
@@ -207,12 +209,12 @@ impl Blog {
         Ok(())
     }
 
-    /// Counts what a client shows as the owner's token, and refuses to look at any after too many wrong ones.
+    /// Counts a client's attempt with the owner's token, and rejects all after too many wrong ones.
     pub async fn shown_token(&self, right: bool, client: String) -> Result<(), BlogError> {
         self.guess(&client, right.then_some(())).map(drop)
     }
 
-    /// Mails that were given up, newest first, and what is known of all.
+    /// Failed mails, newest first, and the counts of all mails.
     pub async fn given_up(
         &self,
         before: Option<i64>,
@@ -262,23 +264,23 @@ impl Blog {
         Ok(MailDetails { mail, history })
     }
 
-    /// Sends a mail again that was given up.
+    /// Sends a failed mail again.
     pub async fn redrive(&self, id: i64) -> Result<Record, BlogError> {
         Ok(self.outbox.redrive(id)?)
     }
 
-    /// Gives a mail up for good.
+    /// Discards a failed mail.
     pub async fn discard(&self, id: i64) -> Result<Record, BlogError> {
         Ok(self.outbox.discard(id)?)
     }
 
-    /// Sends mails again that were given up, the oldest thousand.
-    pub async fn redrive_all(&self) -> Result<Swept, BlogError> {
+    /// Sends failed mails again, the oldest thousand.
+    pub async fn redrive_all(&self) -> Result<BulkResult, BlogError> {
         Ok(self.outbox.redrive_all(&DeadLetterFilter::default())?)
     }
 
-    /// Gives mails up for good, the oldest thousand of those that were given up.
-    pub async fn discard_all(&self) -> Result<Swept, BlogError> {
+    /// Discards failed mails, the oldest thousand.
+    pub async fn discard_all(&self) -> Result<BulkResult, BlogError> {
         Ok(self.outbox.discard_all(&DeadLetterFilter::default())?)
     }
 }
@@ -362,7 +364,7 @@ impl Blog {
         })
     }
 
-    /// A mail for each follower; if there are many, one command that becomes them.
+    /// A mail for each follower; if there are many, one command that expands to them.
     fn tell_followers(&self, answer: Answer) -> Result<(), BlogError> {
         let few = Answers.batch(self.state.storage(), &answer, None, AT_ONCE)?;
         if few.next.is_some() {
@@ -375,7 +377,7 @@ impl Blog {
         Ok(())
     }
 
-    /// The member who has an address.
+    /// The member with an address.
     fn member(&self, email: &str, name: &str) -> Result<i64> {
         let sql = self.state.storage().sql();
         sql.exec(
@@ -386,7 +388,7 @@ impl Blog {
             .one()
     }
 
-    /// An empty blog begins with a post, so that there is something to comment on.
+    /// An empty blog starts with a post, so that there is something to comment on.
     fn welcome(&self) -> Result<()> {
         self.state.storage().sql().exec(
             "INSERT INTO posts (slug, title, text, at)

@@ -1,5 +1,5 @@
-//! How often something was done in a window of time, by whom. Part of the object's transactions, so neither a crash nor an object
-//! that leaves memory gives anybody more.
+//! Rate limits by time window. They are part of the object's transactions, so neither a crash nor an eviction resets
+//! them.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ pub(crate) const SCHEMA: &str = "
     CREATE INDEX IF NOT EXISTS budgets_until ON budgets (until);
 ";
 
-/// How often something may be done in a window.
+/// The maximum number of uses in a window.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
-    /// What is done, and by whom.
+    /// The action and the actor.
     who: String,
     most: u32,
     window: Duration,
@@ -32,7 +32,7 @@ impl Budget {
         Self { who, most, window }
     }
 
-    /// When there is something left again, in milliseconds since 1970, if nothing is left.
+    /// When the budget resets, in milliseconds since 1970, if it is exhausted.
     pub(crate) fn exhausted(&self, sql: &Sql, now: i64) -> Result<Option<i64>> {
         let latest = now.saturating_add(millis(LONGEST));
         sql.exec(
@@ -46,7 +46,7 @@ impl Budget {
         .optional()
     }
 
-    /// Uses it once. `Some` if nothing was left: see [`exhausted`](Self::exhausted).
+    /// Uses it once. `Some` if it was exhausted: see [`exhausted`](Self::exhausted).
     pub(crate) fn spend(&self, sql: &Sql, now: i64) -> Result<Option<i64>> {
         if let Some(until) = self.exhausted(sql, now)? {
             return Ok(Some(until));

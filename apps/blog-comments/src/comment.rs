@@ -1,25 +1,25 @@
-//! Posts and comments, and what is wrong with those that are not taken.
+//! Posts and comments, and their validation.
 
 use abide::outbox::handlers::Email;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Characters of a name, at most.
+/// Maximum length of a name in characters.
 pub const MAX_NAME: usize = 60;
 
-/// Bytes of an address, at most (RFC 5321, 4.5.3.1.3, less its brackets).
+/// Maximum length of an address in bytes (RFC 5321, 4.5.3.1.3, less its brackets).
 pub const MAX_EMAIL: usize = 254;
 
-/// Characters of a comment or a post, at most.
+/// Maximum length of a comment or a post in characters.
 pub const MAX_TEXT: usize = 10_000;
 
-/// Characters of a post's title, at most.
+/// Maximum length of a post's title in characters.
 pub const MAX_TITLE: usize = 200;
 
-/// Bytes of a post's name in its address, at most.
+/// Maximum length of a post's slug in bytes.
 pub const MAX_SLUG: usize = 80;
 
-/// Bytes of the mark by which a comment that comes again is known, at most.
+/// Maximum length in bytes of the mark that identifies a repeated comment.
 pub const MAX_MARK: usize = 64;
 
 /// A comment as its author sends it.
@@ -28,11 +28,11 @@ pub const MAX_MARK: usize = 64;
 pub struct NewComment {
     /// The author's name.
     pub name: String,
-    /// The author's address. It is shown to nobody.
+    /// The author's address. It is never shown.
     pub email: String,
     /// What they say.
     pub text: String,
-    /// Sent again with the same mark, it is the same comment.
+    /// A comment sent again with the same mark is the same comment.
     #[serde(default)]
     pub mark: String,
 }
@@ -45,27 +45,27 @@ pub struct NewPost {
     pub title: String,
     /// Paragraphs, with an empty line between them.
     pub text: String,
-    /// Who has written it, and is told about comments; nobody if nothing is said.
+    /// The author, who is notified of comments; optional.
     #[serde(default)]
     pub author: Option<Author>,
 }
 
-/// Who has written a post.
+/// The author of a post.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Author {
     /// Their name.
     pub name: String,
-    /// Their address. It is shown to nobody.
+    /// Their address. It is never shown.
     pub email: String,
 }
 
 /// A post.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Post {
-    /// Rises with each post.
+    /// Increases with each post.
     pub id: i64,
-    /// Its name in its address.
+    /// Its slug.
     pub slug: String,
     /// One line.
     pub title: String,
@@ -80,7 +80,7 @@ pub struct Post {
 /// A comment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comment {
-    /// Rises with each comment of the blog.
+    /// Increases with each comment of the blog.
     pub id: i64,
     /// Who says it.
     pub name: String,
@@ -103,7 +103,7 @@ pub struct Thread {
     pub newest: bool,
 }
 
-/// Which comments of a post; the newest if nothing is said.
+/// Selects comments of a post; by default the newest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
     /// Those before this one.
@@ -112,29 +112,31 @@ pub struct Wanted {
     pub with: Option<i64>,
 }
 
-/// Why something was not taken.
+/// Why input is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Invalid {
     /// A name without a visible character, or a long one, or one with control characters.
-    #[error("A name has 1 to {MAX_NAME} characters in one line.")]
+    #[error("A name must have 1 to {MAX_NAME} characters in one line.")]
     Name,
     /// No address.
-    #[error("An address looks like ada@example.org and has {MAX_EMAIL} bytes at most.")]
+    #[error("An address must look like ada@example.org and have at most {MAX_EMAIL} bytes.")]
     Email,
     /// An empty or a long text.
-    #[error("A text has 1 to {MAX_TEXT} characters.")]
+    #[error("A text must have 1 to {MAX_TEXT} characters.")]
     Text,
     /// An empty or a long mark.
-    #[error("A mark (or an Idempotency-Key) has 1 to {MAX_MARK} bytes.")]
+    #[error("A mark (or an Idempotency-Key) must have 1 to {MAX_MARK} bytes.")]
     Mark,
     /// An empty or a long title.
-    #[error("A title has 1 to {MAX_TITLE} characters in one line.")]
+    #[error("A title must have 1 to {MAX_TITLE} characters in one line.")]
     Title,
     /// A name in an address with other characters.
-    #[error("A post's address has 1 to {MAX_SLUG} of the characters a-z, 0-9 and -.")]
+    #[error(
+        "The name in a post's address must have 1 to {MAX_SLUG} of the characters a-z, 0-9 and -."
+    )]
     Slug,
     /// A form without its fields.
-    #[error("The form cannot be read: {0}.")]
+    #[error("The form is not valid: {0}.")]
     Form(String),
 }
 
@@ -175,7 +177,7 @@ impl Author {
     }
 }
 
-/// Checks a post's name in its address.
+/// Checks a post's slug.
 pub(crate) fn slug(text: &str) -> Result<String, Invalid> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if (1..=MAX_SLUG).contains(&text.len()) && text.chars().all(fits) {
@@ -202,7 +204,7 @@ fn paragraphs(text: &str) -> Result<String, Invalid> {
     Ok(text.to_owned())
 }
 
-/// A bare address that a mail can be sent to.
+/// A bare address that can receive mail.
 fn address(text: &str) -> Result<String, Invalid> {
     let text = text.trim();
     let bare = text.len() <= MAX_EMAIL && !text.contains(['<', '>', '"', ' ']);

@@ -3,21 +3,21 @@
 //! | Request | Answer |
 //! |---|---|
 //! | `GET /`, `GET /posts/{post}?before=ID`, `GET /posts/{post}?with=ID` | pages |
-//! | `POST /posts/{post}/comments`, a form | 303 to the comment, or the page with what is wrong |
-//! | `GET /confirm?token=…`, `POST` | a page with a button, and what it does: the subscriptions begin |
+//! | `POST /posts/{post}/comments`, a form | 303 to the comment, or the page with an error |
+//! | `GET /confirm?token=…`, `POST` | a page with a button; `POST` begins the subscriptions |
 //! | `GET /unsubscribe?token=…` | a page with a button |
 //! | `POST /unsubscribe?token=…` | ends the subscription; also what mail programs send ([RFC 8058](https://www.rfc-editor.org/rfc/rfc8058)) |
-//! | `GET /owner` | the mails that were given up, to be sent again or discarded; for the owner, who types the token there |
+//! | `GET /owner` | the failed mails, to be sent again or discarded; for the owner, who enters the token there |
 //! | `GET /api/posts` | 200 and `{"posts":[…]}` |
 //! | `GET /api/posts/{post}?before=ID`, also `?with=ID` | 200 and `{"post":…,"comments":[…],"older":…,"newest":true}` |
-//! | `POST /api/posts/{post}/comments` with `{"name":"…","email":"…","text":"…"}` | 201 and `{"id":1,"repeated":false}`; 200 if its `Idempotency-Key` came before |
-//! | `PUT /api/posts/{post}` with `{"title":"…","text":"…","author":{"name":"…","email":"…"}}` | 201; for the owner. The author, who need not be named, follows the post |
+//! | `POST /api/posts/{post}/comments` with `{"name":"…","email":"…","text":"…"}` | 201 and `{"id":1,"repeated":false}`; 200 if its `Idempotency-Key` was used before |
+//! | `PUT /api/posts/{post}` with `{"title":"…","text":"…","author":{"name":"…","email":"…"}}` | 201; for the owner. The author, who is optional, follows the post |
 //! | `GET /api/mails?status=failed&before=ID` | 200 and `{"counts":…,"destinations":[…],"mails":[…],"next":…}`; for the owner |
 //! | `GET /api/mails/{id}` | 200 and `{"mail":…,"history":[…]}`; for the owner |
-//! | `POST /api/mails/{id}/redrive`, `DELETE /api/mails/{id}` | 200 and the mail, which was given up; for the owner |
+//! | `POST /api/mails/{id}/redrive`, `DELETE /api/mails/{id}` | 200 and the mail, which had failed; for the owner |
 //!
-//! The owner is who sends `Authorization: Bearer TOKEN`. Whoever comments too often, or shows too many wrong tokens, gets 429 with
-//! `Retry-After`: see [`limits`](crate::limits).
+//! The owner sends `Authorization: Bearer TOKEN`. A client that comments too often, or sends too many wrong tokens,
+//! gets 429 with `Retry-After`: see [`limits`](crate::limits).
 
 use abide::outbox::{OutboxError, Status};
 use abide::{
@@ -45,8 +45,8 @@ use crate::{
     page::{self, Page},
 };
 
-/// Everything that the program answers. What readers see and write is for whoever may call; the links in mails and what the
-/// owner does have tokens of their own.
+/// The program's routes. The readers' routes are open to any caller; the links in mails and the owner's routes have
+/// their own tokens.
 pub fn router(env: Env) -> Router {
     let access = Access::of(&env);
     let for_readers = |routes: Router<Env>, env: &Env| {
@@ -170,7 +170,7 @@ async fn submit(
     };
     match taken {
         Ok(Posted { id, .. }) => Ok(Redirect::to(&comment_path(&path.post, id)).into_response()),
-        // What was typed stays on the page.
+        // The form keeps what was typed.
         Err(why @ (BlogError::Invalid(_) | BlogError::MarkReused | BlogError::TooMany { .. })) => {
             let thread = blog.read(path.post, Wanted::default()).await??;
             let form = NewComment {
@@ -298,7 +298,7 @@ async fn owner_discard_all(_: Session, State(env): State<Env>, client: Client) -
     by_owner(&env, client, "discard", None, discarded()).await
 }
 
-/// Runs what the owner does to mails that were given up, or to one, as a row of the audit log.
+/// Runs an owner's operation on failed mails as a row of the audit log.
 async fn by_owner<R: IntoResponse, E: IntoResponse>(
     env: &Env,
     Client(client): Client,
@@ -325,7 +325,7 @@ fn to_owner_page(cookie: Option<String>) -> Response {
     response
 }
 
-/// The form that asks for the owner's token; after a wrong one it says so. Any other refusal is told as it is.
+/// The form that asks for the owner's token; after a wrong one it says so. Other errors are returned unchanged.
 fn log_in(env: &Env, refusal: Refusal, typed: bool) -> Result<Response, Trouble> {
     if refusal.error.status() != StatusCode::UNAUTHORIZED {
         return Err(refusal.into());
@@ -442,7 +442,7 @@ fn new_mark() -> abide::Result<String> {
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
-/// What a client is told, and the seconds after which it may come back if it came too often.
+/// An error response, and the seconds for `Retry-After` of a rate limit.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     error: ApiError,
@@ -517,7 +517,7 @@ fn refused(error: OutboxError) -> ApiError {
     }
 }
 
-/// A [`Refusal`] for people: a page.
+/// A [`Refusal`] as a page.
 struct Trouble(Refusal);
 
 impl<E: Into<Refusal>> From<E> for Trouble {
@@ -534,7 +534,7 @@ impl IntoResponse for Trouble {
     }
 }
 
-/// A part of the request for a page: if it makes no sense, a page says so.
+/// A part of the request for a page: if it is invalid, an error page is returned.
 struct InPage<T>(T);
 
 impl<S, T> FromRequestParts<S> for InPage<T>

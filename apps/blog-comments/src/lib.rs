@@ -1,14 +1,15 @@
 //! The comments of a blog, with the transactional outbox: a comment, its author's subscription to the post, and the
-//! mails that it is to cause are one transaction.
+//! resulting mails are one transaction.
 //!
-//! One object ([`Blog`]) holds the posts, the members, who follows what, and the outbox. Whoever comments is asked by mail whether
-//! the address is theirs and they want to be told about later comments on that post; whoever writes a post follows it. Because the
-//! mails are rows of the same transaction, there is no moment at which a comment is there and its mails are not; because each mail
-//! has a `Message-ID` that stays, a mail that is sent twice (its server took it and the answer was lost) can be told.
+//! One object ([`Blog`]) holds the posts, the members, the subscriptions and the outbox. A commenter is asked by mail
+//! to confirm their address and whether they want to be notified of later comments on that post; the author of a post
+//! follows it. Because the mails are rows of the same transaction, a comment never exists without its mails. Because
+//! each mail has a stable `Message-ID`, a mail that is sent twice (its server accepted it but the response was lost)
+//! can be recognized.
 //!
-//! Strangers cannot use it against others: an address that has not confirmed gets one mail a day, and how often a client and an
-//! address may comment, and how many wrong tokens a client may show, is bounded ([`limits`]). Rows of the outbox hold ids, so a
-//! mail says what is true when it is sent, and who has unsubscribed since gets none.
+//! It cannot be abused against others: an unconfirmed address gets at most one mail a day, and the comments of a client
+//! or an address, and a client's wrong tokens, are limited ([`limits`]). Rows of the outbox hold ids, so a mail has the
+//! content as of its sending, and is not sent after an unsubscription.
 #![forbid(unsafe_code)]
 
 mod blog;
@@ -45,16 +46,16 @@ pub const BINDING: &str = "BLOG";
 /// The name of the one blog that the program serves.
 pub const NAME: &str = "blog";
 
-/// What the program was told about the blog.
+/// The configuration of the blog.
 #[derive(Clone)]
 pub struct Site {
-    /// What it is called.
+    /// Its title.
     pub title: String,
-    /// Where readers find it, without a slash at the end: links in mails begin with it.
+    /// Its public URL, without a trailing slash: links in mails begin with it.
     pub url: String,
-    /// Whose mails they are, such as `Blog <blog@example.com>`.
+    /// The sender of its mails, such as `Blog <blog@example.com>`.
     pub from: String,
-    /// Who knows it may write posts and see mails; nobody may if there is none.
+    /// The token for writing posts and seeing mails; without one nobody may.
     pub owner_token: Option<String>,
 }
 
@@ -70,11 +71,11 @@ impl fmt::Debug for Site {
 }
 
 impl Site {
-    /// Refuses what no mail could be made with; the text says what would do.
+    /// Rejects a configuration that no mail could be built with; the text says what would be valid.
     pub fn checked(self) -> Result<Self, String> {
         if !self.url.starts_with("http://") && !self.url.starts_with("https://") {
             return Err(format!(
-                "`{}` is no address of a blog such as https://blog.example.com",
+                "`{}` is not a valid blog URL such as https://blog.example.com",
                 self.url
             ));
         }
@@ -84,23 +85,20 @@ impl Site {
             .header("List-Unsubscribe", &self.url);
         mail.check()?;
         if self.owner_token.as_deref().is_some_and(str::is_empty) {
-            return Err("the owner's token is empty: leave it out, or give one".to_owned());
+            return Err("the owner's token is empty: omit it or set one".to_owned());
         }
         Ok(self)
     }
 }
 
-/// How mails are delivered: tried again after so long at first, then after twice as long each time, and up to twelve times
-/// in all. With two seconds at first that takes a little more than an hour.
+/// The options for delivering mails: the first retry after this time, then doubling, up to twelve attempts. With two
+/// seconds this takes a little more than an hour.
 pub fn options(first_retry: Duration) -> Options {
-    Options {
-        retry: RetryPolicy::Exponential {
-            base: first_retry,
-            max: Duration::from_hours(1),
-            max_attempts: 12,
-        },
-        ..Options::default()
-    }
+    Options::default().retry(RetryPolicy::Exponential {
+        base: first_retry,
+        max: Duration::from_hours(1),
+        max_attempts: 12,
+    })
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Every bound that keeps strangers from using the blog against others, in one place.
+//! The limits that prevent abuse of the blog, in one place.
 
 use std::time::Duration;
 
-/// How much strangers may do.
+/// Limits for strangers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Comments of one client in [`WINDOW`].
+    /// Comments of one client within [`WINDOW`].
     pub comments_per_client: u32,
-    /// Comments under one e-mail address in [`WINDOW`], whichever clients they come from.
+    /// Comments with one e-mail address within [`WINDOW`], from any clients.
     pub comments_per_address: u32,
 }
 
@@ -20,23 +20,23 @@ impl Default for Limits {
     }
 }
 
-/// The time in which comments and wrong tokens are counted.
+/// The time window for comments and wrong tokens.
 pub const WINDOW: Duration = Duration::from_hours(1);
 
-/// Wrong tokens of one client in [`WINDOW`]; then none of its tokens is looked at.
+/// Wrong tokens of one client within [`WINDOW`]; then none of its tokens is checked.
 pub const WRONG_TOKENS: u32 = 20;
 
-/// The time in which confirmation mails are counted: one to an address, [`CONFIRMATIONS`] in all.
+/// The time window for confirmation mails: one to an address, [`CONFIRMATIONS`] in total.
 pub const CONFIRMATION_WINDOW: Duration = Duration::from_hours(24);
 
-/// Confirmation mails in [`CONFIRMATION_WINDOW`], to all addresses together.
+/// Confirmation mails within [`CONFIRMATION_WINDOW`], to all addresses together.
 pub const CONFIRMATIONS: u32 = 500;
 
-/// How long a subscription waits for its confirmation; then it is forgotten.
+/// How long a subscription waits for its confirmation before it is removed.
 pub const CONFIRM_WITHIN: Duration = Duration::from_hours(7 * 24);
 
-/// How long the owner's browser may act as the owner after the token was typed.
+/// The lifetime of the owner's browser session.
 pub const SESSION: Duration = Duration::from_hours(12);
 
-/// Posts that a confirmation mail and its page name, at most.
+/// Maximum number of posts named in a confirmation mail and its page.
 pub const NAMED_POSTS: i64 = 20;

@@ -1,7 +1,8 @@
-//! The mails: what each kind says, who sends it, and how one comment becomes the mails to all who follow its post.
+//! The mails: the content of each kind, their delivery, and the fan-out of a comment to all followers of its post.
 //!
-//! Contract: a row holds ids, not what its mail says. At each attempt the blog is asked what the mail says now; if there is nobody
-//! left to tell, because they have unsubscribed or the subscription has expired, nothing is sent and the mail counts as sent.
+//! Contract: a row holds ids, not the content of its mail. At each attempt the blog is asked for the current content;
+//! if nobody is left to be notified, because they have unsubscribed or the subscription has expired, nothing is sent
+//! and the mail counts as sent.
 
 use std::{marker::PhantomData, time::Duration};
 
@@ -21,7 +22,7 @@ use crate::{
 /// A comment on a post with fewer followers than this enqueues their mails at once; with more it enqueues one fan-out.
 pub const AT_ONCE: usize = 20;
 
-/// Characters of a comment that its mails show; the rest is a click away.
+/// Maximum length of a comment's excerpt in its mails.
 const EXCERPT: usize = 600;
 
 const MARK: &[u8] = include_bytes!("../assets/mark.png");
@@ -37,13 +38,13 @@ pub fn registry(site: Site, smtp: SmtpDelivery) -> Registry {
         .with_fan_out(Answers)
 }
 
-/// What a row of a kind holds: ids.
+/// The ids in a row of a kind.
 pub trait Ids: Copy + Into<Mail> + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// The kind that rows carry.
+    /// The kind of the rows.
     const KIND: &'static str;
 }
 
-/// To a follower of a post: somebody has commented on it.
+/// To a follower of a post: there is a new comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
     /// The post.
@@ -54,12 +55,12 @@ pub struct Notice {
     pub member: i64,
 }
 
-/// To an address under which somebody has commented: whether it is theirs, and whether they want to be told of answers.
+/// To an address that was used for a comment: asks for confirmation of the address and the subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confirm {
-    /// Whose address it is, if they say so.
+    /// The member with this address, if they confirm.
     pub member: i64,
-    /// Until when they may, in milliseconds since 1970.
+    /// When the confirmation expires, in milliseconds since 1970.
     pub until: i64,
 }
 
@@ -93,7 +94,7 @@ impl From<Confirm> for Mail {
 }
 
 impl Mail {
-    /// The mail of a row, if it is of a kind that there is.
+    /// The mail of a row, if its kind is known.
     pub(crate) fn of(kind: &str, payload: &str) -> Option<Self> {
         match kind {
             Notice::KIND => serde_json::from_str(payload).ok().map(Self::Notice),
@@ -112,16 +113,16 @@ impl Mail {
     }
 }
 
-/// What a mail says now, and to whom.
+/// The current content of a mail, and its recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Letter {
     /// The address.
     pub to: String,
-    /// What it says.
+    /// Its content.
     pub says: Says,
 }
 
-/// What a mail says.
+/// The content of a mail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Says {
     /// Somebody has commented on a post.
@@ -134,14 +135,14 @@ pub enum Says {
         excerpt: String,
         /// The comment's address.
         url: String,
-        /// Where the subscription is ended.
+        /// The unsubscribe link.
         unsubscribe: String,
     },
-    /// Somebody has commented under this address. Nothing in it was typed by them.
+    /// A comment was posted with this address. The mail contains no text from its author.
     Confirm {
         /// The titles of the posts.
         titles: Vec<String>,
-        /// Where the subscriptions are confirmed.
+        /// The confirmation link.
         url: String,
     },
 }
@@ -154,7 +155,7 @@ pub struct Letters<I> {
 }
 
 impl<I> Letters<I> {
-    /// For the blog at this site.
+    /// A handler for the blog at this site.
     pub fn new(site: Site, smtp: SmtpDelivery) -> Self {
         Self {
             site,
@@ -186,8 +187,8 @@ impl<I: Ids> Deliver for Letters<I> {
         let blog = blog.map_err(|error| Failure::permanent(error.to_string()))?;
         let letter = blog.get(delivery.object()).letter((*ids).into()).await;
         let letter = letter.and_then(|letter| letter).map_err(|error| {
-            let text = format!("what the mail says could not be read: {error}");
-            // It is this node that cannot say: the mail server was asked nothing.
+            let text = format!("the content of the mail could not be read: {error}");
+            // This is a local failure: the mail server was not contacted.
             if error.retryable() {
                 Failure::not_sent(text)
             } else {
@@ -255,7 +256,7 @@ impl Letter {
         }
     }
 
-    /// A line that tells it from others.
+    /// A one-line description.
     pub(crate) fn line(&self) -> String {
         match &self.says {
             Says::Commented { title, author, .. } => format!("{author} commented on “{title}”"),
@@ -266,7 +267,7 @@ impl Letter {
     }
 }
 
-/// A mail with what all mails of the blog have around what they say.
+/// Adds the frame that all mails of the blog share.
 fn framed(
     site: &Site,
     to: &str,
@@ -308,18 +309,18 @@ fn button(url: &str, text: &str) -> Markup {
     }
 }
 
-/// A comment that those who follow its post are to hear of.
+/// A comment whose followers are to be notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// The post.
     pub post: i64,
-    /// The comment. Who follows the post since a later one is not told.
+    /// The comment. Members who follow the post since a later one are not notified.
     pub comment: i64,
-    /// The member who wrote it. They are not told.
+    /// The member who wrote it, who is not notified.
     pub author: i64,
 }
 
-/// Makes the [`Notice`]s of an [`Answer`].
+/// Expands an [`Answer`] into [`Notice`]s.
 #[derive(Clone, Copy, Debug)]
 pub struct Answers;
 
@@ -367,23 +368,23 @@ impl FanOut for Answers {
     }
 }
 
-/// Where a comment is read.
+/// The URL of a comment.
 pub(crate) fn comment_url(site: &Site, slug: &str, comment: i64) -> String {
     format!("{}{}", site.url, comment_path(slug, comment))
 }
 
-/// The same on the blog's own server.
+/// The path of a comment on the blog's own server.
 pub(crate) fn comment_path(slug: &str, comment: i64) -> String {
     format!("/posts/{slug}?with={comment}#comment-{comment}")
 }
 
-/// Where a subscription is ended.
+/// The unsubscribe URL.
 pub(crate) fn unsubscribe_url(site: &Site, subscription: Subscription, secret: &[u8]) -> String {
     let token = subscription.token(secret);
     format!("{}/unsubscribe?token={token}", site.url)
 }
 
-/// Where subscriptions are confirmed.
+/// The confirmation URL.
 pub(crate) fn confirm_url(site: &Site, confirmation: Confirmation, secret: &[u8]) -> String {
     let token = confirmation.token(secret);
     format!("{}/confirm?token={token}", site.url)

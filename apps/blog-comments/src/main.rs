@@ -10,7 +10,7 @@ use anyhow::Context;
 use blog_comments::{BINDING, Blog, Limits, Site, options, registry, router};
 use clap::{Args, Parser};
 
-/// What the help ends with.
+/// The end of the help text.
 const EXAMPLE: &str = "\
 Example:
   blog-comments fake-smtp
@@ -18,7 +18,7 @@ Example:
 
 Then open http://127.0.0.1:8080, and http://127.0.0.1:8080/owner for what failed.";
 
-/// The mail server: its address may hold a password.
+/// The mail server: its URL may contain a password.
 const SMTP: SecretOption = SecretOption::new("--smtp", "BLOG_COMMENTS_SMTP");
 
 /// The owner's token.
@@ -30,7 +30,7 @@ const OWNER_TOKEN: SecretOption = SecretOption::new("--owner-token", "BLOG_COMME
 enum Command {
     /// Serve the blog
     Serve(Box<Serve>),
-    /// Pretend to be a mail server and show the mails: none leaves this machine
+    /// Run a fake mail server that prints the mails: none leaves this machine
     FakeSmtp {
         /// Address to listen on
         #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:2525")]
@@ -43,24 +43,24 @@ struct Serve {
     #[command(flatten)]
     settings: ServeArgs,
 
-    /// The mail server that takes the blog's mails; others can see a program's arguments, so a password is better in the file
-    /// [default: what `BLOG_COMMENTS_SMTP` says, or the file that `BLOG_COMMENTS_SMTP_FILE` names]
+    /// The mail server for the blog's mails; other users can see a program's arguments, so a password is better in the
+    /// file [default: the value of `BLOG_COMMENTS_SMTP`, or the file named by `BLOG_COMMENTS_SMTP_FILE`]
     #[arg(long, value_name = "URL")]
     smtp: Option<String>,
 
-    /// A file with the mail server's URL, and nothing else
+    /// A file that contains only the mail server's URL
     #[arg(long, value_name = "FILE")]
     smtp_file: Option<PathBuf>,
 
-    /// Where readers find the blog; links in mails begin with it
+    /// The public URL of the blog; links in mails begin with it
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
 
-    /// What the blog is called
+    /// The title of the blog
     #[arg(long, default_value = "Notes on durable things")]
     title: String,
 
-    /// Whose mails they are
+    /// The sender of the mails
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -68,24 +68,24 @@ struct Serve {
     )]
     from: String,
 
-    /// Who knows it may write posts and see the mails; nobody may if it is not given. Better use the file [default: what
-    /// `BLOG_COMMENTS_OWNER_TOKEN` says, or the file that `BLOG_COMMENTS_OWNER_TOKEN_FILE` names]
+    /// The token for writing posts and seeing the mails; without one nobody may. The file is better [default: the value
+    /// of `BLOG_COMMENTS_OWNER_TOKEN`, or the file named by `BLOG_COMMENTS_OWNER_TOKEN_FILE`]
     #[arg(long, value_name = "TOKEN")]
     owner_token: Option<String>,
 
-    /// A file with the owner's token, and nothing else
+    /// A file that contains only the owner's token
     #[arg(long, value_name = "FILE")]
     owner_token_file: Option<PathBuf>,
 
-    /// Comments that one client may post in an hour
+    /// Comments per hour that one client may post
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().comments_per_client)]
     client_comments: u32,
 
-    /// Comments that may be posted under one e-mail address in an hour
+    /// Comments per hour with one e-mail address
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().comments_per_address)]
     address_comments: u32,
 
-    /// Milliseconds before a mail that was not taken is sent again; doubled each time, up to an hour
+    /// Milliseconds before the first retry of a mail; doubles each time, up to an hour
     #[arg(long, default_value_t = 2_000)]
     retry_ms: u64,
 }
@@ -123,13 +123,13 @@ async fn serve(told: Serve) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The largest mail that the double takes, in bytes.
+/// The largest mail that the fake server accepts, in bytes.
 const MAX_MAIL: usize = 1 << 20;
 
 async fn fake_smtp(listen: &str) -> anyhow::Result<()> {
     std::net::TcpListener::bind(listen).with_context(|| format!("--listen {listen}"))?;
     let double = SmtpServer::start_at(listen, MAX_MAIL).await;
-    println!("a double of a mail server; in another terminal:");
+    println!("a fake mail server; in another terminal:");
     println!(
         "cargo run --profile quick -p blog-comments -- serve --smtp {}",
         double.url()

@@ -1,4 +1,4 @@
-//! Who is the owner: whoever shows the token, in a header, or in a form that gives the browser a session.
+//! The owner: a client with the token, in a header, or in a form that starts a browser session.
 
 use abide::{
     Env,
@@ -21,13 +21,13 @@ use crate::{
 /// The session's cookie.
 const COOKIE: &str = "owner";
 
-/// Somebody who knows the owner's token, and shows it with each request.
+/// A client that sends the owner's token with each request.
 pub(crate) struct Owner;
 
-/// A browser in which the owner's token was typed.
+/// A browser session that was started with the owner's token.
 pub(crate) struct Session;
 
-/// Where a request comes from, for limits: an address, or the network of one household (IPv6, /64).
+/// The origin of a request, for rate limits: an address, or a household's network (IPv6, /64).
 #[derive(Clone)]
 pub(crate) struct Client(pub(crate) String);
 
@@ -73,7 +73,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Client {
     }
 }
 
-/// Begins a session for whoever shows the token: the header that a browser gets.
+/// Starts a session for a client with the token; returns the `Set-Cookie` header.
 pub(crate) async fn begin_session(
     env: &Env,
     given: &str,
@@ -86,7 +86,7 @@ pub(crate) async fn begin_session(
     Ok(set_cookie(&site, &token, limits::SESSION.as_secs()))
 }
 
-/// Ends a session: the header that a browser gets.
+/// Ends a session; returns the `Set-Cookie` header.
 pub(crate) fn end_session(site: &Site) -> String {
     set_cookie(site, "", 0)
 }
@@ -98,7 +98,7 @@ async fn check(
 ) -> Result<std::sync::Arc<Site>, Refusal> {
     let site = env.require::<Site>()?;
     let wanted = site.owner_token.as_deref().ok_or_else(no_owner)?;
-    // Nothing is not a guess.
+    // An empty token is not a guess.
     if given.is_empty() {
         return Err(not_the_owner().into());
     }
@@ -111,7 +111,7 @@ async fn check(
     }
 }
 
-/// Whether two texts are the same, in a time that tells nothing of the second but its length.
+/// Constant-time comparison, which reveals only the length of the second text.
 fn same(given: &str, wanted: &str) -> bool {
     let mac = |text: &str| {
         let mac = Hmac::<Sha256>::new_from_slice(wanted.as_bytes());

@@ -1,4 +1,4 @@
-//! The pages. Whatever people wrote is escaped by the templates; no page has a script.
+//! The pages. User content is escaped by the templates; no page has a script.
 
 use axum::{
     http::header,
@@ -27,7 +27,7 @@ impl IntoResponse for Page {
         let headers = [
             (header::CONTENT_SECURITY_POLICY, POLICY),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            // Links from mails have tokens in them.
+            // Links from mails contain tokens.
             (header::REFERRER_POLICY, "same-origin"),
             (header::CACHE_CONTROL, "no-store"),
         ];
@@ -55,7 +55,7 @@ pub(crate) fn front(site: &Site, posts: &[Post]) -> Page {
     layout(&site.title, &site.title, &main)
 }
 
-/// A post, its comments and the form; with what was wrong with the comment that was sent.
+/// A post, its comments and the form, with the error of the submitted comment, if any.
 pub(crate) fn thread(site: &Site, thread: &Thread, form: &NewComment, wrong: Option<&str>) -> Page {
     let Thread {
         post,
@@ -102,7 +102,7 @@ pub(crate) fn thread(site: &Site, thread: &Thread, form: &NewComment, wrong: Opt
     )
 }
 
-/// Asks whether to begin subscriptions: programs that look at links in mails must not begin them.
+/// Asks for confirmation of subscriptions: link checkers of mail programs must not confirm them.
 pub(crate) fn confirm(site: &Site, posts: &[Post], token: &str) -> Page {
     let main = html! {
         section.card.alone {
@@ -147,7 +147,7 @@ pub(crate) fn log_in(site: &Site, wrong: bool) -> Page {
     layout(&site.title, "For the owner", &main)
 }
 
-/// What was given up, to be sent again or discarded.
+/// The failed mails, to be sent again or discarded.
 pub(crate) fn owner(site: &Site, counts: &Counts, mails: &[GivenUp], next: Option<i64>) -> Page {
     let waiting = counts.queued + counts.sending;
     let main = html! {
@@ -194,7 +194,7 @@ fn failed(GivenUp { mail, about }: &GivenUp) -> Markup {
     }
 }
 
-/// Asks whether to end a subscription: programs that look at links in mails must not end it.
+/// Asks for confirmation of an unsubscription: link checkers of mail programs must not perform it.
 pub(crate) fn unsubscribe(site: &Site, post: &Post, token: &str) -> Page {
     let main = html! {
         section.card.alone {
@@ -259,7 +259,7 @@ fn said(comment: &Comment) -> Markup {
         .take(1)
         .flat_map(char::to_uppercase)
         .collect();
-    // The same person has the same colour, and similar names have different ones.
+    // The same person always has the same color, and similar names have different ones.
     let hue = comment
         .name
         .bytes()

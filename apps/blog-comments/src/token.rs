@@ -1,13 +1,13 @@
-//! The links in mails, and the owner's session: who has one may use it, and nobody can make one up.
+//! Signed tokens for the links in mails and the owner's session.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Bytes of the signature that are kept: enough that nobody guesses one.
+/// Bytes of the signature that are kept: enough to prevent guessing.
 const SIGNATURE: usize = 16;
 
-/// Whose subscription to what: a token of it ends the subscription.
+/// A subscription: its token ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subscription {
     pub(crate) post: i64,
@@ -27,11 +27,11 @@ impl Subscription {
     }
 }
 
-/// Whose address it is: a token of it confirms the subscriptions that wait for that.
+/// A member's address: its token confirms the subscriptions that wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Confirmation {
     pub(crate) member: i64,
-    /// The token is good until then, in milliseconds since 1970.
+    /// When the token expires, in milliseconds since 1970.
     pub(crate) until: i64,
 }
 
@@ -48,12 +48,12 @@ impl Confirmation {
     }
 }
 
-/// A token for a browser that has shown the owner's token, signed with that: `0.UNTIL.SIGNATURE`.
+/// A session token for a browser that has sent the owner's token, signed with that: `0.UNTIL.SIGNATURE`.
 pub(crate) fn session(until: i64, owner: &str) -> String {
     sign("session", [0, until], owner.as_bytes())
 }
 
-/// Until when a session's token is good.
+/// When a session token expires.
 pub(crate) fn session_until(token: &str, owner: &str) -> Option<i64> {
     let [_, until] = verify("session", token, owner.as_bytes())?;
     Some(until)
@@ -66,7 +66,7 @@ fn sign(purpose: &str, numbers: [i64; 2], secret: &[u8]) -> String {
     format!("{one}.{other}.{signature}")
 }
 
-/// The numbers that were signed. Takes the same time for every wrong signature.
+/// The signed numbers. Constant time for every wrong signature.
 fn verify(purpose: &str, token: &str, secret: &[u8]) -> Option<[i64; 2]> {
     let mut parts = token.splitn(3, '.');
     let numbers = [parts.next()?.parse().ok()?, parts.next()?.parse().ok()?];

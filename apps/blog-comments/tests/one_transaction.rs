@@ -5,8 +5,8 @@ mod support;
 
 use std::time::Duration;
 
+use abide::outbox::handlers::SmtpDelivery;
 use abide::{Host, server::RunningHost};
-use abide::{outbox::Options, outbox::handlers::SmtpDelivery};
 use abide_harness::{Client, Nobody, Version};
 use blog_comments::{BINDING, Blog, Site, options, registry, router};
 use http::Method;
@@ -25,10 +25,7 @@ async fn blog(max_queued: i64, nobody: &Nobody) -> RunningHost {
     Host::open_in_memory()
         .object::<Blog>(BINDING)
         .with(registry(site.clone(), smtp))
-        .with(Options {
-            max_queued,
-            ..options(Duration::from_hours(1))
-        })
+        .with(options(Duration::from_hours(1)).max_queued(max_queued))
         .with(site)
         .router(router)
         .start()

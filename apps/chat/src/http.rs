@@ -1,4 +1,4 @@
-//! The edge: the page, the history, and the way into a room.
+//! The HTTP side: the page, the history, and the WebSocket of a room.
 //!
 //! | Request | Answer |
 //! |---|---|
@@ -26,11 +26,11 @@ use crate::{ChatRoom, Entry, Invalid, Name, RoomName, room::Visitor};
 
 const PAGE: &str = include_str!("chat.html");
 
-/// The page is one file and asks only its own server.
+/// The page is one file and makes requests only to its own server.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                            connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Everything that the program answers, to whoever may call.
+/// The program's routes, open to any caller.
 pub fn router(env: Env) -> Router {
     let access = Access::of(&env);
     let router = Router::new()
@@ -42,7 +42,7 @@ pub fn router(env: Env) -> Router {
     access.protect(router, need)
 }
 
-/// What a request needs: who enters a room may write there.
+/// The permissions for a request: entering a room includes writing there.
 fn need(route: &Route<'_>) -> Need {
     let role = if route.path.ends_with("/socket") {
         Role::Operate
@@ -101,7 +101,7 @@ async fn messages(
     Ok(Json(History { messages }))
 }
 
-/// Hands the request to the room, with what the edge knows of the visitor as its address.
+/// Passes the request to the room, with the visitor's data in its URI.
 async fn enter(
     State(env): State<Env>,
     UrlPath(path): UrlPath<RoomPath>,

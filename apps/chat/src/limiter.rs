@@ -1,19 +1,19 @@
-//! How fast one address may write: a token bucket, an object of its own for each address.
+//! The write rate of one address: a token bucket, one object for each address.
 //!
-//! Contract: [`Pace::burst`] messages at once, then one each [`Pace::refill`]. The bucket is memory only: by the time
-//! that it is forgotten it has been full again, unless it refills more slowly than idle objects leave memory.
+//! Contract: [`Pace::burst`] messages at once, then one per [`Pace::refill`]. The bucket is in memory only: by the time
+//! the object is evicted it is full again, unless it refills more slowly than idle objects are evicted.
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// How fast one address may write, in all rooms together.
+/// The write rate of one address, in all rooms together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Messages at once.
     pub burst: u32,
-    /// Time in which one more may be written.
+    /// The time after which one more may be written.
     pub refill: Duration,
 }
 
@@ -31,7 +31,7 @@ impl Default for Pace {
 pub enum Verdict {
     /// It may.
     Go,
-    /// It may after so many milliseconds.
+    /// It may after this many milliseconds.
     Wait(u64),
 }
 
@@ -40,7 +40,7 @@ pub enum Verdict {
 pub struct RateLimiter {
     env: Env,
     pace: Arc<Pace>,
-    /// When the bucket will be full again, in milliseconds since 1970: one number says how many tokens are in it.
+    /// When the bucket will be full again, in milliseconds since 1970: this number determines the tokens in it.
     full_at: Cell<u64>,
 }
 

@@ -7,7 +7,7 @@ use abide::server::ServeArgs;
 use chat::{ChatRoom, LIMITERS, Pace, ROOMS, RateLimiter, router};
 use clap::Parser;
 
-/// What the help ends with.
+/// The end of the help text.
 const EXAMPLE: &str = "\
 Example:
   chat serve

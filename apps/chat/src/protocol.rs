@@ -1,24 +1,24 @@
-//! What pages and rooms say to each other, as JSON text; names, and what is wrong with them.
+//! The messages between pages and rooms, as JSON text; names, and their validation.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Characters in the name of a room or a person, at most.
+/// Maximum length of a room's or a person's name in characters.
 pub const MAX_NAME: usize = 40;
 
-/// Characters of a message's text, at most.
+/// Maximum length of a message's text in characters.
 pub const MAX_TEXT: usize = 4_000;
 
-/// Bytes of the mark by which a client knows its own message again, at most.
+/// Maximum length in bytes of the mark by which a client recognizes its own message.
 pub const MAX_MARK: usize = 64;
 
-/// What a page says.
+/// A message from a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromClient {
-    /// A message. Sent again with the same mark, it is the same message.
+    /// A chat message. Sent again with the same mark, it is the same message.
     Say {
         /// The text.
         text: String,
@@ -27,36 +27,36 @@ pub enum FromClient {
     },
 }
 
-/// What a room says.
+/// A message from a room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToClient {
-    /// To somebody who comes in: what was said since the newest message that they know, and who is there.
+    /// To a new visitor: the messages since the newest one that they know, and who is present.
     Welcome {
         /// Oldest first.
         history: Vec<Entry>,
-        /// Names, in the order in which they came.
+        /// Names, in order of arrival.
         present: Vec<String>,
     },
     /// Somebody said something, and it is on disk.
     Said(Entry),
-    /// Who is there now.
+    /// The people who are now present.
     Present {
-        /// Names, in the order in which they came.
+        /// Names, in order of arrival.
         present: Vec<String>,
     },
-    /// To somebody who writes too fast: the message was not taken; send it again later.
+    /// To somebody who writes too fast: the message was rejected; send it again later.
     SlowDown {
         /// The message's mark.
         mark: String,
         /// Time to wait, in milliseconds.
         wait: u64,
     },
-    /// To somebody whose message makes no sense: it was not taken.
+    /// To somebody whose message is invalid: it was rejected.
     Refused {
         /// The message's mark, if it had one.
         mark: Option<String>,
-        /// What is wrong, for people.
+        /// The reason, for people.
         why: String,
     },
 }
@@ -71,7 +71,7 @@ impl ToClient {
 /// A message in a room's history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Rises by one with each message of the room.
+    /// Increases by one with each message of the room.
     pub id: i64,
     /// Who said it.
     pub name: String,
@@ -83,17 +83,17 @@ pub struct Entry {
     pub mark: String,
 }
 
-/// Why something was refused.
+/// Why input is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
     /// A name without a visible character, or a long one, or one with control characters.
-    #[error("{0} has 1 to {MAX_NAME} characters and no control characters.")]
+    #[error("{0} must have 1 to {MAX_NAME} characters and no control characters.")]
     Name(&'static str),
     /// An empty or a long text.
-    #[error("A message has 1 to {MAX_TEXT} characters.")]
+    #[error("A message must have 1 to {MAX_TEXT} characters.")]
     Text,
     /// An empty or a long mark.
-    #[error("A message's mark has 1 to {MAX_MARK} bytes.")]
+    #[error("A message's mark must have 1 to {MAX_MARK} bytes.")]
     Mark,
     /// Something that is not JSON of the expected form.
     #[error("Expected JSON such as {{\"type\":\"say\",\"text\":\"hello\",\"mark\":\"1\"}}: {0}.")]
@@ -101,7 +101,7 @@ pub enum Invalid {
 }
 
 impl FromClient {
-    /// Reads what a page sent.
+    /// Parses a message from a page.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         serde_json::from_str(text).map_err(|error| Invalid::Form(error.to_string()))
     }

@@ -1,8 +1,9 @@
-//! The object: one room's history and its people.
+//! The object: one room's history and its members.
 //!
-//! Contract: a message that anybody was shown is on disk, and is shown to all in the order of its id. A message that
-//! comes twice (its author did not hear of the first and sent it again) is stored once. Who is present follows from the
-//! open sockets alone. The object keeps nothing in memory, so it may leave memory between any two messages.
+//! Contract: a message that anybody has seen is on disk, and is shown to all in the order of its id. A message that
+//! arrives twice (its author missed the confirmation of the first and sent it again) is stored once. Presence is
+//! derived from the open sockets alone. The object keeps nothing in memory, so it may be evicted between any two
+//! messages.
 
 use abide::prelude::*;
 use axum::extract::Query;
@@ -10,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Entry, FromClient, Invalid, RateLimiter, ToClient, Verdict};
 
-/// Messages that somebody who comes in is shown, at most.
+/// Maximum number of messages shown to a new visitor.
 const SHOWN: i64 = 100;
 
-/// Messages that a room keeps, at most: older ones are forgotten.
+/// Maximum number of messages kept by a room: older ones are deleted.
 const KEPT: i64 = 100_000;
 
 /// One room.
@@ -23,7 +24,7 @@ pub struct ChatRoom {
     env: Env,
 }
 
-/// What the edge says of somebody who wants to come in.
+/// The data of a visitor who wants to enter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Visitor {
     pub(crate) name: String,
@@ -47,7 +48,7 @@ impl DurableObject for ChatRoom {
              )",
             (),
         )?;
-        // A page asks now and then whether the line still works; nobody needs to wake for that.
+        // Pages ping to check the connection; that must not wake the object.
         state.set_websocket_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
         Ok(Self { state, env })
     }
@@ -96,7 +97,7 @@ impl DurableObject for ChatRoom {
         }
         match self.store(&visitor.name, &text, &mark)? {
             Stored::New(entry) => self.tell_all(&ToClient::Said(entry), None),
-            // The others have seen it; the author did not hear of it.
+            // The others have seen it; the author missed it.
             Stored::Before(entry) => socket.send(ToClient::Said(entry).to_text()?),
         }
     }
@@ -127,7 +128,7 @@ impl ChatRoom {
     }
 }
 
-/// What became of a message.
+/// The result of storing a message.
 enum Stored {
     New(Entry),
     Before(Entry),
@@ -152,7 +153,7 @@ impl ChatRoom {
         sql.exec(before, (name, mark))?.one().map(Stored::Before)
     }
 
-    /// The newest messages behind one that is known, oldest first.
+    /// The newest messages after a known one, oldest first.
     fn newest(&self, since: i64) -> Result<Vec<Entry>> {
         let sql = self.state.storage().sql();
         sql.exec(
@@ -180,7 +181,7 @@ impl ChatRoom {
         let message = Message::from(what.to_text()?);
         for socket in self.state.get_websockets(None) {
             if but != Some(&socket) {
-                // One that closes at this moment hears nothing more.
+                // A socket that is closing at this moment receives nothing more.
                 let _ = socket.send(message.clone());
             }
         }

@@ -165,13 +165,13 @@ async fn a_room_leaves_memory_between_messages_and_its_people_do_not_notice() {
         assert_eq!(grace.said().await.mark, format!("a{turn}"));
         ada.said().await;
         asleep(&admin).await;
-        let sleeping = admin.figure("abide_objects_evicted_total").await;
+        let sleeping = admin.metric("abide_objects_evicted_total").await;
         ada.send("ping").await.unwrap();
         assert_eq!(ada.text().await.as_deref(), Some("pong"));
         assert_eq!(
             (
-                admin.figure("abide_objects_resident").await,
-                admin.figure("abide_objects_evicted_total").await
+                admin.metric("abide_objects_resident").await,
+                admin.metric("abide_objects_evicted_total").await
             ),
             (0, sleeping),
             "a ping wakes nobody"

@@ -2,12 +2,12 @@
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `POST /api/mails` of `{"to":["…"],"subject":"…","text":"…"}` | 202 and `{"mail":1}`, or `{"list":1}` if there are several recipients. With an `Idempotency-Key` it is taken once |
+//! | `POST /api/mails` of `{"to":["…"],"subject":"…","text":"…"}` | 202 and `{"mail":1}`, or `{"list":1}` if there are several recipients. With an `Idempotency-Key` it is accepted once |
 //! | `GET /api/mails?status=&before=&limit=` | 200 and `{"records":[…],"next":…}`, newest first |
 //! | `GET /api/mails/{id}` | 200 and `{"record":{…},"email":{…},"history":[…]}` |
-//! | `POST /api/mails/{id}/redrive` | 200 and the mail's record: it was given up, and is queued again |
-//! | `DELETE /api/mails/{id}` | 200 and the mail's record: it is canceled, or discarded if it was given up |
-//! | `GET /api/overview` | 200: counts, destinations in trouble, the newest lists |
+//! | `POST /api/mails/{id}/redrive` | 200 and the mail's record: it had failed, and is queued again |
+//! | `DELETE /api/mails/{id}` | 200 and the mail's record: it is canceled, or discarded if it had failed |
+//! | `GET /api/overview` | 200: counts, failing destinations, the newest lists |
 
 use abide::outbox::{Page, Record};
 use abide::{
@@ -23,7 +23,7 @@ use axum::{
 
 use crate::{
     Composed, Draft, Mail, Overview,
-    http::{ById, Wanted, mails, told},
+    request::{ById, Wanted, mails, told},
 };
 
 pub(crate) fn router() -> Router<Env> {

@@ -1,4 +1,4 @@
-//! The files that the pages load.
+//! The static files of the pages.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use serde::Deserialize;
 pub(crate) static STYLE: LazyLock<Asset> =
     LazyLock::new(|| Asset::style("style", include_str!("assets/style.css")));
 
-/// What the pages do besides Turbo.
+/// The script of the pages, besides Turbo.
 pub(crate) static SCRIPT: LazyLock<Asset> =
     LazyLock::new(|| Asset::script("page", include_str!("assets/page.js")));
 

@@ -1,22 +1,22 @@
-//! What somebody wants to send, before it is a mail.
+//! A draft, before it becomes a mail.
 
 use abide::outbox::handlers::Email;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Recipients of one draft, at most.
+/// Maximum number of recipients of a draft.
 pub const MAX_RECIPIENTS: usize = 50_000;
 
-/// Characters of a subject, at most.
+/// Maximum length of a subject in characters.
 const MAX_SUBJECT: usize = 200;
 
-/// Bytes of a text, at most.
+/// Maximum length of a text in bytes.
 const MAX_TEXT: usize = 100 << 10;
 
-/// A mail to one or many, each of whom gets one of their own.
+/// A mail to one or more recipients, each of whom gets a separate mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draft {
-    /// Who gets it, each once.
+    /// The recipients, without duplicates.
     pub to: Vec<String>,
     /// The subject.
     pub subject: String,
@@ -24,14 +24,14 @@ pub struct Draft {
     pub text: String,
 }
 
-/// Why a draft is refused.
+/// Why a draft is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Invalid {
     /// Nobody would get it.
-    #[error("Say who gets the mail.")]
+    #[error("Enter at least one recipient.")]
     NoRecipients,
     /// Too many would get it.
-    #[error("A mail goes to {MAX_RECIPIENTS} recipients at most; these are {0}.")]
+    #[error("A mail may have at most {MAX_RECIPIENTS} recipients; these are {0}.")]
     TooManyRecipients(usize),
     /// One of the recipients is no address.
     #[error("“{0}” is not an e-mail address.")]
@@ -40,21 +40,21 @@ pub enum Invalid {
     #[error("Give the mail a subject.")]
     NoSubject,
     /// The subject is too long.
-    #[error("A subject has {MAX_SUBJECT} characters at most; this one has {0}.")]
+    #[error("A subject may have at most {MAX_SUBJECT} characters; this one has {0}.")]
     SubjectTooLong(usize),
     /// The subject has a line break or the like.
-    #[error("A subject is one line of text.")]
+    #[error("A subject must be one line of text.")]
     SubjectForm,
     /// There is no text.
     #[error("Write something.")]
     NoText,
     /// The text is too long.
-    #[error("A text has {MAX_TEXT} bytes at most; this one has {0}.")]
+    #[error("A text may have at most {MAX_TEXT} bytes; this one has {0}.")]
     TextTooLong(usize),
 }
 
 impl Draft {
-    /// A draft whose recipients are as somebody has typed or pasted them: separated by line breaks, commas or semicolons.
+    /// A draft with recipients as typed or pasted: separated by line breaks, commas or semicolons.
     pub fn parse(to: &str, subject: &str, text: &str) -> Self {
         let to = to.split([',', ';', '\n', '\r']).map(str::trim);
         Self {
@@ -70,7 +70,7 @@ impl Draft {
         Email::new(from, &*self.subject).to(to).text(&*self.text)
     }
 
-    /// The draft with each recipient once, if it can be sent.
+    /// The draft without duplicate recipients, if it can be sent.
     pub fn check(mut self) -> Result<Self, Invalid> {
         let mut known = std::collections::HashSet::new();
         self.to.retain(|to| known.insert(to.to_lowercase()));
@@ -91,8 +91,8 @@ impl Draft {
     }
 }
 
-/// An address as a mail can have it, `ada@example.com` or `Ada Lovelace <ada@example.com>`; whether there is a mailbox only
-/// its server knows.
+/// Validates an address, `ada@example.com` or `Ada Lovelace <ada@example.com>`; whether the mailbox exists only its
+/// server knows.
 fn is_address(text: &str) -> bool {
     let mail = Email::new("sender@example.com", "subject")
         .to(text)

@@ -1,19 +1,19 @@
-//! The edge.
+//! The HTTP side.
 //!
 //! | Request | Answer |
 //! |---|---|
 //! | `GET /`, `GET /failed`, `GET /compose`, `GET /mails/{id}`, `GET /mails/{id}/edit` | pages |
-//! | `POST` of their forms | 303 to a page; 422 and the form if what it says cannot be sent |
-//! | `GET /live`, a WebSocket or server-sent events | what changes: see [`abide::outbox::live`] |
+//! | `POST` of their forms | 303 to a page; 422 and the form if its content cannot be sent |
+//! | `GET /live`, a WebSocket or server-sent events | live changes: see [`abide::outbox::live`] |
 //! | `GET /assets/{name}` | scripts and styles |
-//! | anything else | a page that says what is wrong |
+//! | anything else | an error page |
 //! | `/api/…` | the same in JSON: see [`api`](crate::api) |
 //!
-//! Who may call is the host's business (`server.access`): on a loopback address everybody, elsewhere whoever has a token.
+//! Access is controlled by the host (`server.access`): anyone on a loopback address, elsewhere holders of a token.
 
-use abide::outbox::{DeadLetterFilter, Filter, OutboxError, Page, Status, Swept, limits};
+use abide::outbox::{BulkResult, DeadLetterFilter, OutboxError, Page};
 use abide::{
-    Call, Env, Request, Response, Stub,
+    Call, Env, Request, Response,
     server::{
         ApiError, UrlPath, UrlQuery,
         access::{Access, Need, Route},
@@ -30,16 +30,16 @@ use axum::{
 use maud::Markup;
 use serde::Deserialize;
 
-use crate::{Composed, Draft, Mails, OBJECT, api, assets, pages};
+use crate::{
+    Composed, Draft, api, assets, pages,
+    request::{ById, PAGE, Wanted, mails, told},
+};
 
-/// Mails on one page.
-pub(crate) const PAGE: usize = 50;
-
-/// The pages load their own files and ask their own server. Turbo brings a style for its progress bar.
+/// The pages load only their own files and use their own server. Turbo adds a style for its progress bar.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Everything that the program answers.
+/// The program's routes.
 pub fn router(env: Env) -> Router {
     let pages = Router::new()
         .route("/", get(queue))
@@ -65,7 +65,7 @@ pub fn router(env: Env) -> Router {
     access.protect(router.with_state(env), need)
 }
 
-/// What a request needs. What operators do is in the audit log.
+/// The permissions for a request. Operators' changes are recorded in the audit log.
 fn need(route: &Route<'_>) -> Need {
     let need = Need::by_method(route.method);
     let action = match (route.method, route.path.trim_start_matches("/api")) {
@@ -102,7 +102,7 @@ impl IntoResponse for Failed {
     }
 }
 
-/// A part of the request for a page: if it makes no sense, a page says so.
+/// A part of the request for a page: if it is invalid, an error page is returned.
 struct InPage<T>(T);
 
 impl<S, T> FromRequestParts<S> for InPage<T>
@@ -117,7 +117,7 @@ where
     }
 }
 
-/// A form, unless it cannot be read.
+/// A form, if it is valid.
 fn filled_in<T>(form: Result<Form<T>, FormRejection>) -> Result<T, Failed> {
     match form {
         Ok(Form(form)) => Ok(form),
@@ -134,7 +134,7 @@ async fn not_so() -> Failed {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text).into()
 }
 
-/// Where a form's button goes back to.
+/// The page to which a form's button returns.
 #[derive(Deserialize)]
 struct Back {
     #[serde(default)]
@@ -158,29 +158,7 @@ impl Whence {
     }
 }
 
-#[derive(Deserialize)]
-pub(crate) struct ById {
-    pub(crate) id: i64,
-}
-
-#[derive(Deserialize)]
-pub(crate) struct Wanted {
-    pub(crate) status: Option<Status>,
-    pub(crate) before: Option<i64>,
-    pub(crate) limit: Option<usize>,
-}
-
-impl Wanted {
-    pub(crate) fn filter(&self) -> Filter {
-        Filter {
-            status: self.status,
-            before: self.before,
-            limit: self.limit.unwrap_or(PAGE).clamp(1, limits::MAX_PAGE),
-        }
-    }
-}
-
-/// What somebody has typed; what is missing is complained of as if it were empty.
+/// The typed text; a missing field is treated as empty.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Typed {
@@ -321,9 +299,9 @@ async fn discard_all(State(env): State<Env>) -> Result<Redirect, Failed> {
     sweep(|after| mails.discard_all(after)).await
 }
 
-/// Goes through the mails that were given up, once: those that have failed again meanwhile are not taken again.
+/// Processes the failed mails, once: those that fail again in the meantime are not processed again.
 async fn sweep(
-    step: impl Fn(Option<i64>) -> Call<Result<Swept, OutboxError>>,
+    step: impl Fn(Option<i64>) -> Call<Result<BulkResult, OutboxError>>,
 ) -> Result<Redirect, Failed> {
     let mut after = None;
     loop {
@@ -345,38 +323,4 @@ async fn cancel_list(
 
 async fn live(State(env): State<Env>, request: Request) -> Result<Response, ApiError> {
     Ok(mails(&env).fetch(request).await?)
-}
-
-pub(crate) fn mails(env: &Env) -> Stub<Mails> {
-    env.object::<Mails>().get_by_name(OBJECT)
-}
-
-/// What a client is told of an outbox that did not do what it was asked.
-pub(crate) fn told(error: OutboxError) -> ApiError {
-    let text = sentence(&error.to_string());
-    match error {
-        OutboxError::Invalid(_) => {
-            ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_mail", text)
-        }
-        OutboxError::Full { .. } => {
-            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "outbox_full", text).retry_soon()
-        }
-        OutboxError::KeyReused { .. } => ApiError::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "idempotency_key_reused",
-            text,
-        ),
-        OutboxError::NotFound { .. } => ApiError::not_found("no_such_mail", text),
-        OutboxError::Conflict { .. } => ApiError::conflict("wrong_status", text),
-        OutboxError::ClosedKind { .. } => ApiError::new(StatusCode::FORBIDDEN, "closed_kind", text),
-        OutboxError::Object(error) => error.into(),
-    }
-}
-
-/// With a capital letter and a full stop.
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string());
-    let end = if text.ends_with('.') { "" } else { "." };
-    format!("{}{}{end}", first.unwrap_or_default(), letters.as_str())
 }

@@ -13,6 +13,7 @@ mod http;
 mod list;
 mod mails;
 mod pages;
+mod request;
 mod sender;
 
 pub use draft::{Draft, Invalid, MAX_RECIPIENTS};

@@ -1,8 +1,8 @@
-//! Mails to lists: one command, a mail for each recipient.
+//! Mailing lists: one command, and a mail for each recipient.
 //!
-//! Contract: a list is stored with its recipients in the transaction that answers. From then on its mails are made a batch
-//! at a time, each once, also if the process ends in between. A list that somebody stops or dismisses is forgotten with the
-//! recipients that are left.
+//! Contract: a list is stored with its recipients in the transaction that answers the request. Its mails are then
+//! created in batches, each once, even if the process ends in between. A list that is canceled or dismissed is deleted
+//! with its remaining recipients.
 
 use abide::{Error, Result, Sql, Storage};
 use abide::{
@@ -16,7 +16,7 @@ use crate::Draft;
 /// Lists that a page shows.
 const SHOWN: usize = 3;
 
-/// The newest lists, among which those are looked for that are shown.
+/// The newest lists that are considered for display.
 const LOOKED_AT: usize = 100;
 
 /// The lists of the outbox's object.
@@ -25,7 +25,7 @@ pub struct Lists {
     storage: Storage,
 }
 
-/// How far a list is.
+/// The progress of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Its fan-out.
@@ -34,15 +34,15 @@ pub struct Progress {
     pub subject: String,
     /// Recipients.
     pub total: i64,
-    /// Mails that were made.
+    /// Created mails.
     pub made: i64,
-    /// Whether it goes on.
+    /// Its status.
     pub status: FanOutStatus,
-    /// Why it does not.
+    /// Why it failed.
     pub error: Option<String>,
 }
 
-/// What a list's mails say.
+/// The content of a list's mails.
 #[derive(Serialize, Deserialize)]
 struct Letter {
     from: String,
@@ -74,7 +74,7 @@ impl Lists {
         })
     }
 
-    /// Stores a list and begins to make its mails, or does neither. Returns the fan-out's id.
+    /// Stores a list and begins to create its mails, or does neither. Returns the fan-out's id.
     pub(crate) fn begin(
         &self,
         outbox: &Outbox,
@@ -111,7 +111,7 @@ impl Lists {
         })
     }
 
-    /// The newest lists, and how far they are: first those that somebody may have to do something about.
+    /// The newest lists and their progress: first those that may need an operator.
     pub(crate) fn newest(&self, outbox: &Outbox) -> Result<Vec<Progress>> {
         let mut all = Vec::new();
         let open = |status| matches!(status, FanOutStatus::Running | FanOutStatus::Failed);
@@ -145,7 +145,7 @@ impl Lists {
         Ok(all)
     }
 
-    /// Forgets a list that has ended, and its recipients.
+    /// Deletes a list that has ended, and its recipients.
     pub(crate) fn forget(&self, fan_out: i64) -> Result<()> {
         let sql = self.sql();
         sql.exec(
@@ -207,7 +207,7 @@ impl FanOut for Mailing {
                 .text(&*letter.text);
             messages.push(SmtpDelivery::message(&mail)?);
         }
-        // What has become a mail is a recipient no more.
+        // Recipients whose mails were created are deleted.
         if let Some(end) = end {
             sql.exec(
                 "DELETE FROM recipients WHERE list = ?1 AND place <= ?2",

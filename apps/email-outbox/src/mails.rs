@@ -1,4 +1,4 @@
-//! The object: the outbox, its lists, and whoever watches.
+//! The object: the outbox, its lists, and live pages.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use abide::prelude::*;
 use abide::{
     outbox::handlers::{Email, SmtpDelivery},
     outbox::{
-        Change, Counts, DeadLetterFilter, Deliver, Destination, Filter, Options, Outbox,
-        OutboxError, Page, Record, Registry, Swept, live::Live,
+        BulkResult, Change, Counts, DeadLetterFilter, Deliver, Destination, Filter, Options,
+        Outbox, OutboxError, Page, Record, Registry, live::Live,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use crate::{Author, Draft, Lists, Progress, pages::Looks};
 /// Destinations that a page shows.
 const DESTINATIONS: usize = 3;
 
-/// Pauses up to this, in milliseconds, are over before somebody has read of them.
+/// Pauses up to this, in milliseconds, are too short to show.
 const SHORT_PAUSE: i64 = 3_000;
 
 /// The mails.
@@ -30,33 +30,33 @@ pub struct Mails {
     author: Arc<Author>,
 }
 
-/// What composing came to.
+/// The result of composing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Composed {
     /// One mail, which is queued.
     Mail(i64),
-    /// A list, whose mails are being made.
+    /// A list, whose mails are being created.
     List(i64),
 }
 
-/// What pages show above the mails.
+/// The part of pages above the mails.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Overview {
-    /// How many there are.
+    /// The number of mails by status.
     pub counts: Counts,
-    /// Where nothing is sent to at the moment.
+    /// Destinations that are paused at the moment.
     pub destinations: Vec<Destination>,
     /// The newest lists.
     pub lists: Vec<Progress>,
 }
 
-/// All that is known of a mail.
+/// A mail with its history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mail {
-    /// Where it is.
+    /// Its record.
     pub record: Record,
-    /// What it says.
+    /// Its content.
     pub email: Email,
     /// What happened, oldest first.
     pub history: Vec<Change>,
@@ -80,7 +80,7 @@ impl DurableObject for Mails {
         })
     }
 
-    /// Lets somebody watch.
+    /// Connects a live page.
     async fn fetch(&self, request: Request) -> Result<Response> {
         self.live.accept(&request)
     }
@@ -105,17 +105,17 @@ impl Mails {
         Ok(Composed::List(list))
     }
 
-    /// What pages show above the mails.
+    /// The part of pages above the mails.
     pub async fn overview(&self) -> Result<Overview> {
         Overview::of(&self.outbox, &self.lists, self.state.env())
     }
 
-    /// Mails, newest first: of one status, or all, those that were given up included.
+    /// Mails, newest first: with one status, or all, including failed ones.
     pub async fn list(&self, filter: Filter) -> Result<Page> {
         self.outbox.list(&filter)
     }
 
-    /// Mails that were given up, newest first.
+    /// Failed mails, newest first.
     pub async fn failed(&self, filter: DeadLetterFilter) -> Result<Page> {
         self.outbox.dead_letters(&filter)
     }
@@ -132,19 +132,19 @@ impl Mails {
         })
     }
 
-    /// Sends a mail that was given up once more.
+    /// Sends a failed mail again.
     pub async fn redrive(&self, id: i64) -> Result<Record, OutboxError> {
         self.outbox.redrive(id)
     }
 
-    /// Changes a mail that was given up.
+    /// Changes a failed mail.
     pub async fn edit(&self, id: i64, draft: Draft) -> Result<Record, OutboxError> {
         let draft = draft
             .check()
             .map_err(|invalid| OutboxError::Invalid(invalid.to_string()))?;
         let [to] = &*draft.to else {
             return Err(OutboxError::Invalid(
-                "A mail that was composed has one recipient.".to_owned(),
+                "A composed mail must have one recipient.".to_owned(),
             ));
         };
         let before = self.outbox.payload(id)?;
@@ -155,7 +155,7 @@ impl Mails {
         self.outbox.edit(id, &payload)
     }
 
-    /// Gives a mail up for good, or takes back one that is queued.
+    /// Discards a failed mail, or cancels a queued one.
     pub async fn give_up(&self, id: i64) -> Result<Record, OutboxError> {
         match self.outbox.discard(id) {
             Err(OutboxError::Conflict { .. }) => self.outbox.cancel(id),
@@ -163,17 +163,17 @@ impl Mails {
         }
     }
 
-    /// Sends mails again that were given up and come behind this one, a thousand at a time.
-    pub async fn redrive_all(&self, after: Option<i64>) -> Result<Swept, OutboxError> {
+    /// Sends failed mails after this one again, a thousand at a time.
+    pub async fn redrive_all(&self, after: Option<i64>) -> Result<BulkResult, OutboxError> {
         self.outbox.redrive_all(&behind(after))
     }
 
-    /// Gives them up for good, likewise.
-    pub async fn discard_all(&self, after: Option<i64>) -> Result<Swept, OutboxError> {
+    /// Discards them, likewise.
+    pub async fn discard_all(&self, after: Option<i64>) -> Result<BulkResult, OutboxError> {
         self.outbox.discard_all(&behind(after))
     }
 
-    /// Makes no more mails of a list, and forgets who was to get them.
+    /// Cancels a list, and deletes its remaining recipients.
     pub async fn cancel_list(&self, id: i64) -> Result<(), OutboxError> {
         self.outbox.cancel_fan_out(id)?;
         self.lists.forget(id)?;

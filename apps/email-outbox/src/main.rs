@@ -17,10 +17,10 @@ use email_outbox::{Author, BINDING, Mails, Sender, registry, router};
 /// The service's access key.
 const KEY: SecretOption = SecretOption::new("--acs-key", "EMAIL_OUTBOX_ACS_KEY");
 
-/// The mail server: its address may hold a password.
+/// The mail server: its URL may contain a password.
 const SMTP: SecretOption = SecretOption::new("--smtp", "EMAIL_OUTBOX_SMTP");
 
-/// What the help ends with.
+/// The end of the help text.
 const EXAMPLE: &str = "\
 Example:
   email-outbox fake-acs
@@ -39,7 +39,7 @@ enum Command {
         #[command(flatten)]
         service: Box<Service>,
 
-        /// The address that mails come from
+        /// The sender of the mails
         #[arg(
             long,
             value_name = "ADDRESS",
@@ -47,17 +47,17 @@ enum Command {
         )]
         from: String,
 
-        /// Send 15 mails and ask about 20 every 10 seconds, instead of each mail at once
+        /// Send 15 mails and poll 20 every 10 seconds, instead of each mail immediately
         #[arg(long)]
         classic: bool,
     },
-    /// Pretend to be Azure Communication Services on a bad day: no mail leaves this machine
+    /// Run a fake Azure Communication Services with fault injection: no mail leaves this machine
     FakeAcs {
         /// Address to listen on
         #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8090")]
         listen: String,
 
-        /// The same seed and the same requests give the same mischief
+        /// The same seed and the same requests give the same faults
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
@@ -70,12 +70,13 @@ struct Which {
     #[arg(long, value_name = "URL")]
     acs: Option<String>,
 
-    /// A mail server: `smtp://HOST:PORT`, `smtps://USER:PASSWORD@HOST`; others can see a program's arguments, so a password is better
-    /// in the file [default: what `EMAIL_OUTBOX_SMTP` says, or the file that `EMAIL_OUTBOX_SMTP_FILE` names]
+    /// A mail server: `smtp://HOST:PORT`, `smtps://USER:PASSWORD@HOST`; other users can see a program's arguments, so a
+    /// password is better in the file [default: the value of `EMAIL_OUTBOX_SMTP`, or the file named by
+    /// `EMAIL_OUTBOX_SMTP_FILE`]
     #[arg(long, value_name = "URL")]
     smtp: Option<String>,
 
-    /// A file with the mail server's URL, and nothing else
+    /// A file that contains only the mail server's URL
     #[arg(long, value_name = "FILE")]
     smtp_file: Option<PathBuf>,
 }
@@ -85,12 +86,12 @@ struct Service {
     #[command(flatten)]
     which: Which,
 
-    /// Its access key, in base64; better use the file [default: what `EMAIL_OUTBOX_ACS_KEY` says, or the file that
-    /// `EMAIL_OUTBOX_ACS_KEY_FILE` names]
+    /// Its access key, in base64; the file is better [default: the value of `EMAIL_OUTBOX_ACS_KEY`, or the file named
+    /// by `EMAIL_OUTBOX_ACS_KEY_FILE`]
     #[arg(long, value_name = "KEY", requires = "acs")]
     acs_key: Option<String>,
 
-    /// A file with the access key, and nothing else
+    /// A file that contains only the access key
     #[arg(long, value_name = "FILE", requires = "acs")]
     acs_key_file: Option<PathBuf>,
 }
@@ -110,7 +111,7 @@ impl Service {
             None => {
                 let url = SMTP.find(smtp, smtp_file.as_deref())?;
                 let url = url.context(
-                    "give --acs <URL>|--smtp <URL>|--smtp-file <FILE>, or set EMAIL_OUTBOX_SMTP or EMAIL_OUTBOX_SMTP_FILE",
+                    "pass --acs <URL>|--smtp <URL>|--smtp-file <FILE>, or set EMAIL_OUTBOX_SMTP or EMAIL_OUTBOX_SMTP_FILE",
                 )?;
                 Ok(Sender::Smtp { url })
             }
@@ -146,7 +147,7 @@ async fn serve_mails(
     options: Options,
 ) -> anyhow::Result<()> {
     let mut config = serve.load()?;
-    // Whoever names the service wants it to be reached: nothing else is ever asked for.
+    // The configured service must be reachable: no other address is ever requested.
     if let Sender::Acs { endpoint, .. } = sender
         && config.outbound.allow_private == AllowPrivate::None
         && let Some(address) = literal_address(endpoint)
@@ -164,7 +165,7 @@ async fn serve_mails(
     Ok(())
 }
 
-/// The address in a URL that has one instead of a name.
+/// The IP address in a URL without a host name.
 fn literal_address(url: &str) -> Option<AllowPrivate> {
     let uri: Uri = url.parse().ok()?;
     let host = uri.host()?.trim_matches(['[', ']']);
@@ -180,7 +181,7 @@ async fn fake_acs(listen: String, seed: u64) -> anyhow::Result<()> {
         ..AcsOptions::default()
     };
     let double = AcsServer::start(options).await;
-    println!("a double of the mail service; in another terminal:");
+    println!("a fake mail service; in another terminal:");
     println!(
         "cargo run --profile quick -p email-outbox -- serve --acs {} --acs-key {}",
         double.endpoint(),
@@ -189,6 +190,6 @@ async fn fake_acs(listen: String, seed: u64) -> anyhow::Result<()> {
     println!("then open http://127.0.0.1:8080/");
     println!("ABIDE__ADMIN__LISTEN=127.0.0.1:0 lets it run beside another program of this kind");
     tokio::signal::ctrl_c().await?;
-    println!("{} mails were taken", double.mails().len());
+    println!("{} mails were accepted", double.mails().len());
     Ok(())
 }

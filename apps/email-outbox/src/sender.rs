@@ -1,4 +1,4 @@
-//! Through whom mails are sent.
+//! The services that send mails.
 
 use std::fmt;
 
@@ -22,13 +22,13 @@ pub enum Sender {
     },
     /// A mail server.
     Smtp {
-        /// `smtp://` or `smtps://`, with credentials if it wants some.
+        /// `smtp://` or `smtps://`, with credentials if required.
         url: String,
     },
 }
 
 impl fmt::Debug for Sender {
-    /// Without what others must not know: a URL may hold a password.
+    /// Without secrets: a URL may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Acs { endpoint, .. } => write!(f, "Acs({endpoint})"),
@@ -37,12 +37,12 @@ impl fmt::Debug for Sender {
     }
 }
 
-/// The address that mails come from.
+/// The sender's address.
 #[derive(Clone, Debug)]
 pub struct Author(String);
 
 impl Author {
-    /// Takes an address as a mail can have it: `Outbox <outbox@example.com>`.
+    /// Parses an address with an optional name: `Outbox <outbox@example.com>`.
     pub fn parse(address: &str) -> Result<Self> {
         let mail = Email::new(address, "subject")
             .to("ada@example.com")

@@ -109,7 +109,7 @@ async fn a_failed_mail_is_redriven_from_a_page_that_stayed_open_while_the_object
     picture(&page, "failed").await;
 
     until("the object to leave memory", async || {
-        (admin.figure("abide_objects_resident").await == 0).then_some(())
+        (admin.metric("abide_objects_resident").await == 0).then_some(())
     })
     .await;
     assert_eq!(

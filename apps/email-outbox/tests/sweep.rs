@@ -47,10 +47,7 @@ async fn mails_that_fail_again_at_once_are_redriven_once() {
                 .with(Never(Arc::clone(&tried)))
                 .with_fan_out(Mailing),
         )
-        .with(Options {
-            pace: Pace::unlimited(256),
-            ..Options::default()
-        })
+        .with(Options::default().pace(Pace::unlimited(256)))
         .with(Author::parse("outbox@example.com").unwrap())
         .router(router)
         .start_local()

@@ -1,6 +1,6 @@
-//! The object that keeps the documents of the flights of one date that were closed.
+//! The object that keeps the documents of closed flights of one date.
 //!
-//! Contract: a document that is kept stays as it is. The same one again changes nothing.
+//! Contract: an archived document never changes. Archiving the same one again has no effect.
 
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub struct FlightArchive {
     state: State,
 }
 
-/// What is kept of a flight that was closed: a JSON document, as clients get it.
+/// The archived JSON document of a closed flight, as clients get it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closed {
     /// The flight's designator.
@@ -39,7 +39,7 @@ impl DurableObject for FlightArchive {
 
 #[rpc]
 impl FlightArchive {
-    /// Keeps a flight's document, unless there is one.
+    /// Archives a flight's document, unless there is one.
     pub async fn keep(&self, flight: String, document: String) -> Result<()> {
         let storage = self.state.storage();
         if storage.get::<String>(&flight)?.is_none() {

@@ -1,5 +1,4 @@
-//! What a client may name: a flight on a date, a cabin's shape, an occupant. Each is checked once, here, and is right from
-//! then on.
+//! Input of clients: a flight on a date, a cabin's shape, an occupant. Each is validated once, here.
 
 use std::fmt;
 
@@ -15,24 +14,26 @@ const MAX_ROWS: u32 = 100;
 /// Most seats of a row. The widest airliner has 11.
 const MAX_COLUMNS: usize = 12;
 
-/// Why something that a client named was refused.
+/// Why input is rejected.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Invalid {
     /// The flight's designator.
-    #[error("A flight is 1 to {MAX_FLIGHT_CHARS} letters, digits or hyphens, such as BA117.")]
+    #[error(
+        "A flight must have 1 to {MAX_FLIGHT_CHARS} letters, digits or hyphens, such as BA117."
+    )]
     Flight,
     /// The date.
-    #[error("A date is a day of the calendar as YYYY-MM-DD, such as 2026-12-01.")]
+    #[error("A date must be a calendar day as YYYY-MM-DD, such as 2026-12-01.")]
     Date,
     /// The number of rows.
-    #[error("A cabin has 1 to {MAX_ROWS} rows.")]
+    #[error("A cabin must have 1 to {MAX_ROWS} rows.")]
     Rows,
     /// The columns' letters.
-    #[error("Columns are 1 to {MAX_COLUMNS} different letters from A to Z, such as ABCDEF.")]
+    #[error("Columns must be 1 to {MAX_COLUMNS} different letters from A to Z, such as ABCDEF.")]
     Columns,
     /// The occupant's name.
     #[error(
-        "An occupant is a name of 1 to {MAX_OCCUPANT_CHARS} characters without control characters."
+        "An occupant must be a name of 1 to {MAX_OCCUPANT_CHARS} characters without control characters."
     )]
     Occupant,
 }
@@ -58,7 +59,7 @@ pub struct Flight {
 }
 
 impl Flight {
-    /// Reads a flight and a date. `ba117` and `BA117` are one flight.
+    /// Parses a flight and a date. `ba117` and `BA117` are the same flight.
     pub fn parse(designator: &str, date: &str) -> Result<Self, Invalid> {
         let length_fits = (1..=MAX_FLIGHT_CHARS).contains(&designator.len());
         if !length_fits
@@ -91,7 +92,7 @@ impl Flight {
     pub(crate) fn day_begins(&self) -> u64 {
         let number = |range: std::ops::Range<usize>| self.date[range].parse::<i64>().unwrap_or(0);
         let (year, month, day) = (number(0..4), number(5..7), number(8..10));
-        // Years begin in March, so that the leap day is a year's last.
+        // Years begin in March, so the leap day is the last day of a year.
         let year = if month > 2 { year } else { year - 1 };
         let month = (month + 9) % 12;
         let days = 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
@@ -136,7 +137,7 @@ impl Cabin {
         })
     }
 
-    /// Every seat: its row, its place in the row, its label such as `14C`.
+    /// Every seat: its row, its position in the row, its label such as `14C`.
     pub fn seats(&self) -> impl Iterator<Item = (u32, u32, String)> + '_ {
         (1..=self.rows).flat_map(move |row| {
             (1..)
@@ -146,7 +147,7 @@ impl Cabin {
     }
 }
 
-/// Reads an occupant's name; white space around it is dropped.
+/// Parses an occupant's name; surrounding white space is dropped.
 pub fn occupant(name: &str) -> Result<&str, Invalid> {
     let name = name.trim();
     let length_fits = (1..=MAX_OCCUPANT_CHARS).contains(&name.chars().count());
@@ -157,7 +158,7 @@ pub fn occupant(name: &str) -> Result<&str, Invalid> {
     }
 }
 
-/// True for a day of the Gregorian calendar as `YYYY-MM-DD`.
+/// Returns whether the text is a day of the Gregorian calendar as `YYYY-MM-DD`.
 fn is_date(text: &str) -> bool {
     let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text.as_bytes() else {
         return false;

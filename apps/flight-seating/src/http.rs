@@ -6,7 +6,7 @@
 //! | `POST /flights/{flight}/{date}/seats/{seat}` with `{"occupant":"…"}` | 200 and `{"seat":…,"occupant":…,"moved_from":…}` |
 //! | `GET /flights/{flight}/{date}` | 200 and `{"seats":[{"seat":"1A","occupant":null},…]}`, with `closed_at` if it is closed; a browser gets the page |
 //! | `GET /flights/{flight}/{date}/live`, a WebSocket | `{"seats":[…]}`, then `{"changed":[…]}` at each change, at last `{"closed":1796083200000}` |
-//! | `POST /flights/{flight}/{date}/close` | 200 and the seat map with `closed_at`, as it stays; 409 before its day |
+//! | `POST /flights/{flight}/{date}/close` | 200 and the final seat map with `closed_at`; 409 before its day |
 //! | `GET /` | the page |
 
 use abide::{
@@ -32,11 +32,11 @@ use crate::{
 
 const PAGE: &str = include_str!("cabin.html");
 
-/// The page is one file and asks only its own server.
+/// The page is one file and makes requests only to its own server.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                            connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Everything that the program answers, to whoever may call.
+/// The program's routes, open to any caller.
 pub fn router(env: Env) -> Router {
     let access = Access::of(&env);
     let router = Router::new()
@@ -79,7 +79,7 @@ struct NewOccupant {
     occupant: String,
 }
 
-/// What a flight looks like to clients.
+/// A flight as clients see it.
 #[derive(Serialize)]
 struct SeatMap {
     flight: String,
@@ -128,7 +128,7 @@ async fn close(
     archived_or(&env, &flight, closed).await
 }
 
-/// Hands the request to the flight, unless there is nothing to watch.
+/// Passes the request to the flight, unless there is nothing to watch.
 async fn watch(
     State(env): State<Env>,
     UrlPath(path): UrlPath<FlightPath>,
@@ -154,7 +154,7 @@ async fn archived_or(
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-/// The document of a flight that was closed.
+/// The document of a closed flight.
 async fn document(env: &Env, flight: &Flight) -> Result<Option<String>, ApiError> {
     let found = archive(env, flight).find(flight.designator().to_owned());
     Ok(found.await??)
@@ -176,7 +176,7 @@ async fn read(
         });
         archived_or(&env, &flight, json).await?
     };
-    // One address, two forms: a cache must not give a program the page.
+    // One URL, two representations: a cache must not give a program the page.
     Ok((
         [
             (header::VARY, "Accept"),
@@ -195,7 +195,7 @@ async fn page() -> impl IntoResponse {
     (headers, Html(PAGE))
 }
 
-/// Browsers that open an address name HTML; programs, and the page's own script, do not.
+/// Browsers that open a URL accept HTML; programs, and the page's own script, do not.
 fn wants_page(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::ACCEPT)

@@ -1,9 +1,9 @@
 //! An airline's seat maps: one durable object for each flight and date.
 //!
-//! The object ([`FlightSeating`]) decides who sits where; the router ([`router`]) turns HTTP into calls of it. Two people
-//! who want one seat meet in the object, which handles one event at a time, so exactly one of them gets it; and nobody is
-//! told so before it is on disk. Whoever looks at a cabin is told of changes over a WebSocket, for which the object need not stay in
-//! memory.
+//! The object ([`FlightSeating`]) decides who sits where; the router ([`router`]) turns HTTP requests into calls of it.
+//! Two people who want the same seat meet in the object, which handles one event at a time, so exactly one of them gets
+//! it; and nobody gets a confirmation before it is on disk. Watchers of a cabin are notified of changes over a
+//! WebSocket, for which the object need not stay in memory.
 //!
 //! After its departure a flight can be closed: its seat map becomes a JSON document in the archive ([`FlightArchive`], one for each
 //! date), where it stays readable at the same address, and the flight's own object is deleted.

@@ -1,11 +1,16 @@
 //! The program: `flight-seating serve`.
 #![forbid(unsafe_code)]
 
-use abide::server::ServeArgs;
+use std::process::ExitCode;
+
+use abide::{
+    Host,
+    server::{Config, HostBuilder, MigrateArgs, ServeArgs},
+};
 use clap::Parser;
 use flight_seating::{ARCHIVE_BINDING, BINDING, FlightArchive, FlightSeating, router};
 
-/// What the help ends with.
+/// The end of the help text.
 const EXAMPLE: &str = "\
 Example:
   flight-seating serve --data data
@@ -19,16 +24,21 @@ Then open http://127.0.0.1:8080.";
 enum Command {
     /// Serve the JSON API and the page
     Serve(ServeArgs),
+    /// Try the migrations of this program on every object of a data directory, and change nothing
+    Migrate(MigrateArgs),
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let Command::Serve(args) = Command::parse();
-    abide::Host::from_config(args.load()?)
+async fn main() -> anyhow::Result<ExitCode> {
+    match Command::parse() {
+        Command::Serve(args) => host(args.load()?).router(router).serve().await?,
+        Command::Migrate(args) => return Ok(host(args.load()?).migrate(&args).await?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn host(config: Config) -> HostBuilder {
+    Host::from_config(config)
         .object::<FlightSeating>(BINDING)
         .object::<FlightArchive>(ARCHIVE_BINDING)
-        .router(router)
-        .serve()
-        .await?;
-    Ok(())
 }

@@ -1,11 +1,11 @@
 //! The object: the seats of one flight on one date.
 //!
-//! Contract: a seat has at most one occupant and an occupant at most one seat. Whoever takes a seat leaves the one that
-//! they had in the same transaction: what decides that is one poll without an await, so it is atomic and no other event comes
-//! between its reads and its writes. Whoever watches is told each change, in order.
+//! Contract: a seat has at most one occupant and an occupant at most one seat. Taking a seat leaves the previous one in
+//! the same transaction: the decision is one poll without an await, so it is atomic, and no other event comes between
+//! its reads and its writes. Watchers are notified of each change, in order.
 //!
-//! A flight that is closed changes no more. Its document is in the archive before the object's own data is deleted; if the process
-//! ends in between, the alarm goes on with it.
+//! A closed flight never changes. Its document is in the archive before the object's own data is deleted; if the
+//! process ends in between, the alarm continues with it.
 
 use std::time::Duration;
 
@@ -18,19 +18,19 @@ use crate::{
     archive::{Closed, archive},
 };
 
-/// Where the cabin's shape is kept; absent until the seat map is made.
+/// The storage key of the cabin's shape; absent until the seat map is created.
 const CABIN: &str = "cabin";
 
-/// Where it is kept that the flight is being closed: which it is, and since when.
+/// The storage key of a close in progress: the flight, and since when.
 const CLOSING: &str = "closing";
 
-/// How long after the close its alarm looks whether the document has reached the archive.
+/// How long after the close its alarm checks whether the document has reached the archive.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Sockets that watch one flight, at most.
+/// Maximum number of sockets that watch one flight.
 pub const MAX_WATCHERS: usize = 1_000;
 
-/// The earliest time zone is so far ahead of UTC: there a day begins first.
+/// The earliest time zone is this far ahead of UTC: there a day begins first.
 const FIRST_ZONE: Duration = Duration::from_hours(14);
 
 /// The seats of one flight on one date.
@@ -46,15 +46,15 @@ struct Closing {
     at: u64,
 }
 
-/// What whoever watches is told.
+/// A message to watchers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum News {
-    /// All seats: what one is told first.
+    /// All seats: the first message.
     Seats(Vec<Seat>),
     /// Seats that have changed.
     Changed(Vec<Seat>),
-    /// The flight was closed, in milliseconds since 1970: there will be no more news.
+    /// The flight was closed, in milliseconds since 1970: the last message.
     Closed(u64),
 }
 
@@ -67,12 +67,12 @@ pub struct Seat {
     pub occupant: Option<String>,
 }
 
-/// Whether a seat map was made or was there already.
+/// Whether a seat map was created or already existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Created {
-    /// It was made now.
+    /// It was created now.
     Now,
-    /// The same one was there.
+    /// The same one already existed.
     Before,
 }
 
@@ -83,20 +83,20 @@ pub struct Assigned {
     pub seat: String,
     /// Who has it now.
     pub occupant: String,
-    /// The seat that they had before, which is free now.
+    /// The seat that they had before, which is now free.
     pub moved_from: Option<String>,
 }
 
-/// Why the object said no.
+/// Why the object rejected a call.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 pub enum SeatingError {
-    /// Nobody has made a seat map.
+    /// There is no seat map.
     #[error(
-        "This flight has no seat map. Make one with PUT and {{\"rows\":30,\"columns\":\"ABCDEF\"}}."
+        "This flight has no seat map. Create one with PUT and {{\"rows\":30,\"columns\":\"ABCDEF\"}}."
     )]
     NoSeatMap,
     /// The flight has another seat map.
-    #[error("This flight already has a seat map of another shape; a seat map does not change.")]
+    #[error("This flight already has a seat map with another shape; a seat map cannot be changed.")]
     OtherSeatMap,
     /// The cabin has no such seat.
     #[error("There is no seat {0} on this flight.")]
@@ -105,13 +105,13 @@ pub enum SeatingError {
     #[error("Seat {0} is taken.")]
     SeatTaken(String),
     /// The flight was closed.
-    #[error("This flight is closed: its seat map is archived and does not change any more.")]
+    #[error("This flight is closed: its seat map is archived and can no longer be changed.")]
     Closed,
     /// The day of the flight has not begun.
-    #[error("This flight has not departed: it can be closed when its day has begun.")]
+    #[error("This flight has not departed: it can be closed once its day has begun.")]
     NotDeparted,
-    /// Too many watch.
-    #[error("{MAX_WATCHERS} watch this flight already. Try again later.")]
+    /// There are too many watchers.
+    #[error("This flight already has {MAX_WATCHERS} watchers. Try again later.")]
     TooManyWatch,
     /// The storage failed.
     #[error(transparent)]
@@ -120,12 +120,12 @@ pub enum SeatingError {
 
 impl DurableObject for FlightSeating {
     fn new(state: State, _env: Env) -> Result<Self> {
-        // A page asks now and then whether the line still works; nobody needs to wake for that.
+        // Pages ping to check the connection; that must not wake the object.
         state.set_websocket_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
         Ok(Self { state })
     }
 
-    /// Lets somebody watch. The edge has asked whether they may.
+    /// Connects a watcher. The router has checked whether they may watch.
     async fn fetch(&self, _request: Request) -> Result<Response> {
         let pair = WebSocketPair::new();
         let socket = self.state.accept_websocket(pair.server, &[])?;
@@ -133,12 +133,12 @@ impl DurableObject for FlightSeating {
         Ok(websocket_response(pair.client))
     }
 
-    /// Whoever watches has nothing to say.
+    /// Watchers send no messages.
     async fn websocket_message(&self, _socket: WebSocket, _message: Message) -> Result<()> {
         Ok(())
     }
 
-    /// Goes on with a close that the process did not survive.
+    /// Continues a close that the process did not survive.
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
         match self.state.storage().get::<Closing>(CLOSING)? {
             Some(closing) => self.archive(closing).await.map(drop),
@@ -149,10 +149,10 @@ impl DurableObject for FlightSeating {
 
 #[rpc]
 impl FlightSeating {
-    /// Makes the seat map of a flight. The same one again is no error.
+    /// Creates the seat map of a flight. Creating the same one again is not an error.
     pub async fn create(&self, flight: Flight, cabin: Cabin) -> Result<Created, SeatingError> {
         if self.cabin()?.is_none() {
-            // While the archive is asked nobody else makes a seat map, and closes the flight.
+            // While the archive is called, no other call may create a seat map and close the flight.
             let archive = archive(self.state.env(), &flight);
             let asked = async move { archive.find(flight.designator().to_owned()).await? };
             if self.state.block_concurrency_while(asked).await?.is_some() {
@@ -162,7 +162,7 @@ impl FlightSeating {
         self.must_be_open()?;
         match self.cabin()? {
             None => {
-                self.fit_out(&cabin)?;
+                self.create_seats(&cabin)?;
                 Ok(Created::Now)
             }
             Some(present) if present == cabin => Ok(Created::Before),
@@ -170,7 +170,7 @@ impl FlightSeating {
         }
     }
 
-    /// Gives a seat to an occupant, who leaves the seat that they had. What they have already they keep.
+    /// Gives a seat to an occupant, who leaves their previous seat. A seat that they already have they keep.
     pub async fn assign_seat(
         &self,
         seat: String,
@@ -204,7 +204,8 @@ impl FlightSeating {
         })
     }
 
-    /// Closes a flight whose day has begun, archives its seat map, and deletes all that this object has. The document.
+    /// Closes a flight whose day has begun, archives its seat map, and deletes this object's data. Returns the
+    /// document.
     pub async fn close(&self, flight: Flight) -> Result<String, SeatingError> {
         if self.cabin()?.is_none() {
             return Err(SeatingError::NoSeatMap);
@@ -226,7 +227,7 @@ impl FlightSeating {
         Ok(self.archive(closing).await?)
     }
 
-    /// Refuses one who would watch a flight that there is not, or that too many watch.
+    /// Rejects a watcher of a flight that does not exist, or has too many watchers.
     pub async fn may_be_watched(&self) -> Result<(), SeatingError> {
         if self.cabin()?.is_none() {
             return Err(SeatingError::NoSeatMap);
@@ -246,9 +247,9 @@ impl FlightSeating {
     }
 }
 
-/// What the methods ask of the storage.
+/// Storage operations of the methods.
 impl FlightSeating {
-    /// The cabin's shape. An object comes to life when it is first asked; a flight exists once it has this.
+    /// The cabin's shape. An object is activated by its first call; a flight exists once it has this.
     fn cabin(&self) -> Result<Option<Cabin>> {
         self.state.storage().get(CABIN)
     }
@@ -260,7 +261,7 @@ impl FlightSeating {
         }
     }
 
-    /// Hands the flight's document to the archive, and forgets the flight.
+    /// Passes the flight's document to the archive, and deletes the flight.
     async fn archive(&self, Closing { flight, at }: Closing) -> Result<String> {
         let document = serde_json::to_string(&Closed {
             flight: flight.designator().to_owned(),
@@ -273,7 +274,7 @@ impl FlightSeating {
         archive(self.state.env(), &flight)
             .keep(designator, document.clone())
             .await??;
-        // Another close may have come to its end meanwhile.
+        // Another close may have completed in the meantime.
         if self.cabin()?.is_some() {
             self.tell(&News::Closed(at))?;
             for socket in self.state.get_websockets(None) {
@@ -284,7 +285,7 @@ impl FlightSeating {
         Ok(document)
     }
 
-    /// Tells whoever watches.
+    /// Notifies the watchers.
     fn tell(&self, news: &News) -> Result<()> {
         let text = Message::from(to_text(news)?);
         for socket in self.state.get_websockets(None) {
@@ -294,7 +295,7 @@ impl FlightSeating {
         Ok(())
     }
 
-    fn fit_out(&self, cabin: &Cabin) -> Result<()> {
+    fn create_seats(&self, cabin: &Cabin) -> Result<()> {
         let storage = self.state.storage();
         storage.transaction_sync(|| {
             let sql = storage.sql();

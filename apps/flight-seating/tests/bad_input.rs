@@ -275,7 +275,7 @@ fn settings_that_do_not_exist_or_fit_are_refused() {
         (
             "ABIDE__SERVER__PORT",
             "80",
-            "ABIDE__SERVER__PORT names no setting",
+            "ABIDE__SERVER__PORT is not a setting",
         ),
         (
             "ABIDE__SERVER__REQUEST_TIMEOUT",
@@ -292,7 +292,7 @@ fn settings_that_do_not_exist_or_fit_are_refused() {
     let (status, said) = refused(program(&data).command());
     assert_eq!(status.code(), Some(1));
     assert!(
-        said.contains("`server.port` in abide.toml names no setting"),
+        said.contains("`server.port` in abide.toml is not a setting"),
         "{said}"
     );
     assert!(!data.exists(), "nothing was touched");

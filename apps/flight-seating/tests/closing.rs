@@ -67,13 +67,13 @@ async fn whoever_watches_is_told_each_change_also_by_an_object_that_has_left_mem
     assert_eq!(hear(&mut socket).await, Some(free));
     let admin = server.admin_client();
     abide_harness::until("the objects to leave memory", async || {
-        (admin.figure("abide_objects_resident").await == 0).then_some(())
+        (admin.metric("abide_objects_resident").await == 0).then_some(())
     })
     .await;
     socket.send(Message::text("ping")).await.unwrap();
     let pong = in_time("an answer", socket.next()).await.unwrap().unwrap();
     assert_eq!(pong.to_text().unwrap(), "pong");
-    assert_eq!(admin.figure("abide_objects_resident").await, 0);
+    assert_eq!(admin.metric("abide_objects_resident").await, 0);
 
     sits(&client, FLIGHT, "1A", "ada").await;
     let taken = News::Changed(vec![seat("1A", Some("ada"))]);

@@ -37,14 +37,9 @@ const ROW_BYTES: u64 = 4_000;
 const ROWS_AT_ONCE: u64 = 2_000;
 
 fn options(enabled: bool) -> StoreOptions {
-    StoreOptions {
-        checkpoint_bytes: CHECKPOINT_BYTES.max(commits::options().segment_bytes),
-        archive: ArchiveOptions {
-            enabled,
-            ..ArchiveOptions::default()
-        },
-        ..commits::options()
-    }
+    commits::options()
+        .checkpoint_bytes(CHECKPOINT_BYTES.max(commits::options().segment_bytes))
+        .archive(ArchiveOptions::default().enabled(enabled))
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {

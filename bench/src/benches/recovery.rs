@@ -74,10 +74,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
 }
 
 fn without_checkpoints() -> StoreOptions {
-    StoreOptions {
-        checkpoint_bytes: u64::MAX,
-        ..commits::options()
-    }
+    commits::options().checkpoint_bytes(u64::MAX)
 }
 
 /// The child's part.

@@ -82,17 +82,12 @@ fn measure(dir: &Path, beside: Beside, options: &Options) -> Result<Latencies> {
     let store = Store::open(
         Arc::new(RealDisk),
         dir,
-        StoreOptions {
-            segment_bytes: SEGMENT_BYTES,
+        StoreOptions::default()
+            .segment_bytes(SEGMENT_BYTES)
             // None but those that are asked for.
-            checkpoint_bytes: 1 << 40,
-            checkpoint_interval: Duration::from_hours(1),
-            archive: ArchiveOptions {
-                enabled: busy,
-                ..ArchiveOptions::default()
-            },
-            ..StoreOptions::default()
-        },
+            .checkpoint_bytes(1 << 40)
+            .checkpoint_interval(Duration::from_hours(1))
+            .archive(ArchiveOptions::default().enabled(busy)),
     )?;
     let namespace = store.namespace("stalls")?;
     let key = move |id: u8| ObjectKey {

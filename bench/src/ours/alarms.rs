@@ -148,10 +148,7 @@ impl Dormitory {
             .enable_all()
             .build()?;
         let store = Store::open(Arc::new(RealDisk), dir, StoreOptions::default())?;
-        let options = ClassOptions {
-            idle_timeout: IDLE_TIMEOUT,
-            ..ClassOptions::default()
-        };
+        let options = ClassOptions::default().idle_timeout(IDLE_TIMEOUT);
         let record = Arc::new(Record::default());
         let node = Node::builder(store)
             .class::<Sleeper>("SLEEPER", options)

@@ -89,11 +89,9 @@ pub(crate) struct Backlog {
 
 impl DurableObject for Backlog {
     fn new(state: State, env: Env) -> Result<Self> {
-        let options = Options {
-            pace: Pace::unlimited(256),
-            max_queued: 100_000_000,
-            ..Options::default()
-        };
+        let options = Options::default()
+            .pace(Pace::unlimited(256))
+            .max_queued(100_000_000);
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
         Ok(Self { outbox })
     }
@@ -180,10 +178,7 @@ impl Backlogs {
             .enable_all()
             .build()?;
         let taken = Arc::new(Taken::default());
-        let options = ClassOptions {
-            idle_timeout: DAY,
-            ..ClassOptions::default()
-        };
+        let options = ClassOptions::default().idle_timeout(DAY);
         let host = Host::builder(dir)
             .with(Registry::new().with(Jobs(Arc::clone(&taken))))
             .object_with::<Backlog>("BACKLOG", options);

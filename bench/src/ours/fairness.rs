@@ -91,10 +91,7 @@ pub(crate) struct Errands {
 
 impl DurableObject for Errands {
     fn new(state: State, env: Env) -> Result<Self> {
-        let options = Options {
-            jitter: false,
-            ..Options::default()
-        };
+        let options = Options::default().jitter(false);
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
         Ok(Self { outbox })
     }

@@ -32,10 +32,7 @@ use crate::{
 const NO_EVICTION: Duration = Duration::from_hours(24);
 
 fn builder(dir: &Path) -> HostBuilder {
-    let options = || ClassOptions {
-        idle_timeout: NO_EVICTION,
-        ..ClassOptions::default()
-    };
+    let options = || ClassOptions::default().idle_timeout(NO_EVICTION);
     subscription::install(Host::builder(dir))
         .object_with::<Bank>("BANK", options())
         .object_with::<Counter>("COUNTER", options())
@@ -83,11 +80,9 @@ pub(crate) fn serve_outboxes(dir: &Path) -> Result<()> {
     let registry = Registry::new()
         .with(HttpDelivery::new())
         .open_to_clients(HttpDelivery::KIND);
-    let options = Options {
+    let options = Options::default()
         // More than a run enqueues.
-        max_queued: 1_000_000_000,
-        ..Options::default()
-    };
+        .max_queued(1_000_000_000);
     serve(service::install(Host::builder(dir), registry, options).router(service::router))
 }
 

@@ -58,10 +58,7 @@ pub(crate) struct Sender {
 
 impl DurableObject for Sender {
     fn new(state: State, env: Env) -> Result<Self> {
-        let options = Options {
-            pace: Pace::unlimited(env.require::<Concurrency>()?.0),
-            ..Options::default()
-        };
+        let options = Options::default().pace(Pace::unlimited(env.require::<Concurrency>()?.0));
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
         Ok(Self { outbox })
     }
@@ -133,10 +130,7 @@ impl Senders {
             .with(Concurrency(u32::try_from(claims)?))
             .object_with::<Sender>(
                 "SENDER",
-                ClassOptions {
-                    idle_timeout: Duration::from_hours(24),
-                    ..ClassOptions::default()
-                },
+                ClassOptions::default().idle_timeout(Duration::from_hours(24)),
             )
             .configure(|config| {
                 config.outbound.allow_private = AllowPrivate::All;

@@ -48,17 +48,15 @@ impl Entries {
 
 impl DurableObject for Ledger {
     fn new(state: State, env: Env) -> Result<Self> {
-        let options = Options {
-            pace: Pace::unlimited(4),
-            retry: RetryPolicy::Exponential {
+        let options = Options::default()
+            .pace(Pace::unlimited(4))
+            .retry(RetryPolicy::Exponential {
                 base: Duration::from_millis(50),
                 max: Duration::from_secs(1),
                 max_attempts: u32::MAX,
-            },
-            keep_finished: Duration::from_secs(20),
-            recovery: Duration::from_millis(500),
-            ..Options::default()
-        };
+            })
+            .keep_finished(Duration::from_secs(20))
+            .recovery(Duration::from_millis(500));
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
         state.storage().sql().exec(
             "CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL)",

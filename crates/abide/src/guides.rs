@@ -1,4 +1,4 @@
-//! The guides in `docs/`: their examples compile and run.
+//! The guides in `docs/`: their examples compile and run as doctests.
 
 #[doc = include_str!("../../../docs/alarms.md")]
 struct Alarms;
@@ -23,6 +23,9 @@ struct Outbox;
 
 #[doc = include_str!("../../../docs/outcomes.md")]
 struct Outcomes;
+
+#[doc = include_str!("../../../docs/patterns.md")]
+struct Patterns;
 
 #[doc = include_str!("../../../docs/projection.md")]
 struct Projection;

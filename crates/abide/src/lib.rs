@@ -1,7 +1,8 @@
 //! Durable objects for Rust.
 //!
-//! An object has a name, runs on one thread, and owns a private SQLite database. Its code is plain: what it
-//! writes between two awaits is one transaction, and nothing it says leaves before what it wrote is durable.
+//! An object has a name, runs on one thread, and owns a private SQLite database. Its code is plain sequential Rust: all
+//! writes between two awaits are one transaction, and nothing the object sends leaves before its earlier writes are
+//! durable.
 //!
 //! ```
 //! use abide::prelude::*;
@@ -34,24 +35,24 @@
 //! ```
 //!
 //! - [`DurableObject`], [`State`], [`Storage`], [`Sql`]: what an object is made of.
-//! - [`Env`], [`Namespace`], [`Stub`], [`Call`]: how one finds objects and calls them.
+//! - [`Env`], [`Namespace`], [`Stub`], [`Call`]: finding and calling objects.
 //! - [`Error`]: what went wrong and what to do.
 //! - [`Node`]: runs objects on a [`Store`](storage::Store).
 //!
 //! # What you need not do
 //!
-//! - **Lock.** An object's handlers run on one thread. Another handler may run while one waits at an `await`, and at
-//!   no other time; [`State::block_concurrency_while`] shuts even that.
-//! - **Begin and commit.** What is written between two awaits is one transaction. A panic undoes it and resets the
-//!   object; an `Err` undoes nothing, unless [`Storage::transaction_sync`] is asked.
-//! - **Wait for the disk.** Storage calls return at once; responses, results and calls to other objects leave when
-//!   what was written before them is durable. [`PutOptions::allow_unconfirmed`] exempts a write.
-//! - **Keep objects alive, or let them go.** An object comes to life with its first event and leaves memory when it has
-//!   been idle; what it stored it finds again.
+//! - **Lock.** An object's handlers run on one thread. While one waits at an `await`, another may run, and at no other
+//!   time; [`State::block_concurrency_while`] prevents even that.
+//! - **Begin and commit.** All writes between two awaits are one transaction. A panic rolls it back and resets the
+//!   object; an `Err` rolls nothing back, except in [`Storage::transaction_sync`].
+//! - **Wait for the disk.** Storage calls return at once; responses, results and calls to other objects leave when the
+//!   earlier writes are durable. [`PutOptions::allow_unconfirmed`] exempts a write.
+//! - **Manage lifetimes.** An object is activated by its first event and leaves memory when it has been idle; its
+//!   storage persists.
 //!
 //! # Testing
 //!
-//! A node runs on a disk in memory, with a clock that stands still until the test moves it:
+//! A node runs on an in-memory disk, with a clock that stands still until the test advances it:
 //!
 //! ```
 //! # use abide::prelude::*;
@@ -82,7 +83,8 @@
 //!
 //! let counter = node.env().object::<Counter>().get_by_name("visits");
 //! assert_eq!(counter.add(2).await??, 2);
-//! clock.advance(Duration::from_secs(10)); // the object leaves memory …
+//! clock.advance(Duration::from_secs(10));
+//! node.settle().await?; // what is due has run: the object has left memory …
 //! assert_eq!(counter.add(3).await??, 5); // … and comes back from storage
 //!
 //! node.shutdown(Duration::from_secs(1)).await?;
@@ -93,20 +95,22 @@
 //!
 //! # Features
 //!
-//! | feature | what it gives |
+//! | feature | provides |
 //! |---|---|
 //! | `server` (by default) | [`Host`]: HTTP gateway, admin listener, settings, logs and metrics |
 //! | `clap` | arguments of a host's command line |
-//! | `outbox` | [`outbox`]: what an object must tell the world, written with its state and delivered for certain |
-//! | `smtp` | e-mails of an outbox, through an SMTP relay or Azure Communication Services |
-//! | `schedule` | [`schedule`]: many named timers: once, at intervals, or as cron says, with retries |
+//! | `outbox` | [`outbox`]: messages to the outside world, written with the object's state and delivered at least once
+//! |
+//! | `smtp` | email for an outbox, through an SMTP relay or Azure Communication Services |
+//! | `schedule` | [`schedule`]: many named timers: one-shot, at intervals, or cron, with retries |
 //! | `queue` | [`queue`]: durable queues made of sharded objects, consumed in batches |
 //! | `projection`, `postgres` | [`projection`]: rows of many objects in one read model, in SQLite or `PostgreSQL` |
-//! | `workflow` | [`workflow`]: functions that are run to their end, whatever happens to the process meanwhile |
-//! | `outcomes` | [`outcomes`]: event sourcing, an object whose only table of truth is its chain of outcomes |
+//! | `workflow` | [`workflow`]: durable functions that run to completion, even across crashes |
+//! | `outcomes` | [`outcomes`]: event sourcing: an object whose only authoritative table is its chain of outcomes |
+//! | `patterns` | [`patterns`]: rate limiters, locks, sessions, shards, leaderboards, presence, retries, cleanup |
 //! | `party` | [`party`]: rooms for the clients of `PartyKit`, such as `partysocket` |
 //! | `yjs` | [`yjs`]: documents that several people edit at once, by the protocols of Yjs |
-//! | `component` | [`component`]: what a component of one's own needs |
+//! | `component` | [`component`]: building blocks for custom components |
 //! | `full` | all of these |
 
 #![forbid(unsafe_code)]
@@ -126,6 +130,9 @@ pub use abide_components::outcomes;
 #[cfg(feature = "party")]
 #[doc(inline)]
 pub use abide_components::party;
+#[cfg(feature = "patterns")]
+#[doc(inline)]
+pub use abide_components::patterns;
 #[cfg(feature = "projection")]
 #[doc(inline)]
 pub use abide_components::projection;

@@ -1,4 +1,4 @@
-//! The guides are one book: every page is in its summary, and every link leads somewhere.
+//! The guides form a book: every page is in its summary, and every link resolves.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
@@ -47,12 +47,12 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The line without what it has as code.
+/// The line without inline code.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
 
-/// Where the links of a page lead.
+/// The targets of a page's links.
 fn links(text: &str) -> Vec<String> {
     // A link may be broken over two lines.
     let text: Vec<String> = prose(text).map(without_code).collect();
@@ -123,7 +123,7 @@ fn every_link_between_pages_leads_somewhere() {
             };
             let exists = target.exists();
             let leads = exists && (anchor.is_empty() || anchors(&read(&target)).contains(anchor));
-            // What is beside the book's pages is not in the book.
+            // Files outside the book's pages are not in the book.
             let stays = !page.starts_with("docs/") || !file.contains('/');
             if !leads || !stays {
                 broken.push(format!("{page}: {link}"));

@@ -1,4 +1,4 @@
-//! Components of one object, in any combination and order: each has an alarm of its own.
+//! Components of one object, in any combination and order: each has its own alarm.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 #[path = "../../../verify/harness/shared/world.rs"]
@@ -90,7 +90,7 @@ impl DurableObject for Desk {
 
 #[rpc]
 impl Desk {
-    /// Has each component, and the object itself, do something one to three seconds later.
+    /// Lets each component, and the object itself, do something one to three seconds later.
     pub async fn begin(&self) -> Result<()> {
         let now = self.state.env().clock().unix_millis().cast_signed();
         self.state.storage().set_alarm(now + 3_000)?;
@@ -108,7 +108,7 @@ impl Desk {
                 .map_err(Error::from)?;
         }
         if let Some(feed) = &self.feed {
-            // There is no queue: it is tried again and again.
+            // There is no queue: the feed retries.
             feed.put("desks", "one", 1, &json!({ "open": 1 }))
                 .map_err(Error::from_std)?;
         }
@@ -120,7 +120,7 @@ impl Desk {
         Ok(alarms.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// For when the timer fired and the object's own alarm went off, and how many messages were sent.
+    /// The times when the timer fired and the object's own alarm went off, and the number of sent messages.
     pub async fn done(&self) -> Result<(Option<i64>, Option<AlarmTime>, i64)> {
         let storage = self.state.storage();
         let sent = self
@@ -136,7 +136,7 @@ impl Desk {
     }
 }
 
-/// As an older program has left it: components share the object's own alarm, which is theirs only.
+/// The state of an older program: components share the object's own alarm.
 #[durable_object]
 struct OldDesk {
     state: State,
@@ -189,10 +189,7 @@ impl World {
     }
 
     fn node(&self, disk: &SimDisk, class: fn(NodeBuilder, ClassOptions) -> NodeBuilder) -> Node {
-        let options = ClassOptions {
-            unique_key: Some("Desk".to_owned()),
-            ..ClassOptions::default()
-        };
+        let options = ClassOptions::default().unique_key("Desk".to_owned());
         class(Node::builder(store(disk, &self.clock)), options)
             .with(Registry::new().with(self.post.clone()))
             .with(self.projection.clone())
@@ -234,7 +231,7 @@ fn components_work_in_any_combination_and_order() {
             let left: Vec<&str> = name.matches('f').map(|_| "projection").collect();
             until(name, async || {
                 let mut alarms = desk.alarms().await.unwrap().unwrap();
-                // The outbox forgets what it has sent some days later.
+                // The outbox removes sent messages some days later.
                 alarms.retain(|alarm| alarm != "outbox");
                 (alarms == left).then_some(())
             })
@@ -268,7 +265,7 @@ fn times_that_components_shared_become_their_own_alarms() {
             desk.begin().await.unwrap().unwrap();
             let left = world.disk.after_kill();
             let node = world.node(&left, |node, options| node.class::<Desk>("DESK", options));
-            // What was shared goes off, and opens it.
+            // The shared alarm goes off, and activates the object.
             world.pass(2).await;
             let desk = node.env().object::<Desk>().get_by_name(name);
             // There is nothing to do, so none is left.

@@ -1,6 +1,7 @@
-//! `abide alarms`: what will go off, what is failing, what was given up, and another try for these.
+//! `abide alarms`: lists pending, failing and failed alarms, and reruns them.
 //!
-//! If nothing serves the data directory it is opened; otherwise, or with `--admin`, the running node is asked.
+//! If no node serves the data directory, it is opened directly; otherwise, or with `--admin`, the running node is
+//! queried.
 
 use std::io::Write;
 
@@ -19,28 +20,28 @@ use crate::{
     object::ObjectArg,
 };
 
-/// Alarms of one question; more are asked for page by page.
+/// Alarms per request; more are requested page by page.
 const PAGE: usize = 1_000;
 
 #[derive(Subcommand)]
 pub(crate) enum Alarms {
     /// List the alarms by time: class, object, its name if it has one, when it is due, attempts so far
     List(ListArgs),
-    /// Run the alarms of an object at once that were given up or wait for a retry, as if for the first time
+    /// Run failing or failed alarms of an object now, as if for the first time
     Rerun(RerunArgs),
 }
 
 #[derive(Args)]
 pub(crate) struct ListArgs {
-    /// Those whose last attempt failed and that are tried again, with how often each ended the process and its last error
+    /// Alarms whose last attempt failed and that will be retried, with their crash count and last error
     #[arg(long)]
     failing: bool,
 
-    /// Those that were given up, likewise
+    /// Alarms that were given up, likewise
     #[arg(long, conflicts_with = "failing")]
     failed: bool,
 
-    /// Those of at most so many objects [default: all]
+    /// At most the alarms of this many objects [default: all]
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 
@@ -53,7 +54,7 @@ pub(crate) struct RerunArgs {
     #[command(flatten)]
     object: ObjectArg,
 
-    /// Only the alarm of this name
+    /// Only the alarm with this name
     #[arg(long, value_name = "NAME")]
     alarm: Option<String>,
 
@@ -61,7 +62,7 @@ pub(crate) struct RerunArgs {
     node: NodeArgs,
 }
 
-/// An alarm, from wherever it is listed.
+/// An alarm, from either source.
 #[derive(Deserialize)]
 struct Listed {
     class: String,
@@ -139,7 +140,7 @@ fn list(args: &ListArgs, out: &mut impl Write) -> Result<()> {
     }
 }
 
-/// A page of a data directory's alarms, and where the next one begins.
+/// A page of a data directory's alarms, and the start of the next one.
 fn stored(
     data: &Data,
     state: AlarmState,
@@ -163,7 +164,7 @@ fn stored(
         if !entry.named && state == AlarmState::Pending {
             return vec![listed];
         }
-        // The index has neither names nor errors.
+        // The index contains neither names nor errors.
         let rows = data.store.open_object(key).and_then(|db| db.alarms());
         let all = match rows {
             Ok(rows) => rows
@@ -215,7 +216,7 @@ fn print(alarms: &[Listed], state: AlarmState, out: &mut impl Write) -> Result<(
     Ok(())
 }
 
-/// What may come from outside, on the one line that an alarm has.
+/// Puts text from outside on the alarm's single line.
 fn one_line(text: Option<&str>) -> String {
     text.unwrap_or("-").replace(char::is_control, " ")
 }
@@ -228,7 +229,7 @@ fn rerun(args: &RerunArgs, out: &mut impl Write) -> Result<()> {
                 path = format!("{path}?alarm={}", segment(alarm));
             }
             node.post::<()>(&path, &())?;
-            writeln!(out, "it goes off now")?;
+            writeln!(out, "it fires now")?;
         }
         Source::Data(data) => {
             let object = args.object.in_data(&data)?;
@@ -250,7 +251,7 @@ fn rerun(args: &RerunArgs, out: &mut impl Write) -> Result<()> {
             })?;
             drop(db);
             data.close()?;
-            writeln!(out, "it goes off when a node serves the directory")?;
+            writeln!(out, "it fires when a node serves the directory")?;
         }
     }
     Ok(())

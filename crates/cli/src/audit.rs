@@ -1,4 +1,4 @@
-//! `abide audit`: what operators have changed, newest first.
+//! `abide audit`: lists changes by operators, newest first.
 
 use std::io::Write;
 
@@ -10,12 +10,12 @@ use crate::{
     text::plain,
 };
 
-/// Rows that are read at once.
+/// Rows read at a time.
 const PAGE: usize = 1_000;
 
 #[derive(Args)]
 pub(crate) struct AuditArgs {
-    /// At most so many
+    /// Maximum number of rows
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     limit: usize,
 

@@ -1,4 +1,4 @@
-//! Opening a data directory that nothing serves.
+//! Opens a data directory that no node serves.
 
 use std::{
     path::PathBuf,
@@ -20,7 +20,7 @@ use clap::Args;
 
 use crate::outbox::Settings;
 
-/// Which data directory.
+/// The options that select a data directory.
 #[derive(Args)]
 pub(crate) struct DataArgs {
     /// File of settings [default: ./abide.toml, if it exists]
@@ -32,7 +32,7 @@ pub(crate) struct DataArgs {
     data: Option<PathBuf>,
 }
 
-/// An open data directory. Nothing else can open it until it is closed.
+/// An open data directory. No other process can open it until it is closed.
 pub(crate) struct Data {
     pub(crate) store: Store,
     dir: PathBuf,
@@ -40,13 +40,13 @@ pub(crate) struct Data {
 
 /// One object of a data directory.
 pub(crate) struct Found {
-    /// The unique key of its namespace: the class's name, unless it was given another.
+    /// The unique key of its namespace: by default the class name.
     pub(crate) class: String,
     pub(crate) key: ObjectKey,
 }
 
 impl DataArgs {
-    /// The settings that a node of this directory would have.
+    /// The settings that a node of this directory would use.
     pub(crate) fn config(&self) -> Result<Config> {
         let sources = Sources {
             file: self.config.clone(),
@@ -59,27 +59,27 @@ impl DataArgs {
         Ok(config)
     }
 
-    /// The directory; made, for this user alone, if there is none.
+    /// The directory; created with private permissions if it does not exist.
     pub(crate) fn make_dir(&self) -> Result<PathBuf> {
         let dir = self.config()?.data.dir;
         RealDisk
             .create_dir_all(&dir)
-            .with_context(|| format!("cannot make {}", dir.display()))?;
+            .with_context(|| format!("cannot create {}", dir.display()))?;
         Ok(dir)
     }
 
-    /// The tokens and the audit log of the directory, which a node may serve meanwhile.
+    /// The tokens and the audit log of the directory, which a node may be serving.
     pub(crate) fn access(&self) -> Result<AccessStore> {
         let dir = self.config()?.data.dir;
         ensure!(
             dir.is_dir(),
-            "there is no data directory {}; name one with --data",
+            "there is no data directory {}; select one with --data",
             dir.display()
         );
         Ok(AccessStore::open(&dir)?)
     }
 
-    /// Opens the directory unless a process has it.
+    /// Opens the directory unless a process is using it.
     pub(crate) fn open_unless_served(&self) -> Result<Option<Data>> {
         match self.open() {
             Err(error) if is_in_use(&error) => Ok(None),
@@ -87,33 +87,32 @@ impl DataArgs {
         }
     }
 
-    /// Opens the directory, which replays its log. Does not make one.
+    /// Opens the directory, which replays its log. Does not create one.
     pub(crate) fn open(&self) -> Result<Data> {
         let config = self.config()?;
         let dir = &config.data.dir;
         ensure!(
             dir.is_dir(),
-            "there is no data directory {}; name one with --data",
+            "there is no data directory {}; select one with --data",
             dir.display()
         );
         let mut entries =
             std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
         ensure!(
             entries.next().is_some(),
-            "{} is empty; name a data directory with --data",
+            "{} is empty; select a data directory with --data",
             dir.display()
         );
-        let options = StoreOptions {
-            segment_bytes: config.storage.segment_bytes,
-            checkpoint_bytes: config.storage.checkpoint_bytes,
-            // A tool adds to the archive what a node would, and leaves it to the node what is too old.
-            archive: ArchiveOptions {
-                enabled: config.archive.enabled,
-                retention: Duration::MAX,
-                max_bytes: u64::MAX,
-            },
-            ..StoreOptions::default()
-        };
+        let options = StoreOptions::default()
+            .segment_bytes(config.storage.segment_bytes)
+            .checkpoint_bytes(config.storage.checkpoint_bytes)
+            // A tool adds to the archive like a node, but leaves removing old history to the node.
+            .archive(
+                ArchiveOptions::default()
+                    .enabled(config.archive.enabled)
+                    .retention(Duration::MAX)
+                    .max_bytes(u64::MAX),
+            );
         Ok(Data {
             store: Store::open(Arc::new(RealDisk), dir, options)?,
             dir: dir.clone(),
@@ -121,7 +120,7 @@ impl DataArgs {
     }
 }
 
-/// A moment, as people read it.
+/// A time in human-readable form.
 pub(crate) fn time(at: SystemTime) -> String {
     let millis = at
         .duration_since(UNIX_EPOCH)
@@ -130,7 +129,7 @@ pub(crate) fn time(at: SystemTime) -> String {
     AlarmTime::from_unix_millis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
 }
 
-/// Changes something after the audit log has it.
+/// Makes a change after recording it in the audit log.
 pub(crate) fn audited<R>(
     log: &AccessStore,
     action: &str,
@@ -180,7 +179,7 @@ impl Data {
         Ok(found)
     }
 
-    /// The objects that are refused until they are repaired: class, key, and why.
+    /// The objects that are unavailable until they are repaired: class, key, and why.
     pub(crate) fn quarantined(&self) -> Vec<(String, ObjectKey, String)> {
         let namespaces = self.store.namespaces();
         let class = |key: ObjectKey| {
@@ -193,7 +192,7 @@ impl Data {
             .collect()
     }
 
-    /// Changes something of an object after the audit log has it.
+    /// Makes a change to an object after recording it in the audit log.
     pub(crate) fn audited<R>(
         &self,
         action: &str,
@@ -205,7 +204,7 @@ impl Data {
         audited(&log, action, Some(object.to_string()), detail, change)
     }
 
-    /// Makes everything durable and gives the directory back.
+    /// Makes everything durable and releases the directory.
     pub(crate) fn close(self) -> Result<()> {
         Ok(self.store.close()?)
     }

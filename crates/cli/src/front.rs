@@ -1,4 +1,4 @@
-//! The front page of `abide serve`, and the guides that it links to: those of this version, without a network.
+//! The front page of `abide serve`, and the guides that it links to: those of this version, available offline.
 
 use abide::{
     Env,
@@ -9,7 +9,7 @@ use abide::{
 };
 use axum::{Router, http::header, response::IntoResponse, routing::get};
 
-/// A guide: its page, what it is about, its text.
+/// A guide: its page, its title, its text.
 struct Guide(&'static str, &'static str, &'static str);
 
 macro_rules! guides {
@@ -27,7 +27,7 @@ const GUIDES: &[Guide] = guides! {
     "limits.md": "Limits",
 };
 
-/// What `/` says.
+/// The content of `/`.
 pub(crate) fn page() -> FrontPage {
     let page = FrontPage::new(
         "abide serve",
@@ -38,14 +38,14 @@ pub(crate) fn page() -> FrontPage {
         "-X PUT --json '\"green\"'",
         "/kv/ada/color",
     )
-    .try_curl("Read it, also after kill -9", "", "/kv/ada/color")
+    .try_curl("Read it, even after kill -9", "", "/kv/ada/color")
     .try_curl(
-        "Enqueue a request: the outbox sends it until it is answered",
+        "Enqueue a request: the outbox retries it until it is answered",
         r#"--json '{"kind":"http","payload":{"method":"GET","url":"https://example.com/"}}'"#,
         "/outbox/orders/messages",
     )
     .try_curl(
-        "Count its messages; the outbox has a page, too, see below",
+        "Count its messages; the outbox also has a page, see below",
         "",
         "/outbox/orders",
     )

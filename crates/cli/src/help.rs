@@ -1,6 +1,6 @@
-//! What the help of each command has after its options: an example, and exit codes where there is more than done and failed.
+//! The end of each command's help: an example, and exit codes beyond success and failure.
 
-/// Each command, and what follows its options.
+/// Each command, and the text after its options.
 const NOTES: &[(&str, &str)] = &[
     (
         "serve",
@@ -15,7 +15,7 @@ Exit codes:
   0    ended by a signal
   1    it could not start, or the log could not be written: start it again to recover
   2    the command line makes no sense
-  130  a second signal ended it at once; the next start recovers from the log",
+  130  a second signal ended it immediately; the next start recovers from the log",
     ),
     (
         "new",
@@ -216,6 +216,26 @@ Example:
   abide queue resume mails",
     ),
     (
+        "projection show",
+        "\
+Example:
+  abide projection show Order/4711
+
+Whether the read model takes rows is told of the queue that leads to it: `abide queue show`, `pause` and `resume`.",
+    ),
+    (
+        "projection rows",
+        "\
+Example:
+  abide projection rows Order/4711",
+    ),
+    (
+        "projection retry",
+        "\
+Example:
+  abide projection retry Order/4711",
+    ),
+    (
         "objects list",
         "\
 Example:
@@ -268,7 +288,7 @@ Example:
 Example:
   abide repair Kv/ada --accept
 
-Try `abide restore` first. What the object's files held is kept beside them; the command prints where.",
+Try `abide restore` first. The old content of the object's files is kept next to them; the command prints where.",
     ),
     (
         "token create",
@@ -277,7 +297,7 @@ Examples:
   abide token create --role operate --label 'the web shop'
   abide token create --role read --expires-in 90d --object-prefix Outbox/shop-
 
-A running node takes the token within half a second.",
+A running node accepts the token within half a second.",
     ),
     (
         "token list",
@@ -310,7 +330,7 @@ Stop the node first, or verify a copy of its directory.
 Exit codes:
   0  everything is sound
   1  something is damaged: the lines before say what; or the directory could not be opened
-  2  the command line makes no sense",
+  2  the command line is invalid",
     ),
     (
         "checkpoint",
@@ -318,11 +338,11 @@ Exit codes:
 Example:
   abide checkpoint --data /var/lib/abide
 
-Afterwards the files in objects/ hold everything, and `sqlite3 -readonly` can read them. Stop the node first.",
+Afterwards the files in objects/ are complete, and `sqlite3 -readonly` can read them. Stop the node first.",
     ),
 ];
 
-/// The command line with its notes.
+/// The command line with these notes.
 pub(crate) fn with_notes(mut command: clap::Command) -> clap::Command {
     for (path, note) in NOTES {
         command = noted(command, path, note);

@@ -7,8 +7,8 @@
 //! | `DELETE /kv/{object}/{key}` | 204, or 404 `no_such_key` |
 //! | `GET /kv/{object}?prefix=&start_after=&limit=` | 200 and `{"entries":[{"key":…,"value":…},…],"next":…}` |
 //!
-//! A key may hold slashes. Entries come in key order; `next`, if not null, is the `start_after` of the next page. A page of
-//! large values has fewer entries than its `limit`. An answer to a write leaves when the write is on disk.
+//! A key may contain slashes. Entries are in key order; `next`, if not null, is the `start_after` of the next page. A
+//! page of large values has fewer entries than its `limit`. A write is answered when it is on disk.
 
 mod json_text;
 
@@ -32,13 +32,14 @@ pub(crate) const BINDING: &str = "KV";
 /// The class, as tokens name its objects.
 const CLASS: &str = "Kv";
 
-/// Entries of a page if the client does not say.
+/// The default number of entries on a page.
 const DEFAULT_PAGE: usize = 100;
-/// Most entries of a page.
+/// The maximum number of entries on a page.
 const MAX_PAGE: usize = 1_000;
-/// A page of so many bytes takes no further entry. With the largest value it is still far less than a call may return.
+/// A page of this size in bytes takes no further entry. Even with the largest value it stays far below the limit of a
+/// call.
 const PAGE_BYTES: usize = 8 << 20;
-/// Entries that are read at once: two pages at most, if all are as large as values may be.
+/// Entries read at a time: at most two pages, if all values have the maximum size.
 const STEP: usize = 8;
 
 /// JSON values under keys.
@@ -61,7 +62,7 @@ pub(crate) struct Page {
     next: Option<String>,
 }
 
-/// Which entries a page holds.
+/// Selects the entries of a page.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
@@ -76,10 +77,7 @@ impl DurableObject for Kv {
     }
 }
 
-#[allow(
-    unreachable_pub,
-    reason = "the methods that others may call are the `pub` ones"
-)]
+#[allow(unreachable_pub, reason = "`pub` methods are callable over RPC")]
 #[rpc]
 impl Kv {
     /// Sets a key.
@@ -87,29 +85,27 @@ impl Kv {
         self.state.storage().put(&key, &value)
     }
 
-    /// A key with its value. The value alone would not do: a null is not a missing key.
+    /// A key with its value. A value alone could not distinguish a null from a missing key.
     pub async fn get(&self, key: String) -> Result<Option<Entry>> {
         let value = self.state.storage().get(&key)?;
         Ok(value.map(|value| Entry { key, value }))
     }
 
-    /// Removes a key. True if it existed.
+    /// Removes a key. Returns whether it existed.
     pub async fn delete(&self, key: String) -> Result<bool> {
         self.state.storage().delete(&key)
     }
 
-    /// Entries in key order: as many as wanted, or fewer if their values are large.
+    /// Entries in key order: up to the limit, or fewer if their values are large.
     pub async fn list(&self, query: ListQuery) -> Result<Page> {
         let limit = query.limit.unwrap_or(DEFAULT_PAGE);
-        let mut options = ListOptions {
-            prefix: query.prefix,
-            start_after: query.start_after,
-            ..ListOptions::default()
-        };
+        let mut options = ListOptions::default()
+            .prefix(query.prefix)
+            .start_after(query.start_after);
         let mut entries: Vec<Entry> = Vec::new();
         let mut bytes = 0;
         loop {
-            // One more than asked for tells whether there is a next page.
+            // One more than requested, to detect whether there is a next page.
             let step = STEP.min(limit + 1 - entries.len());
             options.limit = Some(step);
             let found = self.state.storage().list::<JsonText>(&options)?;
@@ -133,7 +129,7 @@ impl Kv {
     }
 }
 
-/// The HTTP form of the objects.
+/// The HTTP interface of the objects.
 pub(crate) fn router(env: Env) -> Router {
     let access = Access::of(&env);
     let router = Router::new()
@@ -159,7 +155,7 @@ async fn write(
     // Before copies of it are made.
     let bytes = value.as_str().len();
     if bytes > MAX_VALUE_BYTES {
-        let told = format!("The value has {bytes} bytes; {MAX_VALUE_BYTES} is the most.");
+        let told = format!("The value has {bytes} bytes, but the limit is {MAX_VALUE_BYTES}.");
         return Err(ApiError::bad_request("limit_exceeded", told));
     }
     object(&env, &path.object)
@@ -209,7 +205,7 @@ async fn list(
     {
         return Err(ApiError::bad_request(
             "invalid_query",
-            format!("limit is from 1 to {MAX_PAGE}."),
+            format!("limit must be from 1 to {MAX_PAGE}."),
         ));
     }
     Ok(Json(
@@ -225,7 +221,7 @@ fn no_such_key() -> ApiError {
     ApiError::not_found("no_such_key", "The object has no such key.")
 }
 
-/// The storage's refusals are about what the client sent (an over-long key or value), so the client is told them.
+/// Storage errors concern the client's input (a key or value that is too long), so their message is sent to the client.
 fn refused(error: abide::Error) -> ApiError {
     match error.kind() {
         ErrorKind::Limit | ErrorKind::Input => {

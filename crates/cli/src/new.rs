@@ -1,4 +1,4 @@
-//! `abide new`: a project that builds and passes its test.
+//! `abide new`: creates a project that builds and passes its test.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ const FILES: [(&str, &str); 5] = [
 /// Longest name of a project.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Names that a package cannot have beside its dependencies and the crates of every program.
+/// Names that a package cannot have because of its dependencies and the standard crates.
 const TAKEN: [&str; 9] = [
     "abide",
     "alloc",
@@ -44,7 +44,7 @@ const KEYWORDS: [&str; 52] = [
 
 #[derive(Args)]
 pub(crate) struct NewArgs {
-    /// Name of the package, and of the directory that is made for it here
+    /// Name of the package, and of the directory to create
     name: String,
 
     /// Depend on this checkout of abide, the directory with its README.md [default: the released version]
@@ -69,24 +69,24 @@ pub(crate) fn run(args: &NewArgs, out: &mut impl Write) -> Result<()> {
     let name = &args.name;
     writeln!(
         out,
-        "made {name}/ with Cargo.toml, src/main.rs, abide.toml, README.md and .gitignore\n\nnext:\n  cd {name}\n  cargo test\n  \
+        "created {name}/ with Cargo.toml, src/main.rs, abide.toml, README.md and .gitignore\n\nnext:\n  cd {name}\n  cargo test\n  \
          cargo run"
     )?;
     if args.path.is_none() {
         writeln!(
             out,
-            "\nCargo.toml names abide {} of a registry. To build with a checkout of abide, make the project with --path DIR.",
+            "\nCargo.toml depends on abide {} from the registry. To build with a checkout of abide, create the project with --path DIR.",
             env!("CARGO_PKG_VERSION")
         )?;
     }
     Ok(())
 }
 
-/// What cargo takes as the name of a package with a program.
+/// Checks that cargo accepts the name for a binary package.
 fn check_name(name: &str) -> Result<()> {
     ensure!(
         name.len() <= MAX_NAME_BYTES,
-        "the name has {} bytes; {MAX_NAME_BYTES} is the most",
+        "the name has {} bytes, but the limit is {MAX_NAME_BYTES}",
         name.len()
     );
     let begins_well = name.starts_with(|first: char| first.is_ascii_alphabetic());
@@ -95,26 +95,26 @@ fn check_name(name: &str) -> Result<()> {
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
     ensure!(
         begins_well && is_plain,
-        "{name:?} cannot be the name of a package: it begins with a letter and has letters, digits, `-` and `_`, such as my-app"
+        "{name:?} cannot be the name of a package: it must begin with a letter and consist of letters, digits, `-` and `_`, such as my-app"
     );
     ensure!(
         !KEYWORDS.contains(&name) && !TAKEN.contains(&name.to_ascii_lowercase().as_str()),
-        "{name:?} cannot be the name of a package: Rust or a dependency has it already; choose another, such as my-{name}"
+        "{name:?} cannot be the name of a package: Rust or a dependency already uses it; choose another, such as my-{name}"
     );
     Ok(())
 }
 
-/// The directory does not exist, or is empty.
+/// Checks that the directory does not exist, or is empty.
 fn check_free(dir: &Path) -> Result<()> {
     let found = match fs::symlink_metadata(dir) {
         Ok(found) => found,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => {
-            return Err(error).with_context(|| format!("cannot look at {}", dir.display()));
+            return Err(error).with_context(|| format!("cannot access {}", dir.display()));
         }
     };
     if !found.is_dir() {
-        bail!("{} exists and is no directory", dir.display());
+        bail!("{} exists and is not a directory", dir.display());
     }
     let mut entries =
         fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
@@ -131,7 +131,7 @@ fn path_dependency(checkout: &Path) -> Result<String> {
     let found = checkout.join("crates/abide");
     ensure!(
         found.join("Cargo.toml").is_file(),
-        "{} is no checkout of abide: it has no crates/abide/Cargo.toml",
+        "{} is not a checkout of abide: it has no crates/abide/Cargo.toml",
         checkout.display()
     );
     let found = found
@@ -139,18 +139,18 @@ fn path_dependency(checkout: &Path) -> Result<String> {
         .with_context(|| format!("cannot find {}", found.display()))?;
     let found = found
         .to_str()
-        .with_context(|| format!("{} is not UTF-8, and Cargo.toml is", found.display()))?;
-    // A string of JSON is one of TOML.
+        .with_context(|| format!("{} is not UTF-8, as Cargo.toml requires", found.display()))?;
+    // A JSON string is a valid TOML string.
     Ok(format!("{{ path = {} }}", serde_json::to_string(found)?))
 }
 
 fn write(file: &Path, text: &str) -> Result<()> {
     let folder = file.parent().unwrap_or(Path::new(""));
     fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the directory {}", folder.display()))?;
-    // What somebody else has made in the meantime stays.
+        .with_context(|| format!("cannot create the directory {}", folder.display()))?;
+    // A file that was created in the meantime is not overwritten.
     let mut made =
-        fs::File::create_new(file).with_context(|| format!("cannot make {}", file.display()))?;
+        fs::File::create_new(file).with_context(|| format!("cannot create {}", file.display()))?;
     made.write_all(text.as_bytes())
         .with_context(|| format!("cannot write {}", file.display()))
 }

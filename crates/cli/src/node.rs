@@ -1,4 +1,4 @@
-//! A node that runs, asked through one of its listeners or the Unix socket in its data directory.
+//! A running node, reached through one of its listeners or the Unix socket in its data directory.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use crate::data::{Data, DataArgs};
 /// The Unix socket of a node, in its data directory.
 const SOCKET: &str = "admin.sock";
 
-/// Which node.
+/// The options that select a node.
 #[derive(Args)]
 pub(crate) struct NodeArgs {
     /// Admin listener of the running node, such as <http://127.0.0.1:8081> [default: the Unix socket in the data directory]
@@ -33,36 +33,36 @@ pub(crate) struct NodeArgs {
     pub(crate) data: DataArgs,
 }
 
-/// What lets the command in.
+/// The options for authentication.
 #[derive(Args)]
 pub(crate) struct TokenArgs {
-    /// File with the token to send [default: what the variable `ABIDE_TOKEN` holds]
+    /// File with the token to send [default: the value of the variable `ABIDE_TOKEN`]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
 
 /// A running node.
 pub(crate) struct Node {
-    /// Where requests go.
+    /// The base URL for requests.
     base: String,
-    /// The same for people.
+    /// A description of the node for messages.
     place: String,
     client: Client,
     runtime: Runtime,
     token: Option<String>,
-    /// What to do if it does not answer.
+    /// Advice if it does not answer.
     hint: String,
     /// Kept open while its socket is used.
     dir: Option<File>,
 }
 
-/// The data directory, or the node that has it.
+/// The data directory, or the node that serves it.
 pub(crate) enum Source {
     Data(Data),
     Node(Node),
 }
 
-/// The form of an error answer.
+/// The JSON form of an error response.
 #[derive(Deserialize)]
 struct Refusal {
     error: ErrorBody,
@@ -74,7 +74,7 @@ struct ErrorBody {
     message: String,
 }
 
-/// What a node refused, and why.
+/// An error response of a node.
 #[derive(Debug)]
 struct Refused {
     code: String,
@@ -89,16 +89,16 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// True if a node refused because an object is not there.
+/// Returns whether a node responded that an object does not exist.
 pub(crate) fn is_no_object(error: &anyhow::Error) -> bool {
     let refused = error.downcast_ref::<Refused>();
     refused.is_some_and(|refused| refused.code == "no_such_object")
 }
 
 impl NodeArgs {
-    /// Where to look: the node, if one was named or one serves the directory, else the directory.
+    /// The source of data: the node, if one was given or one serves the directory, otherwise the directory.
     pub(crate) fn source(&self) -> Result<Source> {
-        // If a node was named the data directory does not matter.
+        // If a node was given, the data directory does not matter.
         if self.admin.is_none()
             && let Some(data) = self.data.open_unless_served()?
         {
@@ -107,7 +107,7 @@ impl NodeArgs {
         Ok(Source::Node(self.node()?))
     }
 
-    /// The node that was named, or that serves the directory.
+    /// The node that was given, or that serves the directory.
     pub(crate) fn node(&self) -> Result<Node> {
         match &self.admin {
             Some(url) => Node::at(url, "its admin listener with --admin", &self.token),
@@ -130,7 +130,7 @@ impl TokenArgs {
     }
 }
 
-/// Where the settings say that the listener for clients is.
+/// The address of the clients' listener according to the settings.
 pub(crate) fn server_address(config: &Config) -> Result<String> {
     address(config.server.listen.as_str(), "server.listen", "--url")
 }
@@ -140,11 +140,9 @@ fn address(listen: &str, setting: &str, option: &str) -> Result<String> {
         .rsplit_once(':')
         .ok_or_else(|| anyhow!("{setting} is {listen:?}, without a port"))?;
     if port == "0" {
-        bail!(
-            "{setting} takes any free port: name the one that the node has printed with {option}"
-        );
+        bail!("{setting} uses any free port: pass the one that the node has printed with {option}");
     }
-    // "Every address of the machine" is reached at its own.
+    // The wildcard address is reached at the loopback address.
     let host = match host {
         "0.0.0.0" | "" => "127.0.0.1",
         "[::]" => "[::1]",
@@ -154,7 +152,7 @@ fn address(listen: &str, setting: &str, option: &str) -> Result<String> {
 }
 
 impl Node {
-    /// A node at an address; what to name with which option if it is not there.
+    /// A node at an address; `option` is the advice if it is not there.
     pub(crate) fn at(url: &str, option: &str, token: &TokenArgs) -> Result<Self> {
         let base = url.trim_end_matches('/').to_owned();
         Self::new(
@@ -162,18 +160,18 @@ impl Node {
             base,
             None,
             token.read()?,
-            format!("name {option}"),
+            format!("pass {option}"),
         )
     }
 
     /// The node that serves a data directory, on this machine and for this user.
     pub(crate) fn of_directory(dir: &Path) -> Result<Self> {
         let place = dir.join(SOCKET).display().to_string();
-        // The path of a socket has 107 bytes at most, whatever the directory's is.
+        // A socket's path has at most 107 bytes, however long the directory's is.
         let dir = File::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
         let path = format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd());
-        let hint = "it starts or ends, or runs on another machine: try again, or name its admin listener with --admin";
-        // The authority is not looked at.
+        let hint = "it is starting or stopping, or runs on another machine: try again, or pass its admin listener with --admin";
+        // The authority is ignored.
         let base = "http://abide".to_owned();
         let mut node = Self::new(base, place, Some(path), None, hint.to_owned())?;
         node.dir = Some(dir);
@@ -187,9 +185,9 @@ impl Node {
         token: Option<String>,
         hint: String,
     ) -> Result<Self> {
-        // Only the first of several is taken.
+        // Only the first installation takes effect.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // The node is on this machine or near it, and what is asked is nobody else's business.
+        // The node is local or nearby, and requests should not pass through a proxy.
         let mut client = Client::builder().no_proxy();
         if let Some(socket) = socket {
             client = client.unix_socket(socket);
@@ -208,27 +206,27 @@ impl Node {
         })
     }
 
-    /// True if a token says what the command may do.
+    /// Returns whether the command authenticates with a token.
     pub(crate) fn sends_token(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Asks something.
+    /// Sends a GET request.
     pub(crate) fn get<R: DeserializeOwned>(&self, path: &str) -> Result<R> {
         self.send(self.request(Method::GET, path))
     }
 
-    /// Changes something. An answer without content reads as `()`.
+    /// Sends a POST request. A response without content reads as `()`.
     pub(crate) fn post<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
         self.send(with_json(self.request(Method::POST, path), body)?)
     }
 
-    /// Puts something in the place of another.
+    /// Sends a PUT request.
     pub(crate) fn put<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
         self.send(with_json(self.request(Method::PUT, path), body)?)
     }
 
-    /// Removes something.
+    /// Sends a DELETE request.
     pub(crate) fn delete<R: DeserializeOwned>(&self, path: &str) -> Result<R> {
         self.send(self.request(Method::DELETE, path))
     }
@@ -264,7 +262,7 @@ impl Node {
         }
         let body = if body.is_empty() { &b"null"[..] } else { &body };
         serde_json::from_slice(body)
-            .with_context(|| format!("{} gave an answer of another form", self.place))
+            .with_context(|| format!("{} sent an unexpected response", self.place))
     }
 }
 
@@ -274,7 +272,7 @@ fn with_json(request: RequestBuilder, body: &impl Serialize) -> Result<RequestBu
         .body(serde_json::to_string(body)?))
 }
 
-/// A part of a path, with whatever could be taken for something else escaped.
+/// A path segment with special characters escaped.
 pub(crate) fn segment(text: &str) -> String {
     use std::fmt::Write as _;
     text.bytes().fold(String::new(), |mut path, byte| {

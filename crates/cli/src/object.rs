@@ -1,4 +1,4 @@
-//! Which object: one way to name it in every command.
+//! The argument for an object, the same in every command.
 
 use abide::FoundObject;
 use anyhow::Result;
@@ -13,12 +13,12 @@ use crate::{
 /// How the help of every command describes an object.
 #[derive(Args)]
 pub(crate) struct ObjectArg {
-    /// The object: Class/name, its id, or the first digits of its id; the name is enough if one class has it
+    /// The object: Class/name, its id, or the first digits of its id; the name alone if only one class has it
     #[arg(value_name = "OBJECT")]
     text: String,
 }
 
-/// An object as a running node is asked about it.
+/// An object on a running node.
 pub(crate) struct NodeObject {
     pub(crate) class: String,
     object: String,
@@ -43,7 +43,7 @@ impl ObjectArg {
 
     /// The object on a running node.
     pub(crate) fn on_node(&self, node: &Node) -> Result<NodeObject> {
-        // A token may be for some objects only, which it reaches by their names and cannot look for.
+        // A token may be restricted to some objects, which it reaches by name but cannot search for.
         if node.sends_token()
             && let Some((class, object)) = self.text.split_once('/')
             && !may_be_digits(object)
@@ -61,13 +61,13 @@ impl ObjectArg {
     }
 }
 
-/// True for what may be the first digits of an id.
+/// Returns whether the text may be the first digits of an id.
 fn may_be_digits(text: &str) -> bool {
     text.len() < 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 impl NodeObject {
-    /// The path of a question about it.
+    /// The path of a request about it.
     pub(crate) fn path(&self, collection: &str, question: &str) -> String {
         let (class, object) = (segment(&self.class), segment(&self.object));
         format!("/{collection}/{class}/{object}/{question}")

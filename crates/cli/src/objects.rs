@@ -1,4 +1,4 @@
-//! `abide objects list`: what a data directory holds.
+//! `abide objects list`: the contents of a data directory.
 
 use std::io::Write;
 

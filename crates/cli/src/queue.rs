@@ -1,4 +1,4 @@
-//! `abide queue`: how much is where in a program's queues, and their dead letters.
+//! `abide queue`: the state of a program's queues, and their dead letters.
 
 use std::{
     io::Write,
@@ -16,22 +16,22 @@ use crate::{
     text::{plain, time},
 };
 
-/// Dead letters of one shard that are listed.
+/// Dead letters listed per shard.
 const LISTED: usize = 1_000;
 
 #[derive(Subcommand)]
 pub(crate) enum Queue {
-    /// Print how much is where, shard by shard
+    /// Show the state of each shard
     Show(QueueArgs),
     /// List dead letters, shard by shard, newest first, at most 1000 of each
     DeadLetters(QueueArgs),
-    /// Have a dead letter consumed as if it were new, or all of them
+    /// Redeliver a dead letter, or all of them
     Redrive(WhichArgs),
     /// Remove a dead letter, or all of them
     Discard(WhichArgs),
-    /// Give no message to a consumer
+    /// Pause delivery to the consumer
     Pause(QueueArgs),
-    /// Go on after a pause, and after the rest of a consumer that has failed
+    /// Resume delivery after a pause, or during the backoff after a failure
     Resume(QueueArgs),
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct WhichArgs {
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     id: Option<MessageId>,
 
-    /// Every one that is a dead letter now
+    /// All current dead letters
     #[arg(long)]
     all: bool,
 }
@@ -72,7 +72,7 @@ struct DeadLetters {
 }
 
 #[derive(Deserialize)]
-struct Swept {
+struct Discarded {
     count: u64,
 }
 
@@ -97,7 +97,7 @@ impl Opened<'_> {
         format!("/objects/QueueShard/{name}/components/queue")
     }
 
-    /// Each shard that has had messages, with its number.
+    /// Each shard that has received messages, with its number.
     fn shards(&self) -> Result<Vec<(u32, Shard)>> {
         let mut shards: Vec<(u32, Shard)> = Vec::new();
         for number in 0..limits::MAX_SHARDS {
@@ -116,7 +116,7 @@ impl Opened<'_> {
         let queue = self.queue;
         ensure!(
             !shards.is_empty(),
-            "queue `{queue}` has had no message on this node"
+            "queue `{queue}` has received no messages on this node"
         );
         Ok(shards)
     }
@@ -137,7 +137,7 @@ fn show(args: &QueueArgs, out: &mut impl Write) -> Result<()> {
     print(&args.open()?.shards()?, out)
 }
 
-/// Any shard speaks for the whole queue.
+/// Any shard can change the whole queue.
 fn change(args: &QueueArgs, verb: &str, out: &mut impl Write) -> Result<()> {
     let queue = args.open()?;
     if let Some((any, _)) = queue.shards()?.first() {
@@ -202,13 +202,13 @@ fn end(args: &WhichArgs, verb: &str, told: &str, out: &mut impl Write) -> Result
         writeln!(out, "{id} {told}")?;
         return Ok(());
     }
-    // What dies meanwhile is left: else this need not end.
+    // Messages that become dead letters in the meantime are left out; otherwise this might never end.
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
     let until = json!({ "died_until": u64::try_from(now)? });
     let mut total = 0;
     for (shard, _) in queue.shards()? {
         loop {
-            let Swept { count } = queue
+            let Discarded { count } = queue
                 .node
                 .post(&format!("{}/{verb}", queue.path(shard)), &until)?;
             total += count;

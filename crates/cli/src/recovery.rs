@@ -1,6 +1,7 @@
-//! `abide bookmark`, `abide restore` and `abide fork`: an object's past.
+//! `abide bookmark`, `abide restore` and `abide fork`: an object's history.
 //!
-//! If nothing serves the data directory it is opened; otherwise, or with `--admin`, the running node is asked.
+//! If no node serves the data directory, it is opened directly; otherwise, or with `--admin`, the running node is
+//! queried.
 
 use std::{io::Write, str::FromStr};
 
@@ -16,7 +17,7 @@ use crate::{
     object::ObjectArg,
 };
 
-/// Which object of which node.
+/// The options that select an object of a node.
 #[derive(Args)]
 pub(crate) struct ObjectArgs {
     #[command(flatten)]
@@ -26,7 +27,7 @@ pub(crate) struct ObjectArgs {
     pub(crate) node: NodeArgs,
 }
 
-/// A moment in the object's past.
+/// The options that select a point in the object's history.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct MomentArgs {
@@ -34,7 +35,7 @@ struct MomentArgs {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     at: Option<Time>,
 
-    /// The commit that a bookmark names
+    /// The commit of a bookmark
     #[arg(long)]
     bookmark: Option<Bookmark>,
 }
@@ -84,7 +85,7 @@ impl FromStr for Time {
 }
 
 impl Time {
-    /// A time as RFC 3339 has it, or how long ago.
+    /// Parses an RFC 3339 time, or an offset into the past.
     fn read(text: &str, now: Timestamp) -> Result<Self> {
         let time = if text.starts_with('-') {
             let ago: Span = text.parse()?;
@@ -98,7 +99,7 @@ impl Time {
     }
 }
 
-/// A moment, as the admin listener takes it.
+/// A point in time, in the admin listener's format.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Moment {
@@ -111,7 +112,7 @@ impl MomentArgs {
         match (self.at, self.bookmark) {
             (Some(Time(millis)), _) => Ok(Moment::Time(millis)),
             (None, Some(bookmark)) => Ok(Moment::Bookmark(bookmark)),
-            (None, None) => Err(anyhow!("say when, with --at or --bookmark")),
+            (None, None) => Err(anyhow!("specify the point in time with --at or --bookmark")),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! `abide quarantined` and `abide repair`: objects that are refused, and the ways out beside `abide restore`.
+//! `abide quarantined` and `abide repair`: quarantined objects, and repairs besides `abide restore`.
 //!
-//! If nothing serves the data directory it is opened; otherwise, or with `--admin`, the running node is asked.
+//! If no node serves the data directory, it is opened directly; otherwise, or with `--admin`, the running node is
+//! queried.
 
 use std::{io::Write, path::PathBuf};
 
@@ -23,16 +24,16 @@ pub(crate) struct RepairArgs {
     with: WithArgs,
 }
 
-/// What the object is to be.
+/// The new content of the object.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct WithArgs {
-    /// Go on from what its file holds, if that is a sound database; what was written since is missing, unless it was saved
+    /// Accept the content of its file, if that is a valid database; later writes are missing, unless they were saved
     /// when the object was quarantined
     #[arg(long)]
     accept: bool,
 
-    /// Begin it anew, as an object that was never written
+    /// Reset it to an object that was never written
     #[arg(long)]
     anew: bool,
 }
@@ -72,7 +73,7 @@ pub(crate) fn list(args: &NodeArgs, out: &mut impl Write) -> Result<()> {
     let objects = match args.source()? {
         Source::Node(node) => node.get::<Quarantined>("/quarantined")?.objects,
         Source::Data(data) => {
-            // Damage to a file is found when the object is opened.
+            // Damage to a file is detected when the object is opened.
             for object in data.objects()? {
                 let _ = data.store.open_object(object.key);
             }

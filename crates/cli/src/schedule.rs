@@ -1,4 +1,4 @@
-//! `abide schedule`: the timers of an object's schedule, what has failed of them, and another try for these.
+//! `abide schedule`: the timers of an object's schedule, and retries of failed runs.
 
 use std::io::Write;
 
@@ -14,22 +14,22 @@ use crate::{
     text::{plain, time},
 };
 
-/// Timers and runs of one question; more are asked for page by page.
+/// Timers and runs per request; more are requested page by page.
 const PAGE: usize = 1_000;
 
 #[derive(Subcommand)]
 pub(crate) enum Schedule {
-    /// List the timers of an object by name: where each is, its next time, its attempts, its last error
+    /// List the timers of an object by name: state, next time, attempts, last error
     List(ScheduleArgs),
-    /// List what has failed and waits for a person, oldest first
+    /// List failed runs that wait for an operator, oldest first
     Failed(ScheduleArgs),
-    /// Print what has happened, newest first
+    /// Show the history, newest first
     History(HistoryArgs),
-    /// Have a timer go off now
+    /// Run a timer now
     Run(TimerArgs),
-    /// Have all that has failed of a timer tried again
+    /// Retry all failed runs of a timer
     Retry(TimerArgs),
-    /// Give up all that has failed of a timer
+    /// Discard all failed runs of a timer
     Discard(TimerArgs),
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct ScheduleArgs {
 
 #[derive(Args)]
 pub(crate) struct HistoryArgs {
-    /// Only of this timer
+    /// Only entries of this timer
     #[arg(long, value_name = "NAME")]
     timer: Option<String>,
 
-    /// At most so many lines, from 1 to 1000
+    /// Maximum number of entries, from 1 to 1000
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     limit: usize,
 
@@ -100,9 +100,9 @@ pub(crate) fn run(command: &Schedule, out: &mut impl Write) -> Result<()> {
         Schedule::List(args) => list(args, out),
         Schedule::Failed(args) => failed(args, out),
         Schedule::History(args) => history(args, out),
-        Schedule::Run(args) => change(args, "run", "goes off now", out),
-        Schedule::Retry(args) => change(args, "retry", "is tried again", out),
-        Schedule::Discard(args) => change(args, "discard", "has nothing that failed any more", out),
+        Schedule::Run(args) => change(args, "run", "runs now", out),
+        Schedule::Retry(args) => change(args, "retry", "is retried", out),
+        Schedule::Discard(args) => change(args, "discard", "has no failed runs any more", out),
     }
 }
 

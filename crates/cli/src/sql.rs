@@ -8,16 +8,16 @@ use clap::Args;
 
 use crate::{data::DataArgs, object::ObjectArg};
 
-/// Which object, and what to run.
+/// The object and the statements to run.
 #[derive(Args)]
 pub(crate) struct SqlArgs {
     #[command(flatten)]
     object: ObjectArg,
 
-    /// The statement, or several separated by semicolons; the rows of the last are printed
+    /// The statement, or several separated by semicolons; prints the rows of the last one
     sql: String,
 
-    /// Keep what the statements change
+    /// Keep changes made by the statements
     #[arg(long)]
     write: bool,
 
@@ -25,7 +25,7 @@ pub(crate) struct SqlArgs {
     data: DataArgs,
 }
 
-/// Runs the statements and prints the rows as lines of values separated by tabs, under a line of column names.
+/// Runs the statements and prints the rows as tab-separated values, below a line of column names.
 pub(crate) fn run(args: &SqlArgs, out: &mut impl Write) -> Result<()> {
     let data = args.data.open()?;
     let object = args.object.in_data(&data)?;
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &SqlArgs, out: &mut impl Write) -> Result<()> {
         if !args.write {
             db.rollback();
             bail!(
-                "the statements change the object; nothing was changed; add --write to keep the changes"
+                "the statements would change the object, and were rolled back; add --write to keep the changes"
             );
         }
         data.audited("sql", &object, Some(args.sql.clone()), || Ok(db.commit()?))?;
@@ -59,7 +59,7 @@ fn print(columns: &[String], rows: &[Vec<Value>], out: &mut impl Write) -> Resul
     Ok(())
 }
 
-/// A value on one line, as SQL would write it, but text without quotes.
+/// A value on one line, as in SQL, but text without quotes.
 fn show(value: &Value) -> String {
     match value {
         Value::Null => "NULL".to_owned(),

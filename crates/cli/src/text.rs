@@ -1,4 +1,4 @@
-//! Values as a line of a listing shows them.
+//! Formats values for a line of a listing.
 
 use abide::AlarmTime;
 
@@ -13,7 +13,7 @@ pub(crate) fn plain(text: &str) -> String {
     })
 }
 
-/// A time in milliseconds since 1970, as RFC 3339 has it.
+/// A time in milliseconds since 1970, formatted as RFC 3339.
 pub(crate) fn time(millis: Option<i64>) -> String {
     millis.map_or_else(
         || "-".to_owned(),

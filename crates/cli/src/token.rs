@@ -1,4 +1,5 @@
-//! `abide token`: who may call a node over TCP. The tokens are in the data directory, which a node may serve meanwhile.
+//! `abide token`: controls who may call a node over TCP. The tokens are in the data directory, which a node may be
+//! serving.
 
 use std::{io::Write, time::Duration};
 
@@ -11,29 +12,29 @@ use crate::data::{DataArgs, audited, time};
 
 #[derive(Subcommand)]
 pub(crate) enum Tokens {
-    /// Make a token, and print it: this once, and nowhere else
+    /// Create a token, and print it: it is shown only once
     Create(CreateArgs),
-    /// List the tokens: id, role, objects, when it was made, when it expires, whether it is valid, whose it is
+    /// List the tokens: id, role, objects, creation time, expiry, validity, label
     List(DataArgs),
-    /// Revoke a token; a running node refuses it within a second
+    /// Revoke a token; a running node rejects it within a second
     Revoke(RevokeArgs),
 }
 
 #[derive(Args)]
 pub(crate) struct CreateArgs {
-    /// read: look at everything; operate: change what can be changed again, too; admin: restore, fork and repair, too
+    /// read: read everything; operate: also make repeatable changes; admin: also restore, fork and repair
     #[arg(long)]
     role: Role,
 
-    /// Only for objects whose CLASS/NAME begins with this
+    /// Only for objects whose CLASS/NAME begins with this prefix
     #[arg(long, value_name = "CLASS/NAME")]
     object_prefix: Option<String>,
 
-    /// For how long it is valid, such as 90d or 12h [default: until it is revoked]
+    /// How long it is valid, such as 90d or 12h [default: until it is revoked]
     #[arg(long, value_name = "TIME", value_parser = lifetime)]
     expires_in: Option<Duration>,
 
-    /// Whose it is
+    /// A label, such as its owner
     #[arg(long)]
     label: Option<String>,
 
@@ -43,7 +44,7 @@ pub(crate) struct CreateArgs {
 
 #[derive(Args)]
 pub(crate) struct RevokeArgs {
-    /// The token's id, as `abide token list` shows it
+    /// The token's id, as shown by `abide token list`
     id: String,
 
     #[command(flatten)]
@@ -59,7 +60,7 @@ fn lifetime(text: &str) -> Result<Duration> {
         "w" => 7,
         _ => {
             let time: SignedDuration = text.parse()?;
-            ensure!(time.is_positive(), "{text:?} is over at once");
+            ensure!(time.is_positive(), "{text:?} is not a positive duration");
             return Ok(time.unsigned_abs());
         }
     };
@@ -87,7 +88,7 @@ fn create(args: &CreateArgs, out: &mut impl Write) -> Result<()> {
     let dir = args.data.make_dir()?;
     let store = AccessStore::open(&dir)?;
     let made = store.create_token(new)?;
-    // Nobody has it before it is printed.
+    // It is useless before it is printed.
     if let Err(error) = audited(
         &store,
         "create_token",
@@ -102,7 +103,7 @@ fn create(args: &CreateArgs, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-/// A token as the audit log has it.
+/// A token as recorded in the audit log.
 fn detail(token: &Token) -> String {
     let objects = token.object_prefix.as_deref().unwrap_or("all");
     let expires = token.expires.map_or_else(|| "-".to_owned(), time);
@@ -148,7 +149,7 @@ fn revoke(args: &RevokeArgs, out: &mut impl Write) -> Result<()> {
     audited(&store, "revoke_token", None, Some(detail), || {
         ensure!(
             store.revoke_token(&args.id)?,
-            "there is no token {:?} that is not revoked; `abide token list` shows them",
+            "there is no unrevoked token {:?}; `abide token list` lists the tokens",
             args.id
         );
         Ok(())

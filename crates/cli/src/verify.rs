@@ -1,8 +1,8 @@
-//! `abide verify`: is everything in a data directory sound?
+//! `abide verify`: checks everything in a data directory for damage.
 //!
-//! Opening the directory checks every record of the log that the object files lack. Then each object's database is
-//! checked by SQLite itself, its alarm compared with the node's index, and every byte of the archive by its checksum. What of
-//! the history was given up for want of room is told, and is no damage.
+//! Opening the directory checks every record of the log that object files lack. Then SQLite checks each object's
+//! database, the alarms are compared with the node's index, and every byte of the archive is checked by its checksum.
+//! History that was dropped for lack of space is reported, but is not damage.
 
 use std::{io::Write, process::ExitCode};
 
@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use crate::data::DataArgs;
 
-/// Prints a line for each object that is not sound, and a sum. Fails if there is any.
+/// Prints a line for each damaged object, and a summary. Fails if there is any.
 pub(crate) fn run(args: &DataArgs, out: &mut impl Write) -> Result<ExitCode> {
     let data = args.open()?;
     let objects = data.objects()?;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &DataArgs, out: &mut impl Write) -> Result<ExitCode> {
     })
 }
 
-/// `Err` says what is wrong.
+/// `Err` describes the damage.
 fn check(store: &Store, key: ObjectKey) -> Result<(), String> {
     let said = store
         .open_object(key)
@@ -59,7 +59,7 @@ fn check(store: &Store, key: ObjectKey) -> Result<(), String> {
     let index = store.alarms().get(key);
     if !AlarmEntry::agree(index, rows) {
         return Err(format!(
-            "its alarms are {rows:?}, the index of alarms has {index:?}"
+            "its alarms are {rows:?}, but the alarm index has {index:?}"
         ));
     }
     Ok(())

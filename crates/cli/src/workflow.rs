@@ -1,4 +1,4 @@
-//! `abide workflow`: the instances of a program's workflows, their steps, and what a person may have them do.
+//! `abide workflow`: the instances of a program's workflows, their steps, and operations on them.
 
 use std::io::Write;
 
@@ -13,24 +13,24 @@ use crate::{
     text::{plain, time},
 };
 
-/// Instances and steps of one question; more are asked for page by page.
+/// Instances and steps per request; more are requested page by page.
 const PAGE: usize = 1_000;
 
 #[derive(Subcommand)]
 pub(crate) enum Workflow {
-    /// List the instances of a workflow, the latest first
+    /// List the instances of a workflow, newest first
     List(ListArgs),
-    /// Print where an instance is
+    /// Show the state of an instance
     Show(InstanceArgs),
-    /// List the steps of an instance: how far each is, its attempts, its last error
+    /// List the steps of an instance: state, attempts, last error
     Steps(InstanceArgs),
-    /// Let nothing new of an instance begin
+    /// Pause an instance: nothing new begins
     Pause(InstanceArgs),
-    /// Let an instance go on after a pause, or after the program was mended
+    /// Resume an instance after a pause, or after the program was fixed
     Resume(InstanceArgs),
-    /// Have an instance canceled at the next point at which it asks for something
+    /// Cancel an instance at its next call of the workflow API
     Cancel(CancelArgs),
-    /// Have an instance do a step again, and all that came after it
+    /// Restart an instance from a step, repeating everything after it
     Restart(RestartArgs),
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct CancelArgs {
     #[command(flatten)]
     instance: InstanceArgs,
 
-    /// Why, for its history
+    /// The reason, for its history
     #[arg(long, value_name = "TEXT", default_value = "an operator canceled it")]
     reason: String,
 }
@@ -77,7 +77,7 @@ pub(crate) struct RestartArgs {
     /// The name of the step
     step: String,
 
-    /// Which use of that name
+    /// Which occurrence of that name
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     occurrence: u32,
 }

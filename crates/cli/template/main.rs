@@ -7,7 +7,7 @@ use abide::{
 };
 use serde::{Deserialize, Serialize};
 
-/// One list. All of its code runs on one thread, and what it writes between two awaits is one transaction.
+/// One list. All of its code runs on one thread, and its writes between two awaits are one transaction.
 #[durable_object]
 pub struct Reminders {
     state: State,
@@ -33,7 +33,7 @@ impl DurableObject for Reminders {
         Ok(Self { state, env })
     }
 
-    /// Runs at least once at the time for which the alarm was set, also after a crash.
+    /// Runs at least once at the time for which the alarm was set, even after a crash.
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
         let sql = self.state.storage().sql();
         sql.exec(
@@ -44,10 +44,11 @@ impl DurableObject for Reminders {
     }
 }
 
-/// What others may call: `env.object::<Reminders>().get_by_name("home").add(…)`, or `POST /rpc/REMINDERS/home/add`.
+/// Callable methods: `env.object::<Reminders>().get_by_name("home").add(…)`, or `POST /rpc/REMINDERS/home/add`.
 #[rpc]
 impl Reminders {
-    /// Adds a reminder that is due after so many seconds, and returns its id. The row and the alarm are written together.
+    /// Adds a reminder that is due after this many seconds, and returns its id. The row and the alarm are written
+    /// together.
     pub async fn add(&self, text: String, seconds: u32) -> Result<i64> {
         let due_at = self.now() + i64::from(seconds) * 1000;
         let sql = self.state.storage().sql();
@@ -76,13 +77,13 @@ impl Reminders {
         }
     }
 
-    /// Milliseconds since 1970. The clock is the node's, so that a test can move it.
+    /// Milliseconds since 1970, by the node's clock, which a test can control.
     fn now(&self) -> i64 {
         i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX)
     }
 }
 
-/// What the program runs, on whatever host: a test has one in memory.
+/// The program's configuration, on any host: a test uses one in memory.
 fn install(host: HostBuilder) -> HostBuilder {
     let page = FrontPage::new("{name}", "Lists of reminders.")
         .try_curl(
@@ -123,14 +124,10 @@ mod tests {
         clock.advance(Duration::from_secs(59));
         assert!(!home.list().await??[0].is_due);
         clock.advance(Duration::from_secs(1));
-        // The alarm goes off by itself: ask until it has.
-        let reminders = loop {
-            let reminders = home.list().await??;
-            if reminders[0].is_due {
-                break reminders;
-            }
-            tokio::task::yield_now().await;
-        };
+        // The alarm goes off by itself, on the object's own thread.
+        host.settle().await?;
+        let reminders = home.list().await??;
+        assert!(reminders[0].is_due);
         assert!(!reminders[1].is_due);
         host.shutdown().await
     }

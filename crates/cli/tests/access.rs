@@ -117,7 +117,7 @@ async fn a_program_for_others_starts_with_a_token_and_tells_what_was_done_with_i
     assert!(
         abide(&data, &["token", "revoke", id])
             .unwrap_err()
-            .contains("no token")
+            .contains("no unrevoked token")
     );
     while status(&client, Method::PUT, key, &writer).await != 401 {}
 

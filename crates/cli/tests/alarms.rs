@@ -47,19 +47,13 @@ async fn abide(args: &[&str], data: &Path) -> Result<String, String> {
 
 /// A node with two classes of clockwork: one is given up after a retry at once, the other is tried again an hour later.
 async fn serve(data: &Path) -> RunningHost {
-    let options = |unique_key: &str, alarm_retry| ClassOptions {
-        unique_key: Some(unique_key.to_owned()),
-        alarm_retry,
-        ..ClassOptions::default()
+    let options = |unique_key: &str, alarm_retry| {
+        ClassOptions::default()
+            .unique_key(unique_key.to_owned())
+            .alarm_retry(alarm_retry)
     };
-    let at_once = AlarmRetry {
-        base: Duration::ZERO,
-        ..AlarmRetry::at_most(1)
-    };
-    let patient = AlarmRetry {
-        base: Duration::from_hours(1),
-        ..AlarmRetry::default()
-    };
+    let at_once = AlarmRetry::at_most(1).base(Duration::ZERO);
+    let patient = AlarmRetry::default().base(Duration::from_hours(1));
     let host = Host::builder(data)
         .object_with::<Clockwork>("CLOCKWORK", options("Clockwork", at_once))
         .object_with::<Clockwork>("STUBBORN", options("Stubborn", patient))
@@ -102,7 +96,7 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
     assert_eq!(pending, expected);
 
     let rerun = [&["alarms", "rerun", "Clockwork/a/b"], &at[..]].concat();
-    assert_eq!(abide(&rerun, &data).await.unwrap(), "it goes off now\n");
+    assert_eq!(abide(&rerun, &data).await.unwrap(), "it fires now\n");
     while !abide(&failed, &data).await.unwrap().contains(&line) {}
     let other = [&["alarms", "rerun", "Clockwork/later"], &at[..]].concat();
     let said = abide(&other, &data).await.unwrap_err();
@@ -123,7 +117,7 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
         abide(&["alarms", "rerun", "Clockwork/a/b"], &data)
             .await
             .unwrap(),
-        "it goes off when a node serves the directory\n"
+        "it fires when a node serves the directory\n"
     );
     let list = abide(&["alarms", "list", "--limit", "1"], &data).await;
     assert!(
@@ -133,7 +127,7 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
     let said = abide(&["alarms", "rerun", "Clockwork"], &data)
         .await
         .unwrap_err();
-    assert!(said.contains("a slash"), "{said}");
+    assert!(said.contains("CLASS/NAME"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,7 +166,7 @@ async fn failing_alarms_are_listed_with_their_last_error_and_run_again() {
         abide(&["alarms", "rerun", "Stubborn/s"], &data)
             .await
             .unwrap(),
-        "it goes off when a node serves the directory\n"
+        "it fires when a node serves the directory\n"
     );
     let none = "CLASS\tID\tALARM\tDUE\tATTEMPTS\tCRASHES\tERROR\n";
     assert_eq!(abide(&failing[..3], &data).await.unwrap(), none);

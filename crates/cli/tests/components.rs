@@ -63,10 +63,7 @@ async fn start(data: &Path, mended: &Mended) -> RunningHost {
         }
         Ok(())
     });
-    let options = queue::Options {
-        shards: 2,
-        ..queue::Options::default()
-    };
+    let options = queue::Options::default().shards(2);
     let queues = Queues::new().with("mails", options, take);
     let host = Host::builder(data).configure(|config| {
         config.server.listen = ListenAddress::any_port();
@@ -133,7 +130,7 @@ async fn instances_of_workflows_are_seen_and_told_what_to_do() {
     until(&data, &show, "status: canceled").await;
 
     for (args, why) in [
-        (&["pause", "signup", "ada"][..], "has ended (failed)"),
+        (&["pause", "signup", "ada"][..], "has finished (failed)"),
         (
             &["show", "signup", "nobody"],
             "workflow `signup` has no instance `nobody`",
@@ -229,7 +226,7 @@ async fn dead_letters_of_queues_are_seen_consumed_again_and_removed() {
         .await
         .unwrap_err();
     assert!(
-        nothing.contains("`letters` has had no message"),
+        nothing.contains("`letters` has received no messages"),
         "{nothing}"
     );
     host.shutdown().await.unwrap();

@@ -118,11 +118,11 @@ fn what_is_there_already_and_names_that_cargo_refuses_are_refused() {
     let before = files(dir.path());
     for (arguments, expected) in [
         (&["full"][..], "exists and is not empty"),
-        (&["file"], "exists and is no directory"),
+        (&["file"], "exists and is not a directory"),
         (&["../elsewhere"], "cannot be the name of a package"),
         (&["fn"], "cannot be the name of a package"),
         (&["abide"], "cannot be the name of a package"),
-        (&["fine", "--path", "."], "no checkout of abide"),
+        (&["fine", "--path", "."], "not a checkout of abide"),
     ] {
         let said = refusal(dir.path(), arguments);
         assert!(said.contains(expected), "{said}");

@@ -249,7 +249,7 @@ async fn the_command_ends_the_rest_of_a_destination() {
 
     let to = receiver.url("");
     let resumed = abide(&server, &["resume", "orders", &to]).await;
-    assert_eq!(resumed, Ok(format!("{to} is sent to again\n")));
+    assert_eq!(resumed, Ok(format!("resumed sending to {to}\n")));
     until(&client, 2, "sent").await;
     let status = abide(&server, &["status", "orders"]).await.unwrap();
     assert!(!status.contains("paused until"), "{status}");

@@ -26,7 +26,7 @@ async fn a_page_shows_messages_as_they_change_while_their_outbox_leaves_memory()
     for (id, status) in [(1, "failed"), (2, "sent")] {
         // The outbox has left memory since the last change, and comes back for this one.
         until("an idle outbox to leave memory", async || {
-            (admin.figure("abide_objects_evicted_total").await >= id).then_some(())
+            (admin.metric("abide_objects_evicted_total").await >= id).then_some(())
         })
         .await;
         let message = json!({ "kind": "http", "payload": { "url": receiver.url("/orders") } });

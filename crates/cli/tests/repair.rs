@@ -97,7 +97,7 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
     // An empty file is nothing to go on from; the copy of before is.
     let accept = ["repair", "--accept", "Note/accepted"];
     let (done, said) = abide(&accept, &data).await;
-    assert!(!done && said.contains("nothing to accept"), "{said}");
+    assert!(!done && said.contains("no content to accept"), "{said}");
     let path = file(&data, &id("accepted"));
     std::fs::rename(path.with_extension("copy"), &path).unwrap();
     let (done, said) = abide(&accept, &data).await;

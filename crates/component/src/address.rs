@@ -1,11 +1,11 @@
-//! Where requests go.
+//! URLs of outgoing requests.
 
 use abide::http::Uri;
 use url::Url;
 
 use crate::limits;
 
-/// A URL that requests can be sent to.
+/// Parses a URL that requests can be sent to.
 pub fn target(text: &str) -> Result<Url, String> {
     if text.len() > limits::MAX_URL_BYTES {
         return Err(format!(
@@ -15,7 +15,7 @@ pub fn target(text: &str) -> Result<Url, String> {
         ));
     }
     let shown = without_query(text);
-    let mut url = Url::parse(text).map_err(|error| format!("`{shown}` is no URL: {error}"))?;
+    let mut url = Url::parse(text).map_err(|error| format!("`{shown}` is not a URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("`{shown}` does not begin with http:// or https://"));
     }
@@ -36,12 +36,12 @@ pub fn uri(url: &Url) -> Result<Uri, String> {
     })
 }
 
-/// Scheme, host and port; the text itself if it is no URL.
+/// Scheme, host and port; the text itself if it is not a URL.
 pub fn origin(url: &str) -> String {
     Url::parse(url).map_or_else(|_| url.to_owned(), |url| url.origin().ascii_serialization())
 }
 
-/// What people see of a URL: its query may be secret.
+/// The part of a URL that may be shown: its query may be secret.
 pub fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }

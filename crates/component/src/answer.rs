@@ -1,7 +1,8 @@
-//! What came back of a request, as far as it is read.
+//! The response to an outgoing request, read within bounds.
 //!
-//! Contract: an answer's head decides. Of its body so much is read as [`limits`] says, so a receiver that streams for
-//! ever holds neither memory nor its reader; a short body is read whole, so that its connection can be used again.
+//! Contract: the head of the response decides. Only as much of its body is read as [`limits`] allows, so a receiver
+//! that streams for ever takes neither memory nor time; a short body is read completely, so its connection can be
+//! reused.
 
 use std::time::Duration;
 
@@ -19,34 +20,34 @@ use jiff::{
 
 use crate::{address::without_query, limits};
 
-/// A receiver's answer.
+/// A receiver's response.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
-    /// Its headers.
+    /// The headers.
     pub headers: HeaderMap,
-    /// See [`limits::MAX_ANSWER_BYTES`].
+    /// The beginning of the body: see [`limits::MAX_ANSWER_BYTES`].
     pub body: Vec<u8>,
-    /// Whether there is more of it.
+    /// How reading the body ended.
     pub end: End,
-    /// How long it asks to be left alone.
+    /// The pause that it asks for.
     pub after: Option<Duration>,
 }
 
-/// How the reading of a body ended.
+/// How reading a body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It is all there.
+    /// It was read completely.
     Whole,
-    /// It is longer, or takes longer, than an attempt waits.
+    /// It is longer, or takes longer, than allowed.
     Longer,
     /// Its connection broke.
     Broken,
 }
 
-/// Sends a request and reads what comes back. Redirects are answers: a client that follows one may turn a `POST` into a
-/// `GET`, and shows headers to whoever it leads to.
+/// Sends a request and reads its response. Redirects are returned, not followed: a client that follows one may turn a
+/// `POST` into a `GET`, and reveals headers to the redirect's target.
 pub async fn fetch(env: &Env, mut request: Request) -> Result<Answer> {
     request.extensions_mut().insert(NoRedirects);
     let response = env.fetch(request).await;
@@ -62,7 +63,7 @@ pub async fn fetch(env: &Env, mut request: Request) -> Result<Answer> {
 }
 
 impl Answer {
-    /// The status, where a redirect leads, and the beginning of the body.
+    /// The status, a redirect's target, and the beginning of the body.
     pub fn text(&self) -> String {
         let to = self.headers.get(header::LOCATION);
         let to = to.filter(|_| self.status.is_redirection()).map(|to| {
@@ -87,11 +88,11 @@ impl Answer {
     }
 }
 
-/// The beginning of a body, and whether there is more.
+/// Reads the beginning of a body.
 async fn beginning(env: &Env, mut body: Body) -> (Vec<u8>, End) {
     let clock = env.clock();
     let mut read = Vec::new();
-    let mut patience = clock.sleep_until(clock.now() + limits::ANSWER_PATIENCE);
+    let mut patience = abide::clock::time_limit(&**clock, limits::ANSWER_PATIENCE);
     while read.len() < limits::MAX_ANSWER_BYTES {
         let frame = tokio::select! {
             biased;
@@ -120,7 +121,7 @@ fn retry_after(headers: &HeaderMap, now_millis: u64) -> Option<Duration> {
     }
     let then = date(value)?;
     let now = Timestamp::from_millisecond(i64::try_from(now_millis).ok()?).ok()?;
-    // A time that is over is now.
+    // A time in the past means now.
     Some(
         then.duration_since(now)
             .try_into()
@@ -128,7 +129,7 @@ fn retry_after(headers: &HeaderMap, now_millis: u64) -> Option<Duration> {
     )
 }
 
-/// A date in one of the three forms of HTTP.
+/// A date in one of HTTP's three formats.
 fn date(text: &str) -> Option<Timestamp> {
     if let Ok(then) = DateTimeParser::new().parse_timestamp(text) {
         return Some(then);

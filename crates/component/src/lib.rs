@@ -1,10 +1,10 @@
-//! What the components of `abide` share, and what a component of one's own needs.
+//! Building blocks that the components of `abide` share, also for custom components.
 //!
 //! - [`WakeUp`]: when a component wants its object to be woken.
-//! - [`RetryPolicy`]: when what has failed is tried again.
+//! - [`RetryPolicy`]: the back-off of retries.
 //! - [`operating`]: an operator's request to a component.
-//! - [`tables`]: the tables that a component makes in its object's database.
-//! - [`answer`], [`address`]: an HTTP request to elsewhere, and what comes back.
+//! - [`tables`]: a component's tables in its object's database.
+//! - [`answer`], [`address`]: outgoing HTTP requests and their responses.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -12,7 +12,7 @@
     warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
 )]
 
-// Users see what components are built on, with the components, as the crate `abide`.
+// Examples name the core as users do: as the crate `abide`.
 extern crate abide_core as abide;
 
 pub mod address;

@@ -1,8 +1,8 @@
-//! Numbers as SQL takes them.
+//! Conversions to SQL integers.
 
 use std::time::Duration;
 
-/// Saturating: times beyond what fits are for ever.
+/// Saturates at the largest number.
 pub fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

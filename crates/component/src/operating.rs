@@ -1,4 +1,4 @@
-//! What the operations of components have in common: how an operator's request is read and answered.
+//! Common code of component operations: reading an operator's request and answering it.
 
 use abide::{
     Request,
@@ -11,13 +11,13 @@ use axum::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Entries of a page if the operator does not say.
+/// Default number of entries in a page.
 const DEFAULT_PAGE: usize = 100;
 
-/// The answer to an operator, or why there is none.
+/// The response to an operator, or an error.
 pub type Answer = Result<Response, ApiError>;
 
-/// A value as an answer.
+/// A value as a JSON response.
 pub fn json(value: &impl Serialize) -> Response {
     Json(value).into_response()
 }
@@ -33,7 +33,7 @@ pub fn query<T: DeserializeOwned>(request: &Request) -> Result<T, ApiError> {
     Ok(query)
 }
 
-/// How many entries a page has: so many as the operator wants, 100 if that is not said.
+/// The number of entries in a page: as requested, by default 100.
 pub fn page(limit: Option<usize>, max: usize) -> Result<usize, ApiError> {
     match limit.unwrap_or(DEFAULT_PAGE.min(max)) {
         limit if (1..=max).contains(&limit) => Ok(limit),
@@ -50,7 +50,7 @@ pub async fn body<T: DeserializeOwned>(request: Request) -> Result<T, ApiError> 
     Ok(body)
 }
 
-/// The component, such as "An outbox", has no such operation.
+/// An error: the component, such as "An outbox", has no such operation.
 pub fn no_operation(component: &str) -> ApiError {
     ApiError::not_found(
         "not_found",

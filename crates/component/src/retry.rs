@@ -1,4 +1,4 @@
-//! When what has failed is tried again.
+//! The back-off of retries.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::limits::{JITTER, SCHEDULE_JITTER};
 
-/// When failed attempts are repeated, and when no more are made.
+/// When failed attempts are retried, and when they are given up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryPolicy {
@@ -20,12 +20,12 @@ pub enum RetryPolicy {
         /// Attempts in all.
         max_attempts: u32,
     },
-    /// A wait before each attempt but the first; after the last of them nothing is tried any more.
+    /// The wait before each attempt except the first; after the last one no more attempts are made.
     Schedule(Vec<Duration>),
 }
 
 impl Default for RetryPolicy {
-    /// 12 attempts, the second 2 s after the first, doubling up to an hour: about two hours in all.
+    /// 12 attempts, the second 2 s after the first, doubling up to an hour: at least 68 minutes in all.
     fn default() -> Self {
         Self::Exponential {
             base: Duration::from_secs(2),
@@ -37,7 +37,7 @@ impl Default for RetryPolicy {
 
 impl RetryPolicy {
     /// [Svix's schedule](https://docs.svix.com/retries): 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 10 h. Standard Webhooks
-    /// recommends waits that grow so, over days and with jitter.
+    /// recommends such growing waits, over days and with jitter.
     pub fn webhooks() -> Self {
         const MINUTE: u64 = 60;
         const HOUR: u64 = 60 * MINUTE;
@@ -63,12 +63,12 @@ impl RetryPolicy {
         }
     }
 
-    /// The last of the waits, and by which share of it chance may make it longer. None if there is one attempt.
+    /// The last of the waits, and its jitter as a share of it. `None` if there is only one attempt.
     pub fn last_wait(&self) -> Option<(Duration, f64)> {
         self.wait(self.max_attempts().saturating_sub(1).max(1))
     }
 
-    /// The wait after so many attempts, and by which share of it chance may make it longer. None if that was the last.
+    /// The wait after this many attempts, and its jitter as a share of it. `None` after the last attempt.
     pub fn wait(&self, attempts: u32) -> Option<(Duration, f64)> {
         let done = attempts.max(1);
         match self {
@@ -87,7 +87,7 @@ impl RetryPolicy {
     }
 }
 
-/// A wait in milliseconds, up to a share of it longer. The same for the same parts, so that a run can be repeated.
+/// A wait in milliseconds, plus jitter up to a share of it. Deterministic in its arguments, so a run can be reproduced.
 pub fn jittered(wait: i64, most: f64, parts: &[&[u8]]) -> i64 {
     let mut hash = Sha256::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! The tables that a component makes in the database of its object, and the version that they have.
+//! A component's tables in its object's database, and their version.
 
 use abide::{Error, ErrorKind, Result, Sql, Storage};
 
@@ -8,10 +8,10 @@ pub fn exists(sql: &Sql, table: &str) -> Result<bool> {
     Ok(sql.exec(known, (table,))?.one::<i64>()? > 0)
 }
 
-/// Makes the tables if the object has none. One of them, `meta`, has one row, with their version.
+/// Creates the tables if the object has none. One of them, `meta`, has one row, with their version.
 ///
 /// # Errors
-/// If what is there has another version.
+/// If the existing tables have another version.
 pub fn prepare(
     storage: &Storage,
     whose: &str,
@@ -33,8 +33,8 @@ pub fn prepare(
     })
 }
 
-/// Brings tables of an older version forward, one version after the other, all in one transaction. Tables that are not there,
-/// and those of a newer version, stay as they are.
+/// Migrates older tables, one version after the other, in one transaction. Missing tables, and those of a newer
+/// version, are left unchanged.
 pub fn upgrade(
     storage: &Storage,
     meta: &str,
@@ -60,10 +60,10 @@ pub fn upgrade(
     })
 }
 
-/// Looks at the version of tables that are there.
+/// Checks the version of existing tables.
 ///
 /// # Errors
-/// If it is another than the program knows.
+/// If the program does not know it.
 pub fn check(whose: &str, found: i64, known: i64) -> Result<()> {
     if found == known {
         return Ok(());

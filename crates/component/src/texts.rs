@@ -1,8 +1,8 @@
-//! Texts that others have written.
+//! Conversions of texts from other sources.
 
 use std::{any::Any, fmt::Display};
 
-/// What a panic says.
+/// The message of a panic.
 pub fn text_of(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
@@ -24,7 +24,7 @@ pub fn sentence(error: &impl Display) -> String {
         .collect()
 }
 
-/// The text without what is beyond so many bytes.
+/// Truncates the text to a number of bytes.
 pub fn cut(mut text: String, bytes: usize) -> String {
     if text.len() > bytes {
         text.truncate(text.floor_char_boundary(bytes.saturating_sub('…'.len_utf8())));

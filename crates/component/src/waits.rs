@@ -5,7 +5,7 @@ use std::{future::pending, time::Duration};
 use abide::clock::Clock;
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 
-/// Ends when a future does; never, if there is none.
+/// Completes when a future does; never if there is none.
 pub async fn if_any<T>(future: Option<impl Future<Output = T>>) -> T {
     match future {
         Some(future) => future.await,
@@ -13,7 +13,7 @@ pub async fn if_any<T>(future: Option<impl Future<Output = T>>) -> T {
     }
 }
 
-/// Ends at a moment of the wall clock, which shows `now`; never, if there is no such moment.
+/// Completes at a time of the wall clock, which shows `now`; never if there is none.
 pub fn until(clock: &dyn Clock, at: Option<i64>, now: i64) -> impl Future<Output = ()> + use<> {
     let sleep = at.map(|at| {
         let left = u64::try_from(at.saturating_sub(now)).unwrap_or(0);
@@ -22,7 +22,7 @@ pub fn until(clock: &dyn Clock, at: Option<i64>, now: i64) -> impl Future<Output
     if_any(sleep)
 }
 
-/// What has ended by now, so that all of it is written in one transaction.
+/// The results that are ready, to write them in one transaction.
 pub fn landed<F: Future>(flights: &mut FuturesUnordered<F>) -> Vec<F::Output> {
     let mut landed = Vec::new();
     while let Some(Some(next)) = flights.next().now_or_never() {

@@ -2,22 +2,22 @@
 
 use abide::{Alarm, AlarmTime, Result, ScheduledTime, State};
 
-/// The last millisecond of the year 9999. An alarm that is set later is kept as this.
+/// The last millisecond of the year 9999. Later alarms are clamped to it.
 const MAX_TIME: i64 = crate::limits::MAX_TIME;
 
-/// When a component wants its object to be woken: an [`Alarm`] that is never given up. Its handler is set with
-/// [`State::on_alarm`]. Clones are the same alarm.
+/// When a component wants its object to be woken: an [`Alarm`] that is never given up. Set its handler with
+/// [`State::on_alarm`]. Clones refer to the same alarm.
 #[derive(Clone, Debug)]
 pub struct WakeUp(Alarm);
 
 impl WakeUp {
-    /// The alarm of the component of this name.
+    /// The alarm of the component with this name.
     pub fn new(state: &State, component: &str) -> Self {
         Self(state.alarm(component).never_given_up())
     }
 
-    /// Sets the time, in milliseconds since 1970, or removes it. A time that has passed wakes the object at once. Writes nothing if the
-    /// time is set already.
+    /// Sets the time, in milliseconds since 1970, or removes it. A time that has passed wakes the object at once.
+    /// Writes nothing if the same time is already set.
     pub fn set(&self, at: Option<i64>) -> Result<()> {
         // No alarm is set for 1970 itself.
         let at = at.map(|at| at.clamp(1, MAX_TIME));
@@ -36,19 +36,19 @@ impl WakeUp {
         }
     }
 
-    /// The time that is set. While the alarm is handled: the next one.
+    /// The time that is set. While the alarm is being handled, that of the next alarm.
     pub fn get(&self) -> Result<Option<i64>> {
         Ok(self.0.get()?.map(AlarmTime::unix_millis))
     }
 
-    /// To be called when a component is opened that had the object's own alarm in earlier versions of the program: that is the
-    /// component's now, also if it is what the object was woken for.
+    /// Migrates a component that used the object's own alarm in earlier versions of the program; call it when the
+    /// component is opened. The alarm becomes the component's, even if it is the one that woke the object.
     pub fn take_over_own(&self) -> Result<()> {
         self.0.take_over_own()
     }
 
-    /// To be called when a component is opened that had a slot of the object's shared alarm, whose table was `shared_alarm`, in earlier
-    /// versions of the program: the time is the component's now.
+    /// Migrates a component that used a slot of the object's shared alarm (table `shared_alarm`) in earlier versions of
+    /// the program; call it when the component is opened. The time becomes the component's.
     pub fn leave_shared(&self, state: &State) -> Result<()> {
         let sql = state.storage().sql();
         if !crate::tables::exists(&sql, "shared_alarm")? {

@@ -1,8 +1,8 @@
-//! Deliberately broken variants of the components, which test their tests: a test that has never caught anything proves
-//! nothing. Each promise has variants that break it in the one place where it is kept, and a test of the component must catch each.
+//! Deliberately broken variants of the components, which test their tests. Each guarantee has variants that violate it
+//! in the one place that implements it, and a test of the component must catch each.
 //!
-//! Contract: as of [those of the runtime](abide::broken). Without the feature `broken` not one instruction of the components is
-//! different. They are broken for a whole process, in which a test must fail.
+//! Contract: the same as of [those of the runtime](abide::broken). Without the feature `broken` the components' code is
+//! unchanged. A variant applies to a whole process, in which a test must fail.
 
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "ABIDE_BROKEN_COMPONENT";
@@ -10,83 +10,110 @@ pub const VARIABLE: &str = "ABIDE_BROKEN_COMPONENT";
 abide::broken_variants! {
     VARIABLE;
     units {
-        /// An error of `PostgreSQL` that says something of the read model counts as the row's. Rows wait for a read model that is not ready.
-        ModelsErrorIsRows,
         /// An error of a row counts as the read model's. A row that is refused stops no other.
         RowsErrorIsModels,
     }
     outcomes {
-        /// What the schema does not allow is written, and leaves the state as it is. A refused transition changes nothing.
+        /// A transition that the schema does not allow is written, and leaves the state unchanged. A refused transition
+        /// changes nothing.
         SchemaIgnored,
-        /// What the machine refuses is written. A refused transition changes nothing.
+        /// An outcome that the machine rejects is written. A refused transition changes nothing.
         RuleIgnored,
-        /// An outcome is appended before the transaction of the rest. What fails leaves the table as it was.
-        AppendedApart,
-        /// The hook is called after the transaction. What fails leaves the table as it was.
-        HookApart,
+        /// What is written of an outcome is several transactions. What fails leaves the table as it was.
+        WrittenInParts,
         /// The hook is not called. Each outcome is handed to the hook.
         HookForgotten,
         /// The hook is called before the outcome is applied. The hook sees what the outcome led to.
         HookFirst,
-        /// Memory is not compared with the table. What is undone leaves memory as it was.
+        /// Memory is not compared with the table. A rollback also restores memory.
         MemoryTrusted,
         /// An outcome has the time of the clock, whatever that shows. Time never goes backwards along a chain.
         ClockTrusted,
-        /// A snapshot is kept although its outcome was undone. No snapshot is ahead of the chain.
+        /// A snapshot is kept although its outcome was rolled back. No snapshot is ahead of the chain.
         SnapshotAhead,
         /// A snapshot's checksum is not compared. A damaged snapshot is not used.
         SnapshotUnchecked,
         /// A snapshot replaces the outcomes that led to it. A snapshot can be deleted without loss.
         ChainCompacted,
-        /// Old data is not brought forward. Old outcomes are read by newer programs.
+        /// Old data is not upcast. Newer programs read old outcomes.
         UpcastSkipped,
+    }
+    patterns {
+        /// A rate limiter never saves what it has admitted. Only the last second is forgotten.
+        LimiterUnsaved,
+        /// What was admitted leaves its window with the begin of its part. No window has too many.
+        WindowLeavesEarly,
+        /// A token does not come after the last one. Tokens grow.
+        TokenRepeated,
+        /// The alarm ends no lease. Leases end by themselves.
+        LeaseLeftOpen,
+        /// A fence admits whoever comes. Older holders are refused.
+        FenceOpen,
+        /// A session that is ended stays. It is ended for good.
+        SessionLeftOpen,
+        /// Sessions do not expire while nobody looks. The alarm deletes them.
+        SessionLeftStored,
+        /// A report counts whenever it comes. One that is late or repeated counts once.
+        ReportRepeated,
+        /// A shard does not report what has changed. Totals become exact.
+        ReportForgotten,
+        /// Of two with the same score both have the better rank. The one that reached it first is ahead.
+        TieIgnored,
+        /// Whoever falls silent stays. Only those who give signs of life are here.
+        SilentStay,
+        /// Whoever loses the connection has left. They have until the timeout.
+        BrokenIsClosed,
+        /// A call that may have run is repeated without a key. It is applied once.
+        UnsureRepeated,
+        /// A key is not sent. A call with a key is applied once.
+        KeyDropped,
+        /// An object that has something to do is deleted. It is kept.
+        CleanupBlind,
+        /// Using an object does not keep it. It goes when nobody has used it.
+        UseIgnored,
     }
     schedule {
         /// Timers count as due a second before their time. No timer goes off early.
         TimerEarly,
-        /// What was taken when the process ended is left so. Each occurrence has its effect.
+        /// A run that was claimed at a crash is not settled. Each occurrence has its effect.
         CutOffForgotten,
         /// Attempts are not counted. Attempts end.
         FiringUncounted,
-        /// An occurrence that had its effect does not end the first time. It has its effect once.
+        /// A completed occurrence is not finished the first time. It has its effect once.
         EndForgotten,
-        /// What a handler wrote before it failed stays. An attempt that failed has no effect.
+        /// A failed handler's writes remain. A failed attempt has no effect.
         FailureKept,
-        /// All that were missed go off although only the last is wanted. The misfire policy.
-        MissedRepeated,
-        /// Of those that were missed the last goes off although all are wanted. The misfire policy.
-        MissedMerged,
-        /// What comes too late goes off although it is to be skipped. The misfire policy.
-        MissedFires,
+        /// Of those that were missed the last goes off, whatever is wanted. The misfire policy.
+        MisfireIgnored,
         /// An occurrence goes off beside the one before. The overlap policy.
         OverlapAllowed,
         /// An occurrence that waits for the one before is left out. The overlap policy.
         QueuedDropped,
-        /// What has used up its attempts is forgotten. What fails is seen.
+        /// A run that has used up its attempts is removed. Failures are reported.
         FailedForgotten,
         /// There is always another attempt. Attempts end.
         RetriedForEver,
         /// A retry does not wait. Retries have their waits.
         RetriedAtOnce,
-        /// Setting a timer as it is sets it anew. Setting a timer as it is changes nothing.
+        /// Setting a timer to the same spec replaces it. Setting a timer to the same spec changes nothing.
         SetAnew,
-        /// What a timer had begun before it was set anew is tried again. A timer that was set anew goes off as it is set.
+        /// A run of a replaced timer is retried. A replaced timer follows its new spec.
         StaleRetried,
-        /// A timer whose next time is not known ends. What fails is seen.
+        /// A timer whose next time is unknown is finished. Failures are reported.
         UnplannedEnds,
         /// Times of the day go off whenever a clock shows them. A time that does not exist, or comes twice, goes off once.
         ListIsRhythm,
     }
     queue {
-        /// A message that was cut off on its way is never due again. No message is lost.
+        /// A message whose attempt was interrupted is never due again. No message is lost.
         ClaimForEver,
-        /// Nobody is woken for what is due when the process ends. No message is lost.
+        /// Due work wakes nobody after a crash. No message is lost.
         RecoveryUnset,
         /// A batch that failed counts as consumed. No message is lost.
         FailureAcknowledged,
         /// A message that is to be tried again counts as consumed. One message is tried again alone.
         RetryAcknowledged,
-        /// What a consumer has marked of a batch that failed is forgotten. One message is acknowledged alone.
+        /// Marks in a failed batch are ignored. Messages are acknowledged individually.
         MarksForgotten,
         /// A message that is given up is removed. What is given up is a dead letter.
         BuriedWithoutTrace,
@@ -96,19 +123,19 @@ abide::broken_variants! {
         DeliveryUncounted,
         /// A consumer is called before its attempt is on disk. An attempt that was begun counts.
         DeliveryNotDurable,
-        /// Delays count for nothing. No message comes early.
+        /// Delays are ignored. No message is early.
         DelayIgnored,
-        /// A shard takes whatever is sent. Back-pressure.
+        /// A shard accepts everything. Back-pressure.
         BoundIgnored,
-        /// Any number of batches is on its way. Concurrency is bounded.
+        /// Any number of batches is in flight. Concurrency is bounded.
         ConcurrencyIgnored,
         /// The newest messages come first. Messages become due in their order.
         OrderReversed,
-        /// Dedup keys are not looked up. A message with a dedup key is taken once.
+        /// Dedup keys are not looked up. A message with a dedup key is accepted once.
         DedupIgnored,
         /// Dead letters that another queue has not taken are removed. No message is lost.
         ForwardForgotten,
-        /// A queue that is paused goes on. A queue that is paused consumes nothing.
+        /// A paused queue continues. A paused queue consumes nothing.
         PauseIgnored,
     }
     projection {
@@ -116,7 +143,7 @@ abide::broken_variants! {
         OlderWritten,
         /// Of several changes of a row in one batch the first is written. A row shows its newest change.
         OldestOfBatch,
-        /// A row cannot be put while the queue refuses. A read model that fails stops nobody.
+        /// A row cannot be put while the queue refuses. A failing read model blocks nobody.
         PutRefused,
         /// Rows leave their object before the queue has them. Each row reaches the read model.
         RowsGoneFirst,
@@ -124,18 +151,14 @@ abide::broken_variants! {
         RefusedMeansTaken,
         /// A row that has changed on its way is removed. Each row reaches the read model.
         ChangeForgotten,
-        /// Nobody is woken for rows that wait when the process ends. Each row reaches the read model.
+        /// Waiting rows wake nobody after a crash. Each row reaches the read model.
         FeedUnguarded,
-        /// Rows for a read model that is not there count as written. The queue holds and retries.
+        /// Rows for an unavailable read model count as written. The queue holds and retries.
         AbsentMeansWritten,
         /// A read model that is not ready takes attempts from its rows. Rows wait for a read model that is not ready.
         WaitCounts,
         /// A row that the read model refuses counts as written. What is given up is a dead letter.
         RefusedUnseen,
-        /// A rebuild leaves what is there. A rebuild makes the read model anew.
-        RebuildOnTop,
-        /// A rebuild leaves out its last source. A rebuild asks each source.
-        RebuildSkips,
         /// A rebuild does not wait for the read model. A rebuild ends when the read model has all.
         RebuildHasty,
     }
@@ -152,65 +175,63 @@ abide::broken_variants! {
         StepAtOnce,
         /// Each attempt has a key of its own. All attempts of a step have one key.
         KeyOfAttempt,
-        /// Taking one event drops the others of its name. No event is lost.
+        /// Consuming one event drops the others of its name. No event is lost.
         EventsDropped,
-        /// An event that was taken is still there. No event is heard twice.
+        /// A consumed event stays available. No event is consumed twice.
         EventHeardTwice,
-        /// The newest event comes first. Events are taken in the order in which they came.
+        /// The newest event comes first. Events are consumed in the order in which they arrived.
         EventsReversed,
         /// Sleeps end a second before their time. No sleep ends early.
         SleepEarly,
-        /// A cancellation is not given to the workflow. What is canceled ends.
+        /// A cancellation does not reach the workflow. A canceled instance ends.
         CancelIgnored,
-        /// A pause does not keep steps from beginning. Nothing begins in an instance that is paused.
+        /// A pause does not prevent steps from starting. Nothing starts in a paused instance.
         PauseUnheeded,
-        /// A step that is asked for at another place is taken for the same. Changed code is found.
+        /// A step that is requested at another position is accepted. Changed code is detected.
         MovedUnnoticed,
-        /// A step that is not asked for any more is not missed. Changed code is found.
+        /// A step that is no longer requested is not missed. Changed code is detected.
         MissingUnnoticed,
-        /// A step that is new in the past is taken. Changed code is found.
+        /// A new step in the past is accepted. Changed code is detected.
         InsertedUnnoticed,
-        /// A restart keeps what was asked for after the step. A restart does all that follows again.
+        /// A restart keeps steps that were requested after the step. A restart repeats everything that follows.
         LaterKept,
-        /// A restart does not give events back. A restart finds the events that it needs again.
-        EventsKept,
-        /// Something is told to another object at most once. A child starts, and its parent hears of its end.
+        /// A notice to another object is sent at most once. A child starts, and its parent learns of its end.
         ToldOnce,
-        /// Nobody is woken for an instance whose process has ended. Every instance ends.
+        /// An instance is not woken after a crash. Every instance ends.
         InstanceUnguarded,
-        /// Children that nobody waits for go on. A child that nobody waits for is canceled.
+        /// Children that nobody waits for continue. A child that nobody waits for is canceled.
         ChildrenForgotten,
-        /// The directory takes whatever it is told last. The newest status counts.
+        /// The directory stores whatever arrives last. The newest status counts.
         StaleListed,
-        /// A result has its place in the order when it is stored. Life does what a replay does.
+        /// A result gets its position when it is stored. The first execution behaves like a replay.
         OrderedWhenStored,
-        /// All who wait learn of a cancellation at a time. Life does what a replay does.
+        /// All waiters learn of a cancellation at once. The first execution behaves like a replay.
         CanceledTogether,
         /// The second use of a name has the key of a name that ends with a number. Two steps have nothing in common.
         NamesCollide,
-        /// A restart gives events back under the name of the step. A restart finds the events that it needs again.
+        /// A restart makes events available under the name of the step. A restart finds the events that it needs again.
         EventsRenamed,
         /// An instance that somebody else has started is taken for a child. A parent hears of its children's end.
         ChildAdopted,
         /// The event with which an instance is started is not kept. It is started with the event, or not at all.
         FirstEventLost,
-        /// A decision for a version is not stored. It is the same from then on.
+        /// A decision for a version is not stored. It stays the same from then on.
         VersionForgotten,
         /// An instance that continues as new keeps its history. It has an empty one.
         HistoryKept,
-        /// Waits end at their time, whatever the clock shows. No wait gets longer by a clock that is set back.
+        /// Waits end at their time, whatever the clock shows. No wait is longer because a clock is set back.
         WaitsFollowClock,
     }
 }
 
-/// The tests are tested: unit tests must catch the variants of what other tests cannot see.
+/// Tests the tests: unit tests must catch the variants that other tests cannot see.
 #[cfg(all(test, feature = "broken"))]
 mod tests {
     use super::{VARIABLE, Variant};
 
     fn caught_by(variant: Variant) -> &'static str {
         match variant {
-            Variant::ModelsErrorIsRows | Variant::RowsErrorIsModels => {
+            Variant::RowsErrorIsModels => {
                 "projection::postgres::tests::an_error_is_of_the_row_only_if_another_row_need_not_meet_it"
             }
             _ => panic!("{variant:?} is of another part"),

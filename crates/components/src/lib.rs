@@ -1,12 +1,13 @@
 //! Components on durable objects, each behind the feature of its name and built on the public API of `abide` alone.
 //!
-//! - [`outcomes`]: event sourcing, an object whose only table of truth is its chain of outcomes.
-//! - [`party`]: rooms for the clients of `PartyKit`: connections with ids, tags and state, broadcasts.
+//! - [`outcomes`]: event sourcing: an object whose only authoritative table is its chain of outcomes.
+//! - [`party`]: rooms for the clients of `PartyKit`, such as `partysocket`.
+//! - [`patterns`]: limiters, locks, sessions, shards, leaderboards, presence, retries, cleanup.
 //! - [`projection`]: rows of many objects in one read model, in SQLite or `PostgreSQL`, that can be queried across them.
 //! - [`queue`]: durable queues made of sharded objects, consumed in batches.
-//! - [`schedule`]: many named timers: once, at intervals, or as cron says, with retries.
-//! - [`workflow`]: functions that are run to their end, whatever happens to the process meanwhile.
-//! - [`yjs`]: documents that several people edit at once, by the protocols of Yjs, in the object's database.
+//! - [`schedule`]: many named timers: one-shot, at intervals, or cron, with retries.
+//! - [`workflow`]: durable functions that run to completion, even across crashes.
+//! - [`yjs`]: documents that several people edit at once, by the protocols of Yjs.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -14,7 +15,7 @@
     warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
 )]
 
-// Users see what components are built on, with the components, as the crate `abide`.
+// Examples name the core as users do: as the crate `abide`.
 extern crate abide_core as abide;
 
 #[doc(hidden)]
@@ -23,6 +24,8 @@ pub mod broken;
 pub mod outcomes;
 #[cfg(feature = "party")]
 pub mod party;
+#[cfg(feature = "patterns")]
+pub mod patterns;
 #[cfg(feature = "projection")]
 pub mod projection;
 #[cfg(feature = "queue")]

@@ -1,6 +1,6 @@
 //! Durable objects without components: the runtime, storage and, with the feature `server`, the host.
 //!
-//! Programs depend on `abide`, which is this and the components; components depend on this.
+//! Programs depend on `abide`, which adds the components; components depend on this crate.
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +49,7 @@ pub use abide_macros::durable_object;
 /// #[rpc]
 /// impl Seats {
 ///     /// `stub.assign(…).await` gives `Result<Result<(), SeatError>, abide::Error>`: the inner error is the
-///     /// object's answer, the outer one says that there was none.
+///     /// method's own, the outer one reports that there was no result.
 ///     pub async fn assign(&self, seat: String, who: String) -> Result<(), SeatError> {
 ///         match self.occupant(&seat) {
 ///             Some(by) => Err(SeatError::Taken { by }),
@@ -64,7 +64,7 @@ pub use abide_macros::durable_object;
 /// }
 /// ```
 ///
-/// What cannot be called from elsewhere is refused when it is compiled:
+/// A method that cannot be called remotely is a compile error:
 ///
 /// ```compile_fail
 /// # use abide::prelude::*;
@@ -88,7 +88,7 @@ pub use abide_macros::durable_object;
 /// }
 /// ```
 ///
-/// A method that is not `pub` cannot be called through a stub, and a class has one such block:
+/// A method that is not `pub` cannot be called through a stub, and a class has only one such block:
 ///
 /// ```compile_fail,E0277
 /// # use abide::prelude::*;
@@ -135,11 +135,11 @@ pub use abide_storage::{
 };
 
 pub mod storage {
-    //! The storage of a node: the store, its disk, its memory, its log and its archive.
+    //! The storage of a node: the store, its disk, memory, log and archive.
     pub use abide_storage::{
         AlarmCursor, AlarmState, ArchiveOptions, Barrier, Disk, DiskFile, Lsn, MemoryAccount,
         MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse, OpenMode, RealDisk, Repair, Repaired,
-        SimDisk, Store, StoreOptions, StoreStats,
+        ScratchDisk, SimDisk, Store, StoreOptions, StoreStats,
     };
 }
 
@@ -161,7 +161,7 @@ pub use abide_server as server;
 pub use abide_server::Host;
 
 pub mod prelude {
-    //! What nearly every file with an object needs: `use abide::prelude::*;`
+    //! Common imports for files with objects: `use abide::prelude::*;`
     pub use crate::{
         AlarmInfo, AlarmRetry, AlarmTime, Body, Bookmark, ClassOptions, DurableObject, Env, Error,
         ListOptions, Message, Namespace, ObjectId, PutOptions, Request, RequestResponsePair,
@@ -172,7 +172,7 @@ pub mod prelude {
 
 #[doc(hidden)]
 pub mod __private {
-    //! What the macros' output refers to. Not for people.
+    //! Items that macro output refers to. Not a public API.
     pub use abide_runtime::{LocalFuture, ObjectClass, Remote, rpc};
 
     use std::{borrow::Cow, rc::Rc};
@@ -191,7 +191,7 @@ pub mod __private {
 
     impl<T: ObjectClass> NoRpc for T {}
 
-    /// What a stub's method is bound to if its class has it without `pub`: no such method can be called.
+    /// The bound of a stub method that the class defines without `pub`: no such method can be called.
     #[diagnostic::on_unimplemented(
         message = "this method is private: an `#[rpc]` block makes only its `pub` methods callable",
         label = "cannot be called through a stub",

@@ -1,4 +1,4 @@
-//! `#[durable_object]`: a stub struct, and the impl that ties it to the class.
+//! `#[durable_object]`: a stub struct, and the trait implementation that ties it to the class.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -68,7 +68,7 @@ impl<'a> Class<'a> {
                     method: ::std::borrow::Cow<'static, str>,
                     args: ::abide::__private::rpc::Args,
                 ) -> ::abide::__private::LocalFuture<::abide::Result<::std::vec::Vec<u8>>> {
-                    // The `#[rpc]` block's function comes before this trait's, if there is such a block.
+                    // The `#[rpc]` block's function, if there is one, takes precedence over this trait's.
                     #[allow(unused_imports)]
                     use ::abide::__private::NoRpc as _;
                     #name::__a_class_has_one_rpc_block_move_all_public_methods_into_it(this, method, args)
@@ -110,7 +110,7 @@ fn refuse_generics(generics: &Generics) -> Result<()> {
     }
     Err(Error::new(
         generics.span(),
-        "a durable object class has no type or lifetime parameters: its objects are found by the class's name",
+        "a durable object class cannot have type or lifetime parameters, because its objects are identified by the class's name",
     ))
 }
 
@@ -136,11 +136,12 @@ mod tests {
     #[test]
     fn what_cannot_be_a_class_is_refused_with_the_reason() {
         assert!(
-            error(quote! { struct Seats<T> { t: T } }).contains("no type or lifetime parameters")
+            error(quote! { struct Seats<T> { t: T } })
+                .contains("cannot have type or lifetime parameters")
         );
         assert!(
             error(quote! { struct Seats<'a> { t: &'a str } })
-                .contains("no type or lifetime parameters")
+                .contains("cannot have type or lifetime parameters")
         );
         assert!(error(quote! { fn seats() {} }).contains("goes on the struct"));
         let arguments = expand(&quote! { unique_key = "x" }, quote! { struct Seats; }).unwrap_err();

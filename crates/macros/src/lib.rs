@@ -3,7 +3,7 @@
 //! - `#[durable_object]` declares a struct as a class of objects and generates its stub.
 //! - `#[rpc]` makes the public methods of an `impl` block callable through that stub.
 //!
-//! What they generate names everything by its path in `::abide`.
+//! Generated code refers to everything by its path in `::abide`.
 
 #![forbid(unsafe_code)]
 
@@ -14,8 +14,8 @@ use proc_macro::TokenStream;
 
 /// Declares a struct (or enum) as a class of durable objects.
 ///
-/// Next to `impl DurableObject for Seats` this is all that a class needs. It generates the struct `SeatsStub`, to
-/// which `Stub<Seats>` dereferences.
+/// Together with `impl DurableObject for Seats`, this is all that a class needs. It generates the struct `SeatsStub`,
+/// to which `Stub<Seats>` dereferences.
 #[proc_macro_attribute]
 pub fn durable_object(arguments: TokenStream, item: TokenStream) -> TokenStream {
     durable_object::expand(&arguments.into(), item.into())
@@ -25,10 +25,9 @@ pub fn durable_object(arguments: TokenStream, item: TokenStream) -> TokenStream 
 
 /// Makes the methods of an `impl` block callable from outside the object.
 ///
-/// Each method with a visibility (`pub async fn`) becomes a method of the stub with the same name and
-/// parameters; it returns a `Call` of what the method returns. Parameters are owned values that implement
-/// `Serialize` and `DeserializeOwned`; so is what the method returns. Methods without `pub` stay
-/// what they are. A class has one such block.
+/// Each method with a visibility (`pub async fn`) becomes a method of the stub with the same name and parameters; it
+/// returns a `Call` of the method's return type. Parameters and return types are owned and implement `Serialize` and
+/// `DeserializeOwned`. Methods without `pub` are unchanged. A class has only one such block.
 #[proc_macro_attribute]
 pub fn rpc(arguments: TokenStream, item: TokenStream) -> TokenStream {
     rpc::expand(&arguments.into(), item.into())

@@ -11,7 +11,7 @@ use syn::{
 
 use crate::durable_object::stub_name;
 
-/// Methods that a stub has anyway: a remote method of the same name could not be reached.
+/// Methods that every stub has: a remote method of the same name would be unreachable.
 const RESERVED: &[&str] = &[
     "id",
     "name",
@@ -21,7 +21,7 @@ const RESERVED: &[&str] = &[
     "clone",
 ];
 
-/// Tuples, which arguments travel as, are serde values up to this length.
+/// serde supports tuples, in which arguments are encoded, up to this length.
 const MAX_PARAMETERS: usize = 16;
 
 pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<TokenStream> {
@@ -53,12 +53,12 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
         }
     }
     if let Some(errors) = errors {
-        // The block itself stays, so that the compiler does not complain of missing methods as well.
+        // Keep the block itself: otherwise the compiler also reports missing methods.
         let errors = errors.into_compile_error();
         return Ok(quote! { #block #errors });
     }
 
-    // What could be an RPC method but for a missing `pub`: whoever calls it through the stub is told.
+    // A method that lacks only `pub` to be an RPC method: calling it through the stub is a compile error that says so.
     let hints = block.items.iter().filter_map(|item| match item {
         ImplItem::Fn(function) if matches!(function.vis, Visibility::Inherited) => {
             Some(Method::of(function).ok()?.hint())
@@ -67,7 +67,7 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
     });
     let arms = methods.iter().map(Method::arm);
     let remotes = methods.iter().map(Method::remote);
-    // In this block `pub` says that callers elsewhere may call the method, whoever can name the class.
+    // In this block `pub` makes a method callable by whoever can name the class.
     Ok(quote! {
         #[allow(unreachable_pub)]
         #block
@@ -113,7 +113,7 @@ fn class_of(block: &ItemImpl) -> Result<&Path> {
     if !block.generics.params.is_empty() {
         return Err(Error::new(
             block.generics.span(),
-            "an `#[rpc]` block has no parameters: a class has none",
+            "an `#[rpc]` block cannot have parameters: a class has none",
         ));
     }
     match &*block.self_ty {
@@ -137,7 +137,7 @@ fn stub_of(class: &Path) -> Path {
 struct Method<'a> {
     name: &'a Ident,
     visibility: &'a Visibility,
-    /// Documentation, conditions, lints and deprecation, which the stub's method has too.
+    /// Attributes that the stub's method gets too: documentation, `cfg`, lints and deprecation.
     attributes: Vec<&'a Attribute>,
     parameters: Vec<(&'a Ident, &'a Type)>,
     output: Option<&'a Type>,
@@ -244,7 +244,7 @@ impl<'a> Method<'a> {
         })
     }
 
-    /// The branch that decodes the arguments, runs the method and encodes its result.
+    /// The match arm that decodes the arguments, runs the method and encodes its result.
     fn arm(&self) -> TokenStream {
         let Self {
             name, parameters, ..
@@ -258,7 +258,7 @@ impl<'a> Method<'a> {
         let types = parameters.iter().map(|(_, ty)| ty);
         let count = parameters.len();
         let output = self.output();
-        // Types that are no serde values are reported at the method's name.
+        // Types that do not implement serde's traits are reported at the method's name.
         let body = quote_spanned! {here(name)=>
             match ::abide::__private::rpc::decode_args::<(#(#types,)*)>(#text, #count, &args) {
                 ::std::result::Result::Ok((#(#names,)*)) => ::std::boxed::Box::pin(async move {
@@ -295,7 +295,7 @@ impl<'a> Method<'a> {
         }
     }
 
-    /// The stub's method in place of one that is not public: it compiles, and no call of it does.
+    /// The stub's method for one that is not public: it compiles, but no call of it does.
     fn hint(&self) -> TokenStream {
         let Self {
             name, parameters, ..
@@ -308,7 +308,7 @@ impl<'a> Method<'a> {
         let types = parameters.iter().map(|(_, ty)| ty);
         let output = self.output();
         let text = name_text(name);
-        // The lifetime keeps the compiler from looking at the bound before somebody calls the method.
+        // The lifetime defers the check of the bound until somebody calls the method.
         quote_spanned! {here(name)=>
             #(#conditions)*
             #[doc(hidden)]
@@ -327,8 +327,8 @@ impl<'a> Method<'a> {
     }
 }
 
-/// The place of a method, for what is said of it. What stands there means what it means in this macro, wherever the method
-/// was written: other macros may have put the block together.
+/// The span of a method, for diagnostics. Names resolve in the context of this macro, wherever the method was written,
+/// because other macros may have assembled the block.
 fn here(name: &Ident) -> Span {
     name.span().resolved_at(Span::call_site())
 }
@@ -341,20 +341,20 @@ fn name_text(name: &Ident) -> String {
 
 fn parameter<'a>(method: &Ident, input: &'a FnArg) -> Result<(&'a Ident, &'a Type)> {
     let FnArg::Typed(input) = input else {
-        return Err(Error::new(input.span(), "`self` comes first"));
+        return Err(Error::new(input.span(), "`self` must come first"));
     };
     let Pat::Ident(pattern) = &*input.pat else {
         return Err(Error::new(
             input.pat.span(),
             format!(
-                "a parameter of the RPC method `{method}` is a plain name: take it apart inside the method"
+                "a parameter of the RPC method `{method}` must be a plain name: destructure it inside the method"
             ),
         ));
     };
     if let Some((at, _)) = &pattern.subpat {
         return Err(Error::new(
             at.span(),
-            format!("a parameter of the RPC method `{method}` is a plain name"),
+            format!("a parameter of the RPC method `{method}` must be a plain name"),
         ));
     }
     owned(
@@ -364,7 +364,7 @@ fn parameter<'a>(method: &Ident, input: &'a FnArg) -> Result<(&'a Ident, &'a Typ
     Ok((&pattern.ident, &input.ty))
 }
 
-/// Refuses types that cannot cross: references and `impl Trait`.
+/// Refuses types that cannot be sent: references and `impl Trait`.
 fn owned(ty: &Type, what: &str) -> Result<()> {
     struct Search<'a> {
         what: &'a str,

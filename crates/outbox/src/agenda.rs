@@ -1,29 +1,31 @@
-//! What an outbox has to do next, as its indexes tell, in one statement.
+//! The next due work of an outbox, read from its indexes in one statement.
 //!
-//! Contract: what is kept of that in memory is never later than what the indexes tell: whatever makes a time earlier says so. A time that
-//! is too early costs a look at the indexes. So nobody need know of transactions that are undone.
+//! Contract: the cached times are never later than those of the indexes: whatever makes a time earlier updates the
+//! cache. A time that is too early costs one look at the indexes. So transactions that are rolled back need no
+//! handling.
 
 use abide::Result;
 
 use super::rows::Rows;
 
-/// The first of each kind of work but attempts. Times are milliseconds since 1970; none if there is no work of the kind.
+/// The first of each kind of work except attempts. Times are milliseconds since 1970; `None` if there is no work of the
+/// kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agenda {
-    /// When an operation is to be asked about.
+    /// When an operation is to be polled.
     pub(super) poll: Option<i64>,
-    /// When something is to be tried, or asked about, alone.
+    /// When something is to be attempted or polled alone.
     pub(super) alone: Option<i64>,
-    /// The deadline of a message that waits.
+    /// The deadline of a waiting message.
     pub(super) deadline: Option<i64>,
-    /// When a message ended that is still kept.
+    /// When a kept message finished.
     pub(super) finished: Option<i64>,
     /// True if a fan-out runs.
     pub(super) fan_out: bool,
 }
 
 impl Rows {
-    /// What is to be done, or may be.
+    /// The cached times.
     pub(super) fn agenda(&self) -> Result<Agenda> {
         match self.agenda.get() {
             Some(agenda) => Ok(agenda),
@@ -31,7 +33,7 @@ impl Rows {
         }
     }
 
-    /// What is to be done.
+    /// Reads the times.
     pub(super) fn read_agenda(&self) -> Result<Agenda> {
         type Row = (Option<i64>, Option<i64>, Option<i64>, Option<i64>, bool);
         const AGENDA: &str = "SELECT
@@ -56,7 +58,7 @@ impl Rows {
         Ok(agenda)
     }
 
-    /// Something may have to be done earlier than was known.
+    /// Work may be due earlier than cached.
     pub(super) fn agenda_changes(&self) {
         self.agenda.set(None);
     }
@@ -69,7 +71,7 @@ impl Rows {
         }
     }
 
-    /// A message has ended that is kept.
+    /// A message has finished and is kept.
     pub(super) fn agenda_has_finished(&self, at: i64) {
         if let Some(mut agenda) = self.agenda.get() {
             agenda.finished = Some(agenda.finished.map_or(at, |finished| finished.min(at)));

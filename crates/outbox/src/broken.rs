@@ -1,8 +1,8 @@
-//! Deliberately broken variants of the outbox, which test its tests: a test that has never caught anything proves nothing.
-//! Each promise has variants that break it in the one place where it is kept, and a test must catch each.
+//! Deliberately broken variants of the outbox, which test its tests. Each guarantee has variants that violate it in the
+//! one place that implements it, and a test must catch each.
 //!
-//! Contract: as of [those of the runtime](abide::broken). Without the feature `broken` not one instruction of the outbox is
-//! different. It is broken for a thread, in the simulation, or for a whole process, in which a test must fail.
+//! Contract: the same as of [those of the runtime](abide::broken). Without the feature `broken` the outbox's code is
+//! unchanged. A variant applies to a thread, in the simulation, or to a whole process, in which a test must fail.
 
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "ABIDE_BROKEN_OUTBOX";
@@ -10,11 +10,11 @@ pub const VARIABLE: &str = "ABIDE_BROKEN_OUTBOX";
 abide::broken_variants! {
     VARIABLE;
     outbox {
-        /// Messages are sent before it is durable that they are on their way. Nothing leaves before it is durable.
+        /// Messages are sent before their claim is durable. Nothing leaves before it is durable.
         SendBeforeDurable,
         /// A message that was refused counts as sent. An outbox loses no message.
         RefusedMeansSent,
-        /// What was on its way when the process ended is left so. An outbox loses no message.
+        /// A message in flight at a crash is not retried. An outbox loses no message.
         ClaimForgotten,
         /// A message that is given up is removed. An outbox loses no message.
         DeadLetterLost,
@@ -34,60 +34,66 @@ abide::broken_variants! {
         FanOutRepeats,
     }
     outbox_turns {
-        /// What was in flight at a crash is given up when its attempts run out. A crash makes no dead letters of innocents.
+        /// A message in flight at a crash is given up when its attempts run out. A crash makes no dead letters of
+        /// innocents.
         SuspectsBuried,
-        /// What was in flight at a crash is tried with others until the end. A message that ends the process is found.
+        /// A message in flight at a crash is attempted with others until the end. A message that crashes the process is
+        /// found.
         SuspectsTogether,
-        /// What a transaction does is counted although it is undone. Metrics say what happened.
+        /// Events of a transaction that is rolled back are counted. Metrics count what happened.
         CountedThoughUndone,
-        /// Being throttled counts as an attempt. A receiver that is only busy makes no dead letters.
+        /// Throttling counts as an attempt. A receiver that is only busy makes no dead letters.
         ThrottledCounts,
-        /// What was tried before waits until nothing else is due. Nobody waits longer than for its turn.
+        /// Retries wait until nothing else is due. Nobody waits longer than for its turn.
         RepetitionsLast,
-        /// What is less urgent waits until nothing else is due. Nobody waits longer than for its turn.
+        /// Lower priorities wait until nothing else is due. Nobody waits longer than for its turn.
         PriorityStrict,
-        /// What a row tells of a message's history is not stored when something happens that it does not tell. A history is whole.
+        /// Events that a message's row expresses are not stored before one that it cannot express. A history is
+        /// complete.
         HistoryCut,
-        /// A destination's row holds fewer tokens as spent than were. A rate is kept across a crash.
+        /// A destination's row records fewer used tokens than were used. A rate is kept across a crash.
         BucketBehind,
         /// What an undone transaction wrote of a destination counts as written. An outbox loses no message.
         UndoneTrusted,
-        /// A message that enters a line is not added to what is known of it. An outbox loses no message.
+        /// A message that enters a line is not added to the cache. An outbox loses no message.
         EntryUnnoticed,
-        /// What memory tells of who waits is not compared with the rows. What was taken back is not sent.
+        /// Cached messages are not checked against the rows. A canceled message is not sent.
         ReadyTrusted,
-        /// Destinations for which there was no room at a crash wait as if they were to be tried again. Nobody waits longer than for its turn.
+        /// Destinations without room at a crash wait as if they were to be retried. Nobody waits longer than for its
+        /// turn.
         ParkedLeft,
-        /// Operations are asked about although their destination's circuit is open. A destination that rests is left alone.
+        /// Operations are polled although their destination's circuit is open. A paused destination gets no requests.
         PollsPastCircuit,
-        /// What a receiver remembers as failed under a key is sent under that key again. A call that may be repeated has its effect.
+        /// A call that the receiver remembers as failed is retried with the same key. A retryable call has its effect.
         RememberedRepeated,
         /// An edit that says the same gives the message a new key. An outbox repeats an effect only when an answer was lost.
         SameEditRenews,
-        /// A message that nobody is to give up is given up. What is never given up stays queued.
+        /// A message that must not be given up is given up. A message that is never given up stays queued.
         NeverGivenUp,
-        /// Destinations that have not answered may have the outbox's whole room. Nobody waits for those who are silent.
+        /// Destinations that have not responded may use the outbox's whole concurrency. Nobody waits for silent
+        /// receivers.
         SilentTakeAll,
-        /// Who is next begins anew when the object comes to life. Nobody waits longer than for its turn.
+        /// Turns start again when the object is activated. Nobody waits longer than for its turn.
         TurnsRepeated,
     }
     units {
-        /// A receiver that throttles now and then is sent less and less. Random throttling slows nobody down.
+        /// A receiver that throttles occasionally is sent less and less. Random throttling slows nobody down.
         RandomSlows,
     }
     service {
-        /// A client may enqueue messages of any kind. What the program alone may say no client says.
+        /// A client may enqueue messages of any kind. Clients cannot write messages that are reserved to the program.
         ClosedKindTaken,
-        /// A client may edit dead letters of any kind. What the program alone may say no client says.
+        /// A client may edit dead letters of any kind. Clients cannot write messages that are reserved to the program.
         ClosedKindEdited,
-        /// A call by JSON may enqueue messages of any kind. What the program alone may say no client says.
+        /// A JSON RPC call may enqueue messages of any kind. Clients cannot write messages that are reserved to the
+        /// program.
         ClosedKindCalled,
-        /// A message is shown with the values of headers that let somebody in. What is for a receiver alone nobody else sees.
+        /// A message is shown with the values of secret headers. Only the receiver sees secrets.
         SecretHeaderShown,
     }
 }
 
-/// The tests are tested: unit tests must catch the variants of what other tests cannot see.
+/// Tests the tests: unit tests must catch the variants that other tests cannot see.
 #[cfg(all(test, feature = "broken"))]
 mod tests {
     use super::{VARIABLE, Variant};

@@ -1,7 +1,7 @@
 //! Token buckets.
 //!
-//! The generic cell rate algorithm (ITU-T I.371): a bucket's state is the time at which it will be full, so one number
-//! in a row is a bucket that outlives its object. Times are microseconds since 1970.
+//! The generic cell rate algorithm (ITU-T I.371): a bucket's state is the time at which it will be full, so a single
+//! stored number preserves it. Times are microseconds since 1970.
 
 use super::Rate;
 use abide_component::numbers::micros;
@@ -14,8 +14,8 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// A bucket as it was kept. One that would fill later than an empty one does was kept under another clock or another
-    /// rate: it is empty.
+    /// A stored bucket. If it would fill later than an empty one, it was stored under another clock or rate: it is
+    /// empty.
     pub(super) fn new(rate: Option<Rate>, full_at: i64, now_millis: i64) -> Self {
         let capacity = rate.map_or(0, capacity);
         let now = now_millis.saturating_mul(1_000);
@@ -39,7 +39,7 @@ impl Bucket {
             .min(rate.burst.max(1))
     }
 
-    /// Without so many tokens.
+    /// Takes tokens.
     #[must_use]
     pub(super) fn take(self, tokens: u32) -> Self {
         let spent = self
@@ -61,7 +61,7 @@ impl Bucket {
         micros.saturating_add(999).div_euclid(1_000)
     }
 
-    /// What is to be kept.
+    /// The number to store.
     pub(super) fn full_at(self) -> i64 {
         self.full_at
     }

@@ -1,4 +1,4 @@
-//! Who is told of changed rows, and which rows they have not been told of.
+//! Listeners to changed rows, and the changes that they have not received yet.
 
 use std::{
     cell::RefCell,
@@ -12,17 +12,17 @@ use super::Record;
 
 type Tell = Rc<dyn Fn(&[Record])>;
 
-/// Who is told.
+/// A listener.
 #[derive(Clone)]
 struct Listener {
-    /// Whether there is anybody who wants to be told.
+    /// Whether the listener currently wants changes.
     wants: Rc<dyn Fn() -> bool>,
     tell: Tell,
 }
 
 type Warned = Rc<dyn Fn()>;
 
-/// Rows that have changed since the listeners were last told.
+/// Rows that have changed since the listeners were last called.
 #[derive(Default)]
 pub(super) struct Changes {
     listeners: RefCell<Vec<Listener>>,
@@ -31,7 +31,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Has a function told of what changes while `wants` says that somebody wants to be told.
+    /// Registers a listener, which is called while `wants` returns true.
     pub(super) fn listen(&self, wants: Rc<dyn Fn() -> bool>, tell: Tell) {
         self.listeners.borrow_mut().push(Listener { wants, tell });
     }
@@ -41,8 +41,8 @@ impl Changes {
         listeners.iter().any(|listener| (listener.wants)())
     }
 
-    /// Calls a function when there is something to tell of, and was not before: it is told later, or never, if the object is
-    /// reset.
+    /// Calls a function when there are changes for the first time since the last report: they are reported later, or
+    /// never if the object is reset.
     pub(super) fn warn(&self, warned: Warned) {
         self.warned.borrow_mut().push(warned);
     }
@@ -50,7 +50,7 @@ impl Changes {
     /// Notes that a message has changed.
     pub(super) fn add(&self, message: i64) {
         let first = !self.are_there();
-        // Nobody is asked again for each of many.
+        // `wants` is not called again for each of many changes.
         if first && !self.are_wanted() {
             return;
         }
@@ -63,7 +63,7 @@ impl Changes {
         }
     }
 
-    /// True if the listeners are to be told of something.
+    /// True if there are changes to report.
     pub(super) fn are_there(&self) -> bool {
         !self.ids.borrow().is_empty()
     }
@@ -84,10 +84,10 @@ impl Changes {
         // A listener may add another.
         let listeners = self.listeners.borrow().clone();
         for listener in listeners {
-            // Whoever looks on must not stop what is looked at.
+            // A listener must not stop what it observes.
             let told = catch_unwind(AssertUnwindSafe(|| (listener.tell)(records)));
             if told.is_err() {
-                tracing::error!("a listener of the outbox panicked, and was not told of a change");
+                tracing::error!("a listener of the outbox panicked and missed a change");
             }
         }
     }

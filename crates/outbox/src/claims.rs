@@ -1,4 +1,4 @@
-//! Claims: what is due is taken by a pass, and nobody else changes its row until it has ended.
+//! Claims: a pass claims due messages, and nobody else changes their rows until their attempts have finished.
 
 use std::collections::HashMap;
 
@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::{
     Status,
+    claim::Claim,
     destinations::Known,
     limits,
     ready::Lines,
@@ -16,7 +17,7 @@ use super::{
 };
 use abide_component::numbers::rows;
 
-/// The columns of a [`Claim`], but for its payload.
+/// The columns of a [`Claim`], without its payload.
 macro_rules! claim {
     () => {
         "id, kind, destination, origin, idempotency_key, ordering_key, schedule, attempts, first_attempt_at, unknown, operation, \
@@ -24,7 +25,7 @@ macro_rules! claim {
     };
 }
 
-/// What an attempt sends, if it is small: then it goes with the claim, and needs no statement of its own.
+/// A small payload: read with the claim, it needs no statement of its own.
 macro_rules! payload {
     () => {
         "(SELECT payload FROM outbox_payloads WHERE message = outbox_messages.id AND octet_length(payload) <= 4096) AS payload"
@@ -63,7 +64,7 @@ macro_rules! lines {
     };
 }
 
-/// What can be held in memory of messages that were never tried, of some.
+/// What can be cached of messages that were never attempted, of some.
 const FRESH: &str = concat!(
     "SELECT ",
     claim!(),
@@ -72,13 +73,13 @@ const FRESH: &str = concat!(
     " FROM outbox_messages WHERE id IN (SELECT value FROM json_each(?1)) AND +attempts = 0 AND +changes = 0"
 );
 
-/// Takes a message that is held in memory, if it waits for its first attempt where memory says that it does.
+/// Claims a cached message, if it waits for its first attempt as the cache says.
 const TAKE_FRESH: &str = "UPDATE outbox_messages
      SET status = 'sending', next_at = NULL, attempts = 1, first_attempt_at = ?2, updated_at = ?2
      WHERE id = ?1 AND +status = 'queued' AND +blocked = 0 AND +next_at <= ?2 AND +destination = ?3 AND +attempts = 0
          AND +changes = 0 AND +alone = 0";
 
-/// The statement that takes messages, one or some of them, if they still wait where memory says that they do.
+/// The statement that claims messages, one or several, if they still wait as the cache says.
 macro_rules! take {
     ($which:literal) => {
         concat!(
@@ -95,67 +96,16 @@ macro_rules! take {
     };
 }
 
-/// A message that is on its way: only whoever has claimed it changes its row.
+/// What is to be attempted or polled alone.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Claim {
-    pub(super) id: i64,
-    pub(super) kind: String,
-    pub(super) destination: String,
-    pub(super) origin: Option<String>,
-    pub(super) idempotency_key: String,
-    pub(super) ordering_key: Option<String>,
-    pub(super) schedule: Option<String>,
-    pub(super) attempts: u32,
-    pub(super) first_attempt_at: Option<i64>,
-    pub(super) unknown: bool,
-    pub(super) operation: Option<String>,
-    pub(super) operation_since: Option<i64>,
-    pub(super) poll_errors: u32,
-    pub(super) last_error: Option<String>,
-    pub(super) created_at: i64,
-    pub(super) changes: i64,
-    /// Since when it could be tried: its age, which decides when it is due again after an attempt that does not count.
-    pub(super) since: i64,
-    /// Whether nothing else is in flight beside it.
-    pub(super) alone: bool,
-    /// Since when it would have been given up.
-    pub(super) failing_since: Option<i64>,
-    /// What it says, if that is small.
-    pub(super) payload: Option<String>,
-}
-
-/// What is to be tried, or asked about, alone.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Alone {
+pub(super) struct IsolatedWork {
     pub(super) id: i64,
     pub(super) destination: String,
     pub(super) is_operation: bool,
 }
 
-impl Claim {
-    /// What bounds how many attempts are on their way: the destination, unless it shares an origin.
-    pub(super) fn origin(&self) -> &str {
-        self.origin.as_deref().unwrap_or(&self.destination)
-    }
-
-    /// About the bytes that it takes in memory.
-    pub(super) fn size(&self) -> usize {
-        let texts = [
-            Some(&self.kind),
-            Some(&self.destination),
-            self.origin.as_ref(),
-            Some(&self.idempotency_key),
-            self.ordering_key.as_ref(),
-            self.schedule.as_ref(),
-            self.payload.as_ref(),
-        ];
-        let bytes: usize = texts.into_iter().flatten().map(String::len).sum();
-        size_of::<Self>() + bytes
-    }
-}
-
 impl Rows {
-    /// Takes messages of a destination that are due, at most so many, in turn: they are `sending`, with one attempt more.
+    /// Claims due messages of a destination, at most so many, in turn: they become `sending`, with one attempt more.
     /// `served` is the number of the destination's next attempt.
     pub(super) fn claim_due(
         &self,
@@ -194,7 +144,7 @@ impl Rows {
         Ok(claims)
     }
 
-    /// Takes messages that wait at the beginning of a destination's lines: few of them from memory.
+    /// Claims messages at the beginning of a destination's lines: small numbers from the cache.
     fn claim_ready(&self, destination: &str, taken: &[i64], now: i64) -> Result<Vec<Claim>> {
         if taken.len() > limits::FEW_CLAIMS {
             return self.claim(destination, taken, now);
@@ -209,7 +159,7 @@ impl Rows {
         Ok(claims)
     }
 
-    /// Takes a message that is held in memory, if it still waits.
+    /// Claims a cached message, if it still waits.
     fn claim_held(&self, destination: &str, id: i64, now: i64) -> Result<Option<Claim>> {
         if self.held.borrow().lacks(id) {
             self.hold_next(destination)?;
@@ -233,7 +183,7 @@ impl Rows {
         }))
     }
 
-    /// Holds the first messages of a destination that were never tried.
+    /// Caches the first messages of a destination that were never attempted.
     fn hold_next(&self, destination: &str) -> Result<()> {
         let next = match self.ready.borrow_mut().lines(destination) {
             Some(lines) => ids(lines.never_tried(limits::HELD_AHEAD)),
@@ -247,7 +197,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Breaks rows so that they are as memory says.
+    /// Breaks rows to match the cache.
     fn have_wait(&self, destination: &str, some: &[i64], now: i64) -> Result<()> {
         let waiting = "UPDATE outbox_messages SET status = 'queued', next_at = ?2, destination = ?3
              WHERE id IN (SELECT value FROM json_each(?1))";
@@ -260,7 +210,8 @@ impl Rows {
         ready.lines(destination).and_then(|lines| f(lines))
     }
 
-    /// Reads the lines of a destination, as far as so many of each can be taken, and further if few destinations are known.
+    /// Reads the lines of a destination, as far as messages of each can be claimed, and further if few destinations are
+    /// known.
     fn read_lines(&self, destination: &str, most: usize) -> Result<()> {
         let ahead = match &*self.destinations.borrow() {
             Known::All(_) => limits::READ_AHEAD,
@@ -273,7 +224,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Takes messages of a destination, those that still wait: they are `sending`, with one attempt more.
+    /// Claims messages of a destination, those that still wait: they become `sending`, with one attempt more.
     pub(super) fn claim(&self, destination: &str, taken: &[i64], now: i64) -> Result<Vec<Claim>> {
         if broken(Variant::ReadyTrusted) {
             self.have_wait(destination, taken, now)?;
@@ -294,7 +245,7 @@ impl Rows {
         Ok(claims)
     }
 
-    /// How many messages wait for an attempt at a destination and are not behind others with their ordering key, up to
+    /// How many messages wait for an attempt at a destination and are not blocked by their ordering key, up to
     /// [`limits::MAX_COUNTED`].
     pub(super) fn count_waiting(&self, destination: &str) -> Result<i64> {
         const COUNT: &str = concat!("SELECT count(*) FROM (", lines!(), " LIMIT ?2)");
@@ -302,8 +253,8 @@ impl Rows {
         self.sql.exec(COUNT, (destination, most))?.one()
     }
 
-    /// The first that is due and to be tried, or asked about, alone.
-    pub(super) fn first_alone(&self, now: i64) -> Result<Option<Alone>> {
+    /// The first due message that is to be attempted or polled alone.
+    pub(super) fn first_alone(&self, now: i64) -> Result<Option<IsolatedWork>> {
         self.sql
             .exec(
                 "SELECT id, destination, operation IS NOT NULL AS is_operation FROM outbox_messages INDEXED BY outbox_alone
@@ -324,7 +275,7 @@ impl Rows {
             .to_array()
     }
 
-    /// Takes an operation to ask about it.
+    /// Claims an operation for a poll.
     pub(super) fn claim_poll(&self, id: i64, now: i64) -> Result<Claim> {
         self.sql
             .exec(
@@ -339,7 +290,7 @@ impl Rows {
             .one()
     }
 
-    /// Asks about an operation, or tries a message that is to be tried alone, later: this time it could not be.
+    /// Postpones a poll, or an attempt that is to be made alone.
     pub(super) fn put_off(&self, id: i64, at: i64) -> Result<()> {
         self.agenda_changes();
         self.sql.exec(
@@ -349,7 +300,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Messages that are on their way. After a start nobody carries them any more.
+    /// Messages in flight. After a start nobody works on them any more.
     pub(super) fn on_their_way(&self) -> Result<Vec<Claim>> {
         self.sql
             .exec(
@@ -364,7 +315,7 @@ impl Rows {
             .to_array()
     }
 
-    /// When the first message of a destination is due that may be sent.
+    /// When the first sendable message of a destination is due.
     pub(super) fn first_due(&self, destination: &str) -> Result<Option<i64>> {
         let is_known = |lines: &Lines| lines.are_enough().then_some(());
         if self.known_lines(destination, is_known).is_none() {

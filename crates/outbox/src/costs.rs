@@ -1,4 +1,4 @@
-//! What a message costs: statements, commits and bytes of the log, which do not depend on how busy the machine is.
+//! The costs of a message: statements, commits and bytes of the log, which do not depend on the machine's load.
 
 use std::{
     path::Path,
@@ -23,7 +23,7 @@ struct Parcel {
     number: usize,
 }
 
-/// Delivers whatever it is given, and counts it.
+/// Delivers every message, and counts it.
 struct Courier(Arc<AtomicUsize>);
 
 impl Deliver for Courier {
@@ -31,7 +31,7 @@ impl Deliver for Courier {
     const KIND: &'static str = "parcel";
 
     async fn submit(&self, _: &Delivery, _: &Parcel) -> Result<Submitted, Failure> {
-        // So that attempts of one pass are in flight together.
+        // Keeps attempts of one pass in flight together.
         tokio::task::yield_now().await;
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(Submitted::Done)
@@ -45,7 +45,7 @@ struct Concurrency(u32);
 struct Depot {
     state: State,
     outbox: Outbox,
-    /// How many statements it took to open the outbox.
+    /// How many statements opening the outbox took.
     opened: usize,
 }
 
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// Another node, on what a kill of this one leaves.
+    /// Another node, on the state that a kill of this one leaves.
     fn killed(self) -> Self {
         Self::on(self.disk.after_kill(), self.clock.clone(), self.concurrency)
     }
@@ -177,12 +177,12 @@ impl World {
     }
 }
 
-/// What each message of a backlog costs, with so many in flight at a time.
+/// The costs of each message of a backlog, with so many in flight at a time.
 fn costs_of_a_backlog(concurrency: u32) -> Costs {
     let mut costs = None;
     abide_harness::run(async {
         let world = World::new(concurrency);
-        // Tables, indexes and what is learned of the destination.
+        // Creates tables, indexes and the destination's state.
         world.deliver(20).await;
         let before = world.node.store().stats();
         let (enqueue, send) = world.deliver(MESSAGES).await;

@@ -1,5 +1,4 @@
-//! What people do with messages: take one back, mend a dead letter, send it again, or give it up. Each such act is part
-//! of the message's history.
+//! Operations on messages: cancel, edit a dead letter, redrive, discard. Each is recorded in the message's history.
 
 use crate::broken::{Variant, broken};
 use abide::Result;
@@ -7,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{DeadLetterFilter, Message, Outbox, OutboxError, Record, Status, limits};
 
-/// What was done to several dead letters.
+/// The result of an operation on several dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Swept {
-    /// To how many.
+pub struct BulkResult {
+    /// How many were affected.
     pub count: usize,
-    /// True if others fit the filter: call again, with `after` of the filter set to `last`.
+    /// True if more match the filter: call again, with `after` of the filter set to `last`.
     pub more: bool,
-    /// The last of them. Those that have failed again meanwhile come behind it only if they were enqueued later.
+    /// The last of them. A message that has failed again meanwhile follows it only if it was enqueued later.
     pub last: Option<i64>,
 }
 
 impl Outbox {
-    /// Takes a message back that waits for an attempt. One that is on its way cannot be taken back.
+    /// Cancels a message that waits for an attempt. One in flight cannot be canceled.
     pub fn cancel(&self, id: i64) -> Result<Record, OutboxError> {
         self.make_room(|| {
             self.act(id, Status::Queued, "canceled", |record, now| {
@@ -29,7 +28,7 @@ impl Outbox {
         })
     }
 
-    /// Changes what a dead letter says. Being another message, it gets a new idempotency key, unless it says the same as before.
+    /// Edits a dead letter. As a different message it gets a new idempotency key, unless its content is unchanged.
     pub fn edit(&self, id: i64, payload: &str) -> Result<Record, OutboxError> {
         self.act(id, Status::Failed, "edited", |record, now| {
             let message = Message::from_json(record.kind.clone(), payload);
@@ -38,7 +37,7 @@ impl Outbox {
             let before = self.0.rows.payload(id)?;
             let is_same = before.is_some_and(|before| handler.says_the_same(&before, payload));
             if is_same && !broken(Variant::SameEditRenews) {
-                // It is the same message, which may have had its effect.
+                // The same message, which may have had its effect.
                 return Ok(());
             }
             self.0.rows.edit(id, payload, &accepted, now)?;
@@ -47,10 +46,10 @@ impl Outbox {
         })
     }
 
-    /// Sends a dead letter again, with all its attempts before it. It keeps its place among the messages with its
-    /// ordering key, and its idempotency key if an answer was lost, so that it may have had its effect, or if its handler says
-    /// so ([`Deliver::keeps_key`](super::Deliver::keeps_key)); otherwise it gets a new one, because receivers remember a
-    /// failure under the old.
+    /// Redrives a dead letter, with a fresh count of attempts. It keeps its place among the messages with its ordering
+    /// key. It also keeps its idempotency key if a response was lost, so it may have had its effect, or if its handler
+    /// says so ([`Deliver::keeps_key`](super::Deliver::keeps_key)); otherwise it gets a new one, because receivers
+    /// remember a failure under the old.
     pub fn redrive(&self, id: i64) -> Result<Record, OutboxError> {
         self.act(id, Status::Failed, "redriven", |record, now| {
             self.0.rows.revive(record, now)?;
@@ -63,7 +62,7 @@ impl Outbox {
         })
     }
 
-    /// Gives a dead letter up for good. It is kept as long as what was sent.
+    /// Discards a dead letter. It is kept as long as a sent message.
     pub fn discard(&self, id: i64) -> Result<Record, OutboxError> {
         self.make_room(|| {
             self.act(id, Status::Failed, "discarded", |record, now| {
@@ -73,17 +72,17 @@ impl Outbox {
         })
     }
 
-    /// Redrives dead letters, oldest first, at most 1,000 in a call: all of those or, if one is refused, none.
-    pub fn redrive_all(&self, filter: &DeadLetterFilter) -> Result<Swept, OutboxError> {
+    /// Redrives dead letters, oldest first, at most 1,000 per call: all of these or, if one is refused, none.
+    pub fn redrive_all(&self, filter: &DeadLetterFilter) -> Result<BulkResult, OutboxError> {
         self.sweep(filter, |id| self.redrive(id))
     }
 
     /// Discards dead letters, likewise.
-    pub fn discard_all(&self, filter: &DeadLetterFilter) -> Result<Swept, OutboxError> {
+    pub fn discard_all(&self, filter: &DeadLetterFilter) -> Result<BulkResult, OutboxError> {
         self.make_room(|| self.sweep(filter, |id| self.discard(id)))
     }
 
-    /// Does what makes room, although it writes first what has happened: an outbox that is full takes it.
+    /// Runs a function that frees space but first writes history: a full outbox accepts it.
     fn make_room<R>(&self, f: impl FnOnce() -> R) -> R {
         self.0.rows.storage.with_reserve(f)
     }
@@ -108,7 +107,7 @@ impl Outbox {
         let now = inner.now();
         inner.rows.storage.transaction_sync(|| {
             f(&record, now)?;
-            // What waited behind it may go.
+            // Messages that waited for it are unblocked.
             self.carry_on(now, now)?;
             inner.rows.must_have(id)
         })
@@ -118,7 +117,7 @@ impl Outbox {
         &self,
         filter: &DeadLetterFilter,
         mut act: impl FnMut(i64) -> Result<Record, OutboxError>,
-    ) -> Result<Swept, OutboxError> {
+    ) -> Result<BulkResult, OutboxError> {
         let limit = match filter.limit {
             0 => limits::MAX_BATCH,
             limit => limit.min(limits::MAX_BATCH),
@@ -130,7 +129,7 @@ impl Outbox {
             for record in &found {
                 act(record.id)?;
             }
-            Ok(Swept {
+            Ok(BulkResult {
                 count: found.len(),
                 more,
                 last: found.last().map(|record| record.id),

@@ -1,8 +1,8 @@
-//! Handlers: what carries messages of a kind to where they go.
+//! Handlers: they deliver messages of a kind.
 //!
-//! Contract: a handler is given a payload that its own type has taken from the row, tries once, and says how it went. It
-//! keeps no memory of messages, knows nothing of retries, and may be called again with the same idempotency key. When it
-//! is called, the attempt is on disk. It may panic or hang: the outbox ends it and writes that to the row.
+//! Contract: a handler receives a payload of its own type, makes one attempt, and returns the result. It keeps no
+//! memory of messages, knows nothing of retries, and may be called again with the same idempotency key. When it is
+//! called, the attempt is on disk. It may panic or hang: the outbox stops it and records that in the row.
 
 use std::{future::Future, time::Duration};
 
@@ -13,70 +13,73 @@ use super::{Enqueued, Message, Outbox, OutboxError, Polling, RetryPolicy};
 
 /// Delivers messages of one kind.
 ///
-/// Producer and consumer stand in one place: the payload's type, how it is sent, and [`enqueue`](Self::enqueue).
+/// It defines both sides of a kind: the payload's type, how it is sent, and [`enqueue`](Self::enqueue).
 pub trait Deliver: Send + Sync + 'static {
-    /// What a message says. Kept as JSON.
+    /// The payload of a message. Stored as JSON.
     type Payload: Serialize + DeserializeOwned + 'static;
 
-    /// The kind that rows carry, unless the registry is given another name.
+    /// The kind in the rows, unless the registry overrides it.
     const KIND: &'static str;
 
-    /// Refuses a payload when it is enqueued; the text says what would do. `Err` enqueues nothing.
+    /// Validates a payload when it is enqueued; an error's text says what is valid. `Err` enqueues nothing.
     fn check(&self, payload: &Self::Payload) -> Result<(), String> {
         let _ = payload;
         Ok(())
     }
 
-    /// Where it goes to: messages to one destination share a rate, pauses, a circuit breaker and, unless it has an
-    /// [`origin`](Self::origin), a number of attempts at a time. For HTTP: scheme, host and port; for webhooks: the endpoint.
+    /// The destination: messages to one destination share a rate, pauses, a circuit breaker and, unless it has an
+    /// [`origin`](Self::origin), a limit of concurrent attempts. For HTTP: scheme, host and port; for webhooks: the
+    /// endpoint.
     fn destination(&self, payload: &Self::Payload) -> String {
         let _ = payload;
         Self::KIND.to_owned()
     }
 
-    /// What destinations share a number of attempts at a time with, if it is more than the destination: for webhooks the scheme,
-    /// host and port that several endpoints may have. All messages to a destination have the same.
+    /// The group of destinations that shares a limit of concurrent attempts, if it is more than the destination: for
+    /// webhooks, the scheme, host and port that several endpoints may have in common. All messages to a destination
+    /// have the same origin.
     fn origin(&self, payload: &Self::Payload) -> Option<String> {
         let _ = payload;
         None
     }
 
-    /// A line for people that tells the message from others.
+    /// A line for people that identifies the message.
     fn summary(&self, payload: &Self::Payload) -> String {
         let _ = payload;
         String::new()
     }
 
-    /// When failed attempts are repeated, if not as the outbox does.
+    /// When failed attempts are retried, if it differs from the outbox's policy.
     fn retry(&self) -> Option<RetryPolicy> {
         None
     }
 
-    /// How operations are polled, if not as the outbox does.
+    /// How operations are polled, if it differs from the outbox's policy.
     fn polling(&self) -> Option<Polling> {
         None
     }
 
-    /// How long an attempt or a poll may take, if not as long as the outbox says.
+    /// How long an attempt or a poll may take, if it differs from the outbox's setting.
     fn timeout(&self) -> Option<Duration> {
         None
     }
 
-    /// Whether a dead letter keeps its idempotency key when it is redriven, also if it had no effect: so where the key only
-    /// tells duplicates, as `webhook-id` does. A receiver that remembers failures under a key needs a new one.
+    /// Whether a dead letter keeps its idempotency key when it is redriven, even if it had no effect: true where the
+    /// key only identifies duplicates, as `webhook-id` does. A receiver that remembers failures under a key needs a new
+    /// one.
     fn keeps_key(&self) -> bool {
         false
     }
 
-    /// Tries once.
+    /// Makes one attempt.
     fn submit(
         &self,
         delivery: &Delivery,
         payload: &Self::Payload,
     ) -> impl Future<Output = Result<Submitted, Failure>>;
 
-    /// Asks how an operation goes that [`submit`](Self::submit) has begun. An `Err` is an answer that could not be had,
-    /// not the operation's failure.
+    /// Polls an operation that [`submit`](Self::submit) has begun. An `Err` means that there was no response, not that
+    /// the operation failed.
     fn poll(
         &self,
         delivery: &Delivery,
@@ -85,11 +88,11 @@ pub trait Deliver: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Polled, Failure>> {
         let _ = (delivery, payload, operation);
         std::future::ready(Err(Failure::permanent(
-            "this kind's handler cannot ask about operations",
+            "the handler of this kind cannot poll operations",
         )))
     }
 
-    /// A message with this payload, to be given keys and times.
+    /// A message with this payload, to which keys and times can be added.
     fn message(payload: &Self::Payload) -> Result<Message>
     where
         Self: Sized,
@@ -122,7 +125,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// A first attempt that no outbox makes, so that tests can call a handler. It is of the first message of the object
+    /// A first attempt without an outbox, so tests can call a handler. It belongs to the first message of the object
     /// whose id is all zeros.
     pub fn outside(
         env: &Env,
@@ -144,7 +147,7 @@ impl Delivery {
         })
     }
 
-    /// The next attempt, now, after one that failed, or whose answer was lost: what an outbox does, for tests.
+    /// The next attempt, now, after a failed one or one whose response was lost, as an outbox makes it; for tests.
     #[must_use]
     pub fn again(&self, unknown: bool) -> Self {
         Self {
@@ -175,17 +178,17 @@ impl Delivery {
         &self.kind
     }
 
-    /// The same for every attempt of this message, and of no other. 36 characters of `[a-z0-9_]`.
+    /// The same for every attempt at this message, and for no other. 36 characters of `[a-z0-9_]`.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }
 
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// True if the answer to an earlier attempt was lost, so that it may have had its effect.
+    /// True if the response to an earlier attempt was lost, so the attempt may have had its effect.
     pub fn unknown(&self) -> bool {
         self.unknown
     }
@@ -215,35 +218,35 @@ fn now(env: &Env) -> i64 {
     i64::try_from(env.clock().unix_millis()).unwrap_or(i64::MAX)
 }
 
-/// A submission that was taken.
+/// An accepted submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Submitted {
-    /// It is delivered.
+    /// Delivered.
     Done,
-    /// It is being worked on.
+    /// The receiver has accepted it and is processing it.
     Accepted {
-        /// What [`Deliver::poll`] asks about: a URL, or an id.
+        /// The operation that [`Deliver::poll`] polls: a URL, or an id.
         operation: String,
-        /// When to ask first, if the receiver said.
+        /// When to poll first, if the receiver said.
         after: Option<Duration>,
     },
 }
 
-/// How an operation goes.
+/// The state of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Polled {
-    /// Not at its end.
+    /// Not finished.
     Running {
-        /// When to ask again, if the receiver said.
+        /// When to poll again, if the receiver said.
         after: Option<Duration>,
     },
     /// It has succeeded.
     Done,
     /// It has failed, and had no effect.
     Failed {
-        /// Why.
+        /// The reason.
         error: String,
-        /// Whether to begin another one.
+        /// Whether to retry with a new operation.
         retry: bool,
     },
 }
@@ -251,67 +254,68 @@ pub enum Polled {
 /// Why an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    pub(crate) fate: Fate,
+    pub(crate) kind: FailureKind,
     pub(crate) error: String,
     /// How long the destination asked to be left alone.
     pub(crate) after: Option<Duration>,
-    /// Whether it may have had its effect, whatever its fate.
+    /// Whether the message may have had its effect, independently of the failure's kind.
     pub(crate) after_effect: bool,
-    /// Whether the receiver remembers the failure under the idempotency key.
+    /// Whether the receiver repeats the failure under the same idempotency key.
     pub(crate) remembered: bool,
 }
 
-/// What a failed attempt means for the message.
+/// The kind of a failure: what it means for the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Nothing has left: this node is too busy. Not counted as an attempt.
+pub enum FailureKind {
+    /// Nothing was sent: this node is overloaded. Not counted as an attempt.
     NotSent,
-    /// It had no effect, and may have one another time.
+    /// It had no effect; a later attempt may succeed.
     Refused,
-    /// As before, and it says nothing against the destination: it is there and asks for patience.
+    /// As before, but the destination is not at fault: it is up and asks for patience.
     Throttled,
-    /// The answer was lost: it may have had its effect.
+    /// The response was lost: it may have had its effect.
     Unknown,
-    /// As before, because this end was cut off: it says nothing against the destination.
+    /// As before, because this side was interrupted: the destination is not at fault.
     CutOff,
-    /// It will never be taken.
+    /// It will never be accepted.
     Permanent,
 }
 
 impl Failure {
-    /// The receiver could not take it now, and it had no effect: it is tried again.
+    /// The receiver could not accept it now, and it had no effect: it is retried.
     pub fn refused(error: impl Into<String>) -> Self {
-        Self::new(Fate::Refused, error)
+        Self::new(FailureKind::Refused, error)
     }
 
-    /// The receiver wants to be asked less often: it is tried again, and nothing is sent to this destination for so long.
+    /// The receiver throttles: the message is retried, and nothing is sent to this destination for this long.
     pub fn throttled(error: impl Into<String>, after: Option<Duration>) -> Self {
         Self {
             after,
-            ..Self::new(Fate::Throttled, error)
+            ..Self::new(FailureKind::Throttled, error)
         }
     }
 
-    /// It was sent and the answer was lost, so it may have had its effect: it is tried again with the same
-    /// idempotency key.
+    /// It was sent and the response was lost, so it may have had its effect: it is retried with the same idempotency
+    /// key.
     pub fn unknown(error: impl Into<String>) -> Self {
-        Self::new(Fate::Unknown, error)
+        Self::new(FailureKind::Unknown, error)
     }
 
-    /// It cannot succeed as it is: it goes to the dead letters at once, and is redriven with a new idempotency key unless
+    /// It cannot succeed unchanged: it becomes a dead letter at once, and is redriven with a new idempotency key unless
     /// it is [after its effect](Self::after_effect).
     pub fn permanent(error: impl Into<String>) -> Self {
-        Self::new(Fate::Permanent, error)
+        Self::new(FailureKind::Permanent, error)
     }
 
-    /// Nothing has left this node, which has too much to do: it is tried again soon, and this was no attempt.
+    /// Nothing was sent, because this node is overloaded: the message is retried soon, and this does not count as an
+    /// attempt.
     pub fn not_sent(error: impl Into<String>) -> Self {
-        Self::new(Fate::NotSent, error)
+        Self::new(FailureKind::NotSent, error)
     }
 
-    /// What it means for the message.
-    pub fn fate(&self) -> Fate {
-        self.fate
+    /// The kind of the failure.
+    pub fn kind(&self) -> FailureKind {
+        self.kind
     }
 
     /// What went wrong.
@@ -324,14 +328,14 @@ impl Failure {
         self.after
     }
 
-    /// Leaves the destination alone for so long (`Retry-After`).
+    /// Pauses the destination for this long (`Retry-After`).
     #[must_use]
     pub fn retry_after(mut self, after: Option<Duration>) -> Self {
         self.after = after;
         self
     }
 
-    /// Says of a failure that it came when the message may have had its effect already: its dead letter is `unknown`, and
+    /// Marks a failure as one after which the message may have had its effect: its dead letter is `unknown`, and is
     /// redriven with the same idempotency key.
     #[must_use]
     pub fn after_effect(mut self) -> Self {
@@ -339,28 +343,28 @@ impl Failure {
         self
     }
 
-    /// Says of a failure that the receiver gives it again under the same idempotency key, and that no attempt with the key had an
-    /// effect: the next attempt has a new one.
+    /// Marks a failure that the receiver repeats under the same idempotency key, while no attempt with the key had an
+    /// effect: the next attempt has a new key.
     #[must_use]
     pub fn remembered(mut self) -> Self {
         self.remembered = true;
         self
     }
 
-    /// The object or its process ended before the answer came.
+    /// The object or its process stopped before the response arrived.
     pub(crate) fn cut_off() -> Self {
         Self::new(
-            Fate::CutOff,
-            "the object or its process ended before the answer came",
+            FailureKind::CutOff,
+            "the object or its process stopped before the response arrived",
         )
     }
 
-    fn new(fate: Fate, error: impl Into<String>) -> Self {
+    fn new(kind: FailureKind, error: impl Into<String>) -> Self {
         Self {
-            fate,
+            kind,
             error: error.into(),
             after: None,
-            after_effect: matches!(fate, Fate::Unknown | Fate::CutOff),
+            after_effect: matches!(kind, FailureKind::Unknown | FailureKind::CutOff),
             remembered: false,
         }
     }

@@ -1,9 +1,9 @@
-//! Destinations: what is known of where messages go to, and when each may be sent to again.
+//! Destinations: their state, and when each may be sent to again.
 //!
-//! Contract: a destination's `due_at` is the time at which a send pass looks at it: not later than the first of its messages
-//! that may be sent. It is none if there is none, or if as many as allowed are on their way: then whoever ends one
-//! sets it anew. So a pass looks at destinations that have something to send and may send it, and at no others. Where destinations
-//! are kept, `destinations` says.
+//! Contract: a destination's `due_at` is the time at which a send pass looks at it: not later than its first sendable
+//! message. It is `None` if there is no such message, or if the maximum of attempts is in flight: then the end of an
+//! attempt sets it again. So a pass looks only at destinations that have something to send and may send it.
+//! `destinations` documents where destinations are stored.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Breaker, Failure, Rate,
     bucket::Bucket,
-    deliver::Fate,
+    deliver::FailureKind,
     limits,
     sql::Sql,
     throttle::{self, Refusals, Throttle},
@@ -22,18 +22,18 @@ use crate::broken::{Variant, broken};
 use abide_component::numbers::{micros, millis, rows};
 use abide_component::texts::cut;
 
-/// Where messages go to, as seen from outside. Times are milliseconds since 1970.
+/// A destination's public state. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Destination {
     /// Its name: for HTTP the origin.
     pub destination: String,
-    /// Nothing is sent to it before: it has asked for that, or its circuit breaker has opened.
+    /// Nothing is sent to it before this time: it has asked for that, or its circuit breaker has opened.
     pub paused_until: Option<i64>,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub failures: i64,
-    /// Times that its circuit breaker has opened in a row; 0 while it is closed.
+    /// How many times in a row its circuit breaker has opened; 0 while it is closed.
     pub opened: i64,
-    /// What went wrong last.
+    /// The last error.
     pub last_error: Option<String>,
 }
 
@@ -49,11 +49,11 @@ pub(super) struct Row {
     failures: i64,
     opened: i64,
     last_error: Option<String>,
-    /// When it had its last turn, counted in turns: of those that are due at once the one that has waited longest is next.
+    /// When it had its last turn, counted in turns: of several due destinations, the longest-waiting is next.
     pub(super) turn: i64,
-    /// How many attempts it has had, by which those that wait for it take turns.
+    /// How many attempts it has had; its lines take turns by this number.
     pub(super) served: i64,
-    /// How often it has throttled in a row. One message at a time probes it then.
+    /// How many times in a row it has throttled. One message at a time then probes it.
     throttled: i64,
     refused: i64,
     refused_since: i64,
@@ -74,7 +74,7 @@ macro_rules! row {
 pub(super) use row;
 
 impl Row {
-    /// One of which nothing is known.
+    /// A new destination.
     pub(super) fn new(destination: &str) -> Self {
         Self {
             destination: destination.to_owned(),
@@ -82,7 +82,7 @@ impl Row {
         }
     }
 
-    /// True if nothing is lost when the table goes on holding `stored`: see `destinations`.
+    /// True if the table may keep `stored` without losing anything: see `destinations`.
     pub(super) fn is_covered_by(&self, stored: &Self) -> bool {
         let is_looked_at = self
             .due_at
@@ -94,7 +94,7 @@ impl Row {
             && self.origin == stored.origin
     }
 
-    /// What is wrong with it, and what it has taught by throttling.
+    /// Its errors, and its throttling state.
     fn trouble(&self) -> [Option<i64>; 10] {
         [
             self.paused_until,
@@ -110,7 +110,7 @@ impl Row {
         ]
     }
 
-    /// True if it has a lower rate than its own.
+    /// True if its rate is below the configured one.
     pub(super) fn is_held_back(&self) -> bool {
         self.spacing.is_some()
     }
@@ -146,24 +146,25 @@ impl Row {
         Ok(())
     }
 
-    /// Until when nothing may be sent to it, if so. Pauses that are over are forgotten.
+    /// Until when nothing may be sent to it, if paused. Expired pauses are removed.
     pub(super) fn rests_until(&mut self, now: i64) -> Option<i64> {
         self.paused_until = self.paused_until.filter(|until| *until > now);
         self.open_until = self.open_until.filter(|until| *until > now);
         self.paused_until.max(self.open_until)
     }
 
-    /// What it shares a number of attempts at a time with: itself, unless it is one of several of an origin.
+    /// Its group for the limit of concurrent attempts: itself, unless it is one of several of an origin.
     pub(super) fn origin(&self) -> &str {
         self.origin.as_deref().unwrap_or(&self.destination)
     }
 
-    /// True while its circuit is not closed, or it has throttled and not answered since: one message at a time probes it.
+    /// True while its circuit is not closed, or it has throttled and not responded since: one message at a time probes
+    /// it.
     pub(super) fn is_probed(&self) -> bool {
         self.opened > 0 || self.throttled > 0
     }
 
-    /// Its token bucket: of the configured rate, or of the lower one that it has taught by throttling.
+    /// Its token bucket: with the configured rate, or the lower adaptive one.
     pub(super) fn bucket(&mut self, configured: Option<Rate>, now: i64) -> Bucket {
         let taught = self.throttle().and_then(|held| held.rate(configured, now));
         if taught.is_none() {
@@ -172,7 +173,7 @@ impl Row {
         Bucket::new(taught.or(configured), self.full_at, now)
     }
 
-    /// Gives its bucket a token back.
+    /// Returns a token to its bucket.
     pub(super) fn refund(&mut self, configured: Option<Rate>) {
         if let Some(rate) = configured {
             self.full_at = self.full_at.saturating_sub(micros(rate.interval));
@@ -191,7 +192,7 @@ impl Row {
         self.full_at = bucket.full_at();
     }
 
-    /// It has answered: whatever was wrong with it is over. A pause that it asked for stays.
+    /// It has responded: its errors are cleared. A pause that it asked for stays.
     pub(super) fn answered(&mut self, now: i64) {
         self.recovered();
         if self.throttled > 0 {
@@ -200,7 +201,7 @@ impl Row {
         }
     }
 
-    /// It is there: its circuit closes.
+    /// It is up: its circuit closes.
     fn recovered(&mut self) {
         self.failures = 0;
         self.opened = 0;
@@ -208,7 +209,7 @@ impl Row {
         self.last_error = None;
     }
 
-    /// What a failed attempt says of it. True if its circuit opens that was closed.
+    /// Records a failed attempt. True if this opens its closed circuit.
     pub(super) fn failed(
         &mut self,
         failure: &Failure,
@@ -219,18 +220,18 @@ impl Row {
         let asked = failure
             .after
             .map(|after| millis(after.min(limits::MAX_RETRY_AFTER)));
-        match failure.fate {
-            Fate::NotSent | Fate::CutOff => {}
-            Fate::Permanent => self.answered(now),
-            Fate::Throttled => self.throttle_by(failure.after, configured, now),
-            Fate::Refused | Fate::Unknown => {
+        match failure.kind {
+            FailureKind::NotSent | FailureKind::CutOff => {}
+            FailureKind::Permanent => self.answered(now),
+            FailureKind::Throttled => self.throttle_by(failure.after, configured, now),
+            FailureKind::Refused | FailureKind::Unknown => {
                 self.last_error = Some(cut(failure.error.clone(), limits::MAX_ERROR_BYTES));
                 self.failures = self.failures.saturating_add(1);
                 if let Some(asked) = asked {
                     self.pause(now.saturating_add(asked));
                 }
                 let threshold = i64::from(breaker.failures);
-                // Attempts that were on their way when the circuit opened say nothing new.
+                // Attempts that were in flight when the circuit opened say nothing new.
                 let news = self.open_until.is_none_or(|until| until <= now);
                 if threshold > 0 && self.failures >= threshold && news {
                     let doublings = u32::try_from(self.opened).unwrap_or(0).min(30);
@@ -247,8 +248,8 @@ impl Row {
         false
     }
 
-    /// It asks for patience. Answers to attempts that were on their way when its pause began say nothing new of its capacity,
-    /// and a probe that is throttled says that the pause was too short.
+    /// It throttles. Responses to attempts that were in flight when its pause began say nothing new about its capacity,
+    /// and a throttled probe means that the pause was too short.
     fn throttle_by(&mut self, asked: Option<Duration>, configured: Option<Rate>, now: i64) {
         self.recovered();
         let mut refusals = Refusals {
@@ -281,7 +282,7 @@ impl Row {
     }
 }
 
-/// Ends the rest of a destination, as if it had answered. True if it is known.
+/// Ends the pause of a destination, as if it had responded. True if it is known.
 pub(super) fn resume(sql: &Sql, destination: &str, now: i64) -> Result<bool> {
     let known = sql.exec(
         "UPDATE outbox_destinations SET paused_until = NULL, open_until = NULL, failures = 0, opened = 0, due_at = ?2,
@@ -305,7 +306,7 @@ pub(super) fn open(sql: &Sql) -> Result<Vec<String>> {
 const COLUMNS: &str = "destination, failures, opened, last_error,
      max(coalesce(paused_until, open_until), coalesce(open_until, paused_until)) AS paused_until";
 
-/// Destinations with trouble.
+/// Failing destinations.
 pub(super) fn with_trouble(sql: &Sql, limit: usize) -> Result<Vec<Destination>> {
     sql.exec(
         &format!(
@@ -317,7 +318,7 @@ pub(super) fn with_trouble(sql: &Sql, limit: usize) -> Result<Vec<Destination>> 
     .to_array()
 }
 
-/// Destinations, those with trouble first.
+/// Destinations, failing ones first.
 pub(super) fn list(sql: &Sql, limit: usize) -> Result<Vec<Destination>> {
     let mut found = with_trouble(sql, limit)?;
     let others: Vec<Destination> = sql

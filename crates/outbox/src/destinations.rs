@@ -1,19 +1,20 @@
-//! The destinations of an outbox: in memory as long as they are few, and in their table.
+//! The destinations of an outbox: in memory while there are few, and in their table.
 //!
-//! Contract: the object is the only writer, so what it knows of up to [`limits::KNOWN_DESTINATIONS`] destinations that have
-//! something to send is in memory, read when it is first needed. Whatever is wrong with a destination is in its row in the same
-//! transaction. The rest of a row may be behind memory, and is then right for whoever finds it after a crash:
+//! Contract: the object is the only writer, so up to [`limits::KNOWN_DESTINATIONS`] destinations that have something to
+//! send are cached in memory, read when first needed. A destination's errors are written to its row in the same
+//! transaction. The rest of a row may lag behind memory, and is then still valid after a crash:
 //!
-//! - `due_at` is not later than the first message that may be sent. One that is too early costs one look.
-//! - `full_at`, when its bucket is full, is not earlier: tokens are paid for up to [`limits::BUCKET_AHEAD`] in advance. A crash
-//!   loses those that were not used.
-//! - `served` and `turn`, which only decide who is next, are those of the last time that the row was written. The first attempts
-//!   after the object has come to life write them, so that each life has other turns than the one before.
+//! - `due_at` is not later than the first sendable message. A time that is too early costs one look.
+//! - `full_at`, when its bucket is full, is not earlier: up to [`limits::BUCKET_AHEAD`] of tokens are stored in
+//!   advance. A crash loses unused ones.
+//! - `served` and `turn`, which only decide who is next, are as of the last write of the row. The first attempts after
+//!   an activation write them, so each activation continues with other turns than the previous one.
 //!
-//! A destination that is not in memory has no `due_at`. If there are more destinations, the table has all, exactly.
+//! A destination that is not in memory has no `due_at`. If there are more destinations, the table has all of them,
+//! exactly.
 //!
-//! An enqueuing transaction may be undone without anybody knowing. So it moves `due_at` in memory only to an earlier time, and what
-//! the table holds is taken for known only if a turn of the task has written or read it.
+//! An enqueuing transaction may be rolled back without notice. So it moves `due_at` in memory only to an earlier time,
+//! and the content of the table counts as known only if a turn of the task has written or read it.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,7 @@ use super::{
 use crate::broken::{Variant, broken};
 use abide_component::numbers::{micros, millis, rows};
 
-/// What is known of destinations.
+/// The cache of destinations.
 #[derive(Debug, Default)]
 pub(super) enum Known {
     /// The table has not been read.
@@ -36,7 +37,7 @@ pub(super) enum Known {
     Nothing,
     /// All that have something to send.
     All(BTreeMap<String, Entry>),
-    /// There are too many: what the table says holds.
+    /// There are too many: the table is authoritative.
     TooMany,
 }
 
@@ -44,9 +45,9 @@ pub(super) enum Known {
 #[derive(Debug)]
 pub(super) struct Entry {
     row: Row,
-    /// What the table holds, if that is known.
+    /// The content of the table, if that is known.
     stored: Option<Row>,
-    /// Whether the table was written since the object came to life.
+    /// Whether the table was written since the object was activated.
     is_written: bool,
 }
 
@@ -64,7 +65,7 @@ impl Entry {
         self.stored.as_ref() == Some(&self.row)
     }
 
-    /// True if nothing is lost when the table is left as it is and this is known in memory.
+    /// True if the table may stay as it is, given this state in memory, without losing anything.
     fn covers(&self, row: &Row) -> bool {
         let is_first = |stored: &Row| {
             !self.is_written && row.served != stored.served && !broken(Variant::TurnsRepeated)
@@ -105,13 +106,13 @@ impl Rows {
         Ok(())
     }
 
-    /// Nothing of what is in memory is known any more: the table holds something else.
+    /// Clears the cache: the table holds something else.
     pub(super) fn forget_destinations(&self) {
         *self.destinations.borrow_mut() = Known::Nothing;
         *self.open.borrow_mut() = None;
     }
 
-    /// What is known of a destination.
+    /// The state of a destination.
     pub(super) fn destination(&self, name: &str) -> Result<Row> {
         self.read_destinations()?;
         if let Known::All(known) = &*self.destinations.borrow()
@@ -139,7 +140,7 @@ impl Rows {
         Ok(row)
     }
 
-    /// Makes room for one more in memory, or leaves all to the table.
+    /// Makes room for one more in memory, or switches to the table.
     fn make_room(&self) -> Result<()> {
         let mut destinations = self.destinations.borrow_mut();
         let Known::All(known) = &mut *destinations else {
@@ -164,7 +165,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Writes what the table does not hold, so that it holds all exactly.
+    /// Writes what the table lacks; then it holds all destinations exactly.
     pub(super) fn write_destinations(&self) -> Result<()> {
         if let Known::All(known) = &mut *self.destinations.borrow_mut() {
             for entry in known.values_mut() {
@@ -177,7 +178,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Keeps what has become of a destination, in a turn of the task.
+    /// Stores a destination's new state, in a turn of the task.
     pub(super) fn save_destination(&self, row: Row) -> Result<()> {
         let mut destinations = self.destinations.borrow_mut();
         let Known::All(known) = &mut *destinations else {
@@ -205,7 +206,7 @@ impl Rows {
         Ok(())
     }
 
-    /// For how many microseconds its tokens are paid for in advance.
+    /// For how many microseconds its tokens are stored in advance.
     fn ahead(&self, row: &Row) -> i64 {
         let rate = match self.options.pace {
             Pace::AtOnce { destination, .. } => destination.rate,
@@ -223,8 +224,8 @@ impl Rows {
         row.save(&self.sql)
     }
 
-    /// Destinations whose circuit is open, at most as many as a list may have. To be called by the task, whose reading is of what
-    /// will not be undone.
+    /// Destinations whose circuit is open, at most as many as a list may have. Only the task may call this, because it
+    /// reads state that will not be rolled back.
     pub(super) fn open_circuits(&self) -> Result<Vec<String>> {
         if let Some(known) = &*self.open.borrow() {
             return Ok(known.clone());
@@ -234,7 +235,7 @@ impl Rows {
         Ok(open)
     }
 
-    /// Those that a pass is to look at, longest waiting first.
+    /// The destinations for a pass to look at, longest waiting first.
     pub(super) fn due_destinations(&self, now: i64, limit: usize) -> Result<Vec<Row>> {
         self.read_destinations()?;
         if let Known::All(known) = &*self.destinations.borrow() {
@@ -272,7 +273,7 @@ impl Rows {
             .one()
     }
 
-    /// A destination has answered well, and is looked at.
+    /// A destination has responded successfully, and is looked at.
     pub(super) fn destination_answered(&self, name: &str, now: i64) -> Result<()> {
         let mut row = self.destination(name)?;
         row.answered(now);
@@ -280,7 +281,7 @@ impl Rows {
         self.save_destination(row)
     }
 
-    /// Has a destination looked at, not later than at this time.
+    /// Schedules a look at a destination, not later than this time.
     pub(super) fn look_at(&self, name: &str, origin: Option<&str>, at: i64) -> Result<()> {
         self.destination(name)?;
         if let Known::All(known) = &mut *self.destinations.borrow_mut()
@@ -307,8 +308,8 @@ impl Rows {
         Ok(())
     }
 
-    /// Has destinations looked at that were parked when a task or process ended, and so are parked no more. Which ones were is not
-    /// known: all are looked at that would be soon.
+    /// Schedules looks at destinations that were parked when a task or process stopped and are parked no more. Which
+    /// ones were is not known: it selects all that would be looked at soon.
     pub(super) fn unpark_all(&self, now: i64) -> Result<()> {
         if broken(Variant::ParkedLeft) {
             return Ok(());
@@ -323,7 +324,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Has destinations that were parked looked at.
+    /// Schedules looks at parked destinations.
     pub(super) fn unpark(&self, names: &[String], now: i64) -> Result<()> {
         for name in names {
             if let Known::All(known) = &mut *self.destinations.borrow_mut() {

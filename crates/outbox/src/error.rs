@@ -1,4 +1,4 @@
-//! What an outbox answers when it does not do what it is asked.
+//! Errors of an outbox.
 
 use abide::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -6,46 +6,46 @@ use thiserror::Error;
 
 use super::Status;
 
-/// Why an outbox did not do what it was asked. Nothing changed.
+/// Why an outbox refused an operation. Nothing changed.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 pub enum OutboxError {
-    /// The message makes no sense; the text says what would.
+    /// The message is invalid; the text says what is valid.
     #[error("{0}")]
     Invalid(String),
     /// Too many messages wait.
-    #[error("{max} messages are queued already: enqueue when some were sent")]
+    #[error("{max} messages are already queued: enqueue again when some were sent")]
     Full {
         /// How many may wait.
         max: i64,
     },
-    /// The dedup key belongs to a message that says something else.
+    /// The dedup key belongs to a message with other content.
     #[error(
-        "the dedup key belongs to message {id}, which says something else: a new message needs a new key"
+        "the dedup key belongs to message {id}, which has other content: a new message needs a new key"
     )]
     KeyReused {
         /// The message.
         id: i64,
     },
-    /// There is no such message, or it is not kept any more.
+    /// There is no such message, or it is no longer kept.
     #[error("there is no message {id}")]
     NotFound {
-        /// What was asked for.
+        /// The requested message.
         id: i64,
     },
-    /// The message is not where it would have to be.
+    /// The message does not have the required status.
     #[error("message {id} is {status}: only one that is {wanted} can be {verb}")]
     Conflict {
         /// The message.
         id: i64,
-        /// Where it is.
+        /// Its status.
         status: Status,
-        /// Where it would have to be.
+        /// The required status.
         wanted: Status,
-        /// What was to be done with it.
+        /// The refused operation.
         verb: String,
     },
-    /// Clients do not write messages of this kind.
-    #[error("messages of kind `{kind}` are written by the program alone")]
+    /// Clients may not write messages of this kind.
+    #[error("only the program may write messages of kind `{kind}`")]
     ClosedKind {
         /// The kind.
         kind: String,

@@ -1,7 +1,7 @@
-//! Fan-out: one command that becomes many messages, a batch at a time.
+//! Fan-out: one command that becomes many messages, one batch at a time.
 //!
-//! Contract: a batch of messages and the place where the next one begins are one transaction, so a fan-out that is cut off
-//! goes on where it was and makes each message once. A batch is all that is in memory.
+//! Contract: a batch of messages and the position of the next batch are one transaction, so an interrupted fan-out
+//! continues where it stopped and creates each message once. Only one batch is in memory.
 
 use abide::{Error, ErrorKind, Result, Storage};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -11,15 +11,15 @@ use abide_component::numbers::rows;
 
 /// Turns one command into many messages.
 pub trait FanOut: Send + Sync + 'static {
-    /// What is to be done, such as the text that goes to all and up to which subscriber. Kept as JSON.
+    /// The command, such as the text that goes to all and the last subscriber. Stored as JSON.
     type Command: Serialize + DeserializeOwned + 'static;
 
-    /// The name that the command's row carries.
+    /// The name in the command's row.
     const NAME: &'static str;
 
-    /// The next messages, at most `limit`, behind the place where the last batch ended. Synchronous: it reads the object's
-    /// own storage, in the transaction that enqueues what it returns. An error or a panic ends the fan-out as failed;
-    /// [`Outbox::resume_fan_out`](super::Outbox::resume_fan_out) lets it go on.
+    /// The next messages, at most `limit`, after the position where the last batch ended. Synchronous: it reads the
+    /// object's own storage, in the transaction that enqueues its result. An error or a panic makes the fan-out fail;
+    /// [`Outbox::resume_fan_out`](super::Outbox::resume_fan_out) continues it.
     fn batch(
         &self,
         storage: &Storage,
@@ -29,45 +29,45 @@ pub trait FanOut: Send + Sync + 'static {
     ) -> Result<Batch>;
 }
 
-/// Some of a fan-out's messages.
+/// A batch of a fan-out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// They are enqueued in this order.
+    /// The messages, enqueued in this order.
     pub messages: Vec<Message>,
-    /// Where the next batch begins, in the fan-out's own words; `None` if this is the last.
+    /// The position of the next batch, in the fan-out's own format; `None` if this is the last.
     pub next: Option<String>,
 }
 
-/// How far a fan-out is.
+/// The progress of a fan-out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FanOutRecord {
     /// Its id in its outbox.
     pub id: i64,
     /// Its [`FanOut::NAME`].
     pub name: String,
-    /// Whether it goes on.
+    /// Its status.
     pub status: FanOutStatus,
-    /// Messages that it has made.
+    /// Messages created so far.
     pub made: i64,
     /// Why it failed.
     pub error: Option<String>,
-    /// When it was asked for, in milliseconds since 1970.
+    /// When it was started, in milliseconds since 1970.
     pub created_at: i64,
-    /// When its last batch was made.
+    /// When its last batch was created.
     pub updated_at: i64,
 }
 
-/// Whether a fan-out goes on.
+/// The status of a fan-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FanOutStatus {
-    /// There is more to make.
+    /// More messages remain.
     Running,
-    /// All messages are made.
+    /// All messages are created.
     Done,
-    /// Its code refused to go on.
+    /// Its code returned an error or panicked.
     Failed,
-    /// Somebody ended it.
+    /// It was canceled.
     Canceled,
 }
 
@@ -93,7 +93,7 @@ impl<F: FanOut> AnyFanOut for F {
         let command = serde_json::from_str(command).map_err(|error| {
             Error::with_kind(
                 ErrorKind::Decode,
-                format!("the command does not fit fan-out `{}`: {error}", F::NAME),
+                format!("the command does not match fan-out `{}`: {error}", F::NAME),
             )
         })?;
         FanOut::batch(self, storage, &command, after, limit)
@@ -119,7 +119,7 @@ pub(super) fn list(sql: &Sql, limit: usize) -> Result<Vec<FanOutRecord>> {
     .to_array()
 }
 
-/// Ends one that runs, or that has failed and is kept until somebody decides.
+/// Cancels one that is running, or that has failed and waits for an operator.
 pub(super) fn cancel(sql: &Sql, id: i64, now: i64) -> Result<FanOutRecord, OutboxError> {
     sql.exec(
         "UPDATE outbox_fan_outs SET status = 'canceled', updated_at = ?2
@@ -129,7 +129,7 @@ pub(super) fn cancel(sql: &Sql, id: i64, now: i64) -> Result<FanOutRecord, Outbo
     get(sql, id)
 }
 
-/// Lets one that failed or was canceled go on where it was.
+/// Continues a failed or canceled one where it stopped.
 pub(super) fn resume(sql: &Sql, id: i64, now: i64) -> Result<FanOutRecord, OutboxError> {
     sql.exec(
         "UPDATE outbox_fan_outs SET status = 'running', error = NULL, updated_at = ?2

@@ -1,20 +1,21 @@
-//! Attempts that are on their way, and how many more may be.
+//! Attempts in flight, and how many more may be.
 //!
-//! Contract: an outbox has at most so many attempts on their way as its limit says, and an origin as a destination's. One that
-//! has not answered yet, or not the last time, has [`limits::FIRST_ATTEMPTS`]; each answer doubles that. All such origins
-//! together have half of the outbox's room, so that however many are silent, those that answer are not held up. Whoever gets
-//! no room is parked and comes when something ends.
+//! Contract: an outbox has at most as many attempts in flight as its limit allows, and an origin as many as a
+//! destination. An origin that has not responded yet, or not the last time, has [`limits::FIRST_ATTEMPTS`]; each
+//! response doubles that. All such origins together get half of the outbox's concurrency: silent receivers, however
+//! many, do not delay those that respond. A destination without room is parked and looked at again when something
+//! finishes.
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{claims::Claim, limits, passes::Turns};
+use super::{claim::Claim, limits, poll_turns::PollTurns};
 use crate::broken::{Variant, broken};
 
-/// Attempts, or polls, that are on their way, by origin or by destination.
+/// Attempts or polls in flight, by origin or by destination.
 #[derive(Debug, Default)]
-pub(super) struct Flying(HashMap<String, u32>);
+pub(super) struct InFlight(HashMap<String, u32>);
 
-impl Flying {
+impl InFlight {
     pub(super) fn to(&self, name: &str) -> u32 {
         self.0.get(name).copied().unwrap_or(0)
     }
@@ -41,32 +42,32 @@ impl Flying {
     }
 }
 
-/// What is on its way.
+/// What is in flight.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     /// Attempts by origin.
-    pub(super) sends: Flying,
+    pub(super) sends: InFlight,
     /// Attempts by destination.
-    pub(super) to_destination: Flying,
+    pub(super) to_destination: InFlight,
     /// Polls by origin.
-    pub(super) polls: Flying,
-    pub(super) poll_turns: Turns,
-    /// How many attempts an origin that has answered may have on their way.
+    pub(super) polls: InFlight,
+    pub(super) poll_turns: PollTurns,
+    /// How many attempts an origin that has responded may have in flight.
     windows: HashMap<String, u32>,
     /// Destinations whose origin had no room, longest waiting first.
     at_origin: HashMap<String, VecDeque<String>>,
-    /// Destinations that have not answered, for which there was no room.
+    /// Destinations that have not responded, for which there was no room.
     silent: VecDeque<String>,
 }
 
-/// Why a destination gets no attempt now.
+/// The limit that prevents an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// As many are on their way to itself as may be.
+    /// The destination's own limit.
     Destination,
-    /// To its origin.
+    /// Its origin's limit.
     Origin,
-    /// To all origins that have not answered.
+    /// The limit of all origins that have not responded.
     Silent,
 }
 
@@ -86,7 +87,7 @@ impl Flights {
         }
         let window = self.windows.get(origin).copied();
         let first = match each {
-            // At ticks so many leave at once as the tick has.
+            // At a tick, as many leave at once as the tick allows.
             limits::MAX_CONCURRENCY => each,
             _ => limits::FIRST_ATTEMPTS,
         };
@@ -112,7 +113,7 @@ impl Flights {
         Ok(room)
     }
 
-    /// Has a destination looked at when there may be room for it.
+    /// Parks a destination until there may be room for it.
     pub(super) fn park(&mut self, destination: &str, origin: &str, full: Full) {
         let waiting = match full {
             Full::Destination => return,
@@ -129,7 +130,7 @@ impl Flights {
         self.to_destination.begin(&claim.destination);
     }
 
-    /// Those that were to begin do not.
+    /// Reserved attempts are not made.
     pub(super) fn retract(&mut self, sends: &[Claim], polls: &[Claim]) {
         for claim in sends {
             self.sends.end(claim.origin());
@@ -140,7 +141,7 @@ impl Flights {
         }
     }
 
-    /// One has ended. Returns the destinations that were parked and for which there may be room now.
+    /// One has finished. Returns the parked destinations for which there may be room now.
     pub(super) fn end(&mut self, claim: &Claim) -> Vec<String> {
         let origin = claim.origin();
         if claim.operation.is_some() {
@@ -155,7 +156,7 @@ impl Flights {
         self.next_parked(origin)
     }
 
-    /// There is room at an origin that nobody uses. Returns destinations that were parked and may use it.
+    /// An origin has unused room. Returns parked destinations that may use it.
     pub(super) fn next_parked(&mut self, origin: &str) -> Vec<String> {
         // More than one: the origin may have more room than before.
         let waiting = self.at_origin.get_mut(origin);
@@ -169,7 +170,7 @@ impl Flights {
         freed
     }
 
-    /// An origin has answered, or an answer of it was lost.
+    /// An origin has responded, or one of its responses was lost.
     pub(super) fn heard(&mut self, origin: &str, answered: bool) {
         if !answered {
             self.windows.remove(origin);

@@ -1,4 +1,4 @@
-//! What is asked of an outbox over HTTP, and what it answers.
+//! Request and response bodies of the HTTP API.
 
 use abide::server::ApiError;
 use serde::{Deserialize, Serialize};
@@ -6,10 +6,10 @@ use serde_json::value::RawValue;
 
 use super::{Change, Counts, DeadLetterFilter, Destination, Filter, Page, Record, Status, limits};
 
-/// Messages of a page if the client does not say.
+/// Default number of messages in a page.
 const DEFAULT_PAGE: usize = 100;
 
-/// Which messages a page holds.
+/// The query for a page of messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
@@ -18,7 +18,7 @@ pub(crate) struct Wanted {
     pub(crate) limit: Option<usize>,
 }
 
-/// Which dead letters a page holds.
+/// The query for a page of dead letters.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WantedDead {
@@ -28,7 +28,7 @@ pub(crate) struct WantedDead {
     pub(crate) limit: Option<usize>,
 }
 
-/// Which messages that are failing a page holds.
+/// The query for a page of failing messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WantedFailing {
@@ -45,7 +45,7 @@ pub(crate) struct Which {
     pub(crate) after: Option<i64>,
 }
 
-/// Which destination.
+/// A destination.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resumed {

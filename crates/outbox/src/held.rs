@@ -1,15 +1,15 @@
-//! Messages that wait for their first attempt and are about to be sent, in memory with what they say, so that whoever claims one
-//! reads nothing.
+//! An in-memory cache of messages that wait for their first attempt and are about to be sent, with their payloads:
+//! claiming one reads nothing.
 //!
-//! Contract: the rows decide. What is known of a message here never changes while it waits for its first attempt, under its id:
-//! the statement that claims it checks that it does, and nothing is known of it any more once it was taken. So memory may hold
-//! messages that were canceled, or whose transaction was undone.
+//! Contract: the rows are authoritative. A cached message does not change while it waits for its first attempt, under
+//! its id: the statement that claims it checks that it waits, and a claimed message leaves the cache. So memory may
+//! hold messages that were canceled, or whose transaction was rolled back.
 
 use std::collections::HashMap;
 
-use super::{claims::Claim, limits};
+use super::{claim::Claim, limits};
 
-/// What is known of messages, by their ids.
+/// The cached messages, by id.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     claims: HashMap<i64, Claim>,
@@ -17,7 +17,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Holds a message that was never tried, if there is room.
+    /// Caches a message without an attempt, if there is room.
     pub(super) fn hold(&mut self, claim: Claim) {
         self.take(claim.id);
         let bytes = self.bytes.saturating_add(claim.size());
@@ -27,12 +27,12 @@ impl Held {
         }
     }
 
-    /// True if nothing is known of a message.
+    /// True if a message is not cached.
     pub(super) fn lacks(&self, id: i64) -> bool {
         !self.claims.contains_key(&id)
     }
 
-    /// What is known of a message, which is not known from now on.
+    /// Removes a message from the cache.
     pub(super) fn take(&mut self, id: i64) -> Option<Claim> {
         let claim = self.claims.remove(&id)?;
         self.bytes = self.bytes.saturating_sub(claim.size());

@@ -1,21 +1,21 @@
-//! The history of messages: what has happened to each, the first change and the newest 99.
+//! The history of messages: the events of each, the first and the newest 99.
 //!
-//! A message that is enqueued, tried once and sent has no rows of history: its own row has the three times. The first event
-//! that these do not tell stores what they have told so far, and from then on each event is stored. `changes` is the number of
-//! the last event that is stored; 0 if there is none.
+//! A message that is enqueued, attempted once and sent has no rows of history: its own row has the three times. The
+//! first event that these cannot express stores the earlier events, and from then on each event is stored. `changes` is
+//! the number of the last stored event; 0 if there is none.
 
 use abide::Result;
 
 use super::{
     Change,
-    claims::Claim,
+    claim::Claim,
     limits,
     rows::{Rows, ids},
 };
 use crate::broken::{Variant, broken};
 use abide_component::texts::cut;
 
-/// What the row of a message tells of its history if no other events have happened, in their order.
+/// The history that a message's row expresses if no other events have happened, in order.
 macro_rules! told_by_row {
     () => {
         "SELECT 1 AS seq, created_at AS at, 'queued' AS event, changes FROM outbox_messages WHERE id = ?1
@@ -26,7 +26,7 @@ macro_rules! told_by_row {
 }
 
 impl Rows {
-    /// Notes a change of a message. `seq` is its number among the message's changes, from 1.
+    /// Records an event of a message. `seq` is its number among the message's events, from 1.
     pub(super) fn note(
         &self,
         message: i64,
@@ -44,7 +44,8 @@ impl Rows {
         self.shorten(message, seq)
     }
 
-    /// Notes the same of those of many messages whose history is stored. Their rows say already how many changes they have had.
+    /// Records the same event for those of many messages whose history is stored. Their rows already have the new
+    /// number of events.
     pub(super) fn note_all(&self, claims: &[&Claim], at: i64, event: &str) -> Result<()> {
         for claim in claims {
             self.changes.add(claim.id);
@@ -67,10 +68,10 @@ impl Rows {
         Ok(())
     }
 
-    /// Removes what a message's history has too much: it has `seq` changes now.
+    /// Truncates a message's history, which now has `seq` events.
     fn shorten(&self, message: i64, seq: i64) -> Result<()> {
         if seq > limits::MAX_HISTORY {
-            // The first says how it all began.
+            // Keep the first event.
             self.sql.exec(
                 "DELETE FROM outbox_history WHERE message = ?1 AND seq = ?2 AND seq > 1",
                 (message, seq - limits::MAX_HISTORY + 1),
@@ -79,7 +80,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Stores what a message's row tells of its history, before something happens that it does not tell.
+    /// Stores the events that a message's row expresses, before an event that it cannot express.
     pub(super) fn store_history(&self, message: i64) -> Result<()> {
         if broken(Variant::HistoryCut) {
             return Ok(());

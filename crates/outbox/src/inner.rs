@@ -1,4 +1,4 @@
-//! What the clones of an outbox share.
+//! The state that the clones of an outbox share.
 
 use std::{
     cell::{Cell, RefCell},
@@ -14,14 +14,14 @@ use tokio::sync::Notify;
 
 use super::{
     FanOutStatus, Message, NAME, Options, OutboxError, Priority, Registry,
-    claims::Claim,
+    claim::Claim,
     flights::Flights,
     limits,
-    metrics::Holding,
+    metrics::Contents,
+    outcome::Outcome,
     overload::Overload,
     registry::Accepted,
     rows::{New, Rows},
-    settle::Outcome,
     suspects::Suspects,
 };
 use abide_component::WakeUp;
@@ -34,23 +34,23 @@ pub(super) struct Inner {
     alarm: WakeUp,
     pub(super) registry: Arc<Registry>,
     pub(super) rows: Rows,
-    /// What is on its way, by destination.
+    /// Attempts in flight, by destination.
     pub(super) flights: RefCell<Flights>,
     /// True while a background task passes.
     pub(super) running: Cell<bool>,
-    /// What the alarm that went off tells of the clock.
+    /// Evidence of a clock change from the alarm that went off.
     pub(super) seen: SeenByAlarm,
-    /// True if a task was dropped with attempts on their way.
+    /// True if a task was dropped with attempts in flight.
     pub(super) orphaned: Cell<bool>,
-    /// Whether this node has too much to do.
+    /// Whether this node is overloaded.
     pub(super) overload: Cell<Overload>,
-    /// Whether others are stopped, so that one is tried alone.
+    /// Whether others are stopped while a suspect is attempted alone.
     pub(super) suspects: Cell<Suspects>,
-    /// Outcomes that could not be written yet. Their messages are still on their way.
+    /// Results that could not be written yet. Their messages are still in flight.
     pub(super) unwritten: RefCell<Vec<(Claim, Outcome)>>,
     /// Wakes the task.
     pub(super) news: Notify,
-    /// When to say again what it holds.
+    /// When to update the metrics again.
     show_at: Cell<i64>,
     waiting: RefCell<Counted>,
     /// Counts the turns of destinations.
@@ -83,7 +83,7 @@ impl Inner {
         i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Adds a message. `Ok(None)` if one with its dedup key is there. Call it in a transaction: a refusal may come late.
+    /// Adds a message. `Ok(None)` if one with its dedup key exists. Call it in a transaction: a refusal may come late.
     pub(super) fn add(
         &self,
         message: &Message,
@@ -161,7 +161,7 @@ impl Inner {
             .min(limits::MAX_PAYLOAD_BYTES);
         if message.payload.len() > max {
             return invalid(format!(
-                "the payload has {} bytes and at most {max} are taken: keep what is large elsewhere and send its address",
+                "the payload has {} bytes; at most {max} are accepted: store large data elsewhere and send its address",
                 message.payload.len()
             ));
         }
@@ -190,8 +190,8 @@ impl Inner {
         handler.take(message).map_err(|error| told(&error))
     }
 
-    /// A message's idempotency key. The payload and the time are in it, because an object that was brought back to an
-    /// earlier state gives its ids out again.
+    /// A message's idempotency key. It includes the payload and the time, because an object that was restored to an
+    /// earlier state reuses its ids.
     pub(super) fn key(&self, id: i64, generation: i64, payload: &str, now: i64) -> String {
         let mut hash = Sha256::new();
         hash.update(self.state.id().to_string());
@@ -208,31 +208,31 @@ impl Inner {
         key
     }
 
-    /// Gives a message that has surely had no effect a new idempotency key.
+    /// Gives a message that certainly had no effect a new idempotency key.
     pub(super) fn renew_key(&self, id: i64, now: i64) -> Result<()> {
         let (generation, payload) = self.rows.next_generation(id)?;
         let key = self.key(id, generation, &payload, now);
         self.rows.renew_key(id, &key)
     }
 
-    /// Gives a dead letter that was edited a new idempotency key.
+    /// Gives an edited dead letter a new idempotency key.
     pub(super) fn renew_key_of_dead(&self, id: i64, now: i64) -> Result<()> {
         let (generation, payload) = self.rows.next_generation_of("outbox_dead_letters", id)?;
         let key = self.key(id, generation, &payload, now);
         self.rows.renew_key_of("outbox_dead_letters", id, &key)
     }
 
-    /// Has the object woken, not later than at this time.
+    /// Wakes the object not later than at this time.
     pub(super) fn arm(&self, at: i64) -> Result<()> {
         self.alarm.not_later_than(at)
     }
 
-    /// Has the object woken at this time, and not before.
+    /// Wakes the object at this time, and not before.
     pub(super) fn arm_at(&self, at: Option<i64>) -> Result<()> {
         self.alarm.set(at)
     }
 
-    /// The alarm has gone off: goes on with what is due.
+    /// The alarm has gone off: continues with what is due.
     pub(super) fn wake(self: &Rc<Self>) -> Result<()> {
         self.seen.note(&self.state);
         if self.has_work()? {
@@ -242,7 +242,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until all is durable that was written, and tells what there is to tell of it.
+    /// Waits until all writes are durable, and reports their events.
     pub(super) async fn tell(&self) -> Result<()> {
         let count = self.rows.notes.len();
         self.state.storage().sync().await?;
@@ -250,13 +250,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Tells the first so many of what there is to tell.
+    /// Reports the first so many events.
     pub(super) fn tell_durable(&self, count: usize) {
         let (board, class) = (&self.registry.board, self.state.class());
         self.rows.notes.tell(count, board, class, self.state.id());
     }
 
-    /// Says what the outbox holds, for whoever scrapes the node.
+    /// Publishes the outbox's contents to the metrics.
     pub(super) fn show(&self, now: i64) -> Result<()> {
         self.show_at
             .set(now.saturating_add(millis(limits::SHOW_EVERY)));
@@ -268,7 +268,7 @@ impl Inner {
         for (destination, count) in flights.to_destination.each().chain(polls) {
             *in_flight.entry(destination.to_owned()).or_default() += i64::from(count);
         }
-        let holding = Holding {
+        let holding = Contents {
             waiting: self.waiting(counts.queued, now)?,
             queued: counts.queued,
             sending: counts.sending,
@@ -286,8 +286,8 @@ impl Inner {
         Ok(())
     }
 
-    /// How many of the queued messages wait at each destination, within bounds. They are counted anew after a while, and when there
-    /// are more or fewer.
+    /// How many of the queued messages wait at each destination, within bounds. They are recounted after a while, and
+    /// when their number changes.
     fn waiting(&self, queued: i64, now: i64) -> Result<Vec<(String, i64)>> {
         let mut counted = self.waiting.borrow_mut();
         let until = counted.at.saturating_add(millis(limits::SHOW_EVERY));
@@ -309,7 +309,7 @@ impl Inner {
         let most = limits::MAX_SHOWN_DESTINATIONS;
         let due = self.rows.due_destinations(i64::MAX, most)?;
         let due = due.into_iter().map(|row| row.destination);
-        // A destination to which as many are in flight as may be is not due.
+        // A destination with its maximum of attempts in flight is not due.
         let flights = self.flights.borrow();
         let full = flights.to_destination.each().map(|(to, _)| to.to_owned());
         for destination in due.chain(full.take(most)).collect::<BTreeSet<_>>() {
@@ -321,7 +321,8 @@ impl Inner {
         Ok(waiting)
     }
 
-    /// Says what the outbox holds, if that has changed and was not said for a while. When to say it, if that is later.
+    /// Publishes the outbox's contents, if they have changed and were not published for a while. Otherwise returns when
+    /// to publish them.
     pub(super) fn show_changes(&self, now: i64) -> Result<Option<i64>> {
         if !self.rows.notes.holding_has_changed() {
             return Ok(None);
@@ -335,19 +336,19 @@ impl Inner {
         self.show(now).map(|()| None)
     }
 
-    /// The number of the next turn. It goes on from the time at which the object came to life, and so outlives it.
+    /// The number of the next turn. It starts from the activation time, so it increases across activations.
     pub(super) fn next_turn(&self) -> i64 {
         let turn = self.turns.get().max(self.now().saturating_mul(1_000)) + 1;
         self.turns.set(turn);
         turn
     }
 
-    /// When the object is to wake if nobody is there any more who would carry things on.
+    /// When the object is to wake if nothing in memory continues the work.
     pub(super) fn guard(&self, now: i64) -> i64 {
         now.saturating_add(millis(self.rows.options.recovery))
     }
 
-    /// True if anything waits or is on its way.
+    /// True if anything waits or is in flight.
     pub(super) fn has_work(&self) -> Result<bool> {
         let counts = self.rows.counts()?;
         Ok(counts.queued + counts.sending > 0 || self.fan_outs_run()?)
@@ -373,7 +374,8 @@ struct Counted {
     at: i64,
 }
 
-/// What tells a message from others with the same dedup key: the beginning of a hash of its kind and payload.
+/// A fingerprint of a message: the beginning of a hash of its kind and payload. It distinguishes it from others with
+/// the same dedup key.
 fn content(message: &Message) -> Vec<u8> {
     let mut hash = Sha256::new();
     hash.update((message.kind.len() as u64).to_le_bytes());
@@ -382,15 +384,15 @@ fn content(message: &Message) -> Vec<u8> {
     hash.finalize()[..16].to_vec()
 }
 
-/// What adding a message came to.
+/// The result of adding a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
     New(i64),
-    /// It was there.
+    /// It existed.
     Known(i64),
 }
 
-/// A refusal by a registry, for whoever enqueues.
+/// A refusal by the registry, as an error for the caller.
 fn told(error: &abide::Error) -> OutboxError {
     OutboxError::Invalid(error.message().to_owned())
 }

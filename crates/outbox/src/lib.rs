@@ -1,12 +1,12 @@
-//! The durable outbox: what an object must tell the world, written with its state and delivered for certain.
+//! The durable outbox: messages to the outside world, written with the object's state and delivered at least once.
 //!
-//! An object that holds an [`Outbox`] enqueues [`Message`]s in the transaction that changes its state. A background task
-//! then hands each to the [`Deliver`] implementation of its kind, again and again if need be, until it is delivered or has
-//! become a dead letter, which waits for a person.
+//! An object with an [`Outbox`] enqueues [`Message`]s in the transaction that changes its state. A background task then
+//! passes each to the [`Deliver`] implementation of its kind, repeatedly if necessary, until it is delivered or has
+//! become a dead letter, which waits for an operator.
 //!
-//! - Outward, every message is delivered at least once, with the same idempotency key at every attempt.
-//! - Where the receiver honours the key, the effect is exactly once.
-//! - No row is ever lost: what cannot be delivered is kept as a dead letter, with the reason.
+//! - Every message is delivered at least once, with the same idempotency key on every attempt.
+//! - If the receiver honours the key, the effect is exactly once.
+//! - No message is ever lost: one that cannot be delivered is kept as a dead letter, with the reason.
 //!
 //! ```
 //! use abide::prelude::*;
@@ -14,14 +14,14 @@
 //! use serde::{Deserialize, Serialize};
 //! use std::sync::Arc;
 //!
-//! /// What is told to whom.
+//! /// A text and its receiver.
 //! #[derive(Serialize, Deserialize)]
 //! struct Greeting {
 //!     url: String,
 //!     text: String,
 //! }
 //!
-//! /// Producer and consumer of a kind in one place.
+//! /// Both sides of a kind.
 //! struct Greeter;
 //!
 //! impl Deliver for Greeter {
@@ -81,7 +81,7 @@
     warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
 )]
 
-// Users see what components are built on, with the components, as the crate `abide`.
+// Examples name the core as users do: as the crate `abide`.
 extern crate abide_core as abide;
 
 mod agenda;
@@ -89,6 +89,7 @@ mod agenda;
 pub mod broken;
 mod bucket;
 mod changes;
+mod claim;
 mod claims;
 #[cfg(test)]
 mod costs;
@@ -114,8 +115,10 @@ mod notes;
 pub(crate) mod operations;
 mod options;
 mod order;
+mod outcome;
 mod overload;
 mod passes;
+mod poll_turns;
 mod pump;
 mod ready;
 pub(crate) mod redaction;
@@ -136,11 +139,11 @@ use abide::{Result, State};
 
 use inner::{Added, Inner};
 
-/// What the outbox of an object is to the runtime: the name of its component and of its alarm.
+/// The name of the outbox's component and alarm in the runtime.
 const NAME: &str = "outbox";
 
-pub use dead_letters::Swept;
-pub use deliver::{Deliver, Delivery, Failure, Fate, Polled, Submitted};
+pub use dead_letters::BulkResult;
+pub use deliver::{Deliver, Delivery, Failure, FailureKind, Polled, Submitted};
 pub use destination::Destination;
 pub use error::OutboxError;
 pub use fan_out::{Batch, FanOut, FanOutRecord, FanOutStatus};
@@ -151,20 +154,20 @@ pub use registry::Registry;
 
 pub use abide_component::RetryPolicy;
 
-/// An object's outbox. Clones are the same outbox.
+/// An object's outbox. Clones refer to the same outbox.
 #[derive(Clone, Debug)]
 pub struct Outbox(Rc<Inner>);
 
 impl Outbox {
-    /// Opens the outbox of an object, in its constructor; makes its tables, whose names begin with `outbox_`, when there
-    /// are none. What was on its way when the object or its process ended is queued again, as unknown.
+    /// Opens the outbox of an object, in its constructor; creates its tables, whose names begin with `outbox_`, if they
+    /// do not exist. Messages that were in flight when the object or its process stopped are queued again, as unknown.
     ///
-    /// The outbox has an [alarm](abide::State::alarm) and a component under the name `outbox`; the object's own alarm stays the
-    /// object's.
+    /// The outbox has an [alarm](abide::State::alarm) and a component named `outbox`; the object's own alarm remains
+    /// the object's.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option makes no sense or the object has an outbox already,
-    /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if the tables are of a version that this program does not know.
+    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option is invalid or the object already has an outbox,
+    /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the version of the tables.
     pub fn open(state: &State, registry: Arc<Registry>, options: Options) -> Result<Self> {
         options.check()?;
         schema::prepare(state)?;
@@ -185,22 +188,23 @@ impl Outbox {
         Ok(outbox)
     }
 
-    /// True if an object has an outbox already. Opening one makes its tables; a class whose objects may be asked before
-    /// they hold anything can leave that to the first message.
+    /// True if an object already has an outbox. Opening one creates its tables; a class whose objects may be read
+    /// before they hold anything can defer that to the first message.
     pub fn exists(state: &State) -> Result<bool> {
         schema::exists(state.storage())
     }
 
-    /// Calls a function with messages that have changed, as they are then, soon after each change and once for several
-    /// changes in a row. What it sends leaves when the changes are durable. Not called for what changed before the object
-    /// was reset.
+    /// Calls a function with changed messages, in their current state, soon after each change and once for several
+    /// consecutive changes. What the function sends leaves when the changes are durable. It is not called for changes
+    /// before a reset of the object.
     pub fn on_change(&self, listener: impl Fn(&[Record]) + 'static) {
         let changes = &self.0.rows.changes;
         changes.listen(Rc::new(|| true), Rc::new(listener));
     }
 
-    /// Enqueues a message, in the transaction of the current poll. One that is refused leaves nothing of itself, and leaves what
-    /// the poll has written before: write both in one `transaction_sync`, and there are both or neither.
+    /// Enqueues a message, in the transaction of the current poll. A refused message leaves nothing of itself, but does
+    /// not roll back the poll's earlier writes: put both into one `transaction_sync`, and both are written or neither
+    /// is.
     pub fn enqueue(&self, message: &Message) -> Result<Enqueued, OutboxError> {
         let inner = &self.0;
         let now = inner.now();
@@ -224,8 +228,8 @@ impl Outbox {
         })
     }
 
-    /// Begins a fan-out, in the transaction of the current poll; returns its id. Its messages follow, a batch at a time. One that is
-    /// refused is as a message that is refused.
+    /// Begins a fan-out, in the transaction of the current poll; returns its id. Its messages follow, one batch at a
+    /// time. A refused fan-out behaves like a refused message.
     pub fn fan_out<F: FanOut>(&self, command: &F::Command) -> Result<i64, OutboxError> {
         let inner = &self.0;
         let now = inner.now();
@@ -236,7 +240,7 @@ impl Outbox {
             .map_err(|error| OutboxError::Invalid(error.to_string()))?;
         if command.len() > limits::MAX_PAYLOAD_BYTES {
             return Err(OutboxError::Invalid(format!(
-                "the command has {} bytes and at most {} are taken",
+                "the command has {} bytes; at most {} are accepted",
                 command.len(),
                 limits::MAX_PAYLOAD_BYTES
             )));
@@ -254,12 +258,12 @@ impl Outbox {
         fan_out::list(&self.0.rows.sql, limit.min(limits::MAX_PAGE))
     }
 
-    /// Ends a fan-out that still runs, or that has failed. The messages that it has made stay.
+    /// Cancels a fan-out that is running or has failed. The messages that it has created remain.
     pub fn cancel_fan_out(&self, id: i64) -> Result<FanOutRecord, OutboxError> {
         fan_out::cancel(&self.0.rows.sql, id, self.0.now())
     }
 
-    /// Lets a fan-out that failed or was canceled go on where it was.
+    /// Continues a failed or canceled fan-out where it stopped.
     pub fn resume_fan_out(&self, id: i64) -> Result<FanOutRecord, OutboxError> {
         let now = self.0.now();
         self.0.rows.storage.transaction_sync(|| {
@@ -270,8 +274,8 @@ impl Outbox {
         })
     }
 
-    /// Ends the rest of a destination, whether it asked for it or its circuit breaker has opened: what is due is sent to
-    /// it. True if the destination is known.
+    /// Ends the pause of a destination, whether the destination asked for it or its circuit breaker has opened: due
+    /// messages are sent to it. True if the destination is known.
     pub fn resume(&self, destination: &str) -> Result<bool> {
         let now = self.0.now();
         let known = destination::resume(&self.0.rows.sql, destination, now)?;
@@ -280,17 +284,17 @@ impl Outbox {
         Ok(known)
     }
 
-    /// How many messages are where.
+    /// The number of messages in each status.
     pub fn counts(&self) -> Result<Counts> {
         self.0.rows.counts()
     }
 
-    /// Where messages go to, those with trouble first.
+    /// Destinations, failing ones first.
     pub fn destinations(&self, limit: usize) -> Result<Vec<Destination>> {
         destination::list(&self.0.rows.sql, limit.min(limits::MAX_PAGE))
     }
 
-    /// Where messages go to that fail: destinations that have failed since they last answered, or that rest.
+    /// Failing destinations: those that have failed since their last response, or are paused.
     pub fn failing_destinations(&self, limit: usize) -> Result<Vec<Destination>> {
         let now = self.0.now();
         let mut found = destination::with_trouble(&self.0.rows.sql, limit.min(limits::MAX_PAGE))?;
@@ -298,7 +302,7 @@ impl Outbox {
         Ok(found)
     }
 
-    /// Has the task go on soon if something is due soon, and the alarm whatever happens to the task.
+    /// Wakes the task if something is due soon, and sets the alarm in case the task stops.
     fn carry_on(&self, at: i64, now: i64) -> Result<()> {
         let soon = at <= now.saturating_add(abide_component::numbers::millis(limits::SHORT_WAIT));
         self.0.arm(if soon { self.0.guard(now) } else { at })?;

@@ -1,4 +1,4 @@
-//! Looking at messages: one, or a page of them, newest first.
+//! Reading messages: one, or a page of them, newest first.
 
 use abide::Result;
 use serde::{Deserialize, Serialize};
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::{Change, Outbox, Record, Status, limits, rows::RECORD};
 use abide_component::numbers::rows;
 
-/// Which messages a page holds.
+/// A filter for a page of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
-    /// Only those of this status. `None`: all.
+    /// Only those with this status. `None`: all.
     pub status: Option<Status>,
     /// Only those with a lower id; the `next` of the page before.
     pub before: Option<i64>,
@@ -17,7 +17,7 @@ pub struct Filter {
     pub limit: usize,
 }
 
-/// Which dead letters.
+/// A filter for dead letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetterFilter {
     /// Only those of this kind.
@@ -33,12 +33,12 @@ pub struct DeadLetterFilter {
     pub limit: usize,
 }
 
-/// Messages, newest first.
+/// A page of messages, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// The messages.
     pub records: Vec<Record>,
-    /// What to give as `before` for the next page, if there is one.
+    /// The `before` of the next page, if there is one.
     pub next: Option<i64>,
 }
 
@@ -48,12 +48,12 @@ impl Outbox {
         self.0.rows.record(id)
     }
 
-    /// What a message says: a JSON text.
+    /// A message's payload: a JSON text.
     pub fn payload(&self, id: i64) -> Result<Option<String>> {
         self.0.rows.payload(id)
     }
 
-    /// What has happened to a message, oldest first: the first change and the newest 99.
+    /// A message's history, oldest first: the first event and the newest 99.
     pub fn history(&self, id: i64) -> Result<Vec<Change>> {
         self.0.rows.history(id)
     }
@@ -159,7 +159,7 @@ pub(super) fn limit(asked: usize) -> usize {
     }
 }
 
-/// One record more than asked for tells whether there is a next page.
+/// One record more than requested tells whether there is a next page.
 fn page(mut records: Vec<Record>, limit: usize) -> Page {
     let more = records.len() > limit;
     records.truncate(limit);

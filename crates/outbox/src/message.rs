@@ -1,4 +1,4 @@
-//! Messages: what is enqueued, and what is known of it later.
+//! Messages: what is enqueued, and its stored state.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -10,9 +10,9 @@ use abide_component::numbers::millis;
 /// A message to be enqueued: a kind, a payload, and how it is to be delivered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Which handler delivers it.
+    /// The kind, which selects the handler.
     pub kind: Cow<'static, str>,
-    /// What it says: a JSON text.
+    /// The payload: a JSON text.
     pub payload: String,
     /// A message with the same key is enqueued once, for as long as the outbox keeps the first.
     #[serde(default)]
@@ -20,21 +20,21 @@ pub struct Message {
     /// Messages with the same key are delivered one after the other, in the order in which they were enqueued.
     #[serde(default)]
     pub ordering_key: Option<String>,
-    /// Not to be sent before, in milliseconds since 1970.
+    /// Not to be sent before this time, in milliseconds since 1970.
     #[serde(default)]
     pub not_before: Option<i64>,
     /// No attempt begins after this time, in milliseconds since 1970: the message fails.
     #[serde(default)]
     pub deadline: Option<i64>,
-    /// Which of the messages that are due to one destination goes first.
+    /// The order among messages that are due to one destination.
     #[serde(default)]
     pub priority: Priority,
-    /// The waits between its attempts, in milliseconds, in place of the handler's.
+    /// The waits between its attempts, in milliseconds; replaces the handler's.
     #[serde(default)]
     pub schedule: Option<Vec<i64>>,
 }
 
-/// Which messages go first.
+/// The priority of a message.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -42,7 +42,7 @@ pub struct Message {
 pub enum Priority {
     /// Before all others.
     High,
-    /// The usual.
+    /// The default.
     #[default]
     Normal,
     /// When there is nothing else to send.
@@ -64,7 +64,7 @@ impl Message {
         Ok(Self::from_json(kind, payload))
     }
 
-    /// A message whose payload is a JSON text already. Enqueuing checks it.
+    /// A message whose payload is already a JSON text. Enqueuing validates it.
     pub fn from_json(kind: impl Into<Cow<'static, str>>, payload: impl Into<String>) -> Self {
         Self {
             kind: kind.into(),
@@ -121,30 +121,30 @@ impl Message {
     }
 }
 
-/// What enqueuing came to.
+/// The result of enqueuing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enqueued {
-    /// The message's id in its outbox. Ids rise.
+    /// The message's id in its outbox. Ids increase.
     pub id: i64,
-    /// True if a message with the same dedup key and content was there: nothing was added.
+    /// True if a message with the same dedup key and content existed: nothing was added.
     pub duplicate: bool,
 }
 
-/// Where a message is on its way.
+/// The status of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Waits for an attempt.
     Queued,
-    /// An attempt is on its way, or the receiver has accepted it and is asked how it goes.
+    /// An attempt is in flight, or the receiver has accepted it and is polled.
     Sending,
     /// Delivered.
     Sent,
-    /// Given up, and among the dead letters until somebody decides.
+    /// Given up: a dead letter until an operator decides.
     Failed,
-    /// Taken back before it was sent.
+    /// Canceled before it was sent.
     Canceled,
-    /// Given up for good by somebody.
+    /// A dead letter that an operator discarded.
     Discarded,
 }
 
@@ -178,20 +178,20 @@ impl fmt::Display for Status {
     }
 }
 
-/// What is known of a message, but for its payload. Times are milliseconds since 1970.
+/// The state of a message, without its payload. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Its id.
     pub id: i64,
     /// Its kind.
     pub kind: String,
-    /// Where it is on its way.
+    /// Its status.
     pub status: Status,
-    /// Where it goes to: what shares a rate and a circuit breaker.
+    /// Its destination: what shares a rate and a circuit breaker.
     pub destination: String,
     /// A line for people, by its handler.
     pub summary: String,
-    /// Goes with every attempt.
+    /// Sent with every attempt.
     pub idempotency_key: String,
     /// See [`Message::dedup_key`].
     pub dedup_key: Option<String>,
@@ -203,45 +203,45 @@ pub struct Record {
     pub not_before: Option<i64>,
     /// See [`Message::deadline`].
     pub deadline: Option<i64>,
-    /// True while an earlier message with its ordering key is in the way.
+    /// True while an earlier message with its ordering key blocks it.
     pub blocked: bool,
-    /// When the next attempt or the next question is due. `None` while one is on its way, and at the end.
+    /// When the next attempt or poll is due. `None` while one is in flight, and when the message is finished.
     pub next_at: Option<i64>,
-    /// Attempts that were begun.
+    /// Attempts begun.
     pub attempts: u32,
-    /// Where to ask how it goes, if the receiver has accepted it and is at work.
+    /// The operation to poll, if the receiver has accepted the message and is processing it.
     pub operation: Option<String>,
-    /// Questions that were asked.
+    /// Polls made.
     pub polls: u32,
-    /// True if an attempt's answer was lost, so that it may have had its effect.
+    /// True if an attempt's response was lost, so it may have had its effect.
     pub unknown: bool,
-    /// What went wrong last.
+    /// The last error.
     pub last_error: Option<String>,
     /// When it was enqueued.
     pub created_at: i64,
     /// When it last changed.
     pub updated_at: i64,
-    /// When it came to an end.
+    /// When it finished.
     pub finished_at: Option<i64>,
-    /// The fan-out that made it.
+    /// The fan-out that created it.
     pub fan_out: Option<i64>,
     /// Since when it would have been given up, if the outbox gave messages up: see [`GiveUp::Never`](super::GiveUp::Never).
     #[serde(default)]
     pub failing_since: Option<i64>,
 }
 
-/// A change of a message, as its history tells it.
+/// An event of a message's history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub at: i64,
-    /// What happened.
+    /// The event.
     pub event: String,
-    /// More of it, for people.
+    /// Details, for people.
     pub detail: Option<String>,
 }
 
-/// Messages of an outbox, counted.
+/// The numbers of an outbox's messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// See [`Status::Queued`].
@@ -256,7 +256,7 @@ pub struct Counts {
     pub canceled: i64,
     /// See [`Status::Discarded`]: those that are still kept.
     pub discarded: i64,
-    /// Those of the queued and sending that would have been given up, if the outbox gave messages up.
+    /// The queued and sending messages that would have been given up, if the outbox gave messages up.
     #[serde(default)]
     pub failing: i64,
 }

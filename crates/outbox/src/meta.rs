@@ -1,11 +1,11 @@
-//! What an outbox knows of itself: its one row of `outbox_meta`, which counts its messages by status.
+//! The single row of `outbox_meta`: the outbox's state and the numbers of its messages by status.
 
 use abide::Result;
 
 use super::{Counts, Status, limits, rows::Rows};
 use abide_component::numbers::rows;
 
-/// What passes keep in the one row of `outbox_meta`.
+/// The state that passes store in the row of `outbox_meta`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meta {
     pub(super) full_at: i64,
@@ -13,21 +13,21 @@ pub(super) struct Meta {
     pub(super) last_seen: i64,
 }
 
-/// What a turn of the task writes to the row at its end, in one statement, and what is known of the row.
+/// The changes of a turn, written to the row at its end in one statement, and the cached row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ledger {
     is_turn: bool,
     meta: Option<Meta>,
     /// Whether `meta` differs from the row.
     changed: bool,
-    /// How many messages more than in the row have each status, in the order of [`Status::ALL`].
+    /// The change of the number of messages in each status, in the order of [`Status::ALL`].
     more: [i64; 6],
-    /// How many more are failing.
+    /// The change of the number of failing messages.
     failing: i64,
 }
 
 impl Ledger {
-    /// That of a turn that begins. What one that did not end has left is not known any more.
+    /// Starts a turn. The state of an unfinished turn is discarded.
     pub(super) fn begin(self) -> Self {
         Self {
             is_turn: true,
@@ -43,7 +43,7 @@ impl Ledger {
         }
     }
 
-    /// True if the row holds all.
+    /// True if there are no changes.
     fn is_written(&self) -> bool {
         !self.changed && self.failing == 0 && self.more == [0; 6]
     }
@@ -74,7 +74,7 @@ impl Rows {
         Ok(meta)
     }
 
-    /// Keeps this, from the end of the turn on.
+    /// Stores this at the end of the turn.
     pub(super) fn save_meta(&self, meta: Meta) {
         let ledger = self.ledger.get();
         self.ledger.set(Ledger {
@@ -84,7 +84,7 @@ impl Rows {
         });
     }
 
-    /// Gives the outbox's bucket a token back, which is worth so many microseconds.
+    /// Returns a token to the outbox's bucket, worth so many microseconds.
     pub(super) fn refund(&self, interval: i64) -> Result<()> {
         let meta = self.meta()?;
         self.save_meta(Meta {
@@ -94,7 +94,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Writes what the turn has counted and kept.
+    /// Writes the changes of the turn.
     pub(super) fn write_ledger(&self) -> Result<()> {
         let meta = self.meta()?;
         let mut ledger = self.ledger.get();
@@ -103,7 +103,7 @@ impl Rows {
         }
         let [queued, sending, sent, failed, canceled, discarded] = ledger.more;
         let failing = ledger.failing;
-        // If it cannot be written, the transaction is undone, and what was counted in it with it.
+        // If the write fails, the transaction and its counts are rolled back.
         (ledger.changed, ledger.failing, ledger.more) = (false, 0, [0; 6]);
         self.ledger.set(ledger);
         self.sql.exec(
@@ -150,7 +150,7 @@ impl Rows {
         })
     }
 
-    /// Since when the oldest message could be tried that is not at its end, among those that were enqueued first.
+    /// Since when the oldest unfinished message could be attempted, among those that were enqueued first.
     pub(super) fn oldest(&self, now: i64) -> Result<Option<i64>> {
         const OLDEST: &str = "SELECT min(since) FROM (
                  SELECT * FROM (SELECT since FROM outbox_messages INDEXED BY outbox_status
@@ -165,7 +165,7 @@ impl Rows {
             .one()
     }
 
-    /// Counts a new message. Returns its id; none if so many are queued already.
+    /// Counts a new message. Returns its id; `None` if the outbox is full.
     pub(super) fn count_new(&self, max: i64) -> Result<Option<i64>> {
         self.notes.holding_changes();
         let [more, ..] = self.ledger.get().more;
@@ -180,7 +180,7 @@ impl Rows {
             Some(last) => last,
             None => self.read_last_id()?,
         };
-        // One whose transaction is undone is not given out again.
+        // An id whose transaction is rolled back is not reused.
         self.last_id.set(Some(last + 1));
         Ok(Some(last + 1))
     }
@@ -196,7 +196,7 @@ impl Rows {
         Ok(last.unwrap_or(0))
     }
 
-    /// Counts a message that is failing now, or was before.
+    /// Counts a message that starts or stops failing.
     pub(super) fn count_failing(&self, before: Option<i64>, after: Option<i64>) -> Result<()> {
         let mut ledger = self.ledger.get();
         ledger.failing += i64::from(after.is_some()) - i64::from(before.is_some());
@@ -204,7 +204,7 @@ impl Rows {
         self.counted()
     }
 
-    /// Counts so many messages that have gone from one status to another; to none if they are removed.
+    /// Moves the count of messages from one status to another; to `None` if they are removed.
     pub(super) fn count(&self, from: Status, to: Option<Status>, by: i64) -> Result<()> {
         self.notes.holding_changes();
         let mut ledger = self.ledger.get();
@@ -215,7 +215,7 @@ impl Rows {
         self.counted()
     }
 
-    /// What is counted outside a turn is written at once: its transaction may be undone, and memory with it would not be.
+    /// Counts outside a turn are written at once: their transaction may be rolled back, and memory would not be.
     fn counted(&self) -> Result<()> {
         if self.is_turn() {
             return Ok(());

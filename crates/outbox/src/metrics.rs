@@ -1,7 +1,8 @@
-//! What becomes of messages, for whoever scrapes the node.
+//! The metrics of outboxes.
 //!
-//! Contract: outboxes are summed up by class, and their destinations by name: the first [`limits::MAX_SHOWN_DESTINATIONS`] have their own
-//! labels, and the others one together. An outbox that leaves memory with something to do is shown as it was until it comes back.
+//! Contract: outboxes are summed up by class, and their destinations by name: the first
+//! [`limits::MAX_SHOWN_DESTINATIONS`] have their own labels, and the others share one. An outbox that leaves memory
+//! with pending work is shown in its last state until it returns.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -24,18 +25,18 @@ const OLDEST: &str = "abide_outbox_oldest_message_timestamp_seconds";
 const IN_FLIGHT: &str = "abide_outbox_in_flight";
 const OPEN: &str = "abide_outbox_open_circuits";
 
-/// The label of all destinations that have none of their own.
+/// The label of all destinations without a label of their own.
 const OTHER: &str = "other";
 
-/// What happened to a message, or to a destination.
+/// An event of a message or of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Event {
     Sent,
-    /// To be tried again.
+    /// To be retried.
     Retried,
-    /// To be tried again: its destination asked for patience.
+    /// To be retried: its destination throttles.
     Throttled,
-    /// To be tried again: this node had too much to do.
+    /// To be retried: this node was overloaded.
     NotSent,
     /// A dead letter.
     Dead,
@@ -56,14 +57,14 @@ impl Event {
     }
 }
 
-/// What an outbox holds.
+/// The contents of an outbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Holding {
+pub(super) struct Contents {
     pub(super) queued: i64,
     pub(super) sending: i64,
     pub(super) failing: i64,
     pub(super) dead: i64,
-    /// Since when the oldest message could be tried, in milliseconds since 1970.
+    /// Since when the oldest message could be attempted, in milliseconds since 1970.
     pub(super) oldest: Option<i64>,
     /// Messages that wait for an attempt, by destination, within bounds.
     pub(super) waiting: Vec<(String, i64)>,
@@ -85,10 +86,10 @@ struct Sums {
     counters: HashMap<(String, String, Event), Counter>,
 }
 
-/// What is shown of an outbox.
+/// The shown state of an outbox.
 struct Shown {
     class: String,
-    holding: Holding,
+    holding: Contents,
 }
 
 /// The sums of a class.
@@ -164,8 +165,8 @@ impl Board {
         counter.increment(messages);
     }
 
-    /// Shows what an outbox holds now.
-    pub(super) fn show(&self, class: &str, outbox: ObjectId, holding: Holding) {
+    /// Updates the contents of an outbox.
+    pub(super) fn show(&self, class: &str, outbox: ObjectId, holding: Contents) {
         describe();
         let sums = &mut *self.sums();
         let is_known = sums.outboxes.contains_key(&outbox);
@@ -199,11 +200,11 @@ impl Board {
         };
         of_class.add(&mut sums.destinations, outbox, &holding, -1);
         holding.in_flight.clear();
-        if holding != Holding::default() {
+        if holding != Contents::default() {
             of_class.add(&mut sums.destinations, outbox, &holding, 1);
         }
         of_class.show();
-        if holding != Holding::default() {
+        if holding != Contents::default() {
             sums.outboxes.insert(outbox, Shown { class, holding });
         }
     }
@@ -214,12 +215,12 @@ impl Board {
 }
 
 impl Class {
-    /// Adds what an outbox holds, or takes it away.
+    /// Adds or subtracts the contents of an outbox.
     fn add(
         &mut self,
         destinations: &mut BTreeSet<String>,
         outbox: ObjectId,
-        holding: &Holding,
+        holding: &Contents,
         sign: i64,
     ) {
         self.queued.add(sign * holding.queued);
@@ -293,11 +294,11 @@ fn describe() {
     DESCRIBED.call_once(|| {
         describe_counter!(
             MESSAGES,
-            "Attempts of outboxes by what they led to: sent, retried, throttled, not_sent, dead."
+            "Results of outbox attempts: sent, retried, throttled, not_sent, dead."
         );
         describe_counter!(
             CIRCUITS,
-            "Circuit breakers of destinations that have opened."
+            "Circuit breakers of outbox destinations that opened."
         );
         describe_gauge!(QUEUED, "Messages of outboxes that wait for an attempt.");
         describe_gauge!(
@@ -307,17 +308,17 @@ fn describe() {
         );
         describe_gauge!(
             SENDING,
-            "Messages of outboxes with an attempt in flight, or that a receiver has accepted and works on."
+            "Messages of outboxes with an attempt in flight, or accepted by a receiver that is processing them."
         );
         describe_gauge!(
             FAILING,
-            "Messages of outboxes that would have been given up, if they were."
+            "Failing messages of outboxes, which would otherwise have been given up."
         );
         describe_gauge!(DEAD, "Dead letters of outboxes.");
         describe_gauge!(
             OLDEST,
             Unit::Seconds,
-            "Since when the oldest message that is not delivered could be tried, in Unix time; NaN if there is none."
+            "Since when the oldest undelivered message could be attempted, in Unix time; NaN if there is none."
         );
         describe_gauge!(IN_FLIGHT, "Attempts and polls of outboxes in flight.");
         describe_gauge!(OPEN, "Destinations of outboxes whose circuit is open.");
@@ -332,11 +333,11 @@ mod tests {
         format!("{number:02x}").repeat(32).parse().unwrap()
     }
 
-    fn holding(queued: i64, oldest: Option<i64>) -> Holding {
-        Holding {
+    fn holding(queued: i64, oldest: Option<i64>) -> Contents {
+        Contents {
             queued,
             oldest,
-            ..Holding::default()
+            ..Contents::default()
         }
     }
 

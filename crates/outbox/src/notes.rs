@@ -1,7 +1,7 @@
-//! What the world is to hear of what a transaction did: counters, and warnings in the log.
+//! Counters and log warnings about a transaction.
 //!
-//! Contract: what happens in a transaction is noted, and told when that is durable. What is undone is never told, and what the
-//! process does not survive is not either.
+//! Contract: the events of a transaction are noted, and reported when it is durable. Events that are rolled back are
+//! never reported, nor are those that the process does not survive.
 
 use std::{
     cell::{Cell, RefCell},
@@ -16,12 +16,12 @@ use super::{
 };
 use crate::broken::{Variant, broken};
 
-/// What is to be told.
+/// An event to report.
 #[derive(Clone, Debug)]
 pub(super) struct Note {
     event: Event,
     destination: String,
-    /// What the log says of it.
+    /// Its log line.
     warning: Option<Warning>,
 }
 
@@ -40,7 +40,7 @@ impl Note {
         }
     }
 
-    /// Somebody should look at it.
+    /// An operator should look at it.
     pub(super) fn warning(
         event: Event,
         destination: &str,
@@ -57,11 +57,11 @@ impl Note {
     }
 }
 
-/// What is not told yet.
+/// The events that are not reported yet.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     notes: RefCell<Vec<Note>>,
-    /// Whether the outbox holds something else than was shown.
+    /// Whether the outbox's contents differ from the shown metrics.
     changed: Cell<bool>,
 }
 
@@ -70,7 +70,7 @@ impl Notes {
         self.notes.borrow_mut().push(note);
     }
 
-    /// What the outbox holds has changed.
+    /// The outbox's contents have changed.
     pub(super) fn holding_changes(&self) {
         self.changed.set(true);
     }
@@ -87,7 +87,7 @@ impl Notes {
         self.notes.borrow().len()
     }
 
-    /// Forgets what was noted in a function that fails, whose transaction is undone.
+    /// Discards the notes of a failed function, whose transaction is rolled back.
     pub(super) fn unless_undone<T, E>(&self, f: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let before = self.len();
         let result = f();
@@ -97,7 +97,7 @@ impl Notes {
         result
     }
 
-    /// Tells the first so many, which are durable.
+    /// Reports the first so many, which are durable.
     pub(super) fn tell(&self, count: usize, board: &Board, class: &str, outbox: ObjectId) {
         let notes: Vec<Note> = {
             let mut notes = self.notes.borrow_mut();

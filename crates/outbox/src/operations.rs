@@ -1,8 +1,8 @@
-//! What operators do with the outbox of any object, through the admin listener and the command.
+//! Operator requests to the outbox of any object, through the admin listener and the command.
 //!
-//! Contract: the addresses, bodies and answers are those of the [ready-made outbox](crate::service), below
-//! `/objects/{class}/{object}/components/outbox` instead of `/outbox/{name}`; nothing is enqueued. An edit needs a kind that is
-//! [open to clients](super::Registry::open_to_clients), as it does there.
+//! Contract: paths, bodies and responses are those of the [built-in outbox](crate::service), below
+//! `/objects/{class}/{object}/components/outbox` instead of `/outbox/{name}`; nothing is enqueued. An edit needs a kind
+//! that is [open to clients](super::Registry::open_to_clients), as it does there.
 
 use abide::{Request, Response, Result, server::ApiError};
 use axum::{
@@ -90,7 +90,7 @@ impl Outbox {
         }
     }
 
-    /// Takes a queued message back, or gives a dead letter up for good.
+    /// Cancels a queued message, or discards a dead letter.
     pub(crate) fn remove(&self, id: i64) -> Result<Record, OutboxError> {
         match self.get(id)? {
             Some(record) if record.status == Status::Failed => self.discard(id),
@@ -98,7 +98,7 @@ impl Outbox {
         }
     }
 
-    /// Changes what a dead letter says, if clients may write messages of its kind.
+    /// Edits a dead letter, if clients may write messages of its kind.
     pub(crate) fn edit_open(&self, id: i64, payload: &str) -> Result<Record, OutboxError> {
         if let Some(Record { kind, .. }) = self.get(id)?
             && !self.0.registry.open_kinds().any(|open| open == kind)
@@ -111,7 +111,7 @@ impl Outbox {
         self.edit(id, restored.as_deref().unwrap_or(payload))
     }
 
-    /// What a message says, as people and other programs are shown it: without the values of headers that let somebody in.
+    /// A message's payload as it is shown: without the values of secret headers.
     pub(crate) fn shown_payload(&self, id: i64) -> Result<Option<String>> {
         let payload = self.payload(id)?;
         if broken(Variant::SecretHeaderShown) {
@@ -121,7 +121,7 @@ impl Outbox {
     }
 }
 
-/// The outbox knows no such destination.
+/// An error: the outbox has no such destination.
 pub(crate) fn no_such_destination() -> ApiError {
     ApiError::not_found(
         "no_such_destination",

@@ -1,42 +1,44 @@
-//! How an outbox delivers: pace, retries, polling, circuit breaker, what is kept.
+//! Delivery options: pace, retries, polling, circuit breaker, retention.
 
+use derive_setters::Setters;
 use std::time::Duration;
 
 use abide::{Error, ErrorKind, Result};
 
 use super::{RetryPolicy, limits};
 
-/// How an outbox delivers.
-#[derive(Clone, Debug, PartialEq)]
+/// Delivery options of an outbox.
+#[derive(Clone, Debug, PartialEq, Setters)]
+#[non_exhaustive]
 pub struct Options {
-    /// How fast.
+    /// How fast it delivers.
     pub pace: Pace,
-    /// When failed attempts are repeated, unless the handler or the message says.
+    /// When failed attempts are retried, unless the handler or the message overrides it.
     pub retry: RetryPolicy,
-    /// Whether waits of policies are longer by chance, so that messages that failed together are not repeated together: up
-    /// to 25 % if they double, 10 % if they are of a schedule. A message's own schedule is exact. Default true.
+    /// Whether waits of policies have random jitter, so messages that failed together are not retried together: up to
+    /// 25 % if they double, 10 % if they are of a schedule. A message's own schedule is exact. Default true.
     pub jitter: bool,
-    /// How operations are polled, unless the handler says.
+    /// How operations are polled, unless the handler overrides it.
     pub polling: Polling,
-    /// How long an attempt or a poll may take, unless the handler says. Default 30 s, at most 5 min.
+    /// How long an attempt or a poll may take, unless the handler overrides it. Default 30 s, at most 5 min.
     pub timeout: Duration,
     /// When a destination that keeps failing is left alone.
     pub breaker: Breaker,
-    /// How long a message is tried that its destination only throttles, since it was enqueued, due or redriven: being
-    /// throttled uses no attempt up. Default 7 days.
+    /// How long a throttled message is retried, since it was enqueued, due or redriven: throttling uses up no attempts.
+    /// Default 7 days.
     pub patience: Duration,
     /// What becomes of a message whose attempts have run out, or that will never be taken.
     pub give_up: GiveUp,
-    /// What happens to the messages behind a dead letter with the same ordering key.
+    /// What happens to later messages with the ordering key of a dead letter.
     pub behind_dead_letter: BehindDeadLetter,
-    /// How long messages are kept, and with them their dedup keys, after they were sent, canceled or discarded. Default 7
-    /// days. Dead letters are kept until somebody decides.
+    /// How long messages and their dedup keys are kept after they were sent, canceled or discarded. Default 7 days.
+    /// Dead letters are kept until an operator decides.
     pub keep_finished: Duration,
     /// Messages that may be queued; then enqueuing is refused as overload. Default 1,000,000.
     pub max_queued: i64,
-    /// Bytes of a payload. Default and most: 1 MiB.
+    /// Bytes of a payload. Default and maximum: 1 MiB.
     pub max_payload_bytes: usize,
-    /// If the process or the object ends while attempts are on their way, how long until the outbox goes on. Default 5 s.
+    /// How soon the outbox continues if the process or the object stops while attempts are in flight. Default 5 s.
     pub recovery: Duration,
 }
 
@@ -61,20 +63,20 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses what makes no sense.
+    /// Refuses invalid options.
     pub(super) fn check(&self) -> Result<()> {
         let wrong = match self.pace {
-            Pace::Ticks { every, .. } if every.is_zero() => "the time between ticks is 0",
+            Pace::Ticks { every, .. } if every.is_zero() => "the tick interval is 0",
             Pace::Ticks { sends: 0, .. } | Pace::Ticks { polls: 0, .. } => {
-                "a tick has no attempts or no polls"
+                "a tick allows no attempts or no polls"
             }
-            _ if self.recovery.is_zero() => "the time of recovery is 0",
-            _ if self.timeout.is_zero() => "attempts have no time",
+            _ if self.recovery.is_zero() => "the recovery time is 0",
+            _ if self.timeout.is_zero() => "the timeout of attempts is 0",
             _ => return Ok(()),
         };
         Err(Error::with_kind(
             ErrorKind::Input,
-            format!("an outbox cannot be run like this: {wrong}"),
+            format!("invalid options of an outbox: {wrong}"),
         ))
     }
 }
@@ -82,20 +84,20 @@ impl Options {
 /// How fast an outbox delivers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
-    /// Each message as soon as it is due and the limits allow it.
+    /// Sends each message as soon as it is due and the limits allow it.
     AtOnce {
-        /// Of the whole outbox. Default: 1,000 a second, 1,000 at once, 64 on their way.
+        /// The limit of the whole outbox. Default: 1,000 a second, 1,000 at once, 64 in flight.
         outbox: Limit,
-        /// Of each destination. Default: 100 a second, 100 at once, 16 on their way.
+        /// The limit of each destination. Default: 100 a second, 100 at once, 16 in flight.
         destination: Limit,
     },
-    /// Only at ticks: so many attempts and so many polls each time.
+    /// Sends only at ticks: so many attempts and so many polls each time.
     Ticks {
         /// The time between ticks.
         every: Duration,
-        /// Attempts at a tick.
+        /// Attempts per tick.
         sends: u32,
-        /// Polls at a tick.
+        /// Polls per tick.
         polls: u32,
     },
 }
@@ -123,7 +125,7 @@ impl Pace {
         polls: 20,
     };
 
-    /// As many attempts, and as many polls, at a time as this, in all and for each destination, as fast as they go.
+    /// At most this many attempts, and as many polls, at a time, in all and for each destination, without a rate limit.
     pub const fn unlimited(concurrency: u32) -> Self {
         let limit = Limit {
             rate: None,
@@ -136,26 +138,26 @@ impl Pace {
     }
 }
 
-/// How much goes out.
+/// A limit of attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// A token bucket for attempts; polls take no tokens.
     pub rate: Option<Rate>,
-    /// Attempts on their way at a time, and as many polls beside them; from 1 to 1,024.
+    /// Attempts in flight, and as many polls in addition; from 1 to 1,024.
     pub concurrency: u32,
 }
 
-/// A token bucket: attempts in a time, and how many at once after a pause.
+/// A token bucket: a rate of attempts, and a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// The time in which one more attempt is allowed.
     pub interval: Duration,
-    /// Attempts at once; at least 1.
+    /// The burst; at least 1.
     pub burst: u32,
 }
 
 impl Rate {
-    /// So many a second.
+    /// This many a second.
     ///
     /// # Panics
     /// If `rate` is 0.
@@ -166,7 +168,7 @@ impl Rate {
         }
     }
 
-    /// So many a minute.
+    /// This many a minute.
     ///
     /// # Panics
     /// If `rate` is 0.
@@ -178,14 +180,15 @@ impl Rate {
     }
 }
 
-/// How operations that a receiver has accepted are polled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How accepted operations are polled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct Polling {
-    /// Between two polls, unless the receiver says. Default 10 s.
+    /// The interval between two polls, unless the receiver says otherwise. Default 10 s.
     pub interval: Duration,
-    /// An operation that has not ended after this time is given up. Default 24 h.
+    /// An operation that has not finished after this time is given up. Default 24 h.
     pub deadline: Duration,
-    /// Polls in a row that may fail; then the operation is given up. Default 30.
+    /// Consecutive polls that may fail; then the operation is given up. Default 30.
     pub max_errors: u32,
 }
 
@@ -199,13 +202,14 @@ impl Default for Polling {
     }
 }
 
-/// When a destination that keeps failing is left alone. While its circuit is open nothing is sent to it and no attempts
-/// are used up; then one message probes whether it is back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The circuit breaker of a destination that keeps failing. While its circuit is open nothing is sent to it and no
+/// attempts are used up; then one message probes whether it works again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct Breaker {
-    /// Failures in a row that open the circuit. Default 10; 0 never opens it.
+    /// Consecutive failures that open the circuit. Default 10; 0 never opens it.
     pub failures: u32,
-    /// The time until the first probe; it doubles with each probe that fails. Default 30 s.
+    /// The time until the first probe; it doubles with each failed probe. Default 30 s.
     pub pause: Duration,
     /// The longest time between probes. Default 10 min.
     pub max_pause: Duration,
@@ -224,21 +228,21 @@ impl Default for Breaker {
 /// What becomes of a message whose attempts have run out, or that will never be taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GiveUp {
-    /// It becomes a dead letter, and waits for somebody to decide.
+    /// It becomes a dead letter, and waits for an operator.
     #[default]
     DeadLetter,
-    /// It stays queued, listed as failing ([`Outbox::failing`](super::Outbox::failing)), and is tried again and again: with the last
-    /// of the waits between its attempts. An operation is asked about for as long. Only a message's own deadline ends it, or
-    /// whoever cancels it.
+    /// It stays queued, is listed as failing ([`Outbox::failing`](super::Outbox::failing)), and is retried with the
+    /// last of its waits. An operation is polled for as long as it takes. Only the message's own deadline or a
+    /// cancellation ends it.
     Never,
 }
 
-/// What happens to the messages behind a dead letter with the same ordering key.
+/// What happens to later messages with the ordering key of a dead letter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BehindDeadLetter {
-    /// They wait until it was delivered or discarded: the order is kept whatever happens.
+    /// They wait until it was delivered or discarded: the order is always kept.
     #[default]
     Wait,
-    /// They go on.
+    /// They are delivered.
     GoOn,
 }

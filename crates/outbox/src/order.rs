@@ -1,15 +1,16 @@
-//! Order: of the messages with one ordering key only the first may go; the others are blocked.
+//! Ordering keys: of the messages with one key only the first may be sent; the others are blocked.
 
 use crate::broken::{Variant, broken};
 use abide::Result;
 
 use super::{BehindDeadLetter, rows::Rows, turns};
 
-/// A message that may go: its destination, origin, time, whether it is to be tried alone, its priority, and whether it was tried.
+/// A message that may be sent: its destination, origin, time, whether it must be tried alone, its priority, and whether
+/// it was tried before.
 type Freed = (String, Option<String>, i64, bool, usize, bool);
 
 impl Rows {
-    /// If messages are to go on behind dead letters and were not before, lets those go that wait.
+    /// If messages no longer have to wait for dead letters, unblocks those that wait.
     pub(super) fn apply_order(&self) -> Result<()> {
         let go_on = self.options.behind_dead_letter == BehindDeadLetter::GoOn;
         let before: bool = self.sql.exec("SELECT go_on FROM outbox_meta", ())?.one()?;
@@ -33,7 +34,7 @@ impl Rows {
         Ok(())
     }
 
-    /// True if a message with this ordering key is in the way of a new one.
+    /// True if an earlier message blocks a new one with this ordering key.
     pub(super) fn is_key_busy(&self, key: &str) -> Result<bool> {
         let active: bool = self
             .sql
@@ -60,7 +61,7 @@ impl Rows {
         }
     }
 
-    /// Lets the first message with this ordering key go, if nothing is in its way any more.
+    /// Unblocks the first message with this ordering key, if nothing blocks it any more.
     pub(super) fn unblock(&self, key: Option<&str>) -> Result<()> {
         let Some(key) = key else {
             return Ok(());
@@ -76,7 +77,7 @@ impl Rows {
         let Some(id) = first else {
             return Ok(());
         };
-        // One that was revived behind others waits until they are done.
+        // A message that was requeued after others waits until they are done.
         let another_goes: bool = self
             .sql
             .exec(

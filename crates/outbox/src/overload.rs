@@ -1,11 +1,12 @@
-//! A node that has too much to do: the outbox pauses itself, longer each time, and probes with one attempt.
+//! An overloaded node: the outbox pauses itself, longer each time, and probes with one attempt.
 //!
-//! Contract: pure, and in memory only: what was refused is where it was, and an outbox that is opened again asks once more.
+//! Contract: pure, and in memory only: refused messages stay where they were, and an outbox that is opened again probes
+//! again.
 
 use super::limits;
 use abide_component::numbers::millis;
 
-/// What attempts that could not leave have said.
+/// The state of the pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Overload {
     until: i64,
@@ -13,7 +14,7 @@ pub(super) struct Overload {
 }
 
 impl Overload {
-    /// An attempt could not leave. Those that began before the pause say nothing new.
+    /// An attempt could not be sent. Those that began before the pause say nothing new.
     pub(super) fn refused(self, now: i64) -> Self {
         if self.until > now {
             return self;
@@ -27,12 +28,12 @@ impl Overload {
         }
     }
 
-    /// Until when nothing is to leave.
+    /// Until when nothing is to be sent.
     pub(super) fn paused_until(self, now: i64) -> Option<i64> {
         Some(self.until).filter(|until| *until > now)
     }
 
-    /// True from the first refusal until something has left: one attempt at a time.
+    /// True from the first refusal until an attempt was sent: one attempt at a time.
     pub(super) fn is_probed(self) -> bool {
         self.in_a_row > 0
     }

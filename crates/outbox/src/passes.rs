@@ -1,7 +1,7 @@
-//! Passes: what is due is taken, as far as rates, concurrency and circuit breakers allow.
+//! Passes: they claim due messages, as far as rates, concurrency and circuit breakers allow.
 //!
-//! Contract: a pass is synchronous and part of a turn's transaction. It looks only at what its indexes say is due, and each
-//! pass leaves less of that or says when to come back, so that the task which makes passes never spins.
+//! Contract: a pass is synchronous and part of a turn's transaction. It looks only at what its indexes report as due,
+//! and each pass leaves less of that or says when to come back, so the task that makes passes never spins.
 
 use std::{
     collections::HashMap,
@@ -16,44 +16,25 @@ use super::{
     Batch, FanOutStatus, Limit, Pace, Status,
     agenda::Agenda,
     bucket::Bucket,
-    claims::Claim,
+    claim::Claim,
     destination,
-    flights::{Flying, Full},
+    flights::{Full, InFlight},
     inner::{Added, Inner},
     limits,
     meta::Meta,
     overload::Overload,
-    rows::Burial,
+    poll_turns::PollTurns,
+    rows::FailedMessage,
 };
-use abide_component::numbers::{micros, millis, rows};
+use abide_component::numbers::{millis, rows};
 use abide_component::texts::{cut, text_of};
 
-/// The last turn that was given at each destination of which as many operations are asked about as may be, in
-/// microseconds since 1970. One turn comes after the other, so that however many operations wait, few are put off again
-/// in a second.
-#[derive(Debug, Default)]
-pub(super) struct Turns(HashMap<String, i64>);
-
-impl Turns {
-    /// The time of the next turn, in milliseconds. So many are asked about at a time.
-    fn next(&mut self, destination: &str, at_a_time: u32, now: i64) -> i64 {
-        let turn = micros(limits::POLL_TURN) / i64::from(at_a_time.max(1));
-        let last = self.0.entry(destination.to_owned()).or_default();
-        *last = (*last).max(now.saturating_mul(1_000)).saturating_add(turn);
-        last.div_euclid(1_000).max(now.saturating_add(1))
-    }
-
-    pub(super) fn forget(&mut self, destination: &str) {
-        self.0.remove(destination);
-    }
-}
-
-/// What a pass has taken.
+/// What a pass has claimed.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     pub(super) sends: Vec<Claim>,
     pub(super) polls: Vec<Claim>,
-    /// When the next pass has something to do, if no attempt that is on its way ends before.
+    /// When the next pass has work, unless an attempt in flight finishes earlier.
     pub(super) wake: Option<i64>,
 }
 
@@ -67,8 +48,8 @@ struct Budget {
 }
 
 impl Inner {
-    /// Has waits counted from the new time if the clock was set back. To be called before anything is written
-    /// whose wait is counted from the new time already: that must not be shortened.
+    /// Counts waits from the new time if the clock was set back. Call this before writing any wait that is already
+    /// counted from the new time: such a wait must not be shortened.
     pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
         let mut meta = self.rows.meta()?;
         let seen = self.seen.take_or(meta.last_seen);
@@ -82,7 +63,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes what is due and may go.
+    /// Claims what is due and allowed.
     pub(super) fn pass(&self, taken: &mut Taken, now: i64) -> Result<()> {
         let mut agenda = self.rows.agenda()?;
         let (done, more) = self.keep_house(&agenda, now)?;
@@ -107,7 +88,7 @@ impl Inner {
             // It is the probe.
             budget.sends = 0;
         }
-        // What is due may be late as well: nothing is sent before all that is late has failed.
+        // A due message may be past its deadline as well: nothing is sent before all late messages have failed.
         if !is_due(agenda.deadline) {
             self.take_due(&mut budget, &mut taken.sends, now)?;
         }
@@ -126,7 +107,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Lets messages expire, makes some of a fan-out, forgets what ended long ago, if there is any of it. Tells whether
+    /// Expires messages, creates a batch of a fan-out, and removes old messages, if there are any. Returns whether
     /// anything was done, and whether there may be more.
     fn keep_house(&self, agenda: &Agenda, now: i64) -> Result<(bool, bool)> {
         let (mut done, mut more) = (false, false);
@@ -146,7 +127,7 @@ impl Inner {
         Ok((done, more))
     }
 
-    /// Keeps what a pass that took something has used up.
+    /// Stores the tokens that a pass has used.
     fn pay(&self, mut meta: Meta, budget: &mut Budget, now: i64) {
         let full_at = budget.bucket.full_at();
         let mut news = meta.full_at != full_at;
@@ -167,7 +148,7 @@ impl Inner {
         }
     }
 
-    /// How much this pass may take, less if this node has too much to do.
+    /// How much this pass may claim; less if this node is overloaded.
     fn budget(&self, meta: Meta, now: i64) -> Budget {
         let mut budget = self.budget_of_pace(meta, now);
         let overload = self.overload.get();
@@ -188,7 +169,7 @@ impl Inner {
         match self.rows.options.pace {
             Pace::AtOnce { outbox, .. } => {
                 let bucket = Bucket::new(outbox.rate, meta.full_at, now);
-                let room = |flying: &Flying| {
+                let room = |flying: &InFlight| {
                     let room = concurrency(outbox).saturating_sub(flying.total());
                     room.min(limits::MAX_CLAIMS)
                 };
@@ -201,7 +182,8 @@ impl Inner {
             }
             Pace::Ticks { sends, polls, .. } => {
                 let open = u32::from(meta.next_tick <= now);
-                let room = |flying: &Flying| limits::MAX_CONCURRENCY.saturating_sub(flying.total());
+                let room =
+                    |flying: &InFlight| limits::MAX_CONCURRENCY.saturating_sub(flying.total());
                 Budget {
                     sends: sends.min(room(&flights.sends)) * open,
                     polls: polls.min(room(&flights.polls)) * open,
@@ -212,8 +194,8 @@ impl Inner {
         }
     }
 
-    /// The poll pass: operations in the order in which they are due. Where as many are asked about as may be, the others
-    /// are put off, each until its turn, so that they are in nobody's way.
+    /// The poll pass: operations in the order in which they are due. At a destination with its maximum of polls in
+    /// flight, the others are postponed, each to its own time, so they block nothing.
     fn take_polls(&self, budget: &mut Budget, polls: &mut Vec<Claim>, now: i64) -> Result<()> {
         if budget.polls == 0 {
             return Ok(());
@@ -248,8 +230,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Tries one alone that is due, or asks about it, when nothing else is in flight; until then nothing else begins. One whose
-    /// destination is left alone is put off.
+    /// Attempts or polls a due suspect alone, when nothing else is in flight; until then nothing else begins. A suspect
+    /// whose destination is paused is postponed.
     fn take_alone(&self, budget: &mut Budget, taken: &mut Taken, now: i64) -> Result<()> {
         let suspects = self.suspects.get();
         if suspects.is_tried() || suspects.after() > now {
@@ -281,7 +263,7 @@ impl Inner {
                 return Ok(());
             }
             if room == 0 {
-                // There is no token, or the node has too much to do.
+                // There is no token, or the node is overloaded.
                 return Ok(());
             }
             self.suspects.set(suspects.begin(now));
@@ -317,7 +299,7 @@ impl Inner {
         }
     }
 
-    /// The send pass: destinations in the order in which they have waited, each as far as it may.
+    /// The send pass: destinations in the order in which they have waited, each as far as its limits allow.
     fn take_due(&self, budget: &mut Budget, sends: &mut Vec<Claim>, now: i64) -> Result<()> {
         while budget.sends > 0 {
             let due = self
@@ -348,8 +330,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes what may go to one destination, and says in its row when to look at it again. If there is room and it takes none of
-    /// it, another that was parked is looked at.
+    /// Claims what may be sent to one destination, and stores when to look at it again. If there is room that it does
+    /// not use, another parked destination is looked at.
     fn take_from(&self, to: &mut destination::Row, allowed: u32, now: i64) -> Result<Vec<Claim>> {
         if let Some(until) = to.rests_until(now) {
             to.due_at = Some(until);
@@ -370,9 +352,9 @@ impl Inner {
                     .borrow_mut()
                     .park(&to.destination, to.origin(), full);
                 to.due_at = match full {
-                    // Whoever ends first looks again.
+                    // The first attempt to finish looks again.
                     Full::Destination => None,
-                    // So does who is parked; also if nobody does, it is looked at in a while.
+                    // A parked destination is looked at then, too; and in any case after a while.
                     Full::Origin | Full::Silent => Some(now.saturating_add(millis(limits::PARKED))),
                 };
                 return Ok(Vec::new());
@@ -394,7 +376,7 @@ impl Inner {
         } else if count == tokens && count < room {
             Some(bucket.next_token().max(now + 1))
         } else {
-            // There may be more, after those that have waited meanwhile.
+            // There may be more; others that have waited meanwhile go first.
             Some(now)
         };
         Ok(claims)
@@ -405,7 +387,7 @@ impl Inner {
         self.rows.unpark(&parked, now)
     }
 
-    /// How many attempts may be on their way, in all.
+    /// How many attempts may be in flight, in all.
     fn most(&self) -> u32 {
         if self.overload.get().is_probed() {
             return 1;
@@ -418,7 +400,7 @@ impl Inner {
 
     /// Messages whose deadline has passed fail. True if there may be more.
     fn expire(&self, now: i64) -> Result<bool> {
-        let late: Vec<Late> = self
+        let late: Vec<Expired> = self
             .rows
             .sql
             .exec(
@@ -432,11 +414,11 @@ impl Inner {
             let error = match &message.last_error {
                 None => "the deadline passed before it could be sent".to_owned(),
                 Some(error) => format!(
-                    "the deadline passed after {} attempts; the last: {error}",
+                    "the deadline passed after {} attempts; the last error: {error}",
                     message.attempts
                 ),
             };
-            let letter = Burial {
+            let letter = FailedMessage {
                 id: message.id,
                 from: Status::Queued,
                 ordering_key: message.ordering_key.as_deref(),
@@ -449,7 +431,7 @@ impl Inner {
         Ok(late.len() == limits::MAX_SWEPT)
     }
 
-    /// Forgets what ended long ago. True if there may be more.
+    /// Removes messages that finished long ago.
     fn purge(&self, before: i64) -> Result<bool> {
         let gone = self.rows.purge(before, limits::MAX_SWEPT)?;
         if gone > 0 {
@@ -476,7 +458,7 @@ impl Inner {
             .unwrap_or(0)
             .min(limits::FAN_OUT_BATCH);
         if limit == 0 {
-            // It goes on when some were sent.
+            // It continues when some were sent.
             return Ok(false);
         }
         let made = self.rows.storage.transaction_sync(|| {
@@ -488,9 +470,14 @@ impl Inner {
                 Err(Error::new(format!("it panicked: {}", text_of(&*panic))))
             })?;
             if batch.next.is_some() && batch.next == after {
-                return Err(Error::new("its place does not move: it would never end"));
+                return Err(Error::new(
+                    "its position does not advance: it would never finish",
+                ));
             }
             self.add_batch(id, &batch, limit, now)?;
+            if broken(Variant::FanOutRepeats) {
+                self.add_batch(id, &batch, limit, now)?;
+            }
             Ok(batch)
         });
         match made {
@@ -519,7 +506,7 @@ impl Inner {
     fn add_batch(&self, fan_out: i64, batch: &Batch, limit: usize, now: i64) -> Result<()> {
         if batch.messages.len() > limit {
             return Err(Error::new(format!(
-                "a batch has {} messages and was asked for {} at most",
+                "a batch has {} messages; at most {} were requested",
                 batch.messages.len(),
                 limit
             )));
@@ -527,16 +514,13 @@ impl Inner {
         let left_out = usize::from(broken(Variant::FanOutSkips));
         let count = batch.messages.len().saturating_sub(left_out);
         for message in &batch.messages[..count] {
-            // One that is there with the same dedup key was made before.
+            // A message with the same dedup key was created before.
             let (Added::New(_) | Added::Known(_)) = self.add(message, Some(fan_out), now)?;
-            if broken(Variant::FanOutRepeats) {
-                self.add(message, Some(fan_out), now)?;
-            }
         }
         Ok(())
     }
 
-    /// When there is something to do, if nothing ends before.
+    /// When there is work, if nothing finishes earlier.
     fn next_wake(
         &self,
         agenda: &Agenda,
@@ -545,13 +529,13 @@ impl Inner {
         now: i64,
     ) -> Option<i64> {
         let mut wake = Earliest::default();
-        // What is short of room waits for something to end; what is short of tokens, for the next.
+        // Without room it waits for an attempt to finish; without tokens, for the next token.
         let flights = self.flights.borrow();
         let most = self.most();
         let probed =
             self.overload.get().is_probed() && flights.sends.total() + flights.polls.total() > 0;
         let suspects = self.suspects.get();
-        // Whatever ends next goes on.
+        // The next attempt to finish continues.
         let stopped = suspects.stop_others() && flights.sends.total() + flights.polls.total() > 0;
         if flights.sends.total() < most && !probed && !stopped {
             let token = match budget.bucket.tokens(now) {
@@ -571,13 +555,13 @@ impl Inner {
         wake.0
     }
 
-    /// What waits for a retry, a poll or the end of a pause waits as long as it would have.
+    /// A wait for a retry, a poll or the end of a pause is no longer than before.
     fn clock_went_back(&self, by: i64, now: i64) -> Result<()> {
         tracing::warn!(
             by_millis = by,
-            "the wall clock went back: waits of the outbox are counted from the new time"
+            "the wall clock was set back: waits of the outbox are counted from the new time"
         );
-        self.flights.borrow_mut().poll_turns = Turns::default();
+        self.flights.borrow_mut().poll_turns = PollTurns::default();
         self.overload.set(Overload::default());
         self.suspects.set(self.suspects.get().clock_went_back(now));
         self.rows.agenda_changes();
@@ -604,7 +588,7 @@ impl Inner {
 
 /// A message whose deadline has passed.
 #[derive(Deserialize)]
-struct Late {
+struct Expired {
     id: i64,
     ordering_key: Option<String>,
     unknown: bool,
@@ -622,7 +606,7 @@ fn concurrency(limit: Limit) -> u32 {
 struct Earliest(Option<i64>);
 
 impl Earliest {
-    /// Adds a time, if there is one, or a later one before which it is of no use.
+    /// Adds a time, if there is one, clamped to the earliest useful time.
     fn not_before(&mut self, time: Option<i64>, floor: i64) {
         if let Some(time) = time {
             let time = time.max(floor);

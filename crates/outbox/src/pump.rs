@@ -1,27 +1,29 @@
-//! The background task that makes passes, carries attempts, and writes what came of them.
+//! The background task that makes passes, runs attempts, and writes their results.
 //!
-//! Contract: at most one such task of an outbox runs. It runs while something is on its way or due within a moment;
-//! what is due later is left to the object's alarm, so that the object may leave memory. Whoever starts the task sets the
-//! alarm, a few seconds ahead, and the alarm sets itself again while there is work: should the object or the process end,
-//! somebody goes on.
+//! Contract: at most one such task of an outbox runs. It runs while an attempt is in flight or due within a moment;
+//! later work is left to the object's alarm, so the object may leave memory. Whoever starts the task sets the alarm, a
+//! few seconds ahead, and the alarm sets itself again while there is work: if the object or the process stops, the
+//! alarm continues the work.
 //!
-//! A handler is called when its attempt is durable. Whatever it does (panic, hang) ends within its time as an outcome.
+//! A handler is called when its attempt is durable. Whatever it does (panic, hang), it ends within its timeout with a
+//! result.
 //!
-//! One turn of the task is one transaction: it writes what has ended and takes what is due. The next turn begins when that is
-//! durable, with all that has ended meanwhile: so the faster the receivers and the slower the disk, the more is written at a
-//! time, and what is sent need not wait for anything written after it.
+//! One turn of the task is one transaction: it writes the results and claims what is due. The next turn begins when
+//! that is durable, with all results that have arrived meanwhile: the faster the receivers and the slower the disk, the
+//! more is written at a time, and what is sent need not wait for anything written after it.
 //!
 //! # Crashes
 //!
-//! | The process ends | What is on disk | What becomes of the message |
+//! | The process crashes | On disk | The message |
 //! |---|---|---|
-//! | before a turn is durable | the message waits | It is tried as if nothing had happened: its handler was not called. |
-//! | between that and the end of its attempt | it is `sending`, with one attempt more | It is `unknown`, and tried again. |
-//! | when it has ended, before the next turn is durable | the same | the same: so an effect may be repeated, under the same key |
-//! | after that | what came of it | It is done, or tried again at its time. |
+//! | before a turn is durable | the message waits | is attempted normally: its handler was not called |
+//! | between that and the end of its attempt | it is `sending`, with one attempt more | is `unknown`, and retried |
+//! | after its end, before the next turn is durable | the same | the same: an effect may be repeated, under the same
+//! key |
+//! | after that | its result | is done, or retried when due |
 //!
-//! What a turn counts, and what it learns of destinations, is written in its transaction or, where `destinations` says so, may be
-//! older than memory, and then is right for whoever goes on.
+//! The counts of a turn, and what it learns about destinations, are written in its transaction or, where `destinations`
+//! says so, may be older than memory; they are then still valid after a crash.
 
 use std::{pin::pin, rc::Rc, sync::Arc, time::Duration};
 
@@ -30,20 +32,21 @@ use abide::Result;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{
-    Delivery, Failure, Record, claims::Claim, flights::Flights, inner::Inner, limits,
-    overload::Overload, passes::Taken, registry::Attempt, settle::Outcome, suspects::Suspects,
+    Delivery, Failure, Record, claim::Claim, flights::Flights, inner::Inner, limits,
+    outcome::Outcome, overload::Overload, passes::Taken, registry::Attempt, schema,
+    suspects::Suspects,
 };
 use abide_component::numbers::millis;
 use abide_component::waits;
 
-/// An attempt or a poll that is on its way.
+/// An attempt or a poll in flight.
 type Flight = LocalBoxFuture<'static, Landed>;
 
-/// One that has ended.
+/// One that has finished.
 type Landed = (Claim, Outcome);
 
 impl Inner {
-    /// Has the task look at what is new; starts it if none runs.
+    /// Wakes the task; starts it if none runs.
     pub(super) fn kick(self: &Rc<Self>) {
         if self.running.replace(true) {
             self.news.notify_one();
@@ -51,7 +54,7 @@ impl Inner {
         }
         if let Err(error) = self.spawn(FuturesUnordered::new()) {
             self.running.set(false);
-            tracing::warn!(%error, "the outbox waits for its alarm");
+            tracing::warn!(%error, "the outbox cannot start its task and waits for its alarm");
         }
     }
 
@@ -59,7 +62,7 @@ impl Inner {
         let task = Task {
             inner: Rc::clone(self),
             flights,
-            // It may be dropped before it has begun.
+            // It may be dropped before it starts.
             guard: Guard {
                 inner: Rc::clone(self),
                 cut_off: true,
@@ -68,13 +71,13 @@ impl Inner {
         self.state.wait_until(task.run())
     }
 
-    /// True if something has come that the task has not looked at.
+    /// True if there is news that the task has not looked at.
     fn has_news(&self) -> bool {
         let is_notified = self.news.notified().now_or_never().is_some();
         is_notified || self.orphaned.get() || self.rows.changes.are_there()
     }
 
-    /// Tells the listeners which rows have changed. True if there are more to tell of.
+    /// Reports changed rows to the listeners. True if there are more.
     fn tell_changes(&self) -> Result<bool> {
         let changes = &self.rows.changes;
         if !changes.are_there() {
@@ -82,17 +85,18 @@ impl Inner {
         }
         let mut records: Vec<Record> = Vec::new();
         for id in changes.take(limits::MAX_PAGE) {
-            // One that is not there was undone with its transaction, or removed.
+            // A missing one was rolled back with its transaction, or removed.
             records.extend(self.rows.record(id)?);
         }
         changes.tell(&records);
         Ok(changes.are_there())
     }
 
-    /// Makes a turn: writes what has ended and, if it is to, takes what is due.
+    /// Makes a turn: writes results and, if requested, claims what is due.
     ///
-    /// All of it is one transaction. If that fails it is made again with each outcome by itself, so that what is wrong with one
-    /// is not with all, and what cannot be written is kept for the next turn. An error says that nothing could be written.
+    /// All of it is one transaction. If it fails, it is repeated with each result in its own transaction, so an error
+    /// of one does not affect the others; results that cannot be written are kept for the next turn. An error means
+    /// that nothing could be written.
     fn turn(&self, mut landed: Vec<Landed>, passes: bool, now: i64) -> Result<Taken> {
         let freed = self.arrive(&landed, now);
         landed.append(&mut self.unwritten.borrow_mut());
@@ -106,7 +110,7 @@ impl Inner {
                         if how == How::Together {
                             return Err(error);
                         }
-                        tracing::error!(%error, "the outbox could not take what is due: it tries again");
+                        tracing::error!(%error, "the outbox could not claim what is due: it tries again");
                         taken.wake = Some(now.saturating_add(millis(limits::SHORT_WAIT)));
                     }
                     Ok(unwritten)
@@ -137,7 +141,7 @@ impl Inner {
         }
     }
 
-    /// Runs what takes something. If it fails, nothing was taken.
+    /// Runs a function that claims messages. If it fails, nothing was claimed.
     fn unless_undone<T>(
         &self,
         taken: &mut Taken,
@@ -154,7 +158,7 @@ impl Inner {
         result
     }
 
-    /// What has ended is not in flight any more. Returns the destinations for which there may be room now.
+    /// Removes finished attempts from those in flight. Returns the destinations for which there may be room now.
     fn arrive(&self, landed: &[Landed], now: i64) -> Vec<String> {
         let mut freed = Vec::new();
         let mut flights = self.flights.borrow_mut();
@@ -175,7 +179,7 @@ impl Inner {
         freed
     }
 
-    /// Writes what has ended, each outcome whole or not at all. Returns the places of those that could not be written.
+    /// Writes results, each completely or not at all. Returns the positions of those that could not be written.
     fn write(&self, ended: &[Landed], how: How, now: i64) -> Result<Vec<usize>> {
         self.mind_clock(now)?;
         let is_simple = |outcome: &Outcome| outcome.is_delivery() && !broken(Variant::SentTwice);
@@ -195,7 +199,7 @@ impl Inner {
                 for (place, (claim, outcome)) in ended.iter().enumerate() {
                     let settle = || self.settle(claim, outcome.clone(), now);
                     if let Err(error) = self.rows.transaction(settle) {
-                        tracing::error!(message = claim.id, %error, "the outcome of an attempt could not be written: it is tried again");
+                        tracing::error!(message = claim.id, %error, "the result of an attempt could not be written: the write is retried");
                         unwritten.push(place);
                     }
                 }
@@ -204,7 +208,7 @@ impl Inner {
         Ok(unwritten)
     }
 
-    /// What is on its way and carried by nobody has an unknown outcome: its task, object or process has ended.
+    /// Settles attempts in flight without a task as unknown: their task, object or process has stopped.
     pub(super) fn recover(&self, now: i64) -> Result<()> {
         self.orphaned.set(false);
         *self.flights.borrow_mut() = Flights::default();
@@ -224,7 +228,7 @@ impl Inner {
         self.turn(landed.collect(), false, now).map(drop)
     }
 
-    /// Begins what was claimed; `durable` tells whether that is on disk.
+    /// Starts what was claimed; `durable` says when the claim is on disk.
     fn fly(self: &Rc<Self>, mut claim: Claim, durable: &Result<()>, now: i64) -> Flight {
         let payload = match (durable, claim.payload.take()) {
             (Err(error), _) => Err(error.clone()),
@@ -244,7 +248,7 @@ impl Inner {
             object: self.state.id(),
             id: claim.id,
             kind: claim.kind.clone(),
-            idempotency_key: claim.idempotency_key.clone(),
+            idempotency_key: key_of_attempt(&claim),
             attempt: claim.attempts,
             unknown: claim.unknown,
             created_at: claim.created_at,
@@ -258,7 +262,7 @@ impl Inner {
             let outcome = match payload {
                 Ok(Some(payload)) => {
                     let clock = inner.state.env().clock();
-                    let late = clock.sleep_until(clock.now() + limit);
+                    let late = abide::clock::time_limit(&**clock, limit);
                     match &claim.operation {
                         None => {
                             let attempt = handler.submit(delivery, payload);
@@ -281,7 +285,15 @@ impl Inner {
     }
 }
 
-/// An attempt's outcome, or that it took too long.
+/// All attempts of a message have its key.
+fn key_of_attempt(claim: &Claim) -> String {
+    if broken(Variant::NewKeyOnRetry) {
+        return format!("{}-{}", claim.idempotency_key, claim.attempts);
+    }
+    claim.idempotency_key.clone()
+}
+
+/// An attempt's result, or a timeout.
 async fn within<T>(
     limit: Duration,
     late: abide::clock::Sleep,
@@ -290,23 +302,23 @@ async fn within<T>(
     tokio::select! {
         biased;
         outcome = attempt => outcome,
-        () = late => Err(Failure::unknown(format!("no answer within {} s", limit.as_secs_f64()))),
+        () = late => Err(Failure::unknown(format!("no response within {} s", limit.as_secs_f64()))),
     }
 }
 
-/// How a turn writes what has ended.
+/// How a turn writes results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// All that was delivered in one statement; what cannot be written undoes the turn.
+    /// All deliveries in one statement; a write error rolls the turn back.
     Together,
     EachByItself,
 }
 
 /// Why a task ends.
-enum Then {
-    /// Nothing is on its way or due.
+enum TaskEnd {
+    /// Nothing is in flight or due.
     Rest,
-    /// Something is, and another task goes on with it.
+    /// Something is, and another task continues with it.
     HandOver,
 }
 
@@ -319,21 +331,26 @@ struct Task {
 impl Task {
     async fn run(mut self) {
         match self.work().await {
-            Ok(Then::Rest) => {
+            Ok(TaskEnd::Rest) => {
                 self.inner.running.set(false);
                 self.guard.cut_off = false;
             }
-            Ok(Then::HandOver) => {
+            Ok(TaskEnd::HandOver) => {
                 let flights = std::mem::take(&mut self.flights);
                 self.guard.cut_off = self.inner.spawn(flights).is_err();
             }
+            // The object has deleted everything, and the outbox with it.
+            Err(_) if matches!(schema::exists(&self.inner.rows.storage), Ok(false)) => {
+                self.inner.running.set(false);
+                self.guard.cut_off = false;
+            }
             Err(error) => {
-                tracing::error!(%error, "the outbox stops until its alarm");
+                tracing::error!(%error, "the outbox pauses until its alarm");
             }
         }
     }
 
-    async fn work(&mut self) -> Result<Then> {
+    async fn work(&mut self) -> Result<TaskEnd> {
         let inner = Rc::clone(&self.inner);
         let env = inner.state.env();
         let clock = Arc::clone(env.clock());
@@ -342,7 +359,7 @@ impl Task {
         loop {
             let now = inner.now();
             if inner.orphaned.get() {
-                // What is carried would be taken for lost, and sent twice at a time.
+                // Attempts in flight would be taken for lost, and sent twice at the same time.
                 self.flights.clear();
                 landed.clear();
                 inner.recover(now)?;
@@ -361,14 +378,14 @@ impl Task {
             };
             if stopping {
                 if self.flights.is_empty() {
-                    return Ok(Then::Rest);
+                    return Ok(TaskEnd::Rest);
                 }
                 landed.extend(self.flights.next().await);
                 landed.extend(waits::landed(&mut self.flights));
                 continue;
             }
             if over {
-                return Ok(Then::HandOver);
+                return Ok(TaskEnd::HandOver);
             }
             inner.show_changes(now)?;
             let wake = taken.wake;
@@ -383,7 +400,7 @@ impl Task {
             let soon = wake.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
             let untold = inner.rows.notes.len();
             if self.flights.is_empty() && soon.is_none() && !more {
-                // In one commit with what the turn has written.
+                // In one commit with the turn's writes.
                 inner.arm_at(wake)?;
                 if untold > 0 {
                     inner.tell().await?;
@@ -394,7 +411,7 @@ impl Task {
                 if inner.rows.notes.holding_has_changed() {
                     inner.show(inner.now())?;
                 }
-                return Ok(Then::Rest);
+                return Ok(TaskEnd::Rest);
             }
             if untold > limits::MAX_NOTES {
                 inner.tell().await?;
@@ -417,7 +434,7 @@ impl Task {
         }
     }
 
-    /// Lets what a pass took go, when that is durable. What ends meanwhile has landed.
+    /// Starts what a pass claimed, when the claim is durable. Attempts that finish meanwhile are collected.
     async fn launch(&mut self, taken: Taken, landed: &mut Vec<Landed>, now: i64) {
         if taken.sends.is_empty() && taken.polls.is_empty() {
             return;
@@ -443,7 +460,7 @@ impl Task {
     }
 }
 
-/// Notes that a task was cut off: what it carried is nobody's.
+/// Records that a task was dropped: its attempts belong to nobody.
 struct Guard {
     inner: Rc<Inner>,
     cut_off: bool,

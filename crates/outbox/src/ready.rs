@@ -1,10 +1,11 @@
-//! The messages that wait for an attempt, in memory: the first of each line of a destination, so that a pass which takes some of
-//! them reads nothing.
+//! An in-memory cache of the messages that wait for an attempt: the first of each line of a destination, so a pass that
+//! takes some of them reads nothing.
 //!
-//! Contract: the rows decide. A message that is taken by what is known here is checked in the statement that takes it; where row
-//! and memory differ, what is known of the destination is read anew. So memory may hold messages that do not wait any more: they
-//! were canceled, have expired, or their transaction was undone. It never lacks one before the place where a line is cut off:
-//! whatever enters a line is added here, or its destination is forgotten, and so are all when a turn is undone.
+//! Contract: the rows are authoritative. The statement that claims a message found here checks its row; if row and
+//! memory differ, the destination is read again. So memory may hold messages that no longer wait: they were canceled,
+//! have expired, or their transaction was rolled back. It never lacks one before the point where a line is cut off:
+//! whatever enters a line is added here, or its destination is forgotten, and all are forgotten when a turn is rolled
+//! back.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,7 +14,7 @@ use super::{limits, turns};
 /// A message that waits: when it is due, and its id.
 pub(super) type Place = (i64, i64);
 
-/// What is known of the lines of destinations.
+/// The cached lines of destinations.
 #[derive(Debug, Default)]
 pub(super) struct Ready(HashMap<String, Lines>);
 
@@ -21,11 +22,11 @@ pub(super) struct Ready(HashMap<String, Lines>);
 #[derive(Debug, Default)]
 pub(super) struct Lines([Line; turns::LINES]);
 
-/// The first of a line, in their order.
+/// The first messages of a line, in order.
 #[derive(Debug, Default)]
 struct Line {
     first: VecDeque<Place>,
-    /// Whether there may be more behind them.
+    /// Whether the line may continue in the table.
     is_cut: bool,
 }
 
@@ -34,7 +35,7 @@ impl Ready {
         self.0.get_mut(destination)
     }
 
-    /// Knows the lines of a destination.
+    /// True if the lines of a destination are cached.
     pub(super) fn learn(&mut self, destination: &str, lines: Lines) {
         if self.0.len() >= limits::KNOWN_DESTINATIONS {
             self.0.clear();
@@ -59,7 +60,7 @@ impl Ready {
 }
 
 impl Lines {
-    /// What was read of the lines: the first `most` of each, with the line's number.
+    /// Stores what was read of the lines: the first `most` of each, with the line's number.
     pub(super) fn read(found: Vec<(usize, i64, i64)>, most: usize) -> Self {
         let mut lines = Self::default();
         for (line, at, id) in found {
@@ -84,14 +85,14 @@ impl Lines {
         Some(due)
     }
 
-    /// The first of those that were never tried, at most so many of each priority.
+    /// The first of those without an attempt, at most so many of each priority.
     pub(super) fn never_tried(&self, most: usize) -> impl Iterator<Item = i64> {
         let lines = self.0.iter().step_by(2);
         let first = lines.flat_map(move |line| line.first.iter().take(most));
         first.map(|(_, id)| *id)
     }
 
-    /// These do not wait any more. They are among the first.
+    /// Removes messages that no longer wait. They are among the first.
     pub(super) fn remove(&mut self, taken: &[i64]) {
         for line in &mut self.0 {
             let among = line.first.iter().take(taken.len());
@@ -107,7 +108,7 @@ impl Lines {
         !self.0.iter().any(is_unknown)
     }
 
-    /// When the first is due, if one waits. Memory has to hold the first of each line.
+    /// When the first is due, if one waits. Memory must hold the first of each line.
     pub(super) fn first_due(&self) -> Option<i64> {
         let first = self.0.iter().filter_map(|line| line.first.front());
         first.map(|(at, _)| *at).min()

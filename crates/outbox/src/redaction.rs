@@ -1,7 +1,7 @@
-//! What views of a message leave out: values of headers that let somebody in.
+//! Redaction: views of a message leave out the values of secret headers.
 //!
-//! Contract: a view shows [`REDACTED`] in place of the values of [`SECRET_HEADERS`] in the object `headers` of a payload, and
-//! everything else as it was written. An edit that says [`REDACTED`] there keeps the value that is stored.
+//! Contract: a view shows [`REDACTED`] in place of the values of [`SECRET_HEADERS`] in the object `headers` of a
+//! payload, and everything else as written. An edit that contains [`REDACTED`] there keeps the stored value.
 
 use std::{borrow::Cow, fmt};
 
@@ -11,10 +11,10 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// In place of a value, as JSON.
+/// The replacement of a value, as JSON.
 const REDACTED: &str = "\"[redacted]\"";
 
-/// Headers whose values let somebody in.
+/// Headers with credentials.
 const SECRET_HEADERS: [&str; 7] = [
     "authorization",
     "proxy-authorization",
@@ -25,15 +25,15 @@ const SECRET_HEADERS: [&str; 7] = [
     "x-amz-security-token",
 ];
 
-/// A secret header of a payload: its name in lower case, and its value as it was written.
+/// A secret header of a payload: its name in lower case, and its value as written.
 type SecretHeader<'a> = (String, &'a RawValue);
 
-/// The payload without what only its receiver is to see.
+/// The payload without secrets.
 pub(crate) fn redacted(payload: String) -> String {
     replaced(&payload, |_, _| Some(REDACTED)).unwrap_or(payload)
 }
 
-/// An edited payload, with what is stored where the edit has what a view shows in its place.
+/// An edited payload, with stored values in place of redacted ones.
 pub(super) fn restored(edited: &str, stored: &str) -> Option<String> {
     let known = secret_headers(stored);
     replaced(edited, |name, value| {
@@ -149,7 +149,7 @@ mod tests {
                 r#"{"headers" : { "COOKIE" :"a=\"1" , "authori\u007aation": "b"}, "body":{"headers":{"cookie":"c"}}}"#,
                 r#"{"headers" : { "COOKIE" :"[redacted]" , "authori\u007aation": "[redacted]"}, "body":{"headers":{"cookie":"c"}}}"#,
             ),
-            // The last of several is the one that is sent; none is shown.
+            // Of several, the last is sent; none is shown.
             (
                 r#"{"headers":{"cookie":"a","cookie":"b"},"headers":{"x-api-key":["c"]}}"#,
                 r#"{"headers":{"cookie":"[redacted]","cookie":"[redacted]"},"headers":{"x-api-key":"[redacted]"}}"#,

@@ -1,11 +1,11 @@
-//! What a client is told when an outbox refuses.
+//! The response to a client when an outbox refuses.
 
 use abide::{ErrorKind, server::ApiError};
 use axum::http::StatusCode;
 
 use super::OutboxError;
 
-/// An outbox's refusal, as its client is told it.
+/// An outbox's refusal, as a response.
 pub(crate) fn refused(error: OutboxError) -> ApiError {
     let text = sentence(&error.to_string());
     match error {
@@ -27,7 +27,7 @@ pub(crate) fn refused(error: OutboxError) -> ApiError {
             | ErrorKind::TooManyCreated => error.into(),
             // It may hold SQL or data.
             _ => {
-                tracing::error!(%error, "an outbox failed; its client got object_error");
+                tracing::error!(%error, "an outbox failed; its client received object_error");
                 ApiError::new(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "object_error",

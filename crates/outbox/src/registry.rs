@@ -1,4 +1,4 @@
-//! Which handler delivers which kind.
+//! The registry of handlers by kind.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,20 +19,20 @@ use super::{
 };
 use abide_component::texts::{cut, text_of};
 
-/// The handlers of a program. Share one with [`HostBuilder::with`](abide::server::HostBuilder::with), so that
-/// every outbox of the node has them.
+/// The handlers of a program. Share one registry with [`HostBuilder::with`](abide::server::HostBuilder::with); then
+/// every outbox of the node uses it.
 #[derive(Default)]
 pub struct Registry {
     handlers: BTreeMap<String, Arc<dyn Handler>>,
     fan_outs: BTreeMap<String, Arc<dyn AnyFanOut>>,
     /// The kinds whose messages clients may write.
     open: BTreeSet<String>,
-    /// What the outboxes that have these handlers hold.
+    /// The metrics of the outboxes with these handlers.
     pub(super) board: Board,
 }
 
 impl Registry {
-    /// An empty one.
+    /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
@@ -73,8 +73,8 @@ impl Registry {
         self
     }
 
-    /// Lets clients of the [HTTP API](crate::service) enqueue messages of this kind, and edit its dead letters. Without this only
-    /// code of the program writes them: a handler may sign what it is given, or act on it.
+    /// Lets clients of the [HTTP API](crate::service) enqueue messages of this kind, and edit its dead letters.
+    /// Otherwise only the program's code writes them, because a handler may sign its payload or act on it.
     ///
     /// # Panics
     /// If the kind has no handler.
@@ -83,7 +83,7 @@ impl Registry {
         let kind = kind.into();
         assert!(
             self.handlers.contains_key(&kind),
-            "kind `{kind}` is opened to clients and has no handler"
+            "kind `{kind}` is opened to clients but has no handler"
         );
         self.open.insert(kind);
         self
@@ -135,7 +135,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// What a handler says of a payload before it is enqueued.
+/// A handler's description of a payload, before it is enqueued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Accepted {
     pub(crate) destination: String,
@@ -148,7 +148,7 @@ pub(crate) type Attempt<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
 /// A [`Deliver`] without its type. Its futures do not panic.
 pub(crate) trait Handler: Send + Sync {
     fn accept(&self, payload: &str) -> Result<Accepted, String>;
-    /// Whether two payloads are one to the handler, however they are written.
+    /// Whether two payloads are equal to the handler, however they are written.
     fn says_the_same(&self, one: &str, other: &str) -> bool;
     fn retry(&self) -> Option<RetryPolicy>;
     fn polling(&self) -> Option<Polling>;
@@ -173,7 +173,7 @@ impl<D: Deliver> Handler for Typed<D> {
             let bytes = name.map_or(0, String::len);
             if bytes > limits::MAX_DESTINATION_BYTES {
                 return Err(format!(
-                    "its {what} has {bytes} bytes; at most {} are allowed",
+                    "the {what} has {bytes} bytes; at most {} are allowed",
                     limits::MAX_DESTINATION_BYTES
                 ));
             }
@@ -226,7 +226,7 @@ impl<D: Deliver> Handler for Typed<D> {
 
 fn decode<D: Deliver>(payload: &str) -> Result<D::Payload, String> {
     serde_json::from_str(payload)
-        .map_err(|error| format!("the payload does not fit its kind: {error}"))
+        .map_err(|error| format!("the payload does not match its kind: {error}"))
 }
 
 /// A handler that panics has failed its attempt, and may have sent something before.
@@ -235,14 +235,14 @@ fn caught<T: 'static>(attempt: impl Future<Output = Result<T, Failure>> + 'stati
     Box::pin(async move {
         attempt.await.unwrap_or_else(|panic| {
             let text = text_of(&*panic);
-            tracing::error!(%text, "a handler of the outbox panicked; its message is tried again");
+            tracing::error!(%text, "a handler of the outbox panicked; its message is retried");
             Err(Failure::unknown(format!("the handler panicked: {text}")))
         })
     })
 }
 
 impl dyn Handler {
-    /// What the handler says of a message, as an error for whoever enqueues it.
+    /// The handler's rejection, as an error for the caller.
     pub(crate) fn take(&self, message: &Message) -> Result<Accepted> {
         self.accept(&message.payload).map_err(|why| {
             Error::with_kind(

@@ -1,7 +1,7 @@
-//! Messages as rows: what is written when one is enqueued, claimed, settled or moved.
+//! Messages as rows: the writes when one is enqueued, claimed, settled or moved.
 //!
-//! Contract: each change of a message's status goes through here, so that its history, the counts and the messages behind
-//! it with the same ordering key are always right. Everything is part of the poll's transaction.
+//! Contract: each change of a message's status goes through here, so its history, the counts and later messages with
+//! the same ordering key are always consistent. Everything is part of the poll's transaction.
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,7 +15,7 @@ use super::{
     Options, OutboxError, Record, Status,
     agenda::Agenda,
     changes::Changes,
-    claims::Claim,
+    claim::Claim,
     destinations::Known,
     held::Held,
     limits,
@@ -36,7 +36,7 @@ pub(super) const RECORD: &str = "id, kind, status, destination, summary, idempot
      CASE priority WHEN 0 THEN 'high' WHEN 1 THEN 'normal' ELSE 'low' END AS priority, not_before, deadline, blocked, \
      next_at, attempts, operation, polls, unknown, last_error, created_at, updated_at, finished_at, fan_out, failing_since";
 
-/// The statement that ends messages which were delivered, one or some.
+/// The statement that finishes delivered messages, one or several.
 macro_rules! sent {
     ($which:literal) => {
         concat!(
@@ -48,7 +48,7 @@ macro_rules! sent {
     };
 }
 
-/// The hash of what a message said when it was enqueued, whatever it was changed to.
+/// The hash of a message's content as enqueued, before any edit.
 pub(super) type Blob = serde_bytes::ByteBuf;
 
 /// A message to be added.
@@ -71,7 +71,7 @@ pub(super) struct New<'a> {
 }
 
 impl New<'_> {
-    /// What whoever claims it needs, if it can be tried from now on.
+    /// The data of its claim, if it can be attempted from now on.
     fn claim(&self, now: i64) -> Claim {
         Claim {
             id: self.id,
@@ -111,7 +111,7 @@ pub(super) struct Rows {
     pub(super) destinations: Rc<RefCell<Known>>,
     pub(super) ready: Rc<RefCell<Ready>>,
     pub(super) held: Rc<RefCell<Held>>,
-    /// The highest id that was given out, if that is known.
+    /// The highest assigned id, if that is known.
     pub(super) last_id: Rc<Cell<Option<i64>>>,
     /// Destinations whose circuit is open, if that is known.
     pub(super) open: Rc<RefCell<Option<Vec<String>>>>,
@@ -135,7 +135,7 @@ impl Rows {
         }
     }
 
-    /// Makes a turn of the task: one transaction, at whose end what it has counted and kept is written.
+    /// Makes a turn of the task: one transaction, at whose end the counts and stored state are written.
     pub(super) fn turn<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
         self.ledger.set(self.ledger.get().begin());
         let result = self.transaction(|| {
@@ -148,8 +148,8 @@ impl Rows {
         result
     }
 
-    /// Runs a part of a turn in a transaction, which is undone with all that was noted, counted and kept in it if the function
-    /// fails.
+    /// Runs a part of a turn in a transaction, which is rolled back with all its notes, counts and stored state if the
+    /// function fails.
     pub(super) fn transaction<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let ledger = self.ledger.get();
         let result = self
@@ -190,7 +190,7 @@ impl Rows {
             .optional()
     }
 
-    /// The message that has a dedup key: its id, and the hash of what was enqueued.
+    /// The message with a dedup key: its id, and the hash of its content as enqueued.
     pub(super) fn with_dedup_key(&self, key: &str) -> Result<Option<(i64, Blob)>> {
         self.sql
             .exec(
@@ -250,14 +250,14 @@ impl Rows {
         self.look_at(new.destination, new.origin, next_at)
     }
 
-    /// A message waits in a line of its destination from now on.
+    /// Adds a message to a line of its destination.
     pub(super) fn enters(&self, destination: &str, line: usize, place: Place) {
         if !broken(Variant::EntryUnnoticed) {
             self.ready.borrow_mut().add(destination, line, place);
         }
     }
 
-    /// Back among those that wait.
+    /// Queues it again.
     pub(super) fn requeue(&self, claim: &Claim, retry: &Retry<'_>, now: i64) -> Result<()> {
         let &Retry { error, unknown, .. } = retry;
         let failing_since = claim.failing_since.or(retry.failing.then_some(now));
@@ -287,7 +287,7 @@ impl Rows {
         self.count(Status::Sending, Some(Status::Queued), 1)
     }
 
-    /// The receiver has taken it and works on it.
+    /// The receiver has accepted it and is processing it.
     pub(super) fn accepted(
         &self,
         claim: &Claim,
@@ -306,8 +306,8 @@ impl Rows {
         self.note(claim.id, changes, now, "accepted", Some(operation))
     }
 
-    /// The operation is to be asked about again. A new error is noted.
-    pub(super) fn ask_again(&self, claim: &Claim, ask: &Ask<'_>, now: i64) -> Result<()> {
+    /// The operation is to be polled again. A new error is recorded.
+    pub(super) fn ask_again(&self, claim: &Claim, ask: &NextPoll<'_>, now: i64) -> Result<()> {
         let error = ask
             .error
             .map(|error| cut(error.to_owned(), limits::MAX_ERROR_BYTES));
@@ -366,9 +366,9 @@ impl Rows {
         Ok(())
     }
 
-    /// To the dead letters.
-    pub(super) fn bury(&self, letter: &Burial<'_>, now: i64) -> Result<()> {
-        let &Burial { id, from, .. } = letter;
+    /// Makes it a dead letter.
+    pub(super) fn bury(&self, letter: &FailedMessage<'_>, now: i64) -> Result<()> {
+        let &FailedMessage { id, from, .. } = letter;
         self.store_history(id)?;
         self.agenda_changes();
         let (changes, destination): (i64, String) = self
@@ -399,7 +399,7 @@ impl Rows {
         self.unblock(letter.ordering_key)
     }
 
-    /// Ends a message that waits, or a dead letter, without sending it.
+    /// Finishes a waiting message, or a dead letter, without sending it.
     pub(super) fn end(&self, record: &Record, status: Status, now: i64) -> Result<()> {
         let id = record.id;
         if record.status == Status::Failed {
@@ -423,7 +423,7 @@ impl Rows {
         self.unblock(record.ordering_key.as_deref())
     }
 
-    /// A dead letter among those that wait, as if it were new but for its place in the order.
+    /// Queues a dead letter like a new message, except for its place in the order.
     pub(super) fn revive(&self, record: &Record, now: i64) -> Result<()> {
         let id = record.id;
         self.relocate(id, "outbox_dead_letters", "outbox_messages")?;
@@ -478,7 +478,7 @@ impl Rows {
         self.sql.exec(&sql, (id, key)).map(drop)
     }
 
-    /// Changes what a dead letter says.
+    /// Edits a dead letter.
     pub(super) fn edit(&self, id: i64, payload: &str, to: &Accepted, now: i64) -> Result<()> {
         let changes: i64 = self
             .sql
@@ -508,7 +508,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Removes messages that ended before a time, at most so many. Returns how many.
+    /// Removes messages that finished before a time, at most so many. Returns how many.
     pub(super) fn purge(&self, before: i64, limit: usize) -> Result<usize> {
         let gone: Vec<(i64, Status)> = self
             .sql
@@ -539,7 +539,7 @@ impl Rows {
         Ok(gone.len())
     }
 
-    /// Removes fan-outs that ended before a time, and destinations that were not sent to since, at most so many of each.
+    /// Removes fan-outs that finished before a time, and destinations unused since then, at most so many of each.
     pub(super) fn purge_others(&self, before: i64, limit: usize) -> Result<()> {
         self.write_destinations()?;
         self.sql.exec(
@@ -565,39 +565,39 @@ pub(super) fn ids(ids: impl Iterator<Item = i64>) -> String {
     format!("[{}]", ids.join(","))
 }
 
-/// A message that has failed.
+/// A failed message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Burial<'a> {
+pub(super) struct FailedMessage<'a> {
     pub(super) id: i64,
     pub(super) from: Status,
     pub(super) ordering_key: Option<&'a str>,
     pub(super) error: &'a str,
     pub(super) unknown: bool,
-    /// Since when it would have been given up before.
+    /// Since when it would have been given up.
     pub(super) failing_since: Option<i64>,
 }
 
-/// How a message is tried again.
+/// How a message is retried.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retry<'a> {
     pub(super) at: i64,
     pub(super) error: &'a str,
     pub(super) unknown: bool,
-    /// How many it has had.
+    /// Its number of attempts.
     pub(super) attempts: u32,
-    /// Whether nothing else is to be in flight beside it.
+    /// Whether it must be attempted alone.
     pub(super) alone: bool,
     /// Whether it would be given up, if messages were.
     pub(super) failing: bool,
 }
 
-/// How an operation is asked about again.
+/// How an operation is polled again.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask<'a> {
+pub(super) struct NextPoll<'a> {
     pub(super) at: i64,
-    /// Why nothing was learned.
+    /// The error of the poll.
     pub(super) error: Option<&'a str>,
-    /// Whether that is one of the errors after which an operation is given up.
+    /// Whether the error counts towards giving the operation up.
     pub(super) counts: bool,
     /// As of [`Retry`].
     pub(super) alone: bool,

@@ -1,4 +1,4 @@
-//! The outbox's tables, in the database of the object that holds it. `docs/format.md` describes them for people.
+//! The outbox's tables, in its object's database. `docs/format.md` documents them.
 
 use abide::{Result, ScheduledTime, Sql, State, Storage};
 
@@ -11,7 +11,7 @@ const VERSION: i64 = 4;
 
 const META: &str = "outbox_meta";
 
-/// What messages and dead letters have in common: a row moves from one table to the other as it is.
+/// The columns that messages and dead letters share: a row moves from one table to the other unchanged.
 pub(super) const COLUMNS: &str = "kind, status, destination, summary, idempotency_key, generation, dedup_key, \
      dedup_hash, ordering_key, priority, schedule, not_before, deadline, blocked, next_at, attempts, first_attempt_at, unknown, \
      operation, operation_since, polls, poll_errors, last_error, created_at, updated_at, finished_at, changes, fan_out, \
@@ -52,8 +52,8 @@ const DEFINITIONS: &str = "
     failing_since    INTEGER
 ";
 
-/// Statements that need one of the partial indexes name it (`INDEXED BY`): by itself SQLite would rather take all rows of a
-/// status, however many there are, than a part of an index.
+/// Statements that need one of the partial indexes name it (`INDEXED BY`): by default SQLite prefers all rows of a
+/// status, however many there are, to a partial index.
 const REST: &str = "
     CREATE INDEX outbox_deadline ON outbox_messages (deadline) WHERE deadline IS NOT NULL AND status = 'queued';
     CREATE INDEX outbox_order ON outbox_messages (ordering_key, blocked, id)
@@ -135,7 +135,7 @@ const REST: &str = "
     );
 ";
 
-/// Indexes that version 2 has made anew.
+/// Indexes that version 2 recreates.
 const INDEXES_2: &str = "
     -- Due first attempts, and due repetitions, of a destination, in their order.
     CREATE INDEX outbox_first ON outbox_messages (destination, priority, next_at, id)
@@ -149,7 +149,7 @@ const INDEXES_2: &str = "
     CREATE INDEX outbox_destination_idle ON outbox_destinations (full_at) WHERE due_at IS NULL;
 ";
 
-/// Indexes that version 3 has made anew: beginning an attempt and ending it changes as few as possible.
+/// Indexes that version 3 recreates: beginning and finishing an attempt changes as few of them as possible.
 const INDEXES_3: &str = "
     CREATE INDEX outbox_status ON outbox_messages (status, id) WHERE status <> 'sending';
     -- Attempts and polls that are on their way have no next time.
@@ -159,13 +159,13 @@ const INDEXES_3: &str = "
     CREATE INDEX outbox_operation ON outbox_messages (id) WHERE status = 'sending' AND next_at IS NOT NULL;
 ";
 
-/// Makes tables of version 3 from those of version 2. History that is stored stays so.
+/// Migrates tables of version 2 to version 3. Stored history is unchanged.
 const FROM_2: &str = "
     DROP INDEX outbox_status;
     DROP INDEX outbox_sending;
 ";
 
-/// Makes tables of version 2 from those of version 1.
+/// Migrates tables of version 1 to version 2.
 const FROM_1: &str = "
     ALTER TABLE outbox_messages ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outbox_messages ADD COLUMN origin TEXT;
@@ -198,7 +198,7 @@ pub(super) fn exists(storage: &Storage) -> Result<bool> {
     tables::exists(&storage.sql(), META)
 }
 
-/// Until version 4 the object's own alarm was the outbox's, which kept the time of the object's.
+/// Before version 4 the outbox used the object's own alarm, and stored the object's time.
 fn give_alarm_back(state: &State, sql: &Sql) -> Result<()> {
     let own = sql.exec("SELECT own_alarm FROM outbox_meta", ())?;
     let own: Option<i64> = own.one()?;
@@ -210,7 +210,7 @@ fn give_alarm_back(state: &State, sql: &Sql) -> Result<()> {
         .map(drop)
 }
 
-/// Makes the tables if the object has none, or brings older ones forward.
+/// Creates the tables if the object has none, or migrates older ones.
 pub(super) fn prepare(state: &State) -> Result<()> {
     let storage = state.storage();
     tables::upgrade(storage, META, VERSION, |sql, from| match from {

@@ -1,6 +1,6 @@
-//! What comes of an attempt or a poll.
+//! Applies the result of an attempt or a poll.
 //!
-//! Contract: every outcome has a clear result in the message's row: it is delivered, to be asked about, to be tried again
+//! Contract: every result leads to a definite state in the message's row: it is delivered, to be polled, to be retried
 //! at a time, or a dead letter with a reason. None is dropped.
 
 use std::{collections::BTreeSet, time::Duration};
@@ -10,76 +10,22 @@ use abide::Result;
 
 use super::{
     Failure, GiveUp, Pace, Polled, Polling, RetryPolicy, Status, Submitted,
-    claims::Claim,
-    deliver::Fate,
+    claim::Claim,
+    deliver::FailureKind,
     destination,
     inner::Inner,
     limits,
     metrics::Event,
     notes::Note,
+    outcome::Outcome,
     registry::Handler,
-    rows::{Ask, Burial, Retry, Rows},
+    rows::{FailedMessage, NextPoll, Retry, Rows},
 };
 use abide_component::jittered;
 use abide_component::numbers::{micros, millis};
 
-/// How an attempt or a poll ended.
-#[derive(Clone, Debug)]
-pub(super) enum Outcome {
-    Submitted(Result<Submitted, Failure>),
-    Polled(Result<Polled, Failure>),
-}
-
-impl Outcome {
-    /// An attempt, or a poll if the claim's operation runs, that has failed.
-    pub(super) fn failed(claim: &Claim, failure: Failure) -> Self {
-        match claim.operation {
-            Some(_) => Self::Polled(Err(failure)),
-            None => Self::Submitted(Err(failure)),
-        }
-    }
-
-    fn fate(&self) -> Option<Fate> {
-        match self {
-            Self::Submitted(Err(failure)) | Self::Polled(Err(failure)) => Some(failure.fate),
-            _ => None,
-        }
-    }
-
-    /// True if this node had too much to do.
-    pub(super) fn could_not_leave(&self) -> bool {
-        self.fate() == Some(Fate::NotSent)
-    }
-
-    /// True if this end was cut off.
-    pub(super) fn was_cut_off(&self) -> bool {
-        self.fate() == Some(Fate::CutOff)
-    }
-
-    /// Whether the destination has answered; none if nothing was asked of it.
-    pub(super) fn is_answer(&self) -> Option<bool> {
-        match self {
-            Self::Submitted(Err(failure)) => match failure.fate {
-                Fate::NotSent | Fate::CutOff => None,
-                Fate::Unknown => Some(false),
-                Fate::Refused | Fate::Throttled | Fate::Permanent => Some(true),
-            },
-            Self::Submitted(Ok(_)) => Some(true),
-            Self::Polled(_) => None,
-        }
-    }
-
-    /// True if the message has arrived.
-    pub(super) fn is_delivery(&self) -> bool {
-        matches!(
-            self,
-            Self::Submitted(Ok(Submitted::Done)) | Self::Polled(Ok(Polled::Done))
-        )
-    }
-}
-
 impl Inner {
-    /// Writes what came of a claim, to its row and to its destination's.
+    /// Writes the result of a claim, to its row and to its destination's.
     pub(super) fn settle(&self, claim: &Claim, outcome: Outcome, now: i64) -> Result<()> {
         let mut to = self.rows.destination(&claim.destination)?;
         let handler = self.registry.handler(&claim.kind).ok();
@@ -91,12 +37,12 @@ impl Inner {
             now,
         };
         settlement.settle(outcome, &mut to)?;
-        // It may be sent to again, behind those that wait already.
+        // It may be sent to again, after those that already wait.
         to.due_at = Some(now);
         self.rows.save_destination(to)
     }
 
-    /// Writes that messages have arrived.
+    /// Marks messages as delivered.
     pub(super) fn delivered(&self, claims: &[&Claim], now: i64) -> Result<()> {
         let answered: BTreeSet<&str> = claims
             .iter()
@@ -110,12 +56,12 @@ impl Inner {
     }
 }
 
-/// A claim to which something has happened.
+/// A claim with its result.
 struct Settlement<'a> {
     inner: &'a Inner,
     rows: &'a Rows,
     claim: &'a Claim,
-    /// None if nobody delivers its kind any more.
+    /// `None` if there is no longer a handler for its kind.
     handler: Option<&'a dyn Handler>,
     now: i64,
 }
@@ -142,7 +88,7 @@ impl Settlement<'_> {
                 }
             }
             Outcome::Submitted(Err(failure)) => {
-                if failure.fate == Fate::NotSent {
+                if failure.kind == FailureKind::NotSent {
                     self.refund(to)?;
                 }
                 self.destination_failed(to, &failure);
@@ -153,14 +99,14 @@ impl Settlement<'_> {
             Outcome::Polled(Ok(Polled::Failed { error, retry })) => {
                 self.operation_failed(&error, retry)
             }
-            Outcome::Polled(Err(failure)) if failure.fate == Fate::NotSent => {
-                // Nobody was asked: it says nothing of the operation.
+            Outcome::Polled(Err(failure)) if failure.kind == FailureKind::NotSent => {
+                // Nothing was sent, so this says nothing about the operation.
                 let wait = failure.after.unwrap_or(limits::NOT_SENT_PAUSE);
                 let at = now.saturating_add(self.jittered(millis(wait), limits::JITTER));
                 rows.put_off(claim.id, at)
             }
             Outcome::Polled(Err(failure)) => {
-                if failure.fate == Fate::Throttled {
+                if failure.kind == FailureKind::Throttled {
                     self.destination_failed(to, &failure);
                 }
                 self.ask_again(failure.after, Some(&failure))
@@ -168,7 +114,7 @@ impl Settlement<'_> {
         }
     }
 
-    /// The destination of something that could not leave has its token back, and so has the outbox.
+    /// Returns the tokens of a message that could not be sent to its destination's bucket and to the outbox's.
     fn refund(&self, to: &mut destination::Row) -> Result<()> {
         let Pace::AtOnce {
             outbox,
@@ -195,7 +141,7 @@ impl Settlement<'_> {
     fn accept(&self, operation: &str, after: Option<Duration>) -> Result<()> {
         if !(1..=limits::MAX_OPERATION_BYTES).contains(&operation.len()) {
             let error = format!(
-                "the receiver accepted it and names its operation with {} bytes; 1 to {} can be kept",
+                "the receiver accepted it with an operation address of {} bytes; 1 to {} are allowed",
                 operation.len(),
                 limits::MAX_OPERATION_BYTES
             );
@@ -206,54 +152,24 @@ impl Settlement<'_> {
     }
 
     fn submit_failed(&self, failure: &Failure) -> Result<()> {
-        let &Self {
-            rows, claim, now, ..
-        } = self;
-        let error = failure.error.as_str();
-        let asked = failure
-            .after
-            .map_or(0, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
-        let unknown = (claim.unknown || failure.after_effect) && !failure.remembered;
+        let &Self { claim, now, .. } = self;
         if broken(Variant::RefusedMeansSent) {
-            return rows.sent(&[claim], now);
+            return self.rows.sent(&[claim], now);
         }
-        let is_remembered = failure.remembered && !broken(Variant::RememberedRepeated);
-        if is_remembered || broken(Variant::NewKeyOnRetry) {
+        if is_key_spent(failure) {
             self.inner.renew_key(claim.id, now)?;
         }
-        let wait = self.wait(claim.attempts).map(|wait| {
-            if broken(Variant::RetryAtOnce) {
-                0
-            } else {
-                wait
-            }
-        });
+        let error = failure.error.as_str();
+        let unknown = (claim.unknown || failure.after_effect) && !failure.remembered;
         let again = Retry {
             unknown,
             ..self.retry(now, error)
         };
-        match (failure.fate, wait) {
-            (Fate::Permanent, _) => self.give_up(error, unknown),
-            (Fate::CutOff, _) => self.cut_off(&again, wait),
-            (Fate::Throttled, _) if !broken(Variant::ThrottledCounts) => {
-                let patience = millis(rows.options.patience);
-                if now.saturating_sub(claim.since) >= patience {
-                    let days = rows.options.patience.as_secs_f64() / 86_400.0;
-                    let error =
-                        format!("it was throttled for {days:.1} days; the last answer: {error}");
-                    return self.give_up(&error, unknown);
-                }
-                self.count(Event::Throttled);
-                // Its destination pauses, and it keeps its place there.
-                let (at, attempts) = self.in_its_place();
-                let again = Retry {
-                    at,
-                    attempts,
-                    ..again
-                };
-                rows.requeue(claim, &again, now)
-            }
-            (Fate::NotSent, _) => {
+        match (failure.kind, self.wait(claim.attempts)) {
+            (FailureKind::Permanent, _) => self.give_up(error, unknown),
+            (FailureKind::CutOff, wait) => self.cut_off(&again, wait),
+            (FailureKind::Throttled, _) => self.throttled(&again),
+            (FailureKind::NotSent, _) => {
                 self.count(Event::NotSent);
                 let (at, attempts) = self.in_its_place();
                 let again = Retry {
@@ -262,18 +178,57 @@ impl Settlement<'_> {
                     alone: claim.alone,
                     ..again
                 };
-                rows.requeue(claim, &again, now)
+                self.rows.requeue(claim, &again, now)
             }
-            (_, Some(wait)) => {
-                self.count(Event::Retried);
-                let at = now.saturating_add(wait.max(asked));
-                rows.requeue(claim, &Retry { at, ..again }, now)
-            }
+            (_, Some(wait)) => self.try_again(&again, wait, failure.after),
             (_, None) => self.exhausted(error, unknown),
         }
     }
 
-    /// An attempt may be what ended the process, and counts. The last is made alone, and only one that was alone is given up for it.
+    /// It is tried again after its wait, and not before its receiver wants it.
+    fn try_again(&self, again: &Retry<'_>, wait: i64, asked: Option<Duration>) -> Result<()> {
+        self.count(Event::Retried);
+        let asked = asked.map_or(0, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
+        let wait = if broken(Variant::RetryAtOnce) {
+            0
+        } else {
+            wait
+        };
+        let at = self.now.saturating_add(wait.max(asked));
+        self.rows
+            .requeue(self.claim, &Retry { at, ..*again }, self.now)
+    }
+
+    /// Its destination pauses, and it keeps its place there for as long as it has patience. This is no attempt.
+    fn throttled(&self, again: &Retry<'_>) -> Result<()> {
+        let &Self {
+            rows, claim, now, ..
+        } = self;
+        let patience = rows.options.patience;
+        if now.saturating_sub(claim.since) >= millis(patience) {
+            let days = patience.as_secs_f64() / 86_400.0;
+            let error = format!(
+                "it was throttled for {days:.1} days; the last response: {}",
+                again.error
+            );
+            return self.give_up(&error, again.unknown);
+        }
+        self.count(Event::Throttled);
+        let (at, attempts) = if broken(Variant::ThrottledCounts) {
+            (again.at, again.attempts)
+        } else {
+            self.in_its_place()
+        };
+        let again = Retry {
+            at,
+            attempts,
+            ..*again
+        };
+        rows.requeue(claim, &again, now)
+    }
+
+    /// The attempt may have crashed the process, and counts. The last attempt is made alone, and only a message that
+    /// was alone is given up because of a crash.
     fn cut_off(&self, again: &Retry<'_>, wait: Option<i64>) -> Result<()> {
         let failing = wait.is_none() && self.claim.alone;
         let never = self.rows.options.give_up == GiveUp::Never;
@@ -281,15 +236,20 @@ impl Settlement<'_> {
             return self.exhausted(again.error, again.unknown);
         }
         self.count(Event::Retried);
-        let next = self.claim.attempts.saturating_add(1);
         let wait = wait.unwrap_or_else(|| self.last_wait());
         let again = Retry {
             at: self.now.saturating_add(wait),
-            alone: self.wait(next).is_none() && !broken(Variant::SuspectsTogether),
+            alone: self.next_is_alone(),
             failing,
             ..*again
         };
         self.rows.requeue(self.claim, &again, self.now)
+    }
+
+    /// True if the attempt after this one, which was cut off, is the last.
+    fn next_is_alone(&self) -> bool {
+        let next = self.claim.attempts.saturating_add(1);
+        self.wait(next).is_none() && !broken(Variant::SuspectsTogether)
     }
 
     /// The attempts of a message have run out.
@@ -303,7 +263,7 @@ impl Settlement<'_> {
         self.give_up(&error, unknown)
     }
 
-    /// A message will not be delivered as it is: it becomes a dead letter, or is failing.
+    /// A message will not be delivered unchanged: it becomes a dead letter, or is failing.
     fn give_up(&self, error: &str, unknown: bool) -> Result<()> {
         if self.rows.options.give_up == GiveUp::DeadLetter || broken(Variant::NeverGivenUp) {
             return self.bury(error, unknown);
@@ -318,13 +278,13 @@ impl Settlement<'_> {
         self.rows.requeue(self.claim, &again, self.now)
     }
 
-    /// An operation has had no effect. Another may be begun, if the receiver says so.
+    /// An operation has had no effect. A new one may be started, if the receiver says so.
     fn operation_failed(&self, error: &str, another: bool) -> Result<()> {
         let wait = self.wait(self.claim.attempts).filter(|_| another);
         if wait.is_none() && self.rows.options.give_up == GiveUp::DeadLetter {
             return self.bury(error, false);
         }
-        // The receiver remembers the old key as one that has failed.
+        // The receiver remembers the old key as failed.
         self.inner.renew_key(self.claim.id, self.now)?;
         let after = wait.unwrap_or_else(|| self.last_wait());
         let again = Retry {
@@ -343,19 +303,19 @@ impl Settlement<'_> {
             wait = wait.max(millis(polling.interval));
         }
         let at = now.saturating_add(wait);
-        // A receiver that asks for patience is there.
-        let counts = failure.is_some_and(|failure| failure.fate != Fate::Throttled);
-        let mut ask = Ask {
+        // A receiver that asks for patience is up.
+        let counts = failure.is_some_and(|failure| failure.kind != FailureKind::Throttled);
+        let mut ask = NextPoll {
             at,
             error,
             counts,
             alone: false,
             failing: false,
         };
-        let was_cut_off = failure.is_some_and(|failure| failure.fate == Fate::CutOff);
+        let was_cut_off = failure.is_some_and(|failure| failure.kind == FailureKind::CutOff);
         let over = why_over(claim, failure, polling, now);
         if was_cut_off {
-            // It may be what ended the process: as of attempts.
+            // It may have crashed the process: treated like attempts.
             let errors = claim.poll_errors.saturating_add(1);
             let since = claim.operation_since.unwrap_or(now);
             ask.alone = errors >= polling.max_errors || at - since >= millis(polling.deadline);
@@ -372,7 +332,7 @@ impl Settlement<'_> {
     }
 
     fn bury(&self, error: &str, unknown: bool) -> Result<()> {
-        let letter = Burial {
+        let letter = FailedMessage {
             id: self.claim.id,
             from: Status::Sending,
             ordering_key: self.claim.ordering_key.as_deref(),
@@ -394,7 +354,7 @@ impl Settlement<'_> {
             .unwrap_or(self.rows.options.polling)
     }
 
-    /// The time until the next attempt after so many, in milliseconds, if there is to be one.
+    /// The time until the next attempt after this many, in milliseconds, if there is one.
     fn wait(&self, attempts: u32) -> Option<i64> {
         let done = attempts.max(1);
         if let Some(waits) = own_schedule(self.claim) {
@@ -432,7 +392,7 @@ impl Settlement<'_> {
         jittered(wait, most, &parts)
     }
 
-    /// It is tried again at a time, after an attempt that counts and had no effect.
+    /// Retries it after an attempt that counts and had no effect.
     fn retry<'a>(&self, at: i64, error: &'a str) -> Retry<'a> {
         Retry {
             at,
@@ -444,13 +404,18 @@ impl Settlement<'_> {
         }
     }
 
-    /// When it is due again after an attempt that does not count, and how many attempts it has had.
+    /// When it is due again after an attempt that does not count, and its number of attempts.
     fn in_its_place(&self) -> (i64, u32) {
         match self.claim.attempts.saturating_sub(1) {
             0 => (self.claim.since.min(self.now), 0),
             attempts => (self.now, attempts),
         }
     }
+}
+
+/// True if the receiver remembers the key as one that has failed: it would only say so again.
+fn is_key_spent(failure: &Failure) -> bool {
+    failure.remembered && !broken(Variant::RememberedRepeated)
 }
 
 /// Why an operation is to be given up, if it is.
@@ -462,26 +427,26 @@ fn why_over(
 ) -> Option<String> {
     let error = failure.map(|failure| failure.error.as_str());
     if let Some(failure) = failure
-        && failure.fate == Fate::Permanent
+        && failure.kind == FailureKind::Permanent
     {
         let error = &failure.error;
-        return Some(format!("how the operation ended cannot be told: {error}"));
+        return Some(format!("the operation's result is not available: {error}"));
     }
     let since = claim.operation_since.unwrap_or(now);
     if now.saturating_sub(since) >= millis(polling.deadline) {
         return Some(format!(
-            "the operation did not end within {} s{}",
+            "the operation did not finish within {} s{}",
             polling.deadline.as_secs(),
             error
-                .map(|error| format!("; the last answer: {error}"))
+                .map(|error| format!("; the last response: {error}"))
                 .unwrap_or_default()
         ));
     }
-    let failure = failure.filter(|failure| failure.fate != Fate::Throttled)?;
+    let failure = failure.filter(|failure| failure.kind != FailureKind::Throttled)?;
     (claim.poll_errors >= polling.max_errors).then(|| {
         let asked = u64::from(claim.poll_errors) + 1;
         let error = &failure.error;
-        format!("asked {asked} times in a row how the operation goes: {error}")
+        format!("{asked} consecutive polls of the operation failed: {error}")
     })
 }
 
@@ -492,6 +457,6 @@ fn own_schedule(claim: &Claim) -> Option<Vec<i64>> {
 
 fn pause(asked: Option<Duration>, polling: Polling) -> i64 {
     let asked = asked.map(|asked| asked.min(limits::MAX_RETRY_AFTER));
-    // A receiver that says "at once" is not asked without a pause.
+    // A receiver that says "at once" is not polled without a pause.
     millis(asked.unwrap_or(polling.interval)).max(millis(limits::MIN_POLL_PAUSE))
 }

@@ -1,11 +1,11 @@
-//! The object's SQL, as the outbox uses it.
+//! The outbox's access to the object's SQL.
 //!
-//! Contract: no statement looks at more rows the more there are, but for the few that say so. In debug builds the plan of
-//! each is asked for before it first runs, so that every test checks the statements that it uses.
+//! Contract: the cost of a statement does not grow with the number of rows, except for the few marked ones. In debug
+//! builds the plan of each statement is checked before it first runs, so every test checks the statements that it uses.
 
 use abide::{Params, Result, Rows};
 
-/// The SQL of the object that holds the outbox.
+/// The SQL of the outbox's object.
 #[derive(Clone, Debug)]
 pub(super) struct Sql {
     sql: abide::Sql,
@@ -34,7 +34,7 @@ impl Sql {
         self.exec_on_all(sql, params)
     }
 
-    /// Runs a statement that looks at every row, for what happens once in a long while.
+    /// Runs a rare statement that scans all rows.
     pub(super) fn exec_on_all(&self, sql: &str, params: impl Params) -> Result<Rows> {
         #[cfg(test)]
         self.statements.set(self.statements.get() + 1);
@@ -72,14 +72,14 @@ mod plan {
         for (.., step) in plan {
             assert!(
                 !looks_at_all(&step),
-                "the outbox must not do this with every row: {step}: {statement}"
+                "the outbox must not scan all rows: {step}: {statement}"
             );
         }
         checked().insert(statement.to_owned());
         Ok(())
     }
 
-    /// A plan does not depend on parameters' values, but they have to be there.
+    /// A plan does not depend on the values of parameters, but they must be bound.
     fn with_values(statement: &str) -> String {
         let mut pieces = statement.split('?');
         let mut text = pieces.next().unwrap_or_default().to_owned();

@@ -1,27 +1,28 @@
-//! Suspects: a message that was in flight when the process ended may be what ended it. One whose attempts would run out is
-//! tried alone, so that if the process ends again, it was this one.
+//! Suspects: a message that was in flight when the process crashed may be the cause. The last attempt at a suspect is
+//! made alone: if the process crashes again, this message was the cause.
 //!
-//! Contract: while a suspect is tried, nothing else of the outbox is in flight. Before it the others come to their end, and after
-//! it they have as long for themselves as they were stopped. This is in memory only: what is to be tried alone stands in the rows.
+//! Contract: while a suspect is attempted, nothing else of the outbox is in flight. Before it the others finish, and
+//! after it they get as much time as they were stopped. This is in memory only: the rows record which messages must be
+//! attempted alone.
 
-/// Who is stopped for whom.
+/// Whether other messages are stopped for a suspect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Suspects {
-    /// Since when others do not begin.
+    /// Since when other attempts do not begin.
     stopped: Option<i64>,
     /// Whether one is in flight.
     tried: bool,
-    /// Before this time the others have their turn.
+    /// Before this time the others have their turn again.
     after: i64,
 }
 
 impl Suspects {
-    /// When the next may be tried.
+    /// When the next suspect may be attempted.
     pub(super) fn after(self) -> i64 {
         self.after
     }
 
-    /// True while others do not begin.
+    /// True while other attempts do not begin.
     pub(super) fn stop_others(self) -> bool {
         self.stopped.is_some()
     }
@@ -31,7 +32,7 @@ impl Suspects {
         self.tried
     }
 
-    /// One is to be tried as soon as nothing else is in flight.
+    /// A suspect is to be attempted as soon as nothing else is in flight.
     #[must_use]
     pub(super) fn wait(self, now: i64) -> Self {
         Self {
@@ -49,7 +50,7 @@ impl Suspects {
         }
     }
 
-    /// It has come to its end, or there is none any more.
+    /// It has finished, or there is none any more.
     #[must_use]
     pub(super) fn end(self, now: i64) -> Self {
         let stopped = self.stopped.map_or(0, |since| (now - since).max(0));

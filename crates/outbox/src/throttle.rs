@@ -1,11 +1,11 @@
-//! What throttling has taught of a destination's capacity: additive increase, multiplicative decrease.
+//! The adaptive rate of a throttling destination: additive increase, multiplicative decrease.
 //!
-//! Contract: pure. A destination that throttles is left alone for as long as it asks; then one attempt probes it. If it has
-//! refused more than a small share of its last attempts, attempts are spaced from then on, and the rate grows by the same
-//! amount in the same time until the destination throttles again or the configured rate is reached. So few attempts are
-//! refused, whatever the capacity is. One that refuses a small share of all attempts is not slowed down: it may refuse at
-//! random, and then no rate is low enough. (Adaptive throttling by the share of requests that are accepted: Beyer et al., "Site
-//! Reliability Engineering", chapter 21.)
+//! Contract: pure. A destination that throttles is paused for as long as it asks; then one attempt probes it. If it has
+//! refused more than a small share of its recent attempts, attempts are spaced from then on, and the rate grows
+//! linearly until the destination throttles again or the configured rate is reached. So few attempts are refused,
+//! whatever the capacity is. A destination that refuses a small share of all attempts is not slowed down: it may refuse
+//! at random, and then no rate is low enough. (Adaptive throttling by the share of accepted requests: Beyer et al.,
+//! "Site Reliability Engineering", chapter 21.)
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// One more was throttled, when there had been so many attempts.
+    /// Records a throttled attempt, after so many attempts.
     pub(super) fn count(&mut self, attempts: i64) {
         self.refused = self.refused.saturating_add(1);
         let counted = attempts.wrapping_sub(self.since);
         if counted < self.refused {
-            // The number began anew.
+            // The numbering started again.
             self.since = attempts.wrapping_sub(self.refused);
         } else if counted >= limits::COUNTED_ATTEMPTS {
             self.since = attempts.wrapping_sub(counted / 2);
@@ -36,7 +36,7 @@ impl Refusals {
         }
     }
 
-    /// Whether so many were refused that attempts have to be fewer.
+    /// Whether so many were refused that the rate must be reduced.
     pub(super) fn are_many(self, attempts: i64) -> bool {
         if broken(Variant::RandomSlows) {
             return true;
@@ -55,18 +55,17 @@ pub(super) struct Throttle {
     pub(super) spacing: i64,
     /// When that was, in milliseconds since 1970.
     pub(super) since: i64,
-    /// The time by which growth is measured: the longest of the pause, the spacing and a second, in milliseconds.
+    /// The unit of growth: the longest of the pause, the spacing and a second, in milliseconds.
     pub(super) unit: i64,
 }
 
 impl Throttle {
-    /// The destination has throttled: it was asked at this rate, or at its own that is configured, and pauses for so many
-    /// milliseconds.
+    /// The destination has throttled at this rate, or at its configured one, and pauses for so many milliseconds.
     pub(super) fn hit(before: Option<Self>, own: Option<Rate>, pause: i64, now: i64) -> Self {
         let spacing = match before {
-            // It was far too fast if it could not be held for a while.
+            // The rate was far too high if it could not be held for a while.
             Some(held) if held.is_settled(now) => held.spacing(now).saturating_mul(8) / 7,
-            // So many would have been taken in the same time without a pause, but not less than half.
+            // This many would have been accepted in the same time without a pause, but not less than half.
             Some(held) => {
                 let age = held.age(now).max(pause).max(1);
                 let spacing = i128::from(held.spacing(now));
@@ -114,8 +113,8 @@ impl Throttle {
     }
 }
 
-/// How long a destination that throttles is left alone, in milliseconds: as long as it asks. If it asks for less
-/// than a second, or for nothing, and `in_a_row` probes were throttled, it is asked more rarely.
+/// The pause of a throttling destination, in milliseconds: as long as it asks. If it asks for less than a second, or
+/// for nothing, and `in_a_row` probes were throttled, the pause grows.
 pub(super) fn pause(asked: Option<Duration>, in_a_row: i64) -> i64 {
     let shortest = match asked {
         Some(asked) if asked >= limits::DEFAULT_THROTTLE_PAUSE => {
@@ -144,9 +143,9 @@ mod tests {
         *,
     };
 
-    /// What a receiver does with the next attempt.
+    /// A simulated receiver.
     trait Receiver {
-        /// Whether it takes one at this time, in milliseconds.
+        /// Whether it accepts one at this time, in milliseconds.
         fn takes(&mut self, now: i64) -> bool;
     }
 
@@ -156,7 +155,7 @@ mod tests {
         }
     }
 
-    /// One that takes so many in each window of so many milliseconds.
+    /// A receiver that accepts so many in each window of so many milliseconds.
     fn windows(window: i64, most: u32) -> impl Receiver {
         let mut current = (-1, 0);
         move |now: i64| {
@@ -168,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Sends to a receiver, one attempt after the other, as passes do. Tells how many were taken, and how many refused.
+    /// Sends to a receiver, one attempt at a time, as passes do. Returns how many were accepted, and how many refused.
     fn send(mut receiver: impl Receiver, pause: i64, own: Option<Rate>, time: i64) -> (u32, u32) {
         let mut row = Row::default();
         let breaker = Breaker::default();

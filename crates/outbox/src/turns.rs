@@ -1,10 +1,10 @@
-//! Turns: which of the messages that are due to one destination goes next.
+//! Turns: which message of a destination is next.
 //!
-//! Contract: pure. They wait in six lines: those of each priority that were never tried, and those that are to be tried again.
-//! Each line is in the order in which its messages became due. Of [`limits::TURNS`] attempts in a row each line is the first
-//! choice of at least one, so a message with `n` others before it in its line waits for at most `TURNS × (n + 1)` attempts at
-//! its destination, however many others there are. What comes after a message never goes before it in its line; and one that
-//! is tried again and fails goes to the line's end.
+//! Contract: pure. Messages wait in six lines: for each priority, first attempts and retries. Each line is in the order
+//! in which its messages became due. Of [`limits::TURNS`] consecutive attempts each line is the first choice of at
+//! least one, so a message with `n` others before it in its line waits for at most `TURNS × (n + 1)` attempts at its
+//! destination, however many others there are. A later message never overtakes it in its line; a message that is
+//! retried and fails goes to the line's end.
 
 use std::collections::VecDeque;
 
@@ -19,24 +19,30 @@ pub(super) const fn line(priority: usize, again: bool) -> usize {
     2 * priority + again as usize
 }
 
-/// The lines in the order in which they are asked for the next message, at a destination's attempt of this number.
+/// The priorities in the order in which they are asked at a turn, of eight.
+fn priorities(turn: i64) -> [usize; 3] {
+    match turn {
+        _ if broken(Variant::PriorityStrict) => [0, 1, 2],
+        3 => [1, 0, 2],
+        7 => [2, 0, 1],
+        _ => [0, 1, 2],
+    }
+}
+
+/// The order in which the lines are asked for the next message, at a destination's attempt of this number.
 fn preferences(served: i64) -> [usize; LINES] {
     let (round, turn) = (served.div_euclid(8), served.rem_euclid(8));
-    let priorities = match turn {
-        3 if !broken(Variant::PriorityStrict) => [1, 0, 2],
-        7 if !broken(Variant::PriorityStrict) => [2, 0, 1],
-        _ => [0, 1, 2],
-    };
     let again_first = (round + turn).rem_euclid(2) == 1 && !broken(Variant::RepetitionsLast);
     let mut order = [0; LINES];
-    for (place, priority) in priorities.into_iter().enumerate() {
+    for (place, priority) in priorities(turn).into_iter().enumerate() {
         order[2 * place] = line(priority, again_first);
         order[2 * place + 1] = line(priority, !again_first);
     }
     order
 }
 
-/// Takes at most so many messages from their lines, in turn. `served` is the number of the destination's next attempt.
+/// Takes at most this many messages from their lines, in turn. `served` is the number of the destination's next
+/// attempt.
 pub(super) fn take(lines: &mut [VecDeque<i64>; LINES], served: i64, most: usize) -> Vec<i64> {
     let next = |attempt: usize| {
         let served = served.wrapping_add(rows(attempt));

@@ -1,4 +1,4 @@
-//! Live progress over real connections.
+//! Live updates over real connections.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::{
@@ -63,10 +63,7 @@ struct Shop {
 
 impl DurableObject for Shop {
     fn new(state: State, env: Env) -> Result<Self> {
-        let options = Options {
-            pace: Pace::unlimited(16),
-            ..Options::default()
-        };
+        let options = Options::default().pace(Pace::unlimited(16));
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
         let live = Live::open(&state, &outbox, Table)?;
         Ok(Self {
@@ -121,11 +118,9 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 impl World {
     async fn new(idle: Duration) -> Self {
         let attempts = Arc::<AtomicUsize>::default();
-        let class = ClassOptions {
-            idle_timeout: idle,
-            alarm_idle_timeout: idle,
-            ..ClassOptions::default()
-        };
+        let class = ClassOptions::default()
+            .idle_timeout(idle)
+            .alarm_idle_timeout(idle);
         let host = Host::open_in_memory()
             .object_with::<Shop>("SHOP", class)
             .with(Registry::new().with(Notes(Arc::clone(&attempts))))

@@ -1,4 +1,4 @@
-//! How an error answers an HTTP request: its status, its code, and the one JSON form of every error answer.
+//! Maps an error to an HTTP response: its status, its code, and the JSON body common to all error responses.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -11,14 +11,14 @@ use serde::Serialize;
 
 use crate::{Body, Error, ErrorKind, limits::RETRY_AFTER_SECONDS};
 
-/// An error answer: `{"error":{"code":"…","message":"…"}}`.
+/// An error response: `{"error":{"code":"…","message":"…"}}`.
 #[derive(Clone, Debug)]
 pub struct ErrorAnswer {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
     /// The code for programs.
     pub code: &'static str,
-    /// The sentence for people.
+    /// The message for people.
     pub message: Cow<'static, str>,
     /// The seconds of `Retry-After`.
     pub retry_after: Option<u64>,
@@ -45,7 +45,7 @@ impl ErrorAnswer {
         }
     }
 
-    /// Says when to try again, in whole seconds, rounded up.
+    /// Sets `Retry-After`, in whole seconds, rounded up.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         let started = u64::from(wait.subsec_nanos() > 0);
@@ -59,10 +59,10 @@ impl ErrorAnswer {
     }
 }
 
-/// What a failed call of an object means to the client that asked for it. What the client is not told is logged.
+/// The response to the client whose call of an object failed. Details that the client does not get are logged.
 impl From<Error> for ErrorAnswer {
     fn from(error: Error) -> Self {
-        // Bounds that an operator has set, whoever has met them: the text says which.
+        // Limits set by an operator, whoever exceeded them: the message says which.
         match error.kind() {
             ErrorKind::StorageFull => {
                 let status = StatusCode::INSUFFICIENT_STORAGE;
@@ -77,21 +77,21 @@ impl From<Error> for ErrorAnswer {
             _ => {}
         }
         if error.remote() && error.kind() == ErrorKind::Overloaded {
-            tracing::warn!(%error, "an object's handler found the node overloaded; the client got overloaded");
+            tracing::warn!(%error, "an object's handler failed because the node is overloaded; responded with `overloaded`");
             return Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "overloaded",
-                "The object has not finished the request because the server is out of resources at the moment; come back soon. \
-                 It may have taken effect in part; read before you repeat it.",
+                "The object has not finished the request because the server is temporarily out of resources; try again soon. \
+                 The request may have taken effect in part: check before you repeat it.",
             )
             .retry_soon();
         }
         if error.remote() {
-            tracing::warn!(%error, "an object's handler returned an error; the client got object_error");
+            tracing::warn!(%error, "an object's handler returned an error; responded with `object_error`");
             return Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "object_error",
-                "The object failed to handle the request; the server's log has the details.",
+                "The object failed to handle the request. The server's log has the details.",
             );
         }
         let (status, code) = match error.kind() {
@@ -111,7 +111,7 @@ impl From<Error> for ErrorAnswer {
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         };
         if error.kind() == ErrorKind::NoResult {
-            tracing::warn!(%error, "a call was applied, and its result could not be sent");
+            tracing::warn!(%error, "a call was applied, but its result could not be sent");
         } else if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(%error, "an object could not be reached");
         }
@@ -145,14 +145,14 @@ impl IntoResponse for ErrorAnswer {
     }
 }
 
-/// The text with a capital letter and a full stop.
+/// The message with an initial capital and a full stop.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());
     first.into_iter().chain(letters).chain(['.']).collect()
 }
 
-/// An axum handler may return it: the client gets the answer that [`ErrorKind`] stands for, as JSON.
+/// Lets axum handlers return it: the client gets the response that corresponds to the [`ErrorKind`], as JSON.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         ErrorAnswer::from(self).into_response()

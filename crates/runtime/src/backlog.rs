@@ -1,8 +1,8 @@
-//! What waits for a worker, and for how long.
+//! A worker's backlog: how much waits for it, and for how long.
 //!
-//! Contract: the wait of an event that comes now is estimated as what waits before it times what one has lately taken. The
-//! length of a queue alone does not tell: sixty thousand events are a second of small writes, and two minutes of handlers
-//! that compute. Any thread may add; the worker alone takes and measures.
+//! Contract: the wait of an arriving event is estimated as the number of events before it times the recent mean
+//! duration of one. The length of a queue alone is not enough: sixty thousand events are a second of small writes, or
+//! two minutes of handlers that compute. Any thread may add events; only the worker removes them and measures.
 
 use std::{
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -11,33 +11,34 @@ use std::{
 
 use crate::limits::MAX_QUEUE_TIME;
 
-/// Work after which the mean is taken anew. A mean over so many events, instead of over so much work, would take one short
-/// event that was held up (by a disk, by another process) for the rule, and refuse a long queue of short ones.
+/// The amount of work after which the mean is recomputed. A mean over a number of events, instead of an amount of work,
+/// would generalize from one short event that was delayed (by a disk, by another process), and reject a long queue of
+/// short ones.
 const SPAN: Duration = Duration::from_millis(MAX_QUEUE_TIME.as_millis() as u64 / 4);
 
-/// Longest measurement that counts. A single poll that was stuck says little about the events behind it.
+/// The longest measurement that counts. A single stuck poll says little about the events queued after it.
 const LONGEST: Duration = Duration::from_millis(MAX_QUEUE_TIME.as_millis() as u64 / 8);
 
-/// Events of the present span after which they count if they are shorter than those before.
+/// The number of events in the current span after which their mean counts if it is lower than the previous one.
 const ENOUGH: u64 = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     waiting: AtomicUsize,
-    /// What an event takes, as far as is known; 0 before the first span has ended.
+    /// The mean duration of an event, as far as is known; 0 before the first span has ended.
     mean_nanos: AtomicU64,
-    /// The present span: its work, and its events.
+    /// The current span: its work, and its number of events.
     nanos: AtomicU64,
     events: AtomicU64,
 }
 
 impl Backlog {
-    /// One more waits.
+    /// Adds an event.
     pub(crate) fn add(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One has been done, in this time.
+    /// Removes an event that took this long.
     pub(crate) fn done(&self, took: Duration) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         let took = took.min(LONGEST).as_nanos() as u64;
@@ -58,7 +59,7 @@ impl Backlog {
         self.waiting.load(Ordering::Relaxed) == 0
     }
 
-    /// True if an event that comes now would probably wait for too long.
+    /// Returns whether an event that arrives now would probably wait too long.
     pub(crate) fn is_too_long(&self) -> bool {
         let waiting = self.waiting.load(Ordering::Relaxed) as u64;
         let mean = self.mean_nanos.load(Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Bodies on their way out of an object: of its responses, and of the requests that it sends.
+//! Bodies that leave an object: those of its responses, and of the requests that it sends.
 //!
-//! A body that is ready at once leaves with its message, in one piece. Any other is polled by a task of the
-//! object, inside its gates, and each frame passes the output gate before the reader sees it. A body that
-//! breaks off, because its object was reset or its reader stalled, ends in an error, never as if it were whole.
+//! A body that is ready immediately leaves with its message, in one piece. Any other body is polled by a task of the
+//! object, inside its gates, and each frame passes the output gate before the reader sees it. A body that is
+//! interrupted, because its object was reset or its reader stalled, ends in an error, never as if it were complete.
 
 use std::{
     collections::VecDeque,
@@ -28,7 +28,7 @@ use crate::{
     object::Object,
 };
 
-/// Room for one message in the channel of a streamed body.
+/// Capacity for one message in the channel of a streamed body.
 pub(crate) type FramePermit = mpsc::OwnedPermit<Released<BodyMessage>>;
 
 /// A step of a streamed body.
@@ -38,7 +38,7 @@ pub(crate) enum BodyMessage {
     Failed(Error),
 }
 
-/// Sends a response, whole or with its body to follow.
+/// Sends a response, either complete or with a streamed body.
 pub(crate) fn answer(object: &Rc<Object>, replier: Replier, response: Response) {
     let (mut parts, body) = response.into_parts();
     parts.extensions.insert(MeteredBody);
@@ -54,8 +54,8 @@ pub(crate) fn known_bytes(body: &Body) -> usize {
     usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
 }
 
-/// The same frame, which takes its bytes of the memory budget until nobody has them any more, wherever they are by then: at
-/// the gate, with the reader, in a connection's buffer.
+/// The same frame, whose bytes are charged to the memory budget until they are freed, wherever they are: at the gate,
+/// with the reader, or in a connection's buffer.
 fn counted(frame: Frame<Bytes>, memory: &Arc<MemoryAccount>, used_for: MemoryUse) -> Frame<Bytes> {
     match frame.into_data() {
         Ok(bytes) => Frame::data(counted_bytes(bytes, memory, used_for)),
@@ -63,7 +63,7 @@ fn counted(frame: Frame<Bytes>, memory: &Arc<MemoryAccount>, used_for: MemoryUse
     }
 }
 
-/// The same bytes, which take their length of the memory budget until nobody has them any more. Few are left as they are.
+/// The same bytes, charged to the memory budget until they are freed. Short buffers are not charged.
 pub fn counted_bytes(bytes: Bytes, memory: &Arc<MemoryAccount>, used_for: MemoryUse) -> Bytes {
     struct Counted(Bytes, #[allow(dead_code, reason = "held")] MemoryCharge);
 
@@ -82,7 +82,7 @@ pub fn counted_bytes(bytes: Bytes, memory: &Arc<MemoryAccount>, used_for: Memory
 
 /// The same body, behind the output gate of the object whose turn it is.
 pub(crate) fn gated(object: &Rc<Object>, body: Body) -> Result<Body> {
-    // What is ready counts with the request.
+    // Ready bytes count with the request.
     behind_gate(object, body, |frame| frame)
 }
 
@@ -97,16 +97,16 @@ fn behind_gate(
         return Ok(whole(ready, tail));
     }
     object.may_spawn()?;
-    // One more than frames may wait: the room for how it ends.
+    // One more than the number of waiting frames: the last place is for the end of the body.
     let (sender, receiver) = mpsc::channel(BODY_CHANNEL_FRAMES + 1);
-    // It starts after the turn, so its frames follow the message that the turn sends.
+    // It starts after the turn, so its frames follow the message sent by the turn.
     let pump = pump(Rc::clone(object), body, sender);
     object.spawn_later(object.worker.next_token(), Box::pin(pump));
     let tail = Tail::Stream(receiver);
     Ok(Body::new(GatedBody { ready, tail }))
 }
 
-/// Takes the frames that are ready now, and how the body ends if that is known already.
+/// Takes the frames that are ready now, and the end of the body if it is already known.
 fn take_ready(body: &mut Body) -> (VecDeque<Frame<Bytes>>, Option<Tail>) {
     let mut ready = VecDeque::new();
     let mut size = 0;
@@ -194,9 +194,10 @@ async fn pump(
     Ok(())
 }
 
-/// Waits until there is memory for another frame, or the reader has taken all before it. False if the reader is gone.
+/// Waits until there is memory for another frame, or the reader has taken all earlier ones. Returns false if the reader
+/// is gone.
 async fn has_memory(object: &Rc<Object>, sender: &mpsc::Sender<Released<BodyMessage>>) -> bool {
-    // One place is for the frame that comes, and one for how the body ends.
+    // One place is for the next frame, and one for the end of the body.
     let all_taken = || sender.capacity() + 2 > BODY_CHANNEL_FRAMES;
     let clock = object.worker.env.clock();
     while object.worker.mailbox.memory.budget().is_over() && !all_taken() {
@@ -213,13 +214,13 @@ fn stalled() -> Error {
     Error::with_kind(
         ErrorKind::Timeout,
         format!(
-            "the body was given up: its reader took nothing for {} s",
+            "the body was aborted: its reader took nothing for {} s",
             BODY_STALL_LIMIT.as_secs()
         ),
     )
 }
 
-/// What the reader reads.
+/// The reader's end.
 struct GatedBody {
     ready: VecDeque<Frame<Bytes>>,
     tail: Tail,

@@ -1,8 +1,8 @@
-//! Deliberately broken variants of the runtime, which test its tests: each promise has variants that break it where it is
-//! kept, and a test must catch each of them.
+//! Deliberately broken variants of the runtime, which test its tests: each guarantee has variants that break it in the
+//! code that provides it, and a test must catch each of them.
 //!
-//! Contract: that of the [variants of the storage engine](abide_storage::broken). Without the feature `broken` the product is
-//! unchanged.
+//! Contract: as for the [variants of the storage engine](abide_storage::broken). Without the feature `broken` the
+//! product is unchanged.
 
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "ABIDE_BROKEN_RUNTIME";
@@ -28,7 +28,7 @@ abide_storage::broken_variants! {
         PanicCommits,
         /// Each event gets an instance of its own. One instance at a time.
         InstanceEach,
-        /// An object that was reset goes on beside its successor. One instance at a time.
+        /// A reset object continues to run next to its successor. One instance at a time.
         ResetLeavesOld,
         /// A call that may have run is reported not to have. Unacknowledged writes are whole or absent.
         MaybeRanSaysNever,
@@ -36,14 +36,12 @@ abide_storage::broken_variants! {
         KeyForgotten,
     }
     limits {
-        /// Objects that are made are not counted. A client makes no more objects than it may.
+        /// Created objects are not counted. A client creates no more objects than it may.
         CreationUncounted,
     }
     sockets {
         /// A frame overtakes the one before it. Sockets keep their order.
         FrameOvertakes,
-        /// A frame is sent twice. Sockets keep their order.
-        FrameDoubled,
         /// An object that leaves memory forgets its sockets. Sockets keep their order.
         SocketsForgotten,
         /// A message that waits for its object overtakes those before it. Sockets keep their order.

@@ -1,4 +1,4 @@
-//! A call that is on its way.
+//! A call in progress.
 
 use std::{
     fmt,
@@ -10,22 +10,28 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::{Error, Fetching, Reply, Result, chain::Link, gate::Released};
+use crate::{
+    Error, Fetching, Reply, Result,
+    chain::Link,
+    gate::Released,
+    waits::{self, Wait, WaitFor},
+};
 
-/// What the reply channel of an event carries: only what the output gate let out.
+/// The content of an event's reply channel: only values that the output gate has released.
 pub(crate) type Answer = Released<Result<Reply>>;
 
-/// The answer to a call of an object, or to a request that leaves the node, later.
+/// The future result of a call of an object, or of a request that leaves the node.
 ///
-/// The call was sent when the stub's method was called: calls on one stub start in the order in which they
-/// were made, and dropping this future does not stop the handler. A call that is made inside an object leaves
-/// when what the object wrote before it is durable.
-#[must_use = "the call is on its way, but without `.await` nobody learns its outcome"]
+/// The call is sent when the stub's method is called. Calls on one stub start in the order in which they were made, and
+/// dropping this future does not stop the handler. A call made inside an object leaves once the object's earlier writes
+/// are durable.
+#[must_use = "the call has been sent, but its outcome is unknown without `.await`"]
 pub struct Call<R> {
     state: State,
     decode: fn(Reply) -> Result<R>,
-    /// Who makes the call, if that matters to a closed gate.
+    /// The task that makes the call, if that matters for a closed gate.
     link: Option<Arc<Link>>,
+    wait: Option<Wait>,
 }
 
 enum State {
@@ -48,6 +54,7 @@ impl<R> Call<R> {
             state: State::Waiting(answer),
             decode,
             link,
+            wait: None,
         }
     }
 
@@ -59,6 +66,7 @@ impl<R> Call<R> {
             state: State::Leaving(left),
             decode,
             link: None,
+            wait: None,
         }
     }
 
@@ -67,6 +75,7 @@ impl<R> Call<R> {
             state: State::Outside(fetching),
             decode,
             link: None,
+            wait: None,
         }
     }
 
@@ -75,6 +84,7 @@ impl<R> Call<R> {
             state: State::Failed(error),
             decode,
             link: None,
+            wait: None,
         }
     }
 }
@@ -83,35 +93,51 @@ impl<R> Future for Call<R> {
     type Output = Result<R>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R>> {
-        if let Some(link) = &self.link {
+        let call = &mut *self;
+        if let Some(link) = &call.link {
             link.wait();
         }
-        if let State::Leaving(left) = &mut self.state {
-            self.state = match Pin::new(left).poll(cx) {
-                Poll::Pending => return Poll::Pending,
+        if let State::Leaving(left) = &mut call.state {
+            call.state = match Pin::new(left).poll(cx) {
+                Poll::Pending => {
+                    Wait::note(&mut call.wait, WaitFor::Server);
+                    return Poll::Pending;
+                }
                 Poll::Ready(Ok(left)) => State::Outside(left.into_inner()),
                 Poll::Ready(Err(_)) => State::Failed(Error::stopping()),
             };
         }
-        let answer = match &mut self.state {
-            State::Outside(fetching) => match fetching.as_mut().poll(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(response) => response.map(Reply::Fetch),
+        let answer = match &mut call.state {
+            State::Outside(fetching) => match waits::sleeps(|| fetching.as_mut().poll(cx)) {
+                // A double of the server that answers at some time of the clock.
+                (Poll::Pending, true) => {
+                    call.wait = None;
+                    return Poll::Pending;
+                }
+                (Poll::Pending, false) => {
+                    Wait::note(&mut call.wait, WaitFor::Server);
+                    return Poll::Pending;
+                }
+                (Poll::Ready(response), _) => response.map(Reply::Fetch),
             },
             State::Waiting(receiver) => match Pin::new(receiver).poll(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    Wait::note(&mut call.wait, WaitFor::Object);
+                    return Poll::Pending;
+                }
                 Poll::Ready(Ok(answer)) => answer.into_inner(),
                 Poll::Ready(Err(_)) => Err(Error::stopping().into_maybe_ran()),
             },
             State::Leaving(_) | State::Failed(_) | State::Done => {
-                match std::mem::replace(&mut self.state, State::Done) {
+                match std::mem::replace(&mut call.state, State::Done) {
                     State::Failed(error) => Err(error),
                     _ => panic!("a call was polled after it had been answered"),
                 }
             }
         };
-        self.state = State::Done;
-        Poll::Ready(answer.and_then(self.decode))
+        call.state = State::Done;
+        call.wait = None;
+        Poll::Ready(answer.and_then(call.decode))
     }
 }
 

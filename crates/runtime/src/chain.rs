@@ -1,12 +1,12 @@
 //! Who waits for a call, as far as a closed gate is concerned.
 //!
-//! An object that calls itself, directly or through others, waits for nobody: its gate is open at an `await`. Inside
-//! `block_concurrency_while` the call could start only when the block is over, and the block waits for the call. So
-//! calls that are made inside a block, and the calls that follow from them, carry the chain of those who made them;
-//! an object that finds its own block in the chain refuses the call. Other calls carry nothing.
+//! An object that calls itself, directly or through others, normally does not deadlock: its gate is open at an `await`.
+//! Inside `block_concurrency_while`, however, the call could start only when the block has ended, and the block waits
+//! for the call. Calls made inside a block, and the calls that follow from them, therefore carry the chain of their
+//! callers; an object that finds its own block in the chain rejects the call. Other calls carry nothing.
 //!
-//! A caller counts once it has polled the call: who does not wait for the answer may call what it likes. Blocks that
-//! wait for each other by separate calls make no chain; the block's time limit ends them.
+//! A caller counts once it has polled the call: a caller that does not wait for the answer may call anything. Blocks
+//! that wait for each other by separate calls form no chain; the block's time limit ends them.
 
 use std::sync::{
     Arc,
@@ -23,12 +23,12 @@ pub(crate) struct Link {
     pub(crate) task: Token,
     awaited: AtomicBool,
     before: Option<Arc<Link>>,
-    /// How many links the chain has, with this one.
+    /// The length of the chain, including this link.
     length: usize,
 }
 
 impl Link {
-    /// Adds a task to the chain of those who wait for it. `None` if the chain is too long to be followed.
+    /// Adds a task to the chain of its waiters. `None` if the chain is too long to be followed.
     pub(crate) fn new(
         object: ObjectKey,
         task: Token,
@@ -46,12 +46,12 @@ impl Link {
         })
     }
 
-    /// The task waits for the call's answer.
+    /// Records that the task waits for the call's answer.
     pub(crate) fn wait(&self) {
         self.awaited.store(true, Ordering::Relaxed);
     }
 
-    /// How many calls lie between here and a task that fits, if each of them is waited for.
+    /// The number of calls between here and a matching task, if each of them is waited for.
     pub(crate) fn calls_since(&self, fits: impl Fn(&Self) -> bool) -> Option<usize> {
         let mut link = Some(self);
         let mut calls = 1;

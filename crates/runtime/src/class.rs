@@ -1,9 +1,10 @@
-//! Classes: how the runtime meets the code of objects.
+//! Classes: the interface between the runtime and the code of objects.
 //!
-//! The runtime knows only [`Class`] (makes an instance) and [`Instance`] (takes an event, answers later);
-//! both are object-safe and speak the language-neutral [`Event`] and [`Reply`]. A Rust class implements
-//! [`DurableObject`], `#[durable_object]` adds [`ObjectClass`], and [`Native`] adapts that to the seam.
+//! The runtime knows only [`Class`] (creates an instance) and [`Instance`] (takes an event, answers later). Both are
+//! dyn-compatible and use the language-neutral [`Event`] and [`Reply`]. A Rust class implements [`DurableObject`],
+//! `#[durable_object]` adds [`ObjectClass`], and [`Native`] adapts that to this interface.
 
+use derive_setters::Setters;
 use std::{borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, time::Duration};
 
 use crate::{
@@ -21,8 +22,8 @@ pub trait Class: Send + Sync + 'static {
     /// The class's name, for messages and metrics.
     fn name(&self) -> &str;
 
-    /// Makes the instance of an object that comes to life. Runs inside the object's first poll: what it
-    /// writes commits with that poll, and is rolled back if it fails.
+    /// Creates the instance of an object when it enters memory. Runs inside the object's first poll: its writes commit
+    /// with that poll, and are rolled back if it fails.
     fn instantiate(&self, state: State, env: Env) -> Result<Box<dyn Instance>>;
 }
 
@@ -34,18 +35,18 @@ pub trait Instance: 'static {
 
 /// A durable object written in Rust.
 ///
-/// Put `#[durable_object]` on the struct. Its handlers take `&self`: while one waits at an `await`, another
-/// may run, so what changes in memory belongs in a `Cell` or `RefCell`.
+/// Put `#[durable_object]` on the struct. Its handlers take `&self`: while one waits at an `await`, another may run, so
+/// mutable state in memory belongs in a `Cell` or `RefCell`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not implement `DurableObject`",
     note = "write `impl DurableObject for {Self} {{ fn new(state: State, env: Env) -> Result<Self> {{ … }} }}`"
 )]
 pub trait DurableObject: Sized + 'static {
-    /// Makes the object when its first event arrives, after a start or an eviction.
+    /// Creates the object when its first event arrives, after a start or an eviction.
     ///
-    /// Storage is synchronous, so reading and migrating a schema happens right here. What must be awaited
-    /// goes into [`State::block_concurrency_while`]. An error goes to the callers, rolls back what was
-    /// written, and the next event tries again.
+    /// Storage is synchronous, so this is the place to read and migrate a schema. Work that must be awaited goes into
+    /// [`State::block_concurrency_while`]. An error is returned to the callers and rolls back the writes, and the next
+    /// event tries again.
     fn new(state: State, env: Env) -> Result<Self>;
 
     /// Answers an HTTP request.
@@ -57,12 +58,12 @@ pub trait DurableObject: Sized + 'static {
         )))
     }
 
-    /// Handles the object's own alarm, at the time that [`Storage::set_alarm`](crate::Storage::set_alarm) was given or
-    /// soon after, and those that [have names](State::alarm); at least once.
+    /// Handles the object's unnamed alarm, at the time passed to [`Storage::set_alarm`](crate::Storage::set_alarm) or
+    /// soon after, and its [named alarms](State::alarm); at least once.
     ///
-    /// When it returns `Ok` the alarm is done, in the transaction of its last poll. An `Err` or a panic undoes nothing
-    /// that earlier polls have written; the alarm is tried again, as [`ClassOptions::alarm_retry`] says. An alarm that
-    /// the handler sets takes the place of the one that it handles, retries included.
+    /// When it returns `Ok`, the alarm is done, in the transaction of the last poll. An `Err` or a panic does not undo
+    /// the writes of earlier polls; the alarm is retried according to [`ClassOptions::alarm_retry`]. An alarm that the
+    /// handler sets replaces the one being handled, including its retries.
     fn alarm(&self, info: AlarmInfo) -> impl Future<Output = Result<()>> {
         let which = info
             .name
@@ -70,20 +71,21 @@ pub trait DurableObject: Sized + 'static {
         std::future::ready(Err(Error::with_kind(
             ErrorKind::NotFound,
             format!(
-                "this object's alarm{which} went off, but its class has no `alarm`, and no component handles it"
+                "this object's alarm{which} fired, but its class has no `alarm` handler, and no component handles it"
             ),
         )))
     }
 
-    /// Takes a message of a WebSocket that the object has [accepted](State::accept_websocket). Messages of one socket
-    /// start in order; one starts while another waits at an `await`.
+    /// Handles a message of a WebSocket that the object has [accepted](State::accept_websocket). Messages of one socket
+    /// start in order; a message may start while another one waits at an `await`.
     ///
     /// An error is logged; the socket stays open.
     ///
-    /// A message that waits when the object is reset goes to its next life; if none can be made within
-    /// `websocket.delivery_patience`, its socket is closed with 1011. If the object is reset while it handles the message, the
-    /// message is not repeated, because part of it may have taken effect: the socket is closed with 1011, so that its client
-    /// can reconnect and send again what was not answered. Messages behind one that is lost are not handled.
+    /// A message that is waiting when the object is reset goes to the next incarnation. If none can be created within
+    /// `websocket.delivery_patience`, its socket is closed with 1011. If the object is reset while it handles the
+    /// message, the message is not redelivered, because it may have taken effect in part: the socket is closed with
+    /// 1011, so that its client can reconnect and resend what was not answered. Messages that follow a lost one are not
+    /// handled.
     fn websocket_message(
         &self,
         ws: WebSocket,
@@ -96,15 +98,16 @@ pub trait DurableObject: Sized + 'static {
         )))
     }
 
-    /// Learns that a WebSocket has ended, once for each. `get_websockets` does not list it any more, and it need not be
-    /// closed: the gateway has answered the peer's close already.
+    /// Called when a WebSocket has ended, once for each. `get_websockets` no longer lists it, and it need not be
+    /// closed: the gateway has already answered the peer's close.
     ///
     /// `code` and `reason` are the peer's; 1005 means that it gave none, 1006 with `was_clean` false that the connection
     /// broke without a close.
     ///
-    /// If the object cannot be made, or is reset before this begins, it is tried again for `websocket.delivery_patience`. A
-    /// reset while it runs ends it. What is stored for a socket should therefore not depend on this alone: a constructor can
-    /// compare it with `get_websockets`, which is empty after a restart of the process, too.
+    /// If the object cannot be created, or is reset before this begins, it is retried for
+    /// `websocket.delivery_patience`. A reset during the call ends it. State stored for a socket should therefore not
+    /// depend on this call alone: a constructor can compare it with `get_websockets`, which is also empty after a
+    /// restart of the process.
     fn websocket_close(
         &self,
         ws: WebSocket,
@@ -116,7 +119,7 @@ pub trait DurableObject: Sized + 'static {
         std::future::ready(Ok(()))
     }
 
-    /// Learns that a WebSocket has failed, because its peer broke the protocol or sent too much.
+    /// Called when a WebSocket has failed, because its peer violated the protocol or sent too much.
     /// [`websocket_close`](Self::websocket_close) follows with code 1006.
     fn websocket_error(&self, ws: WebSocket, error: Error) -> impl Future<Output = Result<()>> {
         let _ = (ws, error);
@@ -130,13 +133,13 @@ pub trait DurableObject: Sized + 'static {
     note = "put `#[durable_object]` on the definition of `{Self}`"
 )]
 pub trait ObjectClass: DurableObject {
-    /// The name of the type; also the namespace's unique key unless [`ClassOptions::unique_key`] gives one.
+    /// The name of the type; also the namespace's unique key unless [`ClassOptions::unique_key`] sets one.
     const NAME: &'static str;
 
     /// The generated stub, to which [`Stub`](crate::Stub) dereferences.
     type Remote: Remote;
 
-    /// Runs the RPC method of this name.
+    /// Runs the RPC method with this name.
     #[doc(hidden)]
     fn dispatch(
         this: Rc<Self>,
@@ -156,7 +159,7 @@ pub trait Remote: Clone + Send + Sync + 'static {
     fn stub(&self) -> &AnyStub;
 }
 
-/// Adapts a Rust class to the seam.
+/// Adapts a Rust class to [`Class`].
 pub struct Native<T>(PhantomData<fn() -> T>);
 
 impl<T> Native<T> {
@@ -204,7 +207,7 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
                 let result = T::dispatch(object, method, args);
                 Box::pin(async move { result.await.map(Reply::Rpc) })
             }
-            // The runtime keeps them from classes.
+            // The runtime does not pass these to classes.
             Event::Operation { .. } => Box::pin(std::future::ready(Err(Error::with_kind(
                 ErrorKind::NotFound,
                 "operations are for components",
@@ -236,23 +239,25 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
 }
 
 /// How objects of a class are run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Setters)]
+#[non_exhaustive]
 pub struct ClassOptions {
-    /// What ids are derived from; the class's name if `None`. Give one before you rename the class: objects
-    /// are found by it. Two bindings may not share one.
+    /// The key that ids are derived from; the class name if `None`. Set it before you rename the class, because objects
+    /// are found by it. Two bindings must not share one.
+    #[setters(into)]
     pub unique_key: Option<String>,
-    /// An object with nothing running or waiting leaves memory after this time.
+    /// An object with nothing running or waiting is evicted after this time.
     pub idle_timeout: Duration,
-    /// An object that came to life for its alarm, and that nobody has called since, leaves memory after this time if it
-    /// is shorter. Default 1 s.
+    /// An object that was activated by its alarm, and that nobody has called since, is evicted after this time if it is
+    /// shorter. Default 1 s.
     pub alarm_idle_timeout: Duration,
     /// A handler that has not finished after this time resets its object.
     pub event_timeout: Duration,
-    /// Background work that has not ended after this time is dropped; the object lives on.
+    /// Background work that has not ended after this time is dropped; the object continues to run.
     pub background_timeout: Duration,
     /// Events that may wait at one object's closed gate; at least 1.
     pub max_queued: usize,
-    /// Handlers of one object that may be suspended at an `await` at once; at least 1.
+    /// Handlers of one object that may be suspended at an `await` at the same time; at least 1.
     pub max_running: usize,
     /// How often and when a failed alarm is tried again.
     pub alarm_retry: AlarmRetry,

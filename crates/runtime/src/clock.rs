@@ -1,8 +1,8 @@
-//! The seam for time: everything timed in the runtime asks a [`Clock`].
+//! The clock interface: everything timed in the runtime uses a [`Clock`].
 //!
-//! [`SystemClock`] is the real one and needs tokio's timer on the thread that waits. [`TestClock`] stands
-//! still until a test moves it; a sleep that is created after its moment has passed ends at once, so a test
-//! need not know whether somebody already waits.
+//! [`SystemClock`] is the real one and needs tokio's timer on the waiting thread. [`TestClock`] stands still until a
+//! test moves it. A sleep whose deadline has already passed completes immediately, so a test need not know whether
+//! somebody is already waiting.
 
 use std::{
     collections::BTreeMap,
@@ -14,17 +14,40 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use crate::waits::{Wait, WaitFor, unobserved};
+
 /// A future that ends when a clock reaches a moment.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What time it is, and a way to wait.
+/// Reads the time and waits.
 pub trait Clock: Send + Sync + 'static {
-    /// Time since some fixed moment; never goes back.
+    /// Monotonic time since some fixed moment.
     fn now(&self) -> Duration;
     /// Wall-clock time in milliseconds since 1970.
     fn unix_millis(&self) -> u64;
-    /// Ends when `now()` is at least `deadline`.
+    /// Completes when `now()` is at least `deadline`.
     fn sleep_until(&self, deadline: Duration) -> Sleep;
+    /// True if time passes only when a test moves it.
+    fn stands_still(&self) -> bool {
+        false
+    }
+}
+
+/// Ends when so much time has passed: the time limit of something else that is awaited beside it.
+///
+/// A task that waits under a limit does not wait for the clock: [`Node::settle`](crate::Node::settle) awaits the something else.
+pub fn time_limit(clock: &dyn Clock, limit: Duration) -> Sleep {
+    Box::pin(TimeLimit(clock.sleep_until(clock.now() + limit)))
+}
+
+struct TimeLimit(Sleep);
+
+impl Future for TimeLimit {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        unobserved(|| self.0.as_mut().poll(cx))
+    }
 }
 
 /// The machine's clocks.
@@ -68,7 +91,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that a test moves. Clones are the same clock.
+/// A clock that a test controls. Clones share the same clock.
 #[derive(Clone, Default)]
 pub struct TestClock(Arc<Mutex<TestTime>>);
 
@@ -90,7 +113,7 @@ impl TestClock {
         Self::default()
     }
 
-    /// Moves time forward and wakes whoever waited for a moment that has come, earliest first.
+    /// Moves time forward and wakes all waiters whose deadline has passed, earliest first.
     pub fn advance(&self, by: Duration) {
         let due = {
             let mut time = self.lock();
@@ -102,7 +125,7 @@ impl TestClock {
         due.into_values().for_each(Waker::wake);
     }
 
-    /// Sets the wall clock forward by so many milliseconds, or back, as people do. [`now`](Clock::now) goes on as before.
+    /// Sets the wall clock forward, or back, by this many milliseconds. [`now`](Clock::now) is not affected.
     pub fn set_wall(&self, by_millis: i64) {
         let mut time = self.lock();
         time.set = time.set.saturating_add(by_millis);
@@ -137,7 +160,12 @@ impl Clock for TestClock {
             clock: self.clone(),
             deadline,
             key: None,
+            wait: None,
         })
+    }
+
+    fn stands_still(&self) -> bool {
+        true
     }
 }
 
@@ -145,6 +173,7 @@ struct TestSleep {
     clock: TestClock,
     deadline: Duration,
     key: Option<(Duration, u64)>,
+    wait: Option<Wait>,
 }
 
 impl Future for TestSleep {
@@ -154,6 +183,7 @@ impl Future for TestSleep {
         let clock = self.clock.clone();
         let mut time = clock.lock();
         if time.now >= self.deadline {
+            self.wait = None;
             return Poll::Ready(());
         }
         let deadline = self.deadline;
@@ -162,6 +192,8 @@ impl Future for TestSleep {
             (deadline, time.next)
         });
         time.sleepers.insert(key, cx.waker().clone());
+        drop(time);
+        Wait::note(&mut self.wait, WaitFor::Clock);
         Poll::Pending
     }
 }

@@ -1,11 +1,11 @@
-//! Which object this thread is running, if any.
+//! The object that this thread is running, if any.
 //!
-//! Set for the length of one poll of an object's code. It is how a stub knows that its call must pass the
-//! object's output gate, and how storage refuses to be used by code that the gates do not watch.
+//! Set during one poll of an object's code. This is how a stub knows that its call must pass the object's output gate,
+//! and how storage rejects use by code outside the gates.
 //!
-//! Code that an object starts outside its handlers, as a task, a thread or a destructor, passes no gate: it could reveal what
-//! is not durable. So handles that an object was given ([`Holder::Object`]) send nothing outside polls, on any thread; and
-//! on the threads that run objects no other handle does.
+//! Code that an object starts outside its handlers, as a task, a thread or a destructor, passes no gate: it could
+//! reveal data that is not durable. Handles given to an object ([`Holder::Object`]) therefore send nothing outside
+//! polls, on any thread; and on the threads that run objects no other handle does.
 
 use std::{
     cell::{Cell, RefCell},
@@ -16,18 +16,18 @@ use crate::{Error, ErrorKind, Result, object::Object};
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Object>>> = const { RefCell::new(None) };
-    /// What runs here between polls was started by objects.
+    /// Code that runs here between polls was started by objects.
     static OF_OBJECTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Who was given an environment, and what was made from it.
+/// Who owns an environment and the handles created from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     Program,
     Object,
 }
 
-/// The object through whose output gate must pass what is sent here and now; `None` if the program sends it.
+/// The object whose output gate a message sent here and now must pass; `None` if the program sends it.
 ///
 /// # Errors
 /// If an object sends it outside its polls.
@@ -35,19 +35,19 @@ pub(crate) fn sender(holder: Holder) -> Result<Option<Rc<Object>>> {
     match current() {
         None if holder == Holder::Object || OF_OBJECTS.get() => Err(Error::with_kind(
             ErrorKind::Input,
-            "an object calls others only inside its own handlers, so that the call leaves when its writes are durable: \
-             start background work with `state.wait_until(…)`, not with a task or thread of your own",
+            "an object can call others only inside its own handlers, so that the call leaves once its writes are durable: \
+             start background work with `state.wait_until(…)` instead of your own task or thread",
         )),
         object => Ok(object),
     }
 }
 
-/// From now on this thread runs objects, or what they have started.
+/// Marks this thread as one that runs objects, or code that they have started.
 pub(crate) fn runs_objects() {
     OF_OBJECTS.set(true);
 }
 
-/// Runs code of the program that is no object's, between polls.
+/// Runs code of the program that belongs to no object, between polls.
 pub(crate) fn outside<R>(f: impl FnOnce() -> R) -> R {
     struct OutsideGuard(bool);
     impl Drop for OutsideGuard {
@@ -64,7 +64,7 @@ pub(crate) fn current() -> Option<Rc<Object>> {
     CURRENT.with_borrow(Option::clone)
 }
 
-/// True if this object's code runs now.
+/// Returns whether this object's code is running now.
 pub(crate) fn is_current(object: &Object) -> bool {
     CURRENT.with_borrow(|current| {
         current
@@ -73,7 +73,7 @@ pub(crate) fn is_current(object: &Object) -> bool {
     })
 }
 
-/// The object is current until the guard is dropped.
+/// Makes the object current until the guard is dropped.
 pub(crate) fn enter(object: &Rc<Object>) -> ContextGuard {
     ContextGuard(CURRENT.replace(Some(Rc::clone(object))))
 }

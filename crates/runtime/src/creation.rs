@@ -1,26 +1,27 @@
-//! Who makes objects, and how many they may make.
+//! Who creates objects, and how many they may create.
 //!
-//! An object is made by the commit of its first write; one that is only read leaves nothing. So that commit is where a limit is
-//! asked, with the [`Creator`] of the event whose poll it ends: whoever admits a request says who that is
-//! ([`asked_by`]), and what the request leads to passes it on: calls from object to object, background tasks, messages of
-//! the WebSockets that it opens. What an object does by itself, because of its alarm, has no creator and no limit.
+//! An object is created by the commit of its first write; an object that is only read leaves nothing. That commit is
+//! therefore where the limit is checked, with the [`Creator`] of the event whose poll it ends. The code that admits a
+//! request sets the creator ([`asked_by`]), and everything that follows from the request inherits it: calls from object
+//! to object, background tasks, messages of the WebSockets that it opens. What an object does on its own, because of
+//! its alarm, has no creator and no limit.
 
 use std::{net::IpAddr, time::Duration};
 
 use crate::{context, object::Object};
 
-/// On whose behalf something is done.
+/// The client on whose behalf something is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Creator {
     /// The client's address.
     pub client: IpAddr,
-    /// What stands for the token that it has sent, if it has sent one.
+    /// A hash of its token, if it has sent one.
     pub token: Option<u64>,
 }
 
-/// How many objects each creator may make.
+/// Limits how many objects each creator may create.
 pub trait CreationLimit: Send + Sync + 'static {
-    /// Counts an object that is about to be made; or says why it must not be, and how long to wait.
+    /// Counts an object that is about to be created; or returns why it must not be, and how long to wait.
     fn admit(&self, creator: &Creator) -> Result<(), (String, Duration)>;
 }
 
@@ -28,12 +29,13 @@ tokio::task_local! {
     static CREATOR: Creator;
 }
 
-/// Runs a future of the program; what it asks of objects is on this creator's behalf. A task that it spawns is not part of it.
+/// Runs a future of the program; its calls of objects are on this creator's behalf. Tasks that it spawns are not
+/// included.
 pub async fn asked_by<F: Future>(creator: Creator, future: F) -> F::Output {
     CREATOR.scope(creator, future).await
 }
 
-/// On whose behalf the current future of the program runs, or the current turn of an object.
+/// The creator of the current future of the program, or of an object's current turn.
 pub fn creator() -> Option<Creator> {
     match context::current() {
         Some(object) => object.creator(),
@@ -41,7 +43,7 @@ pub fn creator() -> Option<Creator> {
     }
 }
 
-/// The same for what this object sends, or the program if it is none.
+/// The creator of messages sent by this object, or by the program if there is none.
 pub(crate) fn of_sender(sender: Option<&Object>) -> Option<Creator> {
     match sender {
         Some(object) => object.creator(),

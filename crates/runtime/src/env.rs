@@ -1,4 +1,4 @@
-//! The environment: what code outside and inside of objects finds its way with.
+//! The environment: gives code outside and inside of objects access to other objects and shared values.
 
 use std::{
     any::{Any, TypeId, type_name},
@@ -21,10 +21,10 @@ use crate::{
 /// The typed values that a program shares with its objects.
 pub(crate) type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
-/// The bindings of a node and the program's shared values. Clones are cheap and are the same environment.
+/// The bindings of a node and the program's shared values. Clones are cheap and share the same environment.
 ///
-/// An environment that an object was given, and the namespaces and stubs that were made from it, call others only inside
-/// handlers: in a task or thread that a handler has started the call is refused, because no output gate would hold it.
+/// An environment given to an object, and the namespaces and stubs created from it, call other objects only inside
+/// handlers. In a task or thread started by a handler the call fails, because no output gate would hold it.
 #[derive(Clone)]
 pub struct Env {
     inner: Arc<Inner>,
@@ -57,7 +57,7 @@ impl Env {
         }
     }
 
-    /// How many objects each creator may make.
+    /// How many objects each creator may create.
     pub(crate) fn creation_limit(&self) -> Option<&dyn CreationLimit> {
         self.inner.router.creation.as_deref()
     }
@@ -70,8 +70,8 @@ impl Env {
     /// The namespace of a class that is registered once.
     ///
     /// # Panics
-    /// If the class is not registered, or under several bindings: then [`namespace`](Self::namespace) tells
-    /// them apart.
+    /// If the class is not registered, or is registered under several bindings: use [`namespace`](Self::namespace) to
+    /// select one.
     #[track_caller]
     pub fn object<T: ObjectClass>(&self) -> Namespace<T> {
         let mut bindings = self.of_class::<T>();
@@ -83,7 +83,7 @@ impl Env {
                 self.known()
             ),
             (Some(first), Some(second)) => panic!(
-                "{} is registered as `{}` and as `{}`: say which with `env.namespace::<{0}>(\"{1}\")`",
+                "{} is registered as `{}` and as `{}`: select one with `env.namespace::<{0}>(\"{1}\")`",
                 T::NAME,
                 first.name,
                 second.name
@@ -125,7 +125,7 @@ impl Env {
         Arc::clone(value).downcast().ok()
     }
 
-    /// The value that [`get`](Self::get) finds, or an error that names the missing type.
+    /// The value that [`get`](Self::get) returns, or an error that names the missing type.
     pub fn require<C: Send + Sync + 'static>(&self) -> Result<Arc<C>> {
         self.get().ok_or_else(|| {
             let name = type_name::<C>();
@@ -136,13 +136,12 @@ impl Env {
         })
     }
 
-    /// Sends an HTTP request to the world outside, whose URI is a whole URL. The response's body is read from the
-    /// network as it comes.
+    /// Sends an HTTP request to another server; its URI is a complete URL. The response's body is streamed from the
+    /// network.
     ///
-    /// Inside an object the request leaves through the output gate, when what the object wrote before it is
-    /// durable; so does each part of a body that is not ready at once. It is on its way whether or not the
-    /// returned future is awaited. A program that must know that a request arrived keeps it in storage until
-    /// then, and repeats it.
+    /// Inside an object the request leaves through the output gate, once the object's earlier writes are durable; so
+    /// does each part of a body that is not ready immediately. It is sent whether or not the returned future is
+    /// awaited. A program that must know that a request arrived keeps it in storage until then, and retries it.
     pub fn fetch(&self, request: Request) -> Call<Response> {
         outbound::fetch(&RouterHandle::new(&self.inner.router, self.holder), request)
     }
@@ -152,8 +151,14 @@ impl Env {
         &self.inner.router.clock
     }
 
-    /// True when the node ends: handlers that run are waited for, and work that can wait for the next start should not
-    /// begin.
+    /// Fills the buffer with random bytes that nobody can guess, such as those of a session's id. In a simulation they
+    /// follow from its seed.
+    pub fn fill_random(&self, buffer: &mut [u8]) {
+        self.randomness().fill(buffer);
+    }
+
+    /// Returns whether the node is stopping: running handlers may finish, and work that can wait for the next start
+    /// should not begin.
     pub fn is_stopping(&self) -> bool {
         self.inner.router.phase() != Phase::Running
     }

@@ -1,4 +1,4 @@
-//! How an event travels to a worker, and how its answer finds back.
+//! How an event reaches a worker, and how its answer returns.
 
 use std::{
     sync::{
@@ -22,60 +22,63 @@ use crate::{
     limits::{
         EVENT_BYTES, GATED_SHARE, MAX_GATED_PER_WORKER, MAX_QUEUED_PER_WORKER, OBJECTS_SHARE,
     },
+    settle::Census,
     socket::Delivery,
     stats::Counters,
     unwind::guarded,
     watchdog::PollWatch,
 };
 
-/// An event on its way to an object.
+/// An event addressed to an object.
 pub(crate) struct Envelope {
     pub(crate) binding: usize,
     pub(crate) id: ObjectId,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) event: Event,
     pub(crate) replier: Replier,
-    /// Who waits for the answer behind a closed gate.
+    /// The tasks that wait for the answer behind a closed gate.
     pub(crate) chain: Option<Arc<Link>>,
-    /// On whose behalf it is sent, if objects that are made are counted.
+    /// On whose behalf it is sent, if created objects are counted.
     pub(crate) creator: Option<Creator>,
-    /// It is not part of work that has begun, so it may be refused when memory is short.
+    /// It is not part of work that has begun, so it may be rejected when memory is short.
     pub(crate) from_outside: bool,
 }
 
-/// An event that a worker did not take.
+/// An event that a worker rejected.
 pub(crate) struct Refusal {
     pub(crate) envelope: Envelope,
     pub(crate) error: Error,
 }
 
-/// A task of administration on the database of an object, which is held meanwhile.
+/// An administrative task on the database of an object, which is held in the meantime.
 pub(crate) struct AdminTask {
     pub(crate) binding: usize,
     pub(crate) id: ObjectId,
     /// Resets the object if it is in memory; without this it must not be.
     pub(crate) reset: bool,
     pub(crate) work: Box<dyn FnOnce(&Store) + Send>,
-    /// Why it cannot be done.
+    /// Receives the reason if it cannot be done.
     pub(crate) refused: oneshot::Sender<Error>,
 }
 
-/// What a worker takes from its channel.
+/// A message in a worker's channel.
 pub(crate) enum Message {
     Event(Envelope),
-    /// See to an object's alarm.
+    /// Handle a request about an object's alarm.
     AlarmRequest(AlarmRequest),
     AdminTask(AdminTask),
-    /// Memory is short: idle objects are to leave.
+    /// Report what goes on.
+    Census(oneshot::Sender<Census>),
+    /// Memory is short: evict idle objects.
     Trim,
     /// Drop every object and end.
     Stop,
 }
 
-/// Signals a node that stops when nothing is outstanding any more.
+/// Signals a stopping node when nothing is outstanding any more.
 #[derive(Default)]
 pub(crate) struct Drain {
-    /// Set once the node stops: until then nobody listens and workers need not tell.
+    /// Set once the node is stopping: until then nobody listens and workers need not signal.
     pub(crate) wanted: AtomicBool,
     pub(crate) is_drained: Notify,
 }
@@ -83,18 +86,18 @@ pub(crate) struct Drain {
 /// The part of a worker that other threads see.
 pub(crate) struct Mailbox {
     channel: mpsc::UnboundedSender<Message>,
-    /// Events sent to this worker and not answered yet: what bounds the channel, the answers and calls in the lane, and all
-    /// that is between.
+    /// Unanswered events sent to this worker. This bounds the channel, the answers and calls in the lane, and
+    /// everything in between.
     outstanding: AtomicUsize,
-    /// What the worker has not begun.
+    /// Events that the worker has not begun.
     pub(crate) backlog: Backlog,
-    /// Bytes that were sent to sockets and are at the output gate.
+    /// Bytes sent to sockets that are at the output gate.
     pub(crate) gated: AtomicUsize,
-    /// How many there may be.
+    /// The limit of `gated`.
     pub(crate) max_gated: usize,
-    /// What is taken of the node's memory for this worker.
+    /// The worker's memory account.
     pub(crate) memory: Arc<MemoryAccount>,
-    /// Bytes that its objects in memory may take.
+    /// The share of memory for its objects, in bytes.
     pub(crate) max_object_bytes: u64,
     drain: Arc<Drain>,
     pub(crate) lane: Lane,
@@ -103,7 +106,7 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// The mailbox of one of so many workers.
+    /// The mailbox of one of this many workers.
     pub(crate) fn new(
         channel: mpsc::UnboundedSender<Message>,
         drain: Arc<Drain>,
@@ -128,9 +131,9 @@ impl Mailbox {
         }
     }
 
-    /// Queues an event for the worker, or returns it with the reason of the refusal.
+    /// Queues an event for the worker, or returns it with the reason for the rejection.
     pub(crate) fn post(&self, envelope: Envelope) -> Result<(), Box<Refusal>> {
-        // Alarms have a bound of their own, and this one has been counted as begun.
+        // Alarms have their own limit, and this one has been counted as begun.
         let admitted = match envelope.event {
             Event::Alarm(_) => Ok(()),
             _ => self.admit(),
@@ -147,6 +150,7 @@ impl Mailbox {
                 }),
                 Message::AlarmRequest(_)
                 | Message::AdminTask(_)
+                | Message::Census(_)
                 | Message::Trim
                 | Message::Stop => {
                     unreachable!("an event was sent")
@@ -154,17 +158,17 @@ impl Mailbox {
             })
     }
 
-    /// Hands something other than an event to the worker.
+    /// Sends the worker a message other than an event.
     pub(crate) fn send(&self, message: Message) -> Result<()> {
         self.channel().send(message).map_err(|_| Error::stopping())
     }
 
-    /// Hands over an event that was admitted before, or must not be refused. It is dropped if the worker has ended.
+    /// Queues an event that was admitted before, or must not be rejected. It is dropped if the worker has ended.
     pub(crate) fn post_admitted(&self, envelope: Envelope) {
         let _ = self.channel().send(Message::Event(envelope));
     }
 
-    /// Refuses an event, whose ticket exists already, that is one too many for the worker.
+    /// Rejects an event whose ticket already exists if it exceeds the worker's limit.
     pub(crate) fn admit(&self) -> Result<()> {
         if self.outstanding() > MAX_QUEUED_PER_WORKER {
             self.counters.overloaded.add();
@@ -173,8 +177,8 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Refuses an event from outside that would wait for too long. What objects ask of each other is part of work that
-    /// has begun, and goes on.
+    /// Rejects an event from outside that would wait too long. Calls between objects are part of work that has begun,
+    /// and are not rejected.
     pub(crate) fn admit_from_outside(&self) -> Result<()> {
         if self.backlog.is_too_long() {
             self.counters.overloaded.add();
@@ -186,7 +190,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// The refusal for lack of memory.
+    /// The error for lack of memory.
     pub(crate) fn out_of_memory(&self, used_for: MemoryUse) -> Error {
         self.counters.overloaded.add();
         self.memory.budget().count_refusal(used_for);
@@ -204,18 +208,18 @@ impl Mailbox {
         let _ = self.channel().send(Message::AlarmRequest(request));
     }
 
-    /// Tells the worker to end; it may have ended already.
+    /// Tells the worker to stop; it may already have stopped.
     pub(crate) fn stop(&self) {
         let _ = self.channel().send(Message::Stop);
     }
 
-    /// Runs code of the program that is not an object's, on the worker's thread: its panic ends here.
+    /// Runs code of the program that is not an object's, on the worker's thread, and catches its panics.
     pub(crate) fn guard(&self, what: &str, f: impl FnOnce()) {
         // The panic was logged and counted.
         let _ = guarded(&self.counters.panics, what, f);
     }
 
-    /// Drops what the program has made, on the worker's thread.
+    /// Drops a value created by the program, on the worker's thread.
     pub(crate) fn discard<T>(&self, value: T) {
         self.guard("a destructor", || drop(value));
     }
@@ -225,7 +229,7 @@ impl Mailbox {
     }
 }
 
-/// The way back to a caller.
+/// The return path to a caller.
 pub(crate) struct Replier {
     to: Origin,
     ticket: Ticket,
@@ -237,14 +241,14 @@ pub(crate) struct UndeliveredReply {
     _ticket: Ticket,
 }
 
-/// Who is to know what became of an event.
+/// Who receives the outcome of an event.
 enum Origin {
     Caller(oneshot::Sender<Answer>),
     Socket(Delivery),
 }
 
 impl Replier {
-    /// The way back from an event of this weight.
+    /// The return path of an event with this weight.
     pub(crate) fn new(
         answer: oneshot::Sender<Answer>,
         mailbox: &Arc<Mailbox>,
@@ -263,24 +267,25 @@ impl Replier {
         }
     }
 
-    /// True if somebody waits for the answer.
+    /// Returns whether somebody waits for the answer.
     pub(crate) fn has_caller(&self) -> bool {
         matches!(self.to, Origin::Caller(_))
     }
 
-    /// The event will be answered with an error of the runtime's.
+    /// Records that the runtime will answer the event with an error.
     pub(crate) fn interrupted(&self) {
         if let Origin::Socket(delivery) = &self.to {
             delivery.interrupted();
         }
     }
 
-    /// True for a socket's event that waits, or has waited, for an object that could not be made.
+    /// Returns whether this is a socket's event that waits, or has waited, for an object that could not be created.
     pub(crate) fn is_put_off(&self) -> bool {
         matches!(&self.to, Origin::Socket(delivery) if delivery.is_put_off())
     }
 
-    /// Since when a socket's event waits for an object that cannot be made; `now` if it has not so far, or is no socket's.
+    /// Since when a socket's event has been waiting for an object that cannot be created; `now` if it has not so far,
+    /// or is not a socket's.
     pub(crate) fn put_off(&mut self, now: Duration) -> Duration {
         match &mut self.to {
             Origin::Socket(delivery) => delivery.put_off(now),
@@ -310,7 +315,7 @@ impl Replier {
         }
     }
 
-    /// An answer with so many bytes is on its way.
+    /// Accounts for an answer of this many bytes.
     pub(crate) fn carries(&mut self, bytes: usize) {
         self.ticket.carries(bytes as u64);
     }
@@ -320,7 +325,7 @@ impl Replier {
     }
 }
 
-/// Counts an outstanding answer of a worker, and its memory. A node that stops waits until none is outstanding.
+/// Counts an outstanding answer of a worker, and its memory. A stopping node waits until none is outstanding.
 pub(crate) struct Ticket {
     mailbox: Arc<Mailbox>,
     used_for: MemoryUse,
@@ -328,7 +333,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// For something of this weight, [`EVENT_BYTES`] at least.
+    /// A ticket of this weight, at least [`EVENT_BYTES`].
     pub(crate) fn new(mailbox: &Arc<Mailbox>, weight: usize) -> Self {
         mailbox.outstanding.fetch_add(1, Ordering::AcqRel);
         mailbox.memory.take(MemoryUse::Events, weight as u64);
@@ -339,7 +344,7 @@ impl Ticket {
         }
     }
 
-    /// The event's content has become an answer. One that is no larger counts as its event did.
+    /// The event has become an answer. An answer that is no larger keeps the charge of its event.
     fn carries(&mut self, bytes: u64) {
         if bytes > self.bytes {
             self.mailbox.memory.give(self.used_for, self.bytes);
@@ -353,8 +358,8 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         self.mailbox.memory.give(self.used_for, self.bytes);
         if self.mailbox.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Without it `wanted` may be read before the count is seen to be zero, and the node that stops
-            // waits for news that nobody sends. Pairs with the one in `Router::enter`.
+            // Without it, `wanted` may be read before the count is seen to be zero, and the stopping node would wait
+            // for a signal that nobody sends. Pairs with the one in `Router::enter`.
             fence(Ordering::SeqCst);
             if self.mailbox.drain.wanted.load(Ordering::Acquire) {
                 self.mailbox.drain.is_drained.notify_one();

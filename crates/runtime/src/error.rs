@@ -1,69 +1,69 @@
 //! The one error type that objects return and callers receive.
 //!
-//! Its [`ErrorKind`] says what went wrong; its flags say what the caller can do. It is a serde value, so that
-//! an RPC method may return `Result<T, abide::Error>`: what arrives is the same error with
-//! [`remote`](Error::remote) set.
+//! Its [`ErrorKind`] says what went wrong; its flags say what the caller can do. It implements serde's traits, so an
+//! RPC method may return `Result<T, abide::Error>`: the caller receives the same error with [`remote`](Error::remote)
+//! set.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
 use abide_storage::{MemoryBudget, SqlError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A result whose error is [`Error`] unless said otherwise.
+/// A result with [`Error`] as the default error type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, coarsely enough to act on.
+/// The category of an error, coarse enough to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The object's own code says no.
+    /// The object's own code returned an error.
     Application,
-    /// What the caller passed is at fault: an id, SQL, an argument. Nothing changed.
+    /// The caller passed an invalid id, SQL or argument. Nothing changed.
     Input,
-    /// A documented limit was passed. Nothing changed.
+    /// A documented limit was exceeded. Nothing changed.
     Limit,
-    /// A rule of the node forbids it. Nothing was sent.
+    /// A rule of the node forbids the request. Nothing was sent.
     Forbidden,
-    /// Bytes do not decode as the type that was asked for.
+    /// Bytes do not decode as the requested type.
     Decode,
     /// The call would wait for itself behind a gate that its caller has closed. It did not run.
     Deadlock,
-    /// A call with the same idempotency key still runs. This one did not.
+    /// A call with the same idempotency key is still running. This one did not run.
     InProgress,
     /// The idempotency key belongs to another call. This one did not run.
     KeyReused,
-    /// The call was applied, and its result cannot be had: the caller's encoding has no form for it, or it is too large.
-    /// Calling again would apply it again.
+    /// The call was applied, but its result is unavailable: the caller's encoding cannot represent it, or it is too
+    /// large. Calling again would apply it again.
     NoResult,
     /// There is no such binding, method or handler.
     NotFound,
-    /// Too much waits at the object or its worker, or for the HTTP client, or the machine is out of descriptors or memory.
-    /// The call was not taken: try again after a pause.
+    /// Too much is queued at the object or its worker, or for the HTTP client, or the machine is out of descriptors or
+    /// memory. The call was not accepted: retry after a pause.
     Overloaded,
-    /// The object was reset (panic, abort, failed constructor…) before it answered. Its storage is as of
-    /// its last completed poll.
+    /// The object was reset (panic, abort, failed constructor…) before it answered. Its storage has the state of its
+    /// last completed poll.
     Reset,
-    /// A time limit was passed. If it was a handler's, its object was reset: `object_reset` says so.
+    /// A time limit was exceeded. If it was a handler's, its object was reset: `object_reset` is set.
     Timeout,
-    /// The disk is full: what the poll wrote is lost, what was acknowledged is not.
+    /// The disk is full: the poll's writes are lost, acknowledged ones are not.
     NoSpace,
-    /// A bound of stored bytes was reached, of the object (`storage.max_object_bytes`) or of all objects
-    /// (`storage.max_bytes`): delete something, or raise the bound. The write changed nothing.
+    /// A storage limit was reached, of the object (`storage.max_object_bytes`) or of all objects (`storage.max_bytes`):
+    /// delete something, or raise the limit. The write changed nothing.
     StorageFull,
-    /// Whoever has asked has made as many objects as it may for now: [`Error::retry_after`] says when to try again. What the
-    /// poll wrote is lost.
+    /// The client has created as many objects as it may for now: [`Error::retry_after`] says when to retry. The poll's
+    /// writes are lost.
     TooManyCreated,
-    /// The node is stopping or its log has failed: another node, or this one after a restart, can answer. Or the
-    /// server that a request was for cannot be reached.
+    /// The node is stopping or its log has failed: another node, or this one after a restart, can answer. Or the server
+    /// that a request was sent to cannot be reached.
     Unavailable,
-    /// The object's stored data is damaged, and it is refused until it is [repaired](crate::Node::repair); other objects are
-    /// not affected.
+    /// The object's stored data is damaged, and it is unavailable until it is [repaired](crate::Node::repair); other
+    /// objects are not affected.
     Damaged,
-    /// The operating system refused something.
+    /// An operating system error.
     Io,
 }
 
-/// An error of an object or of the way to it.
+/// An error of an object or of the transport to it.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -80,26 +80,26 @@ struct Inner {
     origin: Origin,
 }
 
-/// Who says so, as seen from whoever holds the error.
+/// Where the error originated, as seen from its holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Origin {
-    /// Whoever holds it, or the way to the object.
+    /// Its holder, or the transport to the object.
     #[default]
     Here,
     /// The object's own code.
     Object,
-    /// The object's class, about a call that fits no method, or a result that cannot be sent: an error of the way
-    /// for whoever made the call.
+    /// The object's class, for a call that matches no method, or a result that cannot be sent: a transport error for
+    /// the caller.
     Call,
 }
 
 impl Error {
-    /// An error of the object's own making.
+    /// An error of the object's own code.
     pub fn new(message: impl Into<Cow<'static, str>>) -> Self {
         Self::with_kind(ErrorKind::Application, message)
     }
 
-    /// An error of the object's own making that carries another error's text.
+    /// An error of the object's own code with another error's text.
     pub fn from_std(error: impl std::error::Error) -> Self {
         Self::new(error.to_string())
     }
@@ -125,13 +125,13 @@ impl Error {
         self.0.kind
     }
 
-    /// Which rule an SQL statement has broken, if SQLite refused one.
+    /// The constraint that a statement violated, if SQLite rejected one.
     ///
     /// ```
     /// use abide_runtime::{Result, Sql};
     /// use abide_storage::SqlErrorKind;
     ///
-    /// /// False if somebody has the seat.
+    /// /// Returns false if the seat is taken.
     /// fn take(sql: &Sql, seat: &str, who: &str) -> Result<bool> {
     ///     match sql.exec("INSERT INTO seats (seat, occupant) VALUES (?1, ?2)", (seat, who)) {
     ///         Err(error) if error.sql().is_some_and(|sql| sql.kind() == SqlErrorKind::Unique) => Ok(false),
@@ -143,7 +143,7 @@ impl Error {
         self.0.sql.as_deref()
     }
 
-    /// The text alone.
+    /// The message alone.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -152,40 +152,41 @@ impl Error {
         self.0.message
     }
 
-    /// True if the event never ran, so that sending it again cannot apply it twice.
+    /// Returns whether the event never ran, so that sending it again cannot apply it twice.
     pub fn retryable(&self) -> bool {
         self.0.retryable
     }
 
-    /// True if the object or its worker has too much to do: pause before trying again.
+    /// Returns whether the object or its worker is overloaded: pause before retrying.
     pub fn overloaded(&self) -> bool {
         self.0.kind == ErrorKind::Overloaded && !self.remote()
     }
 
-    /// True if the object lost its memory while the event waited or ran. The next call starts it anew.
+    /// Returns whether the object lost its memory while the event waited or ran. The next call starts it again.
     pub fn object_reset(&self) -> bool {
         self.0.object_reset
     }
 
-    /// True if the object's own code returned this error; false if it arose on the way to the object.
+    /// Returns whether the object's own code returned this error; false if it arose in the transport to the object.
     pub fn remote(&self) -> bool {
         self.0.origin == Origin::Object
     }
 
-    /// What the caller of an object is told of an error that the object's class returned.
+    /// The error as the caller of an object sees it, if the object's class returned it.
     pub(crate) fn into_remote(mut self) -> Self {
         if self.0.origin == Origin::Call {
             self.0.origin = Origin::Here;
             return self;
         }
         self.0.origin = Origin::Object;
-        // These speak of an event that the object sent, not of the one that it answers: that one has run.
+        // These flags describe an event that the object sent, not the one that it answers: that one has run.
         self.0.retryable = false;
         self.0.object_reset = false;
         self
     }
 
-    /// The class did not get as far as the object's own code, or back: for its caller this is an error of the way.
+    /// The call did not reach the object's own code, or its result did not return: for the caller this is a transport
+    /// error.
     pub(crate) fn of_call(mut self) -> Self {
         self.0.origin = Origin::Call;
         self
@@ -207,7 +208,7 @@ impl Error {
         self
     }
 
-    /// How long to wait before another attempt can succeed, if that is known.
+    /// How long to wait before another attempt can succeed, if known.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
@@ -239,16 +240,16 @@ impl Error {
     pub(crate) fn stopping() -> Self {
         Self::with_kind(
             ErrorKind::Unavailable,
-            "the node is stopping; call again when it is back",
+            "the node is stopping; retry after its restart",
         )
     }
 
     pub(crate) fn log_failed() -> Self {
         let mut error = Self::with_kind(
             ErrorKind::Unavailable,
-            "the node's log has failed, so nothing more can be made durable; restart the node to recover",
+            "the node's log has failed, so nothing more can become durable; restart the node to recover",
         );
-        // What waited for the log may have run, and part of it may be found durable by recovery.
+        // Calls that waited for the log may have run, and recovery may find a part of them durable.
         error.0.retryable = false;
         error
     }
@@ -261,7 +262,7 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
-    /// The sentence, since that is what a `main` that returns the error prints; `{:#?}` has the fields.
+    /// The message, since a `main` that returns the error prints this; `{:#?}` shows the fields.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {
             return fmt::Display::fmt(self, f);
@@ -308,7 +309,7 @@ impl From<abide_storage::Error> for Error {
             Storage::Decode => ErrorKind::Decode,
             Storage::NoSpace => ErrorKind::NoSpace,
             Storage::Full => ErrorKind::StorageFull,
-            // Out of descriptors or memory: another moment is what helps.
+            // Out of descriptors or memory: retrying later helps.
             Storage::Busy => ErrorKind::Overloaded,
             Storage::LogFailed => return Self::log_failed(),
             Storage::Damaged => ErrorKind::Damaged,

@@ -1,7 +1,7 @@
-//! What reaches an object and what it answers.
+//! Events that reach an object, and its replies.
 //!
-//! [`Event`] and [`Reply`] are the whole vocabulary between the runtime and a class, whatever language the
-//! class is written in: a method is a name, arguments and results are bytes.
+//! [`Event`] and [`Reply`] are the complete interface between the runtime and a class, whatever language the class is
+//! written in: a method is a name, arguments and results are bytes.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,10 @@ use crate::{
     socket::{Message, WebSocket},
 };
 
-/// The HTTP request that an object's `fetch` takes.
+/// The HTTP request passed to an object's `fetch`.
 pub type Request<T = Body> = http::Request<T>;
 
-/// The HTTP response that an object's `fetch` gives.
+/// The HTTP response returned by an object's `fetch`.
 pub type Response<T = Body> = http::Response<T>;
 
 /// How arguments and results are encoded.
@@ -25,11 +25,11 @@ pub enum Encoding {
     /// CBOR (RFC 8949), as between Rust programs.
     #[default]
     Cbor = 0,
-    /// JSON (RFC 8259), for callers that have no Rust types. A method's `Result` is `{"Ok":…}` or `{"Err":…}`.
+    /// JSON (RFC 8259), for callers without Rust types. A method's `Result` is `{"Ok":…}` or `{"Err":…}`.
     Json = 1,
 }
 
-/// Something that happens to an object.
+/// An event for an object.
 #[derive(Debug)]
 pub enum Event {
     /// An HTTP request.
@@ -40,16 +40,17 @@ pub enum Event {
         method: Cow<'static, str>,
         /// The arguments: an array.
         args: Vec<u8>,
-        /// How the arguments are encoded, and the result is to be.
+        /// The encoding of the arguments and the result.
         encoding: Encoding,
-        /// The key under which the result is remembered. The runtime sees to that; a class need not look.
+        /// The key under which the result is remembered. The runtime handles it; a class can ignore it.
         idempotency_key: Option<String>,
     },
-    /// An operator's request to a component of the object. The runtime hands it to the component: a class does not see it.
+    /// An operator's request to a component of the object. The runtime passes it to the component; a class does not see
+    /// it.
     Operation {
-        /// The component's name; `None` lists those that the object has.
+        /// The component's name; `None` lists the object's components.
         component: Option<String>,
-        /// What is asked of it.
+        /// The request.
         request: Box<Request>,
     },
     /// The object's alarm goes off.
@@ -61,7 +62,7 @@ pub enum Event {
         /// The message.
         message: Message,
     },
-    /// A WebSocket has ended. The object gets this once for each socket, and nothing of that socket after it.
+    /// A WebSocket has ended. The object gets this once for each socket, as its last event of that socket.
     WebSocketClose {
         /// The socket.
         socket: WebSocket,
@@ -69,10 +70,10 @@ pub enum Event {
         code: u16,
         /// The peer's reason.
         reason: String,
-        /// True if both sides said that they close.
+        /// Whether both sides completed the closing handshake.
         was_clean: bool,
     },
-    /// A WebSocket failed: what came was not the protocol, or too long. The close event follows.
+    /// A WebSocket failed: the received data violated the protocol, or was too long. The close event follows.
     WebSocketError {
         /// The socket.
         socket: WebSocket,
@@ -81,17 +82,17 @@ pub enum Event {
     },
 }
 
-/// In a request's extensions: whoever made it counts its body against the memory budget while it arrives.
+/// In a request's extensions: whoever created it charges its body to the memory budget while it arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeteredBody;
 
 impl Event {
-    /// True for what a socket's peer says, and not for the news of the socket's end.
+    /// Returns whether this is a message of a socket's peer, and not an event of the socket's end.
     pub(crate) fn is_socket_message(&self) -> bool {
         matches!(self, Self::WebSocketMessage { .. })
     }
 
-    /// What it takes of the memory budget. A socket counts its messages itself.
+    /// Its charge to the memory budget. A socket charges its messages itself.
     pub(crate) fn weight(&self) -> usize {
         let content = match self {
             Self::Fetch(request) | Self::Operation { request, .. } => {
@@ -118,7 +119,7 @@ impl Event {
         EVENT_BYTES + content
     }
 
-    /// True for events that nobody waits for an answer to, so that nobody would repeat them.
+    /// Returns whether nobody waits for an answer to the event, so that nobody would resend it.
     pub(crate) fn is_of_socket(&self) -> bool {
         matches!(
             self,
@@ -129,14 +130,14 @@ impl Event {
     }
 }
 
-/// What an object answers to an [`Event`].
+/// An object's reply to an [`Event`].
 #[derive(Debug)]
 pub enum Reply {
     /// To [`Event::Fetch`] and [`Event::Operation`].
     Fetch(Response),
     /// To [`Event::Rpc`]: the result, encoded as the arguments were.
     Rpc(Vec<u8>),
-    /// To an event that has no answer: it has been handled.
+    /// To an event without an answer: it has been handled.
     Done,
 }
 
@@ -155,11 +156,11 @@ impl Reply {
         Ok(result)
     }
 
-    /// The error of a class that answers with a reply of another kind than the event's.
+    /// The error for a class that answers with the wrong kind of reply.
     fn wrong() -> Error {
         Error::with_kind(
             ErrorKind::Decode,
-            "the object's class answered with a reply of another kind",
+            "the object's class answered with the wrong kind of reply",
         )
     }
 }

@@ -1,7 +1,7 @@
-//! How people name an object: `Class/name`, `Class/id`, or an id; and in place of an id its first digits, if no other object
-//! has them. Where only one class has an object of a name, the name is enough.
+//! Finds an object by `Class/name`, `Class/id`, or an id. An id can be abbreviated to its first digits if they are
+//! unique. If only one class has an object with a name, the name is enough.
 //!
-//! An id follows from the class and the name, so no object is opened.
+//! An id is derived from the class and the name, so no object is opened.
 
 use std::{fmt, str::FromStr};
 
@@ -11,35 +11,34 @@ use crate::{
     AnyStub, Error, ErrorKind, Node, ObjectId, Result, limits::MIN_ID_PREFIX, recovery::on_a_thread,
 };
 
-/// Objects that an error names when several are meant.
+/// Objects listed in the error for an ambiguous text.
 const LISTED: usize = 4;
 
-/// An object of a data directory that was found by what a person calls it.
+/// An object of a data directory, found by the text that a person typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FoundObject {
-    /// The unique key of its class's namespace: the class's name, unless it was given another.
+    /// The unique key of its class's namespace: by default the class name.
     pub class: String,
-    /// Its name, if it was found by it.
+    /// Its name, if it was found by name.
     pub name: Option<String>,
     /// The key under which the store keeps it.
     pub key: ObjectKey,
 }
 
 impl FoundObject {
-    /// The one object that is meant. Reads directories, and all of a class for the first digits of an id: not for a thread
-    /// that runs objects.
+    /// Finds the one matching object. Reads directories; for the first digits of an id it reads all of a class: not for
+    /// a thread that runs objects.
     ///
-    /// # Errors
-    /// [`ErrorKind::NotFound`]: there is no such class or object. [`ErrorKind::Input`]: several are meant, and the message
-    /// names some.
+    /// [`ErrorKind::NotFound`]: there is no such class or object. [`ErrorKind::Input`]: several objects match, and the
+    /// message names some.
     pub fn find(store: &Store, text: &str) -> Result<Self> {
         let all = store.namespaces();
         let class = text.split_once('/').and_then(|(class, object)| {
             let known = all.iter().find(|(_, known)| known == class);
             Some((vec![known?.clone()], object))
         });
-        // A name may have a slash, too.
+        // A name may contain a slash, too.
         let (classes, object) = class.unwrap_or_else(|| (all.clone(), text));
         let mut found = named(store, &classes, object)?;
         let is_prefix = object.len() >= MIN_ID_PREFIX
@@ -60,7 +59,7 @@ impl FoundObject {
                 Err(Error::with_kind(
                     ErrorKind::Input,
                     format!(
-                        "{text:?} may be any of {several} objects: write one of {}",
+                        "{text:?} matches {several} objects: use one of {}",
                         listed.join(", ")
                     ),
                 ))
@@ -85,13 +84,13 @@ impl fmt::Display for FoundObject {
 }
 
 impl Node {
-    /// True if an object has been written. Reads a directory, and opens no file. Needs tokio.
+    /// Returns whether an object is stored. Reads a directory and opens no file. Needs tokio.
     pub async fn has_object(&self, object: &AnyStub) -> Result<bool> {
         let (store, key) = (self.store().clone(), object.key());
         on_a_thread(move || store.has_object(key)).await
     }
 
-    /// The object that a person means: see [`FoundObject::find`]. Needs tokio.
+    /// Finds an object by text: see [`FoundObject::find`]. Needs tokio.
     pub async fn find_object(&self, text: &str) -> Result<FoundObject> {
         let (store, text) = (self.store().clone(), text.to_owned());
         on_a_thread(move || Ok(FoundObject::find(&store, &text))).await?
@@ -100,7 +99,7 @@ impl Node {
 
 fn missing(text: &str, classes: &[(NamespaceNo, String)]) -> Error {
     let mut why = format!(
-        "there is no object {text:?}: write its class, a slash, and its name or id, as `abide objects list` shows them"
+        "there is no object {text:?}: use CLASS/NAME or CLASS/ID, as listed by `abide objects list`"
     );
     if let Some((class, _)) = text.split_once('/')
         && !classes.iter().any(|(_, known)| known == class)
@@ -136,7 +135,7 @@ fn named(
     Ok(found)
 }
 
-/// The objects whose ids begin so.
+/// The objects whose ids begin with these digits.
 fn beginning(
     store: &Store,
     classes: &[(NamespaceNo, String)],
@@ -172,10 +171,7 @@ mod tests {
         let store = Store::open(
             Arc::new(disk.clone()),
             Path::new("/data"),
-            StoreOptions {
-                manual: true,
-                ..StoreOptions::small()
-            },
+            StoreOptions::small().manual(true),
         );
         (disk, store.unwrap())
     }
@@ -232,7 +228,7 @@ mod tests {
         }
         let (kind, text) = refused(&store, "ada");
         assert_eq!(kind, ErrorKind::Input);
-        assert!(text.contains("write one of Kv/ada, Outbox/ada"), "{text}");
+        assert!(text.contains("use one of Kv/ada, Outbox/ada"), "{text}");
         let (kind, text) = refused(&store, "abababab");
         assert_eq!(kind, ErrorKind::Input);
         assert!(text.contains("any of 2 objects"), "{text}");
@@ -256,10 +252,7 @@ mod tests {
             write(&store, "Kv", ObjectId::from_name("Kv", name));
         }
         store.checkpoint().unwrap();
-        let options = StoreOptions {
-            manual: true,
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small().manual(true);
         store.close().unwrap();
         drop(store);
         let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();

@@ -8,8 +8,8 @@
 //! id   = base ‖ first 16 bytes of HMAC-SHA-256(K, base)
 //! ```
 //!
-//! The second half proves that the id belongs to the namespace, so an id that a client sends can be checked
-//! without looking anything up. This is the derivation of Cloudflare's open-source runtime: ids can be carried over.
+//! The second half proves that the id belongs to the namespace, so an id sent by a client can be checked without a
+//! lookup. The derivation is that of Cloudflare's open-source runtime: ids can be migrated.
 
 use std::{fmt, str::FromStr};
 
@@ -29,7 +29,7 @@ impl ObjectId {
         Self(bytes)
     }
 
-    /// The id of the object with this name in the namespace with this unique key, without asking a node.
+    /// The id of the object with this name in the namespace with this unique key. Needs no node.
     pub fn from_name(unique_key: &str, name: &str) -> Self {
         IdKey::new(unique_key).named(name)
     }
@@ -39,7 +39,7 @@ impl ObjectId {
         &self.0
     }
 
-    /// The worker among `workers` that this object lives on. Ids are uniform in their first half.
+    /// Which of `workers` workers this object is on. Ids are uniform in their first half.
     pub(crate) fn worker(&self, workers: usize) -> usize {
         let mut head = [0; 8];
         head.copy_from_slice(&self.0[..8]);
@@ -64,13 +64,13 @@ impl fmt::Debug for ObjectId {
 impl FromStr for ObjectId {
     type Err = Error;
 
-    /// Reads 64 hex digits. Whether the id belongs to a namespace is for
-    /// [`Namespace::id_from_string`](crate::Namespace::id_from_string) to say.
+    /// Parses 64 hex digits. [`Namespace::id_from_string`](crate::Namespace::id_from_string) also checks that the id
+    /// belongs to the namespace.
     fn from_str(text: &str) -> Result<Self> {
         let mut bytes = [0; 2 * HALF];
         hex::decode_to_slice(text, &mut bytes).map_err(|error| match error {
             hex::FromHexError::InvalidHexCharacter { .. } => {
-                invalid(text, "it contains something else")
+                invalid(text, "it contains other characters")
             }
             _ => invalid(text, &format!("it has {} characters", text.chars().count())),
         })?;
@@ -83,13 +83,13 @@ fn invalid(text: &str, why: &str) -> Error {
     Error::with_kind(
         ErrorKind::Input,
         format!(
-            "`{}` is not an object id: an id is 64 hex digits and {why}",
+            "`{}` is not an object id: an id has 64 hex digits, but {why}",
             shown.escape_debug()
         ),
     )
 }
 
-/// What a namespace derives its ids with: HMAC-SHA-256 keyed with SHA-256 of the unique key.
+/// The key of a namespace for deriving ids: HMAC-SHA-256 keyed with SHA-256 of the unique key.
 #[derive(Clone)]
 pub(crate) struct IdKey(Hmac<Sha256>);
 

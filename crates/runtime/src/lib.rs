@@ -1,7 +1,7 @@
-//! The object runtime of `abide`: ids, namespaces and stubs, the object event loop, its gates, and the seams
+//! The object runtime of `abide`: ids, namespaces and stubs, the object event loop and its gates, and the interfaces
 //! for classes, clocks and randomness. Programs use it through the crate `abide`.
 //!
-//! # An event's way
+//! # The path of an event
 //!
 //! ```text
 //! Stub ──Envelope──▶ worker's channel ──▶ Object ── input gate ──▶ Instance (a class's code)
@@ -12,20 +12,20 @@
 //!                          └── the log's writer thread: durable up to …
 //! ```
 //!
-//! # What holds
+//! # Invariants
 //!
 //! 1. Code of an object runs on one thread, and only inside a *turn*: one poll of one of its futures.
-//! 2. The writes of a turn are one transaction: all of them or none are found after a crash.
-//! 3. Nothing leaves an object before the log is durable up to the object's newest write. What an object starts beside its
-//!    handlers, as a task or a thread, sends nothing.
+//! 2. The writes of a turn are one transaction: after a crash, all or none of them are present.
+//! 3. Nothing leaves an object before the log is durable up to the object's newest write. Tasks or threads that an
+//!   object starts outside its handlers send nothing.
 //! 4. Events of an object start in the order in which they arrived, never while its input gate is closed.
-//! 5. A panic, an abort, a failed constructor or commit, and a passed time limit reset one object and no other.
+//! 5. A panic, an abort, a failed constructor or commit, and an exceeded time limit reset one object and no other.
 //! 6. An alarm goes off at least once; an attempt is counted durably before any code of the object runs for it.
-//! 7. Every queue is bounded ([`limits`]); beyond its bound callers are told that the object is overloaded.
-//! 8. A WebSocket outlives its object in memory; what is sent to it is bounded; it ends with one close event.
-//! 9. Everything timed asks the [`clock::Clock`]; every random byte comes from a [`random::Randomness`].
+//! 7. Every queue is bounded ([`limits`]); beyond the bound, callers get an error that the object is overloaded.
+//! 8. A WebSocket outlives its object in memory; its outgoing messages are bounded; it ends with one close event.
+//! 9. All timing uses the [`clock::Clock`]; every random byte comes from a [`random::Randomness`].
 //!
-//! # What it does not know
+//! # Out of scope
 //!
 //! HTTP servers and clients (a request is a value here, and leaves through [`Outbound`]), and what a class is written
 //! in ([`Class`], [`Instance`]).
@@ -67,6 +67,7 @@ mod router;
 mod rows;
 #[doc(hidden)]
 pub mod rpc;
+mod settle;
 pub mod socket;
 mod sql;
 mod stall;
@@ -78,6 +79,7 @@ mod sync;
 mod task;
 mod timers;
 mod unwind;
+mod waits;
 mod watchdog;
 mod worker;
 

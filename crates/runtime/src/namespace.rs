@@ -9,7 +9,7 @@ use crate::{
     router::RouterHandle,
 };
 
-/// What a node knows about one binding.
+/// A node's data about one binding.
 pub(crate) struct Binding {
     /// Position in the node's list of bindings.
     pub(crate) index: usize,
@@ -54,12 +54,12 @@ impl AnyNamespace {
         self.binding.class.name()
     }
 
-    /// What the ids are derived from.
+    /// The key that ids are derived from.
     pub fn unique_key(&self) -> &str {
         &self.binding.unique_key
     }
 
-    /// The number under which the store keeps these objects.
+    /// The number of this namespace in the store.
     pub fn number(&self) -> NamespaceNo {
         self.binding.no
     }
@@ -69,22 +69,22 @@ impl AnyNamespace {
         self.binding.ids.named(name)
     }
 
-    /// An id that nobody has had before.
+    /// A new unique id.
     pub fn new_unique_id(&self) -> ObjectId {
         self.binding.ids.unique(&*self.router.randomness)
     }
 
-    /// Reads an id's 64 hex digits. Refuses other text, and ids of another namespace.
+    /// Parses an id's 64 hex digits. Rejects other text, and ids of another namespace.
     pub fn id_from_string(&self, text: &str) -> Result<ObjectId> {
         let id: ObjectId = text.parse()?;
         self.check(&id)?;
         Ok(id)
     }
 
-    /// The ids of the objects that have been written, in their order. Reads directories: not for hot paths.
+    /// The ids of the stored objects, in order. Reads directories: not for hot paths.
     ///
-    /// The first write of some may not be durable yet. Inside a handler what the object sends afterwards waits for those;
-    /// the program must not take an object that it finds here for one that a power failure cannot take back.
+    /// The first write of some may not be durable yet. Inside a handler, the object's later messages wait until it is;
+    /// a program must be aware that a power failure may undo the creation of an object that it finds here.
     pub fn written(&self) -> Result<Vec<ObjectId>> {
         let sender = self.router.sender()?;
         let keys = self.router.store.objects(self.number())?;
@@ -94,7 +94,7 @@ impl AnyNamespace {
         keys.into_iter().map(|key| key.id_hex().parse()).collect()
     }
 
-    /// The stub of the object with this id. A foreign id is refused when the stub is called.
+    /// The stub of the object with this id. A foreign id fails when the stub is called.
     pub fn get(&self, id: ObjectId) -> AnyStub {
         AnyStub::new(self.router.clone(), Arc::clone(&self.binding), id, None)
     }
@@ -117,7 +117,7 @@ impl AnyNamespace {
         Err(Error::with_kind(
             ErrorKind::Input,
             format!(
-                "object id {id} is not of namespace `{}`: use the namespace (unique key) that made it",
+                "object id {id} does not belong to namespace `{}`: use the namespace (unique key) that created it",
                 self.binding.name
             ),
         ))
@@ -157,17 +157,17 @@ impl<T: ObjectClass> Namespace<T> {
         self.any.id_from_name(name)
     }
 
-    /// An id that nobody has had before.
+    /// A new unique id.
     pub fn new_unique_id(&self) -> ObjectId {
         self.any.new_unique_id()
     }
 
-    /// Reads an id's 64 hex digits. Refuses other text, and ids of another namespace.
+    /// Parses an id's 64 hex digits. Rejects other text, and ids of another namespace.
     pub fn id_from_string(&self, text: &str) -> Result<ObjectId> {
         self.any.id_from_string(text)
     }
 
-    /// The stub of the object with this id. A foreign id is refused when the stub is called.
+    /// The stub of the object with this id. A foreign id fails when the stub is called.
     pub fn get(&self, id: ObjectId) -> Stub<T> {
         Stub::new(self.any.get(id))
     }

@@ -1,8 +1,8 @@
-//! Requests that leave the node, and the seam for the HTTP client that carries them.
+//! Requests that leave the node, and the interface of the HTTP client that sends them.
 //!
-//! Inside an object a request leaves through the output gate: not before what the object wrote before it is
-//! durable, and in the order of the other requests. An answer or a call that was sent after it may overtake it, because
-//! the client does not run on the thread that writes the log. Once it has left, nothing calls it back.
+//! Inside an object a request leaves through the output gate: not before the object's earlier writes are durable, and
+//! in the order of the other requests. An answer or a call sent after it may overtake it, because the client does not
+//! run on the log's writer thread. Once it has left, it cannot be recalled.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -17,25 +17,25 @@ use crate::{
     router::{Phase, Router, RouterHandle},
 };
 
-/// A request on its way: what comes back, later.
+/// The future response to a request that was sent.
 pub type Fetching = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
 
 /// An HTTP client.
 ///
-/// The runtime has none of its own; the host gives it one.
+/// The runtime has no client of its own; the host supplies one.
 pub trait Outbound: Send + Sync + 'static {
     /// Sends a request, whose URI is absolute.
     ///
-    /// The request is on its way when this returns: dropping the future does not call it back. This never
-    /// blocks, and works on any thread. For an object it is called on a thread of the node, in the order in which the
-    /// requests left; if it panics, whoever made the request gets an error. Heeds [`NoRedirects`].
+    /// The request is sent when this returns: dropping the future does not cancel it. This never blocks, and works on
+    /// any thread. For an object it is called on a thread of the node, in the order in which the requests left; if it
+    /// panics, the caller gets an error. Must respect [`NoRedirects`].
     fn fetch(&self, request: Request) -> Fetching;
 }
 
-/// In a request's extensions: a redirect is not followed but handed back as the response that it is.
+/// In a request's extensions: a redirect is not followed but returned as the response.
 ///
-/// For requests that mean something: a client that follows a redirect may turn a `POST` into a `GET`, which succeeds and
-/// does nothing, and shows the request's headers to whoever it leads to.
+/// For requests with side effects: a client that follows a redirect may turn a `POST` into a `GET`, which succeeds and
+/// does nothing, and reveals the request's headers to the redirect's target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoRedirects;
 
@@ -43,7 +43,7 @@ pub struct NoRedirects;
 pub(crate) struct OutgoingRequest {
     pub(crate) client: Arc<dyn Outbound>,
     pub(crate) request: Request,
-    /// Why it must not leave.
+    /// Why it must not be sent.
     pub(crate) failure: Option<Error>,
     pub(crate) left: oneshot::Sender<Released<Fetching>>,
     /// Bounds what the gate holds.
@@ -51,13 +51,13 @@ pub(crate) struct OutgoingRequest {
 }
 
 impl OutgoingRequest {
-    /// The request must not leave.
+    /// Marks the request as failed: it must not be sent.
     pub(crate) fn fail(&mut self, error: Error) {
         self.failure = Some(error);
     }
 }
 
-/// Sends a request: at once from outside, through the output gate from inside an object.
+/// Sends a request: immediately from outside, through the output gate from inside an object.
 pub(crate) fn fetch(router: &RouterHandle, request: Request) -> Call<Response> {
     let sent = router.sender().and_then(|sender| match sender {
         Some(object) => send_from(&object, router, request),
@@ -96,14 +96,14 @@ fn client<'a>(router: &'a Router, request: &Request) -> Result<&'a Arc<dyn Outbo
         return Err(Error::with_kind(
             ErrorKind::Input,
             format!(
-                "`{uri}` does not say where to: write the whole URL, such as https://example.com/path"
+                "`{uri}` is not an absolute URL: write the complete URL, such as https://example.com/path"
             ),
         ));
     }
     router.clients.requests.as_ref().ok_or_else(|| {
         Error::with_kind(
             ErrorKind::NotFound,
-            "this node has no HTTP client: give it one with NodeBuilder::outbound",
+            "this node has no HTTP client: set one with NodeBuilder::outbound",
         )
     })
 }

@@ -1,4 +1,4 @@
-//! The seam for randomness: unique ids and the jitter of retries draw from it, and nothing else does.
+//! The interface for randomness: the only source for unique ids and the jitter of retries.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ pub struct SystemRandomness;
 #[allow(clippy::disallowed_methods, reason = "it is the machine's")]
 impl Randomness for SystemRandomness {
     fn fill(&self, buffer: &mut [u8]) {
-        // Without randomness a "unique" id would not be: going on is worse than stopping.
+        // Without randomness a "unique" id would not be unique: panicking is better than continuing.
         getrandom::fill(buffer).expect("the operating system gives random bytes");
     }
 }

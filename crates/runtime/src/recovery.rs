@@ -1,4 +1,4 @@
-//! Point-in-time recovery of objects on a running node, for those who look after it.
+//! Point-in-time recovery of objects on a running node, for operators.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,16 +16,16 @@ use crate::{
 pub struct QuarantineListing {
     /// The unique key of its class's namespace.
     pub class: String,
-    /// Which object.
+    /// The object.
     pub id: ObjectId,
-    /// Why it is refused.
+    /// Why it is unavailable.
     pub why: String,
 }
 
-/// A moment in an object's history.
+/// A point in an object's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The commit that a bookmark names.
+    /// The commit of a bookmark.
     Bookmark(Bookmark),
     /// The last commit at or before a time.
     Time(SystemTime),
@@ -52,13 +52,13 @@ impl Moment {
     }
 }
 
-/// A time as the log has it; times before 1970 are 1970.
+/// A time as the log stores it; times before 1970 become 1970.
 pub(crate) fn unix_millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Runs something that reads files on a thread of its own.
+/// Runs work that reads files on its own thread.
 pub(crate) async fn on_a_thread<R: Send + 'static>(
     work: impl FnOnce() -> abide_storage::Result<R> + Send + 'static,
 ) -> Result<R> {
@@ -69,11 +69,11 @@ pub(crate) async fn on_a_thread<R: Send + 'static>(
 }
 
 impl Node {
-    /// The bookmark of an object at a moment; without one, now. Needs tokio.
+    /// The bookmark of an object at a moment; `None` means now. Needs tokio.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if the object did not exist then or the archive does not reach back so far; the message says
-    /// since when. [`ErrorKind::Damaged`] with the damaged file.
+    /// [`ErrorKind::Input`] if the object did not exist then or its history begins later; the message says when.
+    /// [`ErrorKind::Damaged`] with the damaged file.
     pub async fn bookmark(&self, object: &AnyStub, at: Option<Moment>) -> Result<Bookmark> {
         object.checked_id()?;
         let (store, key) = (self.store().clone(), object.key());
@@ -84,15 +84,15 @@ impl Node {
         .await
     }
 
-    /// Brings an object back to a moment and returns the bookmark that undoes it. Durable when it returns.
+    /// Restores an object to a moment and returns the bookmark that undoes it. Durable when it returns.
     ///
-    /// The object is reset: handlers that run are given up, and their callers are told so
-    /// ([`Error::object_reset`]). Events that wait, or arrive meanwhile, wait until it is done, and find the object as it
-    /// was. Its alarm is as it was, too.
+    /// The object is reset: running handlers are aborted, and their callers get an error ([`Error::object_reset`]).
+    /// Events that wait, or arrive in the meantime, wait until the restore is complete, and find the restored state.
+    /// The object's alarm is restored, too.
     ///
     /// # Errors
-    /// As [`Node::bookmark`]; [`ErrorKind::Limit`] if more differs than one transaction may change. The object is then as
-    /// before, but reset.
+    /// As [`Node::bookmark`]; [`ErrorKind::Limit`] if the difference exceeds what one transaction may change. The
+    /// object then keeps its state, but has been reset.
     pub async fn restore(&self, object: &AnyStub, to: impl Into<Moment>) -> Result<Bookmark> {
         object.checked_id()?;
         let (to, key) = (to.into(), object.key());
@@ -103,7 +103,7 @@ impl Node {
         .await
     }
 
-    /// The objects that are quarantined, with the unique key of their class: they are refused until they are repaired.
+    /// The quarantined objects, with the unique key of their class: they are unavailable until they are repaired.
     pub fn quarantined(&self) -> Vec<QuarantineListing> {
         let namespaces = self.store().namespaces();
         let listing = |of: QuarantinedObject| {
@@ -121,12 +121,12 @@ impl Node {
             .collect()
     }
 
-    /// Ends the quarantine of an object. The file of before is kept beside the new one. Durable when it returns.
-    /// [`Node::restore`] does it too, from the object's history.
+    /// Ends the quarantine of an object. The old file is kept in the same directory. Durable when it returns.
+    /// [`Node::restore`] also ends a quarantine, using the object's history.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if the object is not quarantined; [`ErrorKind::Unavailable`] if it has no sound database to accept.
-    /// It is quarantined as before then, and nothing is lost.
+    /// [`ErrorKind::Input`] if the object is not quarantined; [`ErrorKind::Unavailable`] if it has no valid database to
+    /// accept. The object then stays quarantined, and nothing is lost.
     pub async fn repair(&self, object: &AnyStub, how: Repair) -> Result<Repaired> {
         object.checked_id()?;
         let key = object.key();
@@ -134,11 +134,11 @@ impl Node {
             .await
     }
 
-    /// Makes the object named `name`, of the same class, with the content that `object` had at a moment. It has no alarm.
-    /// Returns its id. Durable when it returns; `object` is not disturbed.
+    /// Creates the object named `name`, of the same class, with the content that `object` had at a moment. It has no
+    /// alarm. Returns its id. Durable when it returns; `object` is not affected.
     ///
     /// # Errors
-    /// As [`Node::bookmark`]; [`ErrorKind::Input`] if there is an object of that name.
+    /// As [`Node::bookmark`]; [`ErrorKind::Input`] if an object with that name exists.
     pub async fn fork(
         &self,
         object: &AnyStub,
@@ -157,7 +157,7 @@ impl Node {
         Ok(to.id())
     }
 
-    /// Has an object held by its worker while something is done with its database.
+    /// Holds an object on its worker while work on its database runs.
     async fn run_admin_task<R: Send + 'static>(
         &self,
         object: &AnyStub,
@@ -168,7 +168,7 @@ impl Node {
         let (done, result) = oneshot::channel();
         let (refused, refusal) = oneshot::channel();
         let work = Box::new(move |store: &Store| {
-            // Whoever asked may have gone.
+            // The caller may be gone.
             let _ = done.send(work(store));
         });
         object.worker().send(Message::AdminTask(AdminTask {
@@ -180,7 +180,7 @@ impl Node {
         }))?;
         match result.await {
             Ok(result) => Ok(result?),
-            // The work was dropped: refused, or the node is stopping.
+            // The work was dropped: rejected, or the node is stopping.
             Err(_) => Err(refusal.await.unwrap_or_else(|_| Error::stopping())),
         }
     }

@@ -1,4 +1,4 @@
-//! From a stub to the worker that an object lives on.
+//! Routes from a stub to the worker that an object is on.
 
 use std::{
     ops::Deref,
@@ -26,11 +26,11 @@ use crate::{
     unwind::guarded,
 };
 
-/// Where a node is in its life.
+/// The phase of a node's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Running = 0,
-    /// Takes calls only from objects, so that handlers can finish.
+    /// Accepts calls only from objects, so that handlers can finish.
     Draining = 1,
     Stopped = 2,
 }
@@ -49,6 +49,7 @@ pub(crate) struct NodeParts {
     pub(crate) websockets: WebSocketOptions,
     pub(crate) clients: OutboundClients,
     pub(crate) creation: Option<Arc<dyn CreationLimit>>,
+    pub(crate) rehearsal: bool,
 }
 
 pub(crate) struct Router {
@@ -58,11 +59,13 @@ pub(crate) struct Router {
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) websockets: WebSocketOptions,
     pub(crate) clients: OutboundClients,
-    /// How many objects each creator may make.
+    /// Limits how many objects each creator may create.
     pub(crate) creation: Option<Arc<dyn CreationLimit>>,
+    /// Objects are made, and do nothing by themselves: see [`NodeBuilder::rehearsal`](crate::NodeBuilder::rehearsal).
+    pub(crate) rehearsal: bool,
     pub(crate) drain: Arc<Drain>,
     pub(crate) egress: Arc<Egress>,
-    /// The log has failed, or a thread of the node has ended too early.
+    /// The log has failed, or a thread of the node has ended unexpectedly.
     pub(crate) failed: watch::Sender<bool>,
     pub(crate) stopped: watch::Sender<bool>,
     phase: AtomicU8,
@@ -82,6 +85,7 @@ impl Router {
             websockets,
             clients,
             creation,
+            rehearsal,
         } = parts;
         let router = Arc::new_cyclic(|router| Self {
             workers,
@@ -91,6 +95,7 @@ impl Router {
             websockets,
             clients,
             creation,
+            rehearsal,
             drain,
             egress,
             failed: watch::Sender::new(false),
@@ -115,8 +120,8 @@ impl Router {
         &self.workers[id.worker(self.workers.len())]
     }
 
-    /// Sends an event: at once from outside, through the output gate from inside an object. Either way a worker
-    /// that has too much to do is told of at once, so that the gate cannot hold more than workers may.
+    /// Sends an event: immediately from outside, through the output gate from inside an object. In both cases an
+    /// overloaded worker is reported immediately, so that the gate cannot hold more than workers may.
     pub(crate) fn send(
         &self,
         sender: Option<Rc<Object>>,
@@ -140,7 +145,7 @@ impl Router {
         }
     }
 
-    /// True if every event has been answered, as far as one look at each worker can tell.
+    /// Returns whether every event has been answered, checking each worker once.
     pub(crate) fn is_drained(&self) -> bool {
         self.workers.iter().all(|worker| worker.outstanding() == 0)
     }
@@ -156,8 +161,8 @@ impl Router {
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         self.drain.wanted.store(true, Ordering::Release);
-        // Pairs with the one in `Ticket::drop`: either the last ticket sees that it has to tell, or whoever
-        // looks after this sees that nothing is owed.
+        // Pairs with the fence in `Ticket::drop`: either the last ticket sees that it must signal, or a check after
+        // this sees that nothing is outstanding.
         fence(Ordering::SeqCst);
         if phase == Phase::Stopped {
             self.workers.iter().for_each(|worker| worker.stop());
@@ -177,7 +182,7 @@ impl Router {
                     .iter()
                     .for_each(|worker| worker.lane.fail(&Error::log_failed()));
                 // The panic was logged and counted.
-                let _ = guarded(&self.egress.panics, "whoever waits for a failure", || {
+                let _ = guarded(&self.egress.panics, "the waker of a failure", || {
                     self.failed.send_replace(true)
                 });
             }
@@ -185,7 +190,7 @@ impl Router {
     }
 }
 
-/// Fails what is held: it will not be released any more.
+/// Fails everything held: it will not be released any more.
 impl Drop for Router {
     fn drop(&mut self) {
         let error = Error::stopping().into_maybe_ran();
@@ -196,17 +201,17 @@ impl Drop for Router {
 }
 
 /// Drops the router on the log's writer thread. The last drop runs destructors of the program, which may take long or
-/// panic: they get a thread of their own.
+/// panic, so they run on their own thread.
 pub(crate) fn drop_router(router: Arc<Router>) {
     if let Some(router) = Arc::into_inner(router) {
-        // If there can be no thread it is dropped here.
+        // If no thread can be started, it is dropped here.
         let _ = std::thread::Builder::new()
             .name("abide-end".to_owned())
             .spawn(move || drop(router));
     }
 }
 
-/// A router in the hands of the program or of an object.
+/// A router handle held by the program or by an object.
 #[derive(Clone)]
 pub(crate) struct RouterHandle {
     router: Arc<Router>,
@@ -221,7 +226,7 @@ impl RouterHandle {
         }
     }
 
-    /// Through whose output gate goes what is sent here and now, as [`context::sender`] says.
+    /// The object whose output gate a message sent here and now passes, as in [`context::sender`].
     pub(crate) fn sender(&self) -> Result<Option<Rc<Object>>> {
         context::sender(self.holder)
     }

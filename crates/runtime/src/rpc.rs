@@ -1,8 +1,8 @@
-//! RPC values: arguments and results cross as CBOR, in one process as between processes, or as JSON for callers that
-//! have no Rust types. Either way a type's own serde code reads and writes them, so JSON is what `serde_json` makes of
-//! the type.
+//! RPC values. Arguments and results are passed as CBOR, within one process and between processes, or as JSON for
+//! callers without Rust types. In both cases a type's own serde implementation is used, so the JSON is what
+//! `serde_json` produces for the type.
 //!
-//! What goes wrong with a value here is an error of the call, not of the object's own code.
+//! An encoding or decoding failure is an error of the call, not of the object's own code.
 
 use std::fmt;
 
@@ -22,25 +22,25 @@ pub struct Args {
 }
 
 impl Args {
-    /// How they are encoded, and the result is to be.
+    /// The encoding of the arguments and of the result.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 }
 
-/// The `Result` of a method, as [`call_json`](crate::AnyStub::call_json) gives it.
+/// The `Result` of a method, as returned by [`call_json`](crate::AnyStub::call_json).
 #[derive(Debug, Deserialize)]
 pub enum JsonResult<'a> {
-    /// What is in its `Ok`.
+    /// The content of `Ok`.
     #[serde(borrow)]
     Ok(&'a RawValue),
-    /// What is in its `Err`.
+    /// The content of `Err`.
     #[serde(borrow)]
     Err(&'a RawValue),
 }
 
 impl<'a> JsonResult<'a> {
-    /// Reads what a call gave; `None` if that is no `Result`.
+    /// Parses the result of a call; `None` if it is not a `Result`.
     pub fn read(json: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
     }
@@ -58,7 +58,7 @@ pub fn encode<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Encodes what a method returned. An error is [`ErrorKind::NoResult`]: the method has run.
+/// Encodes a method's return value. A failure is [`ErrorKind::NoResult`]: the method has run.
 pub fn encode_result<T: Serialize + ?Sized>(encoding: Encoding, result: &T) -> Result<Vec<u8>> {
     let encoded = match encoding {
         Encoding::Cbor => encode("the result", result),
@@ -74,7 +74,7 @@ pub fn encode_result<T: Serialize + ?Sized>(encoding: Encoding, result: &T) -> R
     encoded.map_err(|error| Error::with_kind(ErrorKind::NoResult, error.to_string()).of_call())
 }
 
-/// Refuses a message over the limit.
+/// Rejects a message that exceeds the limit.
 pub(crate) fn check_size(what: &str, bytes: &[u8]) -> Result<()> {
     if bytes.len() <= MAX_RPC_BYTES {
         return Ok(());
@@ -82,7 +82,7 @@ pub(crate) fn check_size(what: &str, bytes: &[u8]) -> Result<()> {
     Err(Error::with_kind(
         ErrorKind::Limit,
         format!(
-            "{what} takes {} bytes; an RPC message has at most {MAX_RPC_BYTES}: send it in parts",
+            "{what} takes {} bytes, but an RPC message may have at most {MAX_RPC_BYTES}: send it in parts",
             bytes.len()
         ),
     ))
@@ -100,7 +100,7 @@ pub fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T> {
     })
 }
 
-/// Decodes the arguments of a method that is being dispatched; it has `count` parameters, of the tuple's types.
+/// Decodes the arguments of a dispatched method with `count` parameters of the tuple's types.
 pub fn decode_args<T: DeserializeOwned>(method: &str, count: usize, args: &Args) -> Result<T> {
     let decoded = match args.encoding {
         Encoding::Cbor => {
@@ -111,13 +111,13 @@ pub fn decode_args<T: DeserializeOwned>(method: &str, count: usize, args: &Args)
     decoded.map_err(|error| {
         Error::with_kind(
             ErrorKind::Decode,
-            format!("the arguments of `{method}` do not fit its parameters: {error}"),
+            format!("the arguments of `{method}` do not match its parameters: {error}"),
         )
         .of_call()
     })
 }
 
-/// The length of an array of which nothing is kept.
+/// Counts the elements of an array without storing them.
 struct Count(usize);
 
 impl<'de> Deserialize<'de> for Count {
@@ -145,22 +145,22 @@ impl<'de> Deserialize<'de> for Count {
 }
 
 fn json_args<T: DeserializeOwned>(count: usize, json: &[u8]) -> Result<T, String> {
-    let Count(given) =
-        serde_json::from_slice(json).map_err(|error| format!("they are no JSON array: {error}"))?;
+    let Count(given) = serde_json::from_slice(json)
+        .map_err(|error| format!("they are not a JSON array: {error}"))?;
     if given != count {
-        return Err(format!("it takes {count}, and {given} were given"));
+        return Err(format!("expected {count}, got {given}"));
     }
-    // No parameters at all are a unit, which JSON writes so.
+    // An empty parameter list is a unit, which is null in JSON.
     let json = if count == 0 { b"null" } else { json };
     serde_json::from_slice(json).map_err(|error| error.to_string())
 }
 
-/// The end of a dispatch that did not get as far as the method.
+/// The result of a dispatch that did not reach the method.
 pub fn fail(error: Error) -> LocalFuture<Result<Vec<u8>>> {
     Box::pin(std::future::ready(Err(error)))
 }
 
-/// The answer to a method that the class does not have.
+/// The error for a method that the class does not have.
 pub fn unknown_method(class: &str, method: &str) -> LocalFuture<Result<Vec<u8>>> {
     let shown: String = method.chars().take(80).collect();
     fail(

@@ -9,7 +9,7 @@ use crate::{
     object::{Confirmation, Object},
 };
 
-/// The SQLite database of one object. Clones are cheap and are the same database.
+/// The SQLite database of one object. Clones are cheap and share the same database.
 #[derive(Clone)]
 pub struct Sql {
     object: Rc<Object>,
@@ -22,15 +22,15 @@ impl Sql {
 
     /// Runs a statement, or several separated by semicolons, and returns the rows of the last.
     ///
-    /// Transactions need no statement: what is written between two awaits is one. `BEGIN` and its kin are
-    /// refused; [`Storage::transaction_sync`](crate::Storage::transaction_sync) rolls back on errors.
+    /// Transactions need no statement: all writes between two awaits form one. `BEGIN` and related statements are
+    /// rejected; [`Storage::transaction_sync`](crate::Storage::transaction_sync) rolls back on errors.
     pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
         self.object
             .write(Confirmation::Confirmed, |db| db.exec(sql, params))
             .map(abide_storage::Rows::with_errors)
     }
 
-    /// Runs one statement and hands over row after row, without gathering them. An error of `row` ends it.
+    /// Runs one statement and passes its rows to `row` one by one, without collecting them. An error of `row` ends it.
     pub fn for_each(
         &self,
         sql: &str,

@@ -1,4 +1,4 @@
-//! Commits that have waited too long, and for what.
+//! Commits that have waited too long, and why.
 
 use std::{fmt, time::Duration};
 
@@ -19,11 +19,11 @@ pub struct CommitStall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StallCause {
-    /// The disk, which has been given a group of the log to write and sync. Nothing is acknowledged meanwhile.
+    /// The disk is writing and syncing a group of the log. Nothing is acknowledged in the meantime.
     Sync,
-    /// A listener of the log that does not return. Everything is durable, but nobody is told, so answers wait.
+    /// A listener of the log does not return. Everything is durable, but nobody is notified, so answers wait.
     Listener,
-    /// Room. The commit blocks its worker.
+    /// Log or disk space. The commit blocks its worker.
     Room(WaitReason),
 }
 
@@ -42,28 +42,28 @@ impl fmt::Display for StallCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sync | Self::Room(WaitReason::UnsyncedBytes) => {
-                "the disk, which does not finish a write or sync of the log"
+                "the disk, which has not finished a write or sync of the log"
             }
             Self::Listener => {
-                "a listener of the log that does not return, so nobody is told what is durable"
+                "a listener of the log that does not return, so nobody is notified of what is durable"
             }
             Self::Room(WaitReason::Segment) => "a segment of the log, which is being prepared",
             Self::Room(WaitReason::LogBound) => {
-                "a checkpoint or the archive: the log has reached its bound"
+                "a checkpoint or the archive: the log has reached its size limit"
             }
             Self::Room(WaitReason::OverlayBound) => {
-                "a checkpoint: the pages that files lack have reached their bound"
+                "a checkpoint: the pages not yet in object files have reached their limit"
             }
             Self::Room(WaitReason::DiskSpace) => "space on the disk",
-            // The enum grows with the engine.
+            // The enum may grow.
             Self::Room(other) => other.as_str(),
         })
     }
 }
 
 impl CommitStall {
-    /// The stall of a store's commits, if there is one. Who waits for room waits for what the disk has not done, too: that is
-    /// the cause then.
+    /// The stall of a store's commits, if there is one. If the disk is stalled, commits that wait for space wait for
+    /// the disk, too: the disk is then reported as the cause.
     pub(crate) fn of(store: &Store) -> Option<Self> {
         let is_long = |lasted: &Duration| *lasted >= COMMIT_STALL;
         if let Some(lasted) = store.sync_wait().filter(is_long) {

@@ -1,4 +1,4 @@
-//! What an object's code is given of itself.
+//! The state handle passed to an object's code.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use crate::{
     socket::{RequestResponsePair, ServerSocket, WebSocket},
 };
 
-/// An object's identity, storage and gates. Clones are cheap and are the same state.
+/// An object's identity, storage and gates. Clones are cheap and share the same state.
 #[derive(Clone)]
 pub struct State {
     storage: Storage,
@@ -37,12 +37,12 @@ impl State {
         self.object().id
     }
 
-    /// What tells the object's class from others in metrics and in logs: its [unique key](crate::ClassOptions::unique_key).
+    /// The label of the object's class in metrics and logs: its [unique key](crate::ClassOptions::unique_key).
     pub fn class(&self) -> &str {
         &self.object().binding.unique_key
     }
 
-    /// The object's name, if anybody ever called it by one. It is kept with the object's data.
+    /// The object's name, if it was ever called by one. It is stored with the object's data.
     pub fn name(&self) -> Option<String> {
         self.object().name()
     }
@@ -57,16 +57,16 @@ impl State {
         &self.object().worker.env
     }
 
-    /// The alarm that is being handled, if one is.
+    /// The alarm being handled, if any.
     ///
-    /// Its scheduled time may be later than the clock shows: the alarm was [a wait](crate::ScheduledTime), and the wall clock has
-    /// been set back since by at least the difference.
+    /// Its scheduled time may be later than the clock's present time: the alarm was [a wait](crate::ScheduledTime), and
+    /// the wall clock has since been set back by at least the difference.
     pub fn current_alarm(&self) -> Option<AlarmInfo> {
         self.object().current_alarm()
     }
 
-    /// The alarm of this name. An object has as many alarms as it has names for, up to 1,000, beside its
-    /// [own](Storage::set_alarm).
+    /// The alarm with this name. An object may have up to 1,000 named alarms, besides its [unnamed
+    /// alarm](Storage::set_alarm).
     ///
     /// ```
     /// # use abide_runtime as abide;
@@ -94,16 +94,16 @@ impl State {
         Alarm::new(Rc::clone(self.object()), name)
     }
 
-    /// The alarms with names that are set, in the order of their names, and their times.
+    /// The named alarms that are set, sorted by name, and their times.
     pub fn alarms(&self) -> Result<Vec<(String, AlarmTime)>> {
         self.object().named_alarms()
     }
 
-    /// Has the alarm of this name handled here and not by the class: to be called when a component is opened, in the object's
-    /// constructor. See [`Alarm::never_given_up`], too.
+    /// Registers a handler for the alarm with this name, instead of the class's: call it when a component is opened, in
+    /// the object's constructor. See also [`Alarm::never_given_up`].
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if the alarm has a handler already.
+    /// [`ErrorKind::Input`] if the alarm already has a handler.
     pub fn on_alarm<F: Future<Output = Result<()>> + 'static>(
         &self,
         name: &str,
@@ -113,13 +113,13 @@ impl State {
         self.object().on_alarm(name, handler)
     }
 
-    /// Runs a future to its end before anything else may happen in this object: events that arrive wait, and so
-    /// do handlers that already run. It starts right away, whether or not the returned future is awaited, so
-    /// that a constructor can use it.
+    /// Runs a future to completion before anything else may happen in this object: arriving events wait, and so do
+    /// running handlers. It starts immediately, whether or not the returned future is awaited, so a constructor can use
+    /// it.
     ///
     /// If it fails, or takes longer than 30 s, the object is reset.
     ///
-    /// The future owns what it uses: hand it a clone of the `State`, and share memory through an `Rc`.
+    /// The future owns what it uses: pass it a clone of the `State`, and share memory through an `Rc`.
     pub fn block_concurrency_while<R: 'static>(
         &self,
         future: impl Future<Output = Result<R>> + 'static,
@@ -136,45 +136,56 @@ impl State {
         }
     }
 
-    /// Runs a future beside the handlers, in the object's gates. While it runs the object stays in memory, and a
-    /// node that stops waits for it as for a handler.
+    /// Runs a future in the background, inside the object's gates. While it runs, the object stays in memory, and a
+    /// stopping node waits for it as for a handler.
     ///
     /// It begins when the current poll has committed. If it is not done within
-    /// [`ClassOptions::background_timeout`](crate::ClassOptions), it is dropped where it waits: what it wrote
-    /// before stays, a line is logged, and the object lives on. Nothing of it survives the process; work that
-    /// must be done some time belongs in storage.
+    /// [`ClassOptions::background_timeout`](crate::ClassOptions), it is dropped at its current `await`: its earlier
+    /// writes stay, a warning is logged, and the object continues to run. It does not survive the process; work that
+    /// must eventually be done belongs in storage.
     ///
-    /// An error says that too much background work runs already.
+    /// Returns an error if too much background work is already running.
     pub fn wait_until(&self, future: impl Future<Output = ()> + 'static) -> Result<()> {
         self.object().wait_until(Box::pin(future))
     }
 
-    /// Resets the object when the current poll ends: what this poll wrote is rolled back, everything that
-    /// runs or waits answers with this reason, and the next event starts the object anew.
+    /// Resets the object when the current poll ends: the poll's writes are rolled back, everything that runs or waits
+    /// is answered with this reason, and the next event starts the object again.
     pub fn abort(&self, reason: impl Into<String>) {
         self.object()
             .reset_after_turn(Error::with_kind(ErrorKind::Reset, reason.into()));
     }
 
-    /// Brings the object back to a bookmark: the object starts anew when the current poll has ended, and is restored before any of
-    /// its code runs. Returns the bookmark that undoes it, that of the state at the end of this poll.
+    /// Restores the object to a bookmark: the object restarts when the current poll has ended, and is restored before
+    /// any of its code runs. Returns the bookmark that undoes it, that of the state at the end of this poll.
     ///
-    /// A handler returns after it: what the poll answers and sends leaves as always, and what would follow another `await` does not
-    /// run. Whoever else waits for the object learns that it was reset; messages of sockets that have not begun find the
-    /// restored state. For a restore later see
-    /// [`Storage::on_next_session_restore`](crate::Storage::on_next_session_restore), whose errors these are, too.
+    /// A handler should return afterwards: the poll's answers and messages are sent as usual, but code after another
+    /// `await` does not run. All other waiting callers get an error that the object was reset; socket messages that
+    /// have not begun find the restored state. To restore later, use
+    /// [`Storage::on_next_session_restore`](crate::Storage::on_next_session_restore), which has the same errors.
     pub fn restore(&self, bookmark: &Bookmark) -> Result<Bookmark> {
         let undo = self.storage().on_next_session_restore(bookmark)?;
-        self.object().restart_after_turn();
+        self.object()
+            .restart_after_turn("the object was restarted, to be restored to an earlier state");
         Ok(undo)
     }
 
-    /// Has a component of the object answer operators' requests: to be called when the component is opened. `component` is the
-    /// name under which `/objects/{class}/{object}/components/{component}/…` of the admin listener reaches it; the request has
-    /// the rest of that path, the query and the body. GET and HEAD change nothing.
+    /// Restarts the object when the current poll has ended: its writes are kept and its answers and messages are sent,
+    /// unlike with [`abort`](Self::abort), and the next event creates the object anew. An object that has deleted
+    /// everything, tables included, restarts so that its constructor creates them again.
     ///
-    /// The answer passes the output gate like that of a `fetch`. The error is [`ErrorKind::Input`] if the object has a component of
-    /// this name already.
+    /// A handler should return afterwards: code after another `await` does not run. Callers that wait get an error that
+    /// the object was reset.
+    pub fn restart(&self) {
+        self.object().restart_after_turn("the object was restarted");
+    }
+
+    /// Lets a component of the object answer operators' requests: call it when the component is opened. `component` is
+    /// the name under which `/objects/{class}/{object}/components/{component}/…` of the admin listener reaches it; the
+    /// request has the rest of that path, the query and the body. GET and HEAD change nothing.
+    ///
+    /// The answer passes the output gate like that of a `fetch`. The error is [`ErrorKind::Input`] if the object
+    /// already has a component with this name.
     pub fn serve_operations<F: Future<Output = Result<Response>> + 'static>(
         &self,
         component: &str,
@@ -184,27 +195,28 @@ impl State {
         self.object().serve_operations(component, answer)
     }
 
-    /// Has the call that is in its method in this poll not remembered under its idempotency key: the same call with the same
-    /// key runs the method again. It is for a refusal that may not hold another time, such as "full", of a method that
-    /// has changed nothing. A call without a key is not remembered anyway.
+    /// Prevents the call whose method is running in this poll from being remembered under its idempotency key: a
+    /// repeated call with the same key runs the method again. Use it for a rejection that may be temporary, such as
+    /// "full", in a method that has changed nothing. A call without a key is not remembered anyway.
     pub fn forget_call(&self) {
         self.object().forget_call();
     }
 
-    /// Takes a WebSocket: from now on its messages and its end are events of this object. It may have up to 10 tags of
-    /// at most 256 bytes each, by which [`get_websockets`](Self::get_websockets) finds it; a tag given twice counts once.
+    /// Accepts a WebSocket: from now on its messages and its end are events of this object. It may have up to 10 tags
+    /// of at most 256 bytes each, by which [`get_websockets`](Self::get_websockets) finds it; duplicate tags count
+    /// once.
     ///
-    /// The object need not stay in memory for it (the socket hibernates). A turn that fails after it does not undo
+    /// The object need not stay in memory for it (the socket hibernates). A turn that fails afterwards does not undo
     /// it; the client's end is then not answered, and the socket ends with 1006.
     pub fn accept_websocket(&self, server: ServerSocket, tags: &[&str]) -> Result<WebSocket> {
         self.object().accept_websocket(server.0, tags)
     }
 
-    /// Opens a WebSocket to another server, when what the object wrote before is durable; then it is like one that the
-    /// object has accepted: its messages are events of the object, which may hibernate meanwhile.
+    /// Opens a WebSocket to another server, once the object's earlier writes are durable; then it behaves like an
+    /// accepted socket: its messages are events of the object, which may hibernate in the meantime.
     ///
-    /// The request's URI is `ws://…` or `wss://…`; its headers go along. An object that is reset keeps the socket, a
-    /// process that ends does not: an object that needs it opens it again when it next runs.
+    /// The request's URI is `ws://…` or `wss://…`; its headers are sent, too. The socket survives a reset of the
+    /// object, but not the end of the process: an object that needs it reopens it when it next runs.
     pub async fn connect_websocket(
         &self,
         request: http::Request<()>,
@@ -213,8 +225,8 @@ impl State {
         self.object().connect_websocket(request, tags).await
     }
 
-    /// The object's WebSockets that have not ended, in the order in which it accepted them: all, or those with a tag.
-    /// One that the object has closed is among them until its peer has confirmed.
+    /// The object's WebSockets that have not ended, in order of acceptance: all, or those with a tag. A socket that the
+    /// object has closed is included until its peer has confirmed.
     pub fn get_websockets(&self, tag: Option<&str>) -> Vec<WebSocket> {
         self.object().websockets(tag)
     }
@@ -224,9 +236,9 @@ impl State {
         ws.tags()
     }
 
-    /// Lets the gateway answer one text message on all WebSockets of this object, without waking it; `None` ends that.
-    /// It takes effect when what the object wrote before is durable, and lasts until the object is out of memory and
-    /// has no WebSockets.
+    /// Lets the gateway answer one text message on all WebSockets of this object, without waking it; `None` disables
+    /// it. It takes effect once the object's earlier writes are durable, and lasts until the object is out of memory
+    /// and has no WebSockets.
     pub fn set_websocket_auto_response(&self, pair: Option<RequestResponsePair>) -> Result<()> {
         self.object().set_auto_response(pair.map(Arc::new))
     }

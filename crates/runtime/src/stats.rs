@@ -1,10 +1,10 @@
-//! Figures: counted by each worker for itself, summed and published on demand.
+//! Metrics: counted by each worker separately, summed and published on demand.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use abide_storage::MemoryBudget;
 
-/// A counter with one writing thread most of the time.
+/// A counter that mostly has a single writing thread.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -60,42 +60,41 @@ pub(crate) struct Counters {
 pub struct NodeStats {
     /// Events that began to run.
     pub events: u64,
-    /// Events whose handler answered with an error.
+    /// Events whose handler returned an error.
     pub errors: u64,
-    /// Events refused because too much waited.
+    /// Events rejected because of overload.
     pub overloaded: u64,
-    /// Objects that came to life.
+    /// Objects activated in memory.
     pub started: u64,
-    /// Objects that left memory after being idle.
+    /// Objects evicted after being idle.
     pub evicted: u64,
     /// Objects reset by a panic, an abort, a time limit, a failed constructor or a failed commit.
     pub resets: u64,
-    /// Panics in objects' code, and in code of the program that runs when something leaves an object: HTTP clients, wakers,
-    /// destructors.
+    /// Panics in objects' code, and in code of the program that runs for departures: HTTP clients, wakers, destructors.
     pub panics: u64,
     /// Background work that was dropped because it took too long.
     pub background_timeouts: u64,
     /// Objects in memory.
     pub resident: u64,
-    /// Timers by which workers look after objects: at most two for each object.
+    /// Timers for the workers' checks of objects: at most two for each object.
     pub timers: u64,
     /// WebSockets that a gateway serves.
     pub sockets_open: u64,
-    /// Messages that came on WebSockets.
+    /// Messages received on WebSockets.
     pub socket_messages_in: u64,
     /// Messages written to WebSockets.
     pub socket_messages_out: u64,
-    /// Bytes of the messages that came on WebSockets.
+    /// Bytes of the messages received on WebSockets.
     pub socket_bytes_in: u64,
     /// Bytes of the messages written to WebSockets.
     pub socket_bytes_out: u64,
-    /// Messages for which a WebSocket's send buffer had no room.
+    /// Messages that did not fit a WebSocket's send buffer.
     pub slow_readers: u64,
-    /// Events sent to a worker and not answered yet.
+    /// Unanswered events sent to a worker.
     pub outstanding: u64,
     /// Messages that wait at an output gate for the log.
     pub held: u64,
-    /// Workers that are blocked by a handler which does not await.
+    /// Workers that are blocked by a handler that does not await.
     pub stuck_workers: u64,
     /// Alarms that will go off, or are going off now.
     pub alarms_pending: u64,
@@ -111,9 +110,9 @@ pub struct NodeStats {
     pub alarms_failing: u64,
     /// Alarms that must run in isolation, because an earlier process ended while they ran.
     pub alarms_suspect: u64,
-    /// Attempts that were found to have ended with an earlier process.
+    /// Attempts found to have been cut off by the end of an earlier process.
     pub alarms_cut_off: u64,
-    /// Those of them that ran with no other suspect beside them.
+    /// Cut-off attempts that ran with no other suspect.
     pub alarms_crashed: u64,
 }
 

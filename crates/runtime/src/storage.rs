@@ -1,8 +1,9 @@
 //! An object's storage: SQL, key-value pairs, the alarm, transactions.
 //!
-//! Everything is synchronous. What is written between two awaits is one transaction; nobody needs to ask for
-//! it. Nothing that the object sends leaves before what it wrote is durable; nobody needs to wait for it.
+//! Everything is synchronous. All writes between two awaits form one transaction, without any request for it. Nothing
+//! that the object sends leaves before its writes are durable, without any explicit wait.
 
+use derive_setters::Setters;
 use std::{collections::BTreeMap, fmt, rc::Rc, time::SystemTime};
 
 use abide_storage::{Bookmark, ListOptions, ObjectDb, cbor, limits::MAX_KEYS_PER_CALL};
@@ -14,15 +15,16 @@ use crate::{
     recovery,
 };
 
-/// How a value is put.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Options for writing a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct PutOptions {
-    /// What the object sends need not wait until this write is durable. If the machine fails, the write may be
-    /// lost although somebody has seen its effect.
+    /// Messages of the object need not wait until this write is durable. If the machine fails, the write may be lost
+    /// although somebody has seen its effect.
     pub allow_unconfirmed: bool,
 }
 
-/// The storage of one object. Clones are cheap and are the same storage.
+/// The storage of one object. Clones are cheap and share the same storage.
 #[derive(Clone)]
 pub struct Storage {
     object: Rc<Object>,
@@ -50,7 +52,7 @@ impl Storage {
         }
     }
 
-    /// The values of those of the keys that exist. At most 128 keys a call, as for the other multi-key forms.
+    /// The values of the given keys that exist. At most 128 keys per call, as for the other multi-key calls.
     pub fn get_multiple<T: DeserializeOwned, K: AsRef<str>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -87,7 +89,7 @@ impl Storage {
         self.object.write(confirmation, |db| db.kv_put(key, &bytes))
     }
 
-    /// Sets several keys: all of them or, if one is refused, none.
+    /// Sets several keys: all of them or, if one is rejected, none.
     pub fn put_multiple<T: Serialize, K: AsRef<str>>(
         &self,
         entries: impl IntoIterator<Item = (K, T)>,
@@ -101,13 +103,13 @@ impl Storage {
         })
     }
 
-    /// Removes a key. True if it existed.
+    /// Removes a key. Returns whether it existed.
     pub fn delete(&self, key: &str) -> Result<bool> {
         self.object
             .write(Confirmation::Confirmed, |db| db.kv_delete(key))
     }
 
-    /// Removes several keys: all of them or, if one is refused, none. Returns how many existed.
+    /// Removes several keys: all of them or, if one is rejected, none. Returns how many existed.
     pub fn delete_multiple<K: AsRef<str>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -135,34 +137,34 @@ impl Storage {
         self.object.delete_all()
     }
 
-    /// Sets the object's own alarm, in place of the time that it may have; for others, with names, see
+    /// Sets the object's unnamed alarm, replacing its current time; for named alarms see
     /// [`State::alarm`](crate::State::alarm). At this time, or soon after, the class's
-    /// [`alarm`](crate::DurableObject::alarm) is called, at least once, whatever happens to the process. A time that has
-    /// passed calls it at once. Like every write it counts when the poll has committed.
+    /// [`alarm`](crate::DurableObject::alarm) is called, at least once, whatever happens to the process. A time in the
+    /// past calls it immediately. Like every write, it takes effect when the poll has committed.
     ///
     /// Takes a [`Duration`](std::time::Duration) from now, a [`SystemTime`](std::time::SystemTime), an [`AlarmTime`],
     /// or an `i64` of milliseconds since 1970.
     ///
-    /// In the alarm's own handler it sets the next alarm, which takes the place of the one that is being handled as soon
-    /// as the handler ends, whether it succeeds or not.
+    /// In the alarm's own handler it sets the next alarm, which replaces the one being handled as soon as the handler
+    /// ends, whether it succeeds or not.
     pub fn set_alarm(&self, at: impl Into<ScheduledTime>) -> Result<()> {
         self.object.set_alarm("", at.into(), None)
     }
 
-    /// The time that the alarm is set to. In the alarm's own handler: of the next one, if one was set meanwhile. The
-    /// constructor of an object that its alarm has woken still sees that alarm, so that "set one if none is set" is right
-    /// there. An alarm that was given up is not set any more.
+    /// The time that the alarm is set to. In the alarm's own handler: that of the next alarm, if one was set in the
+    /// meantime. If the alarm has activated the object, its constructor still sees the alarm, so "set one if none is
+    /// set" works correctly there. An alarm that was given up is no longer set.
     pub fn get_alarm(&self) -> Result<Option<AlarmTime>> {
         self.object.get_alarm("")
     }
 
-    /// Removes the alarm, if there is one. In the alarm's own handler it takes back the next one; the one that is being
-    /// handled goes when the handler succeeds, and is tried again if it does not.
+    /// Removes the alarm, if there is one. In the alarm's own handler this cancels the next one; the alarm being
+    /// handled is removed when the handler succeeds, and retried if it does not.
     pub fn delete_alarm(&self) -> Result<()> {
         self.object.delete_alarm("")
     }
 
-    /// Runs a closure whose writes are undone if it returns an error or panics. May be nested.
+    /// Runs a closure and rolls its writes back if it returns an error or panics. Can be nested.
     pub fn transaction_sync<R, E: From<Error>>(
         &self,
         f: impl FnOnce() -> Result<R, E>,
@@ -181,25 +183,26 @@ impl Storage {
             .unwrap_or_else(|error| Err(error.into()))
     }
 
-    /// Runs a closure whose writes may use the reserve behind `storage.max_object_bytes` and `storage.max_bytes`: for what frees
-    /// room or must be written to finish. Alarms and background work may always, and so may updates and deletes.
+    /// Runs a closure whose writes may use the reserve beyond `storage.max_object_bytes` and `storage.max_bytes`: for
+    /// writes that free space or must be able to finish. Alarms and background work always may, and so may updates and
+    /// deletes.
     pub fn with_reserve<R>(&self, f: impl FnOnce() -> R) -> R {
         let _reserve = self.object.reserve();
         f()
     }
 
-    /// The bookmark of the object's present state. If the current poll has written something, it is that of the commit which
-    /// ends the poll, so what the poll is yet to write belongs to it. It names nothing if the poll is undone.
+    /// The bookmark of the object's present state. If the current poll has written something, it is that of the commit
+    /// that ends the poll, which also includes the poll's later writes. It is invalid if the poll is rolled back.
     pub fn current_bookmark(&self) -> Result<Bookmark> {
         self.object
             .with_db(Confirmation::Confirmed, ObjectDb::bookmark)
     }
 
-    /// The bookmark of the object's last commit at or before a time. Reads the archive, on a thread of its own.
+    /// The bookmark of the object's last commit at or before a time. Reads the archive, on its own thread.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if the object did not exist then or the archive does not reach back so far; the message says
-    /// since when. [`ErrorKind::Damaged`] with the damaged file.
+    /// [`ErrorKind::Input`] if the object did not exist then or its history begins later; the message says when.
+    /// [`ErrorKind::Damaged`] with the damaged file.
     pub async fn bookmark_for_time(&self, time: SystemTime) -> Result<Bookmark> {
         self.object.must_be_current()?;
         let store = self.object.worker.store.clone();
@@ -207,11 +210,13 @@ impl Storage {
         recovery::on_a_thread(move || store.bookmark_for_time(key, time)).await
     }
 
-    /// Has the object brought back to a bookmark when it starts next; [`State::abort`](crate::State::abort) makes that now.
-    /// Returns the bookmark that undoes it: the state at the end of the current poll or, if the poll is aborted, before it.
+    /// Requests that the object be restored to a bookmark when it next starts; [`State::abort`](crate::State::abort)
+    /// restarts it now. Returns the bookmark that undoes it: the state at the end of the current poll or, if the poll
+    /// is aborted, before it.
     ///
-    /// The request is durable like every write, and outlives an abort in the same poll. A later request replaces it. Should
-    /// the bookmark turn out to be too old for the archive, the object starts as it is, and the program's log says so.
+    /// The request is durable like every write, and survives an abort in the same poll. A later request replaces it. If
+    /// the bookmark turns out to be older than the archived history, the object starts with its present state, and the
+    /// program's log says so.
     ///
     /// # Errors
     /// [`ErrorKind::Input`] if the bookmark is of another object, or later than the present.
@@ -219,8 +224,8 @@ impl Storage {
         self.object.request_restore(bookmark)
     }
 
-    /// Waits until everything written so far, `allow_unconfirmed` included, is durable. Seldom needed: what
-    /// the object sends waits by itself.
+    /// Waits until everything written so far, including `allow_unconfirmed` writes, is durable. Rarely needed: messages
+    /// of the object wait on their own.
     pub async fn sync(&self) -> Result<()> {
         self.object.synced().await
     }
@@ -233,7 +238,7 @@ fn check_count(index: usize) -> Result<()> {
     Err(Error::with_kind(
         ErrorKind::Limit,
         format!(
-            "a call takes {MAX_KEYS_PER_CALL} keys at most: make several, they are one transaction all the same"
+            "a call may have at most {MAX_KEYS_PER_CALL} keys: make several calls, which still form one transaction"
         ),
     ))
 }

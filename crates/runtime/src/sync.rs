@@ -1,5 +1,5 @@
-//! What the output gate waits for and counts by. With the feature `interleavings` it is a model checker's instead of the
-//! standard library's, as in the storage engine.
+//! Synchronization primitives of the output gate. With the feature `interleavings` they are a model checker's instead
+//! of the standard library's, as in the storage engine.
 
 #[cfg(feature = "interleavings")]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};

@@ -1,12 +1,13 @@
-//! A suspended piece of an object's work, as a task of the worker's executor.
+//! A suspended part of an object's work, as a task of the worker's executor.
 //!
-//! However it is woken, it runs only if the object is alive and its input gate lets it; otherwise it parks, or
-//! ends with the reason for which the object is gone. Work that does not end in a turn is discarded by its object.
+//! However it is woken, it runs only if the object is alive and its input gate allows it; otherwise it parks, or ends
+//! with the reason why the object is gone. Work that does not end in a turn is discarded by its object.
 
 use std::{
     future::Future,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -16,27 +17,28 @@ use crate::{
     envelope::{Replier, Ticket},
     gate::Token,
     object::{Kind, Object, Turn},
+    waits::Waits,
 };
 
-/// What a task does.
+/// The work of a task.
 pub(crate) enum Work {
-    /// A handler that somebody waits for.
+    /// A handler with a waiting caller.
     Event {
         future: LocalFuture<Result<Reply>>,
         replier: Replier,
     },
-    /// What a handler left to `wait_until`.
+    /// Background work of `wait_until`.
     Background {
         future: LocalFuture<()>,
         _ticket: Ticket,
     },
-    /// What the input gate is closed for. An error, or the end of its time, resets the object.
+    /// The task that the input gate is closed for. An error or a timeout resets the object.
     Block {
         future: LocalFuture<Result<()>>,
         until: Duration,
         _ticket: Ticket,
     },
-    /// Something the object does for itself: stream a body. An error resets the object.
+    /// Internal work of the object: streaming a body. An error resets the object.
     Inner {
         future: LocalFuture<Result<()>>,
         _ticket: Ticket,
@@ -59,21 +61,28 @@ pub(crate) struct Task {
     token: Token,
     /// `None` once it is done.
     work: Option<Work>,
+    waits: Option<Arc<Waits>>,
 }
 
 impl Task {
-    pub(crate) fn new(object: Rc<Object>, token: Token, work: Work) -> Self {
+    pub(crate) fn new(
+        object: Rc<Object>,
+        token: Token,
+        work: Work,
+        waits: Option<Arc<Waits>>,
+    ) -> Self {
         Self {
             object,
             token,
             work: Some(work),
+            waits,
         }
     }
 
-    /// Polls the work, inside a turn. If the poll panics, the work stays for the caller to be told.
+    /// Polls the work, inside a turn. If the poll panics, the work stays, so that its caller can be notified.
     fn step(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>> {
         if self.object.is_overdue(self.token) {
-            // In a turn: what its destructors write is kept.
+            // In a turn: writes of its destructors are kept.
             self.work = None;
             return Ok(Poll::Ready(()));
         }
@@ -106,7 +115,7 @@ impl Task {
 }
 
 impl Task {
-    /// Ends the work for a reason that whoever waits for it learns.
+    /// Ends the work with a reason for its caller.
     fn give_up(&mut self, error: Error) {
         match self.work.take() {
             Some(Work::Event { future, replier }) => {
@@ -120,7 +129,7 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        // A worker that ends drops tasks that wait.
+        // A worker that ends drops waiting tasks.
         if let Some(work) = self.work.take() {
             self.object.discard(work);
         }
@@ -148,7 +157,8 @@ impl Future for Task {
             return Poll::Pending;
         }
         object.prepare_turn(token);
-        match object.turn(token, || task.step(cx)) {
+        let waits = task.waits.clone();
+        match object.turn(token, || Waits::observe(waits.as_ref(), || task.step(cx))) {
             Turn::Pending => {
                 object.suspended(token, cx.waker());
                 Poll::Pending

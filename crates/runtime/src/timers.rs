@@ -1,19 +1,19 @@
-//! What a worker has to look at later, ordered by time.
+//! A worker's timers, ordered by time.
 //!
-//! There is one entry for each that is due, and arming it again moves it; what is gone is disarmed. So the queue stays as
-//! small as the set of objects, whatever they do.
+//! Each purpose has at most one entry; arming it again moves it, and entries of objects that are gone are disarmed. The
+//! queue therefore stays as small as the set of objects.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use abide_storage::ObjectKey;
 use rustc_hash::FxHashMap;
 
-/// What is due.
+/// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Due {
-    /// Is the object idle, a handler too slow, or the gate closed for too long?
+    /// Check whether the object is idle, a handler too slow, or the gate closed for too long.
     Check(ObjectKey),
-    /// Socket events of an object that could not be made go to it again.
+    /// Redeliver socket events of an object that could not be created.
     Retry(ObjectKey),
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Has something looked at then, and not when it was armed for before. True if it is now the earliest.
+    /// Arms a timer, replacing its earlier time. Returns whether it is now the earliest.
     pub(crate) fn arm(&mut self, due: Due, at: Duration) -> bool {
         self.disarm(due);
         let earliest = self.next().is_none_or(|next| at < next);
@@ -39,12 +39,12 @@ impl Timers {
         }
     }
 
-    /// When something is due next.
+    /// The time of the next timer.
     pub(crate) fn next(&self) -> Option<Duration> {
         self.queue.first().map(|(at, _)| *at)
     }
 
-    /// Takes one entry that is due.
+    /// Takes one timer that is due.
     pub(crate) fn pop_due(&mut self, now: Duration) -> Option<Due> {
         if self.next()? > now {
             return None;

@@ -1,8 +1,8 @@
 //! Unwind guards around code of the program that the runtime runs outside of objects' turns.
 //!
-//! Such code is the HTTP client, the wakers of whoever waits for an answer, the metrics recorder, and the destructors of
-//! requests and responses. It runs on threads that serve others, so a panic ends at its guard: it is logged and counted, and
-//! only what the guard surrounds is given up.
+//! Such code is the HTTP client, the wakers of callers, the metrics recorder, and the destructors of requests and
+//! responses. It runs on threads that serve others, so a panic is caught by its guard: it is logged and counted, and
+//! only the guarded work is lost.
 
 use std::{
     any::Any,
@@ -11,7 +11,7 @@ use std::{
 
 use crate::stats::Counter;
 
-/// Runs code of the program. The error is the message of its panic.
+/// Runs code of the program. The error is the panic message.
 pub(crate) fn guarded<R>(panics: &Counter, what: &str, f: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
         panics.add();
@@ -23,7 +23,7 @@ pub(crate) fn guarded<R>(panics: &Counter, what: &str, f: impl FnOnce() -> R) ->
     })
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()

@@ -1,8 +1,9 @@
-//! Notices handlers that run without ever awaiting, and commits that wait too long.
+//! Detects handlers that run without ever awaiting, and commits that wait too long.
 //!
-//! Such a handler blocks every object of its worker, and nothing on that thread can tell. So each worker notes
-//! when a poll of user code began, and a thread of its own looks at the notes. It cannot end the handler; it
-//! logs the object's name, and [`Node::stuck_workers`](crate::Node::stuck_workers) reports the worker until it goes on.
+//! Such a handler blocks every object of its worker, and nothing on that thread can report it. Each worker therefore
+//! records when a poll of user code began, and a separate thread checks the records. It cannot stop the handler; it
+//! logs the object's name, and [`Node::stuck_workers`](crate::Node::stuck_workers) reports the worker until it
+//! continues.
 
 use std::{
     sync::{
@@ -23,7 +24,7 @@ use crate::{
     unwind::guarded,
 };
 
-/// What a worker notes about the poll that it is in. Written by the worker alone.
+/// A worker's record of its current poll. Written only by the worker.
 #[derive(Default)]
 pub(crate) struct PollWatch {
     /// Nanoseconds plus one at which the poll began; 0 between polls.
@@ -59,7 +60,7 @@ impl PollWatch {
         }
     }
 
-    /// The object being polled. Right whenever the poll has lasted long enough to ask.
+    /// The object being polled. Accurate whenever the poll has lasted long enough to be reported.
     fn object(&self) -> (usize, ObjectId) {
         let mut id = [0; 32];
         for (word, bytes) in self.id.iter().zip(id.chunks_exact_mut(8)) {
@@ -72,7 +73,7 @@ impl PollWatch {
     }
 }
 
-/// The poll ends when this is dropped.
+/// Marks the end of the poll when dropped.
 pub(crate) struct Watched<'a>(&'a PollWatch);
 
 impl Drop for Watched<'_> {
@@ -94,7 +95,7 @@ pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
         let memory = router.store.memory();
         if memory.is_tight() {
             for worker in &router.workers {
-                // One that has ended has no objects.
+                // A worker that has ended has no objects.
                 let _ = worker.send(Message::Trim);
             }
         }
@@ -132,12 +133,12 @@ fn inspect(
                 .map_or("?", |binding| binding.class.name());
             tracing::error!(
                 worker = index, class, %id, seconds = age.as_secs_f64(),
-                "a handler runs without awaiting and blocks its worker; other objects on it wait"
+                "a handler runs without awaiting and blocks its worker; other objects on this worker wait"
             );
         }
         None if *reported != 0 => {
             *reported = 0;
-            tracing::info!(worker = index, "the blocked worker goes on");
+            tracing::info!(worker = index, "the blocked worker continues");
         }
         _ => {}
     }
@@ -145,15 +146,15 @@ fn inspect(
 
 /// Publishes the current metrics to the program's `metrics` recorder, then calls `read`.
 ///
-/// The recorder belongs to the process, and a process can have several nodes, each of which sets the same gauges: one
-/// publishes at a time.
+/// The recorder belongs to the process, and a process can have several nodes, each of which sets the same gauges: only
+/// one publishes at a time.
 pub(crate) fn publish<R>(
     router: &Router,
     bindings: &[Arc<Binding>],
     read: impl FnOnce() -> R,
 ) -> R {
     static RECORDER: Mutex<()> = Mutex::new(());
-    // A recorder that panicked has left nothing half done of ours.
+    // A panic of the recorder leaves none of our state inconsistent.
     let _one = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
     publish_memory(router.store.memory());
     stats(router).publish();
@@ -166,8 +167,8 @@ pub(crate) fn publish<R>(
     read()
 }
 
-/// A commit that waits for room blocks its worker, too, and no code of an object is to blame; one that waits for the disk
-/// holds back every answer behind it. `reported` is what was reported last.
+/// A commit that waits for space also blocks its worker, through no fault of an object's code; a commit that waits for
+/// the disk delays every later answer. `reported` is the last report.
 fn look_at_commits(stall: Option<CommitStall>, reported: &mut Option<StallCause>) {
     let cause = stall.map(|stall| stall.cause);
     if *reported == cause {
@@ -177,9 +178,9 @@ fn look_at_commits(stall: Option<CommitStall>, reported: &mut Option<StallCause>
         Some(CommitStall { cause, lasted }) => tracing::error!(
             reason = cause.as_str(),
             seconds = lasted.as_secs_f64(),
-            "commits are stalled: they wait for {cause}"
+            "commits are stalled, waiting for {cause}"
         ),
-        None => tracing::info!("commits go on"),
+        None => tracing::info!("commits are no longer stalled"),
     }
     *reported = cause;
 }

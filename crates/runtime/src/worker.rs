@@ -1,7 +1,7 @@
-//! A worker: one thread, and the objects that live on it.
+//! A worker: one thread and its objects.
 //!
-//! Takes events from its channel in batches, finds or makes the object, and starts the handler. Handlers that
-//! wait are tasks of the same thread. Between batches it looks after what is due.
+//! Takes events from its channel in batches, finds or creates the object, and starts the handler. Waiting handlers are
+//! tasks of the same thread. Between batches it runs the timers that are due.
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,7 +15,7 @@ use std::{
 
 use abide_storage::{MemoryUse, ObjectKey, Store};
 use rustc_hash::FxHashMap;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
     Env, Error, ErrorKind, Event, ObjectId, Result,
@@ -28,6 +28,7 @@ use crate::{
     namespace::Binding,
     object::{Arrival, Object},
     router::Phase,
+    settle::{Census, YIELDS},
     socket::{Registry, Sent},
     timers::{Due, Timers},
 };
@@ -40,17 +41,22 @@ pub(crate) struct Worker {
     bindings: Arc<[Arc<Binding>]>,
     objects: RefCell<FxHashMap<ObjectKey, Rc<Object>>>,
     timers: RefCell<Timers>,
-    /// Something is due earlier than the loop knows.
+    /// A timer is due earlier than the loop knows.
     earlier: Notify,
     tokens: Cell<u64>,
-    /// The sockets of its objects, also of those that are not in memory.
+    /// The sockets of its objects, including objects that are not in memory.
     pub(crate) sockets: Registry,
-    /// Socket events that an incarnation has not begun before it was reset, for the next one.
+    /// Socket events that an incarnation had not begun before its reset, for the next one.
     put_off: RefCell<FxHashMap<ObjectKey, DeferredEvents>>,
-    /// Until then no idle object is looked for: there was none.
+    /// Until then the worker does not look for idle objects again: there were none.
     no_room_until: Cell<Duration>,
-    /// What the message takes of memory that an object sent last.
+    /// The message last sent by an object, with its memory charge.
     pub(crate) last_sent: RefCell<Sent>,
+    /// A test moves the clock, and may ask what goes on.
+    observes: bool,
+    /// How many turns objects have had, and whose was the last; counted if somebody may ask.
+    turns: Cell<u64>,
+    last_turn: Cell<Option<ObjectKey>>,
 }
 
 impl Worker {
@@ -60,6 +66,7 @@ impl Worker {
         env: Env,
         bindings: Arc<[Arc<Binding>]>,
     ) -> Rc<Self> {
+        let observes = env.clock().stands_still();
         Rc::new(Self {
             mailbox,
             store,
@@ -74,6 +81,9 @@ impl Worker {
             put_off: RefCell::default(),
             no_room_until: Cell::default(),
             last_sent: RefCell::default(),
+            observes,
+            turns: Cell::new(0),
+            last_turn: Cell::new(None),
         })
     }
 
@@ -82,7 +92,7 @@ impl Worker {
         let mut batch = Vec::with_capacity(WORKER_BATCH);
         let mut sleep: Option<(Duration, Sleep)> = None;
         let mut since_yield = 0;
-        // Since when the worker has not been idle: all of that time goes by for those who wait.
+        // Since when the worker has been busy: for waiting callers all of that time passes.
         let mut busy_since = self.now();
         loop {
             let idle = self.mailbox.backlog.is_empty();
@@ -110,6 +120,7 @@ impl Worker {
                     Message::Event(envelope) => self.deliver(envelope),
                     Message::AlarmRequest(request) => self.handle_alarm_request(request),
                     Message::AdminTask(task) => self.run_admin_task(task),
+                    Message::Census(tell) => self.take_census(tell),
                     Message::Trim => self.make_room(),
                     Message::Stop => return self.end(messages, channel),
                 }
@@ -117,7 +128,7 @@ impl Worker {
                 self.mailbox.backlog.done(now.saturating_sub(busy_since));
                 busy_since = now;
             }
-            // However fast events come, what is due is done, and suspended handlers get their turn.
+            // Even under load, timers run when they are due, and suspended handlers get their turn.
             if self
                 .timers
                 .borrow()
@@ -167,7 +178,7 @@ impl Worker {
         if let Event::WebSocketMessage { socket, .. } = &event
             && socket.link().is_broken()
         {
-            // One before it is lost, and its peer is told so by the close.
+            // An earlier message was lost, and the close notifies the peer.
             return self.mailbox.discard((event, replier));
         }
         self.object(binding, id, name).accept(Arrival {
@@ -178,7 +189,7 @@ impl Worker {
         });
     }
 
-    /// Refuses an event from outside for which there is no memory.
+    /// Rejects an event from outside for which there is no memory.
     fn may_begin(self: &Rc<Self>, binding: usize, id: ObjectId) -> Result<()> {
         let (mailbox, budget) = (&self.mailbox, self.mailbox.memory.budget());
         if budget.is_tight() || self.too_many_objects() {
@@ -197,15 +208,15 @@ impl Worker {
         Ok(())
     }
 
-    /// True if the objects in memory take more than this worker's share. A single one never does.
+    /// Returns whether the objects in memory exceed this worker's share. A single one never does.
     fn too_many_objects(&self) -> bool {
         let mailbox = &self.mailbox;
         mailbox.memory.used(MemoryUse::Objects) > mailbox.max_object_bytes
             && mailbox.counters.resident.get() > 1
     }
 
-    /// Has idle objects leave memory, the least recently used first: down to the worker's share, and more of them if memory
-    /// is short elsewhere.
+    /// Evicts idle objects, the least recently used first: down to the worker's share, and further if memory is short
+    /// elsewhere.
     fn make_room(self: &Rc<Self>) {
         let (now, memory) = (self.now(), &self.mailbox.memory);
         if now < self.no_room_until.get() {
@@ -232,24 +243,24 @@ impl Worker {
         self.no_room_until.set(now + EVICTION_PAUSE);
     }
 
-    /// Holds an object while something is done with its database.
+    /// Holds an object while work on its database runs.
     fn run_admin_task(self: &Rc<Self>, task: AdminTask) {
         let key = self.bindings[task.binding].key(task.id);
         let known = self.objects.borrow().get(&key).map(Rc::clone);
         let refusal = match &known {
             Some(object) if object.is_held() => Some(Error::with_kind(
                 ErrorKind::Overloaded,
-                "the object is being restored already: try again when that is done",
+                "the object is already being restored: retry when the restore is complete",
             )),
             Some(_) if !task.reset => Some(Error::with_kind(
                 ErrorKind::Input,
-                "an object of that name is in memory: choose a name that has never been used",
+                "an object with that name is in memory: choose a name that was never used",
             )),
             _ => None,
         };
         if let Some(error) = refusal {
             let mailbox = &self.mailbox;
-            return mailbox.guard("whoever waits for a restore", || {
+            return mailbox.guard("the waker of a restore", || {
                 let _ = task.refused.send(error);
                 drop(task.work);
             });
@@ -269,9 +280,9 @@ impl Worker {
         });
     }
 
-    /// Socket events, in order, that an object has not begun because of `reason`. They go to its next incarnation, before
-    /// whatever of its sockets comes later: at once the first time, then after ever longer waits. An event that has waited
-    /// for the node's patience is given up.
+    /// Defers socket events, in order, that an object has not begun because of `reason`. They go to its next
+    /// incarnation, before all later events of its sockets: immediately the first time, then after increasing waits. An
+    /// event that has waited for the node's delivery patience is dropped.
     pub(crate) fn put_off(
         self: &Rc<Self>,
         key: ObjectKey,
@@ -288,7 +299,7 @@ impl Worker {
             event.replier.put_off(now);
             put_off.waiting.push_front(event);
         }
-        // Before its time if the node stops: what could be handled at once has been.
+        // Early if the node is stopping: whatever could be handled immediately has been.
         let hopeless = |event: &mut Envelope, again| match phase {
             Phase::Running if self.store.failed() => true,
             Phase::Running => again && event.replier.put_off(now) + patience <= now,
@@ -329,7 +340,7 @@ impl Worker {
         }
     }
 
-    /// Hands socket events that were put off to their object, until one is put off again.
+    /// Delivers deferred socket events to their object, until one is deferred again.
     fn retry(self: &Rc<Self>, key: ObjectKey) {
         if let Some(put_off) = self.put_off.borrow_mut().get_mut(&key) {
             put_off.scheduled = false;
@@ -353,7 +364,7 @@ impl Worker {
             .handle_alarm_request(request.cause);
     }
 
-    /// The object, which may have just begun.
+    /// Returns the object, creating it if necessary.
     fn object(self: &Rc<Self>, binding: usize, id: ObjectId, name: Option<Arc<str>>) -> Rc<Object> {
         let binding = &self.bindings[binding];
         let key = binding.key(id);
@@ -372,6 +383,56 @@ impl Worker {
         })
     }
 
+    /// True if somebody may ask what tasks wait for.
+    pub(crate) fn observes(&self) -> bool {
+        self.observes
+    }
+
+    pub(crate) fn note_turn(&self, object: &Rc<Object>) {
+        if self.observes {
+            self.turns.set(self.turns.get() + 1);
+            let key = Some(object.key());
+            if self.last_turn.get() != key {
+                self.last_turn.set(key);
+            }
+        }
+    }
+
+    /// Reports what goes on when everything that is ready now has had its turn.
+    fn take_census(self: &Rc<Self>, tell: oneshot::Sender<Census>) {
+        let worker = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            for _ in 0..YIELDS {
+                tokio::task::yield_now().await;
+            }
+            // Whoever asked may be gone.
+            let _ = tell.send(worker.census());
+        });
+    }
+
+    fn census(&self) -> Census {
+        let objects: Vec<_> = self.objects.borrow().values().map(Rc::clone).collect();
+        let busy = objects.iter().filter_map(|object| {
+            let why = object.unrest()?;
+            Some(format!("{}: {why}", object.label()))
+        });
+        let mut busy: Vec<_> = busy.collect();
+        busy.sort_unstable();
+        let next = self.timers.borrow().next();
+        let last = self.last_turn.get().and_then(|key| {
+            let objects = self.objects.borrow();
+            objects.get(&key).map(|object| object.label())
+        });
+        Census {
+            turns: self.turns.get(),
+            busy,
+            is_moving: !self.mailbox.backlog.is_empty()
+                || self.mailbox.lane.len() > 0
+                || next.is_some_and(|at| at <= self.now()),
+            last,
+        }
+    }
+
     fn run_due_timers(self: &Rc<Self>) {
         let now = self.now();
         while let Some(due) = self.change_timers(|timers| timers.pop_due(now)) {
@@ -387,7 +448,7 @@ impl Worker {
         }
     }
 
-    /// Drops every object and whatever waits, which tells those who wait.
+    /// Drops every object and all waiting events, which notifies their callers.
     fn end(
         &self,
         messages: impl Iterator<Item = Message>,
@@ -421,7 +482,7 @@ impl Worker {
         self.mailbox.discard(envelope.replier);
     }
 
-    /// Remembers to look after something, then and not when it was to be before.
+    /// Arms a timer, replacing its earlier time.
     pub(crate) fn arm(&self, due: Due, at: Duration) {
         if self.change_timers(|timers| timers.arm(due, at)) {
             self.earlier.notify_one();
@@ -435,7 +496,7 @@ impl Worker {
         result
     }
 
-    /// An object has ended; the next event for it makes another.
+    /// Called when an object has ended; the next event for it creates another.
     pub(crate) fn forget(&self, object: &Rc<Object>) {
         let key = object.binding.key(object.id);
         let mut objects = self.objects.borrow_mut();
@@ -458,23 +519,23 @@ impl Worker {
         self.clock.now()
     }
 
-    /// Wall-clock time in milliseconds since 1970, as alarms have it.
+    /// Wall-clock time in milliseconds since 1970, as used by alarms.
     pub(crate) fn unix_millis(&self) -> i64 {
         self.clock.unix_millis().cast_signed()
     }
 }
 
-/// Socket events that wait because their object could not be opened.
+/// Deferred socket events of an object that could not be opened.
 #[derive(Default)]
 struct DeferredEvents {
     waiting: VecDeque<Envelope>,
-    /// The first of them has been tried again before.
+    /// The first of them has already been retried.
     again: bool,
-    /// They will be tried again.
+    /// A retry is scheduled.
     scheduled: bool,
 }
 
-/// Ends when the sleep does; never, if there is none.
+/// Completes with the sleep; never, if there is none.
 async fn elapsed(sleep: &mut Option<(Duration, Sleep)>) {
     poll_fn(|cx| match sleep {
         Some((_, future)) => future.as_mut().poll(cx),

@@ -1,9 +1,9 @@
-//! What moves on a connection, so that one on which nothing moves can be ended.
+//! Tracks activity on connections, to close those that are idle or stalled.
 //!
-//! Contract: a request is open from its head until its response's body is handed out or dropped; a connection without one is
-//! idle ([`Activity`]). An HTTP/2 response of which the client takes nothing for the time that it was given is reset, and
-//! the connection with its other streams stays ([`StreamExecutor`]); on HTTP/1 the connection is the response's own, and
-//! the system ends it (`TCP_USER_TIMEOUT`).
+//! Contract: a request is open from its head until its response's body was sent or dropped; a connection without an
+//! open request is idle ([`Activity`]). An HTTP/2 response is reset if the client takes none of it for a time limit,
+//! while the connection and its other streams stay open ([`StreamExecutor`]). On HTTP/1 the operating system closes the
+//! connection (`TCP_USER_TIMEOUT`).
 
 use std::{
     cell::Cell,
@@ -24,13 +24,13 @@ use crate::{
     limits, metric,
 };
 
-/// The open requests of one connection. Clones are the same connection's.
+/// The open requests of one connection. Clones share the same connection.
 #[derive(Clone)]
 pub(crate) struct Activity(Arc<Mutex<Requests>>);
 
 struct Requests {
     open: usize,
-    /// When the last one ended.
+    /// When the last request ended.
     since: Instant,
 }
 
@@ -42,13 +42,13 @@ impl Activity {
         })))
     }
 
-    /// A request begins; it ends with what is returned.
+    /// Begins a request, which ends when the returned guard is dropped.
     pub(crate) fn begin(&self) -> OpenRequest {
         self.change(|requests| requests.open += 1);
         OpenRequest(self.clone())
     }
 
-    /// Ends when no request has been open for this long.
+    /// Completes when no request has been open for this long.
     pub(crate) async fn idle_for(&self, limit: Duration) {
         loop {
             let until = self.change(|requests| match requests.open {
@@ -72,7 +72,7 @@ impl Activity {
     }
 }
 
-/// A request of which something is still to come or to go.
+/// A request that is not completely received or answered.
 pub(crate) struct OpenRequest(Activity);
 
 impl Drop for OpenRequest {
@@ -85,23 +85,24 @@ impl Drop for OpenRequest {
 }
 
 thread_local! {
-    /// Since when the client has taken nothing of the response that the current task sends; `None` while there is nothing to take.
+    /// Since when the client has taken none of the response that the current task sends; `None` while there is nothing
+    /// to take.
     static OFFERED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// A response's body on its way to the client, with what is held for it.
+/// A response's body being sent to the client, with resources held until then.
 pub(crate) struct Outgoing<H> {
     body: Body,
-    /// What is left of a frame that is handed out in pieces.
+    /// The rest of a frame that is sent in pieces.
     rest: Bytes,
-    /// Longest piece.
+    /// The maximum size of a piece.
     most: usize,
     _held: H,
 }
 
 impl<H> Outgoing<H> {
     pub(crate) fn new(body: Body, version: http::Version, held: H) -> Self {
-        // HTTP/2 buffers whatever it is given, and tells of progress only when it wants more.
+        // HTTP/2 buffers whatever it is given, and signals progress only by requesting more.
         let most = match version {
             http::Version::HTTP_2 => limits::HTTP2_PIECE,
             _ => usize::MAX,
@@ -155,10 +156,10 @@ impl<H: Unpin> HttpBody for Outgoing<H> {
     }
 }
 
-/// Runs the streams of HTTP/2 connections, each in a task.
+/// Runs the streams of HTTP/2 connections, each in its own task.
 #[derive(Clone, Copy)]
 pub(crate) struct StreamExecutor {
-    /// How long a client may take nothing of a response.
+    /// How long a client may take none of a response.
     pub(crate) patience: Duration,
 }
 
@@ -177,7 +178,7 @@ struct Stream<F> {
     future: Pin<Box<F>>,
     patience: Duration,
     offered: Option<Instant>,
-    /// Only while the client lets us wait.
+    /// Set only while the client stalls.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
@@ -203,7 +204,7 @@ impl<F: Future> Future for Stream<F> {
         }
         ready!(alarm.as_mut().poll(cx));
         metric::gave_up("stalled_reader");
-        tracing::debug!("a client took nothing of a response in time; its stream is reset");
+        tracing::debug!("a client took none of a response in time; resetting its stream");
         Poll::Ready(())
     }
 }

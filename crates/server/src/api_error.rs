@@ -1,8 +1,8 @@
-//! What a client is told when something went wrong: a status and `{"error":{"code":"…","message":"…"}}`.
+//! Error responses: a status and `{"error":{"code":"…","message":"…"}}`.
 //!
-//! Contract: every error that the edge makes has this one shape. `code` is stable and for programs; `message` is a
-//! sentence for people that says what to do. What went wrong inside an object's handler is not told to clients (it may
-//! hold SQL or data): it is logged, and the client gets `object_error`.
+//! Contract: every error of this crate has this form. `code` is stable and for programs; `message` is a sentence for
+//! people that says what to do. Details of a failure inside an object's handler are not sent to clients (they may
+//! contain SQL or data): they are logged, and the client gets `object_error`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use abide_runtime::{answer::ErrorAnswer, limits::RETRY_AFTER_SECONDS};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 
-/// An error answer. Handlers return it: `async fn handler() -> Result<Json<Seats>, ApiError>`.
+/// An error response. Handlers return it: `async fn handler() -> Result<Json<Seats>, ApiError>`.
 ///
 /// ```
 /// use abide_server::ApiError;
@@ -23,7 +23,7 @@ use http::StatusCode;
 pub struct ApiError(ErrorAnswer);
 
 impl ApiError {
-    /// An error with a status, a code for programs (`snake_case`) and a sentence for people.
+    /// An error with a status, a code for programs (`snake_case`) and a message for people.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self(ErrorAnswer {
             status,
@@ -33,29 +33,29 @@ impl ApiError {
         })
     }
 
-    /// 400: the request makes no sense; the sentence says what would.
+    /// 400: the request is invalid; the message says what would be valid.
     pub fn bad_request(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, message)
     }
 
-    /// 404: there is no such thing.
+    /// 404: not found.
     pub fn not_found(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, code, message)
     }
 
-    /// 409: the thing's state forbids it.
+    /// 409: not possible in the current state.
     pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, message)
     }
 
-    /// Tells the client to try again after a moment (`Retry-After`).
+    /// Asks the client to retry after a moment (`Retry-After`).
     #[must_use]
     pub fn retry_soon(mut self) -> Self {
         self.0.retry_after = Some(RETRY_AFTER_SECONDS);
         self
     }
 
-    /// Tells the client when to try again (`Retry-After`), in whole seconds, rounded up.
+    /// Tells the client when to retry (`Retry-After`), in whole seconds, rounded up.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.0 = self.0.retry_after(wait);
@@ -72,7 +72,7 @@ impl ApiError {
         self.0.code
     }
 
-    /// The sentence for people.
+    /// The message for people.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -80,11 +80,13 @@ impl ApiError {
     pub(crate) fn body_too_large(limit: Option<u64>) -> Self {
         let message = match limit {
             Some(limit) => format!(
-                "The request body is too large; at most {limit} bytes are taken. The setting server.max_body_bytes \
+                "The request body is too large; the limit is {limit} bytes. The setting server.max_body_bytes \
                  changes that."
             ),
-            None => "The request body is too large. The setting server.max_body_bytes says how large it may be."
-                .to_owned(),
+            None => {
+                "The request body is too large. The setting server.max_body_bytes sets the limit."
+                    .to_owned()
+            }
         };
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
     }
@@ -93,7 +95,7 @@ impl ApiError {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "overloaded",
-            "The server has no memory for more at the moment; come back soon.",
+            "The server has no memory for more requests at the moment; try again soon.",
         )
         .retry_soon()
     }
@@ -102,8 +104,8 @@ impl ApiError {
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,
             "too_many_connections",
-            "This client has as many requests and WebSockets open as it may; come back when one has ended. The setting \
-             server.max_connections_per_client says how many.",
+            "This client has too many open requests and WebSockets; try again when one has ended. The setting \
+             server.max_connections_per_client sets the limit.",
         )
         .retry_soon()
     }
@@ -112,8 +114,8 @@ impl ApiError {
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,
             "too_many_requests",
-            "This client sends requests faster than it may; the header Retry-After says when the next one is answered. The \
-             setting server.requests_per_client says how many it may send.",
+            "This client sends too many requests; wait for the time in the header Retry-After. The \
+             setting server.requests_per_client sets the limit.",
         )
         .retry_after(wait)
     }
@@ -122,7 +124,7 @@ impl ApiError {
         Self::new(
             StatusCode::REQUEST_TIMEOUT,
             "body_timeout",
-            "The request's body stopped arriving; send it again. The setting server.body_timeout says how long a pause may be.",
+            "The request's body stopped arriving; send the request again. The setting server.body_timeout limits the pause.",
         )
     }
 
@@ -130,7 +132,7 @@ impl ApiError {
         Self::new(
             StatusCode::GATEWAY_TIMEOUT,
             "request_timeout",
-            "The request was not answered in time. It may still take effect; read before you repeat it.",
+            "The request was not answered in time. It may still take effect: check before you repeat it.",
         )
     }
 
@@ -138,29 +140,29 @@ impl ApiError {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "internal",
-            "The server failed to handle the request; its log has the details.",
+            "The server failed to handle the request. Its log has the details.",
         )
     }
 
-    /// The JSON form of an error status that came without a body, as axum's router answers for what it has no route.
+    /// The JSON form of an error status without a body, such as axum's answer for an unknown route.
     pub(crate) fn bare(status: StatusCode) -> Self {
         let (code, message) = match status {
             StatusCode::NOT_FOUND => ("not_found", "There is nothing at this address."),
             StatusCode::METHOD_NOT_ALLOWED => (
                 "method_not_allowed",
-                "This address does not take this method; the Allow header lists those it takes.",
+                "This address does not support this method; the Allow header lists the supported ones.",
             ),
-            _ if status.is_client_error() => ("bad_request", "The request was refused."),
+            _ if status.is_client_error() => ("bad_request", "The request was rejected."),
             _ => (
                 "internal",
-                "The server failed to handle the request; its log has the details.",
+                "The server failed to handle the request. Its log has the details.",
             ),
         };
         Self::new(status, code, message)
     }
 }
 
-/// What a failed call of an object means to the client that asked for it.
+/// The error of a client whose call of an object failed.
 impl From<abide_runtime::Error> for ApiError {
     fn from(error: abide_runtime::Error) -> Self {
         Self(error.into())

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{Config, ConfigError, Sources};
 
-/// `--config`, `--listen`, `--data`, `--memory` and `--insecure`. Flatten it into a command of your own:
+/// `--config`, `--listen`, `--data`, `--memory` and `--insecure`. Flatten it into your own command:
 ///
 /// ```
 /// #[derive(clap::Parser)]
@@ -52,5 +52,48 @@ impl From<ServeArgs> for Sources {
             memory: args.memory,
             insecure: args.insecure,
         }
+    }
+}
+
+/// `migrate --dry-run`, for a command of your own: see [`HostBuilder::migrate`](crate::HostBuilder::migrate).
+///
+/// ```
+/// #[derive(clap::Parser)]
+/// enum Command {
+///     /// Tries this program's migrations on every object of a data directory, and changes nothing
+///     Migrate(abide_server::MigrateArgs),
+/// }
+/// ```
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct MigrateArgs {
+    /// Try on a copy, and change nothing. Objects migrate by themselves when they come to life
+    #[arg(long, required = true)]
+    pub dry_run: bool,
+
+    /// Classes, as `abide objects list` shows them [default: all of the program]
+    #[arg(value_name = "CLASS")]
+    pub classes: Vec<String>,
+
+    /// File of settings [default: ./abide.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Data directory, which nothing serves meanwhile [default: data]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+
+    /// Where to keep what the migrations write, until the end [default: the system's folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+}
+
+impl MigrateArgs {
+    /// The settings from the file, the environment and these options.
+    pub fn load(&self) -> Result<Config, ConfigError> {
+        Config::load(&Sources {
+            file: self.config.clone(),
+            data: self.data.clone(),
+            ..Sources::default()
+        })
     }
 }

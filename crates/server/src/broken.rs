@@ -1,8 +1,8 @@
-//! Deliberately broken variants of the edge, which test its tests: each promise has variants that break it where it is kept,
-//! and a test must catch each of them.
+//! Deliberately broken variants of the server, which test its tests: each guarantee has variants that break it in the
+//! code that provides it, and a test must catch each of them.
 //!
-//! Contract: that of the [variants of the storage engine](abide_storage::broken). Without the feature `broken` the product is
-//! unchanged.
+//! Contract: as for the [variants of the storage engine](abide_storage::broken). Without the feature `broken` the
+//! product is unchanged.
 
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "ABIDE_BROKEN_SERVER";
@@ -10,9 +10,9 @@ pub const VARIABLE: &str = "ABIDE_BROKEN_SERVER";
 abide_storage::broken_variants! {
     VARIABLE;
     access {
-        /// Only the beginning of a secret's hash is compared. Nobody gets in with another secret.
+        /// Only the beginning of a secret's hash is compared. Another secret grants no access.
         HashPrefixAccepted,
-        /// The role of a caller who sends PUT is not looked at. A role does what it may.
+        /// The role of a caller who sends PUT is not checked. A role limits its caller.
         RoleUncheckedOnPut,
         /// A token that has expired is valid. A token ends.
         ExpiryIgnored,
@@ -24,35 +24,34 @@ abide_storage::broken_variants! {
         IdTakenForName,
         /// A fork may have any name. A token reaches the objects of its prefix.
         ForkAnywhere,
-        /// What a token has opened stays open. A token ends.
+        /// Streams opened with a token stay open. A token ends.
         StreamOutlivesToken,
         /// Wrong tokens are not counted. Nobody can guess for long.
         FailuresUncounted,
         /// A change is made without a row in the audit log. What operators change is on record.
         AuditSkipped,
-        /// An answer is given before the audit log has the change. What operators change is on record before it is made.
+        /// A response is sent before the change is in the audit log. Changes by operators are recorded before they are
+        /// made.
         AuditFailureIgnored,
         /// All tokens share a budget of requests. A token has its own budget.
         TokensShareBudget,
     }
     components {
-        /// Whoever may read may change what a component has. A role does what it may.
+        /// The role to read may change a component. A role limits its caller.
         ComponentRoleUnchecked,
-        /// A component changes something without a row in the audit log. What operators change is on record.
+        /// A component makes a change without a row in the audit log. Changes by operators are recorded.
         ComponentChangeUnaudited,
-        /// A component of another object is asked. A token reaches the objects of its prefix.
-        OtherObjectOperated,
-        /// Another component of the object is asked. An operation is that of the component which is named.
+        /// Another component of the object is called. An operation goes to the named component.
         OtherComponentOperated,
-        /// An object that is not there is asked, and so made. What was never written leaves nothing.
+        /// A request to a missing object creates it. An object that was never written leaves nothing.
         AbsentObjectOperated,
     }
     site {
-        /// A request is answered under any name. A rebound web page reaches nothing.
+        /// A request is answered under any host name. A rebound web page reaches nothing.
         HostUnchecked,
-        /// The origin of a request that opens a WebSocket is not looked at. Another site's page reaches nothing.
+        /// The origin of a request that opens a WebSocket is not checked. Another site's page reaches nothing.
         OriginUncheckedOnUpgrade,
-        /// The origin of a request that changes something is not looked at. Another site's page reaches nothing.
+        /// The origin of a request that changes something is not checked. Another site's page reaches nothing.
         OriginUncheckedOnPost,
     }
     edge {
@@ -60,21 +59,21 @@ abide_storage::broken_variants! {
         ForwardedFromAnybody,
         /// A header of the PROXY protocol is believed, whoever sends it. A client is who it is.
         ProxyHeaderFromAnybody,
-        /// A connection without a request is kept for ever. Peers that do nothing hold nothing.
+        /// A connection without a request is kept forever. Idle peers hold no resources.
         IdleForEver,
-        /// A reader that takes nothing is kept for ever. Peers that do nothing hold nothing.
+        /// A stalled reader is kept forever. Idle peers hold no resources.
         StalledReaderKept,
-        /// A client has as many connections as it likes. A client has its share of connections.
+        /// A client may have any number of connections. A client has its share of connections.
         CapIgnored,
-        /// All clients share what one may have. A client has its share of connections.
+        /// All clients share the limit of one. A client has its share of connections.
         ClientsShareCap,
-        /// A client sends as many requests as it likes. A client has its share of requests.
+        /// A client may send any number of requests. A client has its share of requests.
         RateIgnored,
     }
     tls {
         /// Clients without a certificate are served. Only clients with one are.
         ClientCertificateOptional,
-        /// Changed files are not read. A renewed certificate is taken into use.
+        /// Changed files are not reloaded. A renewed certificate is used.
         ChangeUnnoticed,
     }
 }

@@ -1,9 +1,9 @@
-//! Who sends a request: the address of its client, and what each client may have.
+//! The client of a request: its address, and its limits.
 //!
-//! Contract: the client of a connection is its peer; of a request that comes from a trusted proxy (`server.trusted_proxies`)
-//! it is who that proxy says it is, in the one header that it writes (`server.forwarded_header`). Hops are read from the right:
-//! each proxy adds who connected to it, so everything to the left of the first address that is not trusted is what
-//! that client says of itself, and is not believed.
+//! Contract: the client of a connection is its peer. For a request from a trusted proxy (`server.trusted_proxies`), it
+//! is the client named in the one header that the proxy writes (`server.forwarded_header`). Hops are read from the
+//! right: each proxy appends the address that connected to it, so everything to the left of the first untrusted address
+//! is that client's own claim and is ignored.
 
 mod admission;
 mod forwarded;
@@ -29,8 +29,8 @@ use crate::{
     outbound::policy::AddressBlock,
 };
 
-/// The address of a request's client, as an extractor: behind a trusted proxy it is not the proxy's. A request that came over no
-/// connection, as in tests of a router, is this machine's own.
+/// The address of a request's client, as an extractor: behind a trusted proxy it is not the proxy's address. For a
+/// request without a connection, as in tests of a router, it is the loopback address.
 ///
 /// ```
 /// use abide_server::ClientAddr;
@@ -52,7 +52,7 @@ impl<S: Sync> FromRequestParts<S> for ClientAddr {
 }
 
 impl ClientAddr {
-    /// What counts as one client: the address, or the network of 64 bits that a household or machine with IPv6 has.
+    /// The unit that is counted as one client: the address, or the /64 network of an IPv6 household or machine.
     pub fn network(self) -> IpAddr {
         match self.0.to_canonical() {
             IpAddr::V6(address) => {
@@ -72,7 +72,7 @@ impl ClientAddr {
     }
 }
 
-/// The proxies that are believed.
+/// The trusted proxies.
 #[derive(Clone, Debug)]
 pub(crate) struct Proxies {
     trusted: Vec<AddressBlock>,
@@ -96,7 +96,7 @@ impl Proxies {
             return ClientAddr(client);
         }
         for hop in self.header.hops(headers).into_iter().rev() {
-            // What cannot be read was added by a proxy that is trusted, or is not to be believed.
+            // An unreadable hop was added by a trusted proxy, or cannot be trusted.
             let Some(hop) = hop else { break };
             client = hop.to_canonical();
             if !self.trust(client) {
@@ -112,9 +112,9 @@ impl Proxies {
 pub(crate) struct Clients {
     proxies: Proxies,
     admission: Arc<Admission>,
-    /// This machine's own are not counted.
+    /// Connections from this machine are not counted.
     loopback_is_free: bool,
-    /// Connections of trusted proxies begin with a header of the PROXY protocol.
+    /// Connections of trusted proxies begin with a PROXY protocol header.
     proxy_protocol: bool,
 }
 
@@ -141,16 +141,16 @@ impl Clients {
         self.proxy_protocol && (self.proxies.trust(peer) || broken(Variant::ProxyHeaderFromAnybody))
     }
 
-    /// A connection of this peer; `None` if it has too many.
+    /// A slot for a connection of this peer; `None` if it has too many.
     pub(crate) fn connection(&self, peer: IpAddr) -> Option<ClientSlot> {
         if self.proxies.trust(peer) {
-            // Its clients' requests are counted.
+            // The requests of its clients are counted instead.
             return Some(ClientSlot::uncounted());
         }
         self.enter(peer)
     }
 
-    /// The client of a request, and its place among what this client has; none if it is the connection that is counted.
+    /// The client of a request, and its slot among this client's requests; no slot if connections are counted instead.
     pub(crate) fn request(
         &self,
         peer: IpAddr,

@@ -1,11 +1,10 @@
-//! The settings of a program built on abide, and how they are found.
+//! The settings of a program built on abide, and their sources.
 //!
-//! Contract: settings come from four places, each over the one before it: the defaults in this file, a TOML file
-//! (`--config PATH`, or `./abide.toml` if there is one), environment variables `ABIDE__SECTION__KEY`, and the command
-//! line. A key that names no setting, or a value that a setting cannot take, is refused with a message that names the
-//! key, the place it came from and what is allowed; nothing is guessed and nothing is ignored. Every setting is one
-//! row of [`settings::SETTINGS`]; `docs/configuration.md` lists them for people. A
-//! program can add a [`section`] of its own.
+//! Contract: settings come from four sources, each overriding the one before it: the defaults in this file, a TOML file
+//! (`--config PATH`, or `./abide.toml` if it exists), environment variables `ABIDE__SECTION__KEY`, and the command
+//! line. An unknown key or an invalid value is rejected with a message that names the key, its source and the allowed
+//! values; nothing is guessed and nothing is ignored. Every setting is one row of [`settings::SETTINGS`];
+//! `docs/configuration.md` documents them. A program can add its own [`section`].
 
 mod load;
 mod secret;
@@ -31,7 +30,7 @@ use crate::{
     site::{Hosts, Origins, Site},
 };
 
-/// Every setting of a node. Make one with [`Config::default`], then change fields; or [`Config::load`] it.
+/// Every setting of a node. Create one with [`Config::default`] and change fields, or call [`Config::load`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
@@ -39,13 +38,13 @@ pub struct Config {
     pub server: ServerConfig,
     /// `[admin]`: the listener for health checks and metrics.
     pub admin: AdminConfig,
-    /// `[data]`: where objects live.
+    /// `[data]`: where objects are stored.
     pub data: DataConfig,
     /// `[storage]`: the commit log.
     pub storage: StorageConfig,
     /// `[memory]`: the memory for everything that grows with load.
     pub memory: MemoryConfig,
-    /// `[archive]`: what is kept of the past.
+    /// `[archive]`: how much history is kept.
     pub archive: ArchiveConfig,
     /// `[objects]`: how objects run.
     pub objects: ObjectsConfig,
@@ -53,9 +52,9 @@ pub struct Config {
     pub websocket: WebSocketConfig,
     /// `[rpc]`: calls over HTTP and JSON.
     pub rpc: RpcConfig,
-    /// `[outbound]`: requests that objects send to the world outside.
+    /// `[outbound]`: requests that objects send to other servers.
     pub outbound: OutboundConfig,
-    /// `[log]`: what the process tells about itself.
+    /// `[log]`: the log of the process.
     pub log: LogConfig,
 }
 
@@ -65,65 +64,65 @@ pub struct Config {
 pub struct ServerConfig {
     /// Address of the listener. Port 0 takes any free port.
     pub listen: ListenAddress,
-    /// Time from a request's head to its response's head; then the client gets 504.
+    /// Time from a request's head to its response's head; after that the client gets 504.
     pub request_timeout: Duration,
-    /// Time a client may take to send a request's head, and to leave a connection unused.
+    /// Time within which a client must send a request's head, and for which it may leave a new connection unused.
     pub header_timeout: Duration,
-    /// Time for which a connection may have no request on it; then it is closed.
+    /// Time for which a connection may be without a request; after that it is closed.
     pub idle_timeout: Duration,
-    /// Time for which nothing of a request's body may arrive while it is waited for; then the client gets 408.
+    /// Longest pause while a request's body is being received; after that the client gets 408.
     pub body_timeout: Duration,
-    /// Time for which a client may take nothing of what is sent to it; then it is given up.
+    /// Time for which a client may accept no data that is sent to it; after that its connection is closed.
     pub write_timeout: Duration,
     /// Longest request body; a longer one gets 413.
     pub max_body_bytes: u64,
-    /// The names with a dot under which clients ask; others are refused with 403 `unknown_host`, on every listener.
+    /// The host names with a dot that clients may use; others are rejected with 403 `unknown_host`, on every listener.
     pub hosts: Hosts,
-    /// The origins whose web pages may send requests here, beside the server's own; others get 403 `cross_origin`, on every
-    /// listener.
+    /// The origins whose web pages may send requests here, besides the server's own; others get 403 `cross_origin`, on
+    /// every listener.
     pub origins: Origins,
-    /// Who may call the API that a program protects, see [`access`](crate::access). [`AccessPolicy::Auto`]: everybody if only
-    /// this machine can reach the listener, that is, if it is on a loopback address and neither `hosts` nor
-    /// `trusted_proxies` names anything.
+    /// Who may call the API that a program protects, see [`access`](crate::access). [`AccessPolicy::Auto`]: anyone if
+    /// only this machine can reach the listener, that is, if it is on a loopback address and both `hosts` and
+    /// `trusted_proxies` are empty.
     pub access: AccessPolicy,
     /// Connections served at once; more wait in the listener's backlog.
     pub max_connections: usize,
     /// Connections that one client address may have; behind a trusted proxy, requests and WebSockets at once.
     pub max_connections_per_client: ConnectionsPerClient,
-    /// Requests that one client address may send in a second; `None` (`"off"`): any number.
+    /// Requests per second that one client address may send; `None` (`"off"`) for no limit.
     pub requests_per_client: Option<usize>,
-    /// Requests with one token in a second to what a program protects; `None` (`"off"`): any number.
+    /// Requests per second with one token to protected routes; `None` (`"off"`) for no limit.
     pub requests_per_token: Option<usize>,
-    /// New objects that the requests of one client address may make in a minute; `None` (`"off"`): any number.
+    /// New objects per minute that the requests of one client address may create; `None` (`"off"`) for no limit.
     pub new_objects_per_client: Option<usize>,
-    /// The same of the requests with one token.
+    /// The same limit for the requests with one token.
     pub new_objects_per_token: Option<usize>,
-    /// The proxies that are believed when they say for whom they ask.
+    /// The proxies that are trusted to name their clients.
     pub trusted_proxies: Vec<AddressBlock>,
-    /// The header in which they say it.
+    /// The header in which they name them.
     pub forwarded_header: ForwardedHeader,
     /// Whether connections of trusted proxies begin with a header of the PROXY protocol, version 1 or 2.
     pub proxy_protocol: bool,
-    /// The certificate that clients see; without one the listener speaks plain HTTP.
+    /// The certificate presented to clients; without one the listener speaks plain HTTP.
     pub tls: TlsConfig,
-    /// Time that requests in flight get to finish when the process is told to stop.
+    /// Time for requests in flight to finish when the process is told to stop.
     pub shutdown_grace: Duration,
 }
 
-/// PEM files for TLS. The certificate and the key are both named, or neither is.
+/// PEM files for TLS. The certificate and the key must be set together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsConfig {
-    /// The certificate, followed by those of the authorities between it and a root.
+    /// The certificate, followed by any intermediate certificates.
     pub certificate: Option<PathBuf>,
     /// Its private key.
     pub key: Option<PathBuf>,
-    /// The authorities that sign clients' certificates: then only clients with one are served.
+    /// The authorities that sign clients' certificates: if set, clients must present one.
     pub client_ca: Option<PathBuf>,
 }
 
 impl TlsConfig {
-    /// Of the listener's URL.
+    /// The scheme of the listener's URL.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.certificate.is_some() {
             "https"
@@ -162,7 +161,7 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// Whom the listeners answer.
+    /// The hosts and origins that the listeners accept.
     pub(crate) fn site(&self) -> Site {
         Site {
             hosts: self.hosts.clone(),
@@ -170,7 +169,7 @@ impl ServerConfig {
         }
     }
 
-    /// Whether everybody who reaches a listener at this address may call.
+    /// Whether anyone who reaches a listener at this address may call.
     pub(crate) fn is_open(&self, address: SocketAddr) -> bool {
         match self.access {
             AccessPolicy::Open => true,
@@ -183,21 +182,21 @@ impl ServerConfig {
         }
     }
 
-    /// Who is believed about clients.
+    /// The proxies that are trusted to name clients.
     pub(crate) fn proxies(&self) -> Proxies {
         Proxies::new(self.trusted_proxies.clone(), self.forwarded_header)
     }
 }
 
-/// How many connections one client address may have. Those of trusted proxies are not counted.
+/// The limit of connections per client address. Those of trusted proxies are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConnectionsPerClient {
-    /// A tenth of `server.max_connections`; this machine's own are not counted.
+    /// A tenth of `server.max_connections`; connections from this machine are not counted.
     #[default]
     Auto,
-    /// So many, also from this machine.
+    /// This many, also from this machine.
     AtMost(usize),
-    /// As many as it likes.
+    /// No limit.
     Unlimited,
 }
 
@@ -205,14 +204,14 @@ pub enum ConnectionsPerClient {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdminConfig {
-    /// Address of the admin listener; `None` (`"off"`) leaves it out.
+    /// Address of the admin listener; `None` (`"off"`) disables it.
     pub listen: Option<ListenAddress>,
-    /// Who may do more there than ask for health, and for metrics on a loopback address. [`AccessPolicy::Auto`]: whoever has
-    /// a token.
+    /// Who may use more than the health checks, and metrics on a loopback address. [`AccessPolicy::Auto`]: holders of a
+    /// token.
     pub access: AccessPolicy,
     /// Whether connections of trusted proxies (`server.trusted_proxies`) begin with a header of the PROXY protocol.
     pub proxy_protocol: bool,
-    /// The certificate that its clients see; without one it speaks plain HTTP.
+    /// The certificate presented to its clients; without one it speaks plain HTTP.
     pub tls: TlsConfig,
 }
 
@@ -227,11 +226,11 @@ impl Default for AdminConfig {
     }
 }
 
-/// `[data]`: where objects live.
+/// `[data]`: where objects are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DataConfig {
-    /// The data directory; made if it does not exist. One process at a time.
+    /// The data directory; created if it does not exist. Only one process can use it at a time.
     pub dir: PathBuf,
 }
 
@@ -247,17 +246,17 @@ impl Default for DataConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StorageConfig {
-    /// Size of one log segment; fixed when the data directory is made.
+    /// Size of a log segment; fixed when the data directory is created.
     pub segment_bytes: u64,
-    /// Log written since the last checkpoint that starts the next one; bounds the time a restart takes.
+    /// Amount of log since the last checkpoint that triggers the next one; bounds the time of a restart.
     pub checkpoint_bytes: u64,
-    /// Time since the last checkpoint that starts the next one, if anything was written.
+    /// Time since the last checkpoint that triggers the next one, if anything was written.
     pub checkpoint_interval: Duration,
     /// SQLite's page cache for each object in memory.
     pub cache_bytes: u64,
-    /// The most that one object's database may have.
+    /// The size limit of one object's database.
     pub max_object_bytes: u64,
-    /// The most that the databases of all objects may have together; `None` (`"off"`): any number.
+    /// The size limit of all objects' databases together; `None` (`"off"`) for no limit.
     pub max_bytes: Option<u64>,
 }
 
@@ -278,13 +277,13 @@ impl Default for StorageConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryConfig {
-    /// Bytes for objects in memory and everything that is on its way; beyond it new work is refused as overload. `None`
-    /// (`"auto"`) takes half of what the machine has or the container may use.
+    /// The memory budget in bytes for objects in memory and requests in progress; beyond it new work is rejected as
+    /// overload. `None` (`"auto"`) uses half of the memory of the machine or the container.
     pub budget: Option<u64>,
 }
 
 impl MemoryConfig {
-    /// The bytes that may be counted, found out if need be.
+    /// The budget in bytes, detected if necessary.
     pub(crate) fn counted(&self) -> MemoryBudget {
         let budget = self.budget.unwrap_or_else(|| {
             let memory = machine::memory().unwrap_or(limits::ASSUMED_MEMORY);
@@ -295,15 +294,15 @@ impl MemoryConfig {
     }
 }
 
-/// `[archive]`: what is kept of the past, so that objects can be restored.
+/// `[archive]`: the history that is kept, so that objects can be restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchiveConfig {
     /// Keep history.
     pub enabled: bool,
-    /// Every commit of this time can be restored.
+    /// Every commit within this time can be restored.
     pub retention: Duration,
-    /// Most bytes that the archive should take.
+    /// The size limit of the archive in bytes.
     pub max_bytes: u64,
 }
 
@@ -322,15 +321,15 @@ impl Default for ArchiveConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ObjectsConfig {
-    /// Worker threads; `None` (`"auto"`) takes one for each core.
+    /// Worker threads; `None` (`"auto"`) for one per core.
     pub workers: Option<usize>,
-    /// An object with nothing to do for this long leaves memory.
+    /// An object that has been idle for this long is evicted from memory.
     pub idle_timeout: Duration,
-    /// A handler that has not ended after this long is given up and its object reset.
+    /// A handler that has not ended after this time is aborted, and its object is reset.
     pub event_timeout: Duration,
-    /// Background work (`wait_until`) that has not ended after this long is dropped.
+    /// Background work (`wait_until`) that has not ended after this time is dropped.
     pub background_timeout: Duration,
-    /// Events that may wait for one object; more are refused as overload.
+    /// Events that may wait for one object; more are rejected as overload.
     pub max_queued: usize,
 }
 
@@ -352,19 +351,19 @@ impl Default for ObjectsConfig {
 pub struct WebSocketConfig {
     /// Longest message in either direction; a longer one closes the socket with 1009.
     pub max_message_bytes: u64,
-    /// Time in which a message that has begun must arrive whole; then its socket is closed with 1008.
+    /// Time within which a message that has begun must arrive completely; after that its socket is closed with 1008.
     pub message_timeout: Duration,
-    /// What may wait for one reader.
+    /// The size of the send buffer for one reader.
     pub send_buffer_bytes: u64,
-    /// What happens when more would have to wait.
+    /// What happens when the send buffer overflows.
     pub slow_reader: SlowReader,
-    /// Messages of one socket that its object has not finished handling; then no more is read from it.
+    /// Messages of one socket that its object has not finished handling; at this limit no more is read from it.
     pub max_in_flight: usize,
-    /// How long a message may wait for an overloaded object; then the socket is closed with 1013.
+    /// How long a message may wait for an overloaded object; after that the socket is closed with 1013.
     pub delivery_patience: Duration,
-    /// A peer that says nothing for this long gets a ping; `None` (`"off"`) never asks.
+    /// A peer that has been silent for this long gets a ping; `None` (`"off"`) disables pings.
     pub ping_interval: Option<Duration>,
-    /// A peer that says nothing for this long after a ping is gone.
+    /// A peer that stays silent for this long after a ping is disconnected.
     pub pong_timeout: Duration,
 }
 
@@ -392,24 +391,24 @@ pub struct RpcConfig {
     pub enabled: bool,
 }
 
-/// `[outbound]`: requests that objects send to the world outside.
+/// `[outbound]`: requests that objects send to other servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutboundConfig {
-    /// Whether objects may reach addresses that are not of the public internet: this machine, private networks,
-    /// the metadata service of a cloud.
+    /// Whether objects may reach addresses outside the public internet: this machine, private networks, the metadata
+    /// service of a cloud.
     pub allow_private: AllowPrivate,
-    /// Time that making a connection may take.
+    /// Time limit for establishing a connection.
     pub connect_timeout: Duration,
-    /// Time from a request's getting a slot to its response's head, and the longest wait for a slot.
+    /// Time limit from the start of a request to its response's head, and for waiting until it may start.
     pub request_timeout: Duration,
-    /// Time that may pass between two pieces of a response's body.
+    /// Longest pause between two pieces of a response's body.
     pub read_timeout: Duration,
-    /// Requests that may be on their way at once, until their response's body has been read.
+    /// Concurrent requests; each counts until its response's body has been read.
     pub max_in_flight: usize,
-    /// Requests that may wait for that; more are refused as overload.
+    /// Requests that may wait to start; more are rejected as overload.
     pub max_queued: usize,
-    /// Redirects that are followed; 0 hands them to the object.
+    /// Redirects that are followed; 0 returns them to the object.
     pub max_redirects: usize,
 }
 
@@ -427,15 +426,15 @@ impl Default for OutboundConfig {
     }
 }
 
-/// `[log]`: what the process tells about itself, on standard error.
+/// `[log]`: the log of the process, on standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogConfig {
-    /// A level (`warn`) or directives for parts (`warn,abide_runtime=debug`).
+    /// A level (`warn`) or directives per module (`warn,abide_runtime=debug`).
     pub level: String,
-    /// The form of a line.
+    /// The format of a line.
     pub format: LogFormat,
-    /// Whether each answer of a listener is a line, too.
+    /// Whether to log each response of a listener.
     pub access: bool,
 }
 
@@ -449,12 +448,12 @@ impl Default for LogConfig {
     }
 }
 
-/// The form of a log line.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line, for collectors.
+    /// One JSON object per line, for collectors.
     Json,
 }
 

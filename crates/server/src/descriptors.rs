@@ -1,16 +1,16 @@
-//! The process's limit of open descriptors: connections, object files and requests to other servers all need one.
+//! The process's limit of open descriptors: connections, object files and requests to other servers each need one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit as far as this user may, and says in the log what it is. Default limits are made for programs that
-/// open a few files.
+/// Raises the limit as far as this user may, and logs the result. Default limits are meant for programs that open few
+/// files.
 pub(crate) fn raise_limit() {
     let before = getrlimit(Resource::Nofile);
     let raised = raised(before);
     if let Some(limit) = &raised
         && let Err(error) = setrlimit(Resource::Nofile, *limit)
     {
-        tracing::warn!(%error, limit = before.current, "the limit of open descriptors cannot be raised");
+        tracing::warn!(%error, limit = before.current, "cannot raise the limit of open descriptors");
         return;
     }
     let now = raised.unwrap_or(before);
@@ -26,7 +26,7 @@ pub(crate) fn raise_limit() {
     }
 }
 
-/// The limit as high as it may be; `None` if it is.
+/// The limit raised to its maximum; `None` if it already is.
 fn raised(limit: Rlimit) -> Option<Rlimit> {
     (limit.current != limit.maximum).then_some(Rlimit {
         current: limit.maximum,

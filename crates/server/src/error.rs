@@ -6,38 +6,38 @@ use thiserror::Error;
 
 use crate::{ConfigError, ListenAddress, access::AccessError};
 
-/// Why a host did not start, or ended with a failure. The message says what to do, and `{:?}` is the message, too: a `main`
-/// that returns the error prints it.
+/// Why a host did not start, or ended with a failure. The message says what to do. `{:?}` prints the message, too,
+/// since a `main` that returns the error prints that.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// The settings were refused.
+    /// The settings are invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// An address could not be listened on.
+    /// A listener's address cannot be bound.
     #[error("cannot listen on {address} (setting {setting}): {}", advice(.source))]
     Listen {
         /// The setting that holds the address.
         setting: &'static str,
         /// The address.
         address: ListenAddress,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
-    /// A certificate, its key or the authorities of clients could not be read.
+    /// A certificate, its key or the client authorities could not be read.
     #[error("cannot use the TLS files of server.tls_… or admin.tls_…: {0}")]
     Tls(String),
 
-    /// Others can reach an API that needs a token, and there is none.
+    /// Other machines can reach an API that requires a token, but there is no valid token.
     #[error(
-        "others can reach {address} (settings server.listen, server.hosts and server.trusted_proxies) and the API there needs a token, but none is \
-         valid: make one with `abide token create --data DIR --role operate`, or let everybody in with --insecure \
+        "other machines can reach {address} (settings server.listen, server.hosts and server.trusted_proxies) and its API requires a token, but none is \
+         valid: create one with `abide token create --data DIR --role operate`, or allow anyone to call it with --insecure \
          (setting server.access)"
     )]
     NoToken {
-        /// The address that is listened on.
+        /// The listener's address.
         address: SocketAddr,
     },
 
@@ -45,12 +45,12 @@ pub enum HostError {
     #[error(transparent)]
     Access(#[from] AccessError),
 
-    /// The Unix socket for commands could not be made.
-    #[error("cannot make the Unix socket {path} for commands: {source}")]
+    /// The Unix socket for commands could not be created.
+    #[error("cannot create the Unix socket {path} for commands: {source}")]
     AdminSocket {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
@@ -62,23 +62,23 @@ pub enum HostError {
     #[error(transparent)]
     Node(#[from] abide_runtime::Error),
 
-    /// The commit log could not be written. Nothing that was acknowledged is lost.
+    /// The commit log could not be written. Nothing acknowledged is lost.
     #[error(
-        "the commit log could not be written; nothing acknowledged is lost: mend the disk, then restart to recover"
+        "the commit log could not be written; nothing acknowledged is lost: repair the disk, then restart to recover"
     )]
     LogFailed,
 
-    /// The process cannot hear signals.
+    /// The process cannot receive signals.
     #[error("cannot listen for SIGTERM and SIGINT: {0}")]
     Signals(#[source] io::Error),
 
     /// A part of the host panicked; the log has the details.
-    #[error("a part of the host panicked; the log has the details; restart to recover")]
+    #[error("a part of the host panicked; see the log for details, and restart to recover")]
     Panicked,
 }
 
 /// A `main` that returns an error prints its `Debug` form.
-macro_rules! debug_is_the_sentence {
+macro_rules! debug_as_display {
     ($($error:ty),+) => {
         $(impl fmt::Debug for $error {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,16 +88,16 @@ macro_rules! debug_is_the_sentence {
     };
 }
 
-debug_is_the_sentence!(HostError, ConfigError, AccessError);
+debug_as_display!(HostError, ConfigError, AccessError);
 
 fn advice(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "another process has this address; stop it, or choose another address (port 0 takes any free port)"
+            "another process uses this address; stop it, or choose another address (port 0 takes any free port)"
                 .to_owned()
         }
         io::ErrorKind::PermissionDenied => {
-            "this user may not; choose a port from 1024 up, or give the process the right to".to_owned()
+            "permission denied; choose a port from 1024 up, or grant the process the permission".to_owned()
         }
         io::ErrorKind::AddrNotAvailable => "this machine does not have this address".to_owned(),
         _ => error.to_string(),

@@ -1,4 +1,4 @@
-//! Extractors for handlers of a user's router, like axum's own, whose refusals are [`ApiError`]s.
+//! Extractors for handlers of a user's router, like axum's own, but with [`ApiError`]s.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use serde::de::DeserializeOwned;
 
 use crate::ApiError;
 
-/// The request's body as JSON. Its `Content-Type` must say so: `application/json`, or a type that ends with `+json`. Refuses with
-/// 415 `unsupported_media_type`, 400 `malformed_json` or `invalid_body`, or 413 `body_too_large`.
+/// The request's body as JSON. Its `Content-Type` must be `application/json`, or a type that ends with `+json`. Rejects
+/// with 415 `unsupported_media_type`, 400 `malformed_json` or `invalid_body`, or 413 `body_too_large`.
 ///
-/// A web page can make a browser send text to any server, but without asking first only as one of the types of a form.
+/// A web page can make a browser send text to any server without a preflight request, but only with the content types
+/// of a form.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonBody<T>(pub T);
 
@@ -33,19 +34,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
             };
             ApiError::bad_request(
                 code,
-                format!("The request body is not the JSON that is expected here: {error}."),
+                format!("The request body does not have the expected form: {error}."),
             )
         })
     }
 }
 
-/// A request's body, whole, if it says that it is JSON.
+/// The complete body of a request whose content type is JSON.
 pub(crate) async fn json_text(request: Request) -> Result<Bytes, ApiError> {
-    if !says_json(request.headers()) {
+    if !has_json_content_type(request.headers()) {
         return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unsupported_media_type",
-            "The body is JSON, and the request must say so: Content-Type: application/json.",
+            "The body must be JSON, with the header Content-Type: application/json.",
         ));
     }
     Bytes::from_request(request, &())
@@ -53,7 +54,7 @@ pub(crate) async fn json_text(request: Request) -> Result<Bytes, ApiError> {
         .map_err(|rejection| unreadable(&rejection))
 }
 
-/// A body, whole, of so many bytes at most, that comes in this time.
+/// Reads a complete body of at most this many bytes within this time.
 pub(crate) async fn read_whole(
     body: Body,
     most: usize,
@@ -70,7 +71,7 @@ pub(crate) async fn read_whole(
     }
 }
 
-fn says_json(headers: &HeaderMap) -> bool {
+fn has_json_content_type(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(one), None) = (types.next(), types.next()) else {
         return false;
@@ -94,11 +95,11 @@ fn unreadable(rejection: &BytesRejection) -> ApiError {
 fn broken_off() -> ApiError {
     ApiError::bad_request(
         "unreadable_body",
-        "The request body could not be read to its end.",
+        "The request body could not be read completely.",
     )
 }
 
-/// The parameters of the matched path. Refuses with 400 `invalid_path`.
+/// The parameters of the matched path. Rejects with 400 `invalid_path`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UrlPath<T>(pub T);
 
@@ -112,11 +113,18 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for UrlPath
                 "invalid_path",
                 format!(
                     "The address cannot be read: {}.",
-                    rejection.body_text().trim_end_matches('.')
+                    reason(&rejection.body_text(), "Invalid URL: ")
                 ),
             )),
         }
     }
+}
+
+/// The reason for a rejection, without axum's prefix, which our own message replaces.
+fn reason<'a>(text: &'a str, prefix: &str) -> &'a str {
+    text.strip_prefix(prefix)
+        .unwrap_or(text)
+        .trim_end_matches('.')
 }
 
 /// The query string. Refuses with 400 `invalid_query`.
@@ -133,7 +141,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for UrlQuery<T> {
                 "invalid_query",
                 format!(
                     "The query cannot be read: {}.",
-                    rejection.body_text().trim_end_matches('.')
+                    reason(
+                        &rejection.body_text(),
+                        "Failed to deserialize query string: "
+                    )
                 ),
             )),
         }
@@ -151,7 +162,7 @@ mod tests {
             for one in types {
                 headers.append(header::CONTENT_TYPE, one.parse().unwrap());
             }
-            says_json(&headers)
+            has_json_content_type(&headers)
         };
         for json in [
             "application/json",

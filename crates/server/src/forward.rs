@@ -1,4 +1,4 @@
-//! Handing HTTP requests to objects' own `fetch`.
+//! Forwards HTTP requests to objects' own `fetch`.
 
 use abide_runtime::{Env, Namespace, ObjectClass, Request, Response};
 use axum::{Router, extract::State, routing::any};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::{ApiError, UrlPath};
 
 /// A router in which every object of a class is a folder: a request for `/NAME/REST` goes to the `fetch` of the object
-/// with this name, which sees `/REST`. Nest it wherever the objects are to be found:
+/// with this name, which sees `/REST`. Nest it wherever you want the objects to appear:
 ///
 /// ```
 /// # use abide_runtime::{Env, ObjectClass};
@@ -27,7 +27,7 @@ pub fn object_router<T: ObjectClass>(env: &Env) -> Router {
         .with_state(env.object::<T>())
 }
 
-/// What the path says besides the rest, which is taken from the address itself so that it stays as the client wrote it.
+/// The path parameters except the rest, which is taken from the URI itself to keep the client's encoding.
 #[derive(Deserialize)]
 struct Target {
     name: String,
@@ -42,13 +42,13 @@ async fn forward<T: ObjectClass>(
     Ok(objects.get_by_name(&target.name).fetch(request).await?)
 }
 
-/// The address without the first part of its path.
+/// The URI without the first segment of its path.
 fn below(uri: &Uri) -> Uri {
     let path = uri.path().trim_start_matches('/');
     let rest = path.find('/').map_or("/", |end| &path[end..]);
     let with_query = uri.query().map(|query| format!("{rest}?{query}"));
     let mut parts = uri.clone().into_parts();
-    // A part of a valid address is valid.
+    // A part of a valid URI is valid.
     parts.path_and_query = PathAndQuery::try_from(with_query.as_deref().unwrap_or(rest)).ok();
     Uri::from_parts(parts).unwrap_or_default()
 }

@@ -1,9 +1,10 @@
-//! What the fuzzers reach into. No part of the public API: the feature `fuzzing` shows it, and changes nothing else.
+//! Entry points for the fuzzers. Not part of the public API: the feature `fuzzing` exposes them and changes nothing
+//! else.
 
 pub use crate::websocket::fuzzing::{Conversation, PeerInput, read_frames};
 use crate::{Config, ConfigError, client::proxy_header};
 
-/// The settings that a file with this text and these environment variables make.
+/// The settings that a file with this text and these environment variables produce.
 pub fn load_config(
     text: &str,
     variables: impl IntoIterator<Item = (String, String)>,
@@ -11,7 +12,7 @@ pub fn load_config(
     crate::config::load_text(text, variables.into_iter().collect())
 }
 
-/// Whom the header of the PROXY protocol at the beginning of a connection names, and how many bytes it has.
+/// The client named in the PROXY protocol header at the beginning of a connection, and the header's length in bytes.
 pub async fn read_proxy_header(
     bytes: &[u8],
 ) -> std::io::Result<(Option<std::net::SocketAddr>, usize)> {

@@ -1,12 +1,13 @@
 //! The gateway: accepts connections and speaks HTTP/1.1 and HTTP/2 on them.
 //!
-//! Contract: at most `max_connections` are served at once, the next waits in the kernel; of one client so many at most. A
-//! client that does not send a request's head in time, has no request on its connection for too long, or takes nothing of an answer,
-//! loses its connection (of HTTP/2 the stream, in the last case); one that is slow does not. Small answers are not held back (`TCP_NODELAY`). When told to stop it
-//! accepts nothing more, lets requests in flight finish for the grace that it was given, then closes what is left. HTTP/2
-//! comes by ALPN over TLS, and with prior knowledge (h2c) without it.
+//! Contract: at most `max_connections` are served at once, and the next one waits in the kernel; each client has its
+//! own limit. A client that does not send a request's head in time, has no request on its connection for too long, or
+//! stops reading a response, is disconnected (on HTTP/2, the last case resets only the stream); a slow client is not.
+//! Small responses are not delayed (`TCP_NODELAY`). When told to stop, the gateway accepts nothing more, lets requests
+//! in flight finish for the grace period, then closes the remaining connections. HTTP/2 is negotiated by ALPN over TLS,
+//! and used with prior knowledge (h2c) without it.
 //!
-//! The gateway knows nothing of objects: what its router's handlers hold has already left an output gate.
+//! The gateway knows nothing of objects: everything that its router's handlers hold has already left an output gate.
 
 use std::{
     convert::Infallible,
@@ -42,7 +43,7 @@ use crate::{
     websocket::ConnectionHold,
 };
 
-/// The connections that may be open at once.
+/// The slots for open connections.
 #[derive(Debug)]
 pub(crate) struct Slots {
     free: Arc<Semaphore>,
@@ -60,15 +61,15 @@ impl Slots {
         })
     }
 
-    /// So many connections are open, and no more is accepted; `None` while there is room.
+    /// The number of open connections if no more are accepted; `None` otherwise.
     pub(crate) fn full(&self) -> Option<usize> {
         self.full.load(Ordering::Relaxed).then_some(self.most)
     }
 
-    /// A place for the next connection. `said` is when the log last said that there is none.
+    /// A slot for the next connection. `said` is when it was last logged that there is none.
     async fn take(&self, said: &mut Option<Instant>) -> OwnedSemaphorePermit {
         if let Ok(slot) = Arc::clone(&self.free).try_acquire_owned() {
-            // A wait before this one may have been given up.
+            // An earlier wait may have been cancelled.
             self.full.store(false, Ordering::Relaxed);
             return slot;
         }
@@ -76,7 +77,7 @@ impl Slots {
         if is_news(said) {
             tracing::warn!(
                 connections = self.most,
-                "all connections of server.max_connections are in use; the next waits until one closes"
+                "all server.max_connections connections are in use; the next one waits until one closes"
             );
         }
         let Ok(slot) = Arc::clone(&self.free).acquire_owned().await else {
@@ -88,7 +89,7 @@ impl Slots {
     }
 }
 
-/// A listener and what answers on it.
+/// A listener and the service behind it.
 pub(crate) struct Gateway {
     listener: TcpListener,
     router: Router,
@@ -98,11 +99,11 @@ pub(crate) struct Gateway {
     clients: Clients,
     tls: Option<Arc<Tls>>,
     memory: Option<Arc<MemoryAccount>>,
-    /// When the log last spoke of a client that has too many connections.
+    /// When it was last logged that a client has too many connections.
     refused: Arc<Mutex<Option<Instant>>>,
 }
 
-/// How long a connection may do nothing.
+/// The time limits for inactive connections.
 #[derive(Clone, Copy)]
 struct Timeouts {
     header: Duration,
@@ -110,14 +111,14 @@ struct Timeouts {
     write: Duration,
 }
 
-/// When the log last spoke of connections that are not served.
+/// When connection problems were last logged.
 #[derive(Default)]
 struct Said {
     full: Option<Instant>,
     failed: Option<Instant>,
 }
 
-/// Told to a gateway once: stop, and give requests in flight this long.
+/// Sent to a gateway once: stop, with this grace period for requests in flight.
 pub(crate) type StopAfter = Option<Duration>;
 
 impl Gateway {
@@ -162,7 +163,7 @@ impl Gateway {
         }
     }
 
-    /// Serves until `stop` holds a grace; a `stop` whose sender is gone means no grace.
+    /// Serves until `stop` holds a grace period; if the sender of `stop` is gone, there is no grace period.
     pub(crate) async fn run(self, mut stop: watch::Receiver<StopAfter>) {
         let mut connections = JoinSet::new();
         let mut said = Said::default();
@@ -170,7 +171,7 @@ impl Gateway {
             let stopping = stop.clone();
             tokio::select! {
                 biased;
-                told = told_to_stop(&mut stop) => break told,
+                told = stop_requested(&mut stop) => break told,
                 Some(_) = connections.join_next() => {}
                 accepted = self.accept(&mut said) => {
                     connections.spawn(self.serve(accepted, stopping));
@@ -183,13 +184,13 @@ impl Gateway {
             while connections.try_join_next().is_some() {}
             tracing::warn!(
                 connections = connections.len(),
-                "closing connections that did not finish within the grace"
+                "closing connections that did not finish within the grace period"
             );
         }
         connections.shutdown().await;
     }
 
-    /// The next connection that is served, with its places.
+    /// Accepts the next connection, with its slots.
     async fn accept(&self, said: &mut Said) -> Accepted {
         loop {
             let slot = self.slots.take(&mut said.full).await;
@@ -205,9 +206,9 @@ impl Gateway {
                         }
                         slot
                     };
-                    // Refused only for a socket that is already gone.
+                    // Fails only if the socket is already gone.
                     let _ = stream.set_nodelay(true);
-                    give_up_when_nothing_is_taken(&stream, self.timeouts.write);
+                    set_stall_timeout(&stream, self.timeouts.write);
                     return Accepted {
                         stream,
                         peer,
@@ -226,7 +227,7 @@ impl Gateway {
         }
     }
 
-    /// Serves one connection to its end.
+    /// Serves one connection until it ends.
     fn serve(
         &self,
         accepted: Accepted,
@@ -251,7 +252,7 @@ impl Gateway {
                     Ok((client, Some(slot))) => (client, slot),
                     Ok((client, None)) => return refuse(client, &refused),
                     Err(error) => {
-                        tracing::debug!(%peer, %error, "a proxy did not say for whom it connects");
+                        tracing::debug!(%peer, %error, "a proxy did not send a valid PROXY header");
                         return metric::gave_up("proxy_header");
                     }
                 },
@@ -281,7 +282,7 @@ impl Gateway {
                         let mut request = request.map(Body::new);
                         request.extensions_mut().insert(ConnectInfo(peer));
                         request.extensions_mut().insert(client);
-                        // A WebSocket outlives what serves its handshake.
+                        // A WebSocket outlives the task that serves its handshake.
                         request.extensions_mut().insert(hold.clone());
                         let response: Result<_, Infallible> = router.call(request).await;
                         response.map(|response| {
@@ -314,7 +315,7 @@ impl Gateway {
                 () = is_stopping(stop) => {}
                 () = activity.idle_for(timeouts.idle) => metric::gave_up("idle_connection"),
             }
-            // HTTP/2 says goodbye. What its client has sent before it hears that is still answered.
+            // HTTP/2 sends GOAWAY. Requests that the client sent before receiving it are still answered.
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = connection.as_mut() => report(peer, ended),
@@ -326,7 +327,7 @@ impl Gateway {
     }
 }
 
-/// Learns from a trusted proxy for whom it connects; the client's place, unless it has too many.
+/// Reads the client's address from a trusted proxy; returns the client's slot, unless it has too many.
 async fn introduce(
     clients: &Clients,
     stream: &mut TcpStream,
@@ -338,22 +339,22 @@ async fn introduce(
     Ok((client, clients.connection(client.ip())))
 }
 
-/// A connection that is served.
+/// An accepted connection.
 struct Accepted {
     stream: TcpStream,
     peer: SocketAddr,
     slot: OwnedSemaphorePermit,
-    /// The client's place; `None` if its proxy is yet to say who it is.
+    /// The client's slot; `None` if its proxy has not named the client yet.
     client: Option<ClientSlot>,
 }
 
-/// A client has as many connections as it may. `said` is when the log last said so of any.
+/// Rejects a connection of a client at its limit. `said` is when this was last logged for any client.
 fn refuse(client: SocketAddr, said: &Mutex<Option<Instant>>) {
     metric::refused_connection();
     if is_news(&mut said.lock().unwrap_or_else(PoisonError::into_inner)) {
         tracing::warn!(
             client = %client.ip(),
-            "a client has as many connections as server.max_connections_per_client allows; more are closed"
+            "a client has reached server.max_connections_per_client; closing further connections"
         );
     }
 }
@@ -364,7 +365,7 @@ fn report(peer: SocketAddr, ended: Result<(), Box<dyn std::error::Error + Send +
     }
 }
 
-/// True if the log has not said it lately; then it is said now.
+/// Returns whether it is time to log again, and then records the time.
 fn is_news(said: &mut Option<Instant>) -> bool {
     let is_news = said.is_none_or(|at| at.elapsed() >= limits::ACCEPT_LOG);
     if is_news {
@@ -373,11 +374,12 @@ fn is_news(said: &mut Option<Instant>) -> bool {
     is_news
 }
 
-/// Has the system break the connection when its peer confirms nothing, or has no room for anything, for this long. Only the system
-/// sees what a slow peer takes out of what is on its way; the process hears of it when a third of a large buffer is free.
-fn give_up_when_nothing_is_taken(stream: &TcpStream, patience: Duration) {
+/// Makes the kernel break the connection if its peer acknowledges nothing, or has no receive window, for this long.
+/// Only the kernel sees what a slow peer takes from the socket buffer; the process is notified when a third of a large
+/// buffer is free.
+fn set_stall_timeout(stream: &TcpStream, patience: Duration) {
     let millis = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
-    // Refused only for a socket that is already gone.
+    // Fails only if the socket is already gone.
     let _ = rustix::net::sockopt::set_tcp_user_timeout(stream, millis);
 }
 
@@ -386,7 +388,7 @@ async fn is_stopping(mut stop: watch::Receiver<StopAfter>) {
     let _ = stop.wait_for(Option::is_some).await;
 }
 
-async fn told_to_stop(stop: &mut watch::Receiver<StopAfter>) -> Duration {
+async fn stop_requested(stop: &mut watch::Receiver<StopAfter>) -> Duration {
     stop.wait_for(Option::is_some)
         .await
         .ok()
@@ -394,7 +396,7 @@ async fn told_to_stop(stop: &mut watch::Receiver<StopAfter>) -> Duration {
         .unwrap_or_default()
 }
 
-/// Ends only if nothing was heard for this long. Hyper's own timer starts after it knows the protocol.
+/// Completes only if nothing was received for this long. Hyper's own timer starts after it knows the protocol.
 async fn still_silent_after(silence: Duration, heard: &AtomicBool) {
     tokio::time::sleep(silence).await;
     if heard.load(Ordering::Relaxed) {
@@ -402,7 +404,7 @@ async fn still_silent_after(silence: Duration, heard: &AtomicBool) {
     }
 }
 
-/// True for failures of `accept` that concern the connection, not the listener.
+/// Returns whether a failure of `accept` concerns the connection rather than the listener.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(

@@ -1,9 +1,10 @@
-//! What happens around every request before and after the user's router sees it.
+//! Middleware around every request, outside the user's router.
 //!
-//! Contract: a body longer than the limit never reaches memory whole; a request is answered within the limit; a panic in a
-//! handler is an answer, not a broken connection; what another site makes a browser send is refused ([`Site`]), and so is
-//! what a client sends faster than it may; a body that stops arriving is 408; an error status without a body gets one; while the memory budget is used
-//! up nothing of a new request is read. Counts and times what it saw.
+//! Contract: a body that exceeds the limit is never completely in memory; a request is answered within the time limit;
+//! a panic in a handler becomes a response instead of a broken connection; requests that another site makes a browser
+//! send are rejected ([`Site`]), and so are requests above a client's rate; a body that stops arriving is 408; an error
+//! status without a body gets one; while the memory budget is used up, nothing of a new request is read. Counts and
+//! times requests.
 
 use std::{
     net::IpAddr,
@@ -37,21 +38,21 @@ use crate::{
     site::Site,
 };
 
-/// The limits of each request, and what is counted of all.
+/// The limits of each request, and the metrics of all.
 struct Limits {
     timeout: Duration,
     body_bytes: u64,
     body_timeout: Duration,
     site: Site,
     rate: Option<Rate<IpAddr>>,
-    /// Whether objects that are made are counted.
+    /// Whether created objects are counted.
     counts_objects: bool,
     requests: metric::Requests,
     memory: Arc<MemoryAccount>,
 }
 
 impl Limits {
-    /// For whom a request makes objects, if they are counted.
+    /// The creator of a request's new objects, if they are counted.
     fn creator(&self, request: &Request) -> Option<Creator> {
         if !self.counts_objects {
             return None;
@@ -64,7 +65,7 @@ impl Limits {
     }
 }
 
-/// Puts the guard around a router.
+/// Wraps a router in the guard.
 pub(crate) fn guarded(
     router: axum::Router,
     config: &ServerConfig,
@@ -82,7 +83,7 @@ pub(crate) fn guarded(
         memory: Arc::clone(memory),
     };
     router
-        // The guard's limit holds for every body; axum's own smaller one, only for some extractors.
+        // The guard's limit applies to every body; axum's own smaller one only to some extractors.
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(Arc::new(limits), guard))
 }
@@ -121,7 +122,7 @@ async fn answer(request: Request, next: Next, limit: Duration) -> Response {
     match tokio::time::timeout(limit, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
         Ok(Ok(response)) => with_reason(&method, response),
         Ok(Err(_panic)) => {
-            tracing::error!(%method, path = uri.path(), "a request handler panicked; the client got 500");
+            tracing::error!(%method, path = uri.path(), "a request handler panicked; responded with 500");
             ApiError::panicked().into_response()
         }
         Err(_elapsed) => {
@@ -131,8 +132,8 @@ async fn answer(request: Request, next: Next, limit: Duration) -> Response {
     }
 }
 
-/// Refuses a request that another site may have made a browser send, one too many of its client, one for which there is no
-/// memory, or one whose body is too long. Otherwise its body is limited and counted.
+/// Rejects a request that another site may have made a browser send, exceeds its client's rate, cannot get memory, or
+/// has too long a body. Otherwise its body is limited and counted.
 fn admit(request: Request, limits: &Limits) -> Result<(Request, Option<Arc<Arrival>>), ApiError> {
     let (head, body) = request.into_parts();
     limits.site.check(&head)?;
@@ -163,7 +164,7 @@ fn admit(request: Request, limits: &Limits) -> Result<(Request, Option<Arc<Arriv
     Ok((request, Some(arrival)))
 }
 
-/// Counts the response's content until it is written, unless its object does so already.
+/// Charges the response's content until it is written, unless its object already does so.
 fn metered(response: Response, memory: &Arc<MemoryAccount>) -> Response {
     let is_small = response
         .body()
@@ -176,7 +177,7 @@ fn metered(response: Response, memory: &Arc<MemoryAccount>) -> Response {
     response.map(|body| Body::new(Leaving::new(body, Arc::clone(memory))))
 }
 
-/// Refuses a body that says it is too long; stops one that turns out to be.
+/// Rejects a body with too large a declared length; aborts one that exceeds the limit.
 fn limit_body(request: Request, limit: u64) -> Result<Request, ApiError> {
     let told: Option<u64> = request
         .headers()
@@ -198,7 +199,7 @@ fn is_error(status: StatusCode) -> bool {
     status.is_client_error() || status.is_server_error()
 }
 
-/// Gives an error status that has no body the JSON form of errors.
+/// Adds the JSON form of errors to an error status without a body.
 fn with_reason(method: &Method, response: Response) -> Response {
     let status = response.status();
     if !is_error(status) || method == Method::HEAD || response.body().size_hint().exact() != Some(0)

@@ -1,7 +1,7 @@
-//! The builder of a host: which objects, which router, which settings.
+//! The builder of a host: its objects, router and settings.
 //!
-//! Contract: a builder only gathers; nothing is opened before [`HostBuilder::serve`], [`HostBuilder::start`] or
-//! [`HostBuilder::start_local`].
+//! Contract: a builder only collects configuration; nothing is opened before [`HostBuilder::serve`],
+//! [`HostBuilder::start`] or [`HostBuilder::start_local`].
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -26,20 +26,20 @@ use crate::{
 type Registration = Box<dyn FnOnce(NodeBuilder, &ClassOptions) -> NodeBuilder + Send>;
 type MakeRouter = Box<dyn FnOnce(Env) -> Router + Send>;
 
-/// One process's durable objects and everything around them. Its functions make a [`HostBuilder`].
+/// A process with durable objects, listeners and settings. Its functions create a [`HostBuilder`].
 #[derive(Debug)]
 pub struct Host(());
 
 impl Host {
-    /// A host with the settings of `./abide.toml`, if there is one, and of the environment (`ABIDE__SECTION__KEY`): see
-    /// `docs/configuration.md`. A program with a command line takes `ServeArgs` and [`Host::from_config`].
+    /// A host with the settings of `./abide.toml`, if it exists, and of the environment (`ABIDE__SECTION__KEY`): see
+    /// `docs/configuration.md`. A program with a command line uses `ServeArgs` and [`Host::from_config`].
     ///
-    /// `Err` if a setting is unknown, or its value is none that it takes.
+    /// `Err` if a setting is unknown, or its value is invalid.
     pub fn from_settings() -> Result<HostBuilder, HostError> {
         Ok(Self::from_config(Config::load(&Sources::default())?))
     }
 
-    /// A host whose objects live in `data_dir`, with default settings: no file and no variable changes them. See
+    /// A host whose objects are stored in `data_dir`, with default settings: no file and no variable changes them. Use
     /// [`Host::from_settings`] for a program that operators configure.
     pub fn builder(data_dir: impl Into<PathBuf>) -> HostBuilder {
         let mut config = Config::default();
@@ -47,12 +47,12 @@ impl Host {
         Self::from_config(config)
     }
 
-    /// A host with these settings; [`Config::load`] reads them from `abide.toml`, the environment and options.
+    /// A host with these settings; [`Config::load`] loads them from `abide.toml`, the environment and options.
     pub fn from_config(config: Config) -> HostBuilder {
         HostBuilder::new(config, Arc::new(RealDisk))
     }
 
-    /// A host whose objects live in memory and end with it, for tests. Its listeners take free ports.
+    /// A host whose objects are in memory and end with it, for tests. Its listeners use free ports.
     pub fn open_in_memory() -> HostBuilder {
         let mut config = Config::default();
         config.server.listen = crate::ListenAddress::any_port();
@@ -61,11 +61,13 @@ impl Host {
     }
 }
 
-/// What a host is to be. Made by [`Host::builder`], [`Host::from_config`] or [`Host::open_in_memory`].
+/// The configuration of a host. Created by [`Host::builder`], [`Host::from_config`] or [`Host::open_in_memory`].
 #[must_use = "a builder does nothing before `serve`, `start` or `start_local`"]
 pub struct HostBuilder {
     pub(crate) config: Config,
     pub(crate) disk: Arc<dyn Disk>,
+    /// Not the machine's.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Whether files outside the store, such as `access.db`, are kept in the data directory.
     pub(crate) has_directory: bool,
     authorize: Option<Box<Authorize>>,
@@ -80,6 +82,7 @@ impl HostBuilder {
         Self {
             config,
             disk,
+            clock: None,
             has_directory: true,
             authorize: None,
             audited_calls: AuditedCalls::new(),
@@ -89,13 +92,13 @@ impl HostBuilder {
         }
     }
 
-    /// Registers a class under a binding, run as `[objects]` of the settings says.
+    /// Registers a class under a binding, with the options in the `[objects]` settings.
     pub fn object<T: ObjectClass>(self, binding: &str) -> Self {
         let binding = binding.to_owned();
         self.register(move |node, defaults| node.class::<T>(binding, defaults.clone()))
     }
 
-    /// Registers a class under a binding with options of its own; `[objects]` of the settings does not touch them.
+    /// Registers a class under a binding with its own options; the `[objects]` settings do not apply to it.
     pub fn object_with<T: ObjectClass>(self, binding: &str, options: ClassOptions) -> Self {
         let binding = binding.to_owned();
         self.register(move |node, _| node.class::<T>(binding, options))
@@ -106,27 +109,29 @@ impl HostBuilder {
         self.register(move |node, _| node.with(value))
     }
 
-    /// Runs the objects by this clock. Requests' time limits stay with the machine's.
-    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+    /// Sets the clock of the objects. The host also dates their commits by it, so that an object can be restored to one of
+    /// its times. Requests' time limits still use the machine's clock.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(Arc::clone(&clock));
         self.register(move |node, _| node.clock(clock))
     }
 
-    /// Sends objects' requests through this client instead of the host's own; `[outbound]` of the settings does not
-    /// touch it.
+    /// Sends objects' requests through this client instead of the host's own; the `[outbound]` settings do not apply to
+    /// it.
     pub fn outbound(self, client: Arc<dyn Outbound>) -> Self {
         self.register(move |node, _| node.outbound(client))
     }
 
-    /// Where the store's files are kept; tests hand in a [`SimDisk`] that they can fill or break. Tokens and the audit log are
-    /// kept in memory then.
+    /// Sets the disk for the store's files; tests pass a [`SimDisk`] that they can fill or break. Tokens and the audit
+    /// log are then kept in memory.
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
         self.has_directory = false;
         self
     }
 
-    /// Finds out by itself who calls a protected route and what they may do, in place of tokens: from the head of the request,
-    /// or from what a `tower` layer has put into its extensions.
+    /// Replaces tokens by the program's own check of who calls a protected route and what they may do, based on the
+    /// head of the request or on extensions set by a `tower` layer.
     pub fn authorize(
         mut self,
         check: impl Fn(&Parts, &Need) -> Result<Caller, ApiError> + Send + Sync + 'static,
@@ -135,53 +140,54 @@ impl HostBuilder {
         self
     }
 
-    /// What answers HTTP requests: an axum router made with the host's [`Env`].
+    /// Sets the axum router that answers HTTP requests; it is created with the host's [`Env`].
     pub fn router(mut self, make: impl FnOnce(Env) -> Router + Send + 'static) -> Self {
         self.router = Some(Box::new(make));
         self
     }
 
-    /// Shows this page at `/`, whatever the router has there: what runs on the node, with the program's own links and
-    /// commands to try. A browser gets HTML, others JSON. Where the listener needs a token (`server.access`) so does the page;
-    /// strangers are only told that this is an abide node.
+    /// Shows this page at `/`, whatever the router has there: an overview of the node, with the program's own links and
+    /// commands to try. A browser gets HTML, others JSON. If the listener requires a token (`server.access`), so does
+    /// the page; others only learn that this is an abide node.
     pub fn front_page(mut self, page: FrontPage) -> Self {
         self.front = Some(page);
         self
     }
 
-    /// Takes calls over HTTP and JSON at `/rpc/{binding}/{name}/{method}`, as the setting `rpc.enabled` does. Everybody
-    /// who may call the listener (`server.access`) may call every method then.
+    /// Accepts calls over HTTP and JSON at `/rpc/{binding}/{name}/{method}`, like the setting `rpc.enabled`. Anyone who
+    /// may call the listener (`server.access`) may then call every method.
     pub fn json_rpc(self) -> Self {
         self.configure(|config| config.rpc.enabled = true)
     }
 
-    /// Calls of these methods of a binding's objects over `/rpc` are rows of the audit log.
+    /// Records `/rpc` calls of these methods of a binding's objects in the audit log.
     pub fn audit_calls(mut self, binding: &str, calls: &[AuditedCall]) -> Self {
         let of_binding = self.audited_calls.entry(binding.to_owned()).or_default();
         of_binding.extend(calls);
         self
     }
 
-    /// Changes the settings.
+    /// Changes settings.
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
         self
     }
 
-    /// Serves until SIGTERM or SIGINT, then ends in good order. Sets up logs and prints the address.
+    /// Serves until SIGTERM or SIGINT, then shuts down cleanly. Sets up logs and prints the address.
     ///
-    /// `Err` if the host cannot start, and if the commit log fails: then the process must end and be started again,
-    /// which recovers everything that was acknowledged.
+    /// `Err` if the host cannot start, or if the commit log fails: the process must then end and be restarted, which
+    /// recovers everything that was acknowledged.
     pub async fn serve(self) -> Result<(), HostError> {
         running::serve(self).await
     }
 
-    /// Starts the objects and the listeners and gives them back running, for tests and programs with a life of their own.
+    /// Starts the objects and the listeners and returns the running host, for tests and programs that control its
+    /// lifetime.
     pub async fn start(self) -> Result<RunningHost, HostError> {
         RunningHost::start(self).await
     }
 
-    /// Starts the objects without any listener.
+    /// Starts the objects without listeners.
     pub async fn start_local(self) -> Result<LocalHost, HostError> {
         LocalHost::start(self).await
     }
@@ -194,7 +200,7 @@ impl HostBuilder {
         self
     }
 
-    /// The access control of a listener that everybody may call if it is `open`, shared with objects and handlers.
+    /// The access control of a listener, shared with objects and handlers. If it is `open`, anyone may call it.
     pub(crate) fn share_access(mut self, open: bool) -> Result<(Self, Access), AccessError> {
         let store = if self.has_directory {
             AccessStore::open(&self.config.data.dir)?
@@ -214,21 +220,24 @@ impl HostBuilder {
         sockets: &Hub,
     ) -> (NodeBuilder, MakeRouter) {
         let objects = &self.config.objects;
-        let defaults = ClassOptions {
-            idle_timeout: objects.idle_timeout,
-            event_timeout: objects.event_timeout,
-            background_timeout: objects.background_timeout,
-            max_queued: objects.max_queued,
-            ..ClassOptions::default()
-        };
+        let defaults = ClassOptions::default()
+            .idle_timeout(objects.idle_timeout)
+            .event_timeout(objects.event_timeout)
+            .background_timeout(objects.background_timeout)
+            .max_queued(objects.max_queued);
         let websocket = &self.config.websocket;
-        node = node.websockets(WebSocketOptions {
-            max_message_bytes: usize::try_from(websocket.max_message_bytes).unwrap_or(usize::MAX),
-            send_buffer_bytes: usize::try_from(websocket.send_buffer_bytes).unwrap_or(usize::MAX),
-            slow_reader: websocket.slow_reader,
-            max_in_flight: websocket.max_in_flight,
-            delivery_patience: websocket.delivery_patience,
-        });
+        node = node.websockets(
+            WebSocketOptions::default()
+                .max_message_bytes(
+                    usize::try_from(websocket.max_message_bytes).unwrap_or(usize::MAX),
+                )
+                .send_buffer_bytes(
+                    usize::try_from(websocket.send_buffer_bytes).unwrap_or(usize::MAX),
+                )
+                .slow_reader(websocket.slow_reader)
+                .max_in_flight(websocket.max_in_flight)
+                .delivery_patience(websocket.delivery_patience),
+        );
         let policy = AddressPolicy::new(self.config.outbound.allow_private.clone());
         let connector = Connector::new(sockets.clone(), policy, Handle::current());
         node = node.websocket_connector(Arc::new(connector));

@@ -7,8 +7,8 @@ use http::{HeaderMap, request::Parts};
 
 use crate::ApiError;
 
-/// The key of the header `Idempotency-Key`, if the request has one. The draft has a string of structured fields
-/// (RFC 8941), in quotes; many clients send it bare. Refuses with 400 `invalid_idempotency_key`.
+/// The key in the header `Idempotency-Key`, if the request has one. The draft specifies a quoted structured-field
+/// string (RFC 8941); many clients send it without quotes. Rejects with 400 `invalid_idempotency_key`.
 #[derive(Clone, Debug, Default)]
 pub struct IdempotencyKey(pub Option<String>);
 
@@ -40,13 +40,13 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
             ApiError::bad_request(
                 "invalid_idempotency_key",
                 format!(
-                    "Idempotency-Key is one text of 1 to {MAX_IDEMPOTENCY_KEY_BYTES} ASCII characters, best in quotes."
+                    "Idempotency-Key must be a single text of 1 to {MAX_IDEMPOTENCY_KEY_BYTES} ASCII characters, preferably in quotes."
                 ),
             )
         })
 }
 
-/// The rest of a quoted string, in which a backslash stands before quotes and backslashes.
+/// The rest of a quoted string, in which a backslash escapes quotes and backslashes.
 fn unquoted(rest: &str) -> Option<String> {
     let mut key = String::new();
     let mut characters = rest.chars();

@@ -1,15 +1,16 @@
 //! RPC over HTTP and JSON, for callers in any language.
 //!
-//! Contract: `POST /{binding}/{name}/{method}` with a JSON array calls the method of the object with this name. What
-//! it returns is the answer, 200, as `serde_json` writes it; the `Err` of a method's `Result` is 422 `method_error`
-//! with the error in `details`, so that a status says which it was. An error of the way has the status and the code
-//! that it has everywhere; of these, 500 `no_result` says that the call was applied. With a header `Idempotency-Key`
+//! Contract: `POST /{binding}/{name}/{method}` with a JSON array calls the method of the object with this name. Its
+//! return value is the response, 200, as serialized by `serde_json`. The `Err` of a method's `Result` is 422
+//! `method_error` with the error in `details`, so the status distinguishes the two. A transport error has its usual
+//! status and code; among them, 500 `no_result` means that the call was applied. With a header `Idempotency-Key`
 //! (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>) the call is applied once: its result
-//! is remembered with the object's data and returned again; another call with the key is 422
-//! `idempotency_key_reused`, and one that comes while the first still runs 409 `in_progress`.
+//! is stored with the object's data and returned again. Another call with the same key is 422 `idempotency_key_reused`,
+//! and a repetition while the first is still running is 409 `in_progress`.
 //!
-//! Whoever may call these addresses (see [`access`](crate::access)) may call every method, so they are off unless the
-//! program or `rpc.enabled` turns them on. The body must say that it is JSON: a web page elsewhere cannot make a browser send that unasked.
+//! Anyone who may call these addresses (see [`access`](crate::access)) may call every method, so they are disabled
+//! unless the program or `rpc.enabled` enables them. The body must have a JSON content type: a web page of another site
+//! cannot make a browser send that without a preflight request.
 
 use std::collections::HashMap;
 
@@ -31,7 +32,7 @@ use crate::{
     extract::json_text,
 };
 
-/// A router that takes calls of every registered class, to be nested in a program's own:
+/// A router for calls of every registered class, to nest in a program's own router:
 ///
 /// ```
 /// # fn router(env: abide_runtime::Env) -> axum::Router {
@@ -44,17 +45,17 @@ pub fn rpc_router(env: &Env) -> Router {
         .with_state(env.clone())
 }
 
-/// A method whose calls over `/rpc` are changes by an operator, and so rows of the audit log.
+/// A method whose `/rpc` calls are changes by an operator, recorded in the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditedCall {
-    /// With the arguments, which hold no secret; with more than 4 KiB of them the call is refused.
+    /// Records the arguments, which must not contain secrets; a call with more than 4 KiB of them is rejected.
     WithArguments(&'static str),
-    /// Without the arguments.
+    /// Records no arguments.
     NameOnly(&'static str),
 }
 
 impl AuditedCall {
-    /// What a call of this method needs; `None` if it is of another.
+    /// The permissions that a call of this method requires; `None` for other methods.
     fn need(self, need: &Need, method: &str) -> Option<Need> {
         match self {
             Self::WithArguments(name) if name == method => {
@@ -69,13 +70,13 @@ impl AuditedCall {
 /// The audited calls of each binding.
 pub(crate) type AuditedCalls = HashMap<String, Vec<AuditedCall>>;
 
-/// The same, for those who may call the object: with the role that operates, named by its class.
+/// The same router, for callers with the role to operate on the object, identified by its class.
 pub(crate) fn protected_router(env: &Env, access: &Access, audited: AuditedCalls) -> Router {
     let classes = env.clone();
     access.protect(rpc_router(env), move |route| {
         let binding = route.param("binding");
         let class = classes.any_namespace(binding);
-        // Of a binding that does not exist no object can be reached.
+        // No object of a missing binding can be reached.
         let class = class.map_or_else(
             |_| binding.to_owned(),
             |known| known.unique_key().to_owned(),
@@ -139,7 +140,7 @@ fn answer(result: Vec<u8>) -> Result<Response, ApiError> {
             let failure = Failure {
                 error: MethodError {
                     code: "method_error",
-                    message: "The method returned an error; `details` has it.",
+                    message: "The method returned an error; see `details`.",
                     details,
                 },
             };

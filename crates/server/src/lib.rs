@@ -1,10 +1,10 @@
-//! The edge of abide: everything between a node of durable objects and the world outside the process.
+//! The server of abide: everything between a node of durable objects and the network.
 //!
-//! A [`Host`] is one process's whole: settings ([`Config`]), the data directory, the node that runs the objects, the HTTP
-//! gateway in front of a user's axum router, the admin listener beside it, logs, metrics, and an orderly end.
+//! A [`Host`] is a complete process: settings ([`Config`]), the data directory, the node that runs the objects, the
+//! HTTP gateway in front of a user's axum router, the admin listener, logs, metrics, and a clean shutdown.
 //!
-//! What this crate does not know: what an object's class does, how a commit becomes durable, when a gate opens. It hands
-//! requests to a router; what that router's handlers get from objects has already left the output gate.
+//! Out of scope: what an object's class does, how a commit becomes durable, when a gate opens. This crate passes
+//! requests to a router; everything that the router's handlers get from objects has already left the output gate.
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -18,6 +18,7 @@ pub mod broken;
 mod client;
 mod config;
 mod descriptors;
+mod dry_run;
 mod error;
 mod extract;
 mod forward;
@@ -46,7 +47,7 @@ mod websocket;
 
 pub use api_error::ApiError;
 #[cfg(feature = "clap")]
-pub use args::ServeArgs;
+pub use args::{MigrateArgs, ServeArgs};
 pub use client::{ClientAddr, ForwardedHeader};
 pub use config::section as setting;
 pub use config::{
@@ -54,6 +55,7 @@ pub use config::{
     LogFormat, MemoryConfig, ObjectsConfig, OutboundConfig, RpcConfig, SecretOption, ServerConfig,
     Sources, StorageConfig, TlsConfig, WebSocketConfig,
 };
+pub use dry_run::{DryRun, FailedMigration};
 pub use error::HostError;
 pub use extract::{JsonBody, UrlPath, UrlQuery};
 pub use forward::object_router;

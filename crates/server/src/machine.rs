@@ -1,12 +1,12 @@
-//! How much memory there is for this process.
+//! Determines how much memory is available to this process.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// The smallest of what the machine has and what the process's control groups allow (cgroup v1 and v2). `None` if
-/// nothing tells.
+/// The minimum of the machine's memory and the limits of the process's control groups (cgroup v1 and v2). `None` if it
+/// cannot be determined.
 pub(crate) fn memory() -> Option<u64> {
     memory_under(Path::new("/"))
 }
@@ -17,8 +17,8 @@ fn memory_under(root: &Path) -> Option<u64> {
     limits.chain(machine_memory(root)).min()
 }
 
-/// The limits of one line of `/proc/self/cgroup`: of the group and of those around it. Inside a container the group's path
-/// may be one that only the host sees; its limit is then that of the root.
+/// The limits in one line of `/proc/self/cgroup`: of the group and its ancestors. Inside a container the group's path
+/// may exist only on the host; its limit is then that of the root.
 fn limits_of(root: &Path, line: &str) -> Vec<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
@@ -35,7 +35,7 @@ fn limits_of(root: &Path, line: &str) -> Vec<u64> {
     groups
         .filter_map(|group| {
             let file: PathBuf = root.join(mounted).join(group).join(file);
-            // "max" is no limit.
+            // "max" means no limit.
             fs::read_to_string(file).ok()?.trim().parse().ok()
         })
         .collect()

@@ -1,8 +1,9 @@
-//! What the bodies of requests and responses take of the memory budget at the edge.
+//! The memory charge of the bodies of requests and responses in the server.
 //!
-//! Contract: the connection's buffer for a body, and each byte of it, count from its arrival until the request is answered, because whoever reads the
-//! body may gather it. While the budget is used up a body that goes on arriving breaks off, and its client is told to come
-//! back; one that has arrived stays. A body of which nothing arrives for too long while it is waited for breaks off, too. The content of a response counts until the connection has written it.
+//! Contract: the connection's buffer for a body, and each byte of it, are charged from their arrival until the request
+//! is answered, because the handler may collect the body. While the budget is used up, a body that is still arriving is
+//! aborted, and its client is asked to retry; a complete one stays. A body of which nothing arrives for too long is
+//! aborted, too. The content of a response is charged until the connection has written it.
 
 use std::{
     pin::Pin,
@@ -23,7 +24,7 @@ use tokio::time::Sleep;
 
 use crate::{limits, metric};
 
-/// What has arrived of one request's body.
+/// The received part of one request's body.
 pub(crate) struct Arrival {
     memory: Arc<MemoryAccount>,
     bytes: AtomicU64,
@@ -32,7 +33,7 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// Of a body that is about to arrive.
+    /// The charge of a body that is about to arrive.
     pub(crate) fn of(body: &Body, memory: &Arc<MemoryAccount>) -> Arc<Self> {
         let most = limits::READ_BUFFER_BYTES as u64;
         let buffer = body.size_hint().upper().map_or(most, |size| size.min(most));
@@ -45,12 +46,12 @@ impl Arrival {
         })
     }
 
-    /// True if the body broke off for want of memory.
+    /// Returns whether the body was aborted for lack of memory.
     pub(crate) fn has_broken_off(&self) -> bool {
         self.broken_off.load(Ordering::Relaxed)
     }
 
-    /// True if nothing of the body came for too long.
+    /// Returns whether nothing of the body arrived for too long.
     pub(crate) fn has_stalled(&self) -> bool {
         self.stalled.load(Ordering::Relaxed)
     }
@@ -62,7 +63,7 @@ impl Arrival {
             budget.count_refusal(MemoryUse::Bodies);
             return Err(Error::with_kind(
                 ErrorKind::Overloaded,
-                "the memory budget is used up, so the rest of the request's body is not read",
+                "the memory budget is used up; not reading the rest of the request's body",
             ));
         }
         self.memory.take(MemoryUse::Bodies, bytes as u64);
@@ -81,9 +82,9 @@ impl Drop for Arrival {
 pub(crate) struct Arriving {
     body: Body,
     arrival: Arc<Arrival>,
-    /// How long nothing may come while it is waited for.
+    /// How long nothing may arrive while the body is being read.
     patience: Duration,
-    /// Only while it is waited for.
+    /// Set only while the body is being read.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
@@ -97,7 +98,7 @@ impl Arriving {
         }
     }
 
-    /// Ready when nothing has come for too long.
+    /// Ready when nothing has arrived for too long.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let patience = self.patience;
         let alarm = self
@@ -109,7 +110,7 @@ impl Arriving {
         metric::gave_up("request_body");
         Poll::Ready(Error::with_kind(
             ErrorKind::Timeout,
-            "nothing of the request's body came within server.body_timeout",
+            "no part of the request's body arrived within server.body_timeout",
         ))
     }
 }
@@ -146,7 +147,7 @@ impl HttpBody for Arriving {
     }
 }
 
-/// A response's body whose content counts until it is written.
+/// A response's body whose content is charged until it is written.
 pub(crate) struct Leaving {
     body: Body,
     memory: Arc<MemoryAccount>,

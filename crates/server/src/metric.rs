@@ -1,4 +1,4 @@
-//! The edge's own metrics, and those of the store and the node at the moment of a scrape.
+//! The server's own metrics, and those of the store and the node at the time of a scrape.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -24,11 +24,11 @@ const COMMIT_WAITS: &str = "abide_commit_waits_total";
 const COMMIT_WAIT_SECONDS: &str = "abide_commit_wait_spent_seconds";
 const SILENT_SOCKETS: &str = "abide_websocket_keep_alive_timeouts_total";
 
-/// What the node publishes by itself, which the recorder is told here.
+/// Metrics that the node publishes itself; their descriptions are set here.
 const NODE_COUNTERS: &[(&str, &str)] = &[
     (
         "abide_memory_refused_total",
-        "What was refused because the memory budget was used up, by what it would have used memory for.",
+        "Work rejected because the memory budget was used up, by use.",
     ),
     ("abide_events_total", "Events that objects began to handle."),
     (
@@ -37,12 +37,15 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
     ),
     (
         "abide_overloaded_total",
-        "Events refused because too much waited.",
+        "Events rejected because of overload.",
     ),
-    ("abide_objects_started_total", "Objects that came to life."),
+    (
+        "abide_objects_started_total",
+        "Objects activated in memory.",
+    ),
     (
         "abide_objects_evicted_total",
-        "Objects that left memory after being idle.",
+        "Objects evicted after being idle.",
     ),
     (
         "abide_object_resets_total",
@@ -50,7 +53,7 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
     ),
     (
         "abide_panics_total",
-        "Panics in objects' code, and in clients, wakers and destructors of what they sent.",
+        "Panics in objects' code, and in HTTP clients, wakers and destructors.",
     ),
     (
         "abide_background_timeouts_total",
@@ -58,7 +61,7 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
     ),
     (
         "abide_websocket_messages_received_total",
-        "Messages that came on WebSockets.",
+        "Messages received on WebSockets.",
     ),
     (
         "abide_websocket_messages_sent_total",
@@ -66,7 +69,7 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
     ),
     (
         "abide_websocket_received_bytes_total",
-        "Bytes of the messages that came on WebSockets.",
+        "Bytes of the messages received on WebSockets.",
     ),
     (
         "abide_websocket_sent_bytes_total",
@@ -74,7 +77,7 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
     ),
     (
         "abide_websocket_slow_readers_total",
-        "Messages for which a WebSocket's send buffer had no room.",
+        "Messages that did not fit a WebSocket's send buffer.",
     ),
     ("abide_alarms_fired_total", "Attempts to handle an alarm."),
     (
@@ -87,32 +90,29 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
     ),
     (
         "abide_alarms_cut_off_total",
-        "Attempts to handle an alarm that were found to have ended with an earlier process.",
+        "Attempts to handle an alarm that were cut off by the end of an earlier process.",
     ),
     (
         "abide_alarms_crashed_total",
-        "Those of abide_alarms_cut_off_total that ran with no other suspect beside them.",
+        "The part of abide_alarms_cut_off_total that ran with no other suspect.",
     ),
 ];
 
 const NODE_GAUGES: &[(&str, &str)] = &[
     (
         "abide_memory_budget_bytes",
-        "The memory budget: beyond it new work is refused.",
+        "The memory budget, beyond which new work is rejected.",
     ),
     (
         "abide_memory_bytes",
-        "Bytes taken of the memory budget, by what they are used for.",
+        "Bytes charged to the memory budget, by use.",
     ),
     ("abide_objects_resident", "Objects in memory."),
-    (
-        "abide_timers",
-        "Timers by which workers look after objects.",
-    ),
+    ("abide_timers", "Timers for the workers' checks of objects."),
     ("abide_websockets_open", "Open WebSockets of objects."),
     (
         "abide_events_outstanding",
-        "Events sent to objects and not answered yet.",
+        "Unanswered events sent to objects.",
     ),
     (
         "abide_messages_held",
@@ -120,32 +120,29 @@ const NODE_GAUGES: &[(&str, &str)] = &[
     ),
     (
         "abide_workers_stuck",
-        "Workers blocked by a handler that does not yield.",
+        "Workers blocked by a handler that does not await.",
     ),
     (
         "abide_alarms_pending",
-        "Alarms that will go off, or are going off now.",
+        "Pending alarms, including those firing now.",
     ),
     (
         "abide_alarms_failed",
-        "Alarms that were given up and wait to be run again.",
+        "Alarms that were given up and wait for a rerun.",
     ),
     (
         "abide_alarms_failing",
-        "Alarms whose last attempt failed and that are tried again, by class.",
+        "Alarms whose last attempt failed and that will be retried, by class.",
     ),
     (
         "abide_alarms_suspect",
-        "Alarms that were going off when an earlier process ended and wait to be run apart.",
+        "Alarms that were firing when an earlier process ended and wait to run in isolation.",
     ),
 ];
 
-/// Tells the recorder what each metric means (its HELP text).
+/// Sets the description of each metric (its HELP text).
 pub(crate) fn describe() {
-    describe_counter!(
-        REQUESTS,
-        "Requests answered, by method and by class of status."
-    );
+    describe_counter!(REQUESTS, "Requests answered, by method and status class.");
     describe_histogram!(
         REQUEST_SECONDS,
         Unit::Seconds,
@@ -154,42 +151,42 @@ pub(crate) fn describe() {
     describe_histogram!(
         "abide_alarm_lateness_seconds",
         Unit::Seconds,
-        "Time from an alarm's time to its first handler."
+        "Time from an alarm's due time to its first handler."
     );
-    describe_gauge!(IN_FLIGHT, "Requests that wait for their response's head.");
-    describe_counter!(
-        OUTBOUND,
-        "Requests that objects sent out, by how they ended."
+    describe_gauge!(
+        IN_FLIGHT,
+        "Requests whose response's head has not been sent."
     );
+    describe_counter!(OUTBOUND, "Outgoing requests of objects, by outcome.");
     describe_histogram!(
         OUTBOUND_SECONDS,
         Unit::Seconds,
-        "Time from an outgoing request's leaving to its response's head, or its end."
+        "Time from sending an outgoing request to its response's head or failure."
     );
     describe_gauge!(
         OUTBOUND_IN_FLIGHT,
-        "Outgoing requests that wait for their response's head."
+        "Outgoing requests waiting for their response's head."
     );
-    describe_gauge!(CONNECTIONS, "Open connections of clients.");
+    describe_gauge!(CONNECTIONS, "Open client connections.");
     describe_gauge!(
         CONNECTION_LIMIT,
-        "Connections of clients that may be open at once: server.max_connections."
+        "Maximum number of open client connections: server.max_connections."
     );
     describe_counter!(
         CONNECTIONS_REFUSED,
-        "Connections closed at once because their client had as many as it may."
+        "Connections closed immediately because their client had reached its limit."
     );
     describe_counter!(
         OBJECTS_REFUSED,
-        "Objects that were not made because their client or token had made as many as it may."
+        "Objects not created because their client or token had reached its limit."
     );
     describe_counter!(
         GIVEN_UP,
-        "What was ended because its client did nothing for too long, by what it was."
+        "Connections and requests ended because their client was inactive for too long, by kind."
     );
     describe_counter!(
         SILENT_SOCKETS,
-        "WebSockets ended because their peer did not answer a ping in time."
+        "WebSockets closed because their peer did not answer a ping in time."
     );
     for (name, help) in NODE_COUNTERS {
         describe_counter!(*name, *help);
@@ -197,32 +194,29 @@ pub(crate) fn describe() {
     for (name, help) in NODE_GAUGES {
         describe_gauge!(*name, *help);
     }
-    describe_counter!(
-        COMMIT_WAITS,
-        "Commits that had to wait for room, by what they waited for."
-    );
+    describe_counter!(COMMIT_WAITS, "Commits that had to wait, by reason.");
     describe_gauge!(
         COMMIT_WAIT_SECONDS,
         Unit::Seconds,
-        "Time that commits have waited for room, by what they waited for."
+        "Time that commits have waited, by reason."
     );
-    for figure in STORE_FIGURES {
-        match figure.read {
-            Read::Counter(_) => describe_counter!(figure.name, figure.help),
-            Read::Gauge(_) => describe_gauge!(figure.name, figure.help),
+    for metric in STORE_METRICS {
+        match metric.read {
+            Read::Counter(_) => describe_counter!(metric.name, metric.help),
+            Read::Gauge(_) => describe_gauge!(metric.name, metric.help),
         }
     }
 }
 
-/// Classes of status.
+/// Status classes.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Methods as label values. Those beyond the standard ones come from clients; as labels they would have no bound.
+/// Methods as label values. Nonstandard ones come from clients and would be unbounded as labels.
 const METHODS: [&str; 8] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "other",
 ];
 
-/// Metrics of requests. Each is looked up by its name once, not for each request.
+/// Metrics of requests. Each is looked up by name once, not for each request.
 pub(crate) struct Requests {
     in_flight: Gauge,
     answered: [[OnceLock<Counter>; CLASSES.len()]; METHODS.len()],
@@ -230,7 +224,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Counts with the recorder that the process has now.
+    /// Uses the recorder that the process currently has.
     pub(crate) fn new() -> Self {
         Self {
             in_flight: gauge!(IN_FLIGHT),
@@ -239,13 +233,13 @@ impl Requests {
         }
     }
 
-    /// Counts a request as in flight for as long as the answer lives.
+    /// Counts a request as in flight while the guard exists.
     pub(crate) fn enter(&self) -> InFlight<'_> {
         self.in_flight.increment(1.0);
         InFlight(self)
     }
 
-    /// One request was answered.
+    /// Records an answered request.
     pub(crate) fn answered(&self, method: &Method, status: StatusCode, took: Duration) {
         let method = METHODS
             .iter()
@@ -271,38 +265,38 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// A WebSocket's peer did not answer a ping in time.
+/// Records that a WebSocket's peer did not answer a ping in time.
 pub(crate) fn silent_socket() {
     counter!(SILENT_SOCKETS).increment(1);
 }
 
-/// A connection was closed at once because its client had as many as it may.
+/// Records that a connection was closed immediately because its client had reached its limit.
 pub(crate) fn refused_connection() {
     counter!(CONNECTIONS_REFUSED).increment(1);
 }
 
-/// An object was not made because its client or token had made as many as it may.
+/// Records that an object was not created because its client or token had reached its limit.
 pub(crate) fn refused_object() {
     counter!(OBJECTS_REFUSED).increment(1);
 }
 
-/// How many connections may be open at once.
+/// Sets the maximum number of open connections.
 pub(crate) fn connection_limit(most: usize) {
     gauge!(CONNECTION_LIMIT).set(most as f64);
 }
 
-/// Something was ended because its client did nothing for too long.
+/// Records that something was ended because its client was inactive for too long.
 pub(crate) fn gave_up(what: &'static str) {
     counter!(GIVEN_UP, "what" => what).increment(1);
 }
 
-/// An outgoing request ended.
+/// Records the outcome of an outgoing request.
 pub(crate) fn outbound(outcome: &'static str, took: Duration) {
     counter!(OUTBOUND, "outcome" => outcome).increment(1);
     histogram!(OUTBOUND_SECONDS, "outcome" => outcome).record(took);
 }
 
-/// Counts an outgoing request as in flight for as long as it lives.
+/// Counts an outgoing request as in flight while the guard exists.
 pub(crate) struct OutboundInFlight(());
 
 impl OutboundInFlight {
@@ -318,7 +312,7 @@ impl Drop for OutboundInFlight {
     }
 }
 
-/// Counts a connection as open for as long as it lives.
+/// Counts a connection as open while the guard exists.
 pub(crate) struct OpenConnection(());
 
 impl OpenConnection {
@@ -334,7 +328,7 @@ impl Drop for OpenConnection {
     }
 }
 
-struct Figure {
+struct StoreMetric {
     name: &'static str,
     help: &'static str,
     read: Read,
@@ -345,159 +339,159 @@ enum Read {
     Gauge(fn(&abide_storage::StoreStats) -> f64),
 }
 
-const STORE_FIGURES: &[Figure] = &[
-    Figure {
+const STORE_METRICS: &[StoreMetric] = &[
+    StoreMetric {
         name: "abide_log_commits_total",
         help: "Transactions appended to the commit log since the process started.",
         read: Read::Counter(|s| s.commits),
     },
-    Figure {
+    StoreMetric {
         name: "abide_log_groups_total",
-        help: "Groups of transactions made durable with one sync each.",
+        help: "Groups of transactions made durable, with one sync each.",
         read: Read::Counter(|s| s.groups),
     },
-    Figure {
+    StoreMetric {
         name: "abide_log_appended_bytes_total",
         help: "Bytes appended to the commit log.",
         read: Read::Counter(|s| s.log_bytes),
     },
-    Figure {
+    StoreMetric {
         name: "abide_checkpoints_total",
         help: "Checkpoints finished: object files brought up to date and log recycled.",
         read: Read::Counter(|s| s.checkpoints),
     },
-    Figure {
+    StoreMetric {
         name: "abide_log_sync_spent_seconds",
-        help: "Time spent in syncs of the commit log; divided by abide_log_groups_total, the mean of one.",
+        help: "Time spent in syncs of the commit log; divide by abide_log_groups_total for the mean.",
         read: Read::Gauge(|s| s.sync_seconds),
     },
-    Figure {
+    StoreMetric {
         name: "abide_log_last_sync_seconds",
-        help: "Time that the newest sync of the commit log took.",
+        help: "Duration of the latest sync of the commit log.",
         read: Read::Gauge(|s| s.last_sync_us as f64 / 1e6),
     },
-    Figure {
+    StoreMetric {
         name: "abide_log_durable_lsn",
         help: "Log position up to which everything is durable.",
         read: Read::Gauge(|s| s.durable_lsn as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_log_appended_lsn",
-        help: "Log position up to which transactions were appended; minus abide_log_durable_lsn, what waits for a sync.",
+        help: "Log position up to which transactions were appended; subtract abide_log_durable_lsn for the bytes waiting for a sync.",
         read: Read::Gauge(|s| s.appended_lsn as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_log_unsynced_bytes",
-        help: "Bytes of the log that wait for a sync.",
+        help: "Bytes of the log waiting for a sync.",
         read: Read::Gauge(|s| s.unsynced_bytes as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_log_tail_bytes",
-        help: "Log since the last checkpoint: what a restart would replay.",
+        help: "Bytes of log since the last checkpoint, which a restart would replay.",
         read: Read::Gauge(|s| s.log_tail_bytes as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_overlay_bytes",
         help: "Changed pages held in memory until a checkpoint writes them to object files.",
         read: Read::Gauge(|s| s.overlay_bytes as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_objects_live",
-        help: "Objects that are open or whose files lack pages that are in memory.",
+        help: "Objects that are open or have pages that are not in their files yet.",
         read: Read::Gauge(|s| s.live_objects as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_archive_bytes",
         help: "Bytes of the archive.",
         read: Read::Gauge(|s| s.archive_bytes as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_archive_runs",
         help: "Files of the archive.",
         read: Read::Gauge(|s| s.archive_runs as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_archive_lag_bytes",
-        help: "Durable log that is not archived yet.",
+        help: "Bytes of durable log that are not archived yet.",
         read: Read::Gauge(|s| s.archive_lag_bytes as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_archive_horizon_seconds",
         help: "Time since which every commit can be restored, in seconds since 1970; 0 if none can.",
         read: Read::Gauge(|s| s.archive_horizon_ms as f64 / 1e3),
     },
-    Figure {
+    StoreMetric {
         name: "abide_archive_failing",
-        help: "1 while the log cannot be archived, otherwise 0; history may be given up for commits.",
+        help: "1 while the log cannot be archived, otherwise 0; history may be dropped in favor of commits.",
         read: Read::Gauge(|s| f64::from(u8::from(s.archive_failing))),
     },
-    Figure {
+    StoreMetric {
         name: "abide_commits_waiting",
-        help: "Commits that wait for room now; the log and abide_commit_waits_total say for what.",
+        help: "Commits that are waiting now; the log and abide_commit_waits_total show the reasons.",
         read: Read::Gauge(|s| s.commits_waiting as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_log_sync_wait_seconds",
-        help: "How long the group of commits that is being written and synced has taken so far; 0 if there is none.",
+        help: "How long the current write and sync of a group of commits has taken so far; 0 if there is none.",
         read: Read::Gauge(|s| s.sync_wait_seconds),
     },
-    Figure {
+    StoreMetric {
         name: "abide_archive_history_losses_total",
-        help: "Times that history was given up, since the process started, because there was no room for it.",
+        help: "How often history was dropped for lack of disk space since the process started.",
         read: Read::Counter(|s| s.history_losses),
     },
-    Figure {
+    StoreMetric {
         name: "abide_archive_holes",
-        help: "Holes in the history within the retention: what was given up because there was no room for it.",
+        help: "Holes in the history within the retention, dropped for lack of disk space.",
         read: Read::Gauge(|s| s.archive_holes as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_objects_quarantined",
-        help: "Objects that are refused until they are repaired; `abide quarantined` lists them.",
+        help: "Objects that are unavailable until they are repaired; `abide quarantined` lists them.",
         read: Read::Gauge(|s| s.quarantined_objects as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_temporary_bytes",
-        help: "Bytes of temporary files: what sorts and the like of running statements have on the disk.",
+        help: "Bytes of temporary files of running statements, for sorts and intermediate results.",
         read: Read::Gauge(|s| s.temporary_bytes as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_temporary_written_bytes_total",
-        help: "Bytes written to temporary files; much of it asks for an index.",
+        help: "Bytes written to temporary files; a high rate suggests a missing index.",
         read: Read::Counter(|s| s.temporary_written_bytes),
     },
-    Figure {
+    StoreMetric {
         name: "abide_stored_bytes",
-        help: "Bytes of the databases of all objects; 0 without storage.max_bytes, as they are not counted then.",
+        help: "Bytes of the databases of all objects; 0 without storage.max_bytes, since they are not counted then.",
         read: Read::Gauge(|s| s.stored_bytes.unwrap_or(0) as f64),
     },
-    Figure {
+    StoreMetric {
         name: "abide_full_objects_refusals_total",
-        help: "Writes refused because of storage.max_object_bytes.",
+        help: "Writes rejected because of storage.max_object_bytes.",
         read: Read::Counter(|s| s.full_refusals[0]),
     },
-    Figure {
+    StoreMetric {
         name: "abide_full_storage_refusals_total",
-        help: "Writes refused because of storage.max_bytes.",
+        help: "Writes rejected because of storage.max_bytes.",
         read: Read::Counter(|s| s.full_refusals[1]),
     },
-    Figure {
+    StoreMetric {
         name: "abide_storage_no_space",
-        help: "1 while commits are refused because the disk is full, otherwise 0.",
+        help: "1 while commits are rejected because the disk is full, otherwise 0.",
         read: Read::Gauge(|s| f64::from(u8::from(s.no_space))),
     },
 ];
 
 /// Publishes the store's metrics for the next scrape.
-pub(crate) fn take_store(stats: &abide_storage::StoreStats) {
+pub(crate) fn publish_store(stats: &abide_storage::StoreStats) {
     for (reason, waits) in WaitReason::ALL.iter().zip(&stats.commit_waits) {
         counter!(COMMIT_WAITS, "reason" => reason.as_str()).absolute(waits.count);
         gauge!(COMMIT_WAIT_SECONDS, "reason" => reason.as_str()).set(waits.seconds);
     }
-    for figure in STORE_FIGURES {
-        match figure.read {
-            Read::Counter(read) => counter!(figure.name).absolute(read(stats)),
-            Read::Gauge(read) => gauge!(figure.name).set(read(stats)),
+    for metric in STORE_METRICS {
+        match metric.read {
+            Read::Counter(read) => counter!(metric.name).absolute(read(stats)),
+            Read::Gauge(read) => gauge!(metric.name).set(read(stats)),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Whether requests are welcome, and if not, why.
+//! Whether the node accepts requests, and if not, why.
 //!
-//! Contract: a host is ready from the moment its node runs until it is told to stop, except while the log has failed, the
-//! disk is full, the memory budget is used up, no further connection is accepted, commits are stalled or a worker is stuck. The answer is made from the parts' own state at each question, so it cannot be stale.
+//! Contract: a host is ready from the start of its node until it is told to stop, except while the log has failed, the
+//! disk is full, the memory budget is used up, no further connection is accepted, commits are stalled or a worker is
+//! stuck. Each query reads the current state of these parts, so the answer cannot be stale.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use crate::{access::Access, gateway::Slots};
 
-/// Why requests are not welcome now.
+/// Why the node does not accept requests now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Reason {
     /// For programs.
@@ -20,7 +21,7 @@ pub(crate) struct Reason {
     pub(crate) message: String,
 }
 
-/// Where a host is in its life.
+/// The phase of a host's life.
 #[derive(Debug)]
 enum Phase {
     Starting,
@@ -33,7 +34,7 @@ enum Phase {
     ShuttingDown,
 }
 
-/// One host's readiness, shared by those who change it and those who ask.
+/// One host's readiness.
 #[derive(Debug)]
 pub(crate) struct Readiness(Mutex<Phase>);
 
@@ -68,7 +69,7 @@ impl Readiness {
         }
     }
 
-    /// Who may call the admin listener, once that is known.
+    /// The access control of the admin listener, once it is known.
     pub(crate) fn access(&self) -> Option<Access> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Phase::Serving { access, .. } => Some(access.clone()),
@@ -76,11 +77,11 @@ impl Readiness {
         }
     }
 
-    /// Everything that keeps requests from being welcome; empty when ready.
+    /// All reasons why the node does not accept requests; empty when ready.
     pub(crate) fn reasons(&self) -> Vec<Reason> {
         let phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*phase {
-            Phase::Starting => vec![reason("starting", "The node reads its log; wait.")],
+            Phase::Starting => vec![reason("starting", "The node is replaying its log; wait.")],
             Phase::ShuttingDown => vec![reason("shutting_down", "The process was told to stop.")],
             Phase::Serving {
                 store, node, slots, ..
@@ -89,13 +90,13 @@ impl Readiness {
                 if store.failed() {
                     reasons.push(reason(
                         "log_failed",
-                        "The commit log could not be written. Mend the disk and restart the process to recover.",
+                        "The commit log could not be written. Repair the disk and restart the process to recover.",
                     ));
                 }
                 if store.stats().no_space {
                     reasons.push(reason(
                         "no_space",
-                        "The disk is full: reads are served, writes are refused. Free some space; no restart is needed.",
+                        "The disk is full: reads are served, writes are rejected. Free some space; no restart is needed.",
                     ));
                 }
                 let memory = store.memory();
@@ -103,8 +104,8 @@ impl Readiness {
                     reasons.push(reason(
                         "no_memory",
                         format!(
-                            "The memory budget is used up ({} of {} bytes): new work is refused until some has ended. The \
-                             metric abide_memory_bytes says by what; the setting memory.budget changes it.",
+                            "The memory budget is used up ({} of {} bytes): new work is rejected until some has ended. The \
+                             metric abide_memory_bytes shows the uses; the setting memory.budget changes the limit.",
                             memory.used(),
                             memory.limit()
                         ),
@@ -114,8 +115,8 @@ impl Readiness {
                     reasons.push(reason(
                         "commits_stalled",
                         format!(
-                            "Commits have waited for {} s; they wait for {}. Nothing is lost: they go on when it is there. \
-                             The log says since when.",
+                            "Commits have been waiting for {} s for {}. Nothing is lost: they continue once it is available. \
+                             The log shows since when.",
                             stall.lasted.as_secs(),
                             stall.cause
                         ),
@@ -125,8 +126,8 @@ impl Readiness {
                     reasons.push(reason(
                         "full",
                         format!(
-                            "All {most} connections of server.max_connections are in use: the next waits until one closes. \
-                             The metrics abide_http_connections_open and abide_websockets_open say of what kind they are."
+                            "All {most} connections (server.max_connections) are in use: the next one waits until one closes. \
+                             The metrics abide_http_connections_open and abide_websockets_open show their kinds."
                         ),
                     ));
                 }
@@ -134,7 +135,7 @@ impl Readiness {
                 if stuck > 0 {
                     reasons.push(reason(
                         "stuck_worker",
-                        format!("{stuck} worker threads run a handler that does not yield; the log names its object."),
+                        format!("{stuck} worker threads are blocked by a handler that does not await; the log names its object."),
                     ));
                 }
                 reasons

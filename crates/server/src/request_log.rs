@@ -1,8 +1,9 @@
 //! Ids of requests, and the access log.
 //!
-//! Contract: every answer carries `x-request-id`, the id that the client or a proxy sent if it is a plain word of at most
-//! [`limits::MAX_REQUEST_ID`] bytes, else a new one. With `log.access` each answer is a line of the log, with the trace that
-//! the request belongs to (<https://www.w3.org/TR/trace-context/>). A path is logged without its query, which may hold secrets.
+//! Contract: every response carries `x-request-id`: the id sent by the client or a proxy if it is a plain word of at
+//! most [`limits::MAX_REQUEST_ID`] bytes, otherwise a new one. With `log.access` each response is logged, with the
+//! trace that the request belongs to (<https://www.w3.org/TR/trace-context/>). Paths are logged without their query,
+//! which may contain secrets.
 
 use std::{
     convert::Infallible,
@@ -29,7 +30,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The target of the access log's lines, for `log.level`.
 pub(crate) const TARGET: &str = "abide::access";
 
-/// The id of a request, as its answer carries it in `x-request-id`. Handlers have it as an extractor.
+/// The id of a request, as in the `x-request-id` of its response. Handlers can use it as an extractor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId(HeaderValue);
 
@@ -62,7 +63,7 @@ fn is_plain(id: &HeaderValue) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte))
 }
 
-/// An id that no other request of this process has, nor, most likely, of another.
+/// An id that is unique in this process and, most likely, among all processes.
 fn next() -> HeaderValue {
     static PROCESS: LazyLock<u64> = LazyLock::new(|| {
         let mut bytes = [0; 8];
@@ -78,7 +79,7 @@ fn next() -> HeaderValue {
     HeaderValue::from_str(&id).expect("hex digits")
 }
 
-/// The trace id of a request whose `traceparent` is valid: `00-TRACE-PARENT-FLAGS`. Versions to come may append fields.
+/// The trace id of a request whose `traceparent` is valid: `00-TRACE-PARENT-FLAGS`. Future versions may append fields.
 fn trace(headers: &HeaderMap) -> Option<&str> {
     let parent = headers.get(&TRACEPARENT)?.to_str().ok()?;
     let mut fields = parent.split('-');
@@ -106,7 +107,7 @@ fn trace(headers: &HeaderMap) -> Option<&str> {
     is_valid.then_some(trace)
 }
 
-/// Gives requests their ids and writes the access log, if there is one.
+/// Assigns request ids and writes the access log, if enabled.
 pub(crate) fn logged(router: Router, access_log: bool) -> Router {
     router.layer(middleware::from_fn_with_state(access_log, log))
 }
@@ -123,7 +124,7 @@ async fn log(State(access_log): State<bool>, mut request: Request, next: Next) -
     response
 }
 
-/// What the access log says of a request.
+/// The access log's data about a request.
 struct Line {
     started: Instant,
     method: http::Method,

@@ -1,6 +1,6 @@
-//! The table of a listener's routes, in the log: `log.level = "warn,abide_server=debug"` shows it.
+//! Logs the table of a listener's routes: `log.level = "warn,abide_server=debug"` shows it.
 //!
-//! Axum tells a router's paths in its `Debug` form only.
+//! Axum exposes a router's paths only in its `Debug` form.
 
 use axum::Router;
 
@@ -11,10 +11,10 @@ pub(crate) fn log(listener: &'static str, router: &Router) {
     }
 }
 
-/// The paths that the router has routes for. What a fallback service answers is not among them.
+/// The paths for which the router has routes, without those of a fallback service.
 fn paths(router: &Router) -> Vec<String> {
     let table = format!("{router:?}");
-    // What a fallback answers has paths of its own behind this.
+    // The fallback's own paths follow this.
     let table = table.split("fallback_router: ").next();
     let mut paths: Vec<String> = table
         .unwrap_or_default()

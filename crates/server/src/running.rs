@@ -1,10 +1,10 @@
-//! A host's life: start, serve, end.
+//! The lifecycle of a host: start, serve, stop.
 //!
-//! Contract. Start: the admin listener answers first (`/readyz` says `starting`), then the data directory is locked and
-//! its log replayed, then the node starts, then clients are accepted. End: readiness turns off, the gateway stops
-//! accepting and lets requests finish, the node lets handlers finish, the store makes everything durable and closes, all
-//! within `server.shutdown_grace` except the last, which is never cut short. If the log fails, answers already on their
-//! way get a moment, then the host ends with [`HostError::LogFailed`]; it does not try to go on.
+//! Contract. Start: the admin listener comes up first (`/readyz` reports `starting`), then the data directory is locked
+//! and its log replayed, then the node starts, then clients are accepted. Stop: readiness turns off, the gateway stops
+//! accepting and lets requests finish, the node lets handlers finish, the store makes everything durable and closes,
+//! all within `server.shutdown_grace` except the last step, which is never cut short. If the log fails, responses in
+//! progress get a moment, then the host ends with [`HostError::LogFailed`]; it does not try to continue.
 
 use std::{
     io::{self, Write},
@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    HostBuilder, HostError, ListenAddress, ServerConfig, TlsConfig,
+    Config, HostBuilder, HostError, ListenAddress, ServerConfig, TlsConfig,
     access::{Access, AccessPolicy},
     admin::{self, AdminSocket, Reach},
     client::Clients,
@@ -47,7 +47,7 @@ pub struct LocalHost {
     router: Router,
     core: Core,
     readiness: Arc<Readiness>,
-    /// Those that objects have opened.
+    /// The sockets that objects have opened.
     sockets: OwnedHub,
 }
 
@@ -75,14 +75,27 @@ impl LocalHost {
         })
     }
 
+    /// The node, with which a program restores, forks and repairs objects and lists their alarms.
+    pub fn node(&self) -> &Node {
+        &self.core.node
+    }
+
     /// The objects.
     pub fn env(&self) -> &Env {
         &self.env
     }
 
-    /// What the host's listener would answer with: call it as a `tower` service.
+    /// The router that the host's listener would use: call it as a `tower` service.
     pub fn router(&self) -> Router {
         self.router.clone()
+    }
+
+    /// Returns when nothing goes on by itself any more, on a clock that stands still: [`Node::settle`].
+    ///
+    /// # Errors
+    /// With the objects that do not rest, and what keeps them busy.
+    pub async fn settle(&self) -> abide_runtime::Result<()> {
+        self.core.node.settle().await
     }
 
     /// Lets handlers finish, makes everything durable, closes the data directory.
@@ -103,7 +116,7 @@ impl LocalHost {
     }
 }
 
-/// A host that serves.
+/// A running host.
 #[derive(Debug)]
 pub struct RunningHost {
     addr: SocketAddr,
@@ -113,10 +126,10 @@ pub struct RunningHost {
     readiness: Arc<Readiness>,
     gateway: Service,
     sockets: OwnedHub,
-    /// Beside the admin listener, if there is one.
+    /// The admin listener's service, if there is one.
     admin: Option<Service>,
     admin_socket: Option<AdminSocket>,
-    /// Of the listener and of the admin listener.
+    /// The URL schemes of the listener and of the admin listener.
     schemes: [&'static str; 2],
     access: Access,
     upkeep: [Background; 2],
@@ -154,7 +167,7 @@ impl RunningHost {
             }
         };
         let tls = Tls::load(&config.server.tls)?;
-        // Before the data directory: a wrong address is told at once, not after a long replay.
+        // Before the data directory is opened: an invalid address is reported immediately, not after a long replay.
         let (listener, addr) = listen("server.listen", &config.server.listen).await?;
         let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
         let has_directory = builder.has_directory;
@@ -165,7 +178,7 @@ impl RunningHost {
         };
         let (core, access, router) =
             Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
-        if access.lets_nobody_in()? {
+        if access.has_no_valid_token()? {
             core.stop(Duration::ZERO).await?;
             return Err(HostError::NoToken { address: addr });
         }
@@ -216,14 +229,19 @@ impl RunningHost {
         })
     }
 
-    /// Where clients are served.
+    /// The address for clients.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Where health and metrics are served, unless that is off.
+    /// The address for health and metrics, unless disabled.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin_addr
+    }
+
+    /// The node, with which a program restores, forks and repairs objects and lists their alarms.
+    pub fn node(&self) -> &Node {
+        &self.core.node
     }
 
     /// The objects.
@@ -231,18 +249,26 @@ impl RunningHost {
         &self.env
     }
 
+    /// Returns when nothing goes on by itself any more, on a clock that stands still: [`Node::settle`].
+    ///
+    /// # Errors
+    /// With the objects that do not rest, and what keeps them busy.
+    pub async fn settle(&self) -> abide_runtime::Result<()> {
+        self.core.node.settle().await
+    }
+
     /// Tokens and the audit log.
     pub fn access(&self) -> &Access {
         &self.access
     }
 
-    /// The memory that the host has, and what takes it.
+    /// The host's memory budget and its usage.
     pub fn memory(&self) -> &MemoryBudget {
         self.core.store.memory()
     }
 
-    /// Ends in good order: requests in flight finish within `server.shutdown_grace`, then everything is made durable and
-    /// the data directory is closed.
+    /// Shuts down cleanly: requests in flight finish within `server.shutdown_grace`, then everything is made durable
+    /// and the data directory is closed.
     pub async fn shutdown(self) -> Result<(), HostError> {
         let grace = self.core.grace;
         self.stop(grace).await
@@ -289,29 +315,32 @@ pub(crate) async fn serve(builder: HostBuilder) -> Result<(), HostError> {
     announce(&host);
     let name = tokio::select! {
         () = host.core.node.wait_failed() => {
-            tracing::error!("the commit log could not be written; ending: restart to recover");
-            // The log is closed for good: an orderly end is not possible and nothing acknowledged depends on it.
+            tracing::error!("the commit log could not be written; stopping: restart to recover");
+            // The log is closed permanently: a clean shutdown is not possible, and nothing acknowledged depends on it.
             let _ = tokio::time::timeout(limits::FAILED_LOG_GRACE * 2, host.stop(limits::FAILED_LOG_GRACE)).await;
             return Err(HostError::LogFailed);
         }
         () = signals.next() => "signal",
     };
-    tracing::info!(cause = name, "ending: requests in flight finish first");
+    tracing::info!(
+        cause = name,
+        "stopping after requests in flight have finished"
+    );
     tokio::select! {
         ended = host.shutdown() => ended,
         () = signals.next() => end_at_once(),
     }
 }
 
-/// Ends the process: replay, checkpoint and a disk that hangs cannot be interrupted, and what was acknowledged is in the
+/// Ends the process: replay, checkpoint and a hanging disk cannot be interrupted, and everything acknowledged is in the
 /// log.
 fn end_at_once() -> ! {
-    tracing::warn!("stopped at once by a signal; the next start recovers from the log");
-    // The convention of shells for a program that SIGINT ended.
+    tracing::warn!("stopped immediately by a signal; the next start recovers from the log");
+    // The shell convention for a program ended by SIGINT.
     std::process::exit(130)
 }
 
-/// Prints where the host serves. A closed standard output is no reason to end.
+/// Prints the host's addresses. A closed standard output is not a reason to stop.
 fn announce(host: &RunningHost) {
     let mut out = io::stdout().lock();
     let [public, admin_scheme] = host.schemes;
@@ -322,12 +351,30 @@ fn announce(host: &RunningHost) {
     let _ = out.flush();
 }
 
-/// What the router is told of the listeners.
+/// The router's information about the listeners.
 struct Listeners {
-    /// Everybody who reaches the router may call it.
+    /// Anyone who reaches the router may call it.
     open: bool,
     endpoint: Endpoint,
     admin: Option<Endpoint>,
+}
+
+/// The store that the settings ask for.
+pub(crate) fn store_options(config: &Config) -> StoreOptions {
+    StoreOptions::default()
+        .segment_bytes(config.storage.segment_bytes)
+        .checkpoint_bytes(config.storage.checkpoint_bytes)
+        .checkpoint_interval(config.storage.checkpoint_interval)
+        .cache_kib(usize::try_from(config.storage.cache_bytes >> 10).unwrap_or(usize::MAX))
+        .max_object_bytes(config.storage.max_object_bytes)
+        .max_bytes(config.storage.max_bytes)
+        .archive(
+            ArchiveOptions::default()
+                .enabled(config.archive.enabled)
+                .retention(config.archive.retention)
+                .max_bytes(config.archive.max_bytes),
+        )
+        .memory(config.memory.counted())
 }
 
 /// A store and the node on it.
@@ -339,7 +386,7 @@ struct Core {
 }
 
 impl Core {
-    /// Opens the data directory, replays its log and starts the node, away from the async threads.
+    /// Opens the data directory, replays its log and starts the node, off the async threads.
     async fn start(
         builder: HostBuilder,
         sockets: Hub,
@@ -349,25 +396,14 @@ impl Core {
         let readiness = Arc::clone(readiness);
         blocking(move || {
             let config = builder.config.clone();
-            let options = StoreOptions {
-                segment_bytes: config.storage.segment_bytes,
-                checkpoint_bytes: config.storage.checkpoint_bytes,
-                checkpoint_interval: config.storage.checkpoint_interval,
-                cache_kib: usize::try_from(config.storage.cache_bytes >> 10).unwrap_or(usize::MAX),
-                max_object_bytes: config.storage.max_object_bytes,
-                max_bytes: config.storage.max_bytes,
-                archive: ArchiveOptions {
-                    enabled: config.archive.enabled,
-                    retention: config.archive.retention,
-                    max_bytes: config.archive.max_bytes,
-                },
-                memory: config.memory.counted(),
-                ..StoreOptions::default()
-            };
+            let mut options = store_options(&config);
+            if let Some(clock) = builder.clock.clone() {
+                options = options.unix_millis(Arc::new(move || clock.unix_millis()));
+            }
             if builder.disk.others_may_read(&config.data.dir) {
                 tracing::warn!(
                     dir = %config.data.dir.display(),
-                    "other users of this machine may read the data directory: `chmod 700` it, unless they are meant to"
+                    "other users of this machine can read the data directory: run `chmod 700` on it, unless this is intended"
                 );
             }
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
@@ -383,7 +419,7 @@ impl Core {
                 let calls = json_rpc::protected_router(node.env(), &access, audited);
                 let calls = Router::new().nest("/rpc", calls);
                 routes::log("server", &calls);
-                // Before the program's own, which may have routes of the same form.
+                // Before the program's own router, which may have routes of the same form.
                 router = calls.fallback_service(router);
             }
             if let Some(page) = front {
@@ -416,7 +452,8 @@ impl Core {
 
     async fn stop(self, grace: Duration) -> Result<(), HostError> {
         let Self { store, node, .. } = self;
-        // A handler that never awaits keeps its objects open. The log has what was acknowledged; the next start reads it.
+        // A handler that never awaits keeps its objects open. Everything acknowledged is in the log, which the next
+        // start replays.
         node.shutdown(grace).await?;
         drop(node);
         blocking(move || Ok(store.close()?)).await
@@ -431,17 +468,17 @@ async fn blocking<R: Send + 'static>(
         .unwrap_or(Err(HostError::Panicked))
 }
 
-/// A gateway's task and the way to end it. Dropped without `stop`, it ends at once.
+/// A gateway's task and its stop signal. If dropped without `stop`, it ends immediately.
 #[derive(Debug)]
 struct Service {
     task: JoinHandle<()>,
     stop: watch::Sender<StopAfter>,
-    /// Reads the certificate again when it changes.
+    /// Reloads the certificate when it changes.
     upkeep: Option<Background>,
 }
 
 impl Service {
-    /// What the connections take of memory is counted in the account, if there is one.
+    /// The connections' memory is charged to the account, if there is one.
     fn start(
         listener: TcpListener,
         router: Router,
@@ -490,7 +527,7 @@ async fn listen(
 struct Background(JoinHandle<()>);
 
 impl Background {
-    /// Puts histogram samples into their buckets now and then, so that they do not gather between scrapes.
+    /// Puts histogram samples into their buckets periodically, so that they do not accumulate between scrapes.
     fn metrics_upkeep() -> Self {
         Self(tokio::spawn(async {
             let mut tick = tokio::time::interval(limits::METRICS_UPKEEP);
@@ -503,7 +540,8 @@ impl Background {
 }
 
 impl Background {
-    /// Learns of new and revoked tokens, so that no request has to look, and what an ended token has opened ends.
+    /// Polls for new and revoked tokens, so that no request has to, and ends streams of tokens that are no longer
+    /// valid.
     fn tokens_upkeep(access: Access) -> Self {
         Self(tokio::spawn(async move {
             let mut tick = tokio::time::interval(limits::TOKENS_REFRESH);
@@ -513,7 +551,7 @@ impl Background {
                 let access = access.clone();
                 let looked = tokio::task::spawn_blocking(move || access.store().refresh());
                 if let Ok(Err(error)) = looked.await {
-                    tracing::debug!(%error, "tokens cannot be read");
+                    tracing::debug!(%error, "cannot read the tokens");
                 }
             }
         }))
@@ -526,7 +564,7 @@ impl Drop for Background {
     }
 }
 
-/// The signals that ask a process to end.
+/// The signals that stop a process.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,

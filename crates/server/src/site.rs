@@ -1,9 +1,10 @@
-//! Whom a server answers that has no login: programs, its own pages, and no other site's.
+//! Protects a server without login from other sites' web pages.
 //!
-//! Contract: a request under a name that a stranger could own is refused, because whoever owns a domain can have it lead to a
-//! private address, and browsers then take this server for the stranger's own (DNS rebinding). A request that a page of
-//! another origin makes a browser send is refused if it says so (`Origin`), and if it changes something or opens a
-//! WebSocket (`Sec-Fetch-Site`). Programs that are no browsers send neither header and need not.
+//! Contract: a request with a host name that a stranger could own is rejected, because the owner of a domain can point
+//! it to a private address, and browsers then consider this server part of the stranger's site (DNS rebinding). A
+//! request that a page of another origin makes a browser send is rejected if the browser reports it (`Origin`), and if
+//! it changes something or opens a WebSocket (`Sec-Fetch-Site`). Programs that are not browsers need not send either
+//! header.
 
 use std::net::Ipv4Addr;
 
@@ -14,13 +15,13 @@ use crate::{
     broken::{Variant, broken},
 };
 
-/// The names with a dot, without ports, under which clients ask for a server. Addresses and names without a dot are nobody's
-/// domain and need no mention.
+/// The host names with a dot, without ports, that clients use for a server. IP addresses and names without a dot belong
+/// to no domain and need not be listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hosts {
-    /// These. `*.example.com` stands for every name below `example.com`.
+    /// These names. `*.example.com` matches every name below `example.com`.
     Named(Vec<String>),
-    /// Whatever comes: only for a server that no browser can reach but through a proxy that checks.
+    /// Any name: only for a server that browsers can reach only through a checking proxy.
     Any,
 }
 
@@ -30,12 +31,12 @@ impl Default for Hosts {
     }
 }
 
-/// The origins, beside the server's own, whose pages may send requests here.
+/// The origins, besides the server's own, whose pages may send requests here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origins {
-    /// These, such as `https://app.example.com`.
+    /// These origins, such as `https://app.example.com`.
     Named(Vec<String>),
-    /// All: every handler has to know by itself who asks.
+    /// Any origin: every handler must check its callers itself.
     Any,
 }
 
@@ -45,7 +46,7 @@ impl Default for Origins {
     }
 }
 
-/// What a server compares requests with.
+/// The allowed hosts and origins of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Site {
     pub(crate) hosts: Hosts,
@@ -53,21 +54,21 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Refuses what another site may have made a browser send.
+    /// Rejects requests that another site may have made a browser send.
     pub(crate) fn check(&self, request: &Parts) -> Result<(), ApiError> {
         let host = host_of(&request.headers, &request.uri)?;
         if host.is_some_and(|host| !self.hosts.contain(host)) {
             return Err(ApiError::new(
                 StatusCode::FORBIDDEN,
                 "unknown_host",
-                "A name with a dot under which this server is asked must be one of its own: name it in the setting `server.hosts`.",
+                "This host name is not allowed: add it to the setting `server.hosts`.",
             ));
         }
         if self.is_foreign(request, host) {
             return Err(ApiError::new(
                 StatusCode::FORBIDDEN,
                 "cross_origin",
-                "A web page of another origin made this request. Origins that may are named in the setting `server.origins`.",
+                "A web page of another origin made this request. To allow its origin, add it to the setting `server.origins`.",
             ));
         }
         Ok(())
@@ -86,8 +87,8 @@ impl Site {
         if broken(unchecked) {
             return false;
         }
-        // No page can send this one: a browser says it of itself. It is right where `Origin` is `null` because the page has
-        // `Referrer-Policy: no-referrer`.
+        // Pages cannot set this header; only the browser does. It is correct where `Origin` is `null` because the page
+        // has `Referrer-Policy: no-referrer`.
         let site = headers.get("sec-fetch-site");
         if site.is_some_and(|site| site == "same-origin" || site == "none") {
             return false;
@@ -98,7 +99,7 @@ impl Site {
             let is_own = own.is_some() && own == host;
             return !is_own && !allowed.iter().any(|one| one.eq_ignore_ascii_case(origin));
         }
-        // Browsers send no `Origin` with what a page may not read anyway, such as images and links.
+        // Browsers send no `Origin` with requests that a page cannot read anyway, such as images and links.
         let only_reads = matches!(request.method, Method::GET | Method::HEAD)
             && !headers.contains_key(header::UPGRADE);
         site.is_some() && !only_reads
@@ -106,7 +107,7 @@ impl Site {
 }
 
 impl Hosts {
-    /// False for a name that a stranger could have.
+    /// Returns false for a name that a stranger could own.
     fn contain(&self, host: &str) -> bool {
         let Self::Named(own) = self else { return true };
         if broken(Variant::HostUnchecked) {
@@ -122,7 +123,7 @@ impl Hosts {
     }
 }
 
-/// True if `own` is this name, or stands for the names above it.
+/// Returns whether `own` is this name, or a wildcard that matches it.
 fn matches(own: &str, name: &str) -> bool {
     match own.strip_prefix('*') {
         None => own.eq_ignore_ascii_case(name),
@@ -135,14 +136,14 @@ fn matches(own: &str, name: &str) -> bool {
     }
 }
 
-/// Under which name and port the server was asked. More than one `Host` is refused, as RFC 9112 (section 3.2) demands.
+/// The host name and port of a request. More than one `Host` is rejected, as required by RFC 9112, section 3.2.
 pub(crate) fn host_of<'a>(
     headers: &'a HeaderMap,
     uri: &'a Uri,
 ) -> Result<Option<&'a str>, ApiError> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match hosts.next() {
-        // What is no text is no name.
+        // A value that is not text is not a name.
         Some(host) => Some(host.to_str().unwrap_or("?.")),
         None => uri.authority().map(Authority::as_str),
     };
@@ -150,7 +151,7 @@ pub(crate) fn host_of<'a>(
         None => Ok(host),
         Some(_) => Err(ApiError::bad_request(
             "several_hosts",
-            "A request has one `Host` header.",
+            "A request must have exactly one `Host` header.",
         )),
     }
 }

@@ -1,7 +1,7 @@
 //! Logs and the metrics recorder of the process.
 //!
-//! Contract: both belong to the process, not to one host, so both are set up once; the second call changes nothing. A
-//! program that has its own subscriber or recorder keeps it.
+//! Contract: both belong to the process, not to one host, so they are set up once; a second call changes nothing. A
+//! program's own subscriber or recorder is kept.
 
 use std::sync::OnceLock;
 
@@ -17,9 +17,9 @@ use crate::{
     limits, request_log,
 };
 
-/// Sends `tracing` events to standard error as the settings say.
+/// Sends `tracing` events to standard error according to the settings.
 pub(crate) fn start_logs(config: &LogConfig) {
-    // The level was checked when it was read; a hand-made one that does not parse falls back to warnings.
+    // The level was checked when it was parsed; an unchecked one that is invalid falls back to warnings.
     let warnings = || Targets::new().with_default(LevelFilter::WARN);
     let mut filter: Targets = config.level.parse().unwrap_or_else(|_| warnings());
     if config.access {

@@ -1,8 +1,8 @@
-//! TLS for the connections of clients.
+//! TLS for client connections.
 //!
-//! Contract: certificates and keys are PEM files. They are read at the start, where a fault ends the program, and again within
-//! [`limits::TLS_RELOAD`] of a change, where a fault is logged and what was read before stays in use. With a file of
-//! authorities only clients whose certificate one of them has signed are served.
+//! Contract: certificates and keys are PEM files. They are loaded at the start, where an error ends the program, and
+//! again within [`limits::TLS_RELOAD`] of a change, where an error is logged and the previous ones stay in use. With a
+//! file of authorities, only clients with a certificate signed by one of them are served.
 
 use std::{
     fmt, io,
@@ -32,20 +32,20 @@ use crate::{
     limits,
 };
 
-/// A connection of a client, as bytes go over it.
+/// The byte stream of a client connection.
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// What a listener shows to its clients.
+/// The TLS configuration of a listener.
 pub(crate) struct Tls {
     files: TlsConfig,
     seen: Mutex<Stamps>,
     current: RwLock<TlsAcceptor>,
 }
 
-/// When the files were changed last, and how long they are.
+/// When the files were last changed, and their sizes.
 type Stamps = Vec<Option<(SystemTime, u64)>>;
 
 impl fmt::Debug for Tls {
@@ -57,7 +57,7 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files, if there are any.
+    /// Loads the files, if there are any.
     pub(crate) fn load(files: &TlsConfig) -> Result<Option<Arc<Self>>, HostError> {
         let (Some(certificate), Some(key)) = (&files.certificate, &files.key) else {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Tls {
         })))
     }
 
-    /// The handshake with a client, which has this long.
+    /// Performs the handshake with a client, within this time.
     pub(crate) async fn accept(&self, stream: TcpStream, patience: Duration) -> io::Result<Stream> {
         let acceptor = self
             .current
@@ -83,13 +83,13 @@ impl Tls {
         Ok(Stream::Tls(Box::new(stream)))
     }
 
-    /// Reads the files again whenever they have changed.
+    /// Reloads the files whenever they have changed.
     pub(crate) async fn keep_fresh(self: Arc<Self>) {
         let mut tick = tokio::time::interval(limits::TLS_RELOAD / 2);
         loop {
             tick.tick().await;
             let tls = Arc::clone(&self);
-            // A panic is logged by the task, and the next look is made.
+            // A panic is logged by the task, and the next check runs.
             let _ = tokio::task::spawn_blocking(move || tls.refresh()).await;
         }
     }
@@ -106,11 +106,11 @@ impl Tls {
         match read(certificate, key, self.files.client_ca.as_deref()) {
             Ok(acceptor) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
-                tracing::info!(certificate = %certificate.display(), "the TLS certificate was read again");
+                tracing::info!(certificate = %certificate.display(), "reloaded the TLS certificate");
             }
-            // They may be half written: the next change is another chance.
+            // They may be half written: the next change triggers another attempt.
             Err(error) => {
-                tracing::error!(%error, "the changed TLS files cannot be used; the certificate of before stays in use");
+                tracing::error!(%error, "cannot use the changed TLS files; keeping the previous certificate");
             }
         }
         *seen = found;
@@ -165,7 +165,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
         .collect::<Result<_, _>>()
         .map_err(|error| failed(&error))?;
     if found.is_empty() {
-        return Err(failed(&"there is no certificate in it"));
+        return Err(failed(&"it contains no certificate"));
     }
     Ok(found)
 }

@@ -8,6 +8,7 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use abide::{
     AlarmRetry,
+    clock::TestClock,
     prelude::*,
     server::RunningHost,
     storage::{Disk as _, OpenMode, SimDisk},
@@ -53,14 +54,8 @@ impl Clockwork {
 }
 
 async fn host() -> RunningHost {
-    let options = ClassOptions {
-        alarm_retry: AlarmRetry {
-            base: Duration::ZERO,
-            max_retries: Some(1),
-            ..AlarmRetry::default()
-        },
-        ..ClassOptions::default()
-    };
+    let options = ClassOptions::default()
+        .alarm_retry(AlarmRetry::default().base(Duration::ZERO).max_retries(1));
     let host = Host::open_in_memory()
         .object_with::<Clockwork>("CLOCKWORK", options)
         .configure(|config| config.admin.access = AccessPolicy::Open);
@@ -218,6 +213,41 @@ async fn objects_are_restored_and_forked_by_bookmark_and_by_time() {
     host.shutdown().await.unwrap();
 }
 
+/// A host's clock also dates the commits that its objects can be restored to.
+#[tokio::test]
+async fn objects_are_restored_to_times_of_the_hosts_clock() {
+    let clock = TestClock::new();
+    let host = Host::open_in_memory()
+        .object::<Clockwork>("CLOCKWORK")
+        .configure(|config| config.admin.access = AccessPolicy::Open)
+        .clock(Arc::new(clock.clone()))
+        .start()
+        .await
+        .unwrap();
+    let clockwork = host.env().object::<Clockwork>().get_by_name("a");
+    clockwork.set(LATER).await.unwrap().unwrap();
+    clock.advance(Duration::from_secs(3600));
+    clockwork.mend().await.unwrap().unwrap();
+
+    let restore = async |time: u64| {
+        let path = "/objects/Clockwork/a/restore";
+        change_to(host.admin_addr().unwrap(), path, &json!({ "time": time })).await
+    };
+    let early = restore(TestClock::START_UNIX_MILLIS - 1).await;
+    assert_eq!(code(&early), "bad_request");
+    let restored = restore(TestClock::START_UNIX_MILLIS + 3_599_999).await;
+    assert_eq!(restored.status, StatusCode::OK, "{restored:?}");
+    assert!(!clockwork.is_mended().await.unwrap().unwrap());
+
+    // A program does the same through the host's node.
+    let restored: Value = serde_json::from_str(&restored.body).unwrap();
+    let undo: Bookmark = serde_json::from_value(restored["undo"].clone()).unwrap();
+    let node = host.node();
+    node.restore(clockwork.untyped(), undo).await.unwrap();
+    assert!(clockwork.is_mended().await.unwrap().unwrap());
+    host.shutdown().await.unwrap();
+}
+
 /// Asks for a change until the object is not held by the one before, whose answer may have come a moment earlier.
 async fn change_when_free(admin: SocketAddr, path: &str, body: &Value) -> Answer {
     loop {
@@ -288,7 +318,7 @@ async fn a_quarantined_object_is_listed_and_repaired_by_each_way() {
             StatusCode::SERVICE_UNAVAILABLE,
             "{unsound:?}"
         );
-        assert!(unsound.body.contains("nothing to accept"), "{unsound:?}");
+        assert!(unsound.body.contains("no content to accept"), "{unsound:?}");
         assert_eq!(quarantined().await, expected);
 
         let (repaired, mended) = match how {

@@ -216,7 +216,7 @@ async fn a_call_that_makes_no_sense_says_what_is_wrong() {
             "SEATS/a/take",
             json!(["14C"]),
             (400, "bad_arguments"),
-            "it takes 2, and 1 were given",
+            "expected 2, got 1",
         ),
         (
             "SEATS/a/take",
@@ -228,7 +228,7 @@ async fn a_call_that_makes_no_sense_says_what_is_wrong() {
             "SEATS/a/take",
             json!({"seat": "14C"}),
             (400, "bad_arguments"),
-            "no JSON array",
+            "not a JSON array",
         ),
         (
             "SEATS/a/panic",

@@ -270,11 +270,7 @@ async fn a_handler_runs_to_its_end_although_the_http_client_is_gone() {
 
 #[tokio::test]
 async fn an_overloaded_object_is_503_with_a_time_to_come_back() {
-    let options = ClassOptions {
-        max_queued: 0,
-        max_running: 1,
-        ..ClassOptions::default()
-    };
+    let options = ClassOptions::default().max_queued(0).max_running(1);
     let host = Host::open_in_memory()
         .object_with::<Notes>("NOTES", options)
         .with(Notify::new())

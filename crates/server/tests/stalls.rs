@@ -190,12 +190,12 @@ async fn a_checkpoint_that_does_not_end_is_named_when_commits_wait_for_it() {
         waits.1 += metric(admin, &format!("abide_commit_wait_spent_seconds{label}")).await;
     }
     assert!(waits.0 >= 1.0 && waits.1 >= 5.0, "{waits:?}");
-    is_logged("commits are stalled: they wait for a checkpoint").await;
+    is_logged("commits are stalled, waiting for a checkpoint").await;
     disk.clear();
     for answer in waiting {
         assert_eq!(answer.await.unwrap().status, StatusCode::OK);
     }
-    is_logged("commits go on").await;
+    is_logged("commits are no longer stalled").await;
     assert_eq!(
         ask(admin, Method::GET, "/readyz").await.status,
         StatusCode::OK

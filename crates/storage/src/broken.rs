@@ -1,32 +1,32 @@
-//! Deliberately broken variants of the storage engine, which test its tests: a checker that has never caught anything proves
-//! nothing. Each promise has variants that break it where it is kept, and a test must catch each of them. Faults of a disk or a
-//! clock are not here: the tests pass in a disk or a clock that has them.
+//! Deliberately broken variants of the storage engine, which test its tests: a checker that has never caught anything
+//! proves nothing. Each guarantee has variants that break it in the code that provides it, and a test must catch each
+//! of them. Faults of a disk or a clock are not here: tests inject those with a faulty disk or clock.
 //!
 //! Contract: without the feature `broken`, which only tests enable, `broken` is the constant false and the product is
-//! unchanged. With it nothing is broken either until a test names a variant: for its thread, with
-//! `Broken::begin`, or for a whole process, with the environment variable [`VARIABLE`].
+//! unchanged. With the feature, nothing is broken until a test selects a variant: for its thread with `Broken::begin`,
+//! or for a whole process with the environment variable [`VARIABLE`].
 
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "ABIDE_BROKEN_STORAGE";
 
-/// Declares the broken variants of a crate, by part: an enum `Variant`, a function `broken` that product code asks, and a guard
-/// `Broken` with which a test breaks its thread. The crate has a feature `broken`; the first argument is the environment
-/// variable that breaks a whole process, for tests whose nodes have threads of their own.
+/// Declares the broken variants of a crate, by part: an enum `Variant`, a function `broken` that product code calls,
+/// and a guard `Broken` with which a test breaks its own thread. The crate has a feature `broken`. The first argument
+/// is the environment variable that breaks a whole process, for tests whose nodes have threads of their own.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! broken_variants {
     ($variable:expr; $($part:ident { $($(#[$doc:meta])+ $name:ident,)+ })+) => {
-        /// What is broken. The first sentence says how, the second which promise is not kept.
+        /// A broken variant. The first sentence says how it is broken, the second which guarantee is violated.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Variant {
             $($($(#[$doc])+ $name,)+)+
         }
 
         impl Variant {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[Self] = &[$($(Self::$name,)+)+];
 
-            /// Those of a part, by its name.
+            /// The variants of a part, by its name.
             pub fn of(part: &str) -> &'static [Self] {
                 match part {
                     $(stringify!($part) => &[$(Self::$name,)+],)+
@@ -35,7 +35,7 @@ macro_rules! broken_variants {
             }
         }
 
-        /// True if this is to be broken.
+        /// Returns whether this variant is active.
         #[cfg(not(feature = "broken"))]
         pub(crate) const fn broken(_: Variant) -> bool {
             false
@@ -62,14 +62,14 @@ macro_rules! broken_variants {
                 static OF_THREAD: Cell<Option<Variant>> = const { Cell::new(None) };
             }
 
-            /// True if this is to be broken.
+            /// Returns whether this variant is active.
             pub(crate) fn broken(variant: Variant) -> bool {
                 static OF_PROCESS: OnceLock<Option<Variant>> = OnceLock::new();
                 let of_process = OF_PROCESS.get_or_init(super::of_environment);
                 OF_THREAD.get() == Some(variant) || *of_process == Some(variant)
             }
 
-            /// Breaks the product on this thread until it is dropped.
+            /// Breaks the product on this thread until the guard is dropped.
             #[derive(Debug)]
             pub struct Broken(());
 
@@ -94,24 +94,22 @@ macro_rules! broken_variants {
 broken_variants! {
     VARIABLE;
     log {
-        /// A record's payload is not compared with its checksum. A node starts after every crash.
+        /// A record's payload is not verified against its checksum. A node starts after every crash.
         PayloadUnchecked,
         /// A record is accepted at any position, so old ones of a recycled segment are. A node
         /// starts after every crash.
         OldRecordsTaken,
         /// The first records of a transaction count without the last. Unacknowledged writes are whole or absent.
         PartTaken,
-        /// A savepoint that fails is not undone. Unacknowledged writes are whole or absent.
+        /// A failed savepoint is not rolled back. Unacknowledged writes are whole or absent.
         RollbackForgotten,
-        /// A poll's writes become several transactions of the log. Unacknowledged writes are whole or absent.
-        PollSplit,
         /// An object that is open is opened again. One instance at a time.
         OpenedTwice,
         /// A page that a commit adds and SQLite has not written is not logged. The log alone says what a page holds.
         AddedPageUnlogged,
     }
     checkpoint {
-        /// A checkpoint passes over objects that are open. Acknowledged writes survive.
+        /// A checkpoint skips open objects. Acknowledged writes survive.
         RedoTooFar,
         /// A checkpoint does not require full images after it. A node starts after every crash.
         HorizonNotAdvanced,
@@ -124,17 +122,18 @@ broken_variants! {
         SegmentsFreedEarly,
     }
     archive {
-        /// The log is said to be archived, and is not. Every commit of the retention can be restored.
+        /// The log is reported as archived, but is not. Every commit of the retention can be restored.
         HistorySkipped,
-        /// History is given up for one error of the archive. Every commit of the retention can be restored.
+        /// History is dropped after a single error of the archive. Every commit of the retention can be restored.
         HistoryGivenUpEarly,
         /// A merge leaves out each object's newest commit. Every commit of the retention can be restored.
         MergeDropsNewest,
         /// Runs are removed before the manifest lists the one that replaces them. Every commit of the retention can be restored.
         RunsRemovedEarly,
-        /// A fold takes what has not expired. Every commit of the retention can be restored.
+        /// A fold includes history that has not expired. Every commit of the retention can be restored.
         FoldEarly,
-        /// A snapshot of a file that is ahead of the history passes for the state before. A restore gives exactly what was.
+        /// A snapshot of a file that is ahead of the history is used as the earlier state. A restore gives exactly what
+        /// was.
         SnapshotAhead,
         /// A restore is acknowledged before it is durable. A restore is one commit, wholly there or absent.
         RestoreNotAwaited,
@@ -146,11 +145,11 @@ broken_variants! {
         QuarantineKept,
     }
     bounds {
-        /// A statement is not held to the bound of its object. An object stores no more than it may.
+        /// A statement is not held to the limit of its object. An object stores no more than it may.
         ObjectBoundIgnored,
-        /// A commit is not held to the bound of all objects. All objects together store no more than they may.
+        /// A commit is not held to the limit of all objects. All objects together store no more than they may.
         StoreBoundIgnored,
-        /// What commits change is not counted. All objects together store no more than they may.
+        /// Changes of commits are not counted. All objects together store no more than they may.
         GrowthNotCounted,
     }
     memory {
@@ -160,9 +159,9 @@ broken_variants! {
     alarms {
         /// Recovery ignores the alarms in the log. Alarms go off.
         AlarmForgottenByRecovery,
-        /// A checkpoint does not save the index of alarms. Alarms go off.
+        /// A checkpoint does not save the alarm index. Alarms go off.
         AlarmForgottenByCheckpoint,
-        /// An alarm that was taken is not put back for its next time. Alarms go off.
+        /// A taken alarm is not put back for its next time. Alarms go off.
         AlarmNotPutBack,
         /// An attempt that its process did not survive uses up a retry. Alarms go off.
         CrashCountsForAll,
@@ -174,7 +173,8 @@ broken_variants! {
         ClockSetBackForOneAlarm,
         /// The alarm of an object that is due last goes off first. Each alarm goes off at its time.
         LastAlarmFirst,
-        /// An object is no suspect any more when another alarm of it goes off. What may end the process runs apart.
+        /// An object stops being a suspect when another of its alarms goes off. What may crash the process runs in
+        /// isolation.
         SuspectClearedByAnother,
     }
 }
@@ -188,11 +188,16 @@ mod tests {
         let variant = Variant::HorizonNotAdvanced;
         {
             let _broken = Broken::begin(variant);
-            assert!(broken(variant) && !broken(Variant::RedoTooFar));
-            std::thread::spawn(move || assert!(!broken(variant)))
+            assert_eq!(all_broken(), [variant]);
+            std::thread::spawn(|| assert_eq!(all_broken(), []))
                 .join()
                 .unwrap();
         }
-        assert!(Variant::ALL.iter().all(|variant| !broken(*variant)));
+        assert_eq!(all_broken(), []);
+    }
+
+    fn all_broken() -> Vec<Variant> {
+        let all = Variant::ALL.iter().copied();
+        all.filter(|variant| broken(*variant)).collect()
     }
 }

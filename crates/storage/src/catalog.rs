@@ -1,7 +1,6 @@
 //! The catalog: the manifest of an open store, in memory and on disk.
 //!
-//! Readers get the manifest that was published last, and never wait for the disk. A change is durable before it is
-//! visible.
+//! Readers get the last published manifest and never wait for the disk. A change is durable before it is visible.
 
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -30,13 +29,13 @@ impl Catalog {
         }
     }
 
-    /// The manifest that was published last.
+    /// The last published manifest.
     pub(crate) fn current(&self) -> Arc<Manifest> {
         self.published.lock().clone()
     }
 
-    /// Changes the manifest. It is durable when this returns; after an error the old one is in force, unless the error is
-    /// final.
+    /// Changes the manifest. The change is durable when this returns. After an error the old manifest stays in force,
+    /// unless the error is final.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let _one = self.changing.lock();
         let mut changed = Manifest::clone(&self.current());
@@ -69,14 +68,16 @@ pub(crate) fn object_path(dir: &Path, manifest: &Manifest, key: ObjectKey) -> Op
     Some(namespace.join(&hex[..2]).join(format!("{hex}.sqlite")))
 }
 
-/// Refuses a unique key that cannot name a namespace.
+/// Rejects a unique key that cannot name a namespace.
 pub(crate) fn check_unique_key(unique_key: &str) -> Result<()> {
     if unique_key.is_empty() || unique_key.len() > 128 {
-        return Err(Error::input("a namespace's unique key has 1 to 128 bytes"));
+        return Err(Error::input(
+            "the unique key of a namespace must have 1 to 128 bytes",
+        ));
     }
     if directory_name(unique_key).len() > MAX_NAME_BYTES {
         return Err(Error::input(
-            "a namespace's unique key is too long as a directory's name: use letters and digits",
+            "the unique key of a namespace is too long for a directory name: use letters and digits",
         ));
     }
     Ok(())

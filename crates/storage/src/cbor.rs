@@ -1,6 +1,6 @@
-//! The one encoding of values: CBOR (RFC 8949) through serde. Key-value values, RPC arguments and results use it, so
-//! other languages can read them. Structs are maps with text keys, enums as serde's external tagging, bytes are byte
-//! strings where the type says so (`serde_bytes`).
+//! The encoding of all values: CBOR (RFC 8949) through serde. Key-value values, RPC arguments and results use it, which
+//! makes them readable in other languages. Structs are maps with text keys, enums use serde's external tagging, and
+//! bytes are byte strings where the type requests it (`serde_bytes`).
 
 use crate::error::{Error, ErrorKind, Result};
 use serde::Serialize;

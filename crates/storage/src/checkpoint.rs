@@ -1,28 +1,28 @@
-//! The checkpoint: object files catch up with the log, and the log's tail is given back.
+//! The checkpoint: object files catch up with the log, and the log's tail is recycled.
 //!
-//! 1. Advance the horizon of full images to the log's end, **redo**: from here on each page's first image is full.
+//! 1. Advance the full-image horizon to the log's end, **redo**: from here on, each page's first image is a full image.
 //! 2. Wait until everything before redo is durable.
-//! 3. For each object with pages in the overlay: take a snapshot under its lock, wait until the snapshot's newest commit
-//!    is durable, write it to the file. (A file never holds what is not durable in the log.) Of an object that is
-//!    quarantined, save the pages beside ([`crate::quarantine`]).
+//! 3. For each object with pages in the overlay: take a snapshot under its lock, wait until the snapshot's newest
+//!    commit is durable, write it to the file. (A file never holds what is not durable in the log.) For a quarantined
+//!    object, save the pages in a separate file ([`crate::quarantine`]).
 //! 4. When all are written, sync the files, and then the directories that got new names.
-//! 5. Save what has changed in the alarm index as a run. After step 3: a commit before redo that has not told the index
-//!    yet keeps its object locked.
+//! 5. Save the changes to the alarm index as a run. This follows step 3, because a commit before redo that has not
+//!    updated the index yet keeps its object locked.
 //! 6. Publish the manifest with redo and the runs.
-//! 7. Only now drop the written versions from the overlay, remove old runs, archive the log before redo, and recycle its
-//!    segments.
+//! 7. Only now drop the written versions from the overlay, remove old runs, archive the log before redo, and recycle
+//!    its segments.
 //!
-//! If one object's file cannot be written the others are, and nothing is lost: redo is not published, so the log is kept
-//! for that object, which goes on meanwhile. When [`FILE_ATTEMPTS`] checkpoints in a row have failed, or commits wait for
-//! room, it is quarantined. An error of a sync is final for the node, whichever file it was. Every other error ends the
-//! checkpoint before anything is published; the next one tries again.
+//! If one object's file cannot be written, the others still are, and nothing is lost: redo is not published, so the log
+//! is kept for that object, which continues to run. When [`FILE_ATTEMPTS`] checkpoints in a row have failed, or commits
+//! wait for log space, the object is quarantined. An error of a sync is final for the node, whichever file it was.
+//! Every other error ends the checkpoint before anything is published; the next one tries again.
 //!
-//! Within steps 3 and 4 several threads share the files, if the machine has many cores ([`parallel`]); the order of the steps
-//! is the same.
+//! On a machine with many cores, several threads share the files within steps 3 and 4 ([`parallel`]); the order of the
+//! steps is the same.
 //!
-//! A crash anywhere leaves a manifest whose redo position still covers everything that the files may lack or hold in
-//! part, because replay rewrites every page that was written since. Commits go on all the time; an object is locked
-//! only while its pages are listed.
+//! A crash at any point leaves a manifest whose redo position still covers everything that files may lack or hold in
+//! part, because replay rewrites every page that was written since. Commits continue during a checkpoint; an object is
+//! locked only while its pages are listed.
 
 use crate::alarms::{self, AlarmIndex, ClockReading};
 use crate::archive::archiver::{self, Archiver};
@@ -68,11 +68,11 @@ impl Snapshot {
 /// A file that was written and must be synced.
 struct Written {
     snapshot: Snapshot,
-    /// Open while files are synced one by one; many files would need too many descriptors.
+    /// Kept open while files are synced one by one; many files would need too many descriptors.
     file: Option<Arc<dyn DiskFile>>,
 }
 
-/// What has become of the objects' files so far.
+/// Progress on the object files.
 #[derive(Default)]
 struct Progress {
     written: Vec<Written>,
@@ -80,10 +80,10 @@ struct Progress {
     failing: Vec<(Arc<Object>, Error)>,
 }
 
-/// A quarantined object, and what the manifest is to say of it; `None`: what it says already.
+/// A quarantined object, and its new entry in the manifest; `None` if the entry is unchanged.
 type Listed = (Arc<Object>, Option<Quarantine>);
 
-/// Puts quarantined objects on the manifest's list.
+/// Adds quarantined objects to the manifest's list.
 fn list(manifest: &mut Manifest, quarantined: &[Listed]) {
     for (object, entry) in quarantined {
         if let Some(entry) = entry {
@@ -128,7 +128,7 @@ impl Checkpointer {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// True if enough log has accumulated for a checkpoint.
+    /// Returns whether enough log has accumulated for a checkpoint.
     pub(crate) fn is_due(&self) -> bool {
         let bytes = self.shared.options.checkpoint_bytes;
         let log = &self.shared.log;
@@ -140,7 +140,7 @@ impl Checkpointer {
         since >= bytes || self.objects.overlay_bytes() >= of_overlay
     }
 
-    /// While the guard lives there is no checkpoint, and every object file stays as it is.
+    /// No checkpoint runs while the guard exists, and all object files stay unchanged.
     pub(crate) fn pause(&self) -> MutexGuard<'_, ()> {
         self.running.lock()
     }
@@ -151,7 +151,7 @@ impl Checkpointer {
         let _one = if *threads {
             self.running.lock()
         } else {
-            // A commit that is made meanwhile, by the same thread, may need room.
+            // A commit made in the meantime, by the same thread, may need log space.
             let free = self.running.try_lock();
             free.ok_or_else(Error::no_space)?
         };
@@ -169,7 +169,7 @@ impl Checkpointer {
                     self.shared.set_no_space(false);
                 }
             }
-            // The log is kept for that object; it has no claim to more than a part of the room.
+            // The log is kept for that object, which may use only a part of the space.
             Err(error) if error.object().is_some() => self.shared.set_obstacle(None),
             Err(error) => {
                 self.shared.note_failure(error);
@@ -190,7 +190,7 @@ impl Checkpointer {
                 &error,
             )
         };
-        // Opened before the writes, so that it reports the errors of all of them.
+        // Opened before the writes, to report the errors of all of them.
         let barrier = disk.barrier(&dir.join("objects")).map_err(failed)?;
         let Progress {
             mut written,
@@ -222,7 +222,7 @@ impl Checkpointer {
         self.archiver.archive(redo, &files)?;
         let archived = catalog.current().archived();
         if let Err(error) = self.segments.trim(archived) {
-            tracing::warn!(%error, "a segment that nothing needs was not removed");
+            tracing::warn!(%error, "cannot remove an unneeded segment");
         }
         Ok(())
     }
@@ -234,7 +234,7 @@ impl Checkpointer {
         parallel::for_each(threads, &self.objects.all(), |object| {
             let mut outcome = self.write_object(object);
             if matches!(&outcome, Err(error) if error.kind() == ErrorKind::Busy) {
-                self.give_back_descriptors(&mut progress.lock().written);
+                self.close_files(&mut progress.lock().written);
                 outcome = self.write_object(object);
             }
             let mut progress = progress.lock();
@@ -246,14 +246,14 @@ impl Checkpointer {
                 Err(error) => return Err(error),
             }
             if progress.written.len() > SYNC_ONE_BY_ONE {
-                self.give_back_descriptors(&mut progress.written);
+                self.close_files(&mut progress.written);
             }
             Ok(())
         })?;
         Ok(progress.into_inner())
     }
 
-    /// Saves what has changed in the alarm index, and publishes that files hold everything before `redo`.
+    /// Saves the changes to the alarm index, and publishes that files hold everything before `redo`.
     fn publish(&self, redo: Lsn, quarantined: &[Listed]) -> Result<()> {
         let Shared {
             disk,
@@ -282,13 +282,13 @@ impl Checkpointer {
         if runs != saved_runs
             && let Err(error) = alarms::remove_others(&**disk, dir, &runs)
         {
-            // They do no harm; the next start tries again.
-            tracing::warn!(%error, "old runs of the alarm index were not removed");
+            // Harmless; the next start tries again.
+            tracing::warn!(%error, "cannot remove old runs of the alarm index");
         }
         Ok(())
     }
 
-    /// True if commits wait, or soon would, because the log has come to its bound.
+    /// Returns whether commits wait, or soon would, because the log has reached its limit.
     fn commits_need_the_log(&self) -> bool {
         let shared = &self.shared;
         let next = self.segments.next_bytes(shared.needed_segment_bytes());
@@ -303,7 +303,7 @@ impl Checkpointer {
             return Err(Error::new(
                 ErrorKind::Io,
                 format!(
-                    "the files of {} objects cannot be written, so none is quarantined: look at the disk. The first: {first}",
+                    "the files of {} objects cannot be written, too many to quarantine: check the disk. The first error: {first}",
                     failing.len()
                 ),
             ));
@@ -313,15 +313,15 @@ impl Checkpointer {
         for (object, error) in failing {
             let mut pages = object.pages();
             pages.failed_writes += 1;
-            // The next attempt opens it anew.
+            // The next attempt reopens it.
             self.objects.close_file(&object, &mut pages);
             if pages.failed_writes >= FILE_ATTEMPTS || no_time {
-                let why = format!("a checkpoint could not bring its file up to date: {error}");
+                let why = format!("a checkpoint could not write its file: {error}");
                 self.objects.quarantine(object.key, &mut pages, why);
             } else {
                 tracing::error!(
                     object = %object.key, %error, attempt = pages.failed_writes,
-                    "an object's file cannot be written: the log is kept for it, and the next checkpoint tries again"
+                    "cannot write an object's file: keeping the log for it until the next checkpoint tries again"
                 );
                 held_back = Some(error);
             }
@@ -342,7 +342,7 @@ impl Checkpointer {
                 }
             };
             let known = manifest.quarantine_of(object.key);
-            // What an interrupted repair has written is ignored.
+            // Pages written by an interrupted repair are ignored.
             if known.is_some_and(|known| known.aside.is_some()) {
                 listed.push((object, known.cloned()));
                 continue;
@@ -360,7 +360,7 @@ impl Checkpointer {
         Ok(listed)
     }
 
-    /// The manifest lists these objects, and what their files lack is saved.
+    /// Called once the manifest lists these objects and their missing pages are saved.
     fn drop_saved(&self, quarantined: Vec<Listed>) {
         self.objects
             .quarantine_is_listed(quarantined.iter().map(|(object, _)| object.key));
@@ -371,7 +371,7 @@ impl Checkpointer {
         }
     }
 
-    /// Brings one object's file up to date. `None`: it is, or the object is quarantined.
+    /// Brings one object's file up to date. `None` if it already is, or if the object is quarantined.
     fn write_object(&self, object: &Arc<Object>) -> Result<Option<Written>> {
         let Some(snapshot) = self.snapshot(object)? else {
             return Ok(None);
@@ -383,7 +383,7 @@ impl Checkpointer {
         self.write(snapshot).map(Some)
     }
 
-    /// The committed pages that the file lacks, if it does and the object is not quarantined.
+    /// The committed pages that the file lacks, if any, unless the object is quarantined.
     fn snapshot(&self, object: &Arc<Object>) -> Result<Option<Snapshot>> {
         let mut pages = object.pages();
         if pages.tail.is_some() {
@@ -459,8 +459,8 @@ impl Checkpointer {
         self.shared.disk.open(path, OpenMode::Create)
     }
 
-    /// Closes files that are not to be synced one by one.
-    fn give_back_descriptors(&self, written: &mut [Written]) {
+    /// Closes files that will not be synced one by one.
+    fn close_files(&self, written: &mut [Written]) {
         for Written { snapshot, file } in written.iter_mut().rev() {
             if file.take().is_none() {
                 break;
@@ -470,7 +470,7 @@ impl Checkpointer {
         }
     }
 
-    /// Forgets the versions that the file has now.
+    /// Drops the versions that the file now has.
     fn drop_written(&self, snapshot: &Snapshot) {
         let object = &snapshot.object;
         {
@@ -489,7 +489,7 @@ impl Checkpointer {
                 }
             }
             if pages.overlay.is_empty() {
-                // An overlay that was large gives its table back, and the descriptor is closed until somebody reads.
+                // A large overlay shrinks its table, and the file is closed until somebody reads it.
                 pages.overlay.shrink_to_fit();
                 self.objects.close_file(object, &mut pages);
             }
@@ -499,7 +499,7 @@ impl Checkpointer {
     }
 }
 
-/// Page 1 is always written, with the commit number in it.
+/// Page 1 is always written, because it holds the commit number.
 fn write_first_page(snapshot: &Snapshot, file: &dyn DiskFile) -> io::Result<()> {
     let mut page = match snapshot.pages.first() {
         Some((1, image, _)) => **image,
@@ -539,15 +539,15 @@ fn sync_files(
             .wait()
             .map_err(|error| Error::sync("syncing the object files", &error))?;
     }
-    // What follows needs descriptors, too.
+    // The next steps need descriptors, too.
     for file in &mut *written {
         file.file = None;
     }
     if !one_by_one {
         return Ok(());
     }
-    // The directory of the file, and that of its directory, which may be as new. A file that is there already may have
-    // been made by an attempt that did not come so far: its name is synced too.
+    // The directory of the file and its parent, which may be just as new. A file that already exists may come from an
+    // earlier attempt that failed before syncing its name: its name is synced too.
     let paths = written.iter().map(|file| &file.snapshot.object.path);
     let dirs: BTreeSet<&Path> = paths
         .flat_map(|path| path.ancestors().skip(1).take(3))

@@ -1,4 +1,4 @@
-//! Page entries: how a changed page is written into a record, and read back.
+//! Page entries: how a changed page is encoded in a record, and decoded again.
 //!
 //! An entry is `page number: u32, kind: u16, ranges: u16`, then for each range `offset: u16, length: u16` and the bytes.
 //! Kind 0 is a **full** image, given as ranges over a page of zeros; kind 1 is a **delta**, given as ranges over the
@@ -13,7 +13,7 @@ const DELTA: u16 = 1;
 const ENTRY_HEADER: usize = 8;
 const RANGE_HEADER: usize = 4;
 
-/// A decoded entry: which page, whether it stands alone, and its ranges.
+/// A decoded entry: its page number, whether it is a full image, and its ranges.
 pub(crate) struct Entry<'a> {
     pub(crate) page_no: u32,
     pub(crate) full: bool,
@@ -21,10 +21,10 @@ pub(crate) struct Entry<'a> {
     body: &'a [u8],
 }
 
-/// What [`encode`] wrote.
+/// What [`encode`] has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoded {
-    /// The page is as it was: nothing was written.
+    /// The page has not changed: nothing was written.
     Unchanged,
     /// A full image.
     Full,
@@ -51,14 +51,14 @@ pub(crate) fn encode(
     if out.len() - start <= PAGE_BYTES / 2 {
         return Encoded::Delta;
     }
-    // More than half has changed: a full image costs little more and cuts the chain.
+    // More than half has changed: a full image costs little more and ends the delta chain.
     out.truncate(start);
     put_ranges(out, page_no, FULL, page, &ZERO_PAGE);
     Encoded::Full
 }
 
 /// Writes the ranges in which `page` differs from `base` and returns their number. Equal blocks of 64 bytes are skipped
-/// at once; a range is a run of 8-byte words that differ, trimmed to the bytes that do.
+/// at once; a range is a run of 8-byte words that differ, trimmed to the bytes that differ.
 fn put_ranges(out: &mut Vec<u8>, page_no: u32, kind: u16, page: &Page, base: &Page) -> u16 {
     const BLOCK: usize = 64;
     const WORD: usize = 8;
@@ -95,7 +95,7 @@ fn put_ranges(out: &mut Vec<u8>, page_no: u32, kind: u16, page: &Page, base: &Pa
     ranges
 }
 
-/// Compares without a branch for each word, which the compiler turns into a few vector instructions.
+/// Compares without a branch for each word; the compiler turns this into a few vector instructions.
 fn same(a: &[u8; 64], b: &[u8; 64]) -> bool {
     let word = |word: &[u8; 8]| u64::from_ne_bytes(*word);
     let (a, _) = a.as_chunks::<8>();
@@ -132,7 +132,8 @@ fn put_range(out: &mut Vec<u8>, page: &Page, from: usize, to: usize) {
     out.put_slice(&page[from..to]);
 }
 
-/// Takes a range off the front of `bytes`: its offset in the page and what it holds. `None` if they begin with none.
+/// Takes a range off the front of `bytes`: its offset in the page and its content. `None` if they do not begin with
+/// one.
 fn take_range<'a>(bytes: &mut &'a [u8]) -> Option<(usize, &'a [u8])> {
     let offset = usize::from(bytes.try_get_u16_le().ok()?);
     let length = usize::from(bytes.try_get_u16_le().ok()?);
@@ -142,7 +143,7 @@ fn take_range<'a>(bytes: &mut &'a [u8]) -> Option<(usize, &'a [u8])> {
 }
 
 impl<'a> Entry<'a> {
-    /// Reads the first entry of a payload and returns it with the rest. `None` if the bytes are no entry.
+    /// Reads the first entry of a payload and returns it with the rest. `None` if the bytes are not an entry.
     pub(crate) fn decode(mut bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let page_no = bytes.try_get_u32_le().ok().filter(|number| *number > 0)?;
         let full = match bytes.try_get_u16_le().ok()? {

@@ -1,7 +1,7 @@
-//! A transaction while it is encoded.
+//! The buffers used to encode a transaction.
 //!
-//! An object encodes only while it commits, so each thread keeps one: its memory stays in the processor's cache, and objects
-//! that are idle hold none.
+//! An object encodes only while it commits, so each thread keeps one set: its memory stays in the processor's cache,
+//! and idle objects hold none.
 
 use crate::ident::Lsn;
 use crate::limits::{KEPT_ENCODING_BYTES, MAX_KEPT_PAGES};
@@ -16,11 +16,11 @@ pub(crate) struct Encoding {
     pub(crate) written: Vec<(u32, bool)>,
     /// The staged pages in order.
     pub(crate) numbers: Vec<u32>,
-    /// What it was encoded against; `None` if there is nothing that can be appended.
+    /// What it was encoded against; `None` if there is nothing to append.
     pub(crate) basis: Option<Basis>,
 }
 
-/// As long as this is the same an encoded transaction can be appended as it is.
+/// While this is unchanged, an encoded transaction can be appended as it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Basis {
     pub(crate) full_image_horizon: Lsn,
@@ -32,7 +32,7 @@ thread_local! {
 }
 
 impl Encoding {
-    /// That of this thread, empty; or a new one.
+    /// This thread's buffers, empty; or new ones.
     pub(crate) fn take(log: &Log) -> Taken<'_> {
         let kept = KEPT.try_with(Cell::take).ok().flatten();
         Taken {
@@ -41,7 +41,7 @@ impl Encoding {
         }
     }
 
-    /// Empties it, and gives back what a large transaction needed.
+    /// Clears the buffers, and frees the memory that a large transaction needed.
     fn clear(&mut self) {
         let bytes = &mut self.transaction.bytes;
         bytes.clear();
@@ -55,8 +55,8 @@ impl Encoding {
     }
 }
 
-/// An encoding in use. When it is dropped its transaction gives up its place in the queue for room, if it has one, and the
-/// thread keeps the rest for its next commit.
+/// An encoding in use. When it is dropped, its transaction gives up its place in the queue for log space, if it has
+/// one, and the thread keeps the buffers for its next commit.
 pub(crate) struct Taken<'a> {
     encoding: Encoding,
     log: &'a Log,
@@ -81,7 +81,7 @@ impl Drop for Taken<'_> {
         self.log.give_up(&mut self.encoding.transaction);
         let mut encoding = std::mem::take(&mut self.encoding);
         encoding.clear();
-        // A thread that ends keeps nothing.
+        // A thread that is ending keeps nothing.
         let _ = KEPT.try_with(|kept| kept.set(Some(encoding)));
     }
 }

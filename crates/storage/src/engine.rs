@@ -1,4 +1,4 @@
-//! The engine of an open store: its parts, and what needs several of them.
+//! The engine of an open store: its parts, and the operations that need several of them.
 
 use crate::alarms::AlarmIndex;
 use crate::archive::Archive;
@@ -41,7 +41,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Builds the engine from what recovery has found.
+    /// Builds the engine from the state that recovery found.
     pub(crate) fn new(
         shared: Shared,
         segments: Arc<SegmentPool>,
@@ -79,8 +79,8 @@ impl Engine {
         }
     }
 
-    /// Visits the objects of a namespace that have been written: first those that have files, directory by directory, then
-    /// those that have pages in memory, which may have been visited already.
+    /// Visits the stored objects of a namespace: first those that have files, directory by directory, then those that
+    /// have pages in memory, some of which may have been visited already.
     pub(crate) fn each_object(
         &self,
         namespace: NamespaceNo,
@@ -106,7 +106,7 @@ impl Engine {
         Ok(())
     }
 
-    /// True if an object has been written. Reads a directory, and opens no file.
+    /// Returns whether an object is stored. Reads a directory and opens no file.
     pub(crate) fn has_object(&self, key: ObjectKey) -> Result<bool> {
         if let Some(object) = self.objects.find(key) {
             let pages = object.pages();
@@ -129,7 +129,7 @@ impl Engine {
         Ok(names.iter().any(|name| name == file))
     }
 
-    /// Notes that an overlay went from `before` to `after` pages.
+    /// Records that an overlay changed from `before` to `after` pages.
     pub(crate) fn count_overlay(&self, before: usize, after: usize) {
         self.objects.count_overlay(before, after);
         if self.checkpointer.is_due() {
@@ -137,9 +137,9 @@ impl Engine {
         }
     }
 
-    /// What a commit has to wait for.
+    /// Why a commit has to wait.
     pub(crate) fn wait_reason(&self, shortage: Shortage) -> WaitReason {
-        // A segment that a transaction waits for, or the first one.
+        // A segment that a transaction is waiting for, or the first one.
         let out_of_segments = self.shared.log.wants_segment(1);
         match shortage {
             _ if self.shared.no_space() && (out_of_segments || self.objects.overlay_is_full()) => {
@@ -152,15 +152,15 @@ impl Engine {
         }
     }
 
-    /// True if the log stays within its bound with one more segment.
+    /// Returns whether the log stays within its limit with one more segment.
     pub(crate) fn may_prepare_segment(&self) -> bool {
         let needed = self.shared.needed_segment_bytes();
         self.shared
             .may_prepare_segment(self.segments.next_bytes(needed))
     }
 
-    /// Waits until there may be room for a commit. Called by committers that were told [`crate::log::Refused::NoRoom`],
-    /// who hold no lock.
+    /// Waits until there may be space for a commit. For committers that got [`crate::log::Refused::NoRoom`] and hold no
+    /// lock.
     pub(crate) fn make_room(&self, shortage: Shortage, transaction: &Transaction) -> Result<()> {
         let Shared { log, .. } = &*self.shared;
         log.must_be_open()?;
@@ -168,7 +168,7 @@ impl Engine {
             log.write_group();
             self.run_maintenance()?;
         }
-        // A segment that a transaction waits for, or the first one.
+        // A segment that a transaction is waiting for, or the first one.
         if log.wants_segment(1) || self.objects.overlay_is_full() {
             if self.shared.no_space() {
                 return Err(Error::no_space());
@@ -194,7 +194,7 @@ impl Engine {
         self.shared.log.wait_durable(lsn, !self.shared.threads)
     }
 
-    /// Ends the threads.
+    /// Stops the threads.
     pub(crate) fn stop(&self) {
         self.shared.log.close();
         self.archive.stop();

@@ -1,4 +1,4 @@
-//! One error for the crate: a kind that says what the caller can do, and a sentence.
+//! The crate's error type: a kind that says what the caller can do, and a message.
 
 use crate::database::SqlError;
 use crate::disk::Failure;
@@ -9,30 +9,30 @@ use std::{fmt, io};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The SQL, a parameter or a name is at fault: fix the call. The statement changed nothing.
+    /// The SQL, a parameter or a name is invalid: fix the call. The statement changed nothing.
     Input,
-    /// A documented limit was passed (see [`crate::limits`]): nothing was changed.
+    /// A documented limit was exceeded (see [`crate::limits`]): nothing was changed.
     Limit,
-    /// A bound of stored bytes was reached, of one object or of all: delete something, or raise the bound. Nothing was
+    /// A storage limit was reached, of one object or of all objects: delete something or raise the limit. Nothing was
     /// changed.
     Full,
-    /// A stored value does not decode as the type asked for.
+    /// A stored value does not decode as the requested type.
     Decode,
-    /// No room for a commit: free disk space and retry. What was acknowledged is safe.
+    /// No space for a commit: free disk space and retry. Everything acknowledged is safe.
     NoSpace,
-    /// The machine is out of descriptors or memory for the moment: nothing was changed, try again after a pause.
+    /// The machine is temporarily out of descriptors or memory: nothing was changed; retry after a pause.
     Busy,
     /// The log has failed: nothing can be made durable until the process restarts and recovers.
     LogFailed,
-    /// One object's data is damaged, and it is refused until it is repaired ([`crate::Store::repair`]); or a file of the
-    /// archive is. Others are not affected.
+    /// The data of one object is damaged, and the object is unavailable until it is repaired
+    /// ([`crate::Store::repair`]); or a file of the archive is damaged. Other objects are not affected.
     Damaged,
-    /// Another process has the data directory.
+    /// Another process is using the data directory.
     InUse,
     /// The data directory cannot be used as it is; the message says what to do.
     Refused,
-    /// The file system answered with an error outside the log. If it was about an object's file, that object alone is
-    /// concerned.
+    /// The file system returned an error outside the log. If it concerned an object's file, only that object is
+    /// affected.
     Io,
 }
 
@@ -47,7 +47,7 @@ pub struct Error {
 }
 
 impl fmt::Debug for Error {
-    /// The sentence, since that is what a `main` that returns the error prints; `{:#?}` has the fields.
+    /// The message, since a `main` that returns the error prints this; `{:#?}` shows the fields.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {
             return fmt::Display::fmt(self, f);
@@ -61,10 +61,10 @@ impl fmt::Debug for Error {
     }
 }
 
-/// What is affected beyond the call that met the error.
+/// What the error affects beyond the failed call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Scope {
-    /// Nothing: the operation was not done.
+    /// Nothing: the operation was not performed.
     #[default]
     Call,
     /// One object: its file cannot be read or written.
@@ -114,7 +114,7 @@ impl Error {
     pub(crate) fn no_space() -> Self {
         Self::new(
             ErrorKind::NoSpace,
-            "no space for the commit: free space on the disk of the data directory and try again; nothing acknowledged is lost",
+            "no space for the commit: free space on the disk of the data directory and retry; nothing acknowledged is lost",
         )
     }
 
@@ -122,12 +122,12 @@ impl Error {
         Self::new(
             ErrorKind::LogFailed,
             format!(
-                "the commit log has failed ({why}): restart the process, it recovers everything acknowledged"
+                "the commit log has failed ({why}): restart the process to recover everything acknowledged"
             ),
         )
     }
 
-    /// Wraps an I/O error with what was being done.
+    /// Wraps an I/O error with a description of the operation.
     pub(crate) fn io(doing: impl fmt::Display, error: &io::Error) -> Self {
         let kind = match Failure::of(error) {
             Failure::Full => ErrorKind::NoSpace,
@@ -146,7 +146,8 @@ impl Error {
         wrapped
     }
 
-    /// Wraps an error of a sync, or of a rename that may have happened. It is final for the node: see [`Self::is_final`].
+    /// Wraps an error of a sync, or of a rename whose outcome is unknown. It is final for the node: see
+    /// [`Self::is_final`].
     pub(crate) fn sync(doing: impl fmt::Display, error: &io::Error) -> Self {
         let (kind, scope) = match Failure::of_sync(error) {
             Failure::Passing => (ErrorKind::Busy, Scope::Call),
@@ -160,14 +161,14 @@ impl Error {
         }
     }
 
-    /// The error cannot be distinguished from the failure of a sync.
+    /// Makes the error final, because it cannot be distinguished from a failed sync.
     pub(crate) fn into_final(mut self) -> Self {
         self.kind = ErrorKind::Io;
         self.scope = Scope::Node;
         self
     }
 
-    /// The object whose file cannot be read or written, if that is the error.
+    /// The object whose file cannot be read or written, if that caused the error.
     pub(crate) fn object(&self) -> Option<ObjectKey> {
         match self.scope {
             Scope::Object(key) => Some(key),
@@ -175,7 +176,7 @@ impl Error {
         }
     }
 
-    /// True if it is unknown what is durable: the node must stop, and nothing may be retried.
+    /// Returns whether it is unknown what is durable: the node must stop, and nothing may be retried.
     pub(crate) fn is_final(&self) -> bool {
         self.scope == Scope::Node
     }
@@ -185,7 +186,7 @@ impl Error {
         self.kind
     }
 
-    /// Which rule a statement has broken, if SQLite refused one.
+    /// The constraint that a statement violated, if SQLite rejected one.
     pub fn sql(&self) -> Option<&SqlError> {
         self.sql.as_deref()
     }

@@ -1,8 +1,9 @@
-//! What the fuzzers reach into. No part of the public API: the feature `fuzzing` shows it, and changes nothing else.
+//! Entry points for the fuzzers. Not part of the public API: the feature `fuzzing` exposes them and changes nothing
+//! else.
 //!
-//! [`decode`] hands arbitrary bytes to one decoder of the formats on disk and panics if its contract is broken: what is
-//! read can be written, and is read again as the same. [`seal`] makes the checksums of a changed file right, so that
-//! what stands behind them meets the change.
+//! [`decode`] passes arbitrary bytes to one decoder of the on-disk formats and panics if its contract is violated:
+//! decoded data can be encoded, and decodes to the same again. [`seal`] recomputes the checksums of a modified file, so
+//! that the modification gets past them.
 
 use crate::alarms;
 use crate::archive::block::{BLOCK_HEADER, BlockHeader, Packer};
@@ -19,7 +20,7 @@ use std::path::Path;
 /// The decoders that [`decode`] knows.
 pub const DECODERS: usize = 7;
 
-/// Reads `bytes` with the decoder of this number (counted on from 0 behind the last) and checks what it says.
+/// Reads `bytes` with the decoder of this number (taken modulo the number of decoders) and checks the result.
 pub fn decode(decoder: usize, bytes: &[u8]) {
     match decoder % DECODERS {
         0 => record_header(bytes),
@@ -32,7 +33,7 @@ pub fn decode(decoder: usize, bytes: &[u8]) {
     }
 }
 
-/// Makes the checksums of a file of the data directory right. What is no file with checksums stays as it is.
+/// Recomputes the checksums of a file of the data directory. A file without checksums stays unchanged.
 pub fn seal(path: &Path, bytes: &mut Vec<u8>) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let dir = path.parent().and_then(Path::file_name).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What users' SQL may do. SQLite asks an authorizer for each thing that a statement would do while it is prepared;
-//! what is refused here is refused with a sentence that names the right call.
+//! What users' SQL may do. While a statement is prepared, SQLite asks an authorizer about each of its operations. A
+//! forbidden operation is rejected with a message that names the call to use instead.
 
 use crate::limits::{
     MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_SQL_BYTES, MAX_VALUE_BYTES, ROW_OVERHEAD_BYTES,
@@ -12,7 +12,7 @@ use rusqlite::limits::Limit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Pragmas that read, check or only advise. `name = value` is allowed where the flag says so.
+/// Pragmas that only read, check or advise. `name = value` is allowed where the flag says so.
 const PRAGMAS: &[(&str, bool)] = &[
     ("data_version", false),
     ("case_sensitive_like", true),
@@ -43,7 +43,7 @@ const PRAGMAS: &[(&str, bool)] = &[
     ("user_version", true),
 ];
 
-/// What a user is told who attaches, or vacuums, which attaches too.
+/// The message for ATTACH, and for VACUUM, which attaches internally.
 pub(crate) const NO_ATTACH: &str = "ATTACH, DETACH and VACUUM are not available: an object has one database; call another object instead";
 
 /// The authorizer's state, shared with the connection's owner.
@@ -58,7 +58,7 @@ struct Inner {
 }
 
 impl Guard {
-    /// Runs `prepare` with the engine's own rights.
+    /// Runs `prepare` with the engine's own privileges.
     pub(crate) fn trusted<R>(&self, prepare: impl FnOnce() -> R) -> R {
         let before = self.0.trusted.swap(true, Ordering::Relaxed);
         let result = prepare();
@@ -71,11 +71,11 @@ impl Guard {
         self.0.refusal.lock().take()
     }
 
-    /// Puts the authorizer and SQLite's own limits on a connection.
+    /// Installs the authorizer and SQLite's own limits on a connection.
     pub(crate) fn attach(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         let inner = self.0.clone();
         connection.authorizer(Some(move |context: AuthContext<'_>| {
-            // A user's trigger has the user's rights, whoever's statement fires it.
+            // A trigger created by a user has the user's privileges, whoever's statement fires it.
             if context.accessor.is_none() && inner.trusted.load(Ordering::Relaxed) {
                 return Authorization::Allow;
             }
@@ -95,7 +95,7 @@ impl Guard {
                 Limit::SQLITE_LIMIT_LENGTH,
                 MAX_VALUE_BYTES + ROW_OVERHEAD_BYTES,
             ),
-            (Limit::SQLITE_LIMIT_ATTACHED, 1), // for the VACUUM after delete_all; the authorizer refuses users
+            (Limit::SQLITE_LIMIT_ATTACHED, 1), // for the VACUUM after delete_all; the authorizer rejects it for users
         ];
         for (limit, value) in limits {
             connection.set_limit(limit, i32::try_from(value).unwrap_or(i32::MAX))?;
@@ -110,12 +110,12 @@ fn reserved(name: &str) -> bool {
 }
 
 fn reserved_name(name: &str) -> Option<String> {
-    reserved(name).then(|| format!("{name}: names that begin with {RESERVED_PREFIX} are reserved; use the key-value calls, or another name"))
+    reserved(name).then(|| format!("{name}: names that begin with {RESERVED_PREFIX} are reserved; use the key-value calls or another name"))
 }
 
-/// True if a statement may give something a reserved name by renaming; the authorizer is not told new names.
+/// Returns whether a statement may rename something to a reserved name; the authorizer does not see new names.
 pub(crate) fn renames_to_reserved(sql: &str) -> bool {
-    // This is asked of every statement: almost all are done after a search for one byte.
+    // Runs for every statement: in almost all cases a search for one byte is enough.
     let mut underscores = sql.match_indices('_');
     underscores.any(|(at, _)| sql.get(at..).is_some_and(reserved)) && contains_alter(sql)
 }
@@ -128,11 +128,11 @@ fn contains_alter(sql: &str) -> bool {
 
 fn refuse(context: &AuthContext<'_>) -> Option<String> {
     use AuthAction as A;
-    const TEMP: &str = "temporary tables, views, triggers and indexes are not available: use an ordinary table, or memory";
+    const TEMP: &str = "temporary tables, views, triggers and indexes are not available: use an ordinary table or memory";
     match context.action {
         A::Transaction { .. } => Some(
             "BEGIN, COMMIT and ROLLBACK are not available in exec: what you write between two awaits is one transaction; \
-             use transaction_sync to roll back a part"
+             use transaction_sync to roll a part of it back"
                 .to_owned(),
         ),
         A::Savepoint { .. } => Some("SAVEPOINT, RELEASE and ROLLBACK TO are not available in exec: use transaction_sync, which nests".to_owned()),
@@ -150,8 +150,8 @@ fn refuse(context: &AuthContext<'_>) -> Option<String> {
             match PRAGMAS.iter().find(|(known, _)| *known == name) {
                 Some((_, true)) => None,
                 Some((_, false)) if pragma_value.is_none() => None,
-                Some(_) => Some(format!("PRAGMA {name} can be read, not set")),
-                None => Some(format!("PRAGMA {name} is not available: the engine sets up the database")),
+                Some(_) => Some(format!("PRAGMA {name} can be read but not set")),
+                None => Some(format!("PRAGMA {name} is not available: the engine configures the database")),
             }
         }
         A::CreateIndex { index_name, table_name } | A::DropIndex { index_name, table_name } => {
@@ -172,7 +172,7 @@ fn refuse(context: &AuthContext<'_>) -> Option<String> {
         A::CreateVtable { table_name, module_name } => reserved_name(table_name).or_else(|| {
             let allowed = ["fts5", "rtree", "rtree_i32", "geopoly"];
             (!allowed.contains(&module_name.to_ascii_lowercase().as_str()))
-                .then(|| format!("virtual tables of module {module_name} are not available; fts5 and rtree are"))
+                .then(|| format!("virtual tables of module {module_name} are not available; use fts5 or rtree"))
         }),
         A::Function { function_name } if function_name.eq_ignore_ascii_case("load_extension") => {
             Some("load_extension is not available".to_owned())

@@ -1,9 +1,9 @@
-//! Results of calls, remembered under the callers' idempotency keys.
+//! Results of calls, stored under the callers' idempotency keys.
 //!
 //! A row is written in the transaction of the call's last writes, so after a crash there are either both or neither.
-//! The table is made when the first row is. Rows are removed from the oldest on, when a new one is written: those
-//! that have expired, a few at a time, and as many as it takes to stay below the limits. Rows leave almost only at
-//! that end, so the first and the last row tell how many there are and how much they hold, and nothing is counted.
+//! The table is created with the first row. When a row is written, the oldest rows are removed: a few expired ones, and
+//! as many as needed to stay within the limits. Rows are almost only removed at that end, so the first and the last row
+//! give the number of rows and their total size without counting.
 
 use crate::database::ObjectDb;
 use crate::error::Result;
@@ -12,18 +12,18 @@ use crate::limits::{
     MAX_REMEMBERED_RESULT_BYTES,
 };
 
-/// A call as it is remembered.
+/// A call to remember.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyedCall<'a> {
     /// The caller's key.
     pub key: &'a str,
     /// The method's name.
     pub method: &'a str,
-    /// A hash of the method and its arguments, which tells a repeated call from another with the same key.
+    /// A hash of the method and its arguments, which distinguishes a repeated call from another with the same key.
     pub fingerprint: &'a [u8; 32],
 }
 
-/// What is remembered of a call.
+/// A remembered call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remembered {
     /// The hash of the method and its arguments.
@@ -33,7 +33,7 @@ pub struct Remembered {
 }
 
 impl ObjectDb {
-    /// What is remembered under a key. `now` is in milliseconds since 1970.
+    /// The call remembered under a key. `now` is in milliseconds since 1970.
     pub fn remembered(&self, key: &str, now: u64) -> Result<Option<Remembered>> {
         if !self.remembers()? {
             return Ok(None);
@@ -47,15 +47,15 @@ impl ObjectDb {
         })
     }
 
-    /// Remembers a call's result, in the current transaction. A result that is too large is left out; that the call
-    /// was made is remembered all the same.
+    /// Remembers a call's result, in the current transaction. A result that is too large is omitted, but the call is
+    /// still remembered.
     pub fn remember(&self, call: KeyedCall<'_>, result: Option<&[u8]>, now: u64) -> Result<()> {
         self.begin()?;
         let create = "CREATE TABLE IF NOT EXISTS _abide_idempotency (
             seq INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, method TEXT NOT NULL, fingerprint BLOB NOT NULL,
             result BLOB, time INTEGER NOT NULL, bytes INTEGER NOT NULL, total INTEGER NOT NULL)/*abide*/";
         self.internal(create, ())?;
-        // An expired one with the same key.
+        // An expired row with the same key.
         let delete = "DELETE FROM _abide_idempotency WHERE key = ?1/*abide*/";
         self.internal(delete, [call.key])?;
         let result = result.filter(|result| result.len() <= MAX_REMEMBERED_RESULT_BYTES);
@@ -83,7 +83,7 @@ impl ObjectDb {
         self.forget_old(total, now)
     }
 
-    /// Removes rows from the oldest on. `total` is the newest row's.
+    /// Removes the oldest rows. `total` is that of the newest row.
     fn forget_old(&self, total: i64, now: u64) -> Result<()> {
         let newest = "SELECT max(seq) FROM _abide_idempotency/*abide*/";
         let newest: i64 = self
@@ -115,7 +115,7 @@ impl ObjectDb {
         }
     }
 
-    /// True if a call was ever remembered.
+    /// Returns whether a call was ever remembered.
     fn remembers(&self) -> Result<bool> {
         let there = "SELECT 1 FROM sqlite_schema WHERE name = '_abide_idempotency'/*abide*/";
         Ok(self.internal_row(there, (), |_| Ok(()))?.is_some())

@@ -1,10 +1,10 @@
-//! The small numbers of the engine, each its own type.
+//! The engine's identifiers and numbers, each with its own type.
 
 use bytes::{Buf, BufMut};
 use std::fmt;
 
-/// A log sequence number: a byte position in the log's endless stream of records. A commit's LSN is the position
-/// just behind its last record, so a commit is durable once the durable LSN has reached it.
+/// A log sequence number: a byte position in the log's endless stream of records. A commit's LSN is the position just
+/// after its last record, so a commit is durable once the durable LSN has reached it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub(crate) u64);
 
@@ -28,7 +28,7 @@ impl fmt::Display for Lsn {
     }
 }
 
-/// The number of one incarnation of the log: each opening of a data directory takes the next.
+/// The number of one incarnation of the log. Each opening of a data directory increments it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub(crate) u32);
 
@@ -55,11 +55,11 @@ impl CommitNo {
     }
 }
 
-/// The number of a namespace in one data directory, given by [`crate::Store::namespace`].
+/// The number of a namespace in one data directory, assigned by [`crate::Store::namespace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespaceNo(pub u32);
 
-/// What names an object's database: its namespace and its 32-byte id.
+/// Identifies an object's database: its namespace and its 32-byte id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// The namespace's number in this data directory.
@@ -74,7 +74,7 @@ impl ObjectKey {
         hex::encode(self.id)
     }
 
-    /// Reads a key as it is displayed.
+    /// Parses a key from its displayed form.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (namespace, id) = text.split_once('/')?;
         Some(Self {
@@ -83,14 +83,14 @@ impl ObjectKey {
         })
     }
 
-    /// Reads an id from 64 hex digits.
+    /// Parses an id from 64 hex digits.
     pub(crate) fn parse_id(text: &str) -> Option<[u8; 32]> {
         let mut id = [0; 32];
         hex::decode_to_slice(text, &mut id).ok()?;
         Some(id)
     }
 
-    /// Appends the key as every file has it: the namespace, little-endian, and the id.
+    /// Appends the key in its file format: the namespace, little-endian, and the id.
     pub(crate) fn encode(&self, out: &mut impl BufMut) {
         out.put_u32_le(self.namespace.0);
         out.put_slice(&self.id);

@@ -1,30 +1,37 @@
-//! The key-value calls: one reserved table, prepared statements, the same transaction as SQL.
+//! The key-value calls: one reserved table and prepared statements, in the same transaction as SQL.
 
 use crate::database::ObjectDb;
 use crate::error::{Error, Result};
 use crate::limits::{MAX_KEY_BYTES, MAX_RESULT_BYTES, MAX_VALUE_BYTES};
+use derive_setters::Setters;
 
 /// Which keys [`ObjectDb::kv_list`] returns. Keys are ordered by their UTF-8 bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct ListOptions {
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
+    #[setters(into)]
     pub prefix: Option<String>,
-    /// Only this key and those behind it.
+    /// Only keys from this one on.
+    #[setters(into)]
     pub start: Option<String>,
-    /// Only keys behind this one.
+    /// Only keys after this one.
+    #[setters(into)]
     pub start_after: Option<String>,
     /// Only keys before this one.
+    #[setters(into)]
     pub end: Option<String>,
     /// From the last key to the first.
     pub reverse: bool,
-    /// At most so many keys.
+    /// The maximum number of keys.
+    #[setters(into)]
     pub limit: Option<usize>,
 }
 
 fn check_key(key: &str) -> Result<()> {
     if key.len() > MAX_KEY_BYTES {
         return Err(Error::limit(format!(
-            "the key has {} bytes; {MAX_KEY_BYTES} is the most",
+            "the key has {} bytes, but the limit is {MAX_KEY_BYTES}",
             key.len()
         )));
     }
@@ -47,7 +54,7 @@ impl ObjectDb {
         check_key(key)?;
         if value.len() > MAX_VALUE_BYTES {
             return Err(Error::limit(format!(
-                "the value of {key:?} has {} bytes; {MAX_VALUE_BYTES} is the most",
+                "the value of {key:?} has {} bytes, but the limit is {MAX_VALUE_BYTES}",
                 value.len()
             )));
         }
@@ -56,14 +63,14 @@ impl ObjectDb {
         self.bounded(|| self.internal(sql, (key, value)).map(drop))
     }
 
-    /// Removes a key. True if it was there.
+    /// Removes a key. Returns whether it existed.
     pub fn kv_delete(&self, key: &str) -> Result<bool> {
         check_key(key)?;
         self.begin()?;
         Ok(self.internal("DELETE FROM _abide_kv WHERE key = ?1/*abide*/", [key])? > 0)
     }
 
-    /// Keys and values in the order of the keys.
+    /// Keys and values, ordered by key.
     pub fn kv_list(&self, options: &ListOptions) -> Result<Vec<(String, Vec<u8>)>> {
         let (start, end) = bounds(options);
         let sql = match (end.is_some(), options.reverse) {
@@ -92,7 +99,7 @@ impl ObjectDb {
             if bytes > MAX_RESULT_BYTES {
                 let most = MAX_RESULT_BYTES >> 20;
                 return Err(Error::limit(format!(
-                    "the listed values are over {most} MiB: give a limit and go on with start_after"
+                    "the listed values exceed {most} MiB: set a limit and continue with start_after"
                 )));
             }
             found.push((key, value));
@@ -102,7 +109,7 @@ impl ObjectDb {
     }
 }
 
-/// The first key, and the first key behind the last.
+/// The first key, and the first key after the last one.
 fn bounds(options: &ListOptions) -> (String, Option<String>) {
     // The next key in byte order is the key and a NUL.
     let after = options.start_after.as_ref().map(|key| format!("{key}\0"));
@@ -116,7 +123,7 @@ fn bounds(options: &ListOptions) -> (String, Option<String>) {
     (start, end)
 }
 
-/// The smallest text behind every text with this prefix; `None` if there is none.
+/// The smallest text after every text with this prefix; `None` if there is none.
 fn successor(prefix: &str) -> Option<String> {
     let mut text = prefix.to_owned();
     while let Some(last) = text.pop() {

@@ -8,45 +8,47 @@
 //!                                             └── the log before it ──▶ archive (every commit of the last days)
 //! ```
 //!
-//! A commit costs one record in a log that all objects share, so thousands of objects share one sync of the disk. The
-//! record holds the changed pages, or what changed in them. Until a checkpoint writes an object's file its pages are
-//! found in an overlay in memory; after a crash the overlay is rebuilt from the log. What a checkpoint has made
-//! superfluous in the log goes to the archive, from which an object can be brought back to any bookmark. The crate has no async runtime,
-//! knows no HTTP and nothing of objects' code.
+//! A commit costs one record in a log that all objects share, so thousands of objects share one disk sync. The record
+//! holds the changed pages, or the changes within them. Until a checkpoint writes an object's file, its pages are in an
+//! overlay in memory; after a crash the overlay is rebuilt from the log. When a checkpoint has made a part of the log
+//! superfluous, that part goes to the archive, from which an object can be restored to any bookmark. The crate has no
+//! async runtime, and knows nothing of HTTP or of objects' code.
 //!
 //! # Invariants
 //!
-//! Each is checked by a test of its name in `tests/`.
+//! Each is checked by a test named after it in `tests/`.
 //!
 //! - **s1** An acknowledged commit survives a crash at any write.
 //! - **s2** An unacknowledged commit is wholly there or wholly absent after a crash.
 //! - **s3** An object file never holds what is not durable in the log.
-//! - **s4** The first image of a page behind a checkpoint's redo position is full; a delta refers to a later image only.
+//! - **s4** After a checkpoint's redo position, the first image of each page is a full image; a delta refers to a later
+//!   image only.
 //! - **s5** An object's commit numbers have no holes: a hole quarantines the object, and only it.
-//! - **s6** A torn tail ends replay, and nothing behind it is taken.
-//! - **s7** Damage before the durable end is refused with a message; it is never taken for a torn tail.
+//! - **s6** A torn tail ends replay, and nothing after it is accepted.
+//! - **s7** Damage before the durable end is reported as an error; it is never mistaken for a torn tail.
 //! - **s8** A failed sync poisons the log: nothing is released by it or after it.
-//! - **s9** Directories are synced after a file in them is made or renamed, before anything relies on the name.
+//! - **s9** Directories are synced after a file in them is created or renamed, before anything relies on the name.
 //! - **s10** What recovery has accepted is synced before anything builds on it, even if an earlier sync of it has failed, and
 //!   the next epoch begins a new segment.
-//! - **s11** A segment is recycled only after the files are synced and the manifest is published.
-//! - **s12** A full disk refuses commits before they are half written, loses nothing, and is left when space returns. History
+//! - **s12** A full disk rejects commits before they are half written, loses nothing, and accepts commits again once
+//!   space is freed. Commits take precedence over history.
 //!   gives way to commits.
-//! - **s13** One connection for each object; a refused commit leaves the committed state as it was.
-//! - **s14** The alarm index never says later than the object's row, whatever crash came between them and whatever became
-//!   of the saved index.
-//! - **s15** Every acknowledged commit of the retention can be restored, whatever crashes came since: a segment is recycled
-//!   only after it is archived, and a run of the archive replaces others only when it is durable. But for what is said
-//!   to be lost: when the disk is full or refuses ([`StoreStats::archive_failing`]), and while the archive is off.
-//! - **s16** Damage in the archive is seen and named; it never gives a wrong state, costs only the history in it, and never
-//!   stops an object or the node.
+//! - **s13** One connection for each object; a rejected commit leaves the committed state as it was.
+//! - **s14** The alarm index is never later than the object's row, whatever crash happened between their updates and
+//!   whatever happened to the saved index.
+//! - **s15** Every acknowledged commit within the retention can be restored, whatever crashes happened since: a segment
+//!   is recycled only after it is archived, and a run of the archive replaces others only when it is durable.
+//!   Exceptions are reported: when the disk is full or fails ([`StoreStats::archive_failing`]), and while the archive
+//!   is off.
+//! - **s16** Damage in the archive is detected and reported; it never yields a wrong state, costs only the history in
+//!   the damaged file, and never stops an object or the node.
 //! - **s17** A restore is one commit: wholly there or absent after a crash, and undone by another restore, whether or not the
 //!   archive had the state before it.
-//! - **s18** A fault of one object's file concerns that object alone. A quarantined object loses nothing that was
-//!   acknowledged: redo does not pass what is neither in its file nor saved beside.
-//! - **s19** A repair is done, or can be done again, whatever crash came in it; what it replaces is kept.
-//! - **s20** The log alone says what a page holds: the commit that adds a page to a database has a full image of it, even if
-//!   SQLite has not written it.
+//! - **s18** A fault of one object's file affects that object alone. A quarantined object loses nothing acknowledged:
+//!   redo does not pass changes that are neither in its file nor saved separately.
+//! - **s19** A repair completes or can be repeated, whatever crash interrupts it; what it replaces is kept.
+//! - **s20** The log alone determines what a page holds: the commit that adds a page to a database has a full image of
+//!   it, even if SQLite has not written it.
 //!
 //! # Example
 //!
@@ -132,8 +134,8 @@ pub use archive::bookmark::Bookmark;
 pub use archive::hole::ArchiveHole;
 pub use database::{ObjectDb, SqlError, SqlErrorKind};
 pub use disk::{
-    Barrier, Disk, DiskEvent, DiskFile, DiskOp, Fault, FaultyDisk, OpenMode, RealDisk, SimDisk,
-    errno,
+    Barrier, Disk, DiskEvent, DiskFile, DiskOp, Fault, FaultyDisk, OpenMode, RealDisk, ScratchDisk,
+    SimDisk, errno,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use idempotency::{KeyedCall, Remembered};

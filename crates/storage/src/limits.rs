@@ -28,23 +28,24 @@ pub const MAX_COLUMNS: usize = 100;
 /// Most bytes of one object's database. Source: the field.
 pub const MAX_OBJECT_BYTES: u64 = 10 * 1024 * 1024 * 1024;
 
-/// Behind the bound of an object, and of all objects, one part of so many more may be stored by what must end.
+/// The reserve beyond the limit of an object, and beyond that of all objects, is one part in this many. Work that must
+/// be able to finish may use it.
 pub const RESERVE_SHARE: u64 = 16;
 
-/// The least of such a reserve.
+/// The minimum of such a reserve.
 pub const MIN_RESERVE_BYTES: u64 = 256 * 1024;
 
-/// The most of the reserve of one object: a few values of [`MAX_VALUE_BYTES`].
+/// The maximum reserve of one object: a few values of [`MAX_VALUE_BYTES`].
 pub const MAX_OBJECT_RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The most of the reserve of all objects.
+/// The maximum reserve of all objects.
 pub const STORE_RESERVE_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// From so many pages before its bound on, a statement that passes it is undone alone. One that passes it from farther
-/// away ends its transaction: it is one of thousands of rows.
+/// If the database is within this many pages of its limit, a statement that exceeds the limit is undone alone. From
+/// farther away, it ends its transaction: such a statement writes thousands of rows.
 pub(crate) const NEAR_BOUND_PAGES: u32 = 2 * (MAX_VALUE_BYTES / PAGE_BYTES) as u32;
 
-/// Largest database that gives free pages back at a commit while all objects have as much as they may.
+/// The largest database that frees its free pages at a commit while all objects together have reached their limit.
 pub const VACUUM_WHEN_FULL_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Most bytes of rows that one `exec` gathers in memory; larger results are read row by row with `for_each`.
@@ -56,66 +57,66 @@ pub const MAX_IDEMPOTENCY_KEY_BYTES: usize = 255;
 /// How long a call's result is remembered under its idempotency key. The field's services keep it a day.
 pub const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
 
-/// Calls that an object remembers; beyond it the oldest are forgotten before their time.
+/// Calls that an object remembers; beyond it the oldest are forgotten before they expire.
 pub const MAX_IDEMPOTENCY_KEYS: i64 = 100_000;
 
-/// Bytes of keys and results that an object remembers; beyond it the oldest are forgotten before their time.
+/// Bytes of keys and results that an object remembers; beyond it the oldest are forgotten before they expire.
 pub const MAX_IDEMPOTENCY_BYTES: i64 = 64 << 20;
 
-/// Longest result that is remembered; of a longer one only that its call was made.
+/// The largest result that is remembered. If a result is larger, only the call is remembered.
 pub const MAX_REMEMBERED_RESULT_BYTES: usize = 1 << 20;
 
-/// Expired keys that are removed when a new one is written: more than one, so that they cannot pile up.
+/// Expired keys that are removed when a new one is written: more than one, so that they cannot accumulate.
 pub(crate) const EXPIRED_KEYS_PER_WRITE: u32 = 8;
 
 /// Most keys of one multi-key call. Source: the field.
 pub const MAX_KEYS_PER_CALL: usize = 128;
 
-/// A wall clock that goes back by more than this was set back; less is what threads and time services do.
+/// A wall clock that moves back by more than this was set back; smaller steps come from threads and time services.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
-/// Tables of a new object that are looked into before it is stored: one with more is stored although they are empty.
+/// Tables of a new object that are examined before it is stored: an object with more is stored even if they are empty.
 pub(crate) const MAX_DEFERRED_TABLES: usize = 64;
 
 /// Prepared statements kept for each open object.
 pub const STATEMENT_CACHE: usize = 64;
 
-/// What an open connection takes besides its page cache, schema and statements, as measured with 10,000 of them.
+/// Memory of an open connection besides its page cache, schema and statements, as measured with 10,000 connections.
 pub const CONNECTION_BYTES: u64 = 8 * 1024;
 
-/// SQLite's page size here, in bytes. Fixed: every object file has it, and every record of the log.
+/// SQLite's page size here, in bytes. Fixed: every object file and every record of the log uses it.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Most bytes of changed pages in one transaction (one poll of an object). A restore is one transaction and a fork is
-/// another: a fork of a larger object is refused, and so is a restore that changes more.
+/// Most bytes of changed pages in one transaction (one poll of an object). A restore and a fork are one transaction
+/// each: a fork of a larger object is rejected, and so is a restore that changes more.
 pub const MAX_TRANSACTION_BYTES: usize = 256 * 1024 * 1024;
 
 /// Most bytes of page images in one record; a larger transaction is a chain of records.
 pub const MAX_RECORD_PAYLOAD: usize = 256 * 1024;
 
-/// Most bytes appended to the log and not yet durable, those being written included; further commits wait for the disk,
-/// first come, first served. A transaction alone may have more.
+/// Most bytes appended to the log and not yet durable, including those being written; further commits wait for the
+/// disk, first come, first served. A single transaction may exceed it.
 pub const MAX_UNSYNCED_BYTES: usize = 64 * 1024 * 1024;
 
-/// A transaction up to this size is copied behind the one before it, under the log's lock, which takes less time than to
-/// pass its buffer on: some 100 ns at most. Of a larger one the buffer itself is taken.
+/// A transaction up to this size is copied after the previous one, under the log's lock, which takes at most some 100
+/// ns: less than passing its buffer on. The buffer of a larger one is taken over.
 pub(crate) const COPIED_TRANSACTION_BYTES: usize = 4 * 1024;
 
-/// Small transactions share buffers of this size. A larger one is not kept when it is empty.
+/// Small transactions share buffers of this size. A larger buffer is freed once it is empty.
 pub(crate) const SHARED_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Empty buffers that the log keeps for the next transactions: together 4 MiB at most.
 pub(crate) const SPARE_BUFFERS: usize = 64;
 
-/// Room for so many bytes is kept by each thread between transactions, and for so many pages.
+/// Bytes, and pages, that each thread keeps allocated between transactions.
 pub(crate) const KEPT_ENCODING_BYTES: usize = 64 * 1024;
 pub(crate) const MAX_KEPT_PAGES: usize = 256;
 
 /// Bytes of small transactions that one call writes to a segment of the log.
 pub(crate) const GATHERED_BYTES: usize = 1024 * 1024;
 
-/// From so many cores on, listeners of the log are told by a thread of their own while the next group is written. With
-/// fewer, that thread would run in place of the workers or of the writer, and a switch of threads would be added.
+/// With this many cores or more, a separate thread notifies the log's listeners while the next group is written. With
+/// fewer, that thread would take the place of the workers or the writer, at the cost of a thread switch.
 pub(crate) const RELEASE_THREAD_CORES: usize = 3;
 
 /// Segments kept prepared ahead of the log's end.
@@ -127,51 +128,54 @@ pub const LOG_TAIL_FACTOR: u64 = 4;
 /// The overlay may grow to this many times `checkpoint_bytes` before commits wait for a checkpoint.
 pub const OVERLAY_FACTOR: u64 = 4;
 
-/// What a page of the overlay counts against the memory budget: its image with the counters of its owners, as the allocator
-/// rounds it up, and its entry in the table.
+/// What a page of the overlay counts against the memory budget: its image with its reference counts, rounded up by the
+/// allocator, and its entry in the table.
 pub const OVERLAY_PAGE_BYTES: u64 = 5 << 10;
 
-/// The overlay may take one part of so many of the node's memory budget before commits wait for a checkpoint, which begins
-/// at half of it.
+/// The overlay may take one part in this many of the node's memory budget before commits wait for a checkpoint, which
+/// begins at half of that.
 pub const OVERLAY_SHARE: u64 = 4;
 
-/// Object files kept open for reading; all are closed when the process is out of descriptors. Beside them a checkpoint has up
-/// to [`SYNC_ONE_BY_ONE`] open that it has written, and each thread may have one.
+/// Object files kept open for reading; all are closed when the process is out of descriptors. In addition, a checkpoint
+/// has up to [`SYNC_ONE_BY_ONE`] written files open, and each thread may have one.
 pub const OPEN_FILES: usize = 256;
 
-/// The table of open object files has so many parts, each with its own lock and its share of [`OPEN_FILES`], from
-/// [`PARALLEL_CORES`] on; with fewer cores it has one.
+/// The number of shards of the table of open object files, from [`PARALLEL_CORES`] on; with fewer cores there is one.
+/// Each shard has its own lock and its share of [`OPEN_FILES`].
 pub const OPEN_FILE_SHARDS: usize = 8;
 
-/// From so many cores on, checkpoints and compression use several threads, and the table of open files is sharded.
+/// With this many cores or more, checkpoints and compression use several threads, and the table of open files is
+/// sharded.
 pub const PARALLEL_CORES: usize = 4;
 
-/// One of so many cores works for a checkpoint, or for the compression of history, when several do: the others are for
-/// objects.
+/// When several threads work on a checkpoint, or on the compression of history, they use one core in this many: the
+/// others are for objects.
 pub const CORES_PER_PARALLEL_THREAD: usize = 2;
 
-/// Most threads that work together on a checkpoint, or on the compression of history. More would wait for one disk.
+/// Most threads that work together on a checkpoint, or on the compression of history. More would only wait for the
+/// disk.
 pub const MAX_PARALLEL_THREADS: usize = 8;
 
 /// Blocks of the archive that each of several threads compresses at a time: together at most
 /// [`MAX_PARALLEL_THREADS`] times this many blocks wait in memory, 4 MiB.
 pub const ARCHIVE_BLOCKS_PER_THREAD: usize = 8;
 
-/// Alarms of an object that have names. They are all in memory while the object is.
+/// Named alarms of an object. They are all in memory while the object is.
 pub const MAX_NAMED_ALARMS: usize = 1_000;
 
-/// Bytes of the name of an alarm.
+/// Bytes of an alarm's name.
 pub const MAX_ALARM_NAME_BYTES: usize = 256;
 
 /// Runs of the alarm index on disk before they are merged into one.
 pub const MAX_ALARM_RUNS: usize = 8;
 
-/// Checkpoints in a row that may fail to write an object's file before the object is quarantined. Until then the log is
-/// kept for it. A passing fault gets the time of two more checkpoints; when commits wait for room the first one counts.
+/// Consecutive checkpoints that may fail to write an object's file before the object is quarantined. Until then the log
+/// is kept for it. A transient fault thus has two more checkpoints to go away; when commits wait for log space, the
+/// first failure quarantines.
 pub const FILE_ATTEMPTS: u32 = 3;
 
-/// Most objects that one checkpoint quarantines because their files cannot be written. If there are more, it is the
-/// disk that fails and not its files: none is quarantined, and commits that need room are refused.
+/// Most objects that one checkpoint quarantines because their files cannot be written. If there are more, the disk is
+/// failing rather than single files: none is quarantined, and commits that need space are rejected.
 pub const MAX_FAILING_FILES: usize = 16;
 
 /// Up to this many files are synced one by one at a checkpoint; more are synced with the whole file system.
@@ -180,59 +184,60 @@ pub const SYNC_ONE_BY_ONE: usize = 64;
 /// Bytes of log that are gathered in memory for one run of the archive, unless one transaction has more.
 pub const ARCHIVE_STEP_BYTES: usize = 64 * 1024 * 1024;
 
-/// The same is one part of so many of the node's memory budget at most.
+/// The same limit as a share of the node's memory budget: at most one part in this many.
 pub const ARCHIVE_STEP_SHARE: u64 = 16;
 
-/// Holes of the history that the manifest names; beyond it the oldest are forgotten. More than anybody reads.
+/// Holes in the history that the manifest lists; beyond it the oldest are forgotten.
 pub const MAX_ARCHIVE_HOLES: usize = 64;
 
-/// When the log that the archive lacks has used up its room, archiving is tried so often again, with pauses that begin
-/// with [`ARCHIVE_RETRY_PAUSE`] and double, before the history in it is given up: 1.5 s, which a commit can wait.
+/// Retries of archiving once the unarchived log has used up its space, before the history in it is dropped. The pauses
+/// begin with [`ARCHIVE_RETRY_PAUSE`] and double: 1.5 s in total, which a commit can wait.
 pub const ARCHIVE_RETRIES: u32 = 4;
 
 /// See [`ARCHIVE_RETRIES`].
 pub const ARCHIVE_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// A disk that has room, as it says, and none for the archive, so often in a row, is taken for full: a quota may say so.
+/// If a disk that reports free space rejects the archive this many times in a row, it is considered full: a quota may
+/// cause this.
 pub const ARCHIVE_FULL_AFTER: u32 = 3;
 
-/// A run of the archive that could not be read so often, for whatever reason, is set aside as a damaged one is.
+/// After this many failed reads, for whatever reason, a run of the archive is treated as damaged.
 pub const ARCHIVE_SET_ASIDE_AFTER: u32 = 8;
 
-/// Bytes of entries that are compressed together in the archive. A block ends with the entry that reaches this.
+/// Bytes of entries that are compressed together in the archive. A block ends with the entry that reaches this size.
 pub const ARCHIVE_BLOCK_BYTES: usize = 64 * 1024;
 
-/// The longest block of the archive before compression; a longer one is damage.
+/// The longest block of the archive before compression; a longer one is damaged.
 pub const MAX_ARCHIVE_BLOCK_BYTES: usize =
     ARCHIVE_BLOCK_BYTES + MAX_RECORD_PAYLOAD + 4 * PAGE_BYTES;
 
-/// So many runs of one level are merged into one of the next.
+/// This many runs of one level are merged into one of the next.
 pub const ARCHIVE_FAN_IN: usize = 8;
 
-/// A merged run covers at most this share of the retention, so that expired history leaves in pieces: one part of this.
+/// A merged run covers at most one part in this many of the retention, so that history expires in pieces.
 pub const ARCHIVE_SPAN_SHARE: u64 = 8;
 
-/// Expired history is folded away when it has at least this share of the bytes of the bases: one part of this.
+/// Expired history is folded when it has at least one part in this many of the bytes of the bases.
 pub const ARCHIVE_FOLD_SHARE: u64 = 4;
 
-/// An object gets a new snapshot in the archive when the history since the last one passes its size, and this.
+/// An object gets a new snapshot in the archive when the history since the last one exceeds both its size and this.
 pub const SNAPSHOT_FLOOR_BYTES: u64 = 256 * 1024;
 
-/// Runs of the archive kept open by one step or look-up.
+/// Runs of the archive kept open by one step or lookup.
 pub const OPEN_RUNS: usize = 32;
 
-/// A merge or fold looks again how much room the disk has when it has written so many bytes.
+/// A merge or fold checks the disk's free space again after writing this many bytes.
 pub const ARCHIVE_ROOM_CHECK_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A temporary file of a statement looks again how much room the disk has when it has written so many bytes.
+/// A statement's temporary file checks the disk's free space again after writing this many bytes.
 pub const TEMPORARY_ROOM_CHECK_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Temporary files leave room on the disk for this many segments of the log, so that no statement stops the commits of
-/// others: those that are prepared ahead, and as many while a checkpoint gives some back.
+/// Temporary files leave space on the disk for this many segments of the log, so that no statement blocks other
+/// objects' commits: the segments that are prepared ahead, and as many again while a checkpoint recycles some.
 pub const TEMPORARY_RESERVE_SEGMENTS: u64 = 2 * PREPARED_SEGMENTS as u64;
 
-/// Pages of an object being restored that are kept in memory (64 MiB); more go to a scratch file. The same again for its
-/// present state.
+/// Pages of an object being restored that are kept in memory (64 MiB); more go to a scratch file. The same number again
+/// for its present state.
 pub const RESTORE_PAGES_IN_MEMORY: usize = 16 * 1024;
 
 // A value of the largest size and its key must fit a record chain, and a chain must fit the log.

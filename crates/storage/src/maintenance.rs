@@ -1,8 +1,8 @@
-//! Maintenance: the periodic work that keeps room for commits.
+//! Maintenance: the periodic work that makes space for commits.
 //!
-//! A checkpoint is taken when it is due, and segments are prepared ahead of the log. Each has a thread of its own, so
-//! that segments are there however long a checkpoint and its archiving take. A store without threads does both when its
-//! caller asks.
+//! Checkpoints are taken when they are due, and segments are prepared ahead of the log. Each task has its own thread,
+//! so that segments are available however long a checkpoint and its archiving take. In a store without threads, the
+//! caller triggers both.
 
 use crate::engine::Engine;
 use crate::error::Result;
@@ -14,13 +14,13 @@ use std::time::Duration;
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Asks for a checkpoint, if one is due, and for segments.
+    /// Requests a checkpoint, if one is due, and segments.
     pub(crate) fn request_maintenance(&self) {
         self.maintenance.request();
         self.segments.wakeup.request();
     }
 
-    /// Prepares segments, and takes a checkpoint if one is due. Without threads it tidies the archive, too.
+    /// Prepares segments, and takes a checkpoint if one is due. Without threads it also compacts the archive.
     pub(crate) fn run_maintenance(&self) -> Result<()> {
         self.prepare_segments()?;
         if !self.shared.threads {
@@ -54,7 +54,7 @@ impl Engine {
                 Err(error) => {
                     shared.note_failure(&error);
                     shared.set_obstacle(Some(error.clone()));
-                    // One segment is enough to go on with, and a checkpoint may free others.
+                    // One segment is enough to continue, and a checkpoint may free others.
                     if shared.log.segments_ready() > 0 || shared.log_tail() > 0 {
                         shared.log.notify_progress();
                         break;
@@ -73,18 +73,18 @@ impl Engine {
         let mut last = timing::now();
         while self.maintenance.wait(RETRY.min(interval)) && !shared.log.failed() {
             if let Err(error) = self.checkpoint_if_due() {
-                tracing::warn!(%error, "maintenance goes on later");
+                tracing::warn!(%error, "maintenance failed; it will be retried");
             }
             if last.elapsed() >= interval {
-                // What could not be archived is tried again, even if nothing has been written since.
+                // Retry what could not be archived, even if nothing has been written since.
                 if (shared.log_tail() > 0 || self.archive.failing())
                     && let Err(error) = self.checkpointer.checkpoint()
                 {
-                    tracing::warn!(%error, "the checkpoint goes on later");
+                    tracing::warn!(%error, "the checkpoint failed; it will be retried");
                 }
                 last = timing::now();
             }
-            // A checkpoint gives segments back, and room for more.
+            // A checkpoint frees segments, and space for more.
             self.segments.wakeup.request();
         }
     }
@@ -93,7 +93,7 @@ impl Engine {
     pub(crate) fn run_preparation(&self) {
         while self.segments.wakeup.wait(RETRY) && !self.shared.log.failed() {
             if let Err(error) = self.prepare_segments() {
-                tracing::warn!(%error, "segments are prepared later");
+                tracing::warn!(%error, "cannot prepare segments; it will be retried");
             }
         }
     }

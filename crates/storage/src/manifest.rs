@@ -1,7 +1,7 @@
-//! The manifest: the one small file that says where recovery begins and what the data directory holds.
+//! The manifest: the one small file that records where recovery begins and what the data directory holds.
 //!
-//! Text: a first line `abide manifest VERSION CRC`, where CRC is the CRC-32C of all that follows in hex, then JSON. It is
-//! replaced as a whole: written beside, synced, renamed, and the directory synced.
+//! Text: a first line `abide manifest VERSION CRC`, where CRC is the CRC-32C of everything that follows in hex, then
+//! JSON. It is replaced as a whole: written to a new file, synced, renamed, and the directory synced.
 
 use crate::alarms::{ClockReading, Runs};
 use crate::archive::ArchiveState;
@@ -15,25 +15,25 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The version of the data directory's format. 1 had no archive: a program that knows only it would forget the runs. 2 did
-/// not tell of attempts that have begun: a program that knows only it would take a record with one for damage. 3 had no
-/// saved pages of quarantined objects: it would forget them. 4 did not tell which alarms wait: a program that knows only it would
-/// take their records for damage.
+/// The version of the data directory's format. Version 1 had no archive: a program that supports only it would forget
+/// the runs. Version 2 did not record attempts that have begun: a program that supports only it would consider such a
+/// record damaged. Version 3 had no saved pages of quarantined objects: it would forget them. Version 4 did not record
+/// which alarms are waits: a program that supports only it would consider their records damaged.
 pub(crate) const FORMAT_VERSION: u32 = 5;
 
 const NAME: &str = "MANIFEST";
 const NEW_NAME: &str = "MANIFEST.new";
 const TITLE: &str = "abide manifest";
 
-/// More bytes, and things in them, than a file can have.
+/// More bytes than a file can have, and a bound for other counts.
 const MOST_BYTES: u64 = 1 << 48;
 
-/// True for a position of the log, or a number of a file, that a store can come to.
+/// Returns whether a store can reach this log position or file number.
 fn is_place(number: u64) -> bool {
     number <= 1 << 62
 }
 
-/// What the manifest says.
+/// The content of the manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     /// The epoch of the last opening.
@@ -42,14 +42,14 @@ pub(crate) struct Manifest {
     pub(crate) redo: u64,
     /// Size of the log's segments in bytes.
     pub(crate) segment_bytes: u64,
-    /// The unique keys of the namespaces; a namespace's number is its place, counted from 1.
+    /// The unique keys of the namespaces; a namespace's number is its index, counted from 1.
     pub(crate) namespaces: Vec<String>,
-    /// Objects that are refused until they are repaired.
+    /// Objects that are unavailable until they are repaired.
     pub(crate) quarantined: BTreeMap<String, Quarantine>,
     /// Where the alarm index is saved.
     #[serde(default)]
     pub(crate) alarms: Runs,
-    /// What the wall clock showed when it was saved.
+    /// The time of the wall clock when the index was saved.
     #[serde(default)]
     pub(crate) clock: ClockReading,
     /// How far the log is archived, and in which runs.
@@ -62,7 +62,7 @@ impl Manifest {
         Lsn(self.redo)
     }
 
-    /// The end of what need not be kept of the log: in the object files, and archived or not to be archived.
+    /// The end of the log that need not be kept: it is in the object files, and archived or not to be archived.
     pub(crate) fn archived(&self) -> Lsn {
         let archived = self.archive.archived.unwrap_or(self.redo);
         Lsn(archived.min(self.redo))
@@ -115,7 +115,7 @@ impl Manifest {
             .ok_or_else(damaged)?;
         if version > FORMAT_VERSION {
             return Err(Error::refused(format!(
-                "the data directory {} has format {version}, this program knows up to {FORMAT_VERSION}: \
+                "the data directory {} has format {version}, but this program supports formats up to {FORMAT_VERSION}: \
                  use a newer program; nothing was changed",
                 path.parent().unwrap_or(path).display()
             )));
@@ -130,7 +130,8 @@ impl Manifest {
             .ok_or_else(damaged)
     }
 
-    /// True if a store could have come to these figures. The engine counts on from them and reserves by them.
+    /// Returns whether a store could have reached these numbers. The engine continues counting from them and reserves
+    /// by them.
     fn is_possible(&self) -> bool {
         let segment = MIN_SEGMENT_BYTES..=MOST_BYTES;
         let archive = &self.archive;
@@ -157,7 +158,7 @@ impl Manifest {
             })
     }
 
-    /// Makes the first line of a manifest that of this version, with the checksum of what follows.
+    /// Replaces the first line of a manifest by that of this version, with the checksum of what follows.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn seal(bytes: &mut Vec<u8>) {
         let body = bytes.iter().position(|&byte| byte == b'\n');
@@ -186,13 +187,13 @@ impl Manifest {
         let bytes = self.encode()?;
         let failed =
             |error: io::Error| Error::io(format_args!("writing {}", path.display()), &error);
-        // From the rename on the new manifest may be the one that is found.
+        // After the rename, recovery may find the new manifest.
         let lost =
             |error: io::Error| Error::sync(format_args!("writing {}", path.display()), &error);
-        // Opened before the rename, so that a missing descriptor is met while nothing has changed.
+        // Opened before the rename, to detect a missing descriptor while nothing has changed.
         let names = disk.names(dir).map_err(failed)?;
         let write = || {
-            // A crash in the middle of the rename may have left both names to one file: it must not be written again.
+            // A crash in the middle of the rename may have left two names for one file: it must not be written again.
             match disk.remove(&new) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

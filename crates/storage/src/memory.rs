@@ -1,12 +1,13 @@
 //! The memory budget of a node, in bytes, and the accounts that charge it.
 //!
-//! Contract: everything that grows with load takes its bytes from the budget for as long as it exists, by use. Taking never
-//! fails and never waits: admission checks [`MemoryBudget::is_over`] first and refuses new work, and work that has begun
-//! goes on. So the budget is exceeded at most by the work that was admitted before it was used up.
+//! Contract: everything that grows with load charges its bytes to the budget, by use, for as long as it exists. A
+//! charge never fails and never waits: admission checks [`MemoryBudget::is_over`] first and rejects new work, and work
+//! that has begun continues. The budget is therefore exceeded at most by the work that was admitted before it was used
+//! up.
 //!
-//! Each worker, and each other part of the node, has an [account](MemoryAccount) of its own. Taking is one addition to a
-//! counter of that account; the total, which everybody reads, moves only when an account has passed a multiple of a grain.
-//! The total is therefore exact to a grain for each account and use, and threads do not contend for its cache line on each
+//! Each worker, and each other part of the node, has its own [account](MemoryAccount). A charge is one addition to a
+//! counter of that account; the shared total is updated only when an account crosses a multiple of a grain. The total
+//! is therefore exact to one grain for each account and use, and threads do not contend for its cache line on each
 //! event.
 
 use crate::broken::{Variant, broken};
@@ -15,22 +16,22 @@ use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// The use that memory is taken for.
+/// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemoryUse {
     /// Objects in memory: connections, page caches, prepared statements, instances.
     Objects,
-    /// Events that are not answered: request heads, bodies, arguments of calls.
+    /// Unanswered events: request heads, bodies, arguments of calls.
     Events,
-    /// Answers that wait at an output gate, or that their client has not taken yet.
+    /// Answers that wait at an output gate, or that their client has not received yet.
     Replies,
-    /// WebSockets, the messages that their objects have not handled, and those that their peers have not taken.
+    /// WebSockets, messages that their objects have not handled, and messages that their peers have not received.
     Sockets,
     /// Bodies of HTTP requests that are being received, and of responses that are streamed.
     Bodies,
-    /// Connections of clients and their buffers.
+    /// Client connections and their buffers.
     Connections,
-    /// Committed pages that object files lack.
+    /// Committed pages that are not in object files yet.
     Overlay,
     /// Log that waits for the disk.
     Log,
@@ -66,17 +67,17 @@ impl MemoryUse {
 
 const USES: usize = MemoryUse::ALL.len();
 
-/// The largest grain, and that of a budget without a limit: with eight uses on each of 64 workers the total is off by
-/// 32 MiB at most.
+/// The largest grain, and that of a budget without a limit: with eight uses on each of 64 workers, the total is off by
+/// at most 32 MiB.
 const MAX_GRAIN_BITS: u32 = 16;
 
 /// The smallest grain.
 const MIN_GRAIN_BITS: u32 = 8;
 
-/// A grain is this part of the limit or less.
+/// A grain is at most this part of the limit.
 const GRAINS: u64 = 1 << 12;
 
-/// From this many eighths of the budget on, idle objects leave memory.
+/// From this many eighths of the budget on, idle objects are evicted.
 const TIGHT_EIGHTHS: u64 = 7;
 
 /// See the module's documentation. Clones are the same budget.
@@ -95,19 +96,19 @@ struct Inner {
 #[repr(align(64))]
 struct Total(AtomicI64);
 
-/// What is taken for one use.
+/// The memory charged for one use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryUsage {
-    /// What for.
+    /// The use.
     pub used_for: MemoryUse,
-    /// Bytes taken now.
+    /// Bytes charged now.
     pub bytes: u64,
-    /// Requests for this use that were refused.
+    /// Rejected requests for this use.
     pub refused: u64,
 }
 
 impl MemoryBudget {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     pub fn new(limit: u64) -> Self {
         let grain_bits = (limit / GRAINS).max(1).ilog2();
         Self(Arc::new(Inner {
@@ -119,7 +120,7 @@ impl MemoryBudget {
         }))
     }
 
-    /// A budget without a limit; usage is counted all the same.
+    /// A budget without a limit; usage is still counted.
     pub fn unlimited() -> Self {
         Self::new(u64::MAX)
     }
@@ -129,7 +130,7 @@ impl MemoryBudget {
         self.0.limit
     }
 
-    /// Bytes taken by all accounts, to a grain of each.
+    /// Bytes charged by all accounts, exact to one grain for each account and use.
     pub fn used(&self) -> u64 {
         self.0
             .total
@@ -139,12 +140,12 @@ impl MemoryBudget {
             .cast_unsigned()
     }
 
-    /// True while it is used up: new work is refused.
+    /// Returns whether the budget is used up: new work is rejected.
     pub fn is_over(&self) -> bool {
         self.used() > self.0.limit && !broken(Variant::BudgetIgnored)
     }
 
-    /// True while little is left: idle objects leave memory.
+    /// Returns whether little is left: idle objects are evicted.
     pub fn is_tight(&self) -> bool {
         self.used() > self.0.limit / 8 * TIGHT_EIGHTHS
     }
@@ -161,12 +162,12 @@ impl MemoryBudget {
         account
     }
 
-    /// Counts a refusal for lack of memory.
+    /// Counts a request rejected for lack of memory.
     pub fn count_refusal(&self, used_for: MemoryUse) {
         self.0.refused[used_for as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What is taken now, by use.
+    /// Current usage, by use.
     pub fn usage(&self) -> [MemoryUsage; USES] {
         let accounts = self.0.accounts.lock();
         MemoryUse::ALL.map(|used_for| {
@@ -198,36 +199,36 @@ impl fmt::Debug for MemoryBudget {
     }
 }
 
-/// What one part of a node has taken from the budget.
+/// The memory that one part of a node has charged to the budget.
 pub struct MemoryAccount {
     budget: MemoryBudget,
-    /// May be below zero for a moment, where another thread gives back what is about to be counted.
+    /// May briefly be negative, when another thread releases bytes before they are counted.
     used: [AtomicI64; USES],
 }
 
 impl MemoryAccount {
-    /// The budget that it takes from.
+    /// The budget that the account charges.
     pub fn budget(&self) -> &MemoryBudget {
         &self.budget
     }
 
-    /// Bytes taken for one use.
+    /// Bytes charged for one use.
     pub fn used(&self, used_for: MemoryUse) -> u64 {
         let used = self.used[used_for as usize].load(Ordering::Relaxed);
         used.max(0).cast_unsigned()
     }
 
-    /// Takes bytes; [`Self::give`] gives them back.
+    /// Charges bytes; [`Self::give`] releases them.
     pub fn take(&self, used_for: MemoryUse, bytes: u64) {
         self.change(used_for, bytes.cast_signed());
     }
 
-    /// Gives back bytes that were taken.
+    /// Releases charged bytes.
     pub fn give(&self, used_for: MemoryUse, bytes: u64) {
         self.change(used_for, -bytes.cast_signed());
     }
 
-    /// Takes bytes that are given back when the charge is dropped.
+    /// Charges bytes until the returned guard is dropped.
     pub fn charge(self: &Arc<Self>, used_for: MemoryUse, bytes: u64) -> MemoryCharge {
         self.take(used_for, bytes);
         MemoryCharge {
@@ -265,7 +266,7 @@ impl fmt::Debug for MemoryAccount {
     }
 }
 
-/// Bytes taken from an account for as long as this exists.
+/// Bytes charged to an account while this exists.
 #[derive(Debug)]
 pub struct MemoryCharge {
     account: Arc<MemoryAccount>,
@@ -274,14 +275,14 @@ pub struct MemoryCharge {
 }
 
 impl MemoryCharge {
-    /// Changes how many bytes are taken.
+    /// Changes the number of charged bytes.
     pub fn resize(&mut self, bytes: u64) {
         let by = bytes.cast_signed() - self.bytes.cast_signed();
         self.account.change(self.used_for, by);
         self.bytes = bytes;
     }
 
-    /// The bytes that are taken.
+    /// The number of charged bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

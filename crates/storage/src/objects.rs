@@ -1,4 +1,4 @@
-//! The table of live objects: those that are open or have pages that their files lack.
+//! The table of live objects: those that are open or have pages that are not in their files yet.
 //!
 //! An object in the table is not retired, and a retired one is not in the table. Both change together, under the lock
 //! of the object's pages.
@@ -22,17 +22,17 @@ use std::sync::Arc;
 
 pub(crate) struct ObjectTable {
     shared: Arc<Shared>,
-    /// What has an alarm was written, so it has a file.
+    /// An object with an alarm was written, so it must have a file.
     alarms: Arc<AlarmIndex>,
     live: Mutex<FxHashMap<ObjectKey, Arc<Object>>>,
     /// Pages in all overlays.
     overlay_pages: AtomicU64,
-    /// Objects that are quarantined, and why, until the manifest lists them.
+    /// Quarantined objects that the manifest does not list yet, and why.
     newly_quarantined: Mutex<BTreeMap<ObjectKey, String>>,
 }
 
 impl ObjectTable {
-    /// `objects` are those that recovery has found in the log's tail.
+    /// `objects` are those that recovery found in the log's tail.
     pub(crate) fn new(
         shared: Arc<Shared>,
         alarms: Arc<AlarmIndex>,
@@ -55,8 +55,8 @@ impl ObjectTable {
         }
     }
 
-    /// Gives access to an object that is in the table, and to its pages. It stays there while it is open or has pages
-    /// in the overlay; see [`Self::forget_if_idle`].
+    /// Passes an object in the table, with its pages, to a function. The object stays in the table while it is open or
+    /// has pages in the overlay; see [`Self::forget_if_idle`].
     pub(crate) fn with<R>(
         &self,
         key: ObjectKey,
@@ -103,16 +103,16 @@ impl ObjectTable {
         self.live.lock().len()
     }
 
-    /// Takes an object for a connection: learns its size and commit number, and refuses it if it is damaged.
+    /// Opens an object for a connection: reads its size and commit number, and rejects it if it is damaged.
     pub(crate) fn open(&self, key: ObjectKey) -> Result<Arc<Object>> {
         if let Some(quarantine) = self.shared.catalog.current().quarantine_of(key) {
             return Err(quarantine::refusal(key, &quarantine.why));
         }
-        self.open_whatever_the_manifest_says(key)
+        self.open_for_repair(key)
     }
 
-    /// The same for a repair, which ends a quarantine.
-    pub(crate) fn open_whatever_the_manifest_says(&self, key: ObjectKey) -> Result<Arc<Object>> {
+    /// Like [`Self::open`], for a repair, which ends a quarantine.
+    pub(crate) fn open_for_repair(&self, key: ObjectKey) -> Result<Arc<Object>> {
         let (opened, object) = self.with(key, |object, pages| {
             (self.take(object, pages), object.clone())
         })?;
@@ -157,15 +157,15 @@ impl ObjectTable {
         let numbers = in_file.map(|head| (header::commit(&head), header::size(&head)));
         let why = match (numbers, pages.tail) {
             (Some((commit, _)), Some(first)) if first.is_after(commit.next()) => Some(format!(
-                "its file ends with commit {}, the log goes on with commit {}",
+                "its file ends with commit {}, but the log continues with commit {}",
                 commit.0, first.0
             )),
             (Some((commit, _)), Some(_)) if commit.is_after(pages.commit) => Some(format!(
-                "its file has commit {}, the log ends with commit {}",
+                "its file has commit {}, but the log ends with commit {}",
                 commit.0, pages.commit.0
             )),
             (None, Some(first)) if first.0 != 1 => Some(format!(
-                "its file is missing or empty, the log goes on with commit {}",
+                "its file is missing or empty, but the log continues with commit {}",
                 first.0
             )),
             (Some((commit, size)), None)
@@ -173,17 +173,18 @@ impl ObjectTable {
             {
                 pages.commit = commit;
                 pages.size = size;
-                // Where it ends is not known; files hold nothing that was not durable.
+                // Its end is unknown; files hold nothing that was not durable.
                 pages.newest = pages.newest.max(self.shared.log.durable());
                 None
             }
             (_, None) if found.is_some() => {
                 Some("its file is empty or is not a database".to_owned())
             }
-            (None, None) if self.alarms.get(object.key).is_some() => {
-                Some("its file is missing, and it has an alarm, so it was written".to_owned())
-            }
-            // A file that was made but never synced can be found empty after a crash; the log then has it all.
+            (None, None) if self.alarms.get(object.key).is_some() => Some(
+                "its file is missing, although it has an alarm and was therefore written"
+                    .to_owned(),
+            ),
+            // A file that was created but never synced can be empty after a crash; the log then has everything.
             _ => None,
         };
         pages.has_file = found.is_some();
@@ -194,14 +195,14 @@ impl ObjectTable {
         Ok(())
     }
 
-    /// Refuses an object from now on. The next checkpoint makes that durable.
+    /// Makes an object unavailable from now on. The next checkpoint makes that durable.
     pub(crate) fn quarantine(&self, key: ObjectKey, pages: &mut Pages, why: String) {
-        tracing::error!(object = %key, why, "an object is quarantined: it is refused until it is repaired");
+        tracing::error!(object = %key, why, "quarantined an object: it is unavailable until it is repaired");
         self.newly_quarantined.lock().insert(key, why.clone());
         pages.quarantined = Some(why);
     }
 
-    /// Notes that the manifest lists these objects.
+    /// Records that the manifest lists these objects.
     pub(crate) fn quarantine_is_listed(&self, keys: impl IntoIterator<Item = ObjectKey>) {
         let mut new = self.newly_quarantined.lock();
         for key in keys {
@@ -209,7 +210,7 @@ impl ObjectTable {
         }
     }
 
-    /// The objects that are refused until they are repaired.
+    /// The objects that are unavailable until they are repaired.
     pub(crate) fn quarantined(&self) -> Vec<QuarantinedObject> {
         let mut all = self.newly_quarantined.lock().clone();
         for (key, quarantine) in &self.shared.catalog.current().quarantined {
@@ -221,7 +222,7 @@ impl ObjectTable {
         all.into_iter().map(object).collect()
     }
 
-    /// Replaces the state of a quarantined object whose file has been exchanged. It is not open.
+    /// Resets the state of a quarantined object whose file has been replaced. It is not open.
     pub(crate) fn renew(&self, key: ObjectKey) -> Result<()> {
         self.with(key, |object, pages| {
             if pages.open {
@@ -236,14 +237,14 @@ impl ObjectTable {
         })?
     }
 
-    /// A connection has closed.
+    /// Records that a connection has closed.
     pub(crate) fn close(&self, object: &Object) {
         object.pages().open = false;
         self.forget_if_idle(object);
     }
 
-    /// Drops an object from the table if nobody has it open and its file has all of it. Pages are locked before the
-    /// table, never after: what one object waits for must not hold up the others.
+    /// Drops an object from the table if nobody has it open and its file is complete. Pages are locked before the
+    /// table, never after: an object that waits must not block the others.
     pub(crate) fn forget_if_idle(&self, object: &Object) {
         let mut pages = object.pages();
         let idle = !pages.open && pages.overlay.is_empty() && pages.quarantined.is_none();
@@ -290,7 +291,7 @@ impl ObjectTable {
         }
     }
 
-    /// A checkpoint has made the object's file.
+    /// Records that a checkpoint has created the object's file.
     pub(crate) fn file_was_made(
         &self,
         object: &Arc<Object>,
@@ -300,12 +301,12 @@ impl ObjectTable {
         self.shared.open_files.add(object, pages, file);
     }
 
-    /// Closes the object's file. Whoever needs it next opens it anew.
+    /// Closes the object's file. The next user reopens it.
     pub(crate) fn close_file(&self, object: &Object, pages: &mut Pages) {
         self.shared.open_files.close(object, pages);
     }
 
-    /// Notes that an overlay went from `before` to `after` pages.
+    /// Records that an overlay changed from `before` to `after` pages.
     pub(crate) fn count_overlay(&self, before: usize, after: usize) {
         self.overlay_pages.fetch_add(
             (after as u64).wrapping_sub(before as u64),
@@ -324,12 +325,12 @@ impl ObjectTable {
         self.overlay_pages.load(Ordering::Relaxed) * PAGE_BYTES as u64
     }
 
-    /// True if commits must wait for a checkpoint.
+    /// Returns whether commits must wait for a checkpoint.
     pub(crate) fn overlay_is_full(&self) -> bool {
         self.overlay_bytes() >= self.max_overlay_bytes()
     }
 
-    /// Commits wait for a checkpoint when overlays have so many bytes.
+    /// The size of all overlays in bytes at which commits wait for a checkpoint.
     pub(crate) fn max_overlay_bytes(&self) -> u64 {
         let options = &self.shared.options;
         let of_log = options.checkpoint_bytes.saturating_mul(OVERLAY_FACTOR);
@@ -340,7 +341,7 @@ impl ObjectTable {
 
 fn in_use(key: ObjectKey) -> Error {
     Error::refused(format!(
-        "the object {key} is open already; an object has one connection"
+        "the object {key} is already open; an object has only one connection"
     ))
 }
 

@@ -1,14 +1,14 @@
-//! The object files that are kept open for reading: [`OPEN_FILES`], and when there are more the least recently used is
+//! The object files that are kept open for reading: up to [`OPEN_FILES`]; beyond that the least recently used is
 //! closed.
 //!
-//! The table is sharded by object. A shard's lock is taken when a file is opened or closed. A use takes none: it is dated,
-//! in the object itself, by the number of files that the shard had opened until then, so the order of uses is known as
-//! far as it matters. The table has each file where its last use known to it belongs, and looks at the object before it
-//! closes the file.
+//! The table is sharded by object. A shard's lock is taken when a file is opened or closed, but not when it is used. A
+//! use is recorded in the object itself, dated by the number of files that the shard had opened until then, which
+//! orders uses closely enough. The table lists each file by its last known use, and checks the object before it closes
+//! the file.
 //!
-//! Locks: the pages of an object are locked before a shard, never after. A file whose object somebody else has locked at
-//! this moment stays open, so each thread can have one more open than the table allows; the next file that is opened
-//! makes up for it.
+//! Locks: the pages of an object are locked before a shard, never after. A file whose object is locked by another
+//! thread at this moment stays open, so each thread can have one more file open than the table allows; the next file
+//! that is opened makes up for it.
 
 use crate::disk::DiskFile;
 use crate::ident::ObjectKey;
@@ -29,7 +29,7 @@ pub(crate) struct OpenFiles {
 struct Shard {
     /// Files opened so far.
     opened: AtomicU64,
-    /// By the last use that is known here.
+    /// By the last known use.
     open: Mutex<BTreeMap<(u64, ObjectKey), Weak<Object>>>,
 }
 
@@ -37,13 +37,13 @@ struct Shard {
 #[derive(Default)]
 pub(crate) struct FileUse {
     last: AtomicU64,
-    /// Where the table has the file; 0 if it has not. Changed under the shard's lock.
+    /// The key under which the table lists the file; 0 if it does not. Changed under the shard's lock.
     listed: AtomicU64,
 }
 
 impl OpenFiles {
-    /// For a machine with so many cores. On a small one nobody waits for the lock, and one shard knows best which file
-    /// to close.
+    /// A table for a machine with this many cores. On a small machine there is no lock contention, and a single shard
+    /// knows best which file to close.
     pub(crate) fn new(cores: usize) -> Self {
         let shards = if cores < PARALLEL_CORES {
             1
@@ -79,7 +79,7 @@ impl OpenFiles {
         Some(file)
     }
 
-    /// An object's file was opened, and is used now. Closes others that were not used for longest.
+    /// Adds a newly opened file, used now. Closes the least recently used ones beyond the capacity.
     pub(crate) fn add(&self, object: &Arc<Object>, pages: &mut Pages, file: Arc<dyn DiskFile>) {
         self.close(object, pages);
         pages.file = FileState::Open(file);
@@ -92,11 +92,11 @@ impl OpenFiles {
             open.insert((now, object.key), Arc::downgrade(object));
             make_room(&mut open, self.capacity, object.key)
         };
-        // The system closes them without the lock.
+        // The files are closed without holding the lock.
         drop(closed);
     }
 
-    /// Closes an object's file, or forgets that there was none.
+    /// Closes an object's file, or forgets that it had none.
     pub(crate) fn close(&self, object: &Object, pages: &mut Pages) {
         if let FileState::Open(file) = std::mem::take(&mut pages.file) {
             let mut open = self.shard(object.key).open.lock();
@@ -107,8 +107,8 @@ impl OpenFiles {
         }
     }
 
-    /// Closes every file whose object nobody has locked at this moment, whatever the caller has locked. True if there was
-    /// one.
+    /// Closes every file whose object is not locked at this moment, whatever the caller has locked. Returns whether
+    /// there was one.
     pub(crate) fn close_idle(&self) -> bool {
         let mut closed = Vec::new();
         for shard in &self.shards {
@@ -124,7 +124,7 @@ impl OpenFiles {
                 false
             });
         }
-        // The system closes them without the locks.
+        // The files are closed without holding the locks.
         !closed.is_empty()
     }
 
@@ -137,8 +137,8 @@ impl OpenFiles {
     }
 }
 
-/// Takes files from a shard that has more than `capacity`, the least recently used first, but not that of `newest`, whose
-/// pages the caller has locked.
+/// Removes files from a shard that has more than `capacity`, the least recently used first, but not that of `newest`,
+/// whose pages the caller has locked.
 fn make_room(
     open: &mut BTreeMap<(u64, ObjectKey), Weak<Object>>,
     capacity: usize,

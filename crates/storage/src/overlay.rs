@@ -1,8 +1,8 @@
-//! What is known of one object's pages beyond its file: the overlay of committed pages that the file does not have
-//! yet. It outlives the object's connection and is shared with the checkpointer.
+//! The state of one object's pages beyond its file: the overlay of committed pages that the file does not have yet. It
+//! outlives the object's connection and is shared with the checkpointer.
 //!
-//! Invariants kept here: a page leaves the overlay only when that very version is durable in the file; a delta is
-//! only made against an image whose full version lies behind the log's horizon of full images.
+//! Invariants kept here: a page leaves the overlay only when exactly that version is durable in the file; a delta is
+//! only encoded against an image whose full version is after the log's full-image horizon.
 
 use crate::delta::Entry;
 use crate::disk::DiskFile;
@@ -26,37 +26,38 @@ pub(crate) struct Pages {
     /// Pages of the database as of the newest commit; 0 before the first.
     pub(crate) size: u32,
     pub(crate) commit: CommitNo,
-    /// The position behind the newest commit.
+    /// The position after the newest commit.
     pub(crate) newest: Lsn,
     pub(crate) file: FileState,
-    /// True if a file was found, or was written and synced: one that is missing is an error then.
+    /// A file was found, or was written and synced: from then on a missing file is an error.
     pub(crate) has_file: bool,
-    /// Checkpoints in a row that could not write the file.
+    /// Consecutive checkpoints that could not write the file.
     pub(crate) failed_writes: u32,
-    /// The number of the first commit found in the log's tail; `None` once it is known that the file goes before it.
+    /// The number of the first commit found in the log's tail; `None` once it is known that the file ends just before
+    /// it.
     pub(crate) tail: Option<CommitNo>,
-    /// Why the object is refused. Its pages do not change any more.
+    /// Why the object is unavailable. Its pages no longer change.
     pub(crate) quarantined: Option<String>,
-    /// True while a connection is open.
+    /// A connection is open.
     pub(crate) open: bool,
-    /// Counts the times that pages have left the overlay: what was encoded against it before may have lost its base.
+    /// Counts how often pages have left the overlay: a transaction encoded before that may have lost its base.
     pub(crate) departures: u64,
-    /// True once the object has left the table of live objects: look it up again.
+    /// The object has left the table of live objects: look it up again.
     pub(crate) retired: bool,
 }
 
 pub(crate) struct OverlayPage {
     pub(crate) image: Arc<Page>,
-    /// The position behind the commit that wrote this version.
+    /// The position after the commit that wrote this version.
     pub(crate) lsn: Lsn,
     /// The position of the record that holds the newest full image.
     pub(crate) full_at: Lsn,
 }
 
-/// What is known of the object's file.
+/// The state of the object's file.
 #[derive(Clone, Default)]
 pub(crate) enum FileState {
-    /// Nobody has looked yet, or the descriptor was given back.
+    /// It has not been opened yet, or was closed to save descriptors.
     #[default]
     Unknown,
     Missing,
@@ -90,14 +91,14 @@ impl Object {
         self.pages.lock()
     }
 
-    /// The pages, unless somebody else has them.
+    /// The pages, unless another thread has them locked.
     pub(crate) fn try_pages(&self) -> Option<MutexGuard<'_, Pages>> {
         self.pages.try_lock()
     }
 }
 
 impl Pages {
-    /// Applies one replayed record. The error says why the object cannot be trusted any more.
+    /// Applies one replayed record. The error says why the object can no longer be trusted.
     pub(crate) fn apply(
         &mut self,
         commit: CommitNo,
@@ -134,7 +135,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Notes the database's new size; pages behind it are gone.
+    /// Sets the database's new size; pages after it are dropped.
     pub(crate) fn resize(&mut self, size: u32) -> usize {
         let before = self.overlay.len();
         if size < self.size {
@@ -161,13 +162,13 @@ pub(crate) mod header {
         CommitNo((&page[24..]).get_u32())
     }
 
-    /// True if it begins as every SQLite database does.
+    /// Returns whether it begins like a SQLite database.
     pub(crate) fn is_database(page: &[u8]) -> bool {
         page.starts_with(b"SQLite format 3\0")
     }
 
     /// Sets the change counter and the "version-valid-for" number, offset 92, so that every other reader of the file
-    /// sees that it changed and takes the size in the header as valid. (In exclusive locking mode SQLite does not.)
+    /// notices the change and accepts the size in the header. (In exclusive locking mode SQLite does not set them.)
     pub(crate) fn set_commit(page: &mut Page, commit: CommitNo, size: u32) {
         (&mut page[24..]).put_u32(commit.0);
         (&mut page[28..]).put_u32(size);

@@ -1,13 +1,14 @@
-//! One object's database file, as SQLite sees it through the VFS: reads come from the staged pages, the overlay, the
-//! file or the template, in this order; writes are staged; the commit point turns what is staged into one transaction
+//! One object's database file, as SQLite sees it through the VFS. Reads come from the staged pages, the overlay, the
+//! file or the template, in this order. Writes are staged. The commit point turns the staged pages into one transaction
 //! of the log.
 //!
 //! Nothing reaches the log, the overlay or the file before the commit point. Cache spills, savepoints and rollbacks all
-//! end in the staging area; a page that was staged and put back compares equal at the commit and is left out.
+//! end in the staging area; a page that was staged and then restored compares equal at the commit and is omitted.
 //!
-//! Every page of the database has been in a commit since it was last added: the log alone says what it holds. SQLite does
-//! not write a page that one transaction adds and frees, so the commit that adds it stages zeros. Otherwise such a page
-//! would read as whatever the file still holds behind an earlier end, which neither replay nor the archive knows.
+//! Every page of the database has been in a commit since it was last added: the log alone determines its content.
+//! SQLite does not write a page that one transaction adds and frees, so the commit that adds it stages zeros. Otherwise
+//! such a page would read as whatever the file still holds after an earlier end, which neither replay nor the archive
+//! knows.
 
 use crate::alarms::{AlarmChange, AlarmEntry};
 use crate::archive::bookmark::Bookmark;
@@ -16,7 +17,7 @@ use crate::delta::{self, Encoded};
 use crate::encoding::{Basis, Encoding};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{CommitNo, Epoch, Lsn, Page, ZERO_PAGE};
+use crate::ident::{Epoch, Lsn, Page, ZERO_PAGE};
 use crate::limits::{MAX_KEPT_PAGES, MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
 use crate::log::{Appended, Refused, Shortage, Transaction};
@@ -34,17 +35,17 @@ pub(crate) struct PageFile {
     engine: Arc<Engine>,
     object: Arc<Object>,
     staged: RefCell<FxHashMap<u32, Arc<Page>>>,
-    /// The size after a truncation or growth that is not committed.
+    /// The size after an uncommitted truncation or growth.
     staged_size: Cell<Option<u32>>,
-    /// What the next commit does to the object's alarm.
+    /// The change that the next commit makes to the object's alarm.
     alarm: Cell<Option<AlarmChange>>,
     /// The position of the newest commit through this connection.
     committed: Cell<Option<Lsn>>,
-    /// A bookmark of the next commit was given out, so there must be one.
+    /// A bookmark of the next commit was issued, so that commit must happen.
     needs_commit: Cell<bool>,
-    /// A commit was refused. SQLite puts pages back then, in what looks like one more commit.
+    /// A commit was rejected. SQLite then restores pages, in what looks like one more commit.
     refused: Cell<bool>,
-    /// Why the last commit or write was refused: SQLite itself passes on only a number.
+    /// Why the last commit or write was rejected: SQLite itself reports only a number.
     error: RefCell<Option<Error>>,
     /// Pages read so far.
     reads: Cell<u64>,
@@ -81,17 +82,17 @@ impl PageFile {
         self.engine.stored.max_page_count(self.size())
     }
 
-    /// What a transaction that begins may make of the database, if it could make more.
+    /// The size to which a new transaction may grow the database, unless it cannot exceed the limit.
     pub(crate) fn bound(&self) -> Option<Bound> {
         self.engine.stored.bound(self.object.pages().size)
     }
 
-    /// The refusal of a write that would pass a bound.
+    /// The error for a write that would exceed a limit.
     pub(crate) fn refusal(&self, of: BoundOf) -> Error {
         self.engine.stored.refusal(of)
     }
 
-    /// True if all objects together have as much as they may.
+    /// Returns whether all objects together have reached their limit.
     pub(crate) fn store_is_full(&self) -> bool {
         self.engine.stored.is_full()
     }
@@ -101,12 +102,12 @@ impl PageFile {
         self.object.pages().newest
     }
 
-    /// Says what the commit that comes does to the object's alarm: its record tells the index of it.
+    /// Sets the change that the next commit makes to the object's alarm: its record carries the change to the index.
     pub(crate) fn set_alarm(&self, change: Option<AlarmChange>) {
         self.alarm.set(change);
     }
 
-    /// What the index knows of the object's alarms.
+    /// The object's entry in the alarm index.
     pub(crate) fn known_alarm_entry(&self) -> Option<AlarmEntry> {
         self.engine.alarms.get(self.object.key)
     }
@@ -122,7 +123,7 @@ impl PageFile {
             .bookmark_of(self.object.key, &self.object.pages())
     }
 
-    /// The bookmark of the commit that is to come. It will be made even if nothing has changed.
+    /// The bookmark of the next commit. That commit will happen even if nothing has changed.
     pub(crate) fn next_bookmark(&self) -> Bookmark {
         self.needs_commit.set(true);
         let newest = self.bookmark();
@@ -132,12 +133,12 @@ impl PageFile {
         }
     }
 
-    /// Refuses a bookmark of another object.
+    /// Rejects a bookmark of another object.
     pub(crate) fn must_be_own(&self, bookmark: &Bookmark) -> Result<()> {
         bookmark.must_be_of(self.object.key)
     }
 
-    /// True if a bookmark of the next commit was given out.
+    /// Returns whether a bookmark of the next commit was issued.
     pub(crate) fn needs_commit(&self) -> bool {
         self.needs_commit.get()
     }
@@ -147,7 +148,7 @@ impl PageFile {
         self.committed.take()
     }
 
-    /// Why SQLite was refused last.
+    /// Why the last call of SQLite failed.
     pub(crate) fn take_error(&self) -> Option<Error> {
         self.error.take()
     }
@@ -170,7 +171,7 @@ impl PageFile {
         }
     }
 
-    /// Reads bytes; what lies behind the end reads as zeros. Returns the bytes that exist.
+    /// Reads bytes; bytes after the end read as zeros. Returns the number of bytes that exist.
     pub(crate) fn read(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let end = u64::from(self.size()) * PAGE_BYTES as u64;
         let available = (end.saturating_sub(offset) as usize).min(buf.len());
@@ -188,7 +189,7 @@ impl PageFile {
         Ok(available)
     }
 
-    /// A number that changes when SQLite's page cache may have grown: it has read a page, or the database is longer.
+    /// A number that changes when SQLite's page cache may have grown: it has read a page, or the database has grown.
     pub(crate) fn growth(&self) -> u64 {
         self.reads.get() + u64::from(self.size())
     }
@@ -223,7 +224,7 @@ impl PageFile {
         Ok(())
     }
 
-    /// A checkpoint may have quarantined the object while it is open.
+    /// Fails if a checkpoint has quarantined the object while it was open.
     fn must_be_sound(&self, pages: &Pages) -> Result<()> {
         match &pages.quarantined {
             Some(why) => Err(quarantine::refusal(self.object.key, why)),
@@ -245,11 +246,11 @@ impl PageFile {
         let mut staged = self.staged.borrow_mut();
         let first = (offset / PAGE_BYTES as u64) as u32 + 1;
         for (page_no, chunk) in (first..).zip(chunks) {
-            // What is staged already may be put back: SQLite does that when it rolls back.
+            // Pages that are already staged may be restored: SQLite does that when it rolls back.
             let more = !staged.contains_key(&page_no);
             if more && (staged.len() + 1) * PAGE_BYTES > MAX_TRANSACTION_BYTES {
                 let error = Error::limit(format!(
-                    "a transaction may change {} MiB of pages at most: write less between two awaits",
+                    "a transaction may change at most {} MiB of pages: write less between two awaits",
                     MAX_TRANSACTION_BYTES >> 20
                 ));
                 self.fail(error.clone());
@@ -276,7 +277,7 @@ impl PageFile {
         self.staged_size.set(Some(size));
     }
 
-    /// Forgets what is staged.
+    /// Discards the staged pages.
     pub(crate) fn discard(&self) {
         self.staged.borrow_mut().clear();
         self.staged_size.set(None);
@@ -285,10 +286,10 @@ impl PageFile {
         self.refused.set(false);
     }
 
-    /// The commit point: appends what is staged to the log and moves it to the overlay.
+    /// The commit point: appends the staged pages to the log and moves them to the overlay.
     pub(crate) fn commit(&self) -> Result<()> {
         if self.refused.get() {
-            // What is staged is discarded when SQLite is done.
+            // SQLite discards the staged pages when it is done.
             return Ok(());
         }
         let mut encoding = Encoding::take(&self.engine.shared.log);
@@ -319,7 +320,7 @@ impl PageFile {
         }
     }
 
-    /// Page 1 is what a commit holds that changes nothing: without a page it would not reach the object's file.
+    /// A commit that changes nothing contains page 1: without a page it would not reach the object's file.
     fn stage_first_page(&self) -> Result<()> {
         let mut page = ZERO_PAGE;
         self.read_page(1, 0, &mut page)?;
@@ -333,8 +334,8 @@ impl PageFile {
             return Err(Refused::NoRoom(Shortage::Overlay));
         }
         let mut staged = self.staged.borrow_mut();
-        // The object stays locked from here until its overlay has the commit: a checkpoint that begins after the
-        // append must find it there.
+        // The object stays locked from here until its overlay has the commit: a checkpoint that begins after the append
+        // must find it there.
         let mut pages = self.object.pages();
         self.must_be_sound(&pages).map_err(Refused::Failed)?;
         if pages.size == 0 {
@@ -356,7 +357,7 @@ impl PageFile {
             departures: pages.departures,
         };
         if encoding.basis == Some(basis) {
-            // It was refused for want of room alone.
+            // It was rejected only for lack of space.
             encoding
                 .transaction
                 .set_time(self.engine.shared.unix_millis());
@@ -395,20 +396,16 @@ impl PageFile {
         }
         self.engine.stored.changed(pages.size, size);
         pages.resize(size);
-        pages.commit = if broken(Variant::PollSplit) {
-            CommitNo(pages.commit.0 + encoding.transaction.lengths.len() as u32)
-        } else {
-            pages.commit.next()
-        };
+        pages.commit = pages.commit.next();
         pages.newest = end;
-        // Before the next commit of this object, and before a checkpoint that begins now looks at the object.
+        // Before the next commit of this object, and before a checkpoint that begins now examines the object.
         if let Some(change) = self.alarm.take() {
             self.engine.alarms.apply(self.object.key, change, end);
         }
         self.engine.count_overlay(before, pages.overlay.len());
         drop(pages);
         staged.clear();
-        // What a large transaction needed is given back.
+        // Free the memory that a large transaction needed.
         staged.shrink_to(MAX_KEPT_PAGES);
         self.staged_size.set(None);
         self.needs_commit.set(false);
@@ -416,7 +413,7 @@ impl PageFile {
         Ok(())
     }
 
-    /// Encodes the staged pages that differ from what is committed, as one record or a chain.
+    /// Encodes the staged pages that differ from the committed ones, as one record or a chain.
     fn encode(
         &self,
         encoding: &mut Encoding,
@@ -440,8 +437,7 @@ impl PageFile {
         numbers.clear();
         numbers.extend(staged.keys().filter(|page_no| **page_no <= size));
         numbers.sort_unstable();
-        let in_parts = broken(Variant::PartTaken) || broken(Variant::PollSplit);
-        let most = if in_parts {
+        let most = if broken(Variant::PartTaken) {
             HEADER_BYTES + 1
         } else {
             MAX_RECORD_PAYLOAD
@@ -497,13 +493,9 @@ impl PageFile {
             durable: Lsn::ZERO,
             epoch: self.engine.shared.log.epoch,
             key: self.object.key,
-            commit: if broken(Variant::PollSplit) {
-                CommitNo(pages.commit.0 + transaction.lengths.len() as u32 + 1)
-            } else {
-                pages.commit.next()
-            },
+            commit: pages.commit.next(),
             database_pages: size,
-            last_part: last_part || broken(Variant::PollSplit),
+            last_part,
             alarm: self.alarm.get().filter(|_| last_part),
             entries: part.entries,
             unix_millis: self.engine.shared.unix_millis(),
@@ -514,8 +506,8 @@ impl PageFile {
     }
 }
 
-/// Stages zeros for the pages that a commit adds and SQLite has not written. They are free pages, no more than its cache
-/// holds.
+/// Stages zeros for the pages that a commit adds and SQLite has not written. They are free pages, and no more than fit
+/// its cache.
 fn stage_added(staged: &mut FxHashMap<u32, Arc<Page>>, old_size: u32, size: u32) {
     let zeros = LazyCell::new(|| Arc::new(ZERO_PAGE));
     for page_no in old_size + 1..=size {
@@ -543,7 +535,7 @@ impl Drop for PageFile {
     }
 }
 
-/// Page images that a commit has replaced, kept by each thread for the next ones: an allocation of this size is slow.
+/// Page images that commits have replaced, kept by each thread for reuse: an allocation of this size is slow.
 mod spare {
     use crate::ident::Page;
     use std::cell::RefCell;
@@ -561,7 +553,7 @@ mod spare {
         let spare = PAGES.with_borrow_mut(Vec::pop);
         match spare {
             Some(mut page) => {
-                // Nobody else has it, so this is a copy into it.
+                // Nobody else holds it, so this copies into it.
                 *Arc::make_mut(&mut page) = *content;
                 page
             }

@@ -1,7 +1,7 @@
-//! Work that the calling thread does together with others, which end with it.
+//! Runs work on the calling thread together with scoped threads.
 //!
-//! On small machines, and where there is little to do, the caller does it alone. A thread that cannot be started is done
-//! without. A panic goes on in the caller when all have ended.
+//! On small machines, and for small tasks, the caller does the work alone. A thread that cannot be started is skipped.
+//! A panic is propagated to the caller after all threads have ended.
 
 use crate::error::Result;
 use crate::limits::{CORES_PER_PARALLEL_THREAD, MAX_PARALLEL_THREADS, PARALLEL_CORES};
@@ -9,7 +9,7 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{spawn_scoped, thread};
 use std::panic::resume_unwind;
 
-/// How many threads work together on a machine with so many cores.
+/// The number of threads that work together on a machine with this many cores.
 pub(crate) fn threads(cores: usize) -> usize {
     if cores < PARALLEL_CORES {
         1
@@ -18,7 +18,7 @@ pub(crate) fn threads(cores: usize) -> usize {
     }
 }
 
-/// Runs `work` with each number below `threads`, at the same time, and returns what it returned, in their order.
+/// Runs `work` concurrently with each number below `threads`, and returns the results in that order.
 pub(crate) fn on_threads<R: Send>(threads: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
     if threads <= 1 {
         return vec![work(0)];
@@ -39,8 +39,8 @@ pub(crate) fn on_threads<R: Send>(threads: usize, work: impl Fn(usize) -> R + Sy
     })
 }
 
-/// Does `work` for every item, on so many threads. After an error no further items are begun. Of several errors one that
-/// is final for the node is returned.
+/// Runs `work` for every item, on this many threads. After an error no further items are begun. Among several errors,
+/// one that is final for the node is preferred.
 pub(crate) fn for_each<T: Sync>(
     threads: usize,
     items: &[T],
@@ -57,7 +57,7 @@ pub(crate) fn for_each<T: Sync>(
         Ok(())
     });
     let errors = results.into_iter().filter_map(Result::err);
-    // The last of those that are equal, so that which one it is does not matter to anybody.
+    // The last of equal errors; which one it is does not matter.
     errors
         .max_by_key(crate::error::Error::is_final)
         .map_or(Ok(()), Err)

@@ -1,15 +1,15 @@
-//! Quarantine: objects that are refused until they are repaired.
+//! Quarantine: objects that are unavailable until they are repaired.
 //!
-//! An object is quarantined when its file and the log do not fit together, or when checkpoints fail to write its file.
-//! From then on its connection refuses everything, and it cannot be opened; other objects are not affected.
+//! An object is quarantined when its file and the log do not match, or when checkpoints fail to write its file. From
+//! then on its connection rejects every call, and the object cannot be opened; other objects are not affected.
 //!
-//! What was acknowledged must outlive the log, which is recycled behind the next checkpoint. So before that checkpoint
-//! publishes its redo position it saves the pages that the object's file lacks as a run in the directory `quarantine`,
-//! and the manifest lists the object, the reason and the run. Until that has succeeded redo stays where it is, and the
-//! log is kept.
+//! Acknowledged changes must outlive the log, which is recycled after the next checkpoint. Before that checkpoint
+//! publishes its redo position, it therefore saves the pages that the object's file lacks as a run in the directory
+//! `quarantine`, and the manifest lists the object, the reason and the run. Until this has succeeded, redo does not
+//! advance, and the log is kept.
 //!
-//! A run of this directory that the manifest does not list is never read, written or removed: it may be what a crash has
-//! left, or the pages that a repair did not use. [`crate::repair`] ends a quarantine.
+//! A run in this directory that the manifest does not list is never read, written or removed: it may be a leftover of a
+//! crash, or hold pages that a repair did not use. [`crate::repair`] ends a quarantine.
 
 use crate::archive::entry::{Head, Kind};
 use crate::archive::run::{RunMeta, RunReader, RunWriter};
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 /// The directory's name in the data directory.
 const DIR: &str = "quarantine";
 
-/// Saved pages are kept for long, so compression may take time.
+/// Saved pages are kept for a long time, so slow compression is acceptable.
 const COMPRESSION: i32 = 3;
 
 /// The manifest's entry of a quarantined object.
@@ -35,9 +35,9 @@ const COMPRESSION: i32 = 3;
 #[serde(from = "Stored")]
 pub(crate) struct Quarantine {
     pub(crate) why: String,
-    /// The pages that its file lacked, if it lacked any.
+    /// The pages that its file lacks, if any.
     pub(crate) pages: Option<Saved>,
-    /// A repair has begun.
+    /// Set once a repair has begun.
     pub(crate) aside: Option<Aside>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Quarantine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Saved {
     pub(crate) run: RunMeta,
-    /// The number of the first commit that they are of; `None` if they are known to continue the file.
+    /// The number of the first commit that they belong to; `None` if they are known to continue the file.
     pub(crate) first: Option<u32>,
 }
 
@@ -53,13 +53,13 @@ pub(crate) struct Saved {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Aside {
-    /// There is none.
+    /// There is no file to replace.
     Nothing,
-    /// It has this name beside the object's file, or is about to get it.
+    /// The file has this name in the same directory, or is about to get it.
     File(String),
 }
 
-/// As manifests have it. Before version 4 there was only the reason.
+/// The format in manifests. Before version 4 it was only the reason.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Stored {
@@ -81,7 +81,7 @@ impl From<Stored> for Quarantine {
 }
 
 impl Quarantine {
-    /// Of an object whose file lacks nothing.
+    /// The quarantine of an object whose file lacks nothing.
     pub(crate) fn new(why: String) -> Self {
         Self {
             why,
@@ -91,21 +91,21 @@ impl Quarantine {
     }
 }
 
-/// An object that is refused until it is repaired.
+/// An object that is unavailable until it is repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuarantinedObject {
     /// The object.
     pub key: ObjectKey,
-    /// Why it is refused.
+    /// Why it is unavailable.
     pub why: String,
 }
 
-/// The refusal of a quarantined object.
+/// The error for a quarantined object.
 pub(crate) fn refusal(key: ObjectKey, why: &str) -> Error {
     Error::damaged(format!(
-        "the object {key} is quarantined: {why}. Nothing is deleted, and other objects are not affected. Bring it back to a \
-         moment of its history with `abide restore`, or go on from what its file holds with `abide repair --accept`"
+        "the object {key} is quarantined: {why}. Nothing is deleted, and other objects are not affected. Restore it \
+         from its history with `abide restore`, or accept the content of its file with `abide repair --accept`"
     ))
 }
 
@@ -118,8 +118,8 @@ pub(crate) struct SavedPages {
     pub(crate) commit: CommitNo,
 }
 
-/// Saves the pages that an object's file lacks as a run, durably. `None` if it lacks none. The object is quarantined
-/// already, so they stay as they are, and they are durable in the log.
+/// Saves the pages that an object's file lacks as a run, durably. `None` if it lacks none. The object is already
+/// quarantined, so its pages do not change, and they are durable in the log.
 pub(crate) fn save(shared: &Shared, object: &Object) -> Result<Option<Saved>> {
     let (mut numbers, head, first) = {
         let pages = object.pages();
@@ -136,7 +136,7 @@ pub(crate) fn save(shared: &Shared, object: &Object) -> Result<Option<Saved>> {
             first: true,
             last: false,
         };
-        // All of an object that has never had a whole file is here.
+        // An object that never had a complete file is entirely in these pages.
         let first = pages.tail.or((!pages.has_file).then_some(CommitNo(1)));
         (numbers, head, first.map(|first| first.0))
     };
@@ -165,13 +165,13 @@ pub(crate) fn save(shared: &Shared, object: &Object) -> Result<Option<Saved>> {
     })?;
     writer.end_object(head.commit, 0);
     let run = writer.finish().inspect_err(|_| {
-        // The next checkpoint writes another.
+        // The next checkpoint writes another one.
         let _ = shared.disk.remove(&path);
     })?;
     Ok(Some(Saved { run, first }))
 }
 
-/// The number of the next run: one that no file has, listed or not. Makes the directory if there is none.
+/// The number of the next run: one that no file uses, listed or not. Creates the directory if necessary.
 pub(crate) fn next_number(shared: &Shared) -> Result<u64> {
     let dir = shared.dir.join(DIR);
     let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
@@ -184,7 +184,7 @@ pub(crate) fn next_number(shared: &Shared) -> Result<u64> {
     Ok(numbers.max().map_or(1, |newest| newest + 1))
 }
 
-/// Reads what [`save`] has saved.
+/// Loads the pages that [`save`] has saved.
 pub(crate) fn load(shared: &Shared, key: ObjectKey, run: &RunMeta) -> Result<SavedPages> {
     let dir = shared.dir.join(DIR);
     let mut reader = RunReader::open(&*shared.disk, &dir, run)?;
@@ -209,11 +209,11 @@ pub(crate) fn load(shared: &Shared, key: ObjectKey, run: &RunMeta) -> Result<Sav
     Ok(saved)
 }
 
-/// Removes a run that the manifest does not list any more, because the object's file has its pages.
+/// Removes a run that the manifest no longer lists, because the object's file has its pages.
 pub(crate) fn forget(shared: &Shared, run: &RunMeta) {
     let path = path_of(shared, run);
     if let Err(error) = shared.disk.remove(&path) {
-        tracing::warn!(%error, path = %path.display(), "saved pages that nothing needs were not removed");
+        tracing::warn!(%error, path = %path.display(), "cannot remove unneeded saved pages");
     }
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn path_of(shared: &Shared, run: &RunMeta) -> PathBuf {
     shared.dir.join(DIR).join(name)
 }
 
-/// True if an error says that an object cannot be used before it is repaired.
+/// Returns whether an error means that an object needs a repair.
 pub(crate) fn needs_repair(error: &Error, key: ObjectKey) -> bool {
     error.kind() == ErrorKind::Damaged || error.object() == Some(key)
 }

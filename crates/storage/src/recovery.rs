@@ -1,13 +1,13 @@
-//! Opening a data directory: what is on disk becomes an engine.
+//! Opens a data directory: recovers its state and builds the engine.
 //!
-//! 1. Take the lock; read the manifest, or make an empty directory.
-//! 2. Read the saved alarm index; replay the log's tail from the manifest's redo position into the overlay and the index. A
-//!    damaged middle is refused; a torn tail ends the log. A damaged index is rebuilt from the objects once the engine is
-//!    there.
-//! 3. Write anew what no record proves durable, and sync the segments: what is accepted must be durable before anything
-//!    builds on it, and a sync that failed may have left it in the machine's cache alone, where it passes for written.
-//! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header says
-//!    where the old epoch ended.
+//! 1. Take the lock; read the manifest, or initialize an empty directory.
+//! 2. Read the saved alarm index; replay the log's tail from the manifest's redo position into the overlay and the
+//!    index. Damage in the middle is an error; a torn tail ends the log. A damaged index is rebuilt from the objects
+//!    once the engine exists.
+//! 3. Rewrite what no record proves durable, and sync the segments: accepted data must be durable before anything
+//!    builds on it, and a failed sync may have left it only in the page cache, which considers it written.
+//! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header
+//!    records where the old epoch ended.
 
 use crate::alarms::{self, AlarmIndex, ClockReading, Loaded, Runs};
 use crate::archive::{self, ArchiveState};
@@ -40,7 +40,7 @@ use std::sync::Arc;
 /// The lock file's name.
 const LOCK: &str = "LOCK";
 
-/// What holds the data directory's lock.
+/// The held lock of the data directory.
 pub(crate) type DirLock = Box<dyn Send + Sync>;
 
 pub(crate) fn open(
@@ -54,7 +54,7 @@ pub(crate) fn open(
             &error,
         )
     };
-    let open_files = Arc::new(OpenFiles::new(options.cores()));
+    let open_files = Arc::new(OpenFiles::new(options.cores_or_all()));
     let disk: Arc<dyn Disk> = Arc::new(ReclaimingDisk::new(disk, open_files.clone()));
     disk.create_dir_all(dir).map_err(failed)?;
     let lock = lock(&*disk, dir)?;
@@ -90,7 +90,7 @@ pub(crate) fn open(
     if let Some(by_millis) = clock.advance(end, (options.unix_millis)()) {
         tracing::warn!(
             by_millis,
-            "the wall clock has been set back since the log's end: alarms that wait go off as if it had not"
+            "the wall clock has been set back since the last commit: waiting alarms fire as if it had not been"
         );
         alarms.clock_set_back(by_millis);
     }
@@ -152,7 +152,7 @@ fn lock(disk: &dyn Disk, dir: &Path) -> Result<DirLock> {
         let dir = dir.display();
         if error.kind() == std::io::ErrorKind::WouldBlock {
             let told = format!(
-                "the data directory {dir} is in use by another process: stop that one, or choose another directory"
+                "the data directory {dir} is in use by another process: stop that process or choose another directory"
             );
             Error::new(ErrorKind::InUse, told)
         } else {
@@ -161,7 +161,7 @@ fn lock(disk: &dyn Disk, dir: &Path) -> Result<DirLock> {
     })
 }
 
-/// Makes the manifest of an empty directory.
+/// Initializes the manifest of an empty directory.
 fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) -> Result<Manifest> {
     let failed = |error| {
         Error::io(
@@ -172,8 +172,8 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
     for used in [log_dir.to_owned(), dir.join("objects")] {
         if !disk.list(&used).map_err(failed)?.is_empty() {
             return Err(Error::refused(format!(
-                "{} has files but {} has no MANIFEST: it is damaged, or not a data directory. Nothing was changed; \
-                 restore it from a backup, or choose an empty directory",
+                "{} has files, but {} has no MANIFEST: the directory is damaged, or is not a data directory. Nothing was changed; \
+                 restore it from a backup or choose an empty directory",
                 used.display(),
                 dir.display()
             )));
@@ -227,7 +227,7 @@ fn take(
             "commit {} follows commit {} in the log",
             header.commit.0, pages.commit.0
         );
-        tracing::error!(object = %key, why, "an object is quarantined");
+        tracing::error!(object = %key, why, "quarantined an object");
         pages.quarantined = Some(why);
         return Ok(());
     }
@@ -241,7 +241,7 @@ fn take(
             payload,
         );
         if let Err(why) = applied {
-            tracing::error!(object = %key, why, "an object is quarantined");
+            tracing::error!(object = %key, why, "quarantined an object");
             pages.quarantined = Some(why);
             break;
         }
@@ -256,13 +256,13 @@ fn take(
 
 fn unknown_namespace(namespace: NamespaceNo, at: Lsn) -> Error {
     Error::refused(format!(
-        "the log at position {at} speaks of namespace {}, which the manifest does not know: the manifest is older than the log. \
+        "the log at position {at} refers to namespace {}, which is not in the manifest: the manifest is older than the log. \
          Nothing was changed; restore the data directory as a whole from one backup",
         namespace.0
     ))
 }
 
-/// The segments that were used, oldest first.
+/// The segments that have been used, oldest first.
 fn used_segments(segments: &[Found]) -> impl Iterator<Item = UsedSegment> {
     segments.iter().filter_map(|segment| match segment.header {
         FoundHeader::Valid(header) => Some(UsedSegment {
@@ -274,7 +274,7 @@ fn used_segments(segments: &[Found]) -> impl Iterator<Item = UsedSegment> {
     })
 }
 
-/// Those of them that recovery or the archive needs again.
+/// The used segments that recovery or the archive still needs.
 fn needed_segments(segments: &[Found], manifest: &Manifest) -> VecDeque<UsedSegment> {
     let mut used: VecDeque<_> = used_segments(segments).collect();
     let needed = manifest.archived();
@@ -284,7 +284,7 @@ fn needed_segments(segments: &[Found], manifest: &Manifest) -> VecDeque<UsedSegm
     used
 }
 
-/// Those of them that are recycled first: as small as segments begin, so that the log is small again after a restart.
+/// The used segments to recycle first: those of the initial size, so that the log is small again after a restart.
 fn spare_segments(segments: &[Found], needed: &VecDeque<UsedSegment>) -> Vec<UsedSegment> {
     let is_needed = |segment: &UsedSegment| needed.iter().any(|used| used.path == segment.path);
     used_segments(segments)
@@ -293,8 +293,8 @@ fn spare_segments(segments: &[Found], needed: &VecDeque<UsedSegment>) -> Vec<Use
         .collect()
 }
 
-/// Removes the segments that are not kept: of those that were never used nothing tells whether their preparation was
-/// finished, and the others may be larger than the load asks for.
+/// Removes the segments that are not kept. For unused ones it is unknown whether their preparation was finished; the
+/// others may be larger than the load requires.
 fn remove_others(
     disk: &dyn Disk,
     segments: &[Found],

@@ -1,18 +1,18 @@
-//! Repair: how a quarantine ends.
+//! Repair: ends a quarantine.
 //!
-//! 1. Take a checkpoint. The quarantine is in the manifest then, what the file lacks is saved ([`crate::quarantine`]),
-//!    and the log's tail has nothing of the object.
-//! 2. Write the database that the object is to have as a new file beside its own, and sync it. Its commit number is
-//!    higher than any that the object has had and leaves a gap, so that no commit of before is taken for the one before it.
-//! 3. Publish the name that the present file is to get.
+//! 1. Take a checkpoint. Afterwards the quarantine is in the manifest, the pages that the file lacks are saved
+//!    ([`crate::quarantine`]), and the log's tail contains nothing of the object.
+//! 2. Write the object's new database to a new file in the same directory, and sync it. Its commit number leaves a gap
+//!    above all earlier ones, so that no earlier commit is mistaken for its predecessor.
+//! 3. Publish the name to which the present file will be renamed.
 //! 4. Rename the present file to that name and the new one to its place, and sync the directory.
-//! 5. Archive the new state as a snapshot: the object's history goes on from there.
-//! 6. Open the database and commit. The record tells the index of alarms what the new state has. Wait until it is durable.
-//! 7. Publish that the quarantine has ended.
+//! 5. Archive the new state as a snapshot: the object's history continues from there.
+//! 6. Open the database and commit. The record updates the alarm index with the new state. Wait until it is durable.
+//! 7. Publish the end of the quarantine.
 //!
-//! A crash anywhere leaves the object quarantined or repaired. Repairing it again begins anew, from the file of before:
-//! the manifest knows its name. Nothing is lost: the file of before stays beside the new one, and saved pages that the
-//! repair did not use stay in `quarantine`.
+//! A crash at any point leaves the object quarantined or repaired. Another repair starts over from the old file, whose
+//! name is in the manifest. Nothing is lost: the old file stays in the directory, and saved pages that the repair did
+//! not use stay in `quarantine`.
 
 use crate::archive::bookmark::Bookmark;
 use crate::archive::image::Image;
@@ -31,32 +31,32 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Bytes that are written to the new file at once.
+/// Bytes that are written to the new file at a time.
 const WRITE_BYTES: usize = 64 * PAGE_BYTES;
 
-/// The state that a quarantined object gets.
+/// The new state of a quarantined object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// Its state at a bookmark, from its history.
+    /// The state at a bookmark, from its history.
     Restore(Bookmark),
-    /// What its file holds, with the pages that were saved for it if they continue the file. Refused if that is no sound
-    /// database.
+    /// The content of its file, plus the pages that were saved for it if they continue the file. Rejected if that is
+    /// not a valid database.
     Accept,
-    /// An object that was never written.
+    /// An empty object, as if it had never been written.
     Anew,
 }
 
-/// What a repair has done.
+/// The outcome of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repaired {
-    /// The bookmark of the state that the object has now.
+    /// The bookmark of the object's new state.
     pub bookmark: Bookmark,
-    /// Where the file of before is, and saved pages that were not used.
+    /// The old file, and saved pages that were not used.
     pub kept: Vec<PathBuf>,
 }
 
-/// The database that an object is to have.
+/// The source of the new database.
 enum Source {
     Image(Image),
     File(FileAndPages),
@@ -80,13 +80,13 @@ impl Source {
         }
     }
 
-    /// True if the saved pages are in it.
+    /// Returns whether the saved pages are included.
     fn has_saved_pages(&self) -> bool {
         matches!(self, Self::File(file) if !file.saved.pages.is_empty())
     }
 }
 
-/// What an object's file holds, and the pages that continue it.
+/// The content of an object's file, and the pages that continue it.
 struct FileAndPages {
     file: Option<Arc<dyn DiskFile>>,
     path: PathBuf,
@@ -113,11 +113,11 @@ impl FileAndPages {
 struct Paths {
     /// The object's file.
     path: PathBuf,
-    /// The file that is to take its place.
+    /// The new file that will replace it.
     new: PathBuf,
-    /// Where the file of before is now; `None` if there was none.
+    /// The old file's current path; `None` if there was no file.
     before: Option<PathBuf>,
-    /// Where it is to be, and whether that is in the manifest already.
+    /// The name for the old file, and whether it is already in the manifest.
     aside: (Aside, bool),
 }
 
@@ -173,12 +173,12 @@ impl Engine {
                 kept.push(quarantine::path_of(&self.shared, &saved.run));
             }
         }
-        tracing::warn!(object = %key, ?how, %bookmark, ?kept, "a quarantined object was repaired");
+        tracing::warn!(object = %key, ?how, %bookmark, ?kept, "repaired a quarantined object");
         Ok(Repaired { bookmark, kept })
     }
 
-    /// Quarantines an object that has a history, and neither a file nor commits in the log: somebody has deleted its file.
-    /// Not asked when objects are opened: each new one would cost a search of the archive.
+    /// Quarantines an object that has a history, but neither a file nor commits in the log: somebody has deleted its
+    /// file. Not checked when objects are opened, because each new object would then cost a search of the archive.
     pub(crate) fn quarantine_if_lost(&self, key: ObjectKey) -> Result<()> {
         let never = CommitNo(0);
         if self.present_commit(key)? != Some(never) || self.archive.newest_commit(key) == never {
@@ -186,14 +186,14 @@ impl Engine {
         }
         self.objects.with(key, |_, pages| {
             if pages.size == 0 && !pages.open && pages.quarantined.is_none() {
-                let why = "its file is missing, and the archive has its history".to_owned();
+                let why = "its file is missing, although the archive has its history".to_owned();
                 self.objects.quarantine(key, pages, why);
             }
         })
     }
 
-    /// Refuses an object that can be used. One that cannot be opened because of its file, or whose database SQLite finds
-    /// damaged, is quarantined now.
+    /// Rejects an object that is usable. An object that cannot be opened because of its file, or whose database SQLite
+    /// finds damaged, is quarantined now.
     fn must_need_repair(self: &Arc<Self>, key: ObjectKey, how: Repair) -> Result<()> {
         if self.shared.catalog.current().quarantine_of(key).is_some() {
             return Ok(());
@@ -201,12 +201,12 @@ impl Engine {
         self.quarantine_if_lost(key)?;
         let why = match self.open_database(key) {
             Ok(db) => match fault_in(&db)? {
-                // It may still be of some use, and nothing would be better after it.
+                // Accepting it would change nothing, and the object may still be partly usable.
                 Some(fault) if how == Repair::Accept => return Err(unsound(key, &fault)),
                 Some(fault) => format!("its database is damaged: {fault}"),
                 None => {
                     return Err(Error::input(format!(
-                        "the object {key} is not quarantined: `abide restore` brings it back to an earlier moment"
+                        "the object {key} is not quarantined: use `abide restore` to restore an earlier state"
                     )));
                 }
             },
@@ -220,7 +220,7 @@ impl Engine {
         })
     }
 
-    /// Takes a checkpoint, so that the manifest lists the object and the log's tail has nothing of it.
+    /// Takes a checkpoint, after which the manifest lists the object and the log's tail contains nothing of it.
     fn settle(&self, key: ObjectKey) -> Result<Quarantine> {
         // An object that holds redo back gets no further attempt.
         for _ in 0..=FILE_ATTEMPTS {
@@ -229,7 +229,7 @@ impl Engine {
                 let pages = object.pages();
                 if pages.open {
                     return Err(Error::refused(format!(
-                        "the object {key} is open: close it before it is repaired"
+                        "the object {key} is open: close it before repairing it"
                     )));
                 }
                 Ok(pages.newest)
@@ -247,11 +247,11 @@ impl Engine {
             }
         }
         Err(Error::refused(format!(
-            "the object {key} cannot be repaired while checkpoints fail: try again, the program's log says why"
+            "the object {key} cannot be repaired while checkpoints fail: retry; the program's log says why they fail"
         )))
     }
 
-    /// Finds the file of before. A repair that was cut short may have renamed it.
+    /// Finds the old file. An interrupted repair may have renamed it.
     fn paths(&self, key: ObjectKey, quarantine: &Quarantine) -> Result<Paths> {
         let path = self.shared.catalog.object_path(key).ok_or_else(|| {
             Error::input(format!("there is no namespace number {}", key.namespace.0))
@@ -297,7 +297,7 @@ impl Engine {
         whole.then(|| header::commit(&head))
     }
 
-    /// What the file of before holds, with the saved pages if they continue it.
+    /// The content of the old file, plus the saved pages if they continue it.
     fn file_and_pages(
         &self,
         key: ObjectKey,
@@ -342,8 +342,8 @@ impl Engine {
         };
         let refused = |why: &str| {
             Err(Error::refused(format!(
-                "there is nothing to accept of the object {key}: {why}. Bring it back to a moment of its history with \
-                 `abide restore`, or begin it anew with `abide repair --anew`"
+                "the object {key} has no content to accept: {why}. Restore it from its history with \
+                 `abide restore`, or reset it with `abide repair --anew`"
             )))
         };
         if !continues && file.is_none() {
@@ -371,7 +371,7 @@ impl Engine {
         }
         let file = disk.open(path, OpenMode::Create).map_err(failed)?;
         let write = || {
-            // A repair that was cut short may have left one.
+            // An interrupted repair may have left a file.
             file.set_len(0).map_err(failed)?;
             let (mut bytes, mut at) = (Vec::with_capacity(WRITE_BYTES), 0);
             for page_no in 1..=source.size() {
@@ -390,12 +390,13 @@ impl Engine {
                 .map_err(|error| Error::sync(format_args!("syncing {}", path.display()), &error))
         };
         write().inspect_err(|_| {
-            // Half a database is of no use, and the disk may be full; the next repair truncates it.
+            // An incomplete database is useless, and the disk may be full; the next repair truncates it.
             let _ = disk.remove(path);
         })
     }
 
-    /// Puts the new file in the place of the present one, which stays beside it. Returns where.
+    /// Moves the new file into the place of the present one, which stays in the directory. Returns the present one's
+    /// new path.
     fn exchange(&self, key: ObjectKey, paths: &Paths) -> Result<Option<PathBuf>> {
         let disk = &self.shared.disk;
         let dir = paths.path.parent().unwrap_or(Path::new("."));
@@ -407,7 +408,7 @@ impl Engine {
                 }
             })?;
         }
-        // A rename that fails for another reason than room has happened or not: the next repair finds out.
+        // It is unknown whether a rename that fails for any reason but space has happened: the next repair finds out.
         let rename = |from: &Path, to: &Path| {
             let renamed = disk.rename(from, to);
             renamed.map_err(|error| Error::io(format_args!("renaming {}", from.display()), &error))
@@ -436,9 +437,9 @@ impl Engine {
         how: Repair,
         commit: CommitNo,
     ) -> Result<Bookmark> {
-        // The manifest still refuses all others.
+        // The manifest still rejects all others.
         self.objects.renew(key)?;
-        let file = self.objects.open_whatever_the_manifest_says(key)?;
+        let file = self.objects.open_for_repair(key)?;
         let file = Rc::new(PageFile::new(self.clone(), file));
         let state = file.bookmark();
         debug_assert_eq!(state.commit, commit);
@@ -451,7 +452,7 @@ impl Engine {
                 if self.shared.log.failed() {
                     return Err(error);
                 }
-                tracing::warn!(object = %key, %error, "the history of a repaired object goes on with its next snapshot");
+                tracing::warn!(object = %key, %error, "the history of a repaired object continues with its next snapshot");
             }
         }
         let db = ObjectDb::open(file, self.shared.options.cache_kib)?;
@@ -464,7 +465,7 @@ impl Engine {
     }
 }
 
-/// The name beside its own that an object's file of before gets.
+/// The new name of an object's old file.
 fn damaged_name(hex: &str, number: u32) -> String {
     format!("{hex}.sqlite.damaged-{number}")
 }
@@ -473,7 +474,7 @@ fn reading(path: &Path, error: &io::Error) -> Error {
     Error::io(format_args!("reading {}", path.display()), error)
 }
 
-/// Refuses a database that nobody vouches for if SQLite finds a fault in it.
+/// Rejects a database of unknown integrity if SQLite finds a fault in it.
 fn must_be_sound(key: ObjectKey, db: &ObjectDb) -> Result<()> {
     match fault_in(db)? {
         None => Ok(()),
@@ -496,7 +497,7 @@ fn fault_in(db: &ObjectDb) -> Result<Option<String>> {
 
 fn unsound(key: ObjectKey, fault: &str) -> Error {
     Error::refused(format!(
-        "what the object {key} has is not a sound database ({fault}): bring it back to a moment of its history with `abide \
-         restore`, or begin it anew with `abide repair --anew`; nothing was deleted"
+        "the object {key} does not have a valid database ({fault}): restore it from its history with `abide \
+         restore`, or reset it with `abide repair --anew`; nothing was deleted"
     ))
 }

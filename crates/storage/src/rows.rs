@@ -1,4 +1,4 @@
-//! The rows of a statement, and how they become a user's types through serde.
+//! The rows of a statement, and their conversion to a user's types through serde.
 
 use crate::error::{Error, ErrorKind, Result};
 use rusqlite::types::{Value, ValueRef};
@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 /// The rows of a statement, all in memory.
 ///
-/// A row becomes a struct by its columns' names, a tuple by their places, and a scalar if it has one column.
+/// A row deserializes into a struct by column names, into a tuple by position, and into a scalar if it has one column.
 /// Integers are exact 64-bit integers, blobs are bytes (`serde_bytes`), NULL is `None`.
 ///
-/// `E` is the error that a caller meets: this crate's, or one that is made of it.
+/// `E` is the caller's error type: this crate's, or one that converts from it.
 pub struct Rows<E = Error> {
     gathered: Gathered,
     errors: PhantomData<fn() -> E>,
 }
 
-/// What a statement has come to.
+/// The collected result of a statement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathered {
     pub(crate) columns: Arc<[String]>,
@@ -50,7 +50,7 @@ impl<E> std::fmt::Debug for Rows<E> {
 }
 
 impl<E: From<Error>> Rows<E> {
-    /// The same rows, whose errors are of another type.
+    /// The same rows, with another error type.
     pub fn with_errors<F>(self) -> Rows<F> {
         self.gathered.into()
     }
@@ -59,9 +59,10 @@ impl<E: From<Error>> Rows<E> {
     pub fn one<T: DeserializeOwned>(&self) -> Result<T, E> {
         match self.gathered.count {
             1 => self.row(0).get(),
-            count => Err(
-                Error::input(format!("one row was expected, the statement gave {count}")).into(),
-            ),
+            count => Err(Error::input(format!(
+                "expected one row, but the statement returned {count}"
+            ))
+            .into()),
         }
     }
 
@@ -79,7 +80,7 @@ impl<E: From<Error>> Rows<E> {
         self.iter().collect()
     }
 
-    /// One row after the other.
+    /// Iterates over the rows.
     pub fn iter<'a, T: DeserializeOwned + 'a>(&'a self) -> impl Iterator<Item = Result<T, E>> + 'a {
         (0..self.gathered.count).map(|at| self.row(at).get())
     }
@@ -94,7 +95,7 @@ impl<E: From<Error>> Rows<E> {
         self.gathered.count == 0
     }
 
-    /// The values as SQLite has them.
+    /// The values in SQLite's types.
     pub fn raw(&self) -> Vec<Vec<Value>> {
         (0..self.gathered.count)
             .map(|at| self.row(at).raw())
@@ -106,7 +107,7 @@ impl<E: From<Error>> Rows<E> {
         &self.gathered.columns
     }
 
-    /// Rows that the statements inserted, changed or deleted, those by triggers and foreign keys included.
+    /// Rows that the statements inserted, changed or deleted, including those changed by triggers and foreign keys.
     pub fn rows_written(&self) -> u64 {
         self.gathered.written
     }
@@ -117,7 +118,7 @@ impl<E: From<Error>> Rows<E> {
     }
 }
 
-/// The values of many rows, one behind the other, with all texts and blobs in one buffer.
+/// The values of many rows in sequence, with all texts and blobs in one buffer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cells {
     cells: Vec<Cell>,
@@ -167,23 +168,23 @@ impl Cells {
         }
     }
 
-    /// The memory they take.
+    /// The memory they occupy.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + size_of_val(&self.cells[..])
     }
 }
 
-/// One row, as [`crate::ObjectDb::for_each`] hands it over.
+/// One row, as [`crate::ObjectDb::for_each`] passes it.
 pub struct Row<'a, E = Error> {
     columns: &'a [String],
     source: Source<'a>,
     errors: PhantomData<fn() -> E>,
 }
 
-/// Where a row's values are.
+/// Where a row's values are stored.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
-    /// Gathered, from this cell on.
+    /// Collected, starting at this cell.
     Gathered(&'a Cells, usize),
     /// In SQLite, until the statement's next step.
     Live(&'a rusqlite::Row<'a>),
@@ -228,7 +229,7 @@ impl<'a, E> Row<'a, E> {
         })
     }
 
-    /// The values as SQLite has them. Text that is not UTF-8 is given as bytes.
+    /// The values in SQLite's types. Text that is not UTF-8 is returned as bytes.
     pub fn raw(&self) -> Vec<Value> {
         let owned = |value: ValueRef<'_>| match value {
             ValueRef::Null => Value::Null,
@@ -420,7 +421,7 @@ impl<'de> Deserializer<'de> for ValueDe<'_> {
         }
     }
 
-    /// A blob read as a sequence gives its bytes, so that `Vec<u8>` works as well as `serde_bytes`.
+    /// A blob can be read as a sequence of bytes, so `Vec<u8>` works as well as `serde_bytes`.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         match self.0 {
             ValueRef::Blob(b) => visitor.visit_seq(SeqDeserializer::new(b.iter().copied())),

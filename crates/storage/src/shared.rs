@@ -1,4 +1,4 @@
-//! What every part of the engine works with: the disk, the options, the log and the catalog, and whether the disk is
+//! State shared by every part of the engine: the disk, the options, the log and the catalog, and whether the disk is
 //! full.
 
 use crate::catalog::Catalog;
@@ -28,13 +28,13 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<MemoryAccount>,
     /// The object files that are kept open.
     pub(crate) open_files: Arc<OpenFiles>,
-    /// The cores that the store works for.
+    /// The number of cores available to the store.
     pub(crate) cores: usize,
-    /// True if threads write the log and run maintenance; else the caller of [`crate::Store`] does.
+    /// Whether threads write the log and run maintenance; otherwise the caller of [`crate::Store`] does.
     pub(crate) threads: bool,
-    /// The last attempt to prepare a segment or to checkpoint met a full disk.
+    /// The last attempt to prepare a segment or to checkpoint found the disk full.
     no_space: AtomicBool,
-    /// Why the last attempt to prepare a segment or to checkpoint made no room, if it did not.
+    /// Why the last attempt to prepare a segment or to checkpoint freed no log space.
     obstacle: Mutex<Option<Error>>,
 }
 
@@ -56,7 +56,7 @@ impl Shared {
             catalog: Catalog::new(disk.clone(), dir.clone(), manifest),
             threads: !options.manual,
             open_files,
-            cores: options.cores(),
+            cores: options.cores_or_all(),
             disk,
             dir,
             options,
@@ -66,7 +66,7 @@ impl Shared {
         }
     }
 
-    /// Notes that a commit of so many bytes was appended to the log: they take memory until they are durable.
+    /// Counts a commit of this many bytes that was appended to the log: they take memory until they are durable.
     pub(crate) fn count_append(&self, bytes: u64) {
         self.memory.take(MemoryUse::Log, bytes);
     }
@@ -92,7 +92,7 @@ impl Shared {
         self.log.appended().get().saturating_sub(needed)
     }
 
-    /// So many bytes of log are kept, and then commits wait for a checkpoint.
+    /// The amount of kept log in bytes at which commits wait for a checkpoint.
     pub(crate) fn log_bound(&self) -> u64 {
         let bytes = self.options.checkpoint_bytes;
         bytes.saturating_mul(LOG_TAIL_FACTOR)
@@ -102,33 +102,33 @@ impl Shared {
         self.kept_log() >= self.log_bound()
     }
 
-    /// Bytes that the next segment of the log is to have room for.
+    /// The record capacity in bytes that the next segment of the log should have.
     pub(crate) fn needed_segment_bytes(&self) -> u64 {
         let growth = self.kept_log().saturating_mul(2);
         growth.max(self.log.missing_room())
     }
 
-    /// True if the log stays within its bound with one more segment of so many bytes. A transaction that needs several gets them while
-    /// the log has not reached the bound: it could never be written otherwise.
+    /// Returns whether the log stays within its limit with one more segment of this size. A transaction that needs
+    /// several segments gets them as long as the log has not reached the limit: it could never be written otherwise.
     pub(crate) fn may_prepare_segment(&self, segment: u64) -> bool {
         let filled = self
             .kept_log()
             .saturating_add(self.log.room())
             .saturating_add(segment);
-        // A log needs two segments at least.
+        // A log needs at least two segments.
         let largest = self.catalog.current().segment_bytes;
         filled <= self.log_bound().max(2 * largest)
             || (self.log.wants_segments_at_once() && !self.log_is_full())
     }
 
-    /// Changes the manifest, durably. If it is unknown afterwards which one is on disk, the log is poisoned.
+    /// Changes the manifest, durably. If it is then unknown which version is on disk, the log is poisoned.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let published = self.catalog.publish(change);
         published.inspect_err(|error| self.note_failure(error))
     }
 
-    /// Reacts to an error of the disk outside the log. A failure after which it is unknown what is durable stops the node.
-    /// A full disk and every other error are retried: nothing was published, so nothing is lost.
+    /// Handles a disk error outside the log. A failure after which it is unknown what is durable stops the node. A full
+    /// disk and every other error are retried: nothing was published, so nothing is lost.
     pub(crate) fn note_failure(&self, error: &Error) {
         if error.is_final() {
             self.log.poison(&error.to_string());
@@ -137,12 +137,12 @@ impl Shared {
         }
     }
 
-    /// Notes what keeps maintenance from making room; `None`: nothing any more.
+    /// Records what prevents maintenance from freeing log space; `None` if nothing does.
     pub(crate) fn set_obstacle(&self, obstacle: Option<Error>) {
         *self.obstacle.lock() = obstacle;
     }
 
-    /// What kept the last maintenance from making room.
+    /// What prevented the last maintenance from freeing log space.
     pub(crate) fn obstacle(&self) -> Option<Error> {
         self.obstacle.lock().clone()
     }
@@ -154,15 +154,15 @@ impl Shared {
     pub(crate) fn set_no_space(&self, no_space: bool) {
         if self.no_space.swap(no_space, Ordering::AcqRel) != no_space {
             if no_space {
-                tracing::error!(dir = %self.dir.display(), "the disk of the data directory is full: commits are refused until space is freed");
+                tracing::error!(dir = %self.dir.display(), "the disk of the data directory is full: rejecting commits until space is freed");
             } else {
-                tracing::info!("the disk has space again; commits are accepted");
+                tracing::info!("the disk has space again: accepting commits");
             }
         }
     }
 }
 
-/// Returns the bytes of commits to the budget when they are durable; [`Shared::count_append`] takes them.
+/// Returns the bytes of commits to the budget once they are durable; [`Shared::count_append`] charges them.
 fn count_log(log: &Log, memory: &Arc<MemoryAccount>) {
     let counted = AtomicU64::new(log.durable().get());
     let memory = memory.clone();

@@ -1,4 +1,4 @@
-//! The store: one data directory, opened.
+//! The store: an open data directory.
 
 use crate::alarms::AlarmIndex;
 use crate::archive::ArchiveOptions;
@@ -21,18 +21,22 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::threads;
 use crate::waits::{CommitWait, WaitReason, WaitStats};
+use derive_setters::Setters;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How a store is opened. [`StoreOptions::default`] suits a server; tests make everything smaller.
-#[derive(Clone)]
+/// Options for opening a store. [`StoreOptions::default`] suits a server; tests make everything smaller.
+#[derive(Clone, Setters)]
+#[non_exhaustive]
 pub struct StoreOptions {
-    /// Size in bytes to which segments of the log grow under load, from 512 KiB on; fixed when the data directory is made.
+    /// The size in bytes to which segments of the log grow under load, starting at 512 KiB; fixed when the data
+    /// directory is created.
     /// Default 64 MiB, at least 512 KiB.
     pub segment_bytes: u64,
-    /// A checkpoint begins when so many bytes of log, or of pages that files lack, have gathered. Default 256 MiB.
+    /// A checkpoint begins when this many bytes of log, or of pages not yet in object files, have accumulated. Default
+    /// 256 MiB.
     pub checkpoint_bytes: u64,
     /// A checkpoint begins after this time if anything has changed. Default 60 s.
     pub checkpoint_interval: Duration,
@@ -40,20 +44,22 @@ pub struct StoreOptions {
     pub cache_kib: usize,
     /// The time of commits, milliseconds since 1970. Default: the system's clock.
     pub unix_millis: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// The most that one object's database may have, in bytes; at most, and by default, [`crate::limits::MAX_OBJECT_BYTES`].
+    /// The size limit of one object's database in bytes; at most, and by default, [`crate::limits::MAX_OBJECT_BYTES`].
     pub max_object_bytes: u64,
-    /// The most that the databases of all objects may have together, in bytes. Default: no bound. With one their files are
+    /// The size limit of all objects' databases together in bytes. Default: no limit. With a limit, their files are
     /// counted when the store is opened.
+    #[setters(into)]
     pub max_bytes: Option<u64>,
-    /// What is kept of the past.
+    /// How much history is kept.
     pub archive: ArchiveOptions,
-    /// The memory that the node has for everything that grows with load. Default: without a limit.
+    /// The node's memory budget for everything that grows with load. Default: no limit.
     pub memory: MemoryBudget,
-    /// No threads: the caller drives the store with [`Store::write_group`] and [`Store::run_maintenance`]. For tests and
-    /// simulations that decide themselves when what happens. Default false.
+    /// No threads: the caller drives the store with [`Store::write_group`] and [`Store::run_maintenance`]. For tests
+    /// and simulations that control the order of events. Default false.
     pub manual: bool,
-    /// The cores that the store works for. On larger machines it has more threads: see
+    /// The number of cores available to the store. On larger machines it uses more threads: see
     /// [`crate::limits::PARALLEL_CORES`]. Default: those of the machine or its container; one if `manual`.
+    #[setters(into)]
     pub cores: Option<NonZero<usize>>,
 }
 
@@ -110,7 +116,7 @@ impl StoreOptions {
         }
     }
 
-    pub(crate) fn cores(&self) -> usize {
+    pub(crate) fn cores_or_all(&self) -> usize {
         let cores = match self.cores {
             Some(cores) => cores,
             None if self.manual => NonZero::<usize>::MIN,
@@ -120,14 +126,15 @@ impl StoreOptions {
     }
 }
 
-/// Figures of a store, for metrics. Counters begin at 0 when the store is opened.
+/// Statistics of a store, for metrics. Counters begin at 0 when the store is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StoreStats {
     /// Transactions appended to the log.
     pub commits: u64,
-    /// Times that a transaction was encoded. It is done again only if a checkpoint has begun or ended meanwhile.
+    /// How often transactions were encoded. A transaction is encoded again only if a checkpoint has begun or ended in
+    /// the meantime.
     pub encodings: u64,
-    /// Groups made durable; `commits / groups` is the group commit's gain.
+    /// Groups made durable; `commits / groups` is the average group size.
     pub groups: u64,
     /// Bytes written to the log.
     pub log_bytes: u64,
@@ -135,9 +142,9 @@ pub struct StoreStats {
     pub sync_seconds: f64,
     /// Time the last group took, in microseconds.
     pub last_sync_us: u64,
-    /// How long the group that is being written and synced now has taken so far, in seconds; 0 if there is none.
+    /// How long the group being written and synced has taken so far, in seconds; 0 if there is none.
     pub sync_wait_seconds: f64,
-    /// Of [`Self::sync_seconds`], the part that was spent on syncs.
+    /// The part of [`Self::sync_seconds`] that was spent on syncs.
     pub flush_seconds: f64,
     /// Time that the log's writer spent in listeners instead of writing, in seconds.
     pub release_seconds: f64,
@@ -145,9 +152,9 @@ pub struct StoreStats {
     pub announce_seconds: f64,
     /// Groups whose listeners were notified while the next group was written.
     pub overlapped_groups: u64,
-    /// Time that one commit of 64 has waited for the log's lock, in seconds.
+    /// Time that commits waited for the log's lock, in seconds, sampled at one commit in 64.
     pub append_wait_seconds: f64,
-    /// Time that one commit of 64 has held the log's lock, in seconds.
+    /// Time that commits held the log's lock, in seconds, sampled at one commit in 64.
     pub append_lock_seconds: f64,
     /// Panics of listeners of the log.
     pub listener_panics: u64,
@@ -157,29 +164,29 @@ pub struct StoreStats {
     pub appended_lsn: u64,
     /// Bytes appended and not durable yet.
     pub unsynced_bytes: u64,
-    /// Bytes of pages that object files lack.
+    /// Bytes of pages that are not in object files yet.
     pub overlay_bytes: u64,
     /// Bytes of log that a recovery would read now.
     pub log_tail_bytes: u64,
     /// Checkpoints taken.
     pub checkpoints: u64,
-    /// Objects that are open or have pages that their files lack.
+    /// Objects that are open or have pages that are not in their files yet.
     pub live_objects: u64,
-    /// Commits that had to wait for room, by reason, in the order of [`WaitReason::ALL`].
+    /// Commits that had to wait, by reason, in the order of [`WaitReason::ALL`].
     pub commit_waits: [WaitStats; WaitReason::ALL.len()],
-    /// Commits that wait for room now.
+    /// Commits that are waiting now.
     pub commits_waiting: u64,
-    /// Objects that are refused until they are repaired.
+    /// Objects that are unavailable until they are repaired.
     pub quarantined_objects: u64,
-    /// Bytes of statements' temporary files: what sorts and the like have beyond their page caches.
+    /// Bytes of statements' temporary files: sorts and intermediate results that exceed the page cache.
     pub temporary_bytes: u64,
-    /// Bytes written to such files.
+    /// Bytes written to temporary files.
     pub temporary_written_bytes: u64,
     /// Bytes of the databases of all objects, as of their newest commits; `None` without [`StoreOptions::max_bytes`].
     pub stored_bytes: Option<u64>,
-    /// Writes that were refused because of [`StoreOptions::max_object_bytes`], and because of [`StoreOptions::max_bytes`].
+    /// Writes rejected because of [`StoreOptions::max_object_bytes`], and because of [`StoreOptions::max_bytes`].
     pub full_refusals: [u64; 2],
-    /// True while commits are refused because the disk is full.
+    /// True while commits are rejected because the disk is full.
     pub no_space: bool,
     /// Bytes of the archive.
     pub archive_bytes: u64,
@@ -187,20 +194,20 @@ pub struct StoreStats {
     pub archive_runs: u64,
     /// Bytes of durable log that are not archived yet; 0 if the archive is off.
     pub archive_lag_bytes: u64,
-    /// The time of the oldest commit in the history, milliseconds since 1970; 0 if there is none. Every commit since then can
-    /// be restored, but for those of an object that is older than its archive and before its first checkpoint in
-    /// it, and for history that was given up.
+    /// The time of the oldest commit in the history, in milliseconds since 1970; 0 if there is none. Every commit since
+    /// then can be restored, except those of an object that is older than its archive and before its first checkpoint
+    /// in it, and except history that was dropped.
     pub archive_horizon_ms: u64,
-    /// True while the log cannot be archived: the disk is full or refuses, and the program's log says why. The log is kept
-    /// for the archive as long as commits have room; then the history in it is given up.
+    /// True while the log cannot be archived: the disk is full or fails, and the program's log says why. The log is
+    /// kept for the archive as long as commits have space; after that, the history in it is dropped.
     pub archive_failing: bool,
-    /// Times that history was given up because there was no room for it.
+    /// How often history was dropped because there was no space for it.
     pub history_losses: u64,
     /// Holes in the history within the retention; see [`Store::archive_holes`].
     pub archive_holes: u64,
 }
 
-/// A data directory, opened. Clones share it; the last one to go stops its threads, without a checkpoint: call
+/// An open data directory. Clones share it. Dropping the last one stops the threads without a checkpoint: call
 /// [`Store::close`] for a clean shutdown.
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);
@@ -221,24 +228,24 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens a data directory, or makes an empty one, and recovers everything that was acknowledged.
+    /// Opens a data directory, or initializes an empty one, and recovers everything that was acknowledged.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::InUse`]: another process has it. [`crate::ErrorKind::Refused`]: of a newer format, or damaged;
-    /// nothing is changed then.
-    /// [`crate::ErrorKind::NoSpace`], [`crate::ErrorKind::Io`]: the disk's answer.
+    /// [`crate::ErrorKind::InUse`]: another process is using it. [`crate::ErrorKind::Refused`]: it has a newer format
+    /// or is damaged; nothing is changed in this case. [`crate::ErrorKind::NoSpace`], [`crate::ErrorKind::Io`]: a disk
+    /// error.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Result<Self> {
         if options.segment_bytes < MIN_SEGMENT_BYTES {
             return Err(Error::input(format!(
-                "segment_bytes is {}; {MIN_SEGMENT_BYTES} is the least",
+                "segment_bytes is {}, but must be at least {MIN_SEGMENT_BYTES}",
                 options.segment_bytes
             )));
         }
         crate::vfs::configure();
         let (engine, lock) = recovery::open(disk, dir, options)?;
-        // One segment must be there before the first commit; the others can come meanwhile.
+        // One segment must exist before the first commit; the others can follow.
         match engine.run_maintenance() {
-            // Reads can be served; commits are refused until space is freed.
+            // Reads can be served; commits are rejected until space is freed.
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 tracing::warn!(%error, "starting on a full disk");
             }
@@ -257,7 +264,7 @@ impl Store {
         })))
     }
 
-    /// The memory that the node has.
+    /// The node's memory budget.
     pub fn memory(&self) -> &MemoryBudget {
         &self.0.engine.shared.options.memory
     }
@@ -276,7 +283,7 @@ impl Store {
             .collect()
     }
 
-    /// Opens an object's database, or begins a new one. An object has one connection at a time.
+    /// Opens an object's database, or creates a new one. An object has one connection at a time.
     pub fn open_object(&self, key: ObjectKey) -> Result<ObjectDb> {
         self.0.engine.open_database(key)
     }
@@ -290,40 +297,40 @@ impl Store {
     /// checkpoint: not for a thread that runs objects.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`]: the object did not exist then, its archived history begins later, or a part of it is missing
-    /// there, because the archive was off or had to give it up; the message says when.
+    /// [`ErrorKind::Input`]: the object did not exist at that time, its archived history begins later, or a part of the
+    /// history is missing there, because the archive was off or had to drop it; the message says when.
     /// [`ErrorKind::Damaged`]: the archive is damaged; the message names the file.
     pub fn bookmark_for_time(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
         self.0.engine.bookmark_for_time(key, unix_millis)
     }
 
-    /// Brings an object back to a bookmark, by a commit of its own, and returns the bookmark that undoes it. If the archive
-    /// lacks the present state, a snapshot of it is archived before. Durable when it returns. The object must not be open.
-    /// Reads files and may take a checkpoint: not for a thread that runs objects.
+    /// Restores an object to a bookmark with a commit of its own, and returns the bookmark that undoes it. If the
+    /// archive lacks the present state, a snapshot of it is archived first. Durable when it returns. The object must
+    /// not be open. Reads files and may take a checkpoint: not for a thread that runs objects.
     ///
-    /// An object that is quarantined, or whose file cannot be read, is repaired so ([`Repair::Restore`]), whatever its size. The
-    /// bookmark is then that of the newest state in its history.
+    /// For an object that is quarantined, or whose file cannot be read, this is a repair ([`Repair::Restore`]),
+    /// whatever its size. The bookmark is then that of the newest state in its history.
     ///
     /// # Errors
     /// As [`Store::bookmark_for_time`]; [`ErrorKind::Limit`] if more pages differ than one transaction may change;
-    /// [`ErrorKind::Refused`] if the object is open. Nothing was changed then.
+    /// [`ErrorKind::Refused`] if the object is open. Nothing is changed in these cases.
     pub fn restore(&self, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
         self.0.engine.restore(key, to)
     }
 
-    /// Does the restore that [`ObjectDb::request_restore`] has asked for, if there is one. One that is impossible is
-    /// forgotten, with an error in the program's log, so that the object can start. As [`Store::restore`] otherwise.
+    /// Performs the restore requested with [`ObjectDb::request_restore`], if there is one. An impossible restore is
+    /// discarded, with an error in the program's log, so that the object can start. Otherwise as [`Store::restore`].
     pub fn restore_requested(&self, key: ObjectKey) -> Result<()> {
         self.0.engine.restore_requested(key)
     }
 
-    /// Makes a new object, `to`, with the content that `from` had at a bookmark, by one commit. `name` is the new object's
-    /// name; it has no alarm. Durable when it returns. Reads files and may take a checkpoint: not for a thread that
-    /// runs objects.
+    /// Creates a new object, `to`, with the content that `from` had at a bookmark, in one commit. `name` is the new
+    /// object's name; it has no alarm. Durable when it returns. Reads files and may take a checkpoint: not for a thread
+    /// that runs objects.
     ///
     /// # Errors
-    /// As [`Store::restore`]; [`ErrorKind::Input`] if `to` was ever written; [`ErrorKind::Limit`] if the object had more
-    /// than [`crate::limits::MAX_TRANSACTION_BYTES`] then.
+    /// As [`Store::restore`]; [`ErrorKind::Input`] if `to` was ever written; [`ErrorKind::Limit`] if the object had
+    /// more than [`crate::limits::MAX_TRANSACTION_BYTES`] at that point.
     pub fn fork(
         &self,
         from: ObjectKey,
@@ -334,30 +341,30 @@ impl Store {
         self.0.engine.fork(from, at, to, name)
     }
 
-    /// The objects that are refused until they are repaired, and why.
+    /// The objects that are unavailable until they are repaired, and why.
     pub fn quarantined(&self) -> Vec<QuarantinedObject> {
         self.0.engine.objects.quarantined()
     }
 
-    /// Ends the quarantine of an object, or repairs one whose file cannot be read. The file of before stays beside the new
-    /// one: [`Repaired::kept`]. Durable when it returns. The object must not be open. Reads files and takes checkpoints:
-    /// not for a thread that runs objects.
+    /// Ends the quarantine of an object, or repairs one whose file cannot be read. The old file is kept in the same
+    /// directory: [`Repaired::kept`]. Durable when it returns. The object must not be open. Reads files and takes
+    /// checkpoints: not for a thread that runs objects.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`]: the object is not quarantined, or as [`Store::bookmark_for_time`]; [`ErrorKind::Refused`]: there
-    /// is no sound database to accept, or the object is open; else the disk's answer. The object is quarantined as
-    /// before then, and nothing is lost.
+    /// [`ErrorKind::Input`]: the object is not quarantined, or as [`Store::bookmark_for_time`]; [`ErrorKind::Refused`]:
+    /// there is no valid database to accept, or the object is open; otherwise a disk error. The object then stays
+    /// quarantined, and nothing is lost.
     pub fn repair(&self, key: ObjectKey, how: Repair) -> Result<Repaired> {
         self.0.engine.repair(key, how)
     }
 
-    /// Where the object's file is, or will be. It is a plain SQLite database; after [`Store::checkpoint`] or
-    /// [`Store::close`] it holds everything.
+    /// The path of the object's file, whether or not it exists yet. It is a plain SQLite database; after
+    /// [`Store::checkpoint`] or [`Store::close`] it is complete.
     pub fn object_path(&self, key: ObjectKey) -> Option<PathBuf> {
         self.0.engine.shared.catalog.object_path(key)
     }
 
-    /// The objects that have been written, in the order of their ids. Reads directories: not for hot paths.
+    /// The stored objects, in the order of their ids. Reads directories: not for hot paths.
     pub fn objects(&self, namespace: NamespaceNo) -> Result<Vec<ObjectKey>> {
         let mut found = std::collections::BTreeSet::new();
         self.0.engine.each_object(namespace, |key| {
@@ -367,7 +374,7 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
-    /// True if an object has been written. Reads a directory, and opens no file: not for hot paths.
+    /// Returns whether an object is stored. Reads a directory and opens no file: not for hot paths.
     pub fn has_object(&self, key: ObjectKey) -> Result<bool> {
         self.0.engine.has_object(key)
     }
@@ -377,12 +384,12 @@ impl Store {
         &self.0.engine.alarms
     }
 
-    /// The number of this opening of the data directory: each takes the next.
+    /// The number of this opening of the data directory, which increases by one each time.
     pub fn epoch(&self) -> u32 {
         self.0.engine.shared.log.epoch.get()
     }
 
-    /// The position behind the newest commit of any object, durable or not.
+    /// The position after the newest commit of any object, durable or not.
     pub fn appended(&self) -> Lsn {
         self.0.engine.shared.log.appended()
     }
@@ -392,14 +399,14 @@ impl Store {
         self.0.engine.shared.log.durable()
     }
 
-    /// True once the log has failed: the process must restart.
+    /// Returns whether the log has failed: the process must restart.
     pub fn failed(&self) -> bool {
         self.0.engine.shared.log.failed()
     }
 
-    /// Notifies `listener` of the durable position, in order, and once of a failure, from a thread of the store or the one
-    /// that made the log fail. It must be quick and must not call the store. Its panic is logged and counted in
-    /// [`StoreStats::listener_panics`]; it is told of the next group again.
+    /// Notifies `listener` of the durable position, in order, and once of a failure, from a thread of the store or from
+    /// the one that made the log fail. The listener must return quickly and must not call the store. A panic of it is
+    /// logged and counted in [`StoreStats::listener_panics`]; it is still notified of the next group.
     pub fn subscribe(&self, listener: Box<dyn Fn(Progress) + Send + Sync>) {
         self.0.engine.shared.log.subscribe(listener);
     }
@@ -409,8 +416,8 @@ impl Store {
         self.0.engine.checkpointer.checkpoint()
     }
 
-    /// Clean shutdown: every commit durable, every object file up to date, threads ended, the lock released. Drop all
-    /// [`ObjectDb`]s before. The store can only be dropped afterwards.
+    /// Clean shutdown: every commit is durable, every object file is up to date, threads have ended and the lock is
+    /// released. Drop all [`ObjectDb`]s first. Afterwards the store can only be dropped.
     pub fn close(&self) -> Result<()> {
         let result = if self.0.closed.swap(true, Ordering::AcqRel) {
             Ok(())
@@ -421,7 +428,7 @@ impl Store {
         result
     }
 
-    /// Writes one group to the log; true if there was one. For `manual` stores.
+    /// Writes one group to the log; returns whether there was one. For `manual` stores.
     pub fn write_group(&self) -> bool {
         self.0.engine.shared.log.write_group()
     }
@@ -434,8 +441,8 @@ impl Store {
         self.0.engine.archive.verify()
     }
 
-    /// The parts of the history that were given up for lack of room, oldest first. Commits in them cannot be restored one by
-    /// one. Those older than the retention are not listed any more.
+    /// The parts of the history that were dropped for lack of space, oldest first. Individual commits in them cannot be
+    /// restored. Those older than the retention are no longer listed.
     pub fn archive_holes(&self) -> Vec<ArchiveHole> {
         self.0.engine.shared.catalog.current().archive.holes.clone()
     }
@@ -445,27 +452,27 @@ impl Store {
         self.0.engine.run_maintenance()
     }
 
-    /// True while there is no space for new segments of the log or for checkpoints.
+    /// Returns whether there is no space for new segments of the log or for checkpoints.
     pub fn no_space(&self) -> bool {
         self.0.engine.shared.no_space()
     }
 
-    /// The commit that waits longest for room now, and for what.
+    /// The commit that has been waiting longest, and for what.
     pub fn commit_wait(&self) -> Option<CommitWait> {
         self.0.engine.waits.longest()
     }
 
-    /// How long the commits that are being made durable now have waited for the disk, at least. Others may wait behind them.
+    /// How long the commits being made durable have waited for the disk, at least. Later commits may be queued.
     pub fn sync_wait(&self) -> Option<Duration> {
         self.0.engine.shared.log.group_wait()
     }
 
-    /// How long listeners of the log have been running since they were last notified. Answers wait until they return.
+    /// How long the log's listeners have been running since they were last notified. Answers wait until they return.
     pub fn listener_wait(&self) -> Option<Duration> {
         self.0.engine.shared.log.listener_wait()
     }
 
-    /// Figures for metrics.
+    /// Statistics for metrics.
     pub fn stats(&self) -> StoreStats {
         let engine = &self.0.engine;
         let log = &engine.shared.log;
@@ -522,7 +529,7 @@ impl Inner {
     fn stop(&self) {
         self.engine.stop();
         for thread in self.threads.lock().drain(..) {
-            // The last handle may be dropped by a listener, on the writer's own thread.
+            // A listener may drop the last handle, on the writer's own thread.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }

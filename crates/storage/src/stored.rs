@@ -1,12 +1,12 @@
-//! How much the objects store, and how much they may.
+//! How much the objects store, and the limits on it.
 //!
-//! What counts is the length of each object's database as of its newest commit, free pages included: what its file has after
-//! the next checkpoint. The log, the archive and temporary files have bounds of their own.
+//! The length of each object's database counts, as of its newest commit and including free pages: the size of its file
+//! after the next checkpoint. The log, the archive and temporary files have limits of their own.
 //!
-//! Two bounds: of one object, which each statement is held to ([`crate::database`]), and of all objects together. Behind each
-//! there is a reserve for what must be written to finish or to delete: updates and deletes, alarms, remembered calls, and
-//! what an object does by itself ([`crate::ObjectDb::use_reserve`]). The count of all objects is kept only if they have a
-//! bound: files are looked at when the store is opened, and from then on commits tell what they change.
+//! There are two limits: one for each object, enforced on every statement ([`crate::database`]), and one for all
+//! objects together. Each has a reserve for writes that finish or delete something: updates and deletes, alarms,
+//! remembered calls, and an object's own work ([`crate::ObjectDb::use_reserve`]). The total of all objects is
+//! maintained only if it has a limit: files are counted when the store is opened, and commits update the total.
 
 use crate::broken::{Variant, broken};
 use crate::engine::Engine;
@@ -24,14 +24,14 @@ use std::path::Path;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Which bound of stored bytes was reached.
+/// Which storage limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BoundOf {
     Object,
     All,
 }
 
-/// The most pages that a database may have at the end of a transaction, but for the reserve.
+/// The most pages that a database may have at the end of a transaction, without the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) pages: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Bound {
 }
 
 pub(crate) struct Stored {
-    /// Pages of all objects, if they have a bound.
+    /// Pages of all objects, if they have a limit.
     pages: AtomicU64,
     object_bytes: u64,
     all_bytes: Option<u64>,
@@ -58,15 +58,16 @@ impl Stored {
         }
     }
 
-    /// SQLite's `max_page_count` for an object of so many pages: its bound with the reserve. One that was written under a
-    /// larger bound has the reserve, too.
+    /// SQLite's `max_page_count` for an object of this many pages: its limit plus the reserve. An object written under
+    /// a larger limit gets the reserve, too.
     pub(crate) fn max_page_count(&self, pages: u32) -> u64 {
         let reserve = reserve(self.object_bytes, MAX_OBJECT_RESERVE_BYTES);
         (self.object_bytes.max(u64::from(pages) * PAGE) + reserve) / PAGE
     }
 
-    /// What an object of so many pages may grow to in one transaction; `None` if none can be as large. An object without a
-    /// commit is held to the bound of all when it commits: until then it may have to make its tables to be read.
+    /// The size to which an object of this many pages may grow in one transaction; `None` if it cannot reach the limit.
+    /// An object without a commit is held to the total limit only when it commits: until then it may have to create its
+    /// tables to be read.
     pub(crate) fn bound(&self, committed: u32) -> Option<Bound> {
         let of_object = self.object_bytes / PAGE;
         let of_all = self
@@ -85,7 +86,7 @@ impl Stored {
         (u64::from(pages) < reach).then_some(Bound { pages, of })
     }
 
-    /// Refuses a commit after which all objects would have more than they may, with the reserve if the object has been
+    /// Rejects a commit after which all objects would exceed the total limit, plus the reserve if the object has been
     /// committed before.
     pub(crate) fn admit(&self, before: u32, after: u32) -> Result<()> {
         let Some(bytes) = self.all_bytes.filter(|_| after > before) else {
@@ -102,7 +103,7 @@ impl Stored {
         Err(self.refusal(BoundOf::All))
     }
 
-    /// Notes that an object went from `before` to `after` pages.
+    /// Records that an object changed from `before` to `after` pages.
     pub(crate) fn changed(&self, before: u32, after: u32) {
         if self.all_bytes.is_some() && before != after && !broken(Variant::GrowthNotCounted) {
             let change = u64::from(after).wrapping_sub(u64::from(before));
@@ -110,41 +111,41 @@ impl Stored {
         }
     }
 
-    /// True if all objects have as much as they may.
+    /// Returns whether all objects together have reached their limit.
     pub(crate) fn is_full(&self) -> bool {
         let bytes = self.pages.load(Ordering::Relaxed) * PAGE;
         self.all_bytes.is_some_and(|most| bytes >= most)
     }
 
-    /// The refusal of a write, which is counted.
+    /// The error for a rejected write, which is counted.
     pub(crate) fn refusal(&self, of: BoundOf) -> Error {
         match of {
             BoundOf::Object => {
                 self.refused_object.fetch_add(1, Ordering::Relaxed);
                 Error::full(format!(
-                    "the object's database has reached {} bytes, which is all that storage.max_object_bytes allows; nothing \
-                     was written: delete some of what it stores, or raise the setting",
+                    "the object's database has reached {} bytes, the limit set by storage.max_object_bytes; nothing \
+                     was written: delete some of its data or raise the setting",
                     self.object_bytes
                 ))
             }
             BoundOf::All => {
                 self.refused_all.fetch_add(1, Ordering::Relaxed);
                 Error::full(format!(
-                    "all objects together have reached {} bytes, which is all that storage.max_bytes allows; nothing was \
-                     written: delete objects that are not needed, or raise the setting",
+                    "all objects together have reached {} bytes, the limit set by storage.max_bytes; nothing was \
+                     written: delete unneeded objects or raise the setting",
                     self.all_bytes.unwrap_or_default()
                 ))
             }
         }
     }
 
-    /// Bytes of all objects, if they have a bound.
+    /// Bytes of all objects, if they have a limit.
     pub(crate) fn bytes(&self) -> Option<u64> {
         let pages = self.pages.load(Ordering::Relaxed);
         self.all_bytes.map(|_| pages * PAGE)
     }
 
-    /// Writes that were refused because of the bound of one object, and of that of all.
+    /// Writes rejected because of the limit of one object, and because of the total limit.
     pub(crate) fn refused(&self) -> [u64; 2] {
         [&self.refused_object, &self.refused_all].map(|count| count.load(Ordering::Relaxed))
     }
@@ -155,7 +156,7 @@ fn reserve(bytes: u64, most: u64) -> u64 {
 }
 
 impl Engine {
-    /// Counts what all objects have, if they have a bound. Nobody commits meanwhile.
+    /// Counts the size of all objects, if they have a limit. There are no commits in the meantime.
     pub(crate) fn count_stored(&self) -> Result<()> {
         if self.stored.all_bytes.is_none() {
             return Ok(());
@@ -185,7 +186,7 @@ impl Engine {
                     files.fetch_add(1, Ordering::Relaxed);
                     let namespace = *namespace;
                     let key = ObjectKey { namespace, id };
-                    // Those that recovery has found are counted by what the log says.
+                    // Objects that recovery found are counted by the log's records.
                     if self.objects.find(key).is_none() {
                         let pages = self.pages_at(key, &folder.join(name));
                         self.stored.changed(0, pages);
@@ -202,12 +203,12 @@ impl Engine {
             files = files.load(Ordering::Relaxed),
             bytes = self.stored.bytes(),
             seconds = begun.elapsed().as_secs_f64(),
-            "counted what the objects store"
+            "counted the size of the stored objects"
         );
         Ok(())
     }
 
-    /// The pages that count for an object that is not open.
+    /// The page count of an object that is not open.
     pub(crate) fn counted_pages(&self, key: ObjectKey) -> u32 {
         let live = self.objects.find(key).map(|object| object.pages().size);
         match live {
@@ -216,8 +217,8 @@ impl Engine {
         }
     }
 
-    /// The length of an object's file. One that cannot be looked at counts for nothing: it must not keep the others from
-    /// being served.
+    /// The length of an object's file in pages. A file that cannot be examined counts as zero: it must not prevent the
+    /// other objects from being served.
     pub(crate) fn pages_in_file(&self, key: ObjectKey) -> u32 {
         let path = self.shared.catalog.object_path(key);
         path.map_or(0, |path| self.pages_at(key, &path))
@@ -228,7 +229,7 @@ impl Engine {
             Ok(bytes) => u32::try_from(bytes / PAGE).unwrap_or(u32::MAX),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => {
-                tracing::warn!(object = %key, %error, "an object's file cannot be looked at; it does not count for storage.max_bytes");
+                tracing::warn!(object = %key, %error, "cannot get the size of an object's file; it does not count toward storage.max_bytes");
                 0
             }
         }

@@ -1,9 +1,9 @@
 //! Locks without poisoning: a panic elsewhere must not make a store unusable. Every critical section of this crate
-//! leaves its data whole at each point where it could panic.
+//! leaves its data consistent at each point where it could panic.
 //!
-//! All synchronization between threads of a store comes from here. With the feature
-//! `interleavings` it is a model checker's instead of the standard library's: the checker then decides at each of these
-//! operations which thread goes on.
+//! All synchronization between threads of a store comes from here. With the feature `interleavings` it is that of a
+//! model checker instead of the standard library: at each of these operations the checker decides which thread runs
+//! next.
 
 #[cfg(feature = "interleavings")]
 use shuttle::sync;

@@ -1,7 +1,7 @@
-//! The pages that every new object begins with: an empty database with the reserved tables.
+//! The initial pages of every new object: an empty database with the reserved tables.
 //!
-//! They are built once for a store, so that a new object costs neither schema statements nor a file; the first commit
-//! of an object writes them to the log with it.
+//! They are built once for each store, so a new object costs neither schema statements nor a file; an object's first
+//! commit writes them to the log.
 
 use crate::error::{Error, Result};
 use crate::ident::Page;
@@ -9,7 +9,7 @@ use crate::limits::PAGE_BYTES;
 use rusqlite::{Connection, MAIN_DB};
 use std::sync::Arc;
 
-/// Tables, indexes, views and triggers whose names begin so belong to the engine; users cannot touch them.
+/// Tables, indexes, views and triggers with this prefix belong to the engine; users cannot touch them.
 pub const RESERVED_PREFIX: &str = "_abide_";
 
 const SCHEMA: &str = "

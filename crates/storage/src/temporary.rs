@@ -1,9 +1,9 @@
-//! Temporary files of statements: what a sort, a `GROUP BY`, a `DISTINCT`, an index being built or an intermediate table
-//! has beyond SQLite's page cache.
+//! Temporary files of statements: for sorts, `GROUP BY`, `DISTINCT`, index builds and intermediate tables that exceed
+//! SQLite's page cache.
 //!
-//! Contract: they lie in `tmp/` of the data directory, have no name while they are in use, and are gone when their
-//! statement ends or the process does; what a crash left between making one and removing its name is removed at the next
-//! start. They never take the last room of the disk: it belongs to commits, so a statement that needs it is refused.
+//! Contract: they are in `tmp/` of the data directory, have no name while in use, and disappear when their statement or
+//! the process ends. If a crash leaves a name behind, the next start removes it. They never take the last space on the
+//! disk: it belongs to commits, so a statement that would need it fails.
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, ErrorKind, Result};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where a store's temporary files are made.
+/// Creates a store's temporary files.
 pub(crate) struct Temporary {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -27,7 +27,7 @@ pub(crate) struct Temporary {
 }
 
 impl Temporary {
-    /// Removes what an earlier process has left.
+    /// Removes leftovers of an earlier process.
     pub(crate) fn new(disk: Arc<dyn Disk>, data_dir: &Path, reserve: u64) -> io::Result<Self> {
         let dir = data_dir.join("tmp");
         for name in disk.list(&dir)? {
@@ -80,7 +80,7 @@ pub(crate) struct TemporaryFile {
     file: Arc<dyn DiskFile>,
     owner: Arc<Temporary>,
     len: Cell<u64>,
-    /// Bytes that may still be written before the disk's room is looked at again.
+    /// Bytes that may still be written before the disk's free space is checked again.
     unchecked: Cell<u64>,
 }
 
@@ -119,7 +119,7 @@ impl TemporaryFile {
             .fetch_add(len.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// Refuses a write that could take what commits need.
+    /// Rejects a write that could take space needed by commits.
     fn look_for_room(&self, bytes: u64) -> Result<()> {
         let left = self.unchecked.get();
         if bytes <= left {
@@ -146,7 +146,7 @@ impl Drop for TemporaryFile {
 fn no_room() -> Error {
     Error::new(
         ErrorKind::NoSpace,
-        "no space for the statement's temporary file: what it sorts or gathers does not fit into memory. Free space on the \
-         disk of the data directory, or let the statement gather less (an index in the order wanted, a LIMIT)",
+        "no space for the statement's temporary file: its sort or intermediate result does not fit into memory. Free space on the \
+         disk of the data directory, or make the statement collect less (an index in the desired order, a LIMIT)",
     )
 }

@@ -1,5 +1,4 @@
-//! The threads of a store, each under a guard: a panic of one is a failure of the log, never a thread that is silently
-//! missing.
+//! The threads of a store. A panic in one of them fails the log, so that a missing thread never goes unnoticed.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -8,7 +7,7 @@ use crate::panics::guard;
 use crate::sync::thread::{Builder, JoinHandle};
 use std::sync::Arc;
 
-/// Starts them. They end after [`Engine::stop`].
+/// Starts the threads. They end after [`Engine::stop`].
 pub(crate) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>> {
     let spawn = |name: &'static str, run: fn(&Engine)| {
         let engine = engine.clone();

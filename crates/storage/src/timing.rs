@@ -1,6 +1,6 @@
-//! The machine's clock, for what is measured and for threads that wait.
+//! The machine's clock, for measurements and for waiting threads.
 //!
-//! A store without threads (`manual`) decides nothing by it, so that a simulation can repeat what it does.
+//! A store without threads (`manual`) makes no decisions based on it, so simulations are repeatable.
 
 use std::time::Instant;
 

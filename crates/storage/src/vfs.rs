@@ -1,9 +1,9 @@
 //! The SQLite VFS: the only `unsafe` code of the crate. It translates SQLite's C calls into those of [`PageFile`] and
 //! [`TemporaryFile`] and decides nothing.
 //!
-//! Each store registers a [`Vfs`] of its own. It opens main databases, and files without a name, which are the temporary
-//! ones of statements; with `journal_mode=MEMORY` SQLite never asks for another file, and if it did it would be refused.
-//! Which [`PageFile`] an open call means is passed beside it, in a thread-local slot, because the call happens within
+//! Each store registers its own [`Vfs`]. It opens main databases, and files without a name, which are the temporary
+//! files of statements. With `journal_mode=MEMORY` SQLite never opens any other file; if it did, the call would fail.
+//! The [`PageFile`] for an open call is passed in a thread-local slot, because the call happens within
 //! [`open_connection`] on the same thread.
 //!
 //! The commit point is `SQLITE_FCNTL_SYNC` on the main database, which SQLite sends before the sync of every commit,
@@ -34,7 +34,7 @@ thread_local! {
     static REFUSED: RefCell<Option<Error>> = const { RefCell::new(None) };
 }
 
-/// Why a statement of this thread failed, if a temporary file was the reason. SQLite itself passes on only a number.
+/// Why a statement of this thread failed, if a temporary file was the reason. SQLite itself reports only a number.
 pub(crate) fn take_temporary_error() -> Option<Error> {
     REFUSED.take()
 }
@@ -54,7 +54,7 @@ pub(crate) fn open_connection(vfs: &Vfs, file: &Rc<PageFile>) -> Result<Connecti
     opened
 }
 
-/// A statement without parameters or rows that every commit runs: prepared once, beside the connection's cache.
+/// A statement without parameters or rows that every commit runs: prepared once, outside the connection's cache.
 /// It must be dropped before its connection.
 pub(crate) struct Control(*mut ffi::sqlite3_stmt);
 
@@ -85,7 +85,7 @@ impl Control {
         // SAFETY: the statement belongs to an open connection of this thread.
         let code = unsafe {
             ffi::sqlite3_step(self.0);
-            // Resetting answers with the error of the step, if there was one.
+            // Resetting returns the error of the step, if there was one.
             ffi::sqlite3_reset(self.0)
         };
         if code == ffi::SQLITE_OK {
@@ -108,7 +108,7 @@ pub(crate) fn cache_bytes(connection: &Connection) -> u64 {
     status(connection, ffi::SQLITE_DBSTATUS_CACHE_USED)
 }
 
-/// Bytes of a connection's schema and prepared statements. It looks at each of them.
+/// Bytes of a connection's schema and prepared statements. Visits each of them.
 pub(crate) fn schema_bytes(connection: &Connection) -> u64 {
     status(connection, ffi::SQLITE_DBSTATUS_SCHEMA_USED)
         + status(connection, ffi::SQLITE_DBSTATUS_STMT_USED)
@@ -131,13 +131,13 @@ fn failure(code: c_int) -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
 }
 
-/// Sets SQLite up for many small connections, once for the process. Must come before its first use; where another
-/// part of the program was earlier, SQLite keeps its own settings, which cost memory and nothing else.
+/// Configures SQLite for many small connections, once for the process. Must run before the first use of SQLite; if
+/// another part of the program used it earlier, SQLite keeps its own settings, which only costs memory.
 pub(crate) fn configure() {
     static DONE: OnceLock<()> = OnceLock::new();
     DONE.get_or_init(|| {
         // SAFETY: documented options with arguments of the documented types
-        // (https://www.sqlite.org/c3ref/c_config_covering_index_scan.html). After initialisation they answer
+        // (https://www.sqlite.org/c3ref/c_config_covering_index_scan.html). After initialization they return
         // SQLITE_MISUSE and change nothing.
         unsafe {
             // No accounting under a global lock.
@@ -155,9 +155,9 @@ pub(crate) fn configure() {
     });
 }
 
-/// A store's VFS, registered with SQLite for as long as this lives. It must outlive the connections that were opened with it.
+/// A store's VFS, registered with SQLite while this exists. It must outlive the connections opened with it.
 pub(crate) struct Vfs {
-    /// Made by `Box::into_raw`, given back in `drop`.
+    /// Created by `Box::into_raw`, freed in `drop`.
     registered: *mut ffi::sqlite3_vfs,
     name: CString,
     temporary: Arc<Temporary>,
@@ -235,8 +235,8 @@ impl Drop for Vfs {
 #[repr(C)]
 struct File {
     base: ffi::sqlite3_file,
-    /// With [`METHODS`] a [`PageFile`], made by `Rc::into_raw` in [`x_open`] and given back in [`x_close`]; with
-    /// [`TEMPORARY_METHODS`] a [`TemporaryFile`], made by `Box::into_raw` and given back in [`temporary_close`].
+    /// With [`METHODS`] a [`PageFile`], created by `Rc::into_raw` in [`x_open`] and released in [`x_close`]; with
+    /// [`TEMPORARY_METHODS`] a [`TemporaryFile`], created by `Box::into_raw` and released in [`temporary_close`].
     state: *const c_void,
 }
 
@@ -408,12 +408,13 @@ unsafe extern "C" fn x_file_control(
     })
 }
 
-/// Keeps the reason of a failure for [`take_temporary_error`].
+/// Stores the reason of a failure for [`take_temporary_error`].
 fn note<T>(result: Result<T>) -> Option<T> {
     result.map_err(|error| REFUSED.set(Some(error))).ok()
 }
 
-/// Runs `call` on a temporary file; what it fails with is kept, and SQLite gets `otherwise`, or learns that the disk is full.
+/// Runs `call` on a temporary file. If it fails, the reason is stored, and SQLite gets `otherwise` or the code for a
+/// full disk.
 fn with_temporary(
     file: *mut ffi::sqlite3_file,
     otherwise: c_int,
@@ -542,7 +543,7 @@ unsafe extern "C" fn x_full_pathname(
     ffi::SQLITE_OK
 }
 
-/// The operating system's VFS, for what has nothing to do with files.
+/// The operating system's VFS, for calls unrelated to files.
 fn default_vfs() -> *mut ffi::sqlite3_vfs {
     // SAFETY: a null name asks for the default VFS, which is registered for as long as the process runs.
     unsafe { ffi::sqlite3_vfs_find(ptr::null()) }

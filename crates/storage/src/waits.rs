@@ -1,4 +1,4 @@
-//! Commits that wait for room: how many, how long, and for what.
+//! Commits that wait: how many, how long, and for what.
 
 use crate::sync::Mutex;
 use crate::timing;
@@ -14,16 +14,17 @@ pub enum WaitReason {
     Segment,
     /// A checkpoint: the log has reached [`crate::limits::LOG_TAIL_FACTOR`] times `checkpoint_bytes`.
     LogBound,
-    /// A checkpoint: pages that files lack have reached [`crate::limits::OVERLAY_FACTOR`] times `checkpoint_bytes`.
+    /// A checkpoint: pages not yet in object files have reached [`crate::limits::OVERLAY_FACTOR`] times
+    /// `checkpoint_bytes`.
     OverlayBound,
     /// The disk: [`crate::limits::MAX_UNSYNCED_BYTES`] of log are not durable yet.
     UnsyncedBytes,
-    /// Space on the disk. The commit is refused.
+    /// Space on the disk. The commit is rejected.
     DiskSpace,
 }
 
 impl WaitReason {
-    /// All of them, in the order of [`crate::StoreStats::commit_waits`].
+    /// All reasons, in the order of [`crate::StoreStats::commit_waits`].
     pub const ALL: [Self; 5] = [
         Self::Segment,
         Self::LogBound,
@@ -50,7 +51,7 @@ impl fmt::Display for WaitReason {
     }
 }
 
-/// The commit that waits longest now.
+/// The commit that has been waiting longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitWait {
     /// What it waits for.
@@ -59,16 +60,16 @@ pub struct CommitWait {
     pub lasted: Duration,
 }
 
-/// Waits for one reason since the store was opened.
+/// The waits for one reason since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WaitStats {
     /// How many there were.
     pub count: u64,
-    /// How long they took together, in seconds, with those that have not ended.
+    /// Their total duration in seconds, including waits that have not ended.
     pub seconds: f64,
 }
 
-/// After this time a wait is logged, and again whenever it has doubled.
+/// A wait is logged after this time, and again each time its duration has doubled.
 const WARNING: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
@@ -88,13 +89,13 @@ struct Total {
 struct Current {
     number: u64,
     begun: Instant,
-    /// When the present reason began.
+    /// When the wait for the current reason began.
     since: Instant,
     reason: WaitReason,
 }
 
 impl Waits {
-    /// A commit begins to wait. It ends when the guard is dropped.
+    /// Records that a commit begins to wait. The wait ends when the guard is dropped.
     pub(crate) fn begin(&self, reason: WaitReason) -> Waiting<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let begun = timing::now();
@@ -113,7 +114,7 @@ impl Waits {
         }
     }
 
-    /// The commit that waits longest now.
+    /// The commit that has been waiting longest.
     pub(crate) fn longest(&self) -> Option<CommitWait> {
         let current = self.current.lock();
         let longest = current.iter().min_by_key(|wait| wait.begun)?;
@@ -123,7 +124,7 @@ impl Waits {
         })
     }
 
-    /// How many commits wait now.
+    /// The number of commits that are waiting now.
     pub(crate) fn count(&self) -> u64 {
         self.current.lock().len() as u64
     }
@@ -146,7 +147,7 @@ impl Waits {
         &self.totals[reason as usize]
     }
 
-    /// Adds what a wait has taken for its present reason.
+    /// Adds the duration of a wait to its current reason.
     fn settle(&self, wait: &Current) {
         let nanos = wait.since.elapsed().as_nanos() as u64;
         let total = self.total(wait.reason);
@@ -154,7 +155,7 @@ impl Waits {
     }
 }
 
-/// A commit that waits.
+/// A waiting commit.
 pub(crate) struct Waiting<'a> {
     waits: &'a Waits,
     number: u64,
@@ -163,7 +164,7 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// It waits for this now.
+    /// Changes the reason for the wait.
     pub(crate) fn continues(&mut self, reason: WaitReason) {
         let mut current = self.waits.current.lock();
         let waits = current.iter_mut();
@@ -183,7 +184,7 @@ impl Waiting<'_> {
             tracing::warn!(
                 reason = reason.as_str(),
                 seconds = lasted.as_secs_f64(),
-                "a commit waits for room"
+                "a commit is waiting"
             );
         }
     }

@@ -1,9 +1,9 @@
-//! How a thread with work from time to time is woken and ended.
+//! Wakes and stops a thread that works from time to time.
 
 use crate::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// Shared between a thread and those who want it to look for work.
+/// Shared between a thread and those who request its work.
 #[derive(Default)]
 pub(crate) struct Wakeup {
     requests: Mutex<Requests>,
@@ -17,7 +17,7 @@ struct Requests {
 }
 
 impl Wakeup {
-    /// Asks the thread to look for work now.
+    /// Asks the thread to check for work now.
     pub(crate) fn request(&self) {
         let mut requests = self.requests.lock();
         if !requests.work {
@@ -27,13 +27,13 @@ impl Wakeup {
         }
     }
 
-    /// Ends the thread.
+    /// Stops the thread.
     pub(crate) fn stop(&self) {
         self.requests.lock().stop = true;
         self.changed.notify_all();
     }
 
-    /// Waits for work, but not longer than this. False: stop.
+    /// Waits for work, at most this long. Returns false to stop.
     pub(crate) fn wait(&self, timeout: Duration) -> bool {
         let mut requests = self.requests.lock();
         if !requests.work && !requests.stop {

@@ -56,16 +56,11 @@ struct Model {
 
 fn open_store(disk: &SimDisk, clock: &Arc<AtomicU64>) -> abide_storage::Result<Store> {
     let clock = clock.clone();
-    let options = StoreOptions {
-        manual: true,
-        checkpoint_bytes: 100 << 10,
-        archive: ArchiveOptions {
-            retention: RETENTION,
-            ..ArchiveOptions::default()
-        },
-        unix_millis: Arc::new(move || clock.load(Ordering::SeqCst)),
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small()
+        .manual(true)
+        .checkpoint_bytes(100 << 10)
+        .archive(ArchiveOptions::default().retention(RETENTION))
+        .unix_millis(Arc::new(move || clock.load(Ordering::SeqCst)));
     Store::open(Arc::new(disk.clone()), Path::new(common::DIR), options)
 }
 
@@ -275,11 +270,9 @@ fn s15_history_that_is_archived_in_several_steps_is_whole() {
 
 fn history_in_several_steps_is_whole() {
     let disk = SimDisk::new();
-    let options = StoreOptions {
-        manual: true,
-        checkpoint_bytes: 4 * ARCHIVE_STEP_BYTES as u64,
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small()
+        .manual(true)
+        .checkpoint_bytes(4 * ARCHIVE_STEP_BYTES as u64);
     let store = Store::open(Arc::new(disk), Path::new(common::DIR), options).unwrap();
     let put = |id, byte: u8, len: usize| {
         let db = common::open(&store, id);

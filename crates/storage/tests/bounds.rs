@@ -12,12 +12,10 @@ const BOUND: u64 = 1 << 20;
 const RESERVE: u64 = 256 << 10;
 
 fn store(disk: &SimDisk, max_object_bytes: u64, max_bytes: Option<u64>) -> Store {
-    let options = StoreOptions {
-        manual: true,
-        max_object_bytes,
-        max_bytes,
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small()
+        .manual(true)
+        .max_object_bytes(max_object_bytes)
+        .max_bytes(max_bytes);
     Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap()
 }
 

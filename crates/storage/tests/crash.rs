@@ -90,12 +90,10 @@ impl Model {
 }
 
 fn options(cores: usize) -> StoreOptions {
-    StoreOptions {
-        manual: true,
-        cores: NonZero::new(cores),
-        checkpoint_bytes: 300 << 10,
-        ..StoreOptions::small()
-    }
+    StoreOptions::small()
+        .manual(true)
+        .cores(NonZero::new(cores))
+        .checkpoint_bytes(300 << 10)
 }
 
 fn open_store(disk: &SimDisk, cores: usize) -> abide_storage::Result<Store> {

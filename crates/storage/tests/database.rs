@@ -73,10 +73,7 @@ fn rows_become_structs_tuples_and_scalars() {
         None
     );
     let error = rows.one::<Seat>().unwrap_err();
-    assert!(
-        error.to_string().contains("one row was expected"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("expected one row"), "{error}");
     let error = rows.to_array::<i64>().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Decode);
 }
@@ -122,7 +119,7 @@ fn unsigned_parameters_are_refused_beyond_the_largest_integer() {
     assert_eq!(error.kind(), ErrorKind::Input);
     assert_eq!(
         error.to_string(),
-        "a parameter is over 9223372036854775807, the largest integer of SQLite: bind it as a text or a blob"
+        "a parameter exceeds 9223372036854775807, the largest SQLite integer: bind it as text or a blob"
     );
 }
 
@@ -407,43 +404,33 @@ fn keys_are_listed_in_order_with_every_option() {
         ["a", "b/1", "b/2", "b/3", "c", "é"]
     );
     assert_eq!(
-        list(ListOptions {
-            prefix: text("b/"),
-            ..Default::default()
-        }),
+        list(ListOptions::default().prefix(text("b/"))),
         ["b/1", "b/2", "b/3"]
     );
     assert_eq!(
-        list(ListOptions {
-            prefix: text("b/"),
-            reverse: true,
-            limit: Some(2),
-            ..Default::default()
-        }),
+        list(
+            ListOptions::default()
+                .prefix(text("b/"))
+                .reverse(true)
+                .limit(2)
+        ),
         ["b/3", "b/2"]
     );
     assert_eq!(
-        list(ListOptions {
-            start: text("b/2"),
-            end: text("c"),
-            ..Default::default()
-        }),
+        list(ListOptions::default().start(text("b/2")).end(text("c"))),
         ["b/2", "b/3"]
     );
     assert_eq!(
-        list(ListOptions {
-            start_after: text("b/2"),
-            ..Default::default()
-        }),
+        list(ListOptions::default().start_after(text("b/2"))),
         ["b/3", "c", "é"]
     );
     assert_eq!(
-        list(ListOptions {
-            start: text("b"),
-            reverse: true,
-            limit: Some(1),
-            ..Default::default()
-        }),
+        list(
+            ListOptions::default()
+                .start(text("b"))
+                .reverse(true)
+                .limit(1)
+        ),
         ["é"]
     );
     assert!(db.kv_delete("a").unwrap());

@@ -10,12 +10,10 @@ use std::{path::Path, sync::Arc};
 const MIB: usize = 1 << 20;
 
 fn options() -> StoreOptions {
-    StoreOptions {
-        segment_bytes: 8 << 20,
-        checkpoint_bytes: 64 << 20,
-        manual: true,
-        ..StoreOptions::default()
-    }
+    StoreOptions::default()
+        .segment_bytes(8 << 20)
+        .checkpoint_bytes(64 << 20)
+        .manual(true)
 }
 
 fn open(disk: &SimDisk, options: StoreOptions) -> Store {
@@ -49,10 +47,7 @@ fn write(store: &Store, db: &ObjectDb, numbers: std::ops::Range<usize>) {
 #[test]
 fn a_counter_takes_little_room() {
     let disk = SimDisk::new();
-    let options = StoreOptions {
-        manual: true,
-        ..StoreOptions::default()
-    };
+    let options = StoreOptions::default().manual(true);
     // A new epoch begins a segment each time.
     for n in 0..20_u32 {
         let store = open(&disk, options.clone());

@@ -10,11 +10,9 @@ use std::{path::Path, sync::Arc};
 const BUDGET: u64 = 8 << 20;
 
 fn store() -> Store {
-    let options = StoreOptions {
-        manual: true,
-        memory: MemoryBudget::new(BUDGET),
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small()
+        .manual(true)
+        .memory(MemoryBudget::new(BUDGET));
     Store::open(Arc::new(SimDisk::new()), Path::new(DIR), options).unwrap()
 }
 

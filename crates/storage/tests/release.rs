@@ -22,10 +22,7 @@ const WRITERS: u8 = 4;
 const LONG: Duration = Duration::from_mins(2);
 
 fn open(disk: &SimDisk, cores: usize) -> Store {
-    let options = StoreOptions {
-        cores: NonZero::new(cores),
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small().cores(NonZero::new(cores));
     Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap()
 }
 

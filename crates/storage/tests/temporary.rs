@@ -14,11 +14,7 @@ const ROWS: i64 = 4_000;
 const ROW_BYTES: i64 = 2_000;
 
 fn store_on(disk: &SimDisk) -> Store {
-    let options = StoreOptions {
-        manual: true,
-        cache_kib: 64,
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small().manual(true).cache_kib(64);
     Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap()
 }
 
@@ -146,10 +142,7 @@ fn a_start_removes_what_a_crash_has_left_of_temporary_files() {
 #[test]
 fn temporary_files_of_a_real_disk_have_no_names_and_their_directory_is_private() {
     let dir = tempfile::tempdir().unwrap();
-    let options = StoreOptions {
-        cache_kib: 64,
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small().cache_kib(64);
     let store = Store::open(Arc::new(RealDisk), dir.path(), options).unwrap();
     let namespace = store.namespace("tests").unwrap();
     let id = [1; 32];

@@ -1,5 +1,5 @@
-//! Writes the inputs that the search begins with into `corpus/`: what the formats look like when nothing is wrong.
-//! `cargo run -p abide-fuzz --example seeds`
+//! Writes the seed inputs of the fuzzers into `corpus/`: valid examples of the formats. `cargo run -p abide-fuzz
+//! --example seeds`
 
 #![allow(
     clippy::unwrap_used,
@@ -199,7 +199,7 @@ fn recovery_() {
     }
 }
 
-/// Manifests that are whole and say what no store writes.
+/// Valid manifests with content that no store writes.
 fn manifests(change: impl Fn(u8, u8, u32, u8, &[u8]) -> Vec<u8>) {
     let most = u64::MAX;
     for (name, epoch, redo, segment_bytes, rest) in [

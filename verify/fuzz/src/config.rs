@@ -1,6 +1,6 @@
-//! Any text as the configuration file, and any variables: settings, or a sentence that says what is wrong.
+//! Any text as the configuration file, and any variables: the result is settings or an error message.
 
-/// The input is the file; lines behind a line `---` are environment variables, `NAME=VALUE`.
+/// The input is the file; lines after a line `---` are environment variables, `NAME=VALUE`.
 pub fn target(bytes: &[u8]) {
     let Ok(input) = std::str::from_utf8(bytes) else {
         return;
@@ -13,11 +13,11 @@ pub fn target(bytes: &[u8]) {
     match abide_server::fuzzing::load_config(file, variables) {
         Ok(config) => assert!(
             config.storage.checkpoint_bytes >= config.storage.segment_bytes,
-            "settings that contradict each other were taken"
+            "contradictory settings were accepted"
         ),
         Err(error) => {
             let told = error.to_string();
-            assert!(!told.trim().is_empty(), "refused without a word");
+            assert!(!told.trim().is_empty(), "rejected without a message");
         }
     }
 }

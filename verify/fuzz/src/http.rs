@@ -1,7 +1,7 @@
 //! Arbitrary bytes on a connection of a running host: it answers or closes, and nothing panics.
 //!
-//! The host is whole: gateway, guard, extractors, JSON calls, WebSockets and an object; it runs in the process and
-//! serves on loopback, and its objects live in memory.
+//! The host is complete: gateway, guard, extractors, JSON calls, WebSockets and an object. It runs in the process and
+//! serves on loopback, and its objects are in memory.
 
 use abide::prelude::*;
 use abide::server::{JsonBody, RunningHost, UrlPath, UrlQuery, object_router};
@@ -45,7 +45,7 @@ impl DurableObject for Echo {
 
 #[rpc]
 impl Echo {
-    /// Says what it is told.
+    /// Repeats its argument.
     pub async fn say(&self, text: String, times: u8) -> String {
         text.repeat(usize::from(times.min(3)))
     }
@@ -99,7 +99,7 @@ fn world() -> World {
     }
 }
 
-/// The input is what a client sends before it says that nothing more will come.
+/// The input is what a client sends before it closes its sending side.
 pub fn target(bytes: &[u8]) {
     static WORLD: Mutex<Option<World>> = Mutex::new(None);
     let mut world_ = WORLD.lock().unwrap_or_else(PoisonError::into_inner);

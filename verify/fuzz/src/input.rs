@@ -1,4 +1,4 @@
-//! Choices from bytes. When the bytes end, every choice is 0.
+//! Derives choices from bytes. When the bytes are used up, every choice is 0.
 
 /// What is left of an input.
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
@@ -22,7 +22,7 @@ impl<'a> Input<'a> {
         (0..3).fold(0, |number, _| number << 8 | usize::from(self.byte()))
     }
 
-    /// As many bytes as the next one says, or what is left.
+    /// As many bytes as the next one indicates, or the rest.
     pub(crate) fn bytes(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte()).min(self.0.len());
         let (bytes, rest) = self.0.split_at(length);

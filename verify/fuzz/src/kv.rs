@@ -1,4 +1,5 @@
-//! The key-value store: what is put is got, in the order of the keys' bytes; and arbitrary bytes as values.
+//! The key-value store: values can be read back, in the byte order of their keys; and arbitrary bytes as encoded
+//! values.
 
 use crate::input::Input;
 use abide_storage::{
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The first byte of the input chooses: bytes as an encoded value, or calls.
+/// The first byte of the input selects the mode: an encoded value, or calls.
 pub fn target(bytes: &[u8]) {
     match bytes.split_first() {
         Some((0, value)) => decoded(value),
@@ -18,7 +19,7 @@ pub fn target(bytes: &[u8]) {
     }
 }
 
-/// What decodes is encoded, and decodes to the same.
+/// Decoded data can be encoded, and decodes to the same again.
 fn decoded(bytes: &[u8]) {
     let Ok(value) = cbor::from_slice::<serde_json::Value>(bytes) else {
         return;
@@ -29,15 +30,12 @@ fn decoded(bytes: &[u8]) {
 }
 
 thread_local! {
-    /// One object for all inputs: each begins with it empty.
+    /// One object for all inputs: each input starts with an empty object.
     static OBJECT: RefCell<Option<(Store, ObjectDb)>> = const { RefCell::new(None) };
 }
 
 fn object() -> (Store, ObjectDb) {
-    let options = StoreOptions {
-        manual: true,
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small().manual(true);
     let store = Store::open(Arc::new(SimDisk::new()), Path::new("/data"), options);
     let store = store.expect("an empty disk");
     let namespace = store.namespace("fuzz").expect("a namespace");
@@ -48,7 +46,7 @@ fn object() -> (Store, ObjectDb) {
     (store, db.expect("an object"))
 }
 
-/// Calls, and the same in a map: the two always say the same. Nothing is committed.
+/// The same calls on an object and on a map must give the same results. Nothing is committed.
 fn called(calls: &[u8]) {
     OBJECT.with_borrow_mut(|object_| {
         let (_, db) = object_.get_or_insert_with(object);
@@ -58,7 +56,10 @@ fn called(calls: &[u8]) {
             call(db, &mut model, &mut input);
         }
         let all = db.kv_list(&ListOptions::default()).expect("a list");
-        assert!(all.into_iter().eq(model), "the store has something else");
+        assert!(
+            all.into_iter().eq(model),
+            "the store differs from the model"
+        );
         db.rollback();
     });
 }
@@ -93,14 +94,13 @@ fn listed(
     input: &mut Input<'_>,
 ) {
     let mut or_none = |bit: u8| (choice & bit != 0).then(|| text(input));
-    let options = ListOptions {
-        prefix: Some(key),
-        start: or_none(4),
-        start_after: or_none(8),
-        end: or_none(16),
-        reverse: choice & 32 != 0,
-        limit: (choice & 64 != 0).then(|| usize::from(choice >> 4)),
-    };
+    let options = ListOptions::default()
+        .prefix(key)
+        .start(or_none(4))
+        .start_after(or_none(8))
+        .end(or_none(16))
+        .reverse(choice & 32 != 0)
+        .limit((choice & 64 != 0).then(|| usize::from(choice >> 4)));
     let told = |(key, _): &(&String, &Vec<u8>)| {
         options
             .prefix

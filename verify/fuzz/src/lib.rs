@@ -1,8 +1,8 @@
 //! Hostile bytes for everything that abide decodes.
 //!
-//! A target is a function of arbitrary bytes that panics if a promise is broken. The same functions run three ways: over
-//! the corpus in `corpus/` in every test run, under libFuzzer with coverage (`verify/fuzz/run`), and over one file that a
-//! fuzzer has found (`verify/fuzz/run TARGET FILE`).
+//! A target is a function of arbitrary bytes that panics if a guarantee is violated. The same functions run in three
+//! ways: over the corpus in `corpus/` in every test run, under libFuzzer with coverage (`verify/fuzz/run`), and over
+//! one file that a fuzzer has found (`verify/fuzz/run TARGET FILE`).
 
 pub mod config;
 pub mod http;
@@ -13,7 +13,7 @@ pub mod proxy;
 pub mod recovery;
 pub mod websocket;
 
-/// A function of arbitrary bytes that panics if a promise is broken.
+/// A function of arbitrary bytes that panics if a guarantee is violated.
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus.

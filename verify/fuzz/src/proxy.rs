@@ -1,4 +1,5 @@
-//! Any bytes as the beginning of a proxy's connection: a client, or a refusal, and never a byte behind the header.
+//! Any bytes as the beginning of a proxy's connection: the result is a client or an error, and no byte after the header
+//! is consumed.
 
 use abide_server::fuzzing::read_proxy_header;
 
@@ -14,9 +15,13 @@ pub fn target(bytes: &[u8]) {
     };
     assert!((15..=4096).contains(&length), "a header of {length} bytes");
     let alone = read(&bytes[..length]).expect("the header alone is one");
-    assert_eq!(alone, (client, length), "what follows has a part in it");
+    assert_eq!(
+        alone,
+        (client, length),
+        "bytes after the header affect the result"
+    );
     assert!(
         read(&bytes[..length - 1]).is_err(),
-        "the header ends before its end"
+        "a prefix of the header was accepted"
     );
 }

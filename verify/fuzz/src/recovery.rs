@@ -1,9 +1,8 @@
-//! A data directory that something has changed: opening it gives a store that works, or says what is wrong and changes
-//! nothing.
+//! A modified data directory: opening it yields a working store, or an error without any change.
 //!
 //! The directory is a real one, on a simulated disk: objects, alarms, runs of the archive, and a log with a tail. The
-//! input says what is changed. If it says so the checksums are made right afterwards, so that what stands behind
-//! them meets the change; no disk does that, and the promise holds all the same.
+//! input describes the modifications. Optionally, the checksums are recomputed afterwards, so that the modification
+//! gets past them. No disk does that, but the guarantee holds nevertheless.
 
 use crate::input::Input;
 use abide_storage::fuzzing::seal;
@@ -14,16 +13,16 @@ use std::sync::{Arc, OnceLock};
 
 const DIR: &str = "/data";
 
-/// Bytes that the disk holds: what a damaged length asks for must not be had.
+/// The capacity of the disk: a damaged length must not allocate more.
 const CAPACITY: u64 = 32 << 20;
 
-/// Changes taken from one input.
+/// Modifications taken from one input.
 const MAX_CHANGES: usize = 64;
 
 /// The files of a directory and those below it.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// The first byte of the input chooses the directory and whether it is sealed; then come changes.
+/// The first byte of the input selects the directory and whether checksums are recomputed; modifications follow.
 pub fn target(bytes: &[u8]) {
     let mut input = Input(bytes);
     let choice = input.byte();
@@ -56,15 +55,13 @@ pub fn target(bytes: &[u8]) {
 }
 
 fn open(disk: &SimDisk) -> abide_storage::Result<Store> {
-    let options = StoreOptions {
-        manual: true,
-        unix_millis: Arc::new(|| 1_800_000_000_000),
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small()
+        .manual(true)
+        .unix_millis(Arc::new(|| 1_800_000_000_000));
     Store::open(Arc::new(disk.clone()), Path::new(DIR), options)
 }
 
-/// A store that was opened takes writes, closes, and is opened again with what was acknowledged.
+/// An opened store accepts writes, closes, and can be reopened with everything acknowledged.
 fn works(disk: &SimDisk, store: &Store) {
     for (namespace, _) in store.namespaces() {
         for key in store.objects(namespace).unwrap_or_default() {
@@ -73,7 +70,7 @@ fn works(disk: &SimDisk, store: &Store) {
     }
     let _ = store.verify_archive();
     let acknowledged = write_anew(store);
-    // What is damaged may keep an object's file from being brought up to date, and says so.
+    // Damage may prevent the write of an object's file, which is reported.
     let closed = store.close();
     if let Err(error) = &closed {
         assert!(!error.to_string().is_empty());
@@ -89,7 +86,7 @@ fn works(disk: &SimDisk, store: &Store) {
     let _ = store.close();
 }
 
-/// An object may be damaged; it says so and harms nobody.
+/// A damaged object reports an error and affects no other object.
 fn use_object(store: &Store, key: ObjectKey) {
     let told = |error: &abide_storage::Error| assert!(!error.to_string().is_empty());
     let db = match store.open_object(key) {
@@ -107,7 +104,7 @@ fn use_object(store: &Store, key: ObjectKey) {
     }
 }
 
-/// Writes to an object that was never there. False if the disk is full or the log has failed.
+/// Writes to a new object. Returns false if the disk is full or the log has failed.
 fn write_anew(store: &Store) -> bool {
     let written = (|| {
         let db = store.open_object(new_object(store))?;
@@ -126,7 +123,7 @@ fn write_anew(store: &Store) -> bool {
                 error.kind(),
                 ErrorKind::NoSpace | ErrorKind::LogFailed | ErrorKind::Io
             );
-            assert!(excused, "a new object was refused: {error}");
+            assert!(excused, "a new object was rejected: {error}");
             false
         }
     }
@@ -176,7 +173,7 @@ fn change(files: &mut Files, input: &mut Input<'_>) {
     }
 }
 
-/// Directories to change: one that was killed before its first checkpoint, one that has a past.
+/// Directories to modify: one that was killed before its first checkpoint, and one with a history.
 fn directories() -> &'static [SimDisk; 2] {
     static DIRECTORIES: OnceLock<[SimDisk; 2]> = OnceLock::new();
     DIRECTORIES.get_or_init(|| [killed(false), killed(true)])
@@ -211,8 +208,8 @@ fn killed(with_past: bool) -> SimDisk {
     disk.after_kill()
 }
 
-/// Pieces of the files of a directory with a past, each behind the number of its decoder, by a name for each: what the
-/// search in the decoders begins with.
+/// Pieces of the files of a directory with a history, each prefixed with the number of its decoder, by name: the seeds
+/// for the decoders.
 pub fn samples() -> Vec<(String, Vec<u8>)> {
     let files = files(&directories()[1], Path::new(DIR));
     let mut samples = Vec::new();

@@ -1,5 +1,5 @@
-//! Arbitrary bytes as WebSocket frames: however they are cut they say the same, and what they say is what another
-//! implementation of RFC 6455 understands.
+//! Arbitrary bytes as WebSocket frames: the result must not depend on how they are split, and must match that of
+//! another implementation of RFC 6455.
 
 use abide_server::fuzzing::{Conversation, PeerInput, read_frames};
 use std::io::{Cursor, Read, Write};
@@ -9,7 +9,7 @@ use tungstenite::{Error, Message, WebSocket, error::ProtocolError};
 /// Longest message in bytes.
 const MAX_MESSAGE: usize = 4096;
 
-/// The first byte says who speaks, the second into what pieces the rest is cut.
+/// The first byte selects the sender's role, the second how the rest is split.
 pub fn target(bytes: &[u8]) {
     let [from, cut, frames @ ..] = bytes else {
         return;
@@ -21,16 +21,16 @@ pub fn target(bytes: &[u8]) {
     agree(&ours, &theirs(from_client, frames));
 }
 
-/// How a conversation ended for the other implementation.
+/// The end of a conversation in the other implementation.
 #[derive(Debug)]
 enum End {
     /// More bytes are needed.
     Open,
     /// With a close frame.
     Closed,
-    /// A text is not UTF-8. It is seen at the fragment, not only at the message's end.
+    /// A text is not UTF-8. Detected at the fragment rather than at the end of the message.
     NotUtf8,
-    /// Anything else against the protocol or a limit.
+    /// Any other violation of the protocol or a limit.
     Violation,
 }
 
@@ -42,7 +42,7 @@ fn agree(ours: &Conversation, (said, end): &(Vec<PeerInput>, End)) {
     );
     let told = || format!("{ours:?} is not {said:?} {end:?}");
     match end {
-        // A frame is refused by its header here, and only when it has come whole there.
+        // This implementation rejects a frame by its header, the other one only when it is complete.
         End::Open => assert_eq!(&ours.said, said, "{}", told()),
         End::Violation => {
             assert_eq!(&ours.said, said, "{}", told());
@@ -50,7 +50,7 @@ fn agree(ours: &Conversation, (said, end): &(Vec<PeerInput>, End)) {
         }
         End::Closed => {
             let (close, before) = said.split_last().expect("a close frame");
-            // The other side puts this in the place of a code that it does not know; 1014 is newer than its list.
+            // The other side replaces an unknown code by this; 1014 is newer than its list.
             let replaced = *close == PeerInput::Close(1002, "Protocol violation".to_owned());
             let agreed = match ours.said.strip_prefix(before) {
                 Some([]) => ours.violation.is_some() && (replaced || !may_be_sent(close)),
@@ -73,7 +73,7 @@ fn agree(ours: &Conversation, (said, end): &(Vec<PeerInput>, End)) {
     }
 }
 
-/// True for a close frame without a code, and for the codes of RFC 6455, section 7.4, and of its registry.
+/// Returns whether it is a close frame without a code, or with a code of RFC 6455, section 7.4, or its registry.
 fn may_be_sent(close: &PeerInput) -> bool {
     matches!(
         close,
@@ -81,7 +81,7 @@ fn may_be_sent(close: &PeerInput) -> bool {
     )
 }
 
-/// What `tungstenite` makes of the same bytes.
+/// The result of `tungstenite` for the same bytes.
 fn theirs(from_client: bool, frames: &[u8]) -> (Vec<PeerInput>, End) {
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_MESSAGE))
@@ -117,7 +117,7 @@ fn theirs(from_client: bool, frames: &[u8]) -> (Vec<PeerInput>, End) {
     }
 }
 
-/// A peer that says these bytes and hears nothing.
+/// A peer that sends these bytes and receives nothing.
 struct Peer<'a>(Cursor<&'a [u8]>);
 
 impl Read for Peer<'_> {

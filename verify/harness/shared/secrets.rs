@@ -1,31 +1,31 @@
-//! The walk over a program's secrets: whatever place each comes from and whatever is wrong with it, nothing that the program
-//! prints or logs shows it.
+//! Checks a program's secrets: from whatever source they come, and whatever is wrong with them, they never appear in
+//! its output or log.
 
 use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::Path, process::Output};
 
 use abide_harness::{Program, Server, refused};
 
-/// What every value holds that must not be seen.
+/// A marker in every secret value, which must not be shown.
 pub(crate) const MARK: &str = "hunter2";
-/// The same in base64, for keys that are.
+/// The same in base64, for keys in base64.
 pub(crate) const MARK_BASE64: &str = "aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==";
 
-/// One secret of a program, and the places that it can come from.
+/// A secret of a program, and its sources.
 #[derive(Clone, Copy)]
 pub(crate) struct Secret {
-    /// The option, with its dashes. The option of its file ends with `-file`. None of a setting that is no option.
+    /// The option, with its dashes. The option of its file ends with `-file`. None for a setting without an option.
     pub(crate) option: Option<&'static str>,
-    /// The variable. That of its file ends with `_FILE`.
+    /// The variable. The variable of its file ends with `_FILE`.
     pub(crate) variable: &'static str,
-    /// What the program starts with.
+    /// A valid value.
     pub(crate) good: &'static str,
-    /// What it refuses; none if it takes any text.
+    /// Invalid values; none if any text is valid.
     pub(crate) bad: &'static [&'static str],
-    /// What else the program needs then.
+    /// Other arguments that the program then needs.
     pub(crate) beside: &'static [&'static str],
 }
 
-/// Where a secret is given.
+/// A source of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Option,
@@ -65,8 +65,8 @@ impl Secret {
     }
 }
 
-/// Walks over the secrets of a program. `program` makes it with a data directory, and `used` has a server do what it needs each of its
-/// secrets for.
+/// Checks the secrets of a program. `program` creates it with a data directory, and `used` makes a server use each of
+/// its secrets.
 pub(crate) async fn walk(
     program: impl Fn(&Path) -> Program,
     secrets: &[Secret],
@@ -106,7 +106,7 @@ pub(crate) async fn walk(
                     }
                     _ => program.env(&format!("{}_FILE", secret.variable), absent),
                 };
-                // Two secrets, or one that is not there.
+                // Both sources at once, or a missing one.
                 let (status, said) = refused(program.command());
                 assert!(!status.success(), "{told} was given twice");
                 must_hide(&said, &told);
@@ -132,7 +132,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(both).unwrap()
 }
 
-/// Panics if the text shows a secret, or a part of one.
+/// Panics if the text contains a secret, or a part of one.
 fn must_hide(text: &str, whose: &str) {
     for mark in [MARK, &MARK_BASE64[..12]] {
         let line = text.lines().find(|line| line.contains(mark));

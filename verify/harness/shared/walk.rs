@@ -1,13 +1,13 @@
-//! The walk over a program's routes with every kind of token of its data directory. Each program's test includes this file,
-//! because the harness itself does not depend on what it tests.
+//! Checks a program's routes with every kind of token. Each program's test includes this file, because the harness
+//! itself does not depend on what it tests.
 
 use std::{os::unix::fs::DirBuilderExt, path::Path, time::Duration};
 
 use abide::server::access::{AccessStore, NewToken, Role};
 use abide_harness::{Program, WalkTokens, refused, walk};
 
-/// Checks that the program does not start where others can reach it without a token, and then walks over its routes. `open`
-/// names those that need no token of the program's.
+/// Checks that the program does not start where other machines can reach it without a token, and then checks its
+/// routes. `open` lists those that need no token of the program.
 pub(crate) async fn walk_with_every_token(program: impl FnOnce(&Path) -> Program, open: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");

@@ -1,12 +1,12 @@
-//! A double of Azure Communication Services' e-mail API that behaves badly: it throttles, fails, loses answers, takes
-//! its time, and fails later.
+//! A fake of Azure Communication Services' e-mail API with fault injection: it throttles, fails, loses responses, is
+//! slow, and fails later.
 //!
-//! It knows [`POST /emails:send`](https://learn.microsoft.com/rest/api/communication/email/send) and
-//! `GET /emails/operations/{id}`, checks [signatures](https://learn.microsoft.com/rest/api/communication/authentication),
-//! and takes a mail once for each `Repeatability-Request-Id` or `Operation-Id`, however often it comes. As the service
-//! does with [repeatable requests](https://learn.microsoft.com/rest/api/communication/repeatable-requests), it answers 412
-//! to one that was first sent more than 5 minutes ago. It asks the request itself for the time, because tests have clocks
-//! of their own.
+//! It implements [`POST /emails:send`](https://learn.microsoft.com/rest/api/communication/email/send) and `GET
+//! /emails/operations/{id}`, checks [signatures](https://learn.microsoft.com/rest/api/communication/authentication),
+//! and accepts a mail once for each `Repeatability-Request-Id` or `Operation-Id`, however often it arrives. Like the
+//! service with [repeatable requests](https://learn.microsoft.com/rest/api/communication/repeatable-requests), it
+//! answers 412 to a request that was first sent more than 5 minutes ago. It takes the time from the request itself,
+//! because tests have their own clocks.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,21 +28,21 @@ use crate::{
 /// How long the service remembers repeatable requests.
 const TRACKED: SignedDuration = SignedDuration::from_mins(5);
 
-/// How the double begins.
+/// The configuration of the fake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcsOptions {
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one.
     pub listen: String,
     /// The key, in base64, that requests must be signed with.
     pub access_key: String,
     /// Seconds that it asks clients to wait before they poll (`Retry-After`).
     pub poll_after: Option<u64>,
-    /// What it does wrong when no script says.
+    /// Faults when no script applies.
     pub mischief: AcsMischief,
 }
 
 impl Default for AcsOptions {
-    /// A free port of this machine, no mischief, and no word on when to poll.
+    /// A free port of this machine, no faults, and no `Retry-After`.
     fn default() -> Self {
         Self {
             listen: "127.0.0.1:0".to_owned(),
@@ -53,29 +53,29 @@ impl Default for AcsOptions {
     }
 }
 
-/// How often it behaves badly, of a hundred times each.
+/// How often it misbehaves, in percent each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcsMischief {
-    /// The same seed and the same requests give the same mischief.
+    /// The same seed and the same requests give the same faults.
     pub seed: u64,
     /// Submissions that get 429, with a `Retry-After` of one second.
     pub throttled: u32,
-    /// Submissions that get 429 although the mail was taken.
+    /// Submissions that get 429 although the mail was accepted.
     pub throttled_but_taken: u32,
     /// Submissions that get 503.
     pub unavailable: u32,
-    /// Submissions whose answer is lost although the mail was taken.
+    /// Submissions whose response is lost although the mail was accepted.
     pub lost: u32,
     /// Polls that get 503.
     pub bad_polls: u32,
     /// Operations that fail.
     pub failed: u32,
-    /// Polls to which an operation is running, at most.
+    /// The maximum number of polls that report a running operation.
     pub longest: u32,
 }
 
 impl AcsMischief {
-    /// It does everything right, and at once.
+    /// No faults and no delays.
     pub const NONE: Self = Self {
         seed: 1,
         throttled: 0,
@@ -87,7 +87,7 @@ impl AcsMischief {
         longest: 0,
     };
 
-    /// A bad day: about half of the submissions go wrong, some mails are not deliverable.
+    /// Many faults: about half of the submissions fail, and some mails are undeliverable.
     pub const fn lively(seed: u64) -> Self {
         Self {
             seed,
@@ -102,76 +102,76 @@ impl AcsMischief {
     }
 }
 
-/// What becomes of a submission.
+/// The handling of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcsSend {
     /// 202.
     Accept,
-    /// This status, with a `Retry-After` of so many seconds; nothing is taken.
+    /// This status, with a `Retry-After` in seconds; nothing is accepted.
     Refuse(u16, Option<u64>),
-    /// The same, although the mail was taken; `Operation-Location` says where to ask.
+    /// The same, although the mail was accepted; `Operation-Location` has the operation.
     AcceptAndSay(u16, Option<u64>),
-    /// The mail is taken and the connection closed without an answer.
+    /// The mail is accepted, and the connection closed without a response.
     Lose,
-    /// The connection is closed without an answer, and nothing is taken.
+    /// The connection is closed without a response, and nothing is accepted.
     Drop,
 }
 
-/// What becomes of a poll.
+/// The handling of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcsPoll {
-    /// It is told how the operation goes.
+    /// The state of the operation.
     Answer,
-    /// This status, with a `Retry-After` of so many seconds.
+    /// This status, with a `Retry-After` in seconds.
     Refuse(u16, Option<u64>),
-    /// The connection is closed without an answer.
+    /// The connection is closed without a response.
     Drop,
 }
 
-/// How an operation goes.
+/// The course of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcsCourse {
-    /// Polls to which it is running.
+    /// The number of polls that report it as running.
     pub running: u32,
-    /// How it ends.
+    /// Its result.
     pub end: AcsEnd,
 }
 
-/// How an operation ends.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcsEnd {
     /// The mail is sent.
     Succeeded,
-    /// It is not, for this reason.
+    /// It failed, for this reason.
     Failed {
-        /// A word for programs.
+        /// The error code.
         code: String,
-        /// A sentence for people.
+        /// The error message.
         message: String,
     },
-    /// Somebody stopped it.
+    /// It was canceled.
     Canceled,
 }
 
-/// A mail that was taken, and its operation.
+/// An accepted mail, and its operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AcsMail {
     /// The operation's id.
     pub operation: String,
-    /// What told repeats from it, if the client said.
+    /// The key that identifies repeats, if the client sent one.
     pub key: Option<String>,
     /// The mail as it was submitted.
     pub mail: Value,
-    /// How its operation goes.
+    /// The course of its operation.
     pub course: AcsCourse,
-    /// Submissions of it that were taken: more than one are repeats.
+    /// Accepted submissions of it: more than one are repeats.
     pub submissions: u32,
-    /// Polls that were told how it goes.
+    /// Polls that were answered with its state.
     pub polls: u32,
 }
 
 impl AcsMail {
-    /// What the last poll was told; `Running` before the first.
+    /// The state that the last poll reported; `Running` before the first.
     pub fn status(&self) -> &'static str {
         match &self.course.end {
             _ if self.polls <= self.course.running => "Running",
@@ -193,7 +193,7 @@ struct Shared {
     courses: Script<Option<AcsCourse>>,
 }
 
-/// A running double. Ends when dropped, and its connections with it.
+/// A running fake. Ends when dropped, with its connections.
 #[derive(Debug)]
 pub struct AcsServer {
     listener: Listener,
@@ -228,7 +228,7 @@ impl AcsServer {
         format!("http://{}", self.listener.address())
     }
 
-    /// What clients are configured with: `endpoint=…;accesskey=…`.
+    /// The connection string for clients: `endpoint=…;accesskey=…`.
     pub fn connection_string(&self) -> String {
         format!(
             "endpoint={}/;accesskey={}",
@@ -242,37 +242,37 @@ impl AcsServer {
         &self.shared.options.access_key
     }
 
-    /// Says what becomes of the next submissions, one each.
+    /// Scripts the handling of the next submissions, one each.
     pub fn script_sends(&self, acts: impl IntoIterator<Item = AcsSend>) {
         self.shared.sends.append(acts.into_iter().map(Some));
     }
 
-    /// Says what becomes of the next polls, one each.
+    /// Scripts the handling of the next polls, one each.
     pub fn script_polls(&self, acts: impl IntoIterator<Item = AcsPoll>) {
         self.shared.polls.append(acts.into_iter().map(Some));
     }
 
-    /// Says how the next operations go, one each.
+    /// Scripts the course of the next operations, one each.
     pub fn script_courses(&self, courses: impl IntoIterator<Item = AcsCourse>) {
         self.shared.courses.append(courses.into_iter().map(Some));
     }
 
-    /// The mails that were taken, each once, in their order.
+    /// The accepted mails, without repeats, in order.
     pub fn mails(&self) -> Vec<AcsMail> {
         self.shared.mails.all()
     }
 
-    /// Every request, in their order.
+    /// Every request, in order.
     pub fn requests(&self) -> Vec<Received> {
         self.shared.requests.all()
     }
 
-    /// Waits until so many mails were taken, and returns all.
+    /// Waits until this many mails were accepted, and returns all.
     pub async fn wait_for(&self, count: usize) -> Vec<AcsMail> {
         self.shared.mails.wait_for(count, |_| true).await
     }
 
-    /// Waits until clients have heard that so many mails were sent, and returns those.
+    /// Waits until clients were notified that this many mails were sent, and returns those.
     pub async fn wait_for_sent(&self, count: usize) -> Vec<AcsMail> {
         let sent = |mail: &AcsMail| mail.status() == "Succeeded";
         self.shared.mails.wait_for(count, sent).await
@@ -363,7 +363,7 @@ impl Shared {
         }
     }
 
-    /// Begins an operation, unless it has begun; its id.
+    /// Begins an operation, unless it has begun; returns its id.
     fn take(&self, request: &Received, mail: Value) -> Result<String, String> {
         let named = |name| Some(request.header(name)).filter(|id| !id.is_empty());
         let given = named("operation-id");
@@ -472,7 +472,7 @@ impl Shared {
     }
 }
 
-/// Whether the service has forgotten a repeatable request.
+/// Returns whether the service has forgotten a repeatable request.
 fn is_old(request: &Received) -> bool {
     let at = |name| DateTimeParser::new().parse_timestamp(request.header(name));
     match (at("repeatability-first-sent"), at("x-ms-date")) {
@@ -481,7 +481,7 @@ fn is_old(request: &Received) -> bool {
     }
 }
 
-/// The mail, if it is one.
+/// Validates the mail.
 fn checked(body: &Bytes) -> Result<Value, String> {
     let mail: Value = serde_json::from_slice(body).map_err(|error| format!("No JSON: {error}."))?;
     let says = |pointer: &str| {

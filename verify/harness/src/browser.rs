@@ -1,5 +1,6 @@
 //! A headless Chromium, driven through the Chrome `DevTools` Protocol
-//! (<https://chromedevtools.github.io/devtools-protocol/>): open pages, run scripts in them, wait, look.
+//! (<https://chromedevtools.github.io/devtools-protocol/>): opens pages, runs scripts in them, waits, takes
+//! screenshots.
 
 use std::{
     collections::HashMap,
@@ -27,7 +28,7 @@ const PROGRAMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Value>>>>;
 
-/// A running browser with a profile of its own. Ends when dropped.
+/// A running browser with its own profile. Ends when dropped.
 #[derive(Debug)]
 pub struct Browser {
     wire: Wire,
@@ -49,7 +50,7 @@ impl Browser {
         let mut child = spawn(profile.path());
         let stderr = child.stderr.take().expect("stderr is piped");
         let (found, address) = oneshot::channel();
-        // It goes on reading: a browser that writes to a closed pipe may end.
+        // Keep reading: a browser that writes to a closed pipe may exit.
         std::thread::spawn(move || {
             let mut found = Some(found);
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
@@ -91,7 +92,7 @@ impl Browser {
                     let _ = waiter.send(value);
                 }
             }
-            // Whoever waits learns that the browser is gone.
+            // Pending calls fail, since the browser is gone.
             answers
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -108,7 +109,7 @@ impl Browser {
         }
     }
 
-    /// Opens a page of its own window: it counts as visible and focused, so its timers run.
+    /// Opens a page in its own window: it counts as visible and focused, so its timers run.
     pub async fn open(&self, url: &str) -> Page {
         let context = self
             .wire
@@ -234,7 +235,7 @@ impl Page {
         self.wire.call(Some(&self.session), method, params).await
     }
 
-    /// Goes to an address and waits for the document.
+    /// Navigates to an address and waits for the document.
     pub async fn go(&self, url: &str) {
         let answer = self.call("Page.navigate", json!({ "url": url })).await;
         assert!(answer["errorText"].is_null(), "{url}: {answer}");
@@ -242,13 +243,13 @@ impl Page {
             .await;
     }
 
-    /// The value of an expression, or of the promise that it is.
+    /// The value of an expression; promises are awaited.
     pub async fn eval(&self, expression: &str) -> Value {
         let value = self.try_eval(expression).await;
         value.unwrap_or_else(|error| panic!("{expression}: {error}"))
     }
 
-    /// The value, or the browser's error: the page may have gone to another address meanwhile.
+    /// The value, or the browser's error: the page may have navigated in the meantime.
     async fn try_eval(&self, expression: &str) -> Result<Value, Value> {
         let params = json!({
             "expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true,
@@ -269,7 +270,7 @@ impl Page {
     /// Waits until an expression is true.
     pub async fn until(&self, expression: &str) {
         let waited = tokio::time::timeout(PATIENCE, async {
-            // A page that goes to another address just now is asked again when it is there.
+            // A page that is navigating is evaluated again when it has loaded.
             while self.try_eval(&format!("!!({expression})")).await != Ok(Value::Bool(true)) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -280,7 +281,7 @@ impl Page {
         }
     }
 
-    /// Puts text into the element that a selector finds, as a person who types it. Waits for the element.
+    /// Types text into the element that matches a selector. Waits for the element.
     pub async fn fill(&self, selector: &str, text: &str) {
         let selector = Value::from(selector);
         self.until(&format!(
@@ -290,7 +291,7 @@ impl Page {
         self.call("Input.insertText", json!({ "text": text })).await;
     }
 
-    /// Clicks the element that a selector finds. Waits for the element: the page may be on its way to another address.
+    /// Clicks the element that matches a selector. Waits for the element: the page may be navigating.
     pub async fn click(&self, selector: &str) {
         let selector = Value::from(selector);
         self.until(&format!(
@@ -299,7 +300,7 @@ impl Page {
         .await;
     }
 
-    /// Shows the page in a window of this size, to somebody who likes it dark or light.
+    /// Sets the window size and the preferred color scheme.
     pub async fn look(&self, width: u32, height: u32, dark: bool) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
         self.call("Emulation.setDeviceMetricsOverride", size).await;
@@ -308,7 +309,7 @@ impl Page {
         self.call("Emulation.setEmulatedMedia", media).await;
     }
 
-    /// Writes a picture of what the page shows.
+    /// Writes a screenshot.
     pub async fn screenshot(&self, file: &Path) {
         let answer = self
             .call("Page.captureScreenshot", json!({ "format": "png" }))

@@ -22,7 +22,7 @@ pub enum Version {
     Http2,
 }
 
-/// An answer: its status, its headers, its body as JSON (or a JSON string of its text).
+/// A response: its status, its headers, its body as JSON (or a JSON string of its text).
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status.
@@ -34,7 +34,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The `code` of an error answer, which has a message, too.
+    /// The `code` of an error response, which must have a message, too.
     pub fn code(&self) -> &str {
         assert!(
             self.body["error"]["message"]
@@ -46,10 +46,10 @@ impl Answer {
     }
 }
 
-/// Why there was no answer.
+/// Why there was no response.
 pub type Broken = Box<dyn std::error::Error + Send + Sync>;
 
-/// An HTTP client of one address. Clones share its connections.
+/// An HTTP client for one address. Clones share its connections.
 #[derive(Clone)]
 pub struct Client {
     inner: HyperClient<HttpConnector, Full<Bytes>>,
@@ -67,8 +67,8 @@ impl Client {
         }
     }
 
-    /// A figure of an admin listener's metrics, or 0.
-    pub async fn figure(&self, name: &str) -> u64 {
+    /// A metric of an admin listener, or 0.
+    pub async fn metric(&self, name: &str) -> u64 {
         let answer = self.get("/metrics").await;
         let text = answer.body.as_str().expect("metrics are text");
         text.lines()
@@ -76,16 +76,16 @@ impl Client {
             .unwrap_or(0)
     }
 
-    /// Waits until an admin listener's metrics show each of these texts.
+    /// Waits until an admin listener's metrics contain each of these texts.
     ///
     /// # Panics
-    /// If one is never shown.
-    pub async fn until_shown(&self, figures: &[&str]) {
-        for figure in figures {
-            until(figure, async || {
-                let metrics = self.get("/metrics").await.body;
-                let text = metrics.as_str().expect("metrics are text");
-                text.contains(figure).then_some(())
+    /// If one never appears.
+    pub async fn until_shown(&self, metrics: &[&str]) {
+        for metric in metrics {
+            until(metric, async || {
+                let answer = self.get("/metrics").await.body;
+                let text = answer.as_str().expect("metrics are text");
+                text.contains(metric).then_some(())
             })
             .await;
         }
@@ -106,14 +106,14 @@ impl Client {
         self.ask(Method::POST, path, &body.to_string()).await
     }
 
-    /// Any method, any text, which is said to be JSON.
+    /// Any method and text, sent as JSON.
     pub async fn ask(&self, method: Method, path: &str, body: &str) -> Answer {
         self.try_ask(method, path, body)
             .await
             .expect("the server answers")
     }
 
-    /// The same, of a server that may not answer.
+    /// The same, for a server that may not respond.
     pub async fn try_ask(&self, method: Method, path: &str, body: &str) -> Result<Answer, Broken> {
         let mut request = Request::builder().method(method).uri(self.url(path));
         if !body.is_empty() || matches!(request.method_ref(), Some(&Method::POST | &Method::PUT)) {
@@ -135,7 +135,7 @@ impl Client {
         })
     }
 
-    /// The address of a path.
+    /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }

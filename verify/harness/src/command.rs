@@ -1,8 +1,9 @@
-//! A command that runs to its end.
+//! Runs a command to completion.
 
 use std::process::Command;
 
-/// What a command prints, or says if it fails. Other tasks go on meanwhile: the command may ask this process.
+/// The output of a command, or its error output if it fails. Other tasks continue in the meantime: the command may call
+/// this process.
 pub async fn printed(mut command: Command) -> Result<String, String> {
     let output = tokio::task::spawn_blocking(move || command.output().expect("the binary runs"));
     let output = output.await.expect("it is awaited");

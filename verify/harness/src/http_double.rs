@@ -1,4 +1,4 @@
-//! An HTTP/1.1 server of a double: it may also close the connection in place of an answer, say nothing, or never end.
+//! The HTTP/1.1 server of a fake: it may also close the connection instead of responding, stay silent, or never finish.
 
 use std::{
     convert::Infallible,
@@ -43,7 +43,7 @@ impl Received {
         value.unwrap_or_default()
     }
 
-    /// What tells a repeat from a new message: `Idempotency-Key`, or `webhook-id`; empty if there is neither.
+    /// The key that identifies a repeat: `Idempotency-Key`, or `webhook-id`; empty if there is neither.
     pub fn key(&self) -> &str {
         match self.header("idempotency-key") {
             "" => self.header("webhook-id"),
@@ -57,15 +57,15 @@ impl Received {
     }
 }
 
-/// What a request gets.
+/// The response to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     Answer(Response<Bytes>),
     /// The connection is closed.
     Drop,
-    /// Nothing, while the client waits.
+    /// No response, while the client waits.
     Hang,
-    /// A status, and then a body without an end.
+    /// A status, followed by an endless body.
     Endless(StatusCode),
 }
 
@@ -83,7 +83,7 @@ where
                 let answer = Arc::clone(&answer);
                 async move { respond(answer(read(request).await?).await).await }
             });
-            // A connection ends with an error when it is dropped on purpose, and when its client goes.
+            // A connection ends with an error when it is dropped on purpose, and when its client disconnects.
             let _ = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .serve_connection(TokioIo::new(stream), service)
@@ -103,7 +103,7 @@ async fn read(request: Request<Incoming>) -> io::Result<Received> {
     })
 }
 
-/// An error closes the connection without an answer.
+/// An error closes the connection without a response.
 async fn respond(reply: Reply) -> io::Result<Response<BoxBody<Bytes, Infallible>>> {
     match reply {
         Reply::Answer(response) => Ok(response.map(|body| Full::new(body).boxed())),
@@ -112,7 +112,7 @@ async fn respond(reply: Reply) -> io::Result<Response<BoxBody<Bytes, Infallible>
         Reply::Endless(status) => {
             let chunk = Bytes::from(vec![b'.'; 1024]);
             let chunks = stream::repeat(chunk).then(|chunk| async {
-                // Fast enough for any limit of bytes to be met, slow enough for the machine.
+                // Fast enough to reach any size limit, slow enough for the machine.
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 Ok(Frame::data(chunk))
             });

@@ -1,4 +1,4 @@
-//! Tests that are tested: with a deliberately broken variant of the product each must fail.
+//! Tests of tests: each must fail with a deliberately broken variant of the product.
 
 use std::{
     collections::BTreeSet,
@@ -16,23 +16,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Processes at a time: they mostly wait.
+/// Concurrent processes: they mostly wait.
 const HUNTERS: usize = 8;
 
-/// A test that takes longer has caught nothing.
+/// A test that takes longer has not caught the variant.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// How often a test runs that is to catch a variant. What threads do differs from run to run, and now and then a test is lucky.
+/// Attempts of a test to catch a variant. Thread schedules differ from run to run, and a test may miss the fault.
 const TRIES: usize = 10;
 
 const POISON: &str = "a hunter panicked";
 
-/// Runs tests of this very program, each in a process of its own in which an environment variable names a variant that is
-/// broken. `caught_by` gives the path of the test that is to catch a variant, which has ten tries. Prints what the test says. Each
-/// test also runs once with nothing broken, and must be content then.
+/// Runs tests of this program, each in a separate process in which an environment variable selects a broken variant.
+/// `caught_by` returns the path of the test that must catch a variant, within ten attempts. Prints the failure of each
+/// test. Each test also runs once with nothing broken, and must pass.
 ///
 /// # Panics
-/// If a variant is not caught, or a test finds fault with what is not broken.
+/// If a variant is not caught, or a test fails with nothing broken.
 pub fn hunt<V: Copy + Debug>(
     variable: &str,
     settings: &[(&str, &str)],
@@ -40,7 +40,7 @@ pub fn hunt<V: Copy + Debug>(
     caught_by: impl Fn(V) -> &'static str,
 ) {
     let sound: BTreeSet<&str> = variants.iter().copied().map(&caught_by).collect();
-    // Those that are content take longest.
+    // Passing tests take longest.
     let sound = sound.into_iter().map(|test| (String::new(), test));
     let broken = variants
         .iter()
@@ -59,16 +59,14 @@ pub fn hunt<V: Copy + Debug>(
                         (0..tries).find_map(|_| complaint(test, variable, variant, settings));
                     let seconds = begun.elapsed().as_secs_f64();
                     match (variant.as_str(), complaint) {
-                        ("", None) => println!("{test} is content, {seconds:.1} s"),
+                        ("", None) => println!("{test} passes, {seconds:.1} s"),
                         ("", Some(text)) => {
-                            note(format!(
-                                "{test} finds fault with what is not broken: {text}"
-                            ));
+                            note(format!("{test} fails with nothing broken: {text}"));
                         }
                         (variant, Some(text)) => {
                             println!("{variant}: {test}, {seconds:.1} s: {text:.120}");
                         }
-                        (variant, None) => note(format!("{variant}: {test} is content")),
+                        (variant, None) => note(format!("{variant}: {test} passes")),
                     }
                 }
             });
@@ -78,7 +76,7 @@ pub fn hunt<V: Copy + Debug>(
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What a test says when it fails.
+/// The failure of a test.
 fn complaint(
     test: &str,
     variable: &str,
@@ -119,7 +117,7 @@ fn said(output: &Path) -> String {
     String::from_utf8_lossy(&fs::read(output).expect("what the child said")).into_owned()
 }
 
-/// The text of the last panic, which is that of the test; with the last seed, if the test prints them.
+/// The text of the last panic, which is that of the test; with the last seed, if the test prints seeds.
 fn last_words(output: &str) -> String {
     let text = output
         .rsplit_once("panicked at ")

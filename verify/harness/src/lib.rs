@@ -1,13 +1,12 @@
-//! What acceptance tests share: the real binary as a child process ([`Server`]), an HTTP client ([`Client`]), a
-//! headless browser ([`Browser`]), numbers that a seed decides ([`Random`]), and doubles of what programs send to: a mail
-//! server ([`SmtpServer`]), a mail API ([`AcsServer`]) and a receiver of requests ([`Receiver`]), which misbehave on
-//! demand, or are not there ([`Nobody`]). And a real `PostgreSQL` server ([`Postgres`]) that can be killed. Tests are
-//! themselves tested by [`hunt`].
+//! Shared parts of acceptance tests: the real binary as a child process ([`Server`]), an HTTP client ([`Client`]), a
+//! headless browser ([`Browser`]), seeded random numbers ([`Random`]), and fakes of external services: a mail server
+//! ([`SmtpServer`]), a mail API ([`AcsServer`]) and a receiver of requests ([`Receiver`]), which fail on demand, or an
+//! address where nothing listens ([`Nobody`]). Also a real `PostgreSQL` server ([`Postgres`]) that can be killed. Tests
+//! are themselves tested by [`hunt`].
 //!
-//! Tests wait as long as it takes: [`run`], [`until`] and [`in_time`] give up only what hangs.
+//! Tests wait as long as necessary: [`run`], [`until`] and [`in_time`] abort only hanging tests.
 //!
-//! Everything here panics when something is not as a test needs it: a test ends where it fails. Whatever is started
-//! ends when it is dropped.
+//! Everything here panics when something is not as a test requires. Everything that is started ends when it is dropped.
 #![forbid(unsafe_code)]
 
 mod acs;

@@ -1,4 +1,4 @@
-//! A TCP listener of a double: each connection is a task, and all end with the double.
+//! A TCP listener of a fake: each connection is a task, and all end with the fake.
 
 use std::{future::Future, net::SocketAddr};
 
@@ -28,10 +28,10 @@ impl Listener {
             .unwrap_or_else(|error| panic!("{address}: {error}"));
         let address = listener.local_addr().expect("a listener has an address");
         let task = tokio::spawn(async move {
-            // Dropped with this task, and the connections with it.
+            // Dropped with this task, together with the connections.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                // Answers are short, and clients wait for them.
+                // Responses are short, and clients wait for them.
                 let _ = stream.set_nodelay(true);
                 connections.spawn(serve(stream));
                 while connections.try_join_next().is_some() {}
@@ -43,7 +43,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,13 +1,13 @@
-//! An address where nobody listens.
+//! An address where nothing listens.
 
 use std::net::SocketAddr;
 
 use tokio::net::TcpSocket;
 
-/// A port of this machine that refuses connections, and that nobody else gets while this is there.
+/// A local port that refuses connections, and that nobody else can take while this exists.
 #[derive(Debug)]
 pub struct Nobody {
-    /// Bound, and never listening.
+    /// Bound, but not listening.
     _socket: TcpSocket,
     address: SocketAddr,
 }
@@ -16,7 +16,7 @@ impl Nobody {
     /// Takes a free port. Call it inside a tokio runtime.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no free port.
     pub fn new() -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket

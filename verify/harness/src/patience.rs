@@ -1,24 +1,24 @@
-//! How long tests wait, all of them.
+//! Time limits for waiting, shared by all tests.
 
 use std::{future::Future, time::Duration};
 
-/// What has not come after this time never will: far longer than any test takes, on a machine with much else to do, too.
+/// The time limit for any wait: far longer than any test takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(10);
 
-/// The environment variable with another patience, in seconds: for variants that are broken so that a test hangs.
+/// The environment variable that overrides the limit, in seconds: for broken variants that make a test hang.
 pub const PATIENCE_VARIABLE: &str = "ABIDE_TEST_PATIENCE";
 
-/// [`PATIENCE`], or what [`PATIENCE_VARIABLE`] says.
+/// [`PATIENCE`], or the value of [`PATIENCE_VARIABLE`].
 fn patience() -> Duration {
     let seconds = std::env::var(PATIENCE_VARIABLE).ok();
     let seconds = seconds.and_then(|seconds| seconds.parse().ok());
     seconds.map_or(PATIENCE, Duration::from_secs)
 }
 
-/// Between two looks.
+/// The pause between two polls.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Runs a test to its end, on two threads. What it leaves behind is not waited for.
+/// Runs a test to completion, on two threads. Tasks that it leaves behind are not awaited.
 ///
 /// # Panics
 /// If the test hangs.
@@ -33,10 +33,10 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
     ended.expect("the test hangs")
 }
 
-/// Asks again and again until there is an answer. Call it inside a tokio runtime.
+/// Polls until there is a result. Call it inside a tokio runtime.
 ///
 /// # Panics
-/// If there never is one; the text says what was waited for.
+/// If there never is one; the message names what was waited for.
 pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let asks = async {
         loop {
@@ -49,10 +49,10 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T 
     in_time(what, asks).await
 }
 
-/// Waits for something that comes by itself. Call it inside a tokio runtime.
+/// Waits for a future, within the time limit. Call it inside a tokio runtime.
 ///
 /// # Panics
-/// If it never comes; the text says what was waited for.
+/// If it never completes; the message names what was waited for.
 pub async fn in_time<T>(what: &str, comes: impl Future<Output = T>) -> T {
     tokio::time::timeout(patience(), comes)
         .await

@@ -1,4 +1,4 @@
-//! A real `PostgreSQL` server of a test's own, from the system's package.
+//! A real `PostgreSQL` server for a single test, from the system's package.
 
 use std::{
     fs,
@@ -20,8 +20,8 @@ use crate::PATIENCE;
 const PAUSE: Duration = Duration::from_millis(20);
 const MISSING: &str = "PostgreSQL is not installed (Debian: apt install postgresql)";
 
-/// A server with an empty database, reached by a socket in a directory of its own. Root runs it as another user, since it does
-/// not run as root.
+/// A server with an empty database, reached through a socket in its own directory. If the test runs as root, the server
+/// runs as another user, since it refuses to run as root.
 #[derive(Debug)]
 pub struct Postgres {
     dir: TempDir,
@@ -31,7 +31,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a cluster and starts it.
+    /// Creates a cluster and starts it.
     pub fn start() -> Self {
         let dir = TempDir::with_prefix("abide-pg-").expect("a temporary directory");
         let mut server = Self {
@@ -55,13 +55,13 @@ impl Postgres {
         server
     }
 
-    /// How a client reaches it.
+    /// The connection string.
     pub fn address(&self) -> String {
         let host = self.dir.path().display();
         format!("host={host} user=test dbname=postgres")
     }
 
-    /// `kill -9`, in the middle of whatever it does.
+    /// `kill -9`, in the middle of any operation.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("the server can be killed");
@@ -69,10 +69,10 @@ impl Postgres {
         }
     }
 
-    /// Starts it, after a kill, with what it has kept.
+    /// Restarts it after a kill, with its data.
     pub fn start_again(&mut self) {
         let begun = Instant::now();
-        // Processes of a server that was killed may still be there for a moment.
+        // Processes of a killed server may still exist for a moment.
         while !self.try_start() {
             let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
             assert!(
@@ -114,7 +114,7 @@ impl Postgres {
         false
     }
 
-    /// A command that ends when the test does, however that ends.
+    /// A command that is killed when the test ends, however that happens.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "INT"]);
@@ -133,7 +133,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // In good order, so that no shared memory stays behind.
+        // A clean shutdown, so that no shared memory is left behind.
         if let Some(mut child) = self.child.take() {
             let _ = kill_process(Pid::from_child(&child), Signal::INT);
             let begun = Instant::now();
@@ -147,7 +147,7 @@ impl Drop for Postgres {
     }
 }
 
-/// The directory with the server's programs. Debian keeps them out of the search path.
+/// The directory with the server's programs. On Debian it is not in the search path.
 fn programs() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let of_path = std::env::split_paths(&path);
@@ -158,7 +158,7 @@ fn programs() -> Option<PathBuf> {
         .find(|dir| dir.join("initdb").is_file() && dir.join("postgres").is_file())
 }
 
-/// Whom root runs the server as.
+/// The user that root runs the server as.
 fn other_user() -> Option<(u32, u32)> {
     if fs::metadata("/proc/self").expect("Linux").uid() != 0 {
         return None;

@@ -1,6 +1,6 @@
-//! Numbers that a seed decides, and numbers from the environment.
+//! Seeded random numbers, and numbers from the environment.
 
-/// A small generator of numbers (xorshift64*): the same seed gives the same numbers.
+/// A small random generator (xorshift64*): the same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

@@ -1,4 +1,4 @@
-//! A receiver of requests that keeps what it is sent, and misbehaves as a test says.
+//! A receiver of requests that records them, and fails on demand.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,7 +17,7 @@ use crate::{
     record::Record,
 };
 
-/// What becomes of a request.
+/// The handling of a request.
 #[derive(Clone, Debug)]
 pub struct ReceiverAct {
     delay: Duration,
@@ -25,48 +25,48 @@ pub struct ReceiverAct {
 }
 
 impl ReceiverAct {
-    /// An answer without a body.
+    /// A response without a body.
     ///
     /// # Panics
-    /// If that is no status.
+    /// If the status is invalid.
     pub fn status(status: u16) -> Self {
         Self::reply(Reply::Answer(response(status, Bytes::new())))
     }
 
-    /// An answer with a body.
+    /// A response with a body.
     ///
     /// # Panics
-    /// If that is no status.
+    /// If the status is invalid.
     pub fn body(status: u16, body: impl Into<Bytes>) -> Self {
         Self::reply(Reply::Answer(response(status, body.into())))
     }
 
-    /// The connection is closed in place of an answer: the answer is lost.
+    /// The connection is closed instead of responding: the response is lost.
     pub fn lost() -> Self {
         Self::reply(Reply::Drop)
     }
 
-    /// There is no answer, and the connection stays open.
+    /// No response, and the connection stays open.
     pub fn hang() -> Self {
         Self::reply(Reply::Hang)
     }
 
-    /// An answer with a body that does not end.
+    /// A response with an endless body.
     ///
     /// # Panics
-    /// If that is no status.
+    /// If the status is invalid.
     pub fn endless(status: u16) -> Self {
         Self::reply(Reply::Endless(code(status)))
     }
 
-    /// Adds a header to an answer.
+    /// Adds a header to a response.
     ///
     /// # Panics
-    /// If that is no header, or there is no answer.
+    /// If the header is invalid, or there is no response.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         let Reply::Answer(response) = &mut self.reply else {
-            panic!("there is no answer that could have a header");
+            panic!("there is no response to add a header to");
         };
         let name: HeaderName = name.parse().expect("a header's name");
         let value: HeaderValue = value.parse().expect("a header's value");
@@ -80,7 +80,7 @@ impl ReceiverAct {
         self.header("retry-after", &seconds.to_string())
     }
 
-    /// Waits before it happens. The request counts as received at once.
+    /// Delays the response. The request counts as received immediately.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
@@ -128,7 +128,7 @@ impl Rules {
     }
 }
 
-/// A running receiver. Ends when dropped, and its connections with it.
+/// A running receiver. Ends when dropped, with its connections.
 pub struct Receiver {
     listener: Listener,
     requests: Arc<Record<Received>>,
@@ -136,12 +136,12 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Starts one on a free port of this machine, which answers 200. Call it inside a tokio runtime.
+    /// Starts one on a free local port, which responds with 200. Call it inside a tokio runtime.
     pub async fn start() -> Self {
         Self::start_at("127.0.0.1:0").await
     }
 
-    /// Starts one on an address, which another may have had before.
+    /// Starts one on an address, which another one may have used before.
     pub async fn start_at(address: &str) -> Self {
         let requests = Arc::new(Record::default());
         let rules = Arc::new(Mutex::new(Rules {
@@ -151,7 +151,7 @@ impl Receiver {
         }));
         let (noted, ruling) = (Arc::clone(&requests), Arc::clone(&rules));
         let listener = http_double::serve(address, move |request| {
-            // In this order, so that whoever saw a request come knows that its fate is decided.
+            // In this order, so that whoever sees a request in the record knows that its handling is decided.
             let act = ruling
                 .lock()
                 .expect("no panics under this lock")
@@ -175,17 +175,17 @@ impl Receiver {
         self.listener.address().to_string()
     }
 
-    /// The address of a path.
+    /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address())
     }
 
-    /// Says what becomes of the next requests for which nothing else is said, one each.
+    /// Scripts the handling of the next requests without a script of their own, one each.
     pub fn script(&self, acts: impl IntoIterator<Item = ReceiverAct>) {
         self.rules(|rules| rules.script.extend(acts));
     }
 
-    /// Says what becomes of the next requests with this key or to this path, one each. A key goes before a path.
+    /// Scripts the handling of the next requests with this key or path, one each. A key takes precedence over a path.
     pub fn script_for(&self, name: &str, acts: impl IntoIterator<Item = ReceiverAct>) {
         self.rules(|rules| {
             rules
@@ -196,17 +196,17 @@ impl Receiver {
         });
     }
 
-    /// Decides what becomes of requests behind the scripts, in place of 200. It must not call this receiver.
+    /// Decides the handling of requests after the scripts, instead of 200. It must not call this receiver.
     pub fn decide(&self, decide: impl FnMut(&Received) -> ReceiverAct + Send + 'static) {
         self.rules(|rules| rules.decide = Box::new(decide));
     }
 
-    /// The requests that have arrived, in their order.
+    /// The received requests, in order.
     pub fn received(&self) -> Vec<Received> {
         self.requests.all()
     }
 
-    /// Waits until so many requests have arrived, and returns all.
+    /// Waits until this many requests have arrived, and returns all.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
         self.requests.wait_for(count, |_| true).await
     }

@@ -1,4 +1,4 @@
-//! What a double has seen, and how tests wait for it.
+//! The record of a fake, and waiting for entries.
 
 use std::{collections::VecDeque, sync::Mutex};
 
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::PATIENCE;
 
-/// Things in the order in which they came.
+/// Entries in order of arrival.
 #[derive(Debug)]
 pub(crate) struct Record<T> {
     seen: Mutex<Vec<T>>,
@@ -23,19 +23,19 @@ impl<T> Default for Record<T> {
 }
 
 impl<T: Clone> Record<T> {
-    /// Everything so far.
+    /// All entries so far.
     pub(crate) fn all(&self) -> Vec<T> {
         self.change_quietly(|seen| seen.clone())
     }
 
-    /// Changes what was seen, and tells those who wait.
+    /// Changes the record, and notifies waiters.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Vec<T>) -> R) -> R {
         let result = self.change_quietly(change);
         self.changes.send_replace(());
         result
     }
 
-    /// Waits until so many have come for which this is true, and returns those.
+    /// Waits until this many matching entries have arrived, and returns those.
     pub(crate) async fn wait_for(&self, count: usize, is_one: impl Fn(&T) -> bool) -> Vec<T> {
         let mut changes = self.changes.subscribe();
         let found = || {
@@ -66,27 +66,27 @@ impl<T: Clone> Record<T> {
     }
 }
 
-/// What a double is to do next: what was scripted, in its order, and then always the same.
+/// A script for a fake: the scripted actions in order, followed by a default.
 #[derive(Debug)]
 pub(crate) struct Script<T>(Mutex<(VecDeque<T>, T)>);
 
 impl<T: Clone> Script<T> {
-    /// Always the same.
+    /// Only the default.
     pub(crate) fn always(act: T) -> Self {
         Self(Mutex::new((VecDeque::new(), act)))
     }
 
-    /// Appends what comes next.
+    /// Appends actions.
     pub(crate) fn append(&self, acts: impl IntoIterator<Item = T>) {
         self.locked(|(script, _)| script.extend(acts));
     }
 
-    /// Forgets the rest of the script; this is done from now on.
+    /// Drops the rest of the script, and sets the default.
     pub(crate) fn replace(&self, act: T) {
         self.locked(|script| *script = (VecDeque::new(), act));
     }
 
-    /// The next one.
+    /// The next action.
     pub(crate) fn next(&self) -> T {
         self.locked(|(acts, then)| acts.pop_front().unwrap_or_else(|| then.clone()))
     }

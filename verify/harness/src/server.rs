@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Client, Version};
 
-/// A server program and the data directory that it is to use.
+/// A server program and its data directory.
 #[derive(Clone, Debug)]
 pub struct Program {
     binary: PathBuf,
@@ -23,7 +23,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A binary, `env!("CARGO_BIN_EXE_…")`, that knows `serve`, and a data directory.
+    /// A binary, `env!("CARGO_BIN_EXE_…")`, with a `serve` command, and a data directory.
     pub fn new(binary: impl AsRef<Path>, data: impl AsRef<Path>) -> Self {
         Self {
             binary: binary.as_ref().to_owned(),
@@ -36,7 +36,7 @@ impl Program {
         }
     }
 
-    /// Listens on this address instead of a free port: one that a server had before.
+    /// Listens on this address instead of a free port, such as that of an earlier server.
     #[must_use]
     pub fn listen(mut self, address: &str) -> Self {
         address.clone_into(&mut self.listen);
@@ -55,14 +55,14 @@ impl Program {
         self
     }
 
-    /// Its admin listener has a certificate.
+    /// Declares that its admin listener uses TLS.
     #[must_use]
     pub fn admin_speaks_tls(mut self) -> Self {
         self.admin_scheme = "https";
         self
     }
 
-    /// Writes what it says on standard error into a file.
+    /// Writes its standard error to a file.
     #[must_use]
     pub fn log_to(mut self, file: &Path) -> Self {
         self.log = Some(file.to_owned());
@@ -76,7 +76,7 @@ impl Program {
         self
     }
 
-    /// The command: a free port, and no settings from this machine.
+    /// The command: with a free port, and without settings from this machine.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
         let beside = self
@@ -94,12 +94,12 @@ impl Program {
         command
     }
 
-    /// Starts it; returns when it serves.
+    /// Starts it; returns when it is serving.
     pub fn start(&self) -> Server {
         self.try_start().expect("the server starts")
     }
 
-    /// The same, of a server that may not get there; what it printed in place of its address then.
+    /// The same, for a server that may fail to start; the error is what it printed instead of its address.
     pub fn try_start(&self) -> Result<Server, String> {
         let mut command = self.command();
         if let Some(log) = &self.log {
@@ -111,7 +111,7 @@ impl Program {
             .spawn()
             .expect("the binary starts");
         let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        // From here on the process ends with this.
+        // From here on the process ends with this value.
         let mut server = Server {
             child,
             stdout,
@@ -135,7 +135,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// What follows this on the next line.
+    /// The text after this prefix on the next line.
     fn line(&mut self, intro: &str) -> Result<String, String> {
         let mut text = String::new();
         self.stdout
@@ -171,7 +171,7 @@ impl Server {
         Client::new(&self.admin, Version::Http1)
     }
 
-    /// The most memory that the process has had so far, in bytes.
+    /// The peak memory of the process so far, in bytes.
     pub fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
             .expect("the server runs");
@@ -188,7 +188,7 @@ impl Server {
         self.child.wait().expect("the server is reaped");
     }
 
-    /// SIGTERM, and wait for the end.
+    /// SIGTERM, then waits for the process to end.
     pub fn stop(mut self) -> ExitStatus {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).expect("the server can be signalled");
@@ -203,7 +203,7 @@ impl Drop for Server {
     }
 }
 
-/// Runs a command that is expected to refuse; its exit status and what it said on standard error.
+/// Runs a command that is expected to fail; returns its exit status and its standard error.
 pub fn refused(mut command: Command) -> (ExitStatus, String) {
     let mut child = command
         .stdout(Stdio::null())

@@ -1,5 +1,5 @@
-//! A mail server ([RFC 5321](https://www.rfc-editor.org/rfc/rfc5321)) that keeps what it is sent, and misbehaves as a
-//! script says.
+//! A mail server ([RFC 5321](https://www.rfc-editor.org/rfc/rfc5321)) that records its mails, and fails according to a
+//! script.
 //!
 //! It speaks plain SMTP with the extensions `SIZE`, `8BITMIME`, `SMTPUTF8` and `PIPELINING`. It delivers nothing.
 
@@ -19,22 +19,22 @@ use crate::{
     record::{Record, Script},
 };
 
-/// Bytes of a mail that are taken, unless a test says otherwise.
+/// Maximum size of a mail in bytes, unless a test sets another.
 const MAX_MAIL: usize = 10 << 20;
 
-/// Bytes of a line (RFC 5321, 4.5.3.1, says 1,000 for text).
+/// Maximum length of a line in bytes (RFC 5321, 4.5.3.1, says 1,000 for text).
 const MAX_LINE: u64 = 64 << 10;
 
-/// A mail that was taken.
+/// An accepted mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mail {
     /// The sender of the envelope; empty for bounces.
     pub from: String,
     /// The recipients of the envelope.
     pub to: Vec<String>,
-    /// The mail as it was sent, without the dots that SMTP doubles.
+    /// The mail as it was sent, without dot stuffing.
     pub data: Vec<u8>,
-    /// Whether the client was told that it was taken.
+    /// Whether the client received the confirmation.
     pub answered: bool,
 }
 
@@ -58,7 +58,7 @@ impl Mail {
     }
 }
 
-/// A place in the sending of a mail.
+/// A stage of an SMTP transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmtpStage {
     /// The answer to `MAIL FROM`.
@@ -71,16 +71,16 @@ pub enum SmtpStage {
     End,
 }
 
-/// What becomes of one mail. At [`SmtpStage::End`] the mail is kept by all but a refusal.
+/// The handling of one mail. At [`SmtpStage::End`] the mail is kept unless it is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmtpAct {
-    /// It is taken.
+    /// Accept it.
     Take,
-    /// It is refused there, with a code from 400 to 599.
+    /// Reject it at this stage, with a code from 400 to 599.
     Refuse(SmtpStage, u16),
-    /// The connection is closed there, in place of an answer.
+    /// Close the connection at this stage, instead of responding.
     Drop(SmtpStage),
-    /// There is no answer there, and the connection stays open.
+    /// Do not respond at this stage, and keep the connection open.
     Stall(SmtpStage),
 }
 
@@ -91,7 +91,7 @@ struct Shared {
     max_mail: usize,
 }
 
-/// A running mail server. Ends when dropped, and its connections with it.
+/// A running mail server. Ends when dropped, with its connections.
 #[derive(Debug)]
 pub struct SmtpServer {
     listener: Listener,
@@ -99,12 +99,12 @@ pub struct SmtpServer {
 }
 
 impl SmtpServer {
-    /// Starts one on a free port of this machine. Call it inside a tokio runtime.
+    /// Starts one on a free local port. Call it inside a tokio runtime.
     pub async fn start() -> Self {
         Self::start_at("127.0.0.1:0", MAX_MAIL).await
     }
 
-    /// Starts one on an address, which another may have had before, and for mails of so many bytes at most.
+    /// Starts one on an address, which another one may have used before, with this maximum size of mails in bytes.
     pub async fn start_at(address: &str, max_mail: usize) -> Self {
         let shared = Arc::new(Shared {
             mails: Record::default(),
@@ -115,7 +115,7 @@ impl SmtpServer {
         let listener = Listener::start(address, move |stream| {
             let shared = Arc::clone(&serving);
             async move {
-                // A client may go at any time.
+                // A client may disconnect at any time.
                 let _ = Session::serve(stream, &shared).await;
             }
         })
@@ -133,22 +133,22 @@ impl SmtpServer {
         format!("smtp://{}", self.address())
     }
 
-    /// Says what becomes of the next mails, one each; mails behind them are taken.
+    /// Scripts the handling of the next mails, one each; further mails are accepted.
     pub fn script(&self, acts: impl IntoIterator<Item = SmtpAct>) {
         self.shared.script.append(acts);
     }
 
-    /// Says what becomes of every mail from now on, in place of the script.
+    /// Sets the handling of every mail from now on, replacing the script.
     pub fn always(&self, act: SmtpAct) {
         self.shared.script.replace(act);
     }
 
-    /// The mails that it has kept, in the order in which they came.
+    /// The recorded mails, in order.
     pub fn received(&self) -> Vec<Mail> {
         self.shared.mails.all()
     }
 
-    /// Waits until it has kept so many mails, and returns all.
+    /// Waits until this many mails were recorded, and returns all.
     pub async fn wait_for(&self, count: usize) -> Vec<Mail> {
         self.shared.mails.wait_for(count, |_| true).await
     }
@@ -321,7 +321,7 @@ impl<'a> Session<'a> {
         Ok(trouble.unwrap_or_else(|| Next::Say("250 Taken".to_owned())))
     }
 
-    /// What happens here in place of an answer that lets the mail go on.
+    /// The scripted failure at this stage, if any.
     fn trouble(&self, stage: SmtpStage) -> Option<Next> {
         match self.act {
             SmtpAct::Refuse(at, code) if at == stage => {
@@ -339,7 +339,7 @@ impl<'a> Session<'a> {
             .await
     }
 
-    /// The next line with its end; `None` if the client has gone.
+    /// The next line with its end; `None` if the client has disconnected.
     async fn line(&mut self) -> std::io::Result<Option<Vec<u8>>> {
         read_line(&mut self.reader).await
     }
@@ -353,7 +353,7 @@ async fn read_line(
     Ok(line.ends_with(b"\n").then_some(line))
 }
 
-/// The address of `FROM:<address>` and what stands behind it.
+/// The address of `FROM:<address>` and the rest of the line.
 fn path<'a>(rest: &'a str, intro: &str) -> Option<(String, &'a str)> {
     let (head, rest) = rest.split_at_checked(intro.len())?;
     if !head.eq_ignore_ascii_case(intro) {

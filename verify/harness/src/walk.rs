@@ -1,4 +1,4 @@
-//! A walk over every route of every listener of a program, as each kind of caller.
+//! Checks every route of every listener of a program, as each kind of caller.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -23,18 +23,18 @@ pub struct WalkTokens {
     pub admin: String,
     /// Of the role `admin`, for objects that do not exist.
     pub elsewhere: String,
-    /// Those that let nobody in: of another directory, expired, revoked.
+    /// Invalid tokens: of another directory, expired, revoked.
     pub invalid: Vec<String>,
 }
 
-/// Starts the program where others can reach it, and sends requests with each method to each path of its routes, which it
-/// tells in its log: without a token, with each that is not valid, with one that may only read, and with one for other
-/// objects. All must be refused but those that `open` names, such as `GET /healthz` or `POST /hooks/{id}`; of these only
-/// that they exist is checked. `log` is where the program's log goes.
+/// Starts the program where other machines can reach it, and sends requests with each method to each of its routes,
+/// which it logs: without a token, with each invalid one, with a read-only one, and with one for other objects. All
+/// must be rejected except those in `open`, such as `GET /healthz` or `POST /hooks/{id}`, which must only exist. `log`
+/// is the program's log file.
 ///
 /// # Panics
-/// If a request is answered that must be refused, if `open` names a route that the program does not have, or if others may
-/// read what the program has written.
+/// If a request is accepted that must be rejected, if `open` names a route that the program does not have, or if other
+/// users can read the program's files.
 pub async fn walk(program: Program, log: &Path, tokens: &WalkTokens, open: &[&str]) {
     let program = program
         .listen("0.0.0.0:0")
@@ -54,7 +54,7 @@ pub async fn walk(program: Program, log: &Path, tokens: &WalkTokens, open: &[&st
     let mut seen = Vec::new();
     for (listener, port) in listeners {
         let paths = routes(log, listener);
-        assert!(!paths.is_empty(), "the {listener} tells no routes");
+        assert!(!paths.is_empty(), "the {listener} logs no routes");
         for path in paths {
             for method in METHODS {
                 let route = format!("{method} {path}");
@@ -73,7 +73,7 @@ pub async fn walk(program: Program, log: &Path, tokens: &WalkTokens, open: &[&st
     assert_private(program.data());
 }
 
-/// Every directory in this one, and itself, is for its user alone, and so is every file.
+/// Checks that this directory, its subdirectories and all files are accessible only to their owner.
 ///
 /// # Panics
 /// If one is not.
@@ -95,7 +95,7 @@ pub fn assert_private(dir: &Path) {
     }
 }
 
-/// The routes of a listener, as the log tells them.
+/// The routes of a listener, from the log.
 fn routes(log: &Path, listener: &str) -> Vec<String> {
     let text = std::fs::read_to_string(log).expect("a log");
     let lines = text.lines().filter_map(|line| {
@@ -142,7 +142,7 @@ impl Walker {
         );
     }
 
-    /// Sends a request, each from an address of its own: whoever fails often has to wait. Returns the status.
+    /// Sends a request from a unique address, since repeated failures are throttled. Returns the status.
     async fn ask(&mut self, port: u16, method: &str, path: &str, token: Option<&str>) -> u16 {
         self.clients += 1;
         let own = Ipv4Addr::from_bits(Ipv4Addr::new(127, 1, 0, 0).to_bits() + self.clients);
@@ -168,7 +168,7 @@ impl Walker {
     }
 }
 
-/// The path with something in place of its parameters.
+/// The path with its parameters filled in.
 fn filled(path: &str) -> String {
     let filled = path.split('/').map(|part| match part {
         "{date}" => "2030-01-01",

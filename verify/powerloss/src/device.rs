@@ -18,7 +18,7 @@ use crate::disk::{Disk, SECTOR};
 pub(crate) const FILE: &str = "disk";
 const FILE_INODE: INodeNo = INodeNo(2);
 
-/// How long the kernel may remember names and lengths, which never change.
+/// How long the kernel may cache names and lengths, which never change.
 const REMEMBER: Duration = Duration::from_hours(1);
 
 /// Serves a disk. Nothing is cached between the kernel and the disk.
@@ -119,7 +119,7 @@ impl Filesystem for Device {
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        // The end of a descriptor, not a flush of the disk.
+        // The end of a descriptor is not a flush of the disk.
         reply.ok();
     }
 

@@ -1,4 +1,4 @@
-//! The content of a disk, and what of it is only in its cache.
+//! The content of a disk, including its volatile cache.
 
 use std::{
     collections::BTreeMap,
@@ -8,15 +8,15 @@ use std::{
 
 use abide_harness::Random;
 
-/// What a disk writes as one: 512 bytes.
+/// The unit of atomic writes: 512 bytes.
 pub(crate) const SECTOR: usize = 512;
 
 type Sector = [u8; SECTOR];
 
 /// A disk with a cache that loses power. Clones share it.
 ///
-/// Of each sector any version since the last flush may survive, independently of every other sector: so writes are lost,
-/// torn and reordered between flushes. A flush makes everything durable that was written before it.
+/// Of each sector, any version since the last flush may survive, independently of every other sector: writes are lost,
+/// torn and reordered between flushes. A flush makes all earlier writes durable.
 #[derive(Clone, Debug)]
 pub struct Disk(Arc<Mutex<State>>);
 
@@ -58,23 +58,23 @@ impl Disk {
         self.state().changes
     }
 
-    /// Cuts the power after so many more writes and flushes; 0 is now. From then on every operation fails.
+    /// Cuts the power after this many more writes and flushes; 0 is now. From then on every operation fails.
     pub fn cut_after(&self, changes: u64) {
         let mut state = self.state();
         state.cut_at = Some(state.changes + changes);
     }
 
-    /// Whether the power is cut.
+    /// Returns whether the power is cut.
     pub fn is_cut(&self) -> bool {
         self.state().is_cut()
     }
 
-    /// From now on flushes succeed and do nothing: a disk on which no promise can be kept.
+    /// From now on flushes succeed and do nothing: a disk on which no guarantee can be kept.
     pub fn ignore_flushes(&self) {
         self.state().lies = true;
     }
 
-    /// The disk as it is found when the power is back: of what was not flushed there is what the seed says.
+    /// The disk after power is restored: which unflushed writes survive depends on the seed.
     #[must_use]
     pub fn after_power_loss(&self, seed: u64) -> Self {
         let state = self.state();
@@ -91,7 +91,7 @@ impl Disk {
         Self::new(content)
     }
 
-    /// Reads up to so many bytes; fewer only at the end of the disk.
+    /// Reads up to this many bytes; fewer only at the end of the disk.
     pub(crate) fn read<R>(
         &self,
         offset: u64,
@@ -128,7 +128,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Makes everything durable that was written.
+    /// Makes all earlier writes durable.
     pub(crate) fn flush(&self) -> io::Result<()> {
         let mut state = self.state();
         state.change()?;

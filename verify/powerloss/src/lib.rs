@@ -1,11 +1,11 @@
-//! A disk that loses power, under a file system of the kernel.
+//! A disk that loses power, underneath a kernel file system.
 //!
-//! [`Disk`] is a block device's content with its volatile cache: what was written since the last flush survives
-//! [`Disk::after_power_loss`] or does not, sector by sector, as a seed says. [`Mounted`] puts an ext4 of the kernel on it, so that
-//! any program can run there unchanged: FUSE serves the disk as one file, a loop device makes a block device of it, and
-//! every `fsync`, `fdatasync` and `syncfs` of the program arrives as ext4's writes and flushes.
+//! [`Disk`] is a block device's content with its volatile cache: writes since the last flush survive
+//! [`Disk::after_power_loss`] or not, sector by sector, depending on a seed. [`Mounted`] puts the kernel's ext4 on it,
+//! so any program can run there unmodified: FUSE serves the disk as one file, a loop device turns it into a block
+//! device, and every `fsync`, `fdatasync` and `syncfs` of the program arrives as ext4's writes and flushes.
 //!
-//! Needs Linux, root, `/dev/fuse`, `/dev/loop-control`, `mkfs.ext4` and `mount`; [`missing`] says what is not there.
+//! Needs Linux, root, `/dev/fuse`, `/dev/loop-control`, `mkfs.ext4` and `mount`; [`missing`] reports what is missing.
 #![forbid(unsafe_code)]
 
 mod device;

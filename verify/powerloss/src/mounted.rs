@@ -1,4 +1,4 @@
-//! A disk with a file system of the kernel on it.
+//! A disk with a kernel file system on it.
 
 use std::{
     fs, io,
@@ -16,10 +16,10 @@ use crate::{
     device::{Device, FILE},
 };
 
-/// How often an unmount is tried while a killed process still lets go of its files; each try waits 20 ms.
+/// How often an unmount is tried while a killed process still releases its files; the pause is 20 ms.
 const UNMOUNTS: u32 = 500;
 
-/// What this machine lacks to mount a [`Disk`]; `None` if nothing.
+/// What this machine lacks to mount a [`Disk`]; `None` if nothing is missing.
 pub fn missing() -> Option<&'static str> {
     let opens = |path| {
         fs::OpenOptions::new()
@@ -47,7 +47,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// An empty ext4 of so many bytes, not mounted.
+    /// An empty ext4 of this size in bytes, not mounted.
     ///
     /// # Errors
     /// If `mkfs.ext4` fails.
@@ -64,7 +64,7 @@ impl Mounted {
     /// Mounts a disk, whose journal is replayed if it lost power.
     ///
     /// # Errors
-    /// If the machine cannot (see [`missing`]), or the file system is damaged beyond what its journal mends.
+    /// If the machine cannot (see [`missing`]), or the file system is damaged beyond repair by its journal.
     pub fn new(disk: &Disk) -> io::Result<Self> {
         let dir = tempfile::tempdir()?;
         let (device, root) = (dir.path().join("device"), dir.path().join("root"));
@@ -86,7 +86,7 @@ impl Mounted {
         self.dir.path().join("root")
     }
 
-    /// Unmounts. Nothing may use it any more.
+    /// Unmounts. Nothing may be using it.
     ///
     /// # Errors
     /// If it stays busy for 10 seconds.
@@ -99,7 +99,7 @@ impl Mounted {
             return Ok(());
         };
         while_busy(&self.root())?;
-        // The loop device closes its file a moment after the file system has gone.
+        // The loop device closes its file shortly after the file system is unmounted.
         while_busy(&self.dir.path().join("device"))?;
         fuse.join()
     }
@@ -111,7 +111,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Unmounts what is mounted at a directory, if anything, as soon as nothing uses it.
+/// Unmounts a directory, if it is mounted, once nothing uses it.
 fn while_busy(dir: &Path) -> io::Result<()> {
     let mut tries = 0;
     while is_mount_point(dir)? {

@@ -1,4 +1,4 @@
-//! Clients: they send operations to objects and note what came of them.
+//! Clients: they send operations to objects and record the results.
 
 use std::future::Future;
 
@@ -14,7 +14,7 @@ use crate::{
     life::Life,
 };
 
-/// Sends an operation now; its end is noted when it comes.
+/// Sends an operation now; its end is recorded when it comes.
 pub(crate) fn send(life: &Life, id: OpId, op: &Op, pad: u32) {
     let recorder = life.recorder.clone();
     recorder.note(Event::Began(id, op.clone()));
@@ -54,7 +54,7 @@ pub(crate) fn send(life: &Life, id: OpId, op: &Op, pad: u32) {
                     });
                 }
                 if let Ok(Outcome::Placed(places)) = &first {
-                    // The second may not have been answered; then nothing is known of it.
+                    // The second may not have been answered; then nothing is known about it.
                     let differs = match &again {
                         Ok(Outcome::Placed(other)) if other == places => None,
                         Ok(other) => Some(format!("{other:?}")),
@@ -112,7 +112,7 @@ pub(crate) fn send(life: &Life, id: OpId, op: &Op, pad: u32) {
     }
 }
 
-/// Notes what an object holds.
+/// Records an object's content.
 pub(crate) fn look(life: &Life, object: ObjectNo) {
     let recorder = life.recorder.clone();
     let ledger = life
@@ -170,7 +170,7 @@ fn sender(life: &Life, number: SenderNo) -> Stub<Sender> {
         .get_by_name(&number.to_string())
 }
 
-/// Notes what an outbox holds.
+/// Records an outbox's content.
 pub(crate) fn look_at_outbox(life: &Life, number: SenderNo) {
     let recorder = life.recorder.clone();
     let call = sender(life, number).records();
@@ -215,7 +215,7 @@ async fn appended(
     Ok(Outcome::Placed(appended.places))
 }
 
-/// `one_turn`: all that the operation writes, it writes in one transaction.
+/// `one_turn`: all writes of the operation are in one transaction.
 fn spawn(
     life: &Life,
     id: OpId,

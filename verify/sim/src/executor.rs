@@ -1,7 +1,7 @@
-//! One thread that runs every future of a life, in an order that depends on nothing but them.
+//! One thread that runs every future of a life, in an order that depends only on them.
 //!
-//! A tokio runtime of one thread without timers and without a driver for sockets: its queue is first in, first out. It is
-//! run for so many rounds, or until nothing can run any more, which it says when it is about to park.
+//! A tokio runtime with one thread, without timers and without an I/O driver: its queue is first in, first out. It runs
+//! for a number of rounds, or until nothing can run any more, which it signals when it is about to park.
 
 use std::{
     future::{Future, poll_fn},
@@ -47,7 +47,7 @@ impl Executor {
         self.runtime.spawn_local(future)
     }
 
-    /// Lets everything that is ready run so many times.
+    /// Runs everything that is ready this many times.
     pub(crate) fn rounds(&self, count: u32) {
         self.runtime.block_on(async {
             for _ in 0..count {

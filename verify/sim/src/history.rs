@@ -1,7 +1,7 @@
-//! What was seen from outside the node, in the order in which it happened: all that the checkers know.
+//! The observations from outside the node, in order: the only input of the checkers.
 //!
-//! Clients, the receiver of requests and the objects' own code write to it. What still runs of a life of the process that
-//! has ended writes nothing: nobody could have seen it.
+//! Clients, the receiver of requests and the objects' own code write to it. Code left from an earlier life of the
+//! process writes nothing: nobody could have observed it.
 
 pub use crate::receiver::Act;
 
@@ -14,7 +14,7 @@ use std::{
 /// The number of an operation of a client.
 pub type OpId = u32;
 
-/// A value that some operation appends; no other does.
+/// A value appended by a single operation.
 pub type Value = u32;
 
 /// An object that keeps a list.
@@ -33,29 +33,29 @@ pub enum Event {
     Began(OpId, Op),
     /// It was answered.
     Ended(OpId, Outcome),
-    /// Something from an object arrived outside of it, which shows that its list had this length and last value.
+    /// A message of an object arrived outside of it, which shows its list's length and last value.
     Seen {
-        /// Whose.
+        /// The object.
         object: ObjectNo,
         /// The length of its list.
         version: u32,
         /// The last value of its list, if it has one.
         last: Option<Value>,
-        /// What arrived.
+        /// The kind of message.
         by: Carrier,
     },
     /// A client sends a value over its WebSocket to an object, which appends it.
     Said(SocketNo, ObjectNo, Value),
-    /// A client of an object has got a frame, which says how many broadcasts the object had made with it. The first of a
-    /// socket says how many there were before.
+    /// A client has received a frame with the number of the object's broadcasts including it. The first frame of a
+    /// socket has the number before it was opened.
     Heard(SocketNo, ObjectNo, u32),
     /// A client's WebSocket has ended.
     Closed(SocketNo),
-    /// The handler of an object's alarm began, for the alarm that this value came with.
+    /// The handler of an object's alarm began, for the alarm that was set with this value.
     Rang {
-        /// Whose.
+        /// The object.
         object: ObjectNo,
-        /// What was appended when the alarm was set.
+        /// The value that was appended when the alarm was set.
         value: Value,
         /// The time it was set to, in milliseconds since 1970.
         at: i64,
@@ -66,33 +66,33 @@ pub enum Event {
     Filled,
     /// A message of a sender reached the receiver, as its attempt of this number, with this idempotency key.
     Tried(SenderNo, Value, u32, String, Moment),
-    /// The receiver has taken a message: it took effect.
+    /// The receiver has accepted a message: it took effect.
     Took(SenderNo, Value),
-    /// At the very end: what a sender's outbox holds, in the order in which it was put there.
+    /// At the very end: an outbox's content, in the order of enqueueing.
     Posted(SenderNo, Vec<OutboxMessage>),
-    /// An instance of an object was made. Instances have numbers that no two share.
+    /// An instance of an object was created. Instance numbers are unique.
     Made(ObjectNo, u32),
     /// Code of this instance ran.
     Ran(ObjectNo, u32),
-    /// An object's rows do not fit together.
+    /// An object's rows are inconsistent.
     Torn(ObjectNo, String),
-    /// What the wall clock said just before it was set.
+    /// The time of the wall clock just before it was set.
     Clock(i64),
-    /// An operation that was sent twice under one idempotency key was answered with these places, and then so.
+    /// An operation sent twice under one idempotency key got these positions first, and another answer then.
     Differs(OpId, Vec<u32>, String),
     /// The process ended.
     Died(ProcessEnd),
-    /// The data directory could not be opened although the disk refused nothing.
+    /// The data directory could not be opened although the disk works.
     Refused(String),
-    /// The node failed although the disk refused nothing.
+    /// The node failed although the disk works.
     Failed(String),
-    /// At the very end, on a healthy disk, after a last loss of power: what an object holds.
+    /// At the very end, on a healthy disk, after a last power loss: an object's content.
     Holds(ObjectNo, Vec<Value>),
-    /// An operation was not answered although everything was given time.
+    /// An operation was not answered although everything had enough time.
     Hangs(OpId),
-    /// A step of the schedule has been taken; so many changes of the disk were made.
+    /// A step of the schedule was executed; with the number of disk changes.
     Stepped(u32, u64),
-    /// What the disk holds before the last loss of power, as a number.
+    /// A hash of the disk's content before the last power loss.
     Disk(u64),
 }
 
@@ -112,26 +112,26 @@ pub enum Carrier {
 /// How the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProcessEnd {
-    /// It was killed; the machine lives on.
+    /// It was killed; the machine continued.
     Kill,
-    /// The machine lost its power.
+    /// The machine lost power.
     PowerLoss,
-    /// It was stopped, and had time to finish.
+    /// It was stopped cleanly.
     Stop,
-    /// Its log failed, and it ended itself.
+    /// Its log failed, and it stopped itself.
     Failure,
 }
 
 /// A message in an outbox.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OutboxMessage {
-    /// What it says.
+    /// Its value.
     pub value: Value,
     /// Its ordering key.
     pub key: Option<String>,
     /// Its state.
     pub state: MessageState,
-    /// Attempts that were counted.
+    /// Counted attempts.
     pub attempts: u32,
 }
 
@@ -142,9 +142,9 @@ pub enum MessageState {
     Sent,
     /// It is a dead letter, with a reason.
     Dead,
-    /// It waits behind a dead letter.
+    /// It waits for a preceding dead letter.
     Behind,
-    /// It is still to be delivered.
+    /// It has not been delivered yet.
     Open,
 }
 
@@ -152,43 +152,44 @@ pub enum MessageState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Moment(pub u64);
 
-/// What a client asks an object for.
+/// An operation of a client on an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// These values at the end of its list, in one transaction.
+    /// Appends these values, in one transaction.
     Append(ObjectNo, Vec<Value>),
-    /// One value in a transaction, then another in the next.
+    /// Appends one value in a transaction, then another in the next.
     Pair(ObjectNo, [Value; 2]),
-    /// The list.
+    /// Reads the list.
     Read(ObjectNo),
-    /// As `Pair`, with the input gate closed, so that nothing comes between.
+    /// Like `Pair`, with the input gate closed, so that nothing comes in between.
     Alone(ObjectNo, [Value; 2]),
-    /// A value, in a call that is sent twice under one idempotency key.
+    /// Appends a value, in a call that is sent twice under one idempotency key.
     Twice(ObjectNo, Value),
-    /// A value in a savepoint that then fails.
+    /// Appends a value in a savepoint that then fails.
     Refused(ObjectNo, Value),
-    /// A value, and then the handler panics.
+    /// Appends a value, and then the handler panics.
     Panic(ObjectNo, Value),
-    /// A value, then another one at another object, which it calls.
+    /// Appends a value, then another one at another object, which it calls.
     Relay(ObjectNo, Value, ObjectNo, Value),
-    /// A value, and an alarm after so many milliseconds, whose handler fails so many times and then appends the other value.
+    /// Appends a value, and sets an alarm after this many milliseconds, whose handler fails this many times and then
+    /// appends the other value.
     Alarm(ObjectNo, [Value; 2], u32, u32),
-    /// A value, and the alarm is deleted.
+    /// Appends a value, and deletes the alarm.
     Cancel(ObjectNo, Value),
-    /// A message to a destination, with or without an ordering key, to whose attempts the receiver does these things.
+    /// Sends a message to a destination, with or without an ordering key; the receiver handles its attempts like this.
     Post(SenderNo, u8, Value, Option<u8>, Vec<Act>),
-    /// These messages, by a fan-out.
+    /// Sends these messages, by a fan-out.
     Circulate(SenderNo, Vec<Value>),
-    /// The dead letters are tried again.
+    /// Redrives the dead letters.
     Redrive(SenderNo),
-    /// The sender is reset.
+    /// Resets the sender.
     Reset(SenderNo),
-    /// A value, then a request to another server that tells of it, then another value.
+    /// Appends a value, sends it to another server, then appends another value.
     Tell(ObjectNo, [Value; 2]),
 }
 
 impl Op {
-    /// What is written because of it after it was answered.
+    /// The value that is written because of it after it was answered.
     pub(crate) fn effect(&self) -> Option<(ObjectNo, Value)> {
         match self {
             Self::Alarm(object, [_, effect], ..) => Some((*object, *effect)),
@@ -196,7 +197,7 @@ impl Op {
         }
     }
 
-    /// What it writes: whose list, the value, and where an answer says that it is, if it says so.
+    /// Its writes: the list, the value, and the position in the answer, if any.
     pub(crate) fn written<'a>(
         &'a self,
         places: &'a [u32],
@@ -225,10 +226,10 @@ impl Op {
     }
 }
 
-/// What came of an operation.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The values are at these places of their list.
+    /// The values are at these positions of their list.
     Placed(Vec<u32>),
     /// The whole list.
     List(Vec<Value>),
@@ -236,13 +237,13 @@ pub enum Outcome {
     Done,
     /// It never ran.
     NotRun(String),
-    /// It ran and nothing of it is kept.
+    /// It ran, and none of its writes are kept.
     Undone(String),
     /// It may have run.
     Unknown(String),
 }
 
-/// What the parts of a simulation share.
+/// The history shared by the parts of a simulation.
 #[derive(Clone, Debug, Default)]
 pub struct History(Arc<Mutex<Inner>>);
 
@@ -254,7 +255,7 @@ struct Inner {
 }
 
 impl History {
-    /// Notes something of the present.
+    /// Records an event of the present life.
     pub fn note(&self, event: Event) {
         self.lock().events.push(event);
     }
@@ -264,17 +265,17 @@ impl History {
         self.lock().life
     }
 
-    /// Nothing that belongs to earlier lives is noted any more.
+    /// Ends the present life: its later events are not recorded.
     pub(crate) fn next_life(&self) {
         self.lock().life += 1;
     }
 
-    /// What was noted so far.
+    /// The events so far.
     pub fn events(&self) -> Vec<Event> {
         self.lock().events.clone()
     }
 
-    /// The operations of the present life that were not answered.
+    /// The unanswered operations of the present life.
     pub(crate) fn unanswered(&self) -> Vec<OpId> {
         let inner = self.lock();
         let present = inner.events.iter().rev();
@@ -292,7 +293,7 @@ impl History {
         hang
     }
 
-    /// A number that tells this history from any other.
+    /// A hash of this history.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.lock().events.hash(&mut hasher);
@@ -319,12 +320,12 @@ impl Recorder {
         }
     }
 
-    /// True while this life lasts.
+    /// Returns true while this life lasts.
     pub fn writes(&self) -> bool {
         self.history.life() == self.life
     }
 
-    /// Notes an event, unless this life is over.
+    /// Records an event, unless this life is over.
     pub fn note(&self, event: Event) {
         let mut inner = self.history.lock();
         if inner.life == self.life {
@@ -332,7 +333,7 @@ impl Recorder {
         }
     }
 
-    /// Notes that an instance was made; returns its number.
+    /// Records that an instance was created; returns its number.
     pub(crate) fn made(&self, object: ObjectNo) -> u32 {
         let number = {
             let mut inner = self.history.lock();

@@ -1,11 +1,11 @@
 //! A whole node in a deterministic simulation.
 //!
-//! A seed makes a [`Plan`]: clients' operations, time, and what happens to the machine. [`simulate`] does what it says to
-//! the real storage engine and the real runtime, on one thread: clock, randomness, disk and network come through the same
-//! seams as in a server, and nothing else is replaced. What anybody saw from outside is a [`History`](history::History),
-//! and each promise has a checker that reads it. A plan has the same history whenever and wherever it is run.
+//! A seed determines a [`Plan`]: clients' operations, time, and events of the machine. [`simulate`] executes it with
+//! the real storage engine and the real runtime, on one thread: clock, randomness, disk and network use the same
+//! interfaces as in a server, and nothing else is replaced. The observations from outside are a
+//! [`History`](history::History), and each guarantee has a checker that reads it. A plan always has the same history.
 //!
-//! The order in which threads of a real node meet is not simulated: the log is written between two polls of the node's
+//! The interleaving of a real node's threads is not simulated: the log is written between two polls of the node's
 //! futures, never during one.
 
 #![forbid(unsafe_code)]
@@ -34,19 +34,19 @@ pub use crate::{
     world::{run, run_on},
 };
 
-/// What objects that panic on purpose say.
+/// The message of intentional panics of objects.
 pub const ON_PURPOSE: &str = "on purpose: a simulated object panics";
 
-/// What came of a plan.
+/// The result of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The promise that was broken, if one was.
+    /// The violated guarantee, if any.
     pub violation: Option<Violation>,
-    /// A number that the same plan always gives.
+    /// A hash of the history, which is the same for the same plan.
     pub fingerprint: u64,
 }
 
-/// Runs a plan and checks what was seen.
+/// Runs a plan and checks its history.
 pub fn simulate(plan: &Plan) -> Report {
     let history = run(plan);
     Report {
@@ -55,7 +55,7 @@ pub fn simulate(plan: &Plan) -> Report {
     }
 }
 
-/// Panics that simulated objects make on purpose are not reported on standard error any more; all others are.
+/// Suppresses intentional panics of simulated objects on standard error; all others are still reported.
 pub fn expect_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! One life of the process: from the opening of the data directory to its end.
+//! One life of the process: from opening the data directory to its end.
 
 use std::{path::Path, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ const DIR: &str = "/data";
 /// How long a clean stop waits for handlers.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How often a step may run and write before it is said to go on for ever.
+/// How often a step may run and write before it is considered endless.
 const PATIENCE: u32 = 10_000;
 
 /// A running process.
@@ -54,20 +54,16 @@ impl Life {
         disk.while_syncing(meanwhile::syncing);
         let recorder = Recorder::new(history);
         let wall = clock.clone();
-        let options = StoreOptions {
-            manual: true,
-            checkpoint_bytes: plan.checkpoint_bytes,
-            cache_kib: 64,
-            unix_millis: Arc::new(move || wall.unix_millis()),
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small()
+            .manual(true)
+            .checkpoint_bytes(plan.checkpoint_bytes)
+            .cache_kib(64)
+            .unix_millis(Arc::new(move || wall.unix_millis()));
         let store = Store::open(machine.disk(disk), Path::new(DIR), options)
             .map_err(|error| error.to_string())?;
         let life = u64::from(history.life());
-        let options = || ClassOptions {
-            alarm_retry: AlarmRetry::for_ever(Duration::from_secs(10)),
-            ..ClassOptions::default()
-        };
+        let options =
+            || ClassOptions::default().alarm_retry(AlarmRetry::for_ever(Duration::from_secs(10)));
         let delivery = ReceiverDelivery {
             recorder: recorder.clone(),
             receiver: receiver.clone(),
@@ -102,7 +98,7 @@ impl Life {
         self.node.env()
     }
 
-    /// Runs until nothing can, with a disk that writes at once if it is not slow.
+    /// Runs until nothing can run; unless the disk is slow, it writes immediately.
     pub(crate) fn settle(&self, slow: bool) {
         for _ in 0..PATIENCE {
             self.executor.until_idle();
@@ -113,7 +109,7 @@ impl Life {
         panic!("the node never comes to rest");
     }
 
-    /// True if an alarm is to go off within this time.
+    /// Returns whether an alarm is due within this time.
     pub(crate) fn alarm_within(&self, time: Duration) -> bool {
         let now = self.env().clock().unix_millis().cast_signed();
         let next = self.node.alarms(AlarmState::Pending, None, 1);
@@ -121,7 +117,7 @@ impl Life {
             .is_some_and(|alarm| alarm.due.unix_millis() <= now + time.as_millis() as i64)
     }
 
-    /// How long it is until an alarm is tried again whose process has ended while it went off.
+    /// The time until the retry of an alarm whose process has ended during it.
     pub(crate) fn next_retry(&self) -> Option<Duration> {
         let now = self.env().clock().unix_millis().cast_signed();
         let next = self.node.alarms(AlarmState::Failing, None, 1);
@@ -129,12 +125,12 @@ impl Life {
         Some(Duration::from_millis(u64::try_from(due - now).unwrap_or(0)))
     }
 
-    /// True if the process would end itself, or a part of it has ended.
+    /// Returns whether the process would stop itself, or a part of it has ended.
     pub(crate) fn has_failed(&self) -> bool {
         self.node.failed() || self.tasks.iter().any(JoinHandle::is_finished)
     }
 
-    /// Stops the node cleanly, which lets its time pass.
+    /// Stops the node cleanly, which advances time.
     pub(crate) fn stop(self, clock: &TestClock) -> Result<(), String> {
         let node = self.node.clone();
         let stopped = self
@@ -158,10 +154,10 @@ impl Life {
         self.node.store().close().map_err(|error| error.to_string())
     }
 
-    /// Ends it without giving it time. Its disk does nothing any more, and nobody hears of it.
+    /// Ends it without any time. Its disk stops, and its events are no longer observed.
     pub(crate) fn end(self) {
         self.disk.stop_at(0);
-        // The node's parts hold each other until they are told to stop.
+        // The node's parts reference each other until they are stopped.
         drop(self.node);
         self.executor.until_idle();
     }

@@ -1,4 +1,4 @@
-//! The machine below the process, as the process sees it: its disk and its clock.
+//! The machine of the process: its disk and its clock.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use abide::{
     storage::{Disk, SimDisk},
 };
 
-/// What stands between a process and the simulated disk and clock. Tests of the checkers use machines that lie.
+/// A layer between a process and the simulated disk and clock. Tests of the checkers use machines that lie.
 pub trait Machine {
     /// The disk that a process is given when it starts.
     fn disk(&self, disk: &SimDisk) -> Arc<dyn Disk> {
@@ -20,7 +20,7 @@ pub trait Machine {
     }
 }
 
-/// A machine that changes nothing of what the simulated disk and clock do.
+/// A machine that passes the simulated disk and clock through unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct HonestMachine;
 

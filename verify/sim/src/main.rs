@@ -23,38 +23,38 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs many seeds; ends with an error if one breaks a promise.
+    /// Runs many seeds; fails if one violates a guarantee
     Run {
-        /// How many.
+        /// Number of seeds
         #[arg(long, default_value_t = 1_000)]
         seeds: u64,
-        /// The first.
+        /// The first seed
         #[arg(long, default_value_t = 0)]
         from: u64,
-        /// Threads; each runs other seeds.
+        /// Number of threads; each runs different seeds
         #[arg(long, default_value_t = 1)]
         jobs: u64,
-        /// Stops after so many failures.
+        /// Stops after this many failures
         #[arg(long, default_value_t = 3)]
         failures: usize,
-        /// What half of all steps are about.
+        /// Focus of half of all steps
         #[arg(long)]
         focus: Option<Focus>,
     },
-    /// Runs one seed and prints what it did; if it breaks a promise, the shortest schedule that still does.
+    /// Runs one seed and prints its steps; if it violates a guarantee, the shortest schedule that still does
     Replay {
-        /// The seed.
+        /// The seed
         seed: u64,
-        /// Prints all that was seen.
+        /// Prints all observations
         #[arg(long)]
         events: bool,
-        /// What half of all steps are about.
+        /// Focus of half of all steps
         #[arg(long)]
         focus: Option<Focus>,
     },
-    /// Prints a number for each seed that tells its history from any other.
+    /// Prints a hash of each seed's history
     Fingerprints {
-        /// How many seeds, from 0 on.
+        /// Number of seeds, from 0
         #[arg(long, default_value_t = 50)]
         seeds: u64,
     },
@@ -122,7 +122,7 @@ fn run(seeds: Range<u64>, focus: Option<Focus>, jobs: u64, most: usize) -> ExitC
     let done = done();
     let seconds = begun.elapsed().as_secs_f64();
     println!(
-        "{done} seeds from {} in {seconds:.1} s ({:.0}/s): {} broke a promise",
+        "{done} seeds from {} in {seconds:.1} s ({:.0}/s): {} violated a guarantee",
         seeds.start,
         done as f64 / seconds,
         failed().len()
@@ -146,7 +146,7 @@ fn replay(plan: &Plan, events: bool) -> ExitCode {
     println!("fingerprint {:016x}", history.fingerprint());
     match abide_sim::checkers::check(&history.events()) {
         Ok(()) => {
-            println!("every promise was kept");
+            println!("every guarantee was kept");
             ExitCode::SUCCESS
         }
         Err(violation) => {
@@ -156,7 +156,7 @@ fn replay(plan: &Plan, events: bool) -> ExitCode {
     }
 }
 
-/// Tells of a failure as shortly as it can.
+/// Prints a failure as briefly as possible.
 fn tell(plan: &Plan, violation: &Violation) {
     let short = shortest(plan, violation.property);
     let why = simulate(&short).violation;

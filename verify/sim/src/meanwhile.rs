@@ -1,5 +1,5 @@
-//! A checkpoint has a thread of its own in a real node: while it waits for the disk, objects go on. Here everything has one
-//! thread, so the node's futures run a little whenever a checkpoint syncs a file.
+//! In a real node a checkpoint has its own thread: while it waits for the disk, objects continue. The simulation has
+//! only one thread, so the node's futures run a little whenever a checkpoint syncs a file.
 
 use std::{cell::RefCell, path::Path, rc::Rc};
 
@@ -12,7 +12,7 @@ thread_local! {
     static EXECUTOR: RefCell<Option<Rc<Executor>>> = const { RefCell::new(None) };
 }
 
-/// Does something that waits for the disk, in which the node goes on.
+/// Runs work that waits for the disk, while the node continues.
 pub(crate) fn beside<R>(executor: &Rc<Executor>, work: impl FnOnce() -> R) -> R {
     struct Guard;
     impl Drop for Guard {
@@ -25,12 +25,13 @@ pub(crate) fn beside<R>(executor: &Rc<Executor>, work: impl FnOnce() -> R) -> R 
     work()
 }
 
-/// A file is being synced. The log's own files are synced under its lock, so nothing goes on meanwhile.
+/// Called when a file is being synced. The log's own files are synced under its lock, so nothing continues in the
+/// meantime.
 pub(crate) fn syncing(path: &Path) {
     if path.extension().is_none_or(|kind| kind != "sqlite") {
         return;
     }
-    // What goes on may sync files itself, in which nothing more goes on.
+    // Tasks that continue may sync files themselves, during which nothing more continues.
     if let Some(executor) = EXECUTOR.take() {
         executor.rounds(ROUNDS);
         EXECUTOR.replace(Some(executor));

@@ -1,10 +1,10 @@
-//! The world outside: whoever gets the requests that objects send.
+//! The network: the receiver of requests that objects send.
 
 use abide::{Body, Fetching, Outbound, Request, Response};
 
 use crate::history::{Carrier, Event, Recorder};
 
-/// The receiver of one life's requests. It notes what each shows of its sender, and answers a little later.
+/// The receiver of one life's requests. It records what each shows of its sender, and responds a little later.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     recorder: Recorder,

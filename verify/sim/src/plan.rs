@@ -1,6 +1,6 @@
-//! The schedule of a simulation: data that a seed makes, and from which steps can be left out.
+//! The schedule of a simulation: data that a seed determines, and from which steps can be removed.
 //!
-//! Whatever a step needs is in it, so leaving one out changes no other.
+//! Each step is self-contained, so removing one changes no other.
 
 use std::fmt;
 
@@ -12,36 +12,36 @@ use crate::{
     random::Random,
 };
 
-/// One thing that is done to the node, or that happens to its machine.
+/// An operation on the node, or an event of its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A client sends an operation whose values have so many bytes beside them, and does not wait.
+    /// A client sends an operation whose values are padded with this many bytes, and does not wait.
     Client(OpId, Op, u32),
     /// A client opens a WebSocket to an object.
     Open(SocketNo, ObjectNo),
-    /// The client of a WebSocket sends a value. If there is none, it opens one to an object before.
+    /// The client of a WebSocket sends a value. If there is no socket, it first opens one to an object.
     Say(SocketNo, ObjectNo, Value),
     /// The connection of a WebSocket breaks.
     Break(SocketNo),
-    /// Everything that is ready runs so many times; nothing is written.
+    /// Everything that is ready runs this many times; nothing is written.
     Rounds(u32),
     /// Everything runs until nothing can, and a disk that is not slow writes.
     Settle,
     /// The log writes one group.
     Write,
     /// The store prepares segments and takes a checkpoint if one is due.
-    House,
+    Maintain,
     /// The store takes a checkpoint.
     Checkpoint,
-    /// So many milliseconds pass.
+    /// This many milliseconds pass.
     Pass(u32),
-    /// The wall clock is set forward, or back, by so many milliseconds.
+    /// The wall clock is set forward, or back, by this many milliseconds.
     Wall(i32),
-    /// From now on the log is written only when the schedule says so; or at once again.
+    /// From now on the log is written only by explicit steps; or immediately again.
     Slow(bool),
-    /// The disk has only so many bytes left.
+    /// The disk has only this many bytes left.
     Full(u32),
-    /// The disk has room again.
+    /// The disk has space again.
     Room,
     /// Syncs fail from now on, until the process has ended.
     FailSyncs,
@@ -49,19 +49,19 @@ pub enum Step {
     FailSync,
     /// The process is killed.
     Kill,
-    /// The machine loses its power after so many more changes of the disk, and what it had not synced survives as the
-    /// number says. If there is a second number of changes, it loses its power again after so many of the recovery.
+    /// The machine loses power after this many more disk changes, and which unsynced writes survive depends on the
+    /// number. With a second number of changes, it loses power again after that many changes of the recovery.
     PowerLoss(u32, u64, Option<u32>),
     /// The process is stopped cleanly and started again.
     Restart,
 }
 
-/// How a node and its machine are made, and what happens to them.
+/// The configuration of a node and its machine, and the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The seed of the node's randomness.
     pub seed: u64,
-    /// What it is mostly about.
+    /// Its focus.
     pub focus: Option<Focus>,
     /// Workers of the node.
     pub workers: usize,
@@ -69,29 +69,29 @@ pub struct Plan {
     pub objects: ObjectNo,
     /// Objects with outboxes.
     pub senders: SenderNo,
-    /// How they deliver.
+    /// Their delivery options.
     pub(crate) delivery_options: DeliveryOptions,
-    /// After how many bytes of log a checkpoint begins.
+    /// Bytes of log after which a checkpoint begins.
     pub checkpoint_bytes: u64,
-    /// What happens.
+    /// The steps.
     pub steps: Vec<Step>,
 }
 
-/// What a plan is mostly about, so that what shows in rare schedules only shows soon.
+/// The focus of a plan, to reach states sooner that only rare schedules reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Focus {
-    /// Records of one size, checkpoints, losses of power: segments of the log are used again.
+    /// Records of one size, checkpoints, power losses: log segments are recycled.
     Log,
-    /// Alarms, and processes that end while they go off.
+    /// Alarms, and processes that end while they are firing.
     Alarms,
-    /// Messages over WebSockets to objects that wait, are reset and leave memory.
+    /// WebSocket messages to objects that wait, are reset and are evicted.
     Sockets,
     /// Messages with one ordering key, some of which become dead letters.
     DeadLetters,
 }
 
-/// What may happen in a plan: each plan leaves some of it out, so that rare things meet often (Groce et al., "Swarm
-/// testing", ISSTA 2012).
+/// The features of a plan: each plan omits some, so that rare ones are combined often (Groce et al., "Swarm testing",
+/// ISSTA 2012).
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own, in any combination"
@@ -113,7 +113,7 @@ struct Swarm {
 }
 
 impl Plan {
-    /// The plan of a seed; if there is a focus, half of its steps are about that.
+    /// The plan of a seed; half of the steps are about the focus, if there is one.
     pub fn new(seed: u64, focus: Option<Focus>) -> Self {
         let mut random = Random::new(seed);
         let objects = 1 + random.below(3) as ObjectNo;
@@ -156,7 +156,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// What makes it again, as `abide-sim replay` takes it.
+    /// The arguments of `abide-sim replay` for it.
     pub fn name(&self) -> String {
         let focus = self.focus.and_then(|focus| focus.to_possible_value());
         focus.map_or_else(
@@ -166,7 +166,7 @@ impl Plan {
     }
 }
 
-/// WebSockets that clients have open at a time.
+/// WebSockets that clients have open at the same time.
 const SOCKETS: u32 = 3;
 
 /// Objects with outboxes, if there are any.
@@ -242,7 +242,7 @@ fn step(random: &mut Random, swarm: &Swarm, objects: ObjectNo, ops: &mut OpId) -
         50..62 => Step::Rounds(1 + random.below(8)),
         62..70 => Step::Settle,
         70..76 => Step::Write,
-        76..78 => Step::House,
+        76..78 => Step::Maintain,
         78..80 => Step::Checkpoint,
         80..84 => Step::Pass(match random.below(3) {
             0 => random.below(20_000),
@@ -269,7 +269,7 @@ fn step(random: &mut Random, swarm: &Swarm, objects: ObjectNo, ops: &mut OpId) -
 }
 
 impl Focus {
-    /// A step of what the plan is about: all of it is about the first object, or the first object with an outbox.
+    /// A step of the focus: all of them use the first object, or the first object with an outbox.
     fn step(self, random: &mut Random, ops: &mut OpId) -> Step {
         *ops += 1;
         let (id, value) = (*ops, *ops * VALUES);
@@ -319,8 +319,8 @@ fn power_loss(random: &mut Random) -> Step {
     Step::PowerLoss(after, random.draw(), again)
 }
 
-/// An operation on an outbox. Dead letters are tried again only where their successors wait for them: elsewhere that would
-/// turn the order around.
+/// An operation on an outbox. Dead letters are redriven only where their successors wait for them: elsewhere that would
+/// reverse the order.
 fn post(random: &mut Random, value: Value, wait: bool) -> Op {
     let from = random.below(u32::from(SENDERS)) as SenderNo;
     match random.below(16) {
@@ -334,7 +334,7 @@ fn post(random: &mut Random, value: Value, wait: bool) -> Op {
     }
 }
 
-/// What the receiver does to a message before it takes it.
+/// How the receiver handles a message before it accepts it.
 fn acts(random: &mut Random) -> Vec<Act> {
     let mut acts = Vec::new();
     for _ in 0..random.below(4) {

@@ -1,4 +1,4 @@
-//! Numbers that a seed decides.
+//! Seeded random numbers.
 
 /// The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ impl Random {
         (((self.draw() >> 32) * u64::from(bound)) >> 32) as u32
     }
 
-    /// True once in so many times.
+    /// Returns true with a probability of one in `bound`.
     pub fn one_in(&mut self, bound: u32) -> bool {
         self.below(bound) == 0
     }

@@ -1,6 +1,6 @@
-//! The receiver of messages: it does with each what the schedule says, and keeps what has taken effect.
+//! The receiver of messages: it handles each as scheduled, and records those that have taken effect.
 //!
-//! It is another machine: it remembers across the node's lives, and an attempt of a life that has ended reaches it no more.
+//! It is another machine: its state survives the node's lives, and attempts of an earlier life no longer reach it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,26 +13,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::{Event, Moment, Recorder, SenderNo, Value};
 
-/// What the receiver does with one attempt, or with one question about an operation that it has taken.
+/// How the receiver handles one attempt, or one poll of an accepted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Act {
-    /// Refuses; it may be tried again.
+    /// Rejects; a retry may succeed.
     Refuse,
-    /// Refuses, and says when it may be tried again.
+    /// Rejects, with a `Retry-After`.
     Throttle,
-    /// Refuses for good.
+    /// Rejects permanently.
     Reject,
-    /// Takes it and says how to ask for the end.
+    /// Accepts, with an operation to poll.
     Accept,
-    /// Never answers.
+    /// Never responds.
     Hang,
-    /// Takes it, and the answer is lost.
+    /// Accepts, but the response is lost.
     Lose,
     /// The handler panics.
     Panic,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Note {
     pub(crate) from: SenderNo,
@@ -40,12 +40,12 @@ pub(crate) struct Note {
     pub(crate) value: Value,
 }
 
-/// Clones are the same receiver.
+/// Clones share the same receiver.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Receiver(Arc<Mutex<BTreeMap<Value, VecDeque<Act>>>>);
 
 impl Receiver {
-    /// What it does with a message, one thing after the other; then it takes it.
+    /// Scripts the handling of a message; afterwards it is accepted.
     pub(crate) fn plan(&self, value: Value, acts: &[Act]) {
         self.acts().entry(value).or_default().extend(acts);
     }

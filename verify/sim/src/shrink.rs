@@ -1,11 +1,11 @@
-//! The shortest schedule that still breaks the same promise, as far as leaving steps out finds it.
+//! Searches for the shortest schedule that still violates the same guarantee, by removing steps.
 
 use crate::{plan::Plan, simulate};
 
-/// Runs that a search may take.
+/// Maximum number of runs of a search.
 const MAX_RUNS: u32 = 2_000;
 
-/// Leaves out steps in ever smaller pieces for as long as the plan still breaks the promise: the algorithm *ddmin* of
+/// Removes steps in ever smaller pieces as long as the plan still violates the guarantee: the *ddmin* algorithm of
 /// Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (IEEE TSE 2002).
 pub fn shrink(plan: &Plan, breaks: impl Fn(&Plan) -> bool) -> Plan {
     let mut shortest = plan.clone();
@@ -32,7 +32,7 @@ pub fn shrink(plan: &Plan, breaks: impl Fn(&Plan) -> bool) -> Plan {
     shortest
 }
 
-/// The shortest plan found that breaks the same promise as this one.
+/// The shortest plan found that violates the same guarantee as this one.
 pub fn shortest(plan: &Plan, property: &str) -> Plan {
     shrink(plan, |plan| {
         simulate(plan)

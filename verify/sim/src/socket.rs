@@ -17,7 +17,7 @@ use crate::{
     life::Life,
 };
 
-/// A client's end. When it is dropped its connection breaks.
+/// A client's end. Dropping it breaks its connection.
 pub(crate) struct Socket {
     pub(crate) object: ObjectNo,
     says: mpsc::UnboundedSender<Value>,
@@ -51,12 +51,12 @@ impl Socket {
         Self { object, says }
     }
 
-    /// True if its connection has ended.
+    /// Returns whether its connection has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.says.is_closed()
     }
 
-    /// Sends a value, if the connection is still there.
+    /// Sends a value, if the connection still exists.
     pub(crate) fn say(&self, value: Value) {
         let _ = self.says.send(value);
     }
@@ -68,12 +68,12 @@ struct Connection {
     waiting: Option<Message>,
 }
 
-/// What happens to a connection.
+/// The next event of a connection.
 enum Next {
     Frame(Frame),
-    /// The node takes nothing more.
+    /// The node accepts nothing more.
     Refused(Close),
-    /// The client has gone.
+    /// The client has disconnected.
     Gone,
 }
 
@@ -85,7 +85,7 @@ impl Connection {
                 Next::Frame(Frame::Close(close)) | Next::Refused(close) => {
                     return self.endpoint.end(close);
                 }
-                // Dropping the endpoint tells the object.
+                // Dropping the endpoint notifies the object.
                 Next::Gone => return,
             }
         }

@@ -1,4 +1,4 @@
-//! A machine, the process on it, and its clients: what a plan happens to.
+//! A machine, its process, and its clients, on which a plan is executed.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,24 +18,24 @@ use crate::{
     socket::Socket,
 };
 
-/// How much time everything gets at the end, and in which pieces.
+/// The time for everything to finish at the end, in steps.
 const LAST_PASSES: u32 = 12;
 const MAX_LAST_PASSES: u32 = 400;
 const SOON: Duration = Duration::from_secs(90);
 const LAST_PASS: Duration = Duration::from_secs(1);
 
-/// As long as an alarm waits that many processes have not survived.
+/// The wait of an alarm that many processes have not survived.
 const LONGEST_WAIT: Duration = Duration::from_hours(8);
 
-/// Bigger than the number of any operation of a plan.
+/// Greater than the number of any operation of a plan.
 const LAST_OPS: OpId = 1 << 24;
 
-/// Does what a plan says. What was seen is in the history.
+/// Executes a plan. Returns its history.
 pub fn run(plan: &Plan) -> History {
     run_on(plan, &HonestMachine)
 }
 
-/// Does what a plan says, on a machine that need not be honest.
+/// Executes a plan, on a machine that may lie.
 pub fn run_on(plan: &Plan, machine: &dyn Machine) -> History {
     let history = History::default();
     let mut world = World {
@@ -72,9 +72,9 @@ struct World<'a> {
     life: Option<Life>,
     slow: bool,
     capacity: Option<u64>,
-    /// The loss of power that is to come.
+    /// The scheduled power loss.
     power: Option<PowerLoss>,
-    /// The clients' WebSockets of this life, by their numbers in the plan, with the numbers that no two share.
+    /// The clients' WebSockets of this life, by their number in the plan, with their unique numbers.
     sockets: BTreeMap<SocketNo, (SocketNo, Socket)>,
     opened: SocketNo,
     receiver: Receiver,
@@ -87,7 +87,7 @@ struct PowerLoss {
 }
 
 impl World<'_> {
-    /// Starts the process, again if the machine loses its power meanwhile. False: there is nothing more to be seen.
+    /// Starts the process, again if the machine loses power in the meantime. Returns false if the simulation is over.
     fn begin(&mut self) -> bool {
         loop {
             self.disk.set_capacity(self.capacity);
@@ -116,7 +116,7 @@ impl World<'_> {
         }
     }
 
-    /// The disk is as a loss of power leaves it.
+    /// Replaces the disk by its state after a power loss.
     fn lose_power(&mut self) {
         let power = self.power.take();
         let seed = power.map_or(0, |power| power.seed);
@@ -153,8 +153,8 @@ impl World<'_> {
             Step::Write => {
                 life.node.store().write_group();
             }
-            // What they come to is seen in what they leave.
-            Step::House => meanwhile::beside(&life.executor, || {
+            // Their result is visible in their effects.
+            Step::Maintain => meanwhile::beside(&life.executor, || {
                 drop(life.node.store().run_maintenance());
             }),
             Step::Checkpoint => meanwhile::beside(&life.executor, || {
@@ -197,9 +197,9 @@ impl World<'_> {
         self.look()
     }
 
-    /// Ends the process if its machine or its log is no more.
+    /// Ends the process if its machine or its log has failed.
     fn look(&mut self) -> bool {
-        // The next life may meet the same at once.
+        // The next life may immediately fail in the same way.
         loop {
             let death = match &self.life {
                 Some(_) if self.disk.has_stopped() => ProcessEnd::PowerLoss,
@@ -236,15 +236,15 @@ impl World<'_> {
             } else if disk.syncs_fail() {
                 self.disk = disk.crash(disk.changes());
             }
-            // Otherwise the disk is the same: a lock that was kept would be seen.
+            // Otherwise the disk is unchanged: a lock that was not released would be noticed.
             return self.begin();
         }
         self.history.note(Event::Died(death));
         self.history.next_life();
         match death {
             ProcessEnd::PowerLoss => self.lose_power(),
-            // What a failed sync has not written is lost with the machine's power, or stays in its cache, where the next life
-            // finds it.
+            // Data that a failed sync has not written is lost with the machine's power, or stays in its cache, where
+            // the next life finds it.
             ProcessEnd::Failure => {
                 if !life.disk.syncs_fail() {
                     self.history
@@ -267,7 +267,7 @@ impl World<'_> {
         self.begin()
     }
 
-    /// Gives everything time on a healthy disk, then reads what is there; after a last loss of power it must be the same.
+    /// Gives everything time on a healthy disk, then reads the state; after a last power loss it must be the same.
     fn finish(&mut self) {
         self.heal();
         if !self.rest() {
@@ -335,7 +335,7 @@ impl World<'_> {
 }
 
 impl Drop for World<'_> {
-    /// The parts of a node hold each other until they are told to stop, and nobody hears of that any more.
+    /// The parts of a node reference each other until they are stopped, and its events are no longer observed.
     fn drop(&mut self) {
         self.sockets.clear();
         self.history.next_life();
@@ -345,7 +345,7 @@ impl Drop for World<'_> {
     }
 }
 
-/// The WebSocket of this number in the plan; a new one to the object if there is none, or its connection has ended.
+/// The WebSocket with this number in the plan; a new one to the object if there is none, or its connection has ended.
 fn open<'a>(
     sockets: &'a mut BTreeMap<SocketNo, (SocketNo, Socket)>,
     opened: &mut SocketNo,

@@ -1,23 +1,23 @@
-//! What a timer that goes off writes.
+//! The outcomes that a timer writes when it fires.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Timer;
 use crate::{
-    Time,
+    Period, Time,
     broken::{Variant, broken},
-    states::{Canceled, Collected, Invoiced, Moment, Refusal, Subscription},
+    states::{Canceled, Collected, Draft, Invoiced, Moment, Refusal, Subscription},
 };
 
-/// An outcome that is to be written.
+/// An outcome to write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
-    /// What is attempted.
+    /// The action.
     pub action: &'static str,
-    /// What comes of it.
+    /// Its outcome.
     pub outcome: &'static str,
-    /// What is known of it.
+    /// The outcome's data.
     pub data: Value,
 }
 
@@ -37,7 +37,7 @@ impl Write {
     }
 }
 
-/// The timer that is due first of those that are.
+/// The overdue timer with the earliest time.
 pub(super) fn overdue(
     state: &str,
     subscription: &Subscription,
@@ -54,7 +54,7 @@ pub(super) fn overdue(
     Ok(first.map(|(_, timer)| timer))
 }
 
-/// What a timer that goes off writes to the chain of a subscription. Nothing if it is not due any more, or not yet.
+/// The outcomes that a firing timer writes to the chain of a subscription. None if it is no longer due, or not yet.
 pub fn due(
     timer: Timer,
     id: &str,
@@ -76,21 +76,14 @@ pub fn due(
         Timer::Trial => Ok(vec![Write::new("end_trial", "incomplete", &moment)?]),
         Timer::TrialNotice => Ok(vec![Write::new("notify", "trial_will_end", &moment)?]),
         Timer::Upcoming => Ok(vec![Write::new("notify", "upcoming", &moment)?]),
-        Timer::Grace if broken(Variant::GraceBilled) => {
-            Ok(vec![Write::new("end_grace", "ended", &moment)?])
-        }
-        Timer::Grace => Ok(vec![Write::new(
-            "end_grace",
-            "ended",
-            &subscription.stop(at)?,
-        )?]),
+        Timer::Grace => end_grace(subscription, at),
         Timer::Dunning if broken(Variant::RetriedAfterGrace) => dunning(subscription, now),
         Timer::Dunning => dunning(subscription, at),
         Timer::Period => period(id, state, subscription, now),
     }
 }
 
-/// The end of a subscription at a moment, with the invoice of what waits for one.
+/// Ends a subscription at a moment, with an invoice for pending lines.
 pub fn cancel(
     id: &str,
     state: &str,
@@ -115,7 +108,7 @@ pub fn cancel(
     Ok(writes)
 }
 
-/// Nobody is to pay what was never served.
+/// Invoices for service that was never provided need not be paid.
 pub fn unserved(state: &str, subscription: &Subscription, at: Time) -> Result<Vec<Write>, Refusal> {
     let cleared = subscription.unserved(state, at)?.into_iter();
     cleared
@@ -124,7 +117,16 @@ pub fn unserved(state: &str, subscription: &Subscription, at: Time) -> Result<Ve
         .collect()
 }
 
-/// An attempt at each invoice whose day has come.
+/// The end of the grace period, with the rest of the billing period.
+fn end_grace(subscription: &Subscription, at: Time) -> Result<Vec<Write>, Refusal> {
+    if broken(Variant::GraceBilled) {
+        return Ok(vec![Write::new("end_grace", "ended", &Moment { at })?]);
+    }
+    let stop = subscription.stop(at)?;
+    Ok(vec![Write::new("end_grace", "ended", &stop)?])
+}
+
+/// An attempt to collect each invoice whose retry day has come.
 fn dunning(subscription: &Subscription, by: Time) -> Result<Vec<Write>, Refusal> {
     let invoices = subscription.owed.keys();
     let next = invoices.filter_map(|invoice| subscription.next_attempt(invoice));
@@ -133,7 +135,7 @@ fn dunning(subscription: &Subscription, by: Time) -> Result<Vec<Write>, Refusal>
         .collect()
 }
 
-/// The next period is billed and entered, or skipped.
+/// Bills and enters the next period, or skips it.
 fn period(
     id: &str,
     state: &str,
@@ -145,16 +147,48 @@ fn period(
     };
     let is_forgotten = broken(Variant::LatePeriodsSkipped) && period.end <= now;
     if !Subscription::is_billed(state) || is_forgotten {
-        // What waits is billed at each boundary, so that nobody puts it off by pauses.
-        let mut writes = Vec::new();
-        if let Some(draft) = subscription.last_invoice(id)? {
-            writes.push(Write::new("bill", "invoiced", &Invoiced { draft })?);
-        }
-        writes.push(Write::new("advance", "skipped", &period)?);
-        return Ok(writes);
+        return skipped(id, subscription, &period);
     }
+    billed(id, state, subscription, &period)
+}
+
+/// Pending lines are billed at each boundary, so that pausing cannot postpone them.
+fn skipped(id: &str, subscription: &Subscription, period: &Period) -> Result<Vec<Write>, Refusal> {
+    let mut writes = Vec::new();
+    if let Some(draft) = subscription.last_invoice(id)? {
+        writes.push(Write::new("bill", "invoiced", &Invoiced { draft })?);
+    }
+    writes.push(Write::new("advance", "skipped", period)?);
+    Ok(writes)
+}
+
+fn billed(
+    id: &str,
+    state: &str,
+    subscription: &Subscription,
+    period: &Period,
+) -> Result<Vec<Write>, Refusal> {
     let draft = subscription.next_invoice(id)?;
+    let settled = settled(state, subscription, &draft)?;
+    let mut writes = vec![Write::new("bill", "invoiced", &Invoiced { draft })?];
+    if !broken(Variant::NeverEntered) {
+        writes.push(Write::new("advance", "advanced", period)?);
+    }
+    writes.extend(settled);
+    Ok(writes)
+}
+
+/// What pays a first invoice over nothing: no payment will report.
+fn settled(
+    state: &str,
+    subscription: &Subscription,
+    draft: &Draft,
+) -> Result<Option<Write>, Refusal> {
     let due = draft.totals()?.due;
+    let is_free = subscription.owed.is_empty() && due.is_zero();
+    if state != "incomplete" || !is_free || broken(Variant::FreeUnsettled) {
+        return Ok(None);
+    }
     let free = Collected {
         invoice: draft.id(),
         intent: String::new(),
@@ -166,14 +200,5 @@ fn period(
         returned: None,
         revoked: None,
     };
-    let mut writes = vec![Write::new("bill", "invoiced", &Invoiced { draft })?];
-    if !broken(Variant::NeverEntered) {
-        writes.push(Write::new("advance", "advanced", &period)?);
-    }
-    let is_free = subscription.owed.is_empty() && due.is_zero();
-    if state == "incomplete" && is_free && !broken(Variant::FreeUnsettled) {
-        // No payment will report.
-        writes.push(Write::new("collect", "settled", &free)?);
-    }
-    Ok(writes)
+    Write::new("collect", "settled", &free).map(Some)
 }

@@ -1,13 +1,13 @@
-//! The billing clock: what of a subscription happens by itself, and when.
+//! The billing clock: what happens in a subscription on its own, and when.
 //!
-//! Contract: the timers of a subscription follow from what its chain has come to, and from nothing else: [`Timer::at`]
-//! tells which there are to be, and after each outcome the schedule is set to that. When one goes off, [`due`] tells what is to be
-//! written, from the chain as it is then: so a timer that goes off late, or again, writes nothing that is not right. What is
-//! written, and that the timer has gone off, is one transaction; no period is billed twice, and none is left out, however
-//! late a node is: each follows from the one before.
+//! Contract: the timers of a subscription follow from the state of its chain, and from nothing else. [`Timer::at`]
+//! computes them, and after each outcome the schedule is updated. When a timer fires, [`due`] computes what to write
+//! from the current chain, so a timer that fires late or repeatedly writes nothing wrong. The outcomes and the
+//! completion of the timer are one transaction. No period is billed twice, and none is skipped, however late a node is:
+//! each follows from the previous one.
 //!
-//! An invoice is another object. What an outcome wants of it, [`order`] tells; it is ordered in the outcome's transaction, and
-//! asked for by RPC until the invoice has answered.
+//! An invoice is another object. [`order`] computes what an outcome requires of it; the order is stored in the
+//! outcome's transaction, and sent by RPC until the invoice has answered.
 
 mod due;
 mod order;
@@ -35,17 +35,17 @@ pub use order::{Collection, order};
 pub use payments::{AnyPayments, Payments};
 pub use timers::Timer;
 
-/// Timers that one call catches up with: ten years of days. What is left follows with the next.
+/// Timers that one call catches up with: ten years of days. The rest follows with the next call.
 const MAX_CATCH_UP: u32 = 3_660;
 
-/// Attempts at what a timer wants until a person has to look: some four days.
+/// Attempts of a timer before an operator must look at it: about four days.
 const PATIENCE: u32 = 100;
 
-/// Attempts at what an outcome has ordered of an invoice: some forty days. Until it is done somebody may be served who is not
-/// asked to pay, so that goes on while a person looks.
+/// Attempts to send an invoice what an outcome has ordered: about forty days. Until it succeeds, a customer may be
+/// served without being charged, so attempts continue while an operator investigates.
 const ORDER_ATTEMPTS: u32 = 1_000;
 
-/// The kind of the schedule's timers that ask an invoice for something. Those of the others are their names.
+/// The kind of the schedule's timers that send orders to invoices. The kinds of the others are their names.
 const COLLECT: &str = "collect";
 
 /// A subscription's timers. Clones are the same.
@@ -55,32 +55,29 @@ pub struct Clock {
     schedule: Schedule,
 }
 
-/// The subscription, as the clock needs it.
+/// The subscription, as the clock uses it.
 pub trait Subject {
     /// Its id.
     fn id(&self) -> &str;
 
-    /// The state it is in, and what is known of it.
+    /// The current state and its data.
     fn live(&self) -> Result<(&'static str, Subscription)>;
 
     /// Writes an outcome of an action to its chain.
     fn write(&self, action: &str, outcome: &str, data: &Value) -> Result<()>;
 
-    /// Has an invoice created, if it is not, and an attempt to collect it begun, if it has not; or has it voided. It is called
-    /// again until it succeeds.
+    /// Creates an invoice and begins an attempt to collect it, each only if that has not been done; or voids the
+    /// invoice. It is called until it succeeds.
     fn collect(&self, order: Collection) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Tells that a timer does not succeed, with the error, to whoever looks for such.
+    /// Reports that a timer keeps failing, with the error.
     fn fails(&self, timer: &str, error: &str) -> impl Future<Output = ()>;
 }
 
 impl Clock {
     /// Opens the clock of a subscription, in its object's constructor.
     pub fn open(state: &State) -> Result<Self> {
-        let options = Options {
-            retry: attempts(PATIENCE),
-            ..Options::default()
-        };
+        let options = Options::default().retry(attempts(PATIENCE));
         Ok(Self {
             state: state.clone(),
             schedule: Schedule::open(state, options)?,
@@ -92,11 +89,11 @@ impl Clock {
         self.schedule.list(None, schedule::limits::MAX_PAGE)
     }
 
-    /// Has a timer that has failed tried again; the timers then.
+    /// Retries a failed timer; returns all timers.
     pub fn retry(&self, name: &str) -> Result<Vec<schedule::Timer>, BillingError> {
         match self.schedule.retry(name) {
             Err(ScheduleError::NotFailed { .. } | ScheduleError::NotFound { .. }) => Err(
-                BillingError::invalid(format!("No timer “{name}” has failed.")),
+                BillingError::invalid(format!("There is no failed timer “{name}”.")),
             ),
             retried => {
                 retried.map_err(abide::Error::from)?;
@@ -105,8 +102,8 @@ impl Clock {
         }
     }
 
-    /// Sets the timers to what the chain has come to, and orders what its newest outcome wants. Call it with each outcome,
-    /// in its transaction.
+    /// Updates the timers from the chain, and stores the orders of its newest outcome. Call it with each outcome, in
+    /// its transaction.
     pub fn follow(&self, entry: &Entry, state: &str, subscription: &Subscription) -> Result<()> {
         for timer in Timer::ALL {
             let name = timer.name();
@@ -116,27 +113,29 @@ impl Clock {
                 None => drop(self.schedule.cancel(name)?),
             }
         }
-        if let Some(order) = order(entry, subscription)? {
-            // A chain's time does not go back when the clock is set back; what it orders is due now.
-            let now = Time::now(&**self.state.env().clock()).0;
-            let at = if broken(Variant::OrderPutOff) {
-                entry.ts
-            } else {
-                entry.ts.min(now)
-            };
-            let most = if broken(Variant::OrderGivenUp) {
-                PATIENCE
-            } else {
-                ORDER_ATTEMPTS
-            };
-            let spec = Spec::once(COLLECT, at).metadata(&order)?;
-            let spec = spec.retry(attempts(most));
-            self.schedule.upsert(&order.name(), &spec)?;
+        match order(entry, subscription)? {
+            Some(order) => self.place(&order, entry),
+            None => Ok(()),
         }
+    }
+
+    /// Has an invoice asked for what an outcome orders, until it has answered.
+    fn place(&self, order: &Collection, entry: &Entry) -> Result<()> {
+        let spec = Spec::once(COLLECT, self.due_at(entry)).metadata(order)?;
+        let spec = spec.retry(attempts(order_attempts()));
+        self.schedule.upsert(&order.name(), &spec)?;
         Ok(())
     }
 
-    /// Has what is due seen to, in the background. To be called in the object's constructor.
+    /// When an outcome's order is due. A chain's time does not go back when the clock is set back; its orders are due now.
+    fn due_at(&self, entry: &Entry) -> i64 {
+        if broken(Variant::OrderPutOff) {
+            return entry.ts;
+        }
+        entry.ts.min(Time::now(&**self.state.env().clock()).0)
+    }
+
+    /// Runs due timers in the background. Call it in the object's constructor.
     pub fn serve<S: Subject + Clone + 'static>(&self, subject: S) -> Result<()> {
         let state = self.state.clone();
         self.schedule
@@ -165,7 +164,14 @@ impl Clock {
     }
 }
 
-/// So many attempts, of which the later ones are an hour apart.
+fn order_attempts() -> u32 {
+    if broken(Variant::OrderGivenUp) {
+        return PATIENCE;
+    }
+    ORDER_ATTEMPTS
+}
+
+/// This many attempts, the later ones an hour apart.
 fn attempts(most: u32) -> RetryPolicy {
     RetryPolicy::Exponential {
         base: Duration::from_secs(2),
@@ -174,18 +180,18 @@ fn attempts(most: u32) -> RetryPolicy {
     }
 }
 
-/// Whether a person has to look at a timer: it was given up, or has been tried in vain for long.
+/// Returns whether an operator must look at a timer: it was given up, or has failed for a long time.
 pub fn is_in_trouble(timer: &schedule::Timer) -> bool {
     let run = timer.run.as_ref();
     let is_late = run.is_some_and(|run| run.attempts >= PATIENCE && run.last_error.is_some());
     timer.phase == Phase::Failed || is_late
 }
 
-/// Writes what is due, in the order of its times: what happens at a moment finds everything that was to happen before. False if
-/// there is more than one call writes.
+/// Writes everything that is due, in chronological order: what happens at a moment sees everything before it. Returns
+/// false if there is more than one call writes.
 ///
 /// # Errors
-/// If the chain does not take it.
+/// If the chain rejects it.
 pub fn catch_up(subject: &impl Subject, now: Time) -> Result<bool> {
     let refused = |refusal: Refusal| abide::Error::from(refusal);
     for _ in 0..MAX_CATCH_UP {
@@ -200,7 +206,7 @@ pub fn catch_up(subject: &impl Subject, now: Time) -> Result<bool> {
     Ok(false)
 }
 
-/// Writes what a timer that goes off wants.
+/// Writes the outcomes of a firing timer.
 fn go_off(state: &State, subject: &impl Subject, firing: &Firing) -> Result<(), Failure> {
     let Some(timer) = Timer::named(&firing.kind) else {
         return Err(Failure::permanent(format!(
@@ -214,16 +220,10 @@ fn go_off(state: &State, subject: &impl Subject, firing: &Firing) -> Result<(), 
         let refused = |refusal: Refusal| Failure::permanent(refusal.to_string());
         let at = timer.at(phase, &subscription).map_err(refused)?;
         if at.is_some_and(|at| now < at) && !broken(Variant::SetBackTaken) {
-            // It would be taken for one that has gone off.
+            // Otherwise it would count as having fired.
             return Err(Failure::again("the clock was set back: it is not time yet"));
         }
-        if broken(Variant::Overtaken) {
-            for write in due(timer, subject.id(), phase, &subscription, now).map_err(refused)? {
-                subject.write(write.action, write.outcome, &write.data)?;
-            }
-            return Ok(());
-        }
-        // What is left has a timer that is due.
+        // The rest has a timer that is due.
         catch_up(subject, now)?;
         Ok(())
     })

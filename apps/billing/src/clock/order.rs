@@ -1,4 +1,4 @@
-//! What an outcome of a subscription wants of its invoices.
+//! What an outcome of a subscription requires of its invoices.
 
 use abide::Result;
 use abide::outcomes::Entry;
@@ -8,25 +8,25 @@ use crate::states::{
     Attempt, Collected, CreditEffect, CreditNote, Credited, Draft, Invoiced, Subscription,
 };
 
-/// An invoice is to be collected.
+/// An order to collect an invoice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collection {
     /// The invoice's id.
     pub invoice: String,
-    /// The attempt that is to begin, from 1. 0 if nothing is due: the invoice is created, and is paid.
+    /// The attempt to begin, from 1. 0 if nothing is due: the invoice is created as paid.
     pub attempt: u32,
-    /// What it is created with. None with attempts after the first.
+    /// The draft for creating it. None for attempts after the first.
     pub draft: Option<Draft>,
-    /// Nobody is to pay it: it is voided instead.
+    /// Void it instead: nobody has to pay it.
     #[serde(default)]
     pub void: bool,
-    /// A credit note lessens it.
+    /// Reduce it by a credit note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credit: Option<CreditNote>,
 }
 
 impl Collection {
-    /// What tells it from all others of its subscription.
+    /// A name that is unique within its subscription.
     pub(super) fn name(&self) -> String {
         if let Some(note) = &self.credit {
             return format!("credit {} {}", self.invoice, note.id);
@@ -36,7 +36,7 @@ impl Collection {
     }
 }
 
-/// What an outcome wants of an invoice, by the subscription after it.
+/// The order for an invoice after an outcome, given the resulting subscription.
 pub fn order(entry: &Entry, subscription: &Subscription) -> Result<Option<Collection>> {
     match (entry.action.as_str(), entry.outcome.as_str()) {
         ("bill", "invoiced") => {

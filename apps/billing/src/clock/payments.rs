@@ -1,4 +1,4 @@
-//! The seam to who begins payments.
+//! The interface for starting payments.
 
 use std::{fmt, sync::Arc};
 
@@ -6,17 +6,17 @@ use abide::{Env, Error, LocalFuture, Result};
 
 use crate::states::NewIntent;
 
-/// Begins payments, and has their results reported to the subscription.
+/// Starts payments, and has their results reported to the subscription.
 pub trait Payments: Send + Sync + 'static {
-    /// Begins a payment, unless one with this id, which is that of the payment intent, has begun already. It is called at
-    /// least once.
+    /// Starts a payment, unless one with this id, which is that of the payment intent, has already been started. Called
+    /// at least once.
     fn begin(&self, env: &Env, id: String, intent: NewIntent) -> LocalFuture<Result<(), Error>>;
 
-    /// Whether a payment has begun: the answer to the call that began it may be lost.
+    /// Returns whether a payment was started: the answer to the starting call may be lost.
     fn has_begun(&self, env: &Env, id: String) -> LocalFuture<Result<bool, Error>>;
 }
 
-/// Who begins the payments of a node, to be shared with [`HostBuilder::with`](abide::server::HostBuilder::with) or
+/// The payments of a node, to be shared with [`HostBuilder::with`](abide::server::HostBuilder::with) or
 /// [`NodeBuilder::with`](abide::NodeBuilder::with).
 #[derive(Clone)]
 pub struct AnyPayments(Arc<dyn Payments>);

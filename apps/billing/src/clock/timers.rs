@@ -1,4 +1,4 @@
-//! The timers that a subscription has, as its chain says.
+//! The timers of a subscription, computed from its chain.
 
 use crate::{
     Time,
@@ -11,17 +11,17 @@ use crate::{
 pub enum Timer {
     /// Its first invoice was not paid in time.
     Expire,
-    /// It ends, as somebody has said.
+    /// It ends at the scheduled time.
     Cancel,
     /// Its trial ends.
     Trial,
     /// Days of grace end.
     Grace,
-    /// A payment that failed is tried again.
+    /// Retry of a failed payment.
     Dunning,
-    /// Its trial will end, which is told before.
+    /// Advance notice that its trial will end.
     TrialNotice,
-    /// The next period will be billed, which is told before.
+    /// Advance notice that the next period will be billed.
     Upcoming,
     /// The next period begins, and is billed.
     Period,
@@ -59,19 +59,16 @@ impl Timer {
         Self::ALL.into_iter().find(|timer| timer.name() == name)
     }
 
-    /// When it goes off, if there is to be one.
+    /// When it fires, if it is needed.
     pub fn at(self, state: &str, subscription: &Subscription) -> Result<Option<Time>, Refusal> {
         let ends = matches!(state, "" | "canceled" | "incomplete_expired");
-        if ends || subscription.plan.is_none() {
+        if ends || subscription.plan.is_none() || self.is_forgotten() {
             return Ok(None);
         }
         Ok(match self {
-            Self::Expire if broken(Variant::ExpiryForgotten) => None,
-            Self::Trial if broken(Variant::TrialKept) => None,
-            Self::Grace if broken(Variant::GraceForgotten) => None,
             Self::Expire => (state == "incomplete").then(|| subscription.expires_at()),
             Self::Cancel => subscription.cancel_at,
-            // One that ends with its trial is never billed.
+            // A subscription that ends with its trial is never billed.
             Self::Trial => subscription.trial_end.filter(|end| {
                 state == "trialing" && subscription.cancel_at.is_none_or(|at| *end < at)
             }),
@@ -85,6 +82,16 @@ impl Timer {
             Self::TrialNotice => subscription.trial_notice_at(state),
             Self::Upcoming => subscription.upcoming_notice_at(state)?,
             Self::Period => subscription.next_period()?.map(|period| period.start),
+        })
+    }
+
+    /// True if a broken variant does not set it.
+    fn is_forgotten(self) -> bool {
+        broken(match self {
+            Self::Expire => Variant::ExpiryForgotten,
+            Self::Trial => Variant::TrialKept,
+            Self::Grace => Variant::GraceForgotten,
+            _ => return false,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What a gateway's webhooks are trusted by.
+//! Verification of a gateway's webhooks.
 
 use abide::http::HeaderMap;
 use abide::outbox::handlers::{NotVerified, Secret, verify};
@@ -11,16 +11,16 @@ use crate::{
     broken::{Variant, broken},
 };
 
-/// Seconds by which the gateway's clock may differ from ours, and for which a webhook that somebody has seen may be
-/// repeated: a copy is heard once.
+/// Seconds by which the gateway's clock may differ from ours, and for which a captured webhook may be replayed: a copy
+/// has no effect.
 const TOLERANCE: u64 = 300;
 
-/// What the gateway signs its webhooks with, as Standard Webhooks: the newest first, two while one is replaced. To be
-/// shared with [`HostBuilder::with`](abide::server::HostBuilder::with).
+/// The secrets for the gateway's Standard Webhooks signatures: the newest first, two during a rotation. Share it with
+/// [`HostBuilder::with`](abide::server::HostBuilder::with).
 #[derive(Clone, Debug)]
 pub struct EventSecrets(Vec<Secret>);
 
-/// What a webhook of the gateway is about.
+/// The subject of a gateway webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Told {
@@ -30,13 +30,13 @@ pub enum Told {
     Refund(RefundEvent),
 }
 
-/// Why a webhook was not heard.
+/// Why a webhook was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EventError {
-    /// Somebody else may have sent it, or it is old.
+    /// It may be from somebody else, or is too old.
     #[error(transparent)]
     NotVerified(#[from] NotVerified),
-    /// It is signed, and says something else.
+    /// It is signed, but has unexpected content.
     #[error("{0}")]
     Invalid(String),
 }
@@ -47,19 +47,21 @@ impl EventSecrets {
         Self(secrets.into_iter().collect())
     }
 
-    /// What a webhook that came at a time says. The body is what was received, byte by byte.
+    /// The content of a webhook that arrived at a time. The body must be unmodified.
     pub fn read(&self, headers: &HeaderMap, body: &[u8], now: Time) -> Result<Told, EventError> {
-        let tolerance = if broken(Variant::OldEventHeard) {
-            u64::MAX
-        } else {
-            TOLERANCE
-        };
-        match verify(&self.0, headers, body, now.seconds(), tolerance) {
+        match verify(&self.0, headers, body, now.seconds(), tolerance()) {
             Err(_) if broken(Variant::SignatureUnchecked) => {}
             verified => drop(verified?),
         }
         serde_json::from_slice(body).map_err(|_| {
-            EventError::Invalid("It is no event of a payment, nor of a refund.".to_owned())
+            EventError::Invalid("It is neither a payment event nor a refund event.".to_owned())
         })
     }
+}
+
+fn tolerance() -> u64 {
+    if broken(Variant::OldEventHeard) {
+        return u64::MAX;
+    }
+    TOLERANCE
 }

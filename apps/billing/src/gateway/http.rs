@@ -1,4 +1,4 @@
-//! A gateway behind HTTP.
+//! A gateway over HTTP.
 //!
 //! | Request | Answer |
 //! |---|---|
@@ -8,10 +8,10 @@
 //! | `POST /v1/refunds` of a [`RefundCharge`] | 200 and a [`Refund`] |
 //! | `GET /v1/refunds/{id}` | the same |
 //!
-//! Each `POST` has an `Idempotency-Key`, each request `Authorization: Bearer`. 408, 425, 429, and 503 with `Retry-After`
-//! mean that nothing was taken; any other 5xx, and an answer that breaks off or takes longer than [`PATIENCE`], that it
-//! may have been; 401, that we are not known, which a person has to mend; other answers that are no success are final.
-//! Redirects are not followed.
+//! Each `POST` has an `Idempotency-Key`, each request `Authorization: Bearer`. 408, 425, 429, and 503 with
+//! `Retry-After` mean that nothing was accepted. Any other 5xx, and a response that is interrupted or takes longer than
+//! [`PATIENCE`], mean that it may have been. 401 means that our key is invalid, which an operator must fix. Other
+//! unsuccessful responses are final. Redirects are not followed.
 
 use std::{fmt, time::Duration};
 
@@ -26,13 +26,13 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{Asking, Charge, Gateway, GatewayError, Refund, RefundCharge};
 use crate::broken::{Variant, broken};
 
-/// How long an answer may take, its body included.
+/// The time limit for a response, including its body.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes of an answer, at most.
+/// Maximum size of a response in bytes.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// Characters of an answer that errors show.
+/// Characters of a response that are quoted in errors.
 const MAX_QUOTE: usize = 200;
 
 /// An adapter to a gateway with the API above.
@@ -43,7 +43,7 @@ pub struct HttpGateway {
 }
 
 impl HttpGateway {
-    /// The gateway at `https://HOST[:PORT][/PATH]`, which knows us by a key.
+    /// The gateway at `https://HOST[:PORT][/PATH]`, with our key.
     pub fn new(base: &str, key: &str) -> Self {
         Self {
             base: base.trim_end_matches('/').to_owned(),
@@ -81,7 +81,7 @@ impl HttpGateway {
                 biased;
                 answer = exchange(&env, request) => answer,
                 () = clock.sleep_until(clock.now() + PATIENCE) => Err(GatewayError::Unknown {
-                    text: format!("nothing came within {} s", PATIENCE.as_secs()),
+                    text: format!("no response within {} s", PATIENCE.as_secs()),
                 }),
             }
         })
@@ -147,7 +147,7 @@ async fn exchange<T: DeserializeOwned>(env: &Env, request: Request) -> Result<T,
     let response = env.fetch(request).await.map_err(|error| {
         let text = error.message().to_owned();
         match error.kind() {
-            // The client is full, or the gateway was not reached, or must not be before somebody allows it.
+            // The client is overloaded, or the gateway was not reached, or its address is forbidden.
             ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::Forbidden => {
                 GatewayError::Busy { text, after: None }
             }
@@ -166,10 +166,10 @@ async fn understand<T: DeserializeOwned>(response: Response) -> Result<T, Gatewa
     let body = body.map(http_body_util::Collected::to_bytes);
     if head.status.is_success() {
         let body = body.map_err(|error| GatewayError::Unknown {
-            text: format!("its answer broke off: {error}"),
+            text: format!("its response was interrupted: {error}"),
         })?;
         return serde_json::from_slice(&body).map_err(|error| GatewayError::Unknown {
-            text: format!("its answer cannot be read: {error}"),
+            text: format!("its response cannot be parsed: {error}"),
         });
     }
     let quote = body.unwrap_or_default();
@@ -184,9 +184,9 @@ async fn understand<T: DeserializeOwned>(response: Response) -> Result<T, Gatewa
         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => {
             GatewayError::Busy { text, after }
         }
-        // No customer's card is at fault.
+        // This is not the fault of the customer's card.
         StatusCode::UNAUTHORIZED if !broken(Variant::StrangerDeclined) => {
-            tracing::error!(text, "the gateway does not know our key");
+            tracing::error!(text, "the gateway rejects our key");
             GatewayError::Busy { text, after }
         }
         StatusCode::SERVICE_UNAVAILABLE if after.is_some() => GatewayError::Busy { text, after },

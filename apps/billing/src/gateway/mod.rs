@@ -1,8 +1,8 @@
-//! Who takes the money.
+//! The payment gateway.
 //!
-//! Contract: a [`Gateway`] moves money at most once for each idempotency key, however often a call with it is repeated; the
-//! calls here say whether repeating makes sense. What became of a payment is told by [`Gateway::status`] at any time,
-//! and by webhooks that may come twice, late, or not at all.
+//! Contract: a [`Gateway`] moves money at most once for each idempotency key, however often a call with it is repeated.
+//! Errors say whether a retry makes sense. The state of a payment is available from [`Gateway::status`] at any time,
+//! and from webhooks, which may be duplicated, late or lost.
 
 mod events;
 mod http;
@@ -22,37 +22,37 @@ pub use http::{HttpGateway, PATIENCE};
 pub use local::{Card, LocalGateway, Mischief, Tally, server};
 pub use refund::{Refund, RefundCharge, RefundEvent, RefundStatus};
 
-/// What is to be paid, and with what.
+/// A charge: what to pay, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
     /// How much, above zero.
     pub amount: Money,
-    /// What the gateway knows the customer's card by.
+    /// The gateway's token for the customer's card.
     pub payment_method: String,
     /// What it is for: the payment intent's id.
     pub reference: String,
 }
 
-/// How a payment stands at the gateway.
+/// The status of a payment at the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PaymentStatus {
-    /// It is known, and no money moves.
+    /// Created; no money moves.
     RequiresConfirmation,
-    /// The customer must prove who they are.
+    /// Waiting for customer authentication.
     RequiresAction,
-    /// It is on its way.
+    /// In progress.
     Processing,
-    /// The money is there. It stays so.
+    /// The money was transferred. Final.
     Succeeded,
-    /// There will be no money. It stays so.
+    /// No money was transferred. Final.
     Declined,
-    /// It was taken back before any money moved. It stays so.
+    /// Canceled before any money moved. Final.
     Canceled,
 }
 
 impl PaymentStatus {
-    /// True if nothing changes any more.
+    /// Returns whether the status is final.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Declined | Self::Canceled)
     }
@@ -61,24 +61,24 @@ impl PaymentStatus {
 /// A payment at the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Payment {
-    /// The gateway's own name for it.
+    /// The gateway's id for it.
     pub id: String,
-    /// How it stands.
+    /// Its status.
     pub status: PaymentStatus,
     /// How much.
     pub amount: Money,
     /// What it is for.
     pub reference: String,
-    /// Why it was declined, in a word: `insufficient_funds`.
+    /// The decline code, such as `insufficient_funds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decline: Option<String>,
-    /// Where the customer goes to prove who they are.
+    /// Where the customer authenticates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_url: Option<String>,
 }
 
 impl Payment {
-    /// What the gateway would not even make known: it has no name there.
+    /// A payment that the gateway rejected on creation: it has no id there.
     pub(crate) fn refused(charge: &Charge, why: String) -> Self {
         Self {
             id: String::new(),
@@ -91,47 +91,47 @@ impl Payment {
     }
 }
 
-/// What a gateway's webhook says.
+/// The content of a gateway webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayEvent {
     /// The same for each copy of the event.
     pub id: String,
-    /// The payment as it stood when it was written.
+    /// The payment as of the event.
     pub payment: Payment,
 }
 
-/// Why there is no answer, and whether to ask again.
+/// Why a call failed, and whether to retry.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum GatewayError {
-    /// It was not taken, and may be later.
+    /// It was not accepted; a retry may be.
     #[error("the gateway is busy: {text}")]
     Busy {
-        /// What it said.
+        /// The gateway's message.
         text: String,
-        /// How long it asks to be left alone.
+        /// The requested wait.
         after: Option<Duration>,
     },
-    /// It may have been taken. The same call with the same key tells.
+    /// It may have been accepted. The same call with the same key finds out.
     #[error("the gateway's answer is lost: {text}")]
     Unknown {
-        /// What went wrong.
+        /// The cause.
         text: String,
     },
-    /// It was refused, and will be again.
+    /// It was rejected, and a retry would be, too.
     #[error("the gateway refuses: {text}")]
     Refused {
-        /// Why.
+        /// The reason.
         text: String,
     },
 }
 
 impl GatewayError {
-    /// True if the same call with the same key makes sense.
+    /// Returns whether to retry with the same call and key.
     pub fn is_retryable(&self) -> bool {
         !matches!(self, Self::Refused { .. })
     }
 
-    /// How long the gateway asks to be left alone.
+    /// The wait requested by the gateway.
     pub fn after(&self) -> Option<Duration> {
         match self {
             Self::Busy { after, .. } => *after,
@@ -140,27 +140,27 @@ impl GatewayError {
     }
 }
 
-/// A call of a gateway about a payment, or about something else.
+/// A call of a gateway about a payment, or another subject.
 pub type Asking<T = Payment> = LocalFuture<Result<T, GatewayError>>;
 
-/// An adapter to a payment gateway. Inside an object its calls leave when what was written before them is on disk.
+/// An adapter to a payment gateway. Inside an object its calls leave once earlier writes are durable.
 pub trait Gateway: Send + Sync + 'static {
-    /// Makes a payment known. No money moves. The same key gives the same payment.
+    /// Creates a payment. No money moves. The same key gives the same payment.
     fn create(&self, env: &Env, key: &str, charge: &Charge) -> Asking;
 
-    /// Moves the money, or says what is missing. The same key moves it once.
+    /// Moves the money, or returns what is missing. The same key moves it once.
     fn confirm(&self, env: &Env, key: &str, payment: &str) -> Asking;
 
-    /// Takes a payment back that is not on its way.
+    /// Cancels a payment that is not in progress.
     fn cancel(&self, env: &Env, key: &str, payment: &str) -> Asking;
 
-    /// How a payment stands.
+    /// The status of a payment.
     fn status(&self, env: &Env, payment: &str) -> Asking;
 
-    /// Gives money of a payment back that has succeeded: never more than it was over. The same key gives the same refund.
+    /// Refunds a successful payment, up to its amount. The same key gives the same refund.
     fn refund(&self, env: &Env, key: &str, charge: &RefundCharge) -> Asking<Refund>;
 
-    /// How a refund stands.
+    /// The status of a refund.
     fn refund_status(&self, env: &Env, refund: &str) -> Asking<Refund>;
 }
 

@@ -1,10 +1,10 @@
-//! How an endpoint's outbox delivers a notice.
+//! Delivery of a notice from an endpoint's outbox.
 //!
-//! Contract: a notice is signed for the endpoint as it is registered when it is sent, and goes to the URL of its registration. One
-//! that names another URL is not sent.
+//! Contract: a notice is signed for the endpoint as registered at the time of sending, and goes to the registered URL.
+//! A notice with another URL is not sent.
 
 use abide::{
-    outbox::handlers::{Secret, Webhook, WebhookDelivery},
+    outbox::handlers::{NoSecret, Secret, Webhook, WebhookDelivery},
     outbox::{Deliver, Delivery, Failure, Message, RetryPolicy, Submitted},
 };
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Endpoint, Notice, endpoints, limits};
 use crate::broken::{Variant, broken};
 
-/// A notice on its way to an endpoint.
+/// A notice addressed to an endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Told {
@@ -22,26 +22,31 @@ pub struct Told {
     webhook: Webhook,
 }
 
-/// Sends notices as [`Webhook`]s, signed with what the endpoint's secret is at the time.
+/// Sends notices as [`Webhook`]s, signed with the endpoint's current secret.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoticeDelivery;
 
 impl NoticeDelivery {
-    /// A notice for an endpoint. However often it is enqueued it is one message, and those of one resource keep their order.
+    /// A notice for an endpoint. It is one message, however often it is enqueued, and the notices of one resource keep
+    /// their order.
     pub(super) fn notify(endpoint: &Endpoint, notice: &Notice) -> abide::Result<Message> {
         let told = Told {
             endpoint: endpoint.id.clone(),
             webhook: Webhook::new(&endpoint.url, &notice.event, notice)?,
         };
-        let mut message = Self::message(&told)?;
-        if !broken(Variant::DedupForgotten) {
-            message = message.dedup_key(&notice.id);
+        let message = in_order(Self::message(&told)?, notice);
+        if broken(Variant::DedupForgotten) {
+            return Ok(message);
         }
-        if !broken(Variant::OrderingForgotten) {
-            message = message.ordering_key(&notice.resource.id);
-        }
-        Ok(message)
+        Ok(message.dedup_key(&notice.id))
     }
+}
+
+fn in_order(message: Message, notice: &Notice) -> Message {
+    if broken(Variant::OrderingForgotten) {
+        return message;
+    }
+    message.ordering_key(&notice.resource.id)
 }
 
 fn webhooks(secrets: Vec<Secret>) -> WebhookDelivery {
@@ -67,31 +72,35 @@ impl Deliver for NoticeDelivery {
 
     async fn submit(&self, delivery: &Delivery, told: &Told) -> Result<Submitted, Failure> {
         let registered = endpoints(delivery.env()).registration(told.endpoint.clone());
-        // It is this node that cannot say: the receiver was asked nothing.
+        // This is a local failure: the receiver was not contacted.
         let registered = registered
             .await
             .and_then(|registered| registered)
             .map_err(|error| Failure::not_sent(error.to_string()))?;
-        let (url, secret) = registered.ok_or_else(|| {
-            let text = format!("the endpoint {} was deleted", told.endpoint);
-            if broken(Variant::GoneRetried) {
-                return Failure::not_sent(text);
-            }
-            Failure::permanent(text)
-        })?;
+        let (url, secret) = registered.ok_or_else(|| gone(&told.endpoint))?;
         if told.webhook.endpoint != url && !broken(Variant::AnyUrlSigned) {
             return Err(Failure::permanent(format!(
-                "the endpoint {} is registered with another URL: notices go nowhere else",
+                "the endpoint {} is registered with another URL, to which this notice does not belong",
                 told.endpoint
             )));
         }
-        let mut secret = secret
-            .parse()
-            .map_err(|error| Failure::permanent(format!("{error}")))?;
-        if broken(Variant::SignedByAnother) {
-            secret = Secret::new([0; limits::SECRET_BYTES])
-                .map_err(|error| Failure::permanent(error.to_string()))?;
-        }
+        let secret = parse(&secret).map_err(|error| Failure::permanent(error.to_string()))?;
         webhooks(vec![secret]).submit(delivery, &told.webhook).await
     }
+}
+
+/// Nobody will ever take it.
+fn gone(endpoint: &str) -> Failure {
+    let text = format!("the endpoint {endpoint} was deleted");
+    if broken(Variant::GoneRetried) {
+        return Failure::not_sent(text);
+    }
+    Failure::permanent(text)
+}
+
+fn parse(secret: &str) -> Result<Secret, NoSecret> {
+    if broken(Variant::SignedByAnother) {
+        return Secret::new([0; limits::SECRET_BYTES]);
+    }
+    secret.parse()
 }

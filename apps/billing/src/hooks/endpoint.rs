@@ -1,4 +1,4 @@
-//! Who is told.
+//! The receivers of webhooks.
 
 use abide::outbox::Deliver;
 use abide::outbox::handlers::{Secret, Webhook, WebhookDelivery};
@@ -11,16 +11,16 @@ use crate::{
     states::Refusal,
 };
 
-/// What an endpoint is registered with.
+/// The registration of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewEndpoint {
     /// Where notices go: `https://…`.
     pub url: String,
-    /// The types that it wants; `*` is all of them, and so is nothing.
+    /// The requested types; `*` and an empty list mean all types.
     #[serde(default)]
     pub events: Vec<String>,
-    /// What they are signed with, `whsec_` and 24 to 64 bytes in base64; one is made if nothing is said.
+    /// The signing secret, `whsec_` and 24 to 64 bytes in base64; generated if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
 }
@@ -32,24 +32,24 @@ pub struct Endpoint {
     pub id: String,
     /// Where notices go.
     pub url: String,
-    /// The types that it wants, in order; all of them if there is none.
+    /// The requested types, sorted; empty for all.
     pub events: Vec<String>,
-    /// Since when.
+    /// When it was registered.
     pub created_at: Time,
 }
 
-/// An endpoint as whoever has registered it sees it, once.
+/// An endpoint as shown once, on registration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registered {
     /// The endpoint.
     #[serde(flatten)]
     pub endpoint: Endpoint,
-    /// What its notices are signed with.
+    /// The signing secret of its notices.
     pub secret: String,
 }
 
 impl Endpoint {
-    /// Whether it is told of a type.
+    /// Returns whether it receives this type.
     pub fn wants(&self, event: &str) -> bool {
         let wants = self.events.is_empty() || self.events.iter().any(|wanted| wanted == event);
         wants || broken(Variant::WantsIgnored)
@@ -57,13 +57,13 @@ impl Endpoint {
 }
 
 impl NewEndpoint {
-    /// The endpoint, and its secret. Refuses what makes no sense.
+    /// The endpoint and its secret. Rejects invalid input.
     pub(super) fn register(self, id: String, at: Time) -> Result<(Endpoint, Secret), Refusal> {
         let mut events = self.events;
         for event in &events {
             if event != "*" && !TYPES.contains(&event.as_str()) {
                 return Err(Refusal::Invalid(format!(
-                    "Nothing is told under “{event}”. There are {}.",
+                    "There is no event type “{event}”. The types are {}.",
                     TYPES.join(", ")
                 )));
             }
@@ -78,7 +78,7 @@ impl NewEndpoint {
             None => fresh(),
         };
         let secret: Secret = secret.ok_or_else(|| {
-            Refusal::Invalid("A secret is `whsec_` and 24 to 64 bytes in base64.".to_owned())
+            Refusal::Invalid("A secret must be `whsec_` and 24 to 64 bytes in base64.".to_owned())
         })?;
         check(&self.url, &secret)?;
         let endpoint = Endpoint {
@@ -91,14 +91,14 @@ impl NewEndpoint {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "nobody may guess a secret")]
+#[allow(clippy::disallowed_methods, reason = "a secret must be unpredictable")]
 fn fresh() -> Option<Secret> {
     let mut bytes = [0; limits::SECRET_BYTES];
     getrandom::fill(&mut bytes).ok()?;
     Secret::new(bytes).ok()
 }
 
-/// Refuses a URL to which nothing could be sent.
+/// Rejects a URL that cannot receive webhooks.
 fn check(url: &str, secret: &Secret) -> Result<(), Refusal> {
     let secret = secret.clone();
     let handler = WebhookDelivery::new(move |_: &str| vec![secret.clone()]);

@@ -1,4 +1,4 @@
-//! The object that knows all endpoints.
+//! The object that stores all endpoints.
 
 use abide::prelude::*;
 
@@ -33,20 +33,20 @@ impl DurableObject for Endpoints {
 
 #[rpc]
 impl Endpoints {
-    /// Registers an endpoint, and shows its secret.
+    /// Registers an endpoint, and returns its secret.
     pub async fn register(&self, id: String, new: NewEndpoint) -> Result<Registered, BillingError> {
         let now = Time::now(&**self.state.env().clock());
         let (endpoint, secret) = new.register(id, now)?;
         let known = self.all()?;
         if known.iter().any(|known| known.id == endpoint.id) {
             return Err(BillingError::invalid(format!(
-                "{} is registered already.",
+                "{} is already registered.",
                 endpoint.id
             )));
         }
         if known.len() >= limits::MAX_ENDPOINTS {
             return Err(BillingError::invalid(format!(
-                "There are {} endpoints, and no more are taken: delete one.",
+                "The limit of {} endpoints is reached: delete one.",
                 limits::MAX_ENDPOINTS
             )));
         }
@@ -59,17 +59,17 @@ impl Endpoints {
         Ok(Registered { endpoint, secret })
     }
 
-    /// All of them, the oldest first.
+    /// All endpoints, the oldest first.
     pub async fn list(&self) -> Result<Vec<Endpoint>> {
         self.all()
     }
 
-    /// One of them.
+    /// One endpoint.
     pub async fn show(&self, id: String) -> Result<Endpoint, BillingError> {
         self.find(&id)
     }
 
-    /// Removes one. What waits for it becomes dead letters of its outbox.
+    /// Removes an endpoint. Messages waiting for it become dead letters of its outbox.
     pub async fn remove(&self, id: String) -> Result<Endpoint, BillingError> {
         let endpoint = self.find(&id)?;
         let sql = self.state.storage().sql();
@@ -77,7 +77,7 @@ impl Endpoints {
         Ok(endpoint)
     }
 
-    /// Where notices to an endpoint go and what they are signed with, as long as it is registered.
+    /// The URL and the secret of an endpoint while it is registered.
     pub async fn registration(&self, id: String) -> Result<Option<(String, String)>> {
         let sql = self.state.storage().sql();
         sql.exec("SELECT url, secret FROM endpoints WHERE id = ?1", (id,))?

@@ -1,7 +1,7 @@
-//! The feed: a resource's notices on their way to the outboxes.
+//! The feed: passes a resource's notices to the outboxes.
 //!
-//! Contract: a notice is put in the transaction of its outcome, and stays in the object until the outbox of every endpoint
-//! that wants it has taken it. Whatever happens to those, putting it succeeds.
+//! Contract: a notice is stored in the transaction of its outcome, and stays in the object until the outboxes of all
+//! endpoints that want it have accepted it. Storing it succeeds regardless of the outboxes.
 
 use std::{cell::Cell, fmt, rc::Rc, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use abide::{
 };
 use serde::Deserialize;
 
-use super::{Notice, NoticeDelivery, endpoints, limits, types};
+use super::{Endpoint, Notice, NoticeDelivery, endpoints, limits, types};
 use crate::{
     Time,
     broken::{Variant, broken},
@@ -37,13 +37,13 @@ pub(crate) struct Feed(Rc<Inner>);
 struct Inner {
     state: State,
     alarm: WakeUp,
-    /// Whether a task hands notices over.
+    /// Whether a task is passing notices on.
     running: Cell<bool>,
-    /// How often in a row it was refused.
+    /// Consecutive failures.
     failures: Cell<u32>,
 }
 
-/// A notice that waits.
+/// A waiting notice.
 #[derive(Deserialize)]
 struct Waiting {
     number: i64,
@@ -66,7 +66,7 @@ impl Feed {
         Ok(feed)
     }
 
-    /// Puts what is told of an outcome, in its transaction.
+    /// Stores the notices of an outcome, in its transaction.
     pub(crate) fn put(&self, entry: &Entry, resource: &View) -> Result<()> {
         let inner = &self.0;
         let sql = inner.sql();
@@ -93,10 +93,10 @@ impl Feed {
         inner.go_on()
     }
 
-    /// The alarm has gone off: goes on with what waits.
+    /// The alarm handler: continues with the waiting notices.
     fn wake(&self) -> Result<()> {
         let inner = &self.0;
-        // Should the task be lost.
+        // In case the task is lost.
         let again = inner.now().plus(millis(limits::RECOVERY));
         inner.alarm.set(Some(again.0))?;
         if inner.running.replace(true) {
@@ -105,17 +105,17 @@ impl Feed {
         let running = Running(Rc::clone(inner));
         let task = inner.state.wait_until(async move {
             if let Err(error) = running.0.hand_over().await {
-                tracing::error!(%error, "a resource's webhooks stop until its alarm");
+                tracing::error!(%error, "a resource's webhooks are stopped until its next alarm");
             }
         });
         if let Err(error) = task {
-            tracing::warn!(%error, "a resource's webhooks wait for its alarm");
+            tracing::warn!(%error, "a resource's webhooks are waiting for its next alarm");
         }
         Ok(())
     }
 }
 
-/// Notes when a task ends, however it does.
+/// Records when a task ends, however it does.
 struct Running(Rc<Inner>);
 
 impl Drop for Running {
@@ -125,13 +125,13 @@ impl Drop for Running {
 }
 
 impl Inner {
-    /// Has the alarm begin a task, unless one runs, or was refused a moment ago.
+    /// Lets the alarm start a task, unless one is running, or failed a moment ago.
     fn go_on(&self) -> Result<()> {
         if self.running.get() {
             return Ok(());
         }
         let now = self.now();
-        // A time that is later than any pause was set by a clock that has gone back.
+        // A time beyond any pause was set before the clock was set back.
         let latest = now.plus(millis(limits::MAX_PAUSE)).0;
         let set = self.alarm.get()?;
         if self.failures.get() > 0 && set.is_some_and(|at| at > now.0 && at <= latest) {
@@ -140,7 +140,7 @@ impl Inner {
         self.alarm.set(Some(now.0))
     }
 
-    /// Hands notices over until none waits, or one is refused.
+    /// Passes notices on until none is waiting, or one is rejected.
     async fn hand_over(&self) -> Result<()> {
         let clock = Arc::clone(self.state.env().clock());
         let end = clock.now() + limits::TASK_LIFE;
@@ -160,13 +160,12 @@ impl Inner {
                     self.failures.set(0);
                     self.remove(last)?;
                 }
-                Err(_) if broken(Variant::RefusedMeansTaken) => self.remove(last)?,
                 Err(error) => return self.refused(&error),
             }
         }
     }
 
-    /// Removes what has been taken, up to a notice.
+    /// Removes accepted notices, up to this one.
     fn remove(&self, last: &Waiting) -> Result<()> {
         let taken = "DELETE FROM webhook_feed WHERE number <= ?1";
         self.sql().exec(taken, (last.number,)).map(drop)
@@ -178,7 +177,7 @@ impl Inner {
         self.sql().exec(first, (limit,))?.to_array()
     }
 
-    /// Enqueues notices with every endpoint that wants them. One that refuses does not keep the others from them.
+    /// Enqueues notices with every endpoint that wants them. A failing endpoint does not block the others.
     async fn hand_to_all(&self, waiting: &[Waiting]) -> Result<()> {
         let env = self.state.env();
         let notices = waiting
@@ -187,30 +186,8 @@ impl Inner {
             .collect::<Result<Vec<Notice>>>()?;
         let mut result = Ok(());
         for endpoint in endpoints(env).list().await?? {
-            let wanted = notices
-                .iter()
-                .filter(|notice| endpoint.wants(&notice.event));
-            let mut messages = wanted
-                .map(|notice| {
-                    let message = NoticeDelivery::notify(&endpoint, notice)?;
-                    Ok(Delayed {
-                        message,
-                        delay: None,
-                    })
-                })
-                .collect::<Result<Vec<_>>>()?;
-            if messages.is_empty() {
-                continue;
-            }
-            if broken(Variant::NewestFirst) {
-                messages.reverse();
-            }
-            let outbox = env.object::<Outbox>().get_by_name(&endpoint.id);
-            let enqueued = match outbox.enqueue(messages).await {
-                Ok(enqueued) => enqueued.map(drop).map_err(|refused| refused.error.into()),
-                Err(error) => Err(error),
-            };
-            result = result.and(enqueued);
+            let handed = self.hand_to(&endpoint, &notices).await;
+            result = result.and(handed);
             if broken(Variant::OneStopsAll) && result.is_err() {
                 break;
             }
@@ -218,10 +195,35 @@ impl Inner {
         result
     }
 
+    /// Enqueues with an endpoint those of the notices that it wants.
+    async fn hand_to(&self, endpoint: &Endpoint, notices: &[Notice]) -> Result<()> {
+        let wanted = notices
+            .iter()
+            .filter(|notice| endpoint.wants(&notice.event));
+        let messages = wanted
+            .map(|notice| {
+                let message = NoticeDelivery::notify(endpoint, notice)?;
+                Ok(Delayed {
+                    message,
+                    delay: None,
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let outbox = self.state.env().object::<Outbox>();
+        let enqueued = outbox.get_by_name(&endpoint.id).enqueue(messages).await?;
+        match enqueued {
+            Err(refused) if !broken(Variant::RefusedMeansTaken) => Err(refused.error.into()),
+            _ => Ok(()),
+        }
+    }
+
     fn refused(&self, error: &Error) -> Result<()> {
         let failures = self.failures.get();
         if failures == 0 {
-            tracing::warn!(%error, "webhooks wait: an outbox has not taken them");
+            tracing::warn!(%error, "webhooks are waiting: an outbox has not accepted them");
         }
         self.failures.set(failures.saturating_add(1));
         if broken(Variant::NeverAgain) {

@@ -1,24 +1,24 @@
-//! Every bound of webhooks, in one place.
+//! Every limit of webhooks, in one place.
 
 use std::time::Duration;
 
-/// Endpoints of a node: each is asked for at every change.
+/// Maximum number of endpoints of a node: each is read at every change.
 pub const MAX_ENDPOINTS: usize = 20;
 
-/// Bytes of a secret that is made for an endpoint.
+/// Size of a generated endpoint secret in bytes.
 pub const SECRET_BYTES: usize = 32;
 
-/// Notices that a feed hands over at a time.
+/// Notices that a feed passes on at a time.
 pub const FEED_BATCH: usize = 50;
 
-/// How long a feed waits after it was refused; twice as long after each time.
+/// How long a feed waits after a failure; doubles each time.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
-/// How soon a resource is woken again if the task that hands its notices over was lost.
+/// How soon a resource is woken if the task that passes its notices on was lost.
 pub const RECOVERY: Duration = Duration::from_secs(30);
 
-/// How long it waits at most.
+/// The longest such wait.
 pub const MAX_PAUSE: Duration = Duration::from_mins(5);
 
-/// How long one task of a feed works before its alarm has another take over.
+/// How long one task of a feed runs before its alarm starts another.
 pub const TASK_LIFE: Duration = Duration::from_secs(20);

@@ -1,13 +1,13 @@
-//! Webhooks: what happens to a resource is told to whoever wants to know.
+//! Webhooks: notify receivers of events of resources.
 //!
-//! Contract: a [`Notice`] is written in the transaction of the outcome that it tells of, or the outcome did not happen. From the
-//! resource's feed it goes to the outbox of every [`Endpoint`] that wants its type, which delivers it, signed, at least
-//! once. Notices of one resource come to one endpoint in their order; one that the endpoint does not take holds up the later
-//! ones of its resource, and of no other. An endpoint is told of what happens after it was registered, and perhaps of what
-//! happened a moment before. Nothing that a receiver does holds up a resource.
+//! Contract: a [`Notice`] is written in the transaction of its outcome. From the resource's feed it goes to the outbox
+//! of every [`Endpoint`] that wants its type, which delivers it, signed, at least once. Notices of one resource reach
+//! an endpoint in order; a notice that the endpoint rejects holds up later ones of the same resource, and of no other.
+//! An endpoint is notified of events after its registration, and possibly of events just before it. A slow or failing
+//! receiver never blocks a resource.
 //!
-//! The outbox of an endpoint is the [ready-made one](abide::outbox::service), under the endpoint's id: there one sees what
-//! waits and what was given up, and sends it again.
+//! The outbox of an endpoint is the [ready-made one](abide::outbox::service), under the endpoint's id: there one can
+//! inspect waiting and failed messages, and send them again.
 
 mod delivery;
 mod endpoint;
@@ -34,7 +34,7 @@ pub use types::TYPES;
 /// The name under which the class of endpoints is registered.
 const BINDING: &str = "WEBHOOK_ENDPOINTS";
 
-/// A node whose objects find this has webhooks.
+/// If this is in the environment of a node's objects, the node has webhooks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Webhooks;
 

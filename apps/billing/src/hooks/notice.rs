@@ -1,19 +1,19 @@
-//! What receivers are told.
+//! The content of webhooks.
 
 use serde::{Deserialize, Serialize};
 
 use super::types;
 use crate::resource::View;
 
-/// What a receiver is told, as `data` of a webhook: something has happened to a resource.
+/// The `data` of a webhook: an event of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
-    /// The same however often it comes: the resource's id, the number of the outcome, and what happened.
+    /// The same for each repetition: the resource's id, the number of the outcome, and the event.
     pub id: String,
-    /// What happened, such as `invoice.paid`: one of [`TYPES`](super::TYPES).
+    /// The event, such as `invoice.paid`: one of [`TYPES`](super::TYPES).
     #[serde(rename = "type")]
     pub event: String,
-    /// The resource as it was then.
+    /// The resource as of the event.
     pub resource: View,
 }
 

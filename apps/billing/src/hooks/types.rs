@@ -1,4 +1,4 @@
-//! Which outcomes are told, and under which names.
+//! The event types, and the outcomes that cause them.
 
 /// Every type of notice.
 pub const TYPES: [&str; 43] = [
@@ -47,10 +47,10 @@ pub const TYPES: [&str; 43] = [
     "subscription.updated",
 ];
 
-/// What is told of an invoice that there will be, with the subscription that it will be of.
+/// The event for a future invoice, with the subscription that it belongs to.
 const UPCOMING: &str = "invoice.upcoming";
 
-/// The type of a notice: of the resource's kind, or of what there will be.
+/// The full event type: of the resource's kind, or of a future invoice.
 pub(super) fn event(kind: &str, what: &str) -> String {
     if what == UPCOMING {
         return what.to_owned();
@@ -58,7 +58,7 @@ pub(super) fn event(kind: &str, what: &str) -> String {
     format!("{kind}.{what}")
 }
 
-/// What is told of an outcome that led from one state to another: what follows the kind in the names.
+/// The events of an outcome that led from one state to another: the part of the type after the kind.
 pub(super) fn of<'a>(
     kind: &str,
     (action, outcome): (&str, &str),
@@ -71,7 +71,7 @@ pub(super) fn of<'a>(
         ("subscription", "notify", _) => vec!["trial_will_end"],
         ("subscription", "resume", "owing") => vec!["resumed", to],
         ("subscription", "resume", _) => vec!["resumed"],
-        // Attempts and periods are told of by their invoices.
+        // Attempts and periods are reported by their invoices.
         ("subscription", ..) if from != to => vec![to],
         ("invoice", "finalize", "settled") => vec!["finalized", "paid"],
         ("invoice", "finalize", _) => vec!["finalized"],
@@ -88,7 +88,7 @@ pub(super) fn of<'a>(
         ("payment_intent", "refund", "refunded") => vec!["refunded"],
         ("invoice", "void", _) => vec!["voided"],
         ("invoice", "give_up", _) => vec!["uncollectible"],
-        // Told of by the subscription.
+        // Reported by the subscription.
         ("customer", "subscribe" | "leave", _) => Vec::new(),
         ("product" | "price" | "customer", "delete", _) => vec!["deleted"],
         (_, "annotate", _)

@@ -12,12 +12,12 @@ const TRANSITIONS: &[Transition] = &[
     (ABSENT, "create", "created", "active"),
     ("active", "update", "updated", "active"),
     ("active", "delete", "deleted", "deleted"),
-    // What somebody else wants to know of it.
+    // Metadata.
     ("active", "annotate", "annotated", "active"),
     ("deleted", "annotate", "annotated", "deleted"),
 ];
 
-/// What is sold.
+/// A product.
 pub const PRODUCT: Declaration = Declaration {
     name: "product",
     initial: ABSENT,
@@ -28,7 +28,7 @@ pub const PRODUCT: Declaration = Declaration {
     transitions: TRANSITIONS,
 };
 
-/// What it costs, and how often. Amount and period never change: another price is made instead.
+/// The amount and the billing period of a product. They never change: a new price is created instead.
 pub const PRICE: Declaration = Declaration {
     name: "price",
     initial: ABSENT,

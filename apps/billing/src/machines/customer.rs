@@ -4,7 +4,7 @@ use abide::outcomes::Declaration;
 
 use super::ABSENT;
 
-/// Who pays.
+/// Customers.
 pub const CUSTOMER: Declaration = Declaration {
     name: "customer",
     initial: ABSENT,
@@ -31,13 +31,13 @@ pub const CUSTOMER: Declaration = Declaration {
     transitions: &[
         (ABSENT, "create", "created", "active"),
         ("active", "update", "updated", "active"),
-        // How the customer pays, for what is billed from now on.
+        // The payment method for future bills.
         ("active", "set_payment_method", "set", "active"),
-        // Who has subscriptions that go on is not deleted.
+        // A customer with ongoing subscriptions cannot be deleted.
         ("active", "subscribe", "subscribed", "active"),
         ("active", "leave", "left", "active"),
         ("active", "delete", "deleted", "deleted"),
-        // What somebody else wants to know of it.
+        // Metadata.
         ("active", "annotate", "annotated", "active"),
         ("deleted", "annotate", "annotated", "deleted"),
     ],

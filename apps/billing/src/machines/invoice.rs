@@ -4,7 +4,7 @@ use abide::outcomes::Declaration;
 
 use super::ABSENT;
 
-/// What is owed for a period.
+/// An invoice for a period.
 pub const INVOICE: Declaration = Declaration {
     name: "invoice",
     initial: ABSENT,
@@ -34,30 +34,30 @@ pub const INVOICE: Declaration = Declaration {
         // Nothing is due.
         ("draft", "finalize", "settled", "paid"),
         ("draft", "void", "voided", "void"),
-        // A payment of it has begun, under the name of its payment intent.
+        // A payment of it has begun, identified by its payment intent.
         ("open", "pay", "attempted", "open"),
         ("open", "pay", "requires_action", "open"),
         ("open", "pay", "failed", "open"),
         ("open", "pay", "paid", "paid"),
         ("open", "void", "voided", "void"),
         ("open", "give_up", "marked", "uncollectible"),
-        // Somebody pays after all.
+        // The customer pays after all.
         ("uncollectible", "pay", "attempted", "uncollectible"),
         ("uncollectible", "pay", "requires_action", "uncollectible"),
         ("uncollectible", "pay", "failed", "uncollectible"),
         ("uncollectible", "pay", "paid", "paid"),
         ("uncollectible", "void", "voided", "void"),
-        // Money that comes though nothing is owed any more. It goes back.
+        // A payment that arrives although nothing is owed any more. It is refunded.
         ("paid", "pay", "late", "paid"),
         ("void", "pay", "late", "void"),
-        // Credit notes: less is owed, or nothing, or what was paid goes back, or does not.
+        // Credit notes: less is owed, or nothing, or a payment is refunded, or the refund fails.
         ("open", "credit", "noted", "open"),
         ("open", "credit", "settled", "paid"),
         ("uncollectible", "credit", "noted", "uncollectible"),
         ("uncollectible", "credit", "settled", "paid"),
         ("paid", "credit", "noted", "paid"),
         ("paid", "credit", "withdrawn", "paid"),
-        // What somebody else wants to know of it.
+        // Metadata.
         ("draft", "annotate", "annotated", "draft"),
         ("open", "annotate", "annotated", "open"),
         ("paid", "annotate", "annotated", "paid"),

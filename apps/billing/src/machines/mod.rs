@@ -1,11 +1,11 @@
-//! What each resource may do in each of its states.
+//! The state machines of the resources.
 //!
-//! Contract: a machine is a table of transitions `(state, action, outcome, next state)` and nothing else: what was attempted,
-//! what came of it, and where that leads. A pair of action and outcome that has no row from a state is refused in it. Every
-//! resource begins [`ABSENT`], as an object of which nobody has heard, so that creating it twice is refused like any
-//! other thing that cannot be.
+//! Contract: a machine is a table of transitions `(state, action, outcome, next state)` and nothing else: what was
+//! attempted, the result, and the next state. A pair of action and outcome without a row for the current state is
+//! rejected. Every resource begins as [`ABSENT`], so creating it twice is rejected like any other impossible
+//! transition.
 //!
-//! The tables know nothing of money and of time; who may attempt what, and when, is the resources' own matter.
+//! The tables contain neither amounts nor times; who may attempt what, and when, is decided by the resources.
 
 mod catalogue;
 mod customer;
@@ -26,7 +26,7 @@ pub use subscription::SUBSCRIPTION;
 /// The state of a resource that has not been created.
 pub const ABSENT: &str = "absent";
 
-/// All of them.
+/// All machines.
 pub const ALL: [Declaration; 7] = [
     PRODUCT,
     PRICE,

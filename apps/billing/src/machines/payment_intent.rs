@@ -4,7 +4,7 @@ use abide::outcomes::Declaration;
 
 use super::ABSENT;
 
-/// One payment, from asking for a card to the money. What a gateway declines asks for another card.
+/// One payment, from the request for a card to the result. After a decline it waits for another card.
 pub const PAYMENT_INTENT: Declaration = Declaration {
     name: "payment_intent",
     initial: ABSENT,
@@ -65,7 +65,7 @@ pub const PAYMENT_INTENT: Declaration = Declaration {
             "processing",
         ),
         ("requires_confirmation", "cancel", "canceled", "canceled"),
-        // What the gateway says. Until it has said something, the money may be on its way: nothing is canceled.
+        // The gateway's result. Until there is one, money may be in transit: nothing can be canceled.
         ("processing", "settle", "succeeded", "succeeded"),
         ("processing", "settle", "requires_action", "requires_action"),
         (
@@ -74,7 +74,7 @@ pub const PAYMENT_INTENT: Declaration = Declaration {
             "declined",
             "requires_payment_method",
         ),
-        // 3-D Secure: the customer proves to be who they are, or not, or never comes back.
+        // 3-D Secure: the customer authenticates, or fails, or never returns.
         (
             "requires_action",
             "authenticate",
@@ -94,11 +94,11 @@ pub const PAYMENT_INTENT: Declaration = Declaration {
             "requires_payment_method",
         ),
         ("requires_action", "cancel", "canceled", "canceled"),
-        // What was paid goes back, in parts or whole. What is requested is not to be had again unless it fails.
+        // Refunds, in parts or in full. A requested amount cannot be requested again unless its refund fails.
         ("succeeded", "refund", "requested", "succeeded"),
         ("succeeded", "refund", "refunded", "succeeded"),
         ("succeeded", "refund", "failed", "succeeded"),
-        // What somebody else wants to know of it.
+        // Metadata.
         (
             "requires_payment_method",
             "annotate",

@@ -4,7 +4,7 @@ use abide::outcomes::Declaration;
 
 use super::ABSENT;
 
-/// Money of one payment on its way back to the customer.
+/// A refund of one payment.
 pub const REFUND: Declaration = Declaration {
     name: "refund",
     initial: ABSENT,
@@ -14,11 +14,11 @@ pub const REFUND: Declaration = Declaration {
     outcomes: &["created", "submitted", "succeeded", "failed", "annotated"],
     transitions: &[
         (ABSENT, "create", "created", "pending"),
-        // The gateway knows it.
+        // The gateway has created it.
         ("pending", "submit", "submitted", "pending"),
         ("pending", "settle", "succeeded", "succeeded"),
         ("pending", "settle", "failed", "failed"),
-        // What somebody else wants to know of it.
+        // Metadata.
         ("pending", "annotate", "annotated", "pending"),
         ("succeeded", "annotate", "annotated", "succeeded"),
         ("failed", "annotate", "annotated", "failed"),

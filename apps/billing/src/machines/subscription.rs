@@ -6,9 +6,9 @@ use super::ABSENT;
 
 /// A customer's right to a product for as long as they pay for it.
 ///
-/// `collect` is what came of an invoice: `paid` if others are still owed, `settled` if that was the last one; `voided` and
-/// `cleared` are the same of one that nobody is to pay. A payment reports, and the subscription alone decides what follows
-/// from it.
+/// `collect` has the result of an invoice: `paid` if others are still owed, `settled` if it was the last one; `voided`
+/// and `cleared` are the same for an invoice that need not be paid. A payment reports its result, and the subscription
+/// alone decides what follows.
 pub const SUBSCRIPTION: Declaration = Declaration {
     name: "subscription",
     initial: ABSENT,
@@ -75,7 +75,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
     transitions: &[
         (ABSENT, "create", "incomplete", "incomplete"),
         (ABSENT, "create", "trialing", "trialing"),
-        // The first invoice is to be paid before anything is given.
+        // The first invoice must be paid before service begins.
         ("incomplete", "bill", "invoiced", "incomplete"),
         ("incomplete", "advance", "advanced", "incomplete"),
         ("incomplete", "retry", "attempted", "incomplete"),
@@ -122,11 +122,11 @@ pub const SUBSCRIPTION: Declaration = Declaration {
             "cleared",
             "incomplete_expired",
         ),
-        // A trial costs nothing; periods are counted from its end.
+        // A trial is free; periods are counted from its end.
         ("trialing", "change", "changed", "trialing"),
-        // What the trial leads to is to be paid before more is given.
+        // The first period after the trial must be paid before further service.
         ("trialing", "end_trial", "incomplete", "incomplete"),
-        // As it was once: service went on while the first payment was tried.
+        // In earlier versions service continued while the first payment was attempted.
         ("trialing", "end_trial", "ended", "active"),
         ("trialing", "collect", "settled", "trialing"),
         ("trialing", "cancel", "scheduled", "trialing"),
@@ -144,7 +144,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("active", "cancel", "scheduled", "active"),
         ("active", "cancel", "unscheduled", "active"),
         ("active", "cancel", "canceled", "canceled"),
-        // Service goes on for the days of grace, and so does billing.
+        // Service and billing continue during the days of grace.
         ("past_due", "advance", "advanced", "past_due"),
         ("past_due", "bill", "invoiced", "past_due"),
         ("past_due", "retry", "attempted", "past_due"),
@@ -160,7 +160,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("past_due", "cancel", "scheduled", "past_due"),
         ("past_due", "cancel", "unscheduled", "past_due"),
         ("past_due", "cancel", "canceled", "canceled"),
-        // No service, nothing billed, and no attempt of our own; what is owed can still be paid.
+        // No service, no billing, and no attempts of our own; debts can still be paid.
         ("unpaid", "advance", "skipped", "unpaid"),
         ("unpaid", "bill", "invoiced", "unpaid"),
         ("unpaid", "give_up", "marked", "unpaid"),
@@ -174,7 +174,8 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("unpaid", "cancel", "scheduled", "unpaid"),
         ("unpaid", "cancel", "unscheduled", "unpaid"),
         ("unpaid", "cancel", "canceled", "canceled"),
-        // No period is billed, but changes of before are; what was billed before may still be paid, and is dunned for once service goes on.
+        // No period is billed, but earlier changes are; earlier invoices can still be paid, and are dunned once service
+        // resumes.
         ("paused", "bill", "invoiced", "paused"),
         ("paused", "give_up", "marked", "paused"),
         ("paused", "cancel", "scheduled", "paused"),
@@ -190,7 +191,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("paused", "resume", "resumed", "active"),
         ("paused", "resume", "owing", "past_due"),
         ("paused", "cancel", "canceled", "canceled"),
-        // A payment that was on its way when the subscription ended, and what is owed still.
+        // A payment that was running when the subscription ended, and remaining debts.
         ("canceled", "give_up", "marked", "canceled"),
         ("canceled", "retry", "attempted", "canceled"),
         ("canceled", "collect", "voided", "canceled"),
@@ -199,7 +200,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("canceled", "collect", "paid", "canceled"),
         ("canceled", "collect", "failed", "canceled"),
         ("canceled", "collect", "requires_action", "canceled"),
-        // Credit notes: less is owed, or the next invoice has credit, or what was paid has gone back.
+        // Credit notes: less is owed, or the next invoice has credit, or a payment was refunded.
         ("incomplete", "credit", "reduced", "incomplete"),
         ("active", "credit", "reduced", "active"),
         ("active", "credit", "granted", "active"),
@@ -214,7 +215,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("paused", "credit", "granted", "paused"),
         ("paused", "credit", "returned", "paused"),
         ("canceled", "credit", "reduced", "canceled"),
-        // What somebody else wants to know of it.
+        // Metadata.
         ("incomplete", "annotate", "annotated", "incomplete"),
         (
             "incomplete_expired",
@@ -228,7 +229,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("unpaid", "annotate", "annotated", "unpaid"),
         ("paused", "annotate", "annotated", "paused"),
         ("canceled", "annotate", "annotated", "canceled"),
-        // What is about to happen is told before.
+        // Advance notices.
         ("trialing", "notify", "trial_will_end", "trialing"),
         ("active", "notify", "upcoming", "active"),
         ("past_due", "notify", "upcoming", "past_due"),

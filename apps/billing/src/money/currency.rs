@@ -23,12 +23,12 @@ const IN_USE: [(u8, &str); 3] = [
     (3, "BHD IQD JOD KWD LYD OMR TND"),
 ];
 
-/// Currencies that were in use and are not any more: what was billed in them is still shown with its digits.
+/// Currencies that are no longer in use: earlier bills are still shown with the right digits.
 const RETIRED: [(u8, &str); 1] = [(2, "ANG BGN CUC HRK SLL ZWL")];
 
-/// A currency, by its code of three letters.
+/// A currency, by its three-letter code.
 ///
-/// One that is read from JSON need not be in use any more; [`check`](Self::check) refuses that in what is new.
+/// One that is read from JSON may no longer be in use; [`check`](Self::check) rejects that in new input.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Currency {
@@ -42,12 +42,12 @@ impl Currency {
         str::from_utf8(&self.code).unwrap_or_default()
     }
 
-    /// Decimal digits of the minor unit: 2 for cents, 0 where there is none, or where nobody knows any more.
+    /// Decimal digits of the minor unit: 2 for cents, 0 if there is none, or if it is unknown.
     pub fn digits(self) -> u8 {
         self.digits
     }
 
-    /// Refuses a currency that is not in use.
+    /// Rejects a currency that is not in use.
     pub fn check(self) -> Result<(), MoneyError> {
         match digits_of(&IN_USE, self.code) {
             Some(_) => Ok(()),
@@ -59,7 +59,7 @@ impl Currency {
 impl FromStr for Currency {
     type Err = MoneyError;
 
-    /// Takes the code of a currency in use, in letters of either case.
+    /// Parses the code of a currency in use, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, MoneyError> {
         let currency = Self::try_from(text.to_owned())?;
         currency.check()?;
@@ -67,7 +67,7 @@ impl FromStr for Currency {
     }
 }
 
-/// The digits of a currency, if it is one of these.
+/// The digits of a currency, if it is in the list.
 fn digits_of(currencies: &[(u8, &str)], code: [u8; 3]) -> Option<u8> {
     let has = |codes: &str| codes.split(' ').any(|known| known.as_bytes() == code);
     let found = currencies.iter().find(|(_, codes)| has(codes));
@@ -77,7 +77,7 @@ fn digits_of(currencies: &[(u8, &str)], code: [u8; 3]) -> Option<u8> {
 impl TryFrom<String> for Currency {
     type Error = MoneyError;
 
-    /// Takes three letters.
+    /// Accepts any three letters.
     fn try_from(text: String) -> Result<Self, MoneyError> {
         let unknown = || MoneyError::UnknownCurrency(text.chars().take(8).collect());
         let code = text.to_ascii_uppercase();

@@ -1,8 +1,8 @@
 //! Money.
 //!
-//! Contract: an amount is a whole number of the currency's minor unit (cents, yen, fils), and is never a fraction.
-//! Nothing overflows and nothing mixes currencies: both are errors. What is divided is rounded by a rule that has a
-//! name at the place where it is used; [`Rounding::HalfEven`] is the rule wherever none is named.
+//! Contract: an amount is a whole number of the currency's minor unit (cents, yen, fils), never a fraction. Overflow
+//! and mixed currencies are errors. Divisions are rounded by a rule that is named where it is used;
+//! [`Rounding::HalfEven`] is the default.
 
 mod currency;
 mod rounding;
@@ -17,8 +17,8 @@ pub use rounding::Rounding;
 
 /// An amount of a currency, in its minor unit. Negative amounts are credits.
 ///
-/// What is read from JSON may be more than [`MAX_AMOUNT`](Self::MAX_AMOUNT), or of a currency that is not in use any more: it was
-/// accepted once. [`check`](Self::check) refuses that in what is new.
+/// An amount read from JSON may exceed [`MAX_AMOUNT`](Self::MAX_AMOUNT), or be in a currency that is no longer in use:
+/// it was accepted earlier. [`check`](Self::check) rejects that in new input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Money {
@@ -33,25 +33,25 @@ pub enum MoneyError {
     #[error("{0} and {1} cannot be added. Keep one currency to an invoice.")]
     Currencies(Currency, Currency),
     /// The amount is out of bounds.
-    #[error("An amount is between -{max} and {max} minor units.", max = Money::MAX_AMOUNT)]
+    #[error("An amount must be between -{max} and {max} minor units.", max = Money::MAX_AMOUNT)]
     TooMuch,
     /// There is no such currency.
-    #[error("“{0}” is not a currency of ISO 4217 in use. Give three letters, as in EUR.")]
+    #[error("“{0}” is not a currency of ISO 4217 in use. Use a three-letter code such as EUR.")]
     UnknownCurrency(String),
 }
 
 impl Money {
-    /// The largest amount, of either sign: what every reader of JSON reads exactly.
+    /// The largest amount, of either sign: every JSON parser reads it exactly.
     pub const MAX_AMOUNT: i64 = (1 << 53) - 1;
 
-    /// So many minor units.
+    /// This many minor units.
     pub fn new(amount: i64, currency: Currency) -> Result<Self, MoneyError> {
         let money = Self { amount, currency };
         money.check()?;
         Ok(money)
     }
 
-    /// Refuses an amount that is not accepted today.
+    /// Rejects an amount that is no longer accepted.
     pub fn check(self) -> Result<(), MoneyError> {
         if self.amount.unsigned_abs() > Self::MAX_AMOUNT.unsigned_abs() {
             return Err(MoneyError::TooMuch);
@@ -59,7 +59,7 @@ impl Money {
         self.currency.check()
     }
 
-    /// Nothing.
+    /// Zero.
     pub fn zero(currency: Currency) -> Self {
         Self {
             amount: 0,
@@ -77,17 +77,17 @@ impl Money {
         self.currency
     }
 
-    /// True for nothing.
+    /// Returns whether the amount is zero.
     pub fn is_zero(self) -> bool {
         self.amount == 0
     }
 
-    /// True for a credit.
+    /// Returns whether the amount is a credit.
     pub fn is_negative(self) -> bool {
         self.amount < 0
     }
 
-    /// Both together.
+    /// The sum.
     pub fn plus(self, other: Self) -> Result<Self, MoneyError> {
         if self.currency != other.currency {
             return Err(MoneyError::Currencies(self.currency, other.currency));
@@ -100,7 +100,7 @@ impl Money {
         self.plus(other.negated())
     }
 
-    /// The same amount the other way.
+    /// The amount with the opposite sign.
     #[must_use]
     pub fn negated(self) -> Self {
         Self {
@@ -109,12 +109,12 @@ impl Money {
         }
     }
 
-    /// So many times as much.
+    /// The amount multiplied by a quantity.
     pub fn times(self, quantity: u32) -> Result<Self, MoneyError> {
         self.with(self.amount.checked_mul(i64::from(quantity)))
     }
 
-    /// The part `of / whole` of it, rounded to the minor unit. `whole` must not be zero.
+    /// The fraction `of / whole` of it, rounded to the minor unit. `whole` must not be zero.
     pub fn part(self, of: u64, whole: u64, rounding: Rounding) -> Result<Self, MoneyError> {
         let exact = i128::from(self.amount) * i128::from(of);
         let rounded = rounding.divide(exact, i128::from(whole));
@@ -127,7 +127,7 @@ impl Money {
         Ok(Self { amount, ..self })
     }
 
-    /// Everything in one sum.
+    /// The sum of all amounts.
     pub fn sum(
         currency: Currency,
         parts: impl IntoIterator<Item = Self>,

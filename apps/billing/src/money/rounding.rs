@@ -1,4 +1,4 @@
-//! How a quotient becomes a whole number.
+//! Rounding rules for quotients.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rounding {
-    /// To the nearest; a half goes to the even neighbour. Halves do not add up to a gain for either side.
+    /// To the nearest; a half goes to the even neighbor. Halves do not accumulate in favor of either side.
     #[default]
     HalfEven,
-    /// To the nearest; a half goes away from zero, as people do it by hand.
+    /// To the nearest; a half goes away from zero, as in manual calculations.
     HalfAwayFromZero,
-    /// Towards zero: what is left of the minor unit is dropped.
+    /// Towards zero: the remainder is dropped.
     TowardZero,
 }
 

@@ -1,4 +1,4 @@
-//! What all pages have around them.
+//! The frame of all pages.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -54,7 +54,7 @@ fn mark() -> Markup {
     }
 }
 
-/// A state, as people read it.
+/// A state in words.
 pub(super) fn words(name: &str) -> String {
     name.replace('_', " ")
 }
@@ -64,7 +64,7 @@ pub(super) fn pill(state: &str) -> Markup {
     html! { span.pill data-state=(state) { (words(state)) } }
 }
 
-/// An amount with its thousands apart: `51,402.56 EUR`.
+/// An amount with thousands separators: `51,402.56 EUR`.
 pub(super) fn money(amount: Money) -> String {
     let text = amount.to_string();
     let whole = text.find(['.', ' ']).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! What people see.
+//! The HTML pages.
 
 mod frame;
 mod list;
@@ -15,7 +15,7 @@ pub(crate) use list::subscriptions;
 pub(crate) use overview::overview;
 pub(crate) use subscription::{short, subscription};
 
-/// A page that says what is wrong.
+/// An error page.
 pub(crate) fn error(status: StatusCode, message: &str) -> Markup {
     let title = status.canonical_reason().unwrap_or("Error");
     let body = html! {

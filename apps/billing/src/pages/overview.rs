@@ -1,4 +1,4 @@
-//! How business goes.
+//! The overview page.
 
 use maud::{Markup, html};
 
@@ -14,10 +14,10 @@ use crate::{
     web::Troubles,
 };
 
-/// Height and width of a bar's drawing.
+/// Height and width of a bar.
 const BAR: (i64, i64) = (100, 20);
 
-/// What is said of a sum that no amount can be.
+/// The text for a sum that exceeds the maximum amount.
 const TOO_MUCH: &str = "more than can be added";
 
 /// The first page.
@@ -49,7 +49,7 @@ pub(crate) fn overview(view: &Overview, lag: Lag, troubles: &Troubles) -> Markup
     frame("Overview", Tab::Overview, &body)
 }
 
-/// What is said of what does not go on, if there is anything.
+/// The text for stalled timers and notices, if there are any.
 fn stopped(troubles: &Troubles) -> Option<String> {
     let all = [
         ("payment", troubles.payments.len()),
@@ -59,26 +59,26 @@ fn stopped(troubles: &Troubles) -> Option<String> {
     let more = if troubles.more { "More than " } else { "" };
     let texts = all.iter().filter_map(|(what, many)| match many {
         0 => None,
-        1 => Some(format!("1 {what} does not go on by itself.")),
-        many => Some(format!("{more}{many} {what}s do not go on by themselves.")),
+        1 => Some(format!("1 {what} is stalled.")),
+        many => Some(format!("{more}{many} {what}s are stalled.")),
     });
     let texts: Vec<String> = texts.collect();
     (!texts.is_empty()).then(|| texts.join(" "))
 }
 
-/// How far these figures are behind.
+/// How far the read model lags behind.
 fn behind(lag: Lag) -> String {
     let waiting = match lag.waiting {
-        0 => "These figures are up to date.".to_owned(),
-        1 => format!("One change is on its way here, for {} s.", seconds(lag)),
+        0 => "These numbers are up to date.".to_owned(),
+        1 => format!("One change is pending, for {} s.", seconds(lag)),
         many => format!(
-            "{many} changes are on their way here, the oldest for {} s.",
+            "{many} changes are pending, the oldest for {} s.",
             seconds(lag)
         ),
     };
     match lag.dead {
         0 => waiting,
-        dead => format!("{waiting} {dead} were not taken: make the read model anew."),
+        dead => format!("{waiting} {dead} were rejected: rebuild the read model."),
     }
 }
 
@@ -113,7 +113,7 @@ fn revenue(view: &Overview) -> Markup {
     }
 }
 
-/// How high a month's bar is: all of it for a sum that is no amount.
+/// The height of a month's bar: full for a sum that exceeds the maximum amount.
 fn amount(month: &Month) -> i64 {
     month.paid.map_or(Money::MAX_AMOUNT, Money::amount)
 }
@@ -153,7 +153,7 @@ fn dunning(cohorts: &[Cohort]) -> Markup {
     }
 }
 
-/// A count as a part of all, in a shade of its size.
+/// A count as a share of the total, shaded by its size.
 fn share(count: u64, all: u64, lost: bool) -> Markup {
     let percent = (count * 100).checked_div(all).unwrap_or(0);
     let heat = match percent {
@@ -181,11 +181,11 @@ mod tests {
                 dead,
             })
         };
-        assert_eq!(lag(0, 0, 0), "These figures are up to date.");
-        assert_eq!(lag(1, 260, 0), "One change is on its way here, for 0.2 s.");
+        assert_eq!(lag(0, 0, 0), "These numbers are up to date.");
+        assert_eq!(lag(1, 260, 0), "One change is pending, for 0.2 s.");
         assert_eq!(
             lag(7, 61_900, 2),
-            "7 changes are on their way here, the oldest for 61.9 s. 2 were not taken: make the read model anew."
+            "7 changes are pending, the oldest for 61.9 s. 2 were rejected: rebuild the read model."
         );
     }
 }

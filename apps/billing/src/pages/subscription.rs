@@ -11,10 +11,10 @@ use super::{
 };
 use crate::Money;
 
-/// Characters of one value of an outcome that the timeline shows.
+/// Maximum length of a value in the timeline.
 const MAX_VALUE: usize = 60;
 
-/// Values of an outcome that the timeline shows.
+/// Maximum number of values of an outcome in the timeline.
 const MAX_VALUES: usize = 6;
 
 /// The page of a subscription.
@@ -54,7 +54,7 @@ fn item(step: &Step) -> Markup {
     }
 }
 
-/// What an outcome says, in short.
+/// The main values of an outcome.
 fn facts(data: &Value) -> Vec<String> {
     let Value::Object(fields) = data else {
         return Vec::new();
@@ -66,7 +66,7 @@ fn facts(data: &Value) -> Vec<String> {
         .collect()
 }
 
-/// A value for people: money and moments as such, the rest as it is, cut.
+/// A value for people: amounts and times formatted, others unchanged, truncated.
 pub(crate) fn short(name: &str, value: &Value) -> String {
     if let Ok(money) = Money::deserialize(value) {
         return money.to_string();

@@ -17,10 +17,10 @@ use crate::{
     },
 };
 
-/// How long a customer has to prove who they are: a subscription that waits for its first payment waits longer.
+/// How long a customer has to authenticate: a subscription that waits for its first payment waits longer.
 const PATIENCE: Duration = Duration::from_hours(INCOMPLETE_HOURS as u64 - 1);
 
-/// Between two questions about a payment whose customer has not come, since webhooks may be lost.
+/// Pause between two status queries of a payment that waits for its customer, since webhooks may be lost.
 const WAIT: Duration = Duration::from_hours(4);
 
 /// One payment of an invoice.
@@ -63,7 +63,7 @@ impl Workflow for Payment {
     }
 }
 
-/// What is asked of the gateway.
+/// A request to the gateway.
 #[derive(Clone, Copy)]
 enum Act {
     Confirm,
@@ -77,7 +77,7 @@ struct Run {
 }
 
 impl Run {
-    /// A step that is repeated until it is known what came of it: money may be on its way.
+    /// A step that is retried until its result is known: money may be in transit.
     async fn step<T: serde::Serialize + serde::de::DeserializeOwned>(
         &self,
         name: &str,
@@ -86,7 +86,7 @@ impl Run {
         steps::step(&self.ctx, name, function).await
     }
 
-    /// Makes the payment known to the gateway, and has the money moved.
+    /// Creates the payment at the gateway, and moves the money.
     async fn submit(&self, payment_method: String) -> Result<gateway::Payment, Failure> {
         let charge = Charge {
             amount: self.order.intent.amount,
@@ -120,7 +120,7 @@ impl Run {
         self.ask("confirm", &created, Act::Confirm).await
     }
 
-    /// Asks the gateway for something of a payment. What it refuses to do is answered with how the payment stands.
+    /// Sends the gateway a request about a payment. If it rejects the request, returns the payment's status.
     async fn ask(
         &self,
         name: &str,
@@ -137,12 +137,7 @@ impl Run {
                 Act::Status => gateway.status(env, &payment.id),
             };
             let answer = asked.await;
-            let is_believed = match &answer {
-                Err(GatewayError::Refused { .. }) => broken(Variant::RefusalBelieved),
-                Err(GatewayError::Unknown { .. }) => broken(Variant::LostMeansRefused),
-                _ => false,
-            };
-            if is_believed {
+            if means_declined(&answer) {
                 return Ok(gateway::Payment {
                     status: PaymentStatus::Declined,
                     ..payment.clone()
@@ -155,9 +150,9 @@ impl Run {
                 (_, answer) => answer,
             };
             match answer {
-                // Money may be on its way all the same: this is for a person to see to.
+                // Money may be in transit nevertheless: an operator must look at this.
                 Err(GatewayError::Refused { text }) if !broken(Variant::QuestionRefused) => {
-                    tracing::error!(intent = id, payment = payment.id, %text, "the gateway does not say how a payment stands");
+                    tracing::error!(intent = id, payment = payment.id, %text, "the gateway does not report the status of a payment");
                     Err(Failure::temporary(text))
                 }
                 answer => self.ours(answer.map_err(failure)?),
@@ -166,7 +161,7 @@ impl Run {
         .await
     }
 
-    /// What the gateway says, if it is about this payment.
+    /// The gateway's payment, if it matches this one.
     fn ours(&self, payment: gateway::Payment) -> Result<gateway::Payment, Failure> {
         let Order { id, intent } = &self.order;
         let is_ours = payment.reference == *id && payment.amount == intent.amount;
@@ -174,15 +169,15 @@ impl Run {
             return Ok(payment);
         }
         let text = format!(
-            "the gateway answers with {} of {} for {}",
+            "the gateway returned {} of {} for {}",
             payment.id, payment.amount, payment.reference
         );
         tracing::error!(intent = id, text);
         Err(Failure::temporary(text))
     }
 
-    /// Waits until the customer has proved who they are, or has not come, or wants to pay otherwise; whether that was so when it
-    /// was taken back.
+    /// Waits until the customer has authenticated, has not come, or pays otherwise; returns whether authentication had
+    /// succeeded when the payment was canceled.
     async fn authenticate(
         &self,
         asked: gateway::Payment,
@@ -204,28 +199,33 @@ impl Run {
             if now.status.is_final() {
                 return Ok((now, replaced));
             }
-            if replaced && broken(Variant::BothCards) {
-                let taken_back = PaymentStatus::Canceled;
-                return Ok((
-                    gateway::Payment {
-                        status: taken_back,
-                        ..now
-                    },
-                    replaced,
-                ));
-            }
-            left = if broken(Variant::WaitCutShort) {
-                left.saturating_sub(WAIT)
-            } else {
-                self.until(end)
-            };
+            left = self.time_left(left, end);
         }
-        let now = self.ask("take back", &asked, Act::Cancel).await?;
-        let ended = self.follow(now, PaymentStatus::is_final).await?;
+        let ended = self.take_back(asked).await?;
         Ok((ended, replaced))
     }
 
-    /// Asks about a payment until something is so: ever more rarely, and whenever a webhook comes.
+    /// What is left of a customer's time after a wait, however long that was.
+    fn time_left(&self, left: Duration, end: i64) -> Duration {
+        if broken(Variant::WaitCutShort) {
+            return left.saturating_sub(WAIT);
+        }
+        self.until(end)
+    }
+
+    /// Has the gateway take a payment back, and waits until it has ended.
+    async fn take_back(&self, asked: gateway::Payment) -> Result<gateway::Payment, Failure> {
+        if broken(Variant::BothCards) {
+            return Ok(gateway::Payment {
+                status: PaymentStatus::Canceled,
+                ..asked
+            });
+        }
+        let now = self.ask("take back", &asked, Act::Cancel).await?;
+        self.follow(now, PaymentStatus::is_final).await
+    }
+
+    /// Polls a payment until a condition holds: with increasing pauses, and whenever a webhook arrives.
     async fn follow(
         &self,
         mut payment: gateway::Payment,
@@ -240,24 +240,24 @@ impl Run {
         Ok(payment)
     }
 
-    /// Waits for a webhook, for so long at most.
+    /// Waits for a webhook, at most this long.
     async fn listen(&self, time: Duration) -> Result<Wake, Failure> {
         steps::listen(&self.ctx, time).await
     }
 
-    /// When so much time from now on has passed, in milliseconds since 1970.
+    /// The time this far from now, in milliseconds since 1970.
     fn end_of(&self, time: Duration) -> i64 {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         self.ctx.now().saturating_add(millis)
     }
 
-    /// The time that is left until then.
+    /// The time left until then.
     fn until(&self, end: i64) -> Duration {
         let left = end.saturating_sub(self.ctx.now());
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
 
-    /// Writes how the payment ended to the intent's chain.
+    /// Writes the result of the payment to the intent's chain.
     async fn settle(&self, secured: bool, payment: &gateway::Payment) -> Result<(), Failure> {
         let settled = settled(payment);
         let outcomes: &[(&str, &str)] = match (secured, payment.status) {
@@ -280,7 +280,7 @@ impl Run {
         .await
     }
 
-    /// Nothing was asked of the gateway.
+    /// Ends without a request to the gateway.
     async fn cancel(&self) -> Result<(), Failure> {
         self.step("cancel", async |attempt| {
             let nothing = Settled::default();
@@ -289,7 +289,7 @@ impl Run {
         .await
     }
 
-    /// Reports what came of it.
+    /// Reports the result.
     async fn end(&self, refused: Option<String>) -> Result<Verdict, Failure> {
         let verdict = match refused {
             None => Verdict::Paid,
@@ -302,7 +302,7 @@ impl Run {
             })
             .await?;
         if let Some(surplus) = surplus {
-            // Nothing, or less, was owed any more when the money came.
+            // Nothing, or less, was owed when the money arrived.
             self.step("give back", async |attempt| {
                 let id = &self.order.id;
                 let refund = NewRefund::late_id(id);
@@ -325,6 +325,15 @@ impl Run {
             reason,
         }
     }
+}
+
+/// True if a broken variant takes an answer that says nothing of the money for one that says that there is none.
+fn means_declined(answer: &Result<gateway::Payment, GatewayError>) -> bool {
+    broken(match answer {
+        Err(GatewayError::Refused { .. }) => Variant::RefusalBelieved,
+        Err(GatewayError::Unknown { .. }) => Variant::LostMeansRefused,
+        _ => return false,
+    })
 }
 
 fn settled(payment: &gateway::Payment) -> Settled {

@@ -1,4 +1,4 @@
-//! The calls of objects that a payment makes.
+//! The object calls of a payment.
 
 use abide::Env;
 use abide::workflow::{Attempt, Failure};
@@ -15,7 +15,7 @@ use crate::{
     states::{self, PaymentResult, RefundTo, SetPaymentMethod, Verdict},
 };
 
-/// Creates the intent, and says what it is to be paid with, if the customer has said so.
+/// Creates the intent, and returns the payment method, if the customer has one.
 pub(super) async fn create(attempt: Attempt, order: &Order) -> Result<Option<String>, Failure> {
     let env = attempt.env();
     let intent = env.object::<PaymentIntent>().get_by_name(&order.id);
@@ -58,8 +58,8 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// Tells the invoice, and then the subscription, what has come of the payment. What of it goes back, because nothing, or less,
-/// was owed any more when the money came.
+/// Reports the result of the payment to the invoice, and then to the subscription. Returns the part that must be
+/// refunded, because nothing, or less, was owed when the money arrived.
 pub(super) async fn report(
     attempt: Attempt,
     result: &PaymentResult,
@@ -83,7 +83,7 @@ pub(super) async fn report(
     })
 }
 
-/// Has money that nobody owed given back, or what is left of it. Once more it changes nothing.
+/// Refunds money that was not owed, or the rest of it. Repeating it changes nothing.
 pub(crate) async fn give_back(
     env: &Env,
     intent: &str,
@@ -93,7 +93,7 @@ pub(crate) async fn give_back(
     let intent = env.object::<PaymentIntent>().get_by_name(intent);
     let live: states::PaymentIntent = intent.get_state().await??.live()?;
     let left = live.refundable()?;
-    // Somebody may have given back some of it by hand.
+    // Some of it may have been refunded by hand.
     let amount = if left.minus(amount).is_ok_and(Money::is_negative) {
         left
     } else {

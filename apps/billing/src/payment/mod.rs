@@ -1,9 +1,9 @@
-//! A payment, from a card to the money or to a reason why there is none.
+//! A payment, from the card to its result.
 //!
-//! Contract: a payment is a workflow, one for each payment intent. Each of its steps is repeated alone, as long as it takes, under a
-//! key of its own, so a crash or a lost answer moves no money twice and leaves no payment half done. What has come of it is
-//! told to the invoice and then to the subscription, which alone decides what follows. A payment that asks the customer to
-//! prove who they are waits for 22 hours; then it is taken back, unless the money was faster.
+//! Contract: a payment is a workflow, one for each payment intent. Each step is retried on its own, as long as it
+//! takes, under its own key, so a crash or a lost response never moves money twice and leaves no payment half done. The
+//! result is reported to the invoice and then to the subscription, which alone decides what follows. A payment that
+//! requires customer authentication waits for 22 hours; then it is canceled, unless the money was faster.
 
 mod flow;
 mod hook;
@@ -19,11 +19,11 @@ use crate::{clock::Payments, states::NewIntent};
 
 pub use flow::Payment;
 pub(crate) use hook::replace_card;
-pub use hook::{hear, hear_of_refund};
+pub use hook::{handle_event, handle_refund_event};
 pub(crate) use intent::give_back;
 pub use refund::{RefundTask, Refunding};
 
-/// What a payment is started with.
+/// The input of a payment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     /// The payment intent's id.
@@ -66,7 +66,7 @@ impl Payments for WorkflowPayments {
     }
 }
 
-/// The payment of an intent has ended, or does not wait: whoever tells it something is late.
+/// The payment of an intent has ended, or is not waiting: the notification is late.
 fn is_late(error: &WorkflowError) -> bool {
     matches!(
         error,

@@ -1,8 +1,8 @@
-//! A refund, from the payment intent that sets the money aside to the money at the customer's, or to a reason why not.
+//! A refund, from reserving the money in the payment intent to its result.
 //!
-//! Contract: a refund is a workflow. Its first step asks the payment intent for the money, which it has once; each of the others
-//! is repeated alone under a key of its own. So a crash or a lost answer gives nothing back twice. What the gateway refuses, or
-//! fails to do, is free to be refunded again.
+//! Contract: a refund is a workflow. Its first step reserves the money in the payment intent, which allows it once;
+//! each of the others is retried on its own, under its own key. A crash or a lost response therefore never refunds
+//! twice. An amount that the gateway rejects, or fails to refund, can be refunded again.
 
 use abide::workflow::{Attempt, Context, Failure, Workflow};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// What a refund is started with.
+/// The input of a refund.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefundTask {
     /// The refund's id.
@@ -57,7 +57,8 @@ impl Workflow for Refunding {
     }
 }
 
-/// Creates the refund, and has its payment intent set the money aside: the payment's id at the gateway, or why not.
+/// Creates the refund, and reserves the money in its payment intent. Returns the payment's id at the gateway, or why
+/// not.
 async fn reserve(attempt: &Attempt, task: &RefundTask) -> Result<Result<String, String>, Failure> {
     let env = attempt.env();
     let refund = env.object::<Refund>().get_by_name(&task.id);
@@ -90,18 +91,32 @@ async fn reserve(attempt: &Attempt, task: &RefundTask) -> Result<Result<String, 
     Ok(payment.ok_or_else(|| "the gateway has no such payment".to_owned()))
 }
 
-/// Has the gateway give the money back, however long that takes: why it did not, if it did not.
+/// Lets the gateway refund the money, however long that takes. Returns why it failed, if it did.
 async fn give_back(
     ctx: &Context,
     task: &RefundTask,
     payment: String,
 ) -> Result<Option<String>, Failure> {
+    let refund = match submit(ctx, task, payment).await? {
+        Ok(refund) => follow(ctx, task, refund).await?,
+        Err(refused) => return Ok(Some(refused)),
+    };
+    let is_back = refund.status == RefundStatus::Succeeded || broken(Variant::RefundBelieved);
+    Ok((!is_back).then(|| refund.failure.unwrap_or_else(|| "failed".to_owned())))
+}
+
+/// Begins the refund at the gateway, once: what there is of it, or why it was refused.
+async fn submit(
+    ctx: &Context,
+    task: &RefundTask,
+    payment: String,
+) -> Result<Result<gateway::Refund, String>, Failure> {
     let charge = RefundCharge {
         payment,
         amount: task.refund.amount,
         reference: task.id.clone(),
     };
-    let submitted = step(ctx, "submit", async |attempt| {
+    step(ctx, "submit", async |attempt| {
         let env = attempt.env();
         let gateway = env.require::<AnyGateway>()?;
         let mut key = format!("{}-create", task.id);
@@ -119,11 +134,15 @@ async fn give_back(
         write(&attempt, &task.id, "submit", "submitted", &known).await?;
         Ok(Ok(created))
     })
-    .await?;
-    let mut refund = match submitted {
-        Ok(refund) => refund,
-        Err(refused) => return Ok(Some(refused)),
-    };
+    .await
+}
+
+/// Asks about a refund until it has ended: ever more rarely, and whenever a webhook comes.
+async fn follow(
+    ctx: &Context,
+    task: &RefundTask,
+    mut refund: gateway::Refund,
+) -> Result<gateway::Refund, Failure> {
     let mut pause = PAUSE;
     while refund.status == RefundStatus::Pending {
         listen(ctx, pause).await?;
@@ -132,9 +151,9 @@ async fn give_back(
             let gateway = env.require::<AnyGateway>()?;
             let asked = gateway.refund_status(env, &refund.id).await;
             match asked {
-                // The money may be on its way all the same: this is for a person to see to.
+                // The money may be in transit nevertheless: an operator must look at this.
                 Err(GatewayError::Refused { text }) => {
-                    tracing::error!(refund = task.id, %text, "the gateway does not say how a refund stands");
+                    tracing::error!(refund = task.id, %text, "the gateway does not report the status of a refund");
                     Err(Failure::temporary(text))
                 }
                 asked => ours(task, asked.map_err(steps::failure)?),
@@ -143,17 +162,16 @@ async fn give_back(
         .await?;
         pause = (pause * 2).min(MAX_PAUSE);
     }
-    let is_back = refund.status == RefundStatus::Succeeded || broken(Variant::RefundBelieved);
-    Ok((!is_back).then(|| refund.failure.unwrap_or_else(|| "failed".to_owned())))
+    Ok(refund)
 }
 
-/// What the gateway says, if it is about this refund.
+/// The gateway's refund, if it matches this one.
 fn ours(task: &RefundTask, refund: gateway::Refund) -> Result<gateway::Refund, Failure> {
     if refund.reference == task.id && refund.amount == task.refund.amount {
         return Ok(refund);
     }
     let text = format!(
-        "the gateway answers with {} of {} for {}",
+        "the gateway returned {} of {} for {}",
         refund.id, refund.amount, refund.reference
     );
     tracing::error!(refund = task.id, text);
@@ -169,7 +187,7 @@ fn credited(task: &RefundTask) -> Credited {
     }
 }
 
-/// Has the subscription take it as credit: why it did not, if it did not.
+/// Adds it to the subscription as credit. Returns why it failed, if it did.
 async fn grant(attempt: &Attempt, task: &RefundTask) -> Result<Option<String>, Failure> {
     let subscription = attempt.env().object::<Subscription>();
     let subscription = subscription.get_by_name(&task.refund.subscription);
@@ -180,7 +198,7 @@ async fn grant(attempt: &Attempt, task: &RefundTask) -> Result<Option<String>, F
     }
 }
 
-/// Writes how it ended, and tells everybody.
+/// Writes the result, and reports it.
 async fn report(
     attempt: &Attempt,
     task: &RefundTask,
@@ -210,7 +228,7 @@ async fn report(
         let view = invoice.get_state().await?.map_err(steps::refused)?;
         let live: states::Invoice = view.live().map_err(steps::refused)?;
         let intent = &task.refund.payment_intent;
-        // What nobody owed was no price of a period.
+        // Money that was not owed was not the price of a period.
         let is_late = NewRefund::is_late(&task.id, intent);
         if live.paid_by.as_ref() != Some(intent) || is_late {
             return Ok(());

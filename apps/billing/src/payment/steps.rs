@@ -1,4 +1,4 @@
-//! What the steps of payments and of refunds have in common.
+//! Common parts of the steps of payments and refunds.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::{
     resource::Event,
 };
 
-/// Between the first two questions about money that is on its way; twice as long after each.
+/// Pause between the first two status queries of money in transit; doubles each time.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
-/// The longest time between two: some payments take days.
+/// The longest pause: some payments take days.
 pub(super) const MAX_PAUSE: Duration = Duration::from_hours(1);
 
-/// Outcomes that are read at a time: more than a payment has, unless somebody annotates it.
+/// Outcomes read at a time: more than a payment has, unless it is annotated.
 pub(super) const PAGE: usize = 50;
 
-/// What wakes a workflow that waits. That it is time to ask is all that a webhook means: it may be old, and others lost.
+/// Wakes a waiting workflow. A webhook only means that it is time to poll: it may be old, and others lost.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Wake {
     /// Whether the customer wants to pay otherwise.
@@ -30,7 +30,7 @@ pub(super) struct Wake {
     pub(super) replaced: bool,
 }
 
-/// A step that is repeated until it is known what came of it: money may be on its way.
+/// A step that is retried until its result is known: money may be in transit.
 pub(super) async fn step<T: Serialize + DeserializeOwned>(
     ctx: &Context,
     name: &str,
@@ -40,7 +40,7 @@ pub(super) async fn step<T: Serialize + DeserializeOwned>(
     ctx.step(name, policy, function).await
 }
 
-/// Waits for something that wakes, for so long at most.
+/// Waits for a wake-up, at most this long.
 pub(super) async fn listen(ctx: &Context, time: Duration) -> Result<Wake, Failure> {
     loop {
         match ctx.wait_for_event::<Wake>(EVENT, time).await {
@@ -63,7 +63,7 @@ pub(super) fn failure(error: GatewayError) -> Failure {
     }
 }
 
-/// Whether a chain has an outcome of an action, page by page.
+/// Returns whether a chain has an outcome of an action, page by page.
 pub(super) async fn is_written(
     page: impl AsyncFn(i64) -> abide::Result<Result<Vec<Event>, BillingError>>,
     action: &str,
@@ -83,7 +83,7 @@ pub(super) async fn is_written(
     }
 }
 
-/// What a resource has refused it will refuse again.
+/// A resource that has rejected a call will reject it again.
 pub(super) fn refused(error: BillingError) -> Failure {
     match error {
         BillingError::Object(error) => error.into(),

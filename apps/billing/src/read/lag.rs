@@ -1,18 +1,18 @@
-//! How far the read model is behind.
+//! The lag of the read model.
 
 use abide::queue::Counts;
 use serde::Serialize;
 
 use crate::Time;
 
-/// How far the read model is behind the resources.
+/// The lag of the read model behind the resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lag {
-    /// Changes that wait for it.
+    /// Pending changes.
     pub waiting: i64,
-    /// For how long the oldest of them has, in milliseconds; 0 if there is none.
+    /// The age of the oldest pending change in milliseconds; 0 if there is none.
     pub millis: i64,
-    /// Changes that it does not take, and that wait for a person.
+    /// Changes that it rejects, and that wait for an operator.
     pub dead: i64,
 }
 

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::{Reader, TABLE, text};
 use crate::{Currency, Money, Time, states::Metadata};
 
-/// Rows of a page, at most.
+/// Maximum number of rows of a page.
 pub(crate) const MAX_PAGE: usize = 100;
 
-/// What a list shows: all of a kind that have everything that is named.
+/// The filter of a list: all resources of a kind that match every given field.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Filter {
@@ -19,14 +19,14 @@ pub(crate) struct Filter {
     pub(crate) customer: Option<String>,
     /// The subscription's id.
     pub(crate) subscription: Option<String>,
-    /// Those that were created then or later.
+    /// Created at or after this time.
     pub(crate) created_from: Option<i64>,
-    /// Those that were created before.
+    /// Created before this time.
     pub(crate) created_before: Option<i64>,
-    /// Those whose ids come after.
+    /// Only ids after this one.
     #[serde(default)]
     pub(crate) after: String,
-    /// How many.
+    /// The maximum number of resources.
     pub(crate) limit: Option<usize>,
 }
 
@@ -85,7 +85,7 @@ impl From<Stored> for Item {
 }
 
 impl Reader {
-    /// A page of a kind, by the ids, and where the next one begins if there is one.
+    /// A page of a kind, ordered by id, and the start of the next one, if any.
     pub(crate) async fn list(
         &self,
         kind: &str,

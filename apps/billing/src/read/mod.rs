@@ -1,7 +1,7 @@
-//! What is asked of the read model.
+//! Queries of the read model.
 //!
-//! Contract: the read model is a copy of the newest state of every resource, in one table, and may be behind or gone.
-//! Pages and lists read it; nothing that decides does. The queries are in the SQL that SQLite and `PostgreSQL` share.
+//! Contract: the read model is a copy of the newest state of every resource, in one table, and may lag or be missing.
+//! Pages and lists read it; decisions never do. The queries use the SQL that SQLite and `PostgreSQL` share.
 
 mod lag;
 mod list;
@@ -35,7 +35,7 @@ pub(crate) const PAGE: usize = 50;
 /// Subscriptions that the overview shows.
 const NEWEST: usize = 8;
 
-/// The read model, to be asked. Share it with [`HostBuilder::with`](abide::server::HostBuilder::with).
+/// The read model for queries. Share it with [`HostBuilder::with`](abide::server::HostBuilder::with).
 #[derive(Clone)]
 pub struct Reader(pub Arc<dyn ReadModel>);
 
@@ -91,7 +91,7 @@ impl Reader {
         Ok(self.0.rows(sql, given).await?)
     }
 
-    /// The first page's figures.
+    /// The data of the overview page.
     pub(crate) async fn overview(&self, now: Time) -> Result<Overview> {
         #[derive(Deserialize)]
         struct Counted {
@@ -143,7 +143,7 @@ impl Reader {
         }
         let names = months_before(now)?;
         let first = names.first().cloned().unwrap_or_default();
-        // In two parts, because a sum may be beyond what an integer of a database holds, which is an error there.
+        // Split in two, because the sum may exceed a database integer, which is an error.
         let sums = format!(
             "SELECT changed_month, CAST(sum(amount / 1000) AS BIGINT) AS thousands,
                  CAST(sum(amount % 1000) AS BIGINT) AS rest, count(*) AS many FROM {TABLE}
@@ -215,7 +215,7 @@ impl Reader {
         Ok(cohorts)
     }
 
-    /// Subscriptions of one state, or all, after one.
+    /// Subscriptions with a state, or all, after an id.
     pub(crate) async fn subscriptions(
         &self,
         state: Option<&str>,

@@ -1,4 +1,4 @@
-//! The read model made anew from the resources.
+//! Rebuilds the read model from the resources.
 
 use abide::Env;
 use abide::{
@@ -8,18 +8,19 @@ use abide::{
 
 use crate::{Time, resources::Stored};
 
-/// What a rebuild has come to.
+/// The result of a rebuild.
 #[derive(Clone, Debug)]
 pub struct Rebuilt {
     /// How many resources were asked, and how many failed.
     pub progress: Progress,
-    /// Which of them failed, and why; not all if they are many.
+    /// Failed resources and their errors; not all if they are many.
     pub failures: Vec<String>,
 }
 
-/// Makes the read model of a node anew: removes every row, and has each resource tell again what is. Billing goes on meanwhile,
-/// and whoever reads sees what is there by then. A resource that fails is noted, and others go on. If none does, what the read
-/// model had not taken before is not wanted any more: its dead letters are discarded, but those of the rebuild.
+/// Rebuilds the read model of a node: removes every row, and lets each resource write its row again. Billing continues
+/// in the meantime, and readers see the rows that exist so far. A failing resource is recorded, and others continue. If
+/// none fails, changes that the read model had rejected before are obsolete: their dead letters are discarded, except
+/// those of the rebuild.
 ///
 /// # Errors
 /// If the read model cannot be emptied, or the node has none.

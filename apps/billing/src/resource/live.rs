@@ -10,26 +10,26 @@ use crate::{
     states::{Customer, Invoice, PaymentIntent, Price, Product, Refund, Step, Subscription},
 };
 
-/// A live state of which the read model has something to say.
+/// A live state with data for the read model.
 pub trait Live: Machine {
-    /// What lists show of it.
+    /// Its fields in lists.
     fn facts(&self) -> Facts {
         Facts::default()
     }
 }
 
-/// What lists show of a resource, where it has it.
+/// The fields of a resource in lists, if it has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The customer's id.
     pub customer: Option<String>,
     /// The subscription's id.
     pub subscription: Option<String>,
-    /// What it is about.
+    /// Its amount.
     pub amount: Option<Money>,
-    /// Payments that were attempted.
+    /// Attempted payments.
     pub attempts: u32,
-    /// Payments that failed.
+    /// Failed payments.
     pub failures: u32,
 }
 

@@ -1,7 +1,8 @@
-//! What all resources have in common: a chain of outcomes, its view, its history, its row in the read model, its webhooks.
+//! The common part of all resources: a chain of outcomes, its view, its history, its row in the read model, its
+//! webhooks.
 //!
-//! Contract: a resource is an object whose name is the resource's id and whose only truth is its chain. Whatever is shown
-//! of it comes from the chain, and what changes it is a transition of its machine.
+//! Contract: a resource is an object whose name is the resource's id and whose only truth is its chain. Everything
+//! shown of it comes from the chain, and every change is a transition of its machine.
 
 mod live;
 mod row;
@@ -26,10 +27,10 @@ pub use live::Live;
 pub use row::Row;
 pub(crate) use row::TABLE;
 
-/// A resource, as everybody sees it.
+/// The public view of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
-    /// What kind of resource: the name of its machine.
+    /// Its kind: the name of its machine.
     pub kind: String,
     /// Its id.
     pub id: String,
@@ -37,9 +38,9 @@ pub struct View {
     pub state: String,
     /// The number of its outcomes. It grows with each change.
     pub seq: i64,
-    /// When it changed last.
+    /// When it was last changed.
     pub at: Time,
-    /// What is known of it.
+    /// Its data.
     pub data: Value,
 }
 
@@ -55,7 +56,7 @@ impl View {
         })
     }
 
-    /// What is known of it, in the type that fits.
+    /// Its data, in the given type.
     pub(crate) fn live<M: Live>(&self) -> Result<M, BillingError> {
         let live = M::deserialize(&self.data);
         Ok(live.map_err(|error| Error::with_kind(ErrorKind::Decode, error.to_string()))?)
@@ -72,7 +73,7 @@ pub struct Event {
     pub state: String,
 }
 
-/// The resource that an object is. Clones are the same resource.
+/// The resource of an object. Clones share the same resource.
 #[derive(Clone, Debug)]
 pub(crate) struct Resource<M> {
     state: State,
@@ -83,15 +84,15 @@ pub(crate) struct Resource<M> {
 }
 
 impl<M: Live> Resource<M> {
-    /// Opens the resource of an object, in its constructor. The hook is called with each outcome, in its transaction; so
-    /// are the feed of the read model and that of webhooks, if the node has them.
+    /// Opens the resource of an object, in its constructor. The hook is called with each outcome, in its transaction;
+    /// so are the feeds of the read model and of webhooks, if the node has them.
     pub(crate) fn open(
         state: &State,
         hook: impl Fn(&Entry, &Reached<M>) -> Result<()> + 'static,
     ) -> Result<Self> {
         let kind = M::SCHEMA.name;
         let id = state.name().ok_or_else(|| {
-            let text = format!("a {kind} is called by its name, which is its id");
+            let text = format!("a {kind} must be addressed by its name, which is its id");
             Error::with_kind(ErrorKind::Input, text)
         })?;
         let env = state.env();
@@ -135,7 +136,7 @@ impl<M: Live> Resource<M> {
         Time::now(&**self.env().clock())
     }
 
-    /// Writes an outcome, and shows what it led to.
+    /// Writes an outcome, and returns the resulting view.
     pub(crate) fn transition(
         &self,
         action: &str,
@@ -156,7 +157,7 @@ impl<M: Live> Resource<M> {
         Ok(self.outcomes.transition(action, outcome, data)?)
     }
 
-    /// Keeps what somebody else wants to know of it; nothing is no news.
+    /// Changes metadata; an empty change is ignored.
     pub(crate) fn annotate(&self, annotation: &Annotation) -> Result<View, BillingError> {
         annotation.check()?;
         if annotation.0.is_empty() {
@@ -165,7 +166,7 @@ impl<M: Live> Resource<M> {
         self.transition("annotate", "annotated", annotation)
     }
 
-    /// Refuses what the present state does not take, as a transition would.
+    /// Rejects what the present state does not allow, as a transition would.
     pub(crate) fn must_take(&self, action: &str, outcome: &str) -> Result<(), BillingError> {
         let view = self.view()?;
         let schema = self.outcomes.schema();
@@ -181,7 +182,7 @@ impl<M: Live> Resource<M> {
         }))
     }
 
-    /// Refuses to be created twice, before anybody else hears of it.
+    /// Rejects a second creation, before other objects are notified.
     pub(crate) fn must_be_new(&self) -> Result<(), BillingError> {
         if self.read(|live| live.state == ABSENT)? {
             return Ok(());
@@ -192,12 +193,12 @@ impl<M: Live> Resource<M> {
         )))
     }
 
-    /// Shows the live state to a function.
+    /// Passes the live state to a function.
     pub(crate) fn read<R>(&self, look: impl FnOnce(&Reached<M>) -> R) -> Result<R, BillingError> {
         Ok(self.outcomes.read(look)?)
     }
 
-    /// The resource as everybody sees it. One that was never created is not there.
+    /// The public view. A resource that was never created does not exist.
     pub(crate) fn view(&self) -> Result<View, BillingError> {
         let view = self.read(|live| View::new(&self.id, live))??;
         if view.state == ABSENT {
@@ -206,7 +207,7 @@ impl<M: Live> Resource<M> {
         Ok(view)
     }
 
-    /// The resource as it was, from before it was created on.
+    /// The view at an earlier point, including before its creation.
     pub(crate) fn view_at(&self, until: Until) -> Result<View, BillingError> {
         Ok(View::new(&self.id, &self.outcomes.state_at(until)?)?)
     }
@@ -227,7 +228,7 @@ impl<M: Live> Resource<M> {
         Ok(events.collect())
     }
 
-    /// A replay as a text for people.
+    /// A replay as text for people.
     pub(crate) fn print(&self, until: Until) -> Result<String, BillingError> {
         Ok(self.outcomes.print(until)?)
     }

@@ -19,33 +19,33 @@ pub(crate) const TABLE: &str = "resources";
 pub struct Row {
     /// Its id.
     pub id: String,
-    /// What kind of resource.
+    /// Its kind.
     pub kind: String,
     /// Its state.
     pub state: String,
-    /// The number of its outcomes: a row takes the place of one with a smaller number.
+    /// The number of its outcomes: a row replaces one with a smaller number.
     pub seq: i64,
     /// The customer's id.
     pub customer: Option<String>,
     /// The subscription's id.
     pub subscription: Option<String>,
-    /// What it is about, in the minor unit.
+    /// Its amount in the minor unit.
     pub amount: Option<i64>,
     /// The currency of the amount.
     pub currency: Option<String>,
-    /// Payments that were attempted.
+    /// Attempted payments.
     pub attempts: i64,
-    /// Payments that failed.
+    /// Failed payments.
     pub failures: i64,
     /// When it was created.
     pub created_at: Time,
-    /// When it changed last.
+    /// When it was last changed.
     pub updated_at: Time,
     /// The month in which it was created, as `2026-01`.
     pub created_month: String,
-    /// The month in which it changed last.
+    /// The month of the last change.
     pub changed_month: String,
-    /// What is known of it.
+    /// Its data.
     pub data: Value,
 }
 
@@ -98,7 +98,7 @@ impl Row {
             .index(["subscription"])
     }
 
-    /// Puts it into a feed.
+    /// Writes it to a feed.
     pub(super) fn put(self, feed: &Feed) -> Result<()> {
         let mut values = serde_json::to_value(&self).map_err(Error::from_std)?;
         if let Some(values) = values.as_object_mut() {

@@ -13,13 +13,13 @@ use crate::{
     states::{self, Subscribed},
 };
 
-/// Subscriptions of a customer that may go on, at most: all of them are in the customer's row of the read model.
+/// Maximum number of ongoing subscriptions of a customer: all of them are in the customer's row of the read model.
 const MAX_SUBSCRIPTIONS: usize = 1_000;
 
-/// Whenever a customer has heard of so many more, those that have ended are forgotten.
+/// After this many further subscriptions, those that have ended are removed.
 const FORGET_EVERY: usize = 100;
 
-/// How long a subscription may take to be created after its customer has heard of it: longer than any call.
+/// How long the creation of a subscription may take after its customer was notified: longer than any call.
 const CREATION_MILLIS: i64 = 10 * 60 * 1_000;
 
 /// Who pays.
@@ -32,7 +32,7 @@ alarmed!(Customer);
 
 calls! {
     impl Customer {
-        /// Hears of a subscription that is about to be created. Once more it changes nothing.
+        /// Records a subscription that is about to be created. Repeating it changes nothing.
         pub async fn subscribe(&self, subscription: String) -> Result<View, BillingError> {
             let known = self.resource.read(|live| live.machine.subscriptions.len())?;
             if known > 0 && known.is_multiple_of(FORGET_EVERY) {
@@ -47,21 +47,21 @@ calls! {
             }
             if count >= MAX_SUBSCRIPTIONS {
                 return Err(BillingError::invalid(format!(
-                    "A customer has at most {MAX_SUBSCRIPTIONS} subscriptions that go on: end some first."
+                    "A customer may have at most {MAX_SUBSCRIPTIONS} ongoing subscriptions: end some first."
                 )));
             }
             self.resource
                 .transition("subscribe", "subscribed", &Subscribed { subscription })
         }
 
-        /// Deletes it, if none of its subscriptions goes on.
+        /// Deletes the customer, if there is no ongoing subscription.
         pub async fn delete(&self) -> Result<View, BillingError> {
             self.resource.view()?;
             self.forget_ended().await?;
             self.resource.transition("delete", "deleted", &Value::Null)
         }
 
-        /// Asks all subscriptions which of them have ended.
+        /// Queries all subscriptions and removes those that have ended.
         async fn forget_ended(&self) -> Result<(), BillingError> {
             let known = self.resource.read(|live| live.machine.subscriptions.clone())?;
             for (subscription, since) in known {
@@ -69,7 +69,7 @@ calls! {
                 let state = subscriptions.get_by_name(&subscription).get_state().await?;
                 let has_ended = match state {
                     Ok(view) => matches!(&*view.state, "canceled" | "incomplete_expired"),
-                    // It never was, or is about to be.
+                    // It was never created, or is about to be.
                     Err(BillingError::NotFound { .. }) => {
                         since.plus(CREATION_MILLIS) < self.resource.now()
                     }

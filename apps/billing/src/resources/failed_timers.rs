@@ -1,4 +1,4 @@
-//! The object that knows which timers of subscriptions were given up, or are tried in vain for long.
+//! The object that lists timers of subscriptions that were given up, or have failed for a long time.
 
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,10 @@ use crate::Time;
 /// The name of the only object.
 const ALL: &str = "all";
 
-/// Timers that are kept, at most; the oldest give way, and stand in the log and among their subscription's timers all the same.
+/// Maximum number of entries; the oldest are removed, but stay in the log and among their subscription's timers.
 const MAX_KEPT: i64 = 10_000;
 
-/// A timer that was given up, or is tried in vain for long.
+/// A timer that was given up, or has failed for a long time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedTimer {
     /// The subscription's id.
@@ -24,13 +24,13 @@ pub struct FailedTimer {
     pub since: Time,
 }
 
-/// Such timers of all subscriptions, in one object. Each is asked for at its subscription before it is shown.
+/// Such timers of all subscriptions, in one object. Each is verified with its subscription before it is shown.
 #[durable_object]
 pub struct FailedTimers {
     state: State,
 }
 
-/// The object that knows them.
+/// The list.
 pub(crate) fn failed_timers(env: &Env) -> Stub<FailedTimers> {
     env.object::<FailedTimers>().get_by_name(ALL)
 }
@@ -50,7 +50,7 @@ impl DurableObject for FailedTimers {
 
 #[rpc]
 impl FailedTimers {
-    /// Notes one.
+    /// Adds a timer.
     pub async fn note(&self, failed: FailedTimer) -> Result<()> {
         let sql = self.state.storage().sql();
         sql.exec(
@@ -67,14 +67,14 @@ impl FailedTimers {
         sql.exec(old, (MAX_KEPT,)).map(drop)
     }
 
-    /// Forgets one: it has gone well since, or is not wanted any more.
+    /// Removes a timer: it has succeeded since, or is no longer needed.
     pub async fn forget(&self, subscription: String, timer: String) -> Result<()> {
         let sql = self.state.storage().sql();
         let one = "DELETE FROM failed_timers WHERE subscription = ?1 AND timer = ?2";
         sql.exec(one, (&subscription, &timer)).map(drop)
     }
 
-    /// The newest, so many at most.
+    /// The newest entries, up to a limit.
     pub async fn list(&self, limit: i64) -> Result<Vec<FailedTimer>> {
         let sql = self.state.storage().sql();
         let newest = "SELECT subscription, timer, error, since FROM failed_timers ORDER BY number DESC LIMIT ?1";

@@ -20,12 +20,12 @@ use crate::{
     },
 };
 
-/// What a credit note is issued with.
+/// The data of a new credit note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewCreditNote {
     /// Its id.
     pub id: String,
-    /// How much; all that there is if nothing is said.
+    /// The amount; by default everything that is left.
     pub amount: Option<Money>,
     /// Where the money goes, if the invoice is paid.
     pub to: RefundTo,
@@ -33,7 +33,7 @@ pub struct NewCreditNote {
     pub reason: Option<String>,
 }
 
-/// What is owed for a period.
+/// An invoice for a period.
 #[durable_object]
 pub struct Invoice {
     resource: Resource<states::Invoice>,
@@ -43,8 +43,8 @@ alarmed!(Invoice);
 
 calls! {
     impl Invoice {
-        /// Creates it and finalises it: then it is open, or paid if nothing is due. Once more with the same draft it changes
-        /// nothing.
+        /// Creates and finalizes it: it is then open, or paid if nothing is due. Repeating it with the same draft
+        /// changes nothing.
         pub async fn create(&self, draft: Draft) -> Result<View, BillingError> {
             let (known, other) = self.resource.read(|live| {
                 let known = live.state != ABSENT;
@@ -53,7 +53,7 @@ calls! {
             let is_other = other || draft.id() != self.resource.id();
             if is_other && !broken(Variant::DraftUnchecked) {
                 return Err(BillingError::invalid(format!(
-                    "{} is the invoice of something else.",
+                    "{} already exists with different content.",
                     self.resource.id()
                 )));
             }
@@ -70,8 +70,8 @@ calls! {
             self.resource.view()
         }
 
-        /// Begins an attempt to collect it, and says what is to be paid. Once more for the same attempt it changes nothing; none
-        /// if it is paid, or not to be paid any more.
+        /// Begins an attempt to collect it, and returns what to pay. Repeating it for the same attempt changes nothing;
+        /// none if it is paid, or no longer payable.
         pub async fn begin_attempt(&self, attempt: u32) -> Result<Option<NewIntent>, BillingError> {
             let (intent, begun) = self.resource.read(|live| {
                 let is_due = matches!(live.state, "open" | "uncollectible")
@@ -95,9 +95,9 @@ calls! {
             Ok(Some(intent))
         }
 
-        /// Has its subscription begin one more attempt to collect it, because somebody wants to pay. While an attempt is on its
-        /// way nothing else begins; but if that waits for the customer to prove who they are, and they have given another card since,
-        /// it is taken back, and the next one begins when it has ended unpaid.
+        /// Lets its subscription begin another attempt to collect it, because somebody wants to pay. While an attempt
+        /// is running, nothing else begins. If it waits for customer authentication, and the customer has set another
+        /// card since, it is canceled, and the next one begins when it has ended unpaid.
         pub async fn pay(&self) -> Result<View, BillingError> {
             self.resource.must_take("pay", "attempted")?;
             let subscription = self.subscription()?;
@@ -106,7 +106,7 @@ calls! {
             self.resource.view()
         }
 
-        /// Has a payment taken back that waits for its customer, if they have given another card since.
+        /// Cancels a payment that waits for its customer, if they have set another card since.
         async fn replace_card(&self) -> Result<(), BillingError> {
             let (waits, attempt, customer) = self.resource.read(|live| {
                 let invoice = &live.machine;
@@ -119,7 +119,7 @@ calls! {
             let env = self.resource.env();
             let intent = states::Invoice::intent(self.resource.id(), attempt);
             let view = match env.object::<PaymentIntent>().get_by_name(&intent).get_state().await? {
-                // The attempt has begun a moment ago.
+                // The attempt has just begun.
                 Err(BillingError::NotFound { .. }) => return Ok(()),
                 view => view?,
             };
@@ -134,7 +134,7 @@ calls! {
             Ok(())
         }
 
-        /// Voids it, because nobody is to pay it, if its subscription agrees. Once more it changes nothing.
+        /// Voids it, if its subscription agrees. Repeating it changes nothing.
         pub async fn void(&self) -> Result<View, BillingError> {
             let view = self.resource.view()?;
             if view.state == "void" {
@@ -148,7 +148,7 @@ calls! {
             self.voided()
         }
 
-        /// Writes it off: nobody is asked for it any more, if its subscription agrees. Once more it changes nothing.
+        /// Writes it off, if its subscription agrees. Repeating it changes nothing.
         pub async fn give_up(&self) -> Result<View, BillingError> {
             let view = self.resource.view()?;
             if view.state == "uncollectible" {
@@ -164,22 +164,23 @@ calls! {
             self.resource.transition("give_up", "marked", &Value::Null)
         }
 
-        /// Is void, as its subscription has decided. Once more it changes nothing.
+        /// Voids it, as its subscription has decided. Repeating it changes nothing.
         pub async fn be_voided(&self) -> Result<View, BillingError> {
             self.voided()
         }
 
         fn voided(&self) -> Result<View, BillingError> {
             let view = self.resource.view()?;
-            // A payment was faster: its money goes back.
+            // A payment was faster: its money is refunded.
             if matches!(&*view.state, "void" | "paid") {
                 return Ok(view);
             }
             self.resource.transition("void", "voided", &Value::Null)
         }
 
-        /// Issues a credit note. Less is owed of an invoice that is not paid, if its subscription agrees; of one that is, money
-        /// goes back to the card, or is credit for the next one. Once more with the same id it changes nothing.
+        /// Issues a credit note. For an unpaid invoice, less is owed, if its subscription agrees; for a paid one, money
+        /// is refunded to the card, or becomes credit for the next invoice. Repeating it with the same id changes
+        /// nothing.
         pub async fn credit(&self, new: NewCreditNote) -> Result<View, BillingError> {
             let view = self.resource.view()?;
             let (known, left, paid_by) = self.resource.read(|live| {
@@ -234,12 +235,12 @@ calls! {
             self.noted(&note).await
         }
 
-        /// Takes a credit note that its subscription or a refund carries out. Once more it changes nothing.
+        /// Records a credit note carried out by its subscription or a refund. Repeating it changes nothing.
         pub async fn take_note(&self, note: CreditNote) -> Result<View, BillingError> {
             self.noted(&note).await
         }
 
-        /// A credit note was not carried out: the money did not go back.
+        /// Withdraws a credit note that was not carried out: the money was not refunded.
         pub async fn withdraw_note(&self, note: String) -> Result<View, BillingError> {
             match self.resource.read(|live| live.machine.credit_notes.get(&note).cloned())? {
                 Some(note) => self.resource.transition("credit", "withdrawn", &note),
@@ -254,12 +255,13 @@ calls! {
                 live.machine.paid_by.clone().filter(|_| is_news && is_reduced)
             })?;
             if let Some(intent) = paid_by.filter(|_| !broken(Variant::NoteBehindPayment)) {
-                // A payment was faster, and was of more than was owed by then. That is on its way before the note is written.
+                // A payment was faster, and exceeded the amount owed by then. Its refund is started before the note is
+                // written.
                 let refund = NewRefund::late_note_id(&intent, &note.id);
                 match payment::give_back(self.resource.env(), &intent, refund, note.amount).await {
                     Err(BillingError::Object(error)) => return Err(error.into()),
                     Err(refused) => {
-                        tracing::error!(intent, note = note.id, %refused, "what a credit note took off does not go back");
+                        tracing::error!(intent, note = note.id, %refused, "the amount of a credit note is not refunded");
                     }
                     Ok(()) => {}
                 }
@@ -284,7 +286,7 @@ calls! {
             Ok(subscriptions.get_by_name(&draft.subscription))
         }
 
-        /// Writes what a payment has come to. A report that was made before is no news, however often it is made.
+        /// Records the result of a payment. A repeated report is ignored.
         pub async fn report_payment_result(&self, result: PaymentResult) -> Result<View, BillingError> {
             let id = self.resource.id();
             let news = self

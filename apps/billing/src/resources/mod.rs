@@ -1,7 +1,7 @@
-//! The resources: each an object with a chain of its own.
+//! The resources: objects with their own chains.
 //!
-//! Contract: every class answers `transition`, `get_state`, `get_history` and what else stands in `calls`. Beside them are the
-//! few calls that decide something before they write; all of those may be repeated.
+//! Contract: every class has the calls `transition`, `get_state`, `get_history` and the others in `calls`. In addition,
+//! there are a few calls that decide something before they write; all of them are repeatable.
 
 mod calls;
 mod customer;

@@ -14,12 +14,12 @@ use crate::{
     states::{self, NewIntent, NewRefund, RefundEnd, RefundOrder, RefundTo},
 };
 
-/// What somebody wants back of a payment.
+/// A requested refund of a payment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewPaymentRefund {
     /// The refund's id.
     pub refund: String,
-    /// How much; all that is left if nothing is said.
+    /// The amount; by default everything that is left.
     pub amount: Option<Money>,
     /// Where it goes.
     pub to: RefundTo,
@@ -39,7 +39,7 @@ alarmed!(PaymentIntent);
 
 calls! {
     impl PaymentIntent {
-        /// Creates it. Once more with the same intent it changes nothing.
+        /// Creates it. Repeating it with the same intent changes nothing.
         pub async fn create(&self, intent: NewIntent) -> Result<View, BillingError> {
             let known = self.resource.read(|live| {
                 (live.state != ABSENT).then(|| live.machine.intent.as_ref() == Some(&intent))
@@ -48,14 +48,14 @@ calls! {
                 None => self.resource.transition("create", "created", &intent),
                 Some(true) => self.resource.view(),
                 Some(false) => Err(BillingError::invalid(format!(
-                    "{} is the payment of something else.",
+                    "{} already exists with different content.",
                     self.resource.id()
                 ))),
             }
         }
 
-        /// Has so much of what was paid given back, and says what the refund is. What is on its way back, or is back, is not to be
-        /// had again. Once more with the same id it changes nothing.
+        /// Refunds a part of the payment, and returns the refund. An amount that was or is being refunded cannot be
+        /// refunded again. Repeating it with the same id changes nothing.
         pub async fn refund(&self, wanted: NewPaymentRefund) -> Result<NewRefund, BillingError> {
             let id = self.resource.id().to_owned();
             let (intent, known, left) = self.resource.read(|live| {
@@ -83,7 +83,8 @@ calls! {
             }
             self.resource.must_take("refund", "requested")?;
             self.resource.read(|live| live.machine.may_refund(&order))??;
-            // It is on disk before anybody is told of it, and goes on by itself: its first step asks for the money once more.
+            // It is on disk before anybody is notified, and continues on its own: its first step reserves the money
+            // again.
             let task = RefundTask { id: order.refund.clone(), refund: new.clone() };
             let refunds = Workflows::<Refunding>::new(self.resource.env());
             refunds.start(&order.refund, &task).await.map_err(abide::Error::from)?;
@@ -91,12 +92,12 @@ calls! {
             Ok(new)
         }
 
-        /// Sets money aside for a refund, and shows what was paid. Once more it changes nothing.
+        /// Reserves money for a refund, and returns the payment. Repeating it changes nothing.
         pub async fn reserve(&self, order: RefundOrder) -> Result<View, BillingError> {
             self.reserved(&order)
         }
 
-        /// Hears what a refund has come to. Once more it changes nothing.
+        /// Records the result of a refund. Repeating it changes nothing.
         pub async fn end_refund(&self, end: RefundEnd) -> Result<View, BillingError> {
             let has_ended = self.resource.read(|live| {
                 let refund = live.machine.refunds.get(&end.refund);

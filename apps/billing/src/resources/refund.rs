@@ -10,7 +10,7 @@ use crate::{
     states::{self, NewRefund},
 };
 
-/// Money of one payment on its way back.
+/// A refund of one payment.
 #[durable_object]
 pub struct Refund {
     resource: Resource<states::Refund>,
@@ -20,7 +20,7 @@ alarmed!(Refund);
 
 calls! {
     impl Refund {
-        /// Creates it. Once more with the same terms it changes nothing.
+        /// Creates it. Repeating it with the same terms changes nothing.
         pub async fn create(&self, new: NewRefund) -> Result<View, BillingError> {
             let known = self.resource.read(|live| {
                 (live.state != ABSENT).then(|| live.machine.terms.as_ref() == Some(&new))
@@ -29,7 +29,7 @@ calls! {
                 None => self.resource.transition("create", "created", &new),
                 Some(true) => self.resource.view(),
                 Some(false) => Err(BillingError::invalid(format!(
-                    "{} is the refund of something else.",
+                    "{} already exists with different content.",
                     self.resource.id()
                 ))),
             }

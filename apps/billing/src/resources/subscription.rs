@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// What a subscription is created with.
+/// The data of a new subscription.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewSubscription {
@@ -33,11 +33,11 @@ pub struct NewSubscription {
     pub trial_days: u32,
 }
 
-/// What of the node's terms a subscription has otherwise.
+/// The terms of a subscription that differ from the node's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnTerms {
-    /// Days after the first failure on which a payment is tried again.
+    /// Days after the first failure on which a payment is retried.
     #[serde(default)]
     pub dunning_days: Option<Vec<u32>>,
     /// Days after the first failure until service ends.
@@ -116,7 +116,7 @@ impl Subject for Resource<states::Subscription> {
             let owed = owed.map_err(failure)?.map(|owed| owed.amount);
             if owed.is_some_and(|owed| owed != intent.amount) {
                 return Err(Failure::again(
-                    "the invoice has not heard of a credit note yet",
+                    "the invoice has not recorded a credit note yet",
                 ));
             }
             let id = states::Invoice::intent(&order.invoice, order.attempt);
@@ -130,7 +130,7 @@ impl Subject for Resource<states::Subscription> {
             subscription = self.id(),
             timer,
             error,
-            "a timer does not succeed: a person has to look"
+            "a timer keeps failing: an operator must look at it"
         );
         let failed = FailedTimer {
             subscription: self.id().to_owned(),
@@ -140,24 +140,23 @@ impl Subject for Resource<states::Subscription> {
         };
         let noted = failed_timers(self.env()).note(failed).await;
         if let Err(error) = noted.flatten() {
-            tracing::error!(subscription = self.id(), %error, "a timer that does not succeed is not listed");
+            tracing::error!(subscription = self.id(), %error, "cannot list a failing timer");
         }
     }
 }
 
 impl Resource<states::Subscription> {
-    /// The time, when everything is written that was to happen by then: nothing that somebody asks for overtakes what a node
-    /// that was away has to make good.
+    /// The current time, after everything due by then is written: a request never overtakes what is due after downtime.
     fn caught_up(&self) -> Result<Time, BillingError> {
         let now = self.now();
         if !broken(Variant::Overtaken) && !clock::catch_up(self, now)? {
-            let text = "the subscription has much to make good: ask again in a moment";
+            let text = "the subscription is catching up after downtime: retry in a moment";
             return Err(Error::with_kind(ErrorKind::Unavailable, text).into());
         }
         Ok(now)
     }
 
-    /// Whether it was too late for the first payment when it was to begin: then nobody is to pay that invoice.
+    /// Returns whether it was too late for the first payment when it was to begin: that invoice then need not be paid.
     async fn is_unserved(&self, invoice: &str, attempt: u32) -> Result<bool, Failure> {
         let now = self.now();
         let (is_incomplete, expires_at, is_unserved) = self
@@ -180,11 +179,7 @@ impl Resource<states::Subscription> {
         if !is_unserved {
             return Ok(false);
         }
-        // One that has begun, and whose beginning nobody heard of, may take money: it is waited for.
-        let env = self.env();
-        let intent = states::Invoice::intent(invoice, attempt);
-        let has_begun = env.require::<AnyPayments>()?.has_begun(env, intent).await?;
-        if has_begun && !broken(Variant::BegunUnheard) {
+        if self.has_begun(invoice, attempt).await? {
             return Ok(true);
         }
         let cleared = self.read(|live| {
@@ -198,7 +193,15 @@ impl Resource<states::Subscription> {
         Ok(true)
     }
 
-    /// Voids what nobody is to pay because it ended before its first payment.
+    /// A payment that has begun, and whose beginning nobody heard of, may take money: it is waited for.
+    async fn has_begun(&self, invoice: &str, attempt: u32) -> Result<bool, Failure> {
+        let env = self.env();
+        let intent = states::Invoice::intent(invoice, attempt);
+        let has_begun = env.require::<AnyPayments>()?.has_begun(env, intent).await?;
+        Ok(has_begun && !broken(Variant::BegunUnheard))
+    }
+
+    /// Voids the invoices of a subscription that ended before its first payment.
     fn void_unserved(&self, at: Time) -> Result<(), BillingError> {
         let writes = self.read(|live| {
             let machine = &live.machine;
@@ -213,7 +216,7 @@ impl Resource<states::Subscription> {
     }
 }
 
-/// Whether it is to be tried again what a resource has refused.
+/// Returns whether to retry a call that a resource has rejected.
 fn failure(error: BillingError) -> Failure {
     match error {
         BillingError::Object(error) => error.into(),
@@ -223,12 +226,12 @@ fn failure(error: BillingError) -> Failure {
 
 calls! {
     impl Subscription {
-        /// Creates it, on trial or waiting for its first payment. The price's words are copied into the chain.
+        /// Creates it, on trial or waiting for its first payment. The price's terms are copied into the chain.
         pub async fn create(&self, new: NewSubscription) -> Result<View, BillingError> {
             self.create_with(new, OwnTerms::default(), Annotation::default()).await
         }
 
-        /// The same, with terms of its own, and with what somebody else wants to know of it.
+        /// The same, with its own terms and metadata.
         pub async fn create_with(
             &self,
             new: NewSubscription,
@@ -238,7 +241,7 @@ calls! {
             annotation.check()?;
             if new.trial_days > MAX_TRIAL_DAYS {
                 return Err(BillingError::invalid(format!(
-                    "A trial has {MAX_TRIAL_DAYS} days at most, not {}.",
+                    "A trial may have at most {MAX_TRIAL_DAYS} days, not {}.",
                     new.trial_days
                 )));
             }
@@ -268,8 +271,8 @@ calls! {
             self.resource.annotate(&annotation)
         }
 
-        /// Changes the plan from now on. What that gives back and costs for the rest of the period is on the next invoice. Without a quantity it stays
-        /// as it is.
+        /// Changes the plan from now on. The proration for the rest of the period is on the next invoice. Without a
+        /// quantity it stays unchanged.
         pub async fn change(
             &self,
             price: String,
@@ -295,7 +298,7 @@ calls! {
             Ok(self.resource.read(|live| live.machine.upcoming(id, live.state))??)
         }
 
-        /// What a change of plan would come to, if it were made now.
+        /// Previews a plan change as of now.
         pub async fn preview(
             &self,
             price: String,
@@ -310,7 +313,7 @@ calls! {
             Ok(self.resource.read(|live| live.machine.preview(id, live.state, plan, at))??)
         }
 
-        /// Ends it, now or when what is paid for ends.
+        /// Ends it, now or at the end of the paid period.
         pub async fn cancel(&self, at_period_end: bool) -> Result<View, BillingError> {
             self.resource.view()?;
             let at = self.resource.caught_up()?;
@@ -327,13 +330,13 @@ calls! {
             }
             let until = self.resource.read(|live| live.machine.paid_until())?;
             let at = until.ok_or_else(|| {
-                BillingError::invalid("Nothing is paid for: end the subscription at once.")
+                BillingError::invalid("There is no paid period: end the subscription immediately.")
             })?;
             self.resource
                 .transition("cancel", "scheduled", &Moment { at })
         }
 
-        /// Takes a scheduled end back.
+        /// Revokes a scheduled end.
         pub async fn keep(&self) -> Result<View, BillingError> {
             self.resource.view()?;
             self.resource.caught_up()?;
@@ -353,7 +356,7 @@ calls! {
             self.resource.transition("pause", "paused", &paused)
         }
 
-        /// Goes on after a pause.
+        /// Resumes after a pause.
         pub async fn resume(&self) -> Result<View, BillingError> {
             self.resource.view()?;
             let at = self.resource.caught_up()?;
@@ -361,7 +364,7 @@ calls! {
             self.resource.transition("resume", outcome, &resumed)
         }
 
-        /// Whether it gives its customer what they pay for: from the chain, never from the read model.
+        /// Whether the customer is entitled to service: from the chain, never from the read model.
         pub async fn entitlement(&self) -> Result<Entitlement, BillingError> {
             self.resource.view()?;
             self.resource.read(|live| {
@@ -374,8 +377,8 @@ calls! {
             })
         }
 
-        /// Begins one more attempt to collect an invoice that it owes, because somebody wants to pay. While an attempt is on
-        /// its way nothing else begins. The attempt takes the place of the next one of dunning.
+        /// Begins another attempt to collect an owed invoice, because somebody wants to pay. While an attempt is
+        /// running, nothing else begins. The attempt replaces the next one of dunning.
         pub async fn pay(&self, invoice: String) -> Result<View, BillingError> {
             self.resource.view()?;
             self.resource.caught_up()?;
@@ -385,8 +388,8 @@ calls! {
             }
         }
 
-        /// Nobody is asked any more to pay an invoice that it owes. It is owed all the same: who wants to can pay, and service
-        /// ends after the days of grace.
+        /// Writes off an owed invoice: no further attempts are made. It is still owed: the customer can pay it, and
+        /// service ends after the days of grace.
         pub async fn give_up(&self, invoice: String) -> Result<View, BillingError> {
             self.resource.view()?;
             self.resource.caught_up()?;
@@ -394,8 +397,8 @@ calls! {
                 .transition("give_up", "marked", &GivenUp { invoice })
         }
 
-        /// Takes an invoice as paid that nobody is to pay, and has it voided. Not while a payment of it is on its way. Once more it
-        /// changes nothing: the node may have died before the invoice heard of it.
+        /// Waives an invoice, and has it voided. Rejected while a payment of it is running. Repeating it changes
+        /// nothing: the node may have crashed before the invoice was notified.
         pub async fn void(&self, invoice: String) -> Result<View, BillingError> {
             self.resource.view()?;
             let at = self.resource.caught_up()?;
@@ -409,7 +412,7 @@ calls! {
             self.resource.transition("collect", outcome, &voided)
         }
 
-        /// Less is owed of an invoice. Once more it changes nothing.
+        /// Reduces the amount owed for an invoice. Repeating it changes nothing.
         pub async fn reduce(&self, credited: Credited) -> Result<View, BillingError> {
             self.resource.view()?;
             let at = self.resource.caught_up()?;
@@ -426,7 +429,7 @@ calls! {
             self.resource.view()
         }
 
-        /// Takes credit for the next invoice. Once more it changes nothing.
+        /// Adds credit for the next invoice. Repeating it changes nothing.
         pub async fn grant(&self, credited: Credited) -> Result<View, BillingError> {
             self.resource.view()?;
             self.resource.caught_up()?;
@@ -437,7 +440,7 @@ calls! {
             self.resource.transition("credit", "granted", &credited)
         }
 
-        /// Hears that money of one of its invoices has gone back. Once more it changes nothing.
+        /// Records that money of one of its invoices was refunded. Repeating it changes nothing.
         pub async fn returned(&self, credited: Credited) -> Result<View, BillingError> {
             let view = self.resource.view()?;
             let known = self.resource.read(|live| live.machine.knows_credit(&credited.id))?;
@@ -447,8 +450,7 @@ calls! {
             self.resource.transition("credit", "returned", &credited)
         }
 
-        /// Hears what a payment has come to, and decides what follows. A report that was made before is no news, however often
-        /// it is made.
+        /// Records the result of a payment, and decides what follows. A repeated report is ignored.
         pub async fn report_payment_result(&self, result: PaymentResult) -> Result<View, BillingError> {
             self.resource.view()?;
             let id = self.resource.id();
@@ -470,18 +472,18 @@ calls! {
             self.resource.view()
         }
 
-        /// Has a timer that has failed tried again.
+        /// Retries a failed timer.
         pub async fn retry_timer(&self, name: String) -> Result<Vec<Timer>, BillingError> {
             self.resource.view()?;
             self.clock.retry(&name)
         }
 
-        /// What happens next by itself, and what of it has failed.
+        /// Its timers, including failed ones.
         pub async fn timers(&self) -> Result<Vec<Timer>, BillingError> {
             Ok(self.clock.timers()?)
         }
 
-        /// What follows at once from a payment that has failed.
+        /// What immediately follows a failed payment.
         fn after_failure(
             &self,
             invoice: &str,
@@ -499,7 +501,7 @@ calls! {
                         self.resource.write("retry", "attempted", &attempt)?;
                     }
                 }
-                // After a trial nobody is there to pay: nothing is waited for.
+                // After a trial nobody is there to pay: do not wait.
                 Some(NO_PAYMENT_METHOD)
                     if state == "incomplete" && after_trial && !broken(Variant::TrialWaits) =>
                 {
@@ -513,7 +515,7 @@ calls! {
             Ok(())
         }
 
-        /// The terms of the node, with its own ones; none if those are the default ones.
+        /// The node's terms, with its own ones; none if they are the defaults.
         fn terms(&self, own: OwnTerms, plan: &Plan) -> Result<Option<Terms>, BillingError> {
             let policy = self.resource.env().get::<Policy>();
             let currency = plan.unit_amount.currency();
@@ -524,7 +526,7 @@ calls! {
             Ok(Some(terms).filter(|terms| *terms != Terms::default()))
         }
 
-        /// What a price says now, for so many units. Neither it nor its product may be deleted.
+        /// The current plan of a price with a quantity. Neither the price nor its product may be deleted.
         async fn plan(&self, price: &str, quantity: u32) -> Result<Plan, BillingError> {
             let env = self.resource.env();
             let view = env

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Metadata, Refusal, Step, check_name};
 use crate::{Anchor, Every, Money, Time};
 
-/// What `create` and `update` of a product say.
+/// The data of `create` and `update` of a product.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewProduct {
@@ -14,13 +14,13 @@ pub struct NewProduct {
 }
 
 impl NewProduct {
-    /// Refuses what makes no sense.
+    /// Rejects invalid input.
     pub fn check(&self) -> Result<(), Refusal> {
         check_name("A product's name", &self.name)
     }
 }
 
-/// What is sold.
+/// A product.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Product {
     /// What it is called.
@@ -31,7 +31,7 @@ pub struct Product {
 }
 
 impl Product {
-    /// Refuses a new outcome that makes no sense.
+    /// Rejects an invalid new outcome.
     pub fn validate(&self, step: &Step<'_>) -> Result<(), Refusal> {
         match step.action {
             "create" | "update" => step.data::<NewProduct>()?.check(),
@@ -48,7 +48,7 @@ impl Product {
     }
 }
 
-/// What `create` of a price says.
+/// The data of `create` of a price.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewPrice {
@@ -61,10 +61,10 @@ pub struct NewPrice {
 }
 
 impl NewPrice {
-    /// Refuses what makes no sense.
+    /// Rejects invalid input.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.unit_amount.is_negative() {
-            return Err(Refusal::invalid("A price is zero or more."));
+            return Err(Refusal::invalid("A price must be zero or more."));
         }
         self.unit_amount.check()?;
         Anchor::new(Time(0), self.every)?;
@@ -83,7 +83,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// Refuses a new outcome that makes no sense.
+    /// Rejects an invalid new outcome.
     pub fn validate(&self, step: &Step<'_>) -> Result<(), Refusal> {
         match step.action {
             "create" => step.data::<NewPrice>()?.check(),

@@ -1,22 +1,22 @@
-//! Credit notes: what an invoice is lessened by.
+//! Credit notes, which reduce an invoice.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Money;
 
-/// What a credit note does.
+/// The effect of a credit note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CreditEffect {
-    /// Less is owed.
+    /// The customer owes less.
     Reduced,
-    /// Money that was paid goes back.
+    /// Paid money is refunded.
     Refunded,
-    /// Money that was paid is credit for the next invoice.
+    /// Paid money becomes credit for the next invoice.
     Credited,
 }
 
-/// A credit note. What `credit` of an invoice says.
+/// A credit note: the data of `credit` of an invoice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreditNote {

@@ -10,21 +10,21 @@ use crate::{
     broken::{Variant, broken},
 };
 
-/// What `create` and `update` of a customer say.
+/// The data of `create` and `update` of a customer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewCustomer {
     /// Who it is.
     pub name: String,
-    /// Where they get mail.
+    /// Their e-mail address.
     pub email: String,
-    /// What the gateway knows their card by. Without it nothing is paid until it is set.
+    /// The gateway's token for their card. Without it, payments fail until it is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payment_method: Option<String>,
 }
 
 impl NewCustomer {
-    /// Refuses what makes no sense.
+    /// Rejects invalid input.
     pub fn check(&self) -> Result<(), Refusal> {
         check_name("A customer's name", &self.name)?;
         check_name("An e-mail address", &self.email)?;
@@ -43,22 +43,22 @@ impl NewCustomer {
     }
 }
 
-/// What `set_payment_method` says.
+/// The data of `set_payment_method`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetPaymentMethod {
-    /// What the gateway knows the card by.
+    /// The gateway's token for the card.
     pub payment_method: String,
 }
 
 impl SetPaymentMethod {
-    /// Refuses what makes no sense.
+    /// Rejects invalid input.
     pub fn check(&self) -> Result<(), Refusal> {
         check_name("A payment method", &self.payment_method)
     }
 }
 
-/// What `subscribe` and `leave` say.
+/// The data of `subscribe` and `leave`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subscribed {
@@ -71,11 +71,11 @@ pub struct Subscribed {
 pub struct Customer {
     /// Who it is.
     pub name: String,
-    /// Where they get mail.
+    /// Their e-mail address.
     pub email: String,
-    /// What the gateway knows their card by.
+    /// The gateway's token for their card.
     pub payment_method: Option<String>,
-    /// Subscriptions that may go on, and since when.
+    /// Subscriptions that may be ongoing, and since when.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub subscriptions: BTreeMap<String, Time>,
     /// What somebody else wants to know of it.
@@ -84,7 +84,7 @@ pub struct Customer {
 }
 
 impl Customer {
-    /// Refuses a new outcome that makes no sense.
+    /// Rejects an invalid new outcome.
     pub fn validate(&self, step: &Step<'_>) -> Result<(), Refusal> {
         match step.action {
             "create" | "update" => step.data::<NewCustomer>()?.check(),
@@ -97,7 +97,7 @@ impl Customer {
     fn may_be_deleted(&self) -> Result<(), Refusal> {
         match self.subscriptions.keys().next() {
             Some(one) if !broken(Variant::CustomerDeleted) => Err(Refusal::invalid(format!(
-                "The customer has subscriptions that go on, {one} for one: end them first."
+                "The customer has ongoing subscriptions, such as {one}: end them first."
             ))),
             _ => Ok(()),
         }

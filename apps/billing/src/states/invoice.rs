@@ -13,7 +13,7 @@ use crate::{
     broken::{Variant, broken},
 };
 
-/// What `create` of an invoice says: all of it, as its subscription has decided.
+/// The data of `create` of an invoice, as decided by its subscription.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Draft {
@@ -21,14 +21,14 @@ pub struct Draft {
     pub subscription: String,
     /// The customer's id.
     pub customer: String,
-    /// The period that it bills.
+    /// The billed period.
     pub period: Period,
-    /// What is on it.
+    /// Its lines.
     pub lines: Lines,
 }
 
 impl Draft {
-    /// The id of the invoice: one for each period of a subscription, so that nothing is billed twice.
+    /// The id of the invoice: one for each period of a subscription, so nothing is billed twice.
     pub fn id(&self) -> String {
         Self::id_of(&self.subscription, self.period.number)
     }
@@ -38,14 +38,14 @@ impl Draft {
         format!("in_{subscription}_{number}")
     }
 
-    /// The number of the period that an invoice of a subscription bills, if its id says that it is one.
+    /// The number of the period that an invoice of a subscription bills, if its id encodes one.
     pub fn number_of(subscription: &str, invoice: &str) -> Option<u32> {
         let rest = invoice.strip_prefix("in_")?.strip_prefix(subscription)?;
         let number = rest.strip_prefix('_')?.parse().ok()?;
         (Self::id_of(subscription, number) == invoice).then_some(number)
     }
 
-    /// The credit that it uses: what other periods have left.
+    /// The credit that it uses, left over from other periods.
     pub fn used(&self) -> Result<Option<Money>, MoneyError> {
         let others = self.lines.all().iter();
         let others = others.filter(|line| line.kind != LineKind::Period);
@@ -54,13 +54,13 @@ impl Draft {
         Ok(net.is_negative().then(|| net.negated()))
     }
 
-    /// What it comes to.
+    /// Its totals.
     pub fn totals(&self) -> Result<Totals, MoneyError> {
         self.lines.totals()
     }
 }
 
-/// What `pay` of an invoice says.
+/// The data of `pay` of an invoice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attempted {
@@ -71,30 +71,30 @@ pub struct Attempted {
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What of the payment is more than was owed.
+    /// The part of the payment that exceeds the amount owed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surplus: Option<Money>,
 }
 
-/// What is owed for a period.
+/// An invoice for a period.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invoice {
     /// What it was created with.
     pub draft: Option<Draft>,
-    /// What is to be paid.
+    /// The amount to pay.
     pub due: Option<Money>,
-    /// The last attempt that began; 0 before the first.
+    /// The latest attempt that has begun; 0 before the first.
     pub attempts: u32,
-    /// The last attempt that failed, and so how many did; 0 for none.
+    /// The latest attempt that failed, which is the number of failures; 0 for none.
     pub failures: u32,
-    /// The last attempt for which the customer was asked to prove who they are; 0 for none.
+    /// The latest attempt that required customer authentication; 0 for none.
     pub asked: u32,
     /// The intent that paid it.
     pub paid_by: Option<String>,
-    /// What of that payment was more than was owed.
+    /// The part of that payment that exceeded the amount owed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surplus: Option<Money>,
-    /// Intents whose money came when nothing was owed any more.
+    /// Intents whose payments arrived when nothing was owed any more.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub late: BTreeSet<String>,
     /// Its credit notes, by their id.
@@ -116,14 +116,14 @@ impl Invoice {
         self.draft.as_ref().map_or(&[], |draft| draft.lines.all())
     }
 
-    /// What is to be paid with an attempt: the next one, or one that has begun.
+    /// The payment for an attempt: the next one, or one that has begun.
     pub fn attempt(&self, id: &str, attempt: u32) -> Result<NewIntent, Refusal> {
         let (Some(draft), Some(amount)) = (&self.draft, self.due) else {
             return Err(Refusal::invalid("The invoice has not been created."));
         };
         if !(1..=self.attempts + 1).contains(&attempt) {
             return Err(Refusal::invalid(format!(
-                "Attempt {} of {id} comes next, not {attempt}.",
+                "The next attempt of {id} is {}, not {attempt}.",
                 self.attempts + 1
             )));
         }
@@ -136,7 +136,7 @@ impl Invoice {
         })
     }
 
-    /// What a payment's report means: an outcome of `pay`, or nothing if it was told before.
+    /// What a payment's report means: an outcome of `pay`, or nothing if it was already reported.
     pub fn report(
         &self,
         id: &str,
@@ -145,26 +145,21 @@ impl Invoice {
     ) -> Result<Option<(&'static str, Attempted)>, Refusal> {
         let refuse = |text: String| Err(Refusal::invalid(text));
         if result.invoice != id || result.intent != Self::intent(id, result.attempt) {
-            return refuse(format!("{} is no payment of {id}.", result.intent));
+            return refuse(format!("{} is not a payment of {id}.", result.intent));
         }
-        let is_known = (1..=self.attempts).contains(&result.attempt);
-        if !is_known && !broken(Variant::NobodysReport) {
+        if !result.is_of_one_of(self.attempts) {
             return refuse(format!("There was no attempt {} of {id}.", result.attempt));
         }
         let outcome = match result.verdict {
             Verdict::Paid if self.paid_by.as_ref() == Some(&result.intent) => return Ok(None),
             Verdict::Paid if self.late.contains(&result.intent) => return Ok(None),
             Verdict::Paid if matches!(state, "paid" | "void") => "late",
-            Verdict::Paid
-                if !self.is_paid_with(result.amount) && !broken(Variant::AmountUnchecked) =>
-            {
-                return refuse(format!("{id} is not over {}.", result.amount));
+            Verdict::Paid if !self.is_paid_with(result.amount) => {
+                return refuse(format!("{id} does not amount to {}.", result.amount));
             }
             Verdict::Paid => "paid",
             _ if matches!(state, "paid" | "void") => return Ok(None),
-            Verdict::Failed if result.attempt > self.failures || broken(Variant::ReportTwice) => {
-                "failed"
-            }
+            Verdict::Failed if result.is_news_after(self.failures) => "failed",
             Verdict::RequiresAction if result.attempt > self.failures.max(self.asked) => {
                 "requires_action"
             }
@@ -179,7 +174,7 @@ impl Invoice {
         Ok(Some((outcome, attempted)))
     }
 
-    /// Whether so much pays it: what is due now, or was before a credit note.
+    /// Returns whether an amount pays it: the amount due now, or before a credit note.
     fn is_paid_with(&self, amount: Money) -> bool {
         let due = self.due.unwrap_or_else(|| Money::zero(amount.currency()));
         let reduced = self.credit_notes.values();
@@ -187,7 +182,9 @@ impl Invoice {
         let most = reduced.fold(due.amount(), |most, note| {
             most.saturating_add(note.amount.amount())
         });
-        amount.currency() == due.currency() && (due.amount()..=most).contains(&amount.amount())
+        let pays =
+            amount.currency() == due.currency() && (due.amount()..=most).contains(&amount.amount());
+        pays || broken(Variant::AmountUnchecked)
     }
 
     fn surplus_of(&self, result: &PaymentResult) -> Option<Money> {
@@ -195,7 +192,7 @@ impl Invoice {
         (surplus.amount() > 0).then_some(surplus)
     }
 
-    /// What of a payment goes back because nothing was owed any more, or less.
+    /// The part of a payment to refund because nothing, or less, was owed.
     pub fn gives_back(&self, result: &PaymentResult) -> Option<Money> {
         if broken(Variant::LateMoneyKept) {
             return None;
@@ -207,7 +204,7 @@ impl Invoice {
             .filter(|_| self.paid_by.as_ref() == Some(&result.intent))
     }
 
-    /// What a credit note can still be over: what is due, or what was paid and has not gone back by another one.
+    /// The amount that can still be credited: what is due, or what was paid and not refunded by another credit note.
     pub fn creditable(&self, state: &str) -> Result<Money, Refusal> {
         let due = self
             .due
@@ -220,18 +217,18 @@ impl Invoice {
         Ok(due.minus(Money::sum(due.currency(), back.map(|note| note.amount))?)?)
     }
 
-    /// Refuses a credit note that is over more than there is.
+    /// Rejects a credit note that exceeds that amount.
     pub fn may_credit(&self, state: &str, amount: Money) -> Result<(), Refusal> {
         if self.credit_notes.len() >= MAX_CREDIT_NOTES {
             return Err(Refusal::invalid(format!(
-                "An invoice has at most {MAX_CREDIT_NOTES} credit notes."
+                "An invoice may have at most {MAX_CREDIT_NOTES} credit notes."
             )));
         }
         let left = self.creditable(state)?;
         let is_beyond = left.minus(amount)?.is_negative() && !broken(Variant::CreditUnbounded);
         if amount.amount() <= 0 || is_beyond {
             return Err(Refusal::invalid(format!(
-                "A credit note for the invoice is above zero, and at most over {left}."
+                "A credit note for the invoice must be above zero, and at most {left}."
             )));
         }
         Ok(())
@@ -248,7 +245,7 @@ impl Invoice {
         self.credit_notes.insert(note.id.clone(), note);
     }
 
-    /// Refuses a new outcome that makes no sense.
+    /// Rejects an invalid new outcome.
     #[allow(clippy::unused_self, reason = "as every state has it")]
     pub fn validate(&self, _step: &Step<'_>) -> Result<(), Refusal> {
         Ok(())

@@ -1,4 +1,4 @@
-//! Metadata: what somebody else wants to know of a resource.
+//! Metadata of resources.
 
 use std::collections::BTreeMap;
 
@@ -6,37 +6,37 @@ use serde::{Deserialize, Serialize};
 
 use super::Refusal;
 
-/// Keys of a resource, at most.
+/// Maximum number of keys of a resource.
 const MAX_KEYS: usize = 50;
 
-/// Characters of a key, at most.
+/// Maximum length of a key in characters.
 const MAX_KEY: usize = 40;
 
-/// Characters of a value, at most.
+/// Maximum length of a value in characters.
 const MAX_VALUE: usize = 500;
 
-/// Bytes of all keys and values, at most: a resource's row of the read model has room for the rest of it.
+/// Maximum total size of keys and values in bytes, which leaves space in the read model's row.
 const MAX_BYTES: usize = 16 << 10;
 
-/// Texts by their keys, which the engine keeps and does not read.
+/// Texts by key, which the engine stores but does not interpret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Metadata(pub BTreeMap<String, String>);
 
-/// What `annotate` says: texts by their keys; without a text a key goes.
+/// The data of `annotate`: texts by key; `null` removes a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Annotation(pub BTreeMap<String, Option<String>>);
 
 impl Annotation {
-    /// Refuses what is too much.
+    /// Rejects metadata beyond the limits.
     pub fn check(&self) -> Result<(), Refusal> {
         for (key, value) in &self.0 {
             let is_key = (1..=MAX_KEY).contains(&key.chars().count());
             let value = value.as_deref().unwrap_or_default();
             if !is_key || value.chars().count() > MAX_VALUE {
                 return Err(Refusal::invalid(format!(
-                    "A key of metadata has 1 to {MAX_KEY} characters, and a value at most {MAX_VALUE}; “{key}” has not."
+                    "A metadata key must have 1 to {MAX_KEY} characters, and a value at most {MAX_VALUE}; “{key}” violates this."
                 )));
             }
         }
@@ -61,7 +61,7 @@ impl Metadata {
             .sum();
         if after.0.len() > MAX_KEYS || bytes > MAX_BYTES {
             return Err(Refusal::invalid(format!(
-                "A resource has at most {MAX_KEYS} keys of metadata, and {MAX_BYTES} bytes."
+                "A resource may have at most {MAX_KEYS} metadata keys, and {MAX_BYTES} bytes."
             )));
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! What a resource's chain comes to, and what is decided from it.
+//! The states of resources, and the decisions based on them.
 //!
-//! Contract: pure. `apply` depends on nothing but the state and the outcome, and refuses only what it cannot read: what was
-//! accepted once replays for ever. `validate` has the rules of today, which a new outcome has to keep. Decisions depend on nothing but the state and
-//! what they are given, change nothing, and say what to write. The objects around them do.
+//! Contract: pure. `apply` depends only on the state and the outcome, and rejects only what it cannot parse: what was
+//! once accepted replays forever. `validate` has the current rules, which apply to new outcomes. Decisions depend only
+//! on the state and their arguments, change nothing, and return what to write. The objects around them perform it.
 
 mod catalogue;
 mod credit_note;
@@ -33,78 +33,78 @@ pub use subscription::{
 
 pub use terms::{Policy, Terms};
 
-/// Why a payment ended whose customer pays with another card.
+/// The failure code of a payment whose customer pays with another card.
 pub const CARD_REPLACED: &str = "card_replaced";
 
-/// Why a payment failed whose customer has not said what to pay with.
+/// The failure code of a payment without a payment method.
 pub const NO_PAYMENT_METHOD: &str = "no_payment_method";
 
-/// Days after the first failure on which a payment is tried again, unless the subscription's terms say otherwise.
+/// Days after the first failure on which a payment is retried, by default.
 pub const DUNNING_DAYS: [u32; 4] = [1, 3, 5, 7];
 
-/// Days between two attempts, at least: after a week without the node they do not all follow at once.
+/// Minimum number of days between two attempts: after a week of downtime they do not all follow at once.
 pub const MIN_DUNNING_DAYS: u32 = 1;
 
-/// Days after the first failure until service ends, unless the subscription's terms say otherwise.
+/// Days after the first failure until service ends, by default.
 pub const GRACE_DAYS: u32 = 14;
 
 /// Hours that a first invoice may wait for its payment.
 pub const INCOMPLETE_HOURS: u32 = 23;
 
-/// Characters of a name or a description, at most.
+/// Maximum length of a name or a description in characters.
 pub const MAX_NAME: usize = 200;
 
-/// Lines of changes of plan that wait for the next invoice, at most: what orders that invoice fits
+/// Maximum number of pending lines of plan changes: the order of their invoice fits
 /// [`MAX_METADATA_BYTES`](abide::schedule::limits::MAX_METADATA_BYTES) with the longest ids.
 pub const MAX_PENDING: usize = 100;
 
-/// Units of a subscription, at most.
+/// Maximum quantity of a subscription.
 pub const MAX_QUANTITY: u32 = 1_000_000;
 
-/// Refunds of one payment, at most: all of them are in its row of the read model.
+/// Maximum number of refunds of one payment: all of them are in its row of the read model.
 pub const MAX_REFUNDS: usize = 50;
 
-/// Credit notes of one invoice, at most: all of them are in its row of the read model.
+/// Maximum number of credit notes of one invoice: all of them are in its row of the read model.
 pub const MAX_CREDIT_NOTES: usize = 50;
 
-/// Days of a trial, at most: two years.
+/// Maximum length of a trial in days: two years.
 pub const MAX_TRIAL_DAYS: u32 = 730;
 
-/// An outcome, as a state takes it.
+/// An outcome, as passed to a state.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// What was attempted.
+    /// The action.
     pub action: &'a str,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: &'a str,
     /// When it was written.
     pub at: Time,
-    /// What is known of it, in JSON.
+    /// The outcome's data, in JSON.
     pub json: &'a str,
 }
 
 impl Step<'_> {
-    /// What is known of it.
+    /// The outcome's data.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         serde_json::from_str(self.json).map_err(|error| {
             Refusal::invalid(format!(
-                "`{}` with `{}` has other data: {error}.",
+                "The data of `{}` with `{}` is not valid: {error}.",
                 self.action, self.outcome
             ))
         })
     }
 }
 
-/// Why something cannot be decided or taken.
+/// Why something is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
-    /// The amount makes no sense.
+    /// The amount is invalid.
     #[error(transparent)]
     Money(#[from] MoneyError),
-    /// The period makes no sense.
+    /// The period is invalid.
     #[error(transparent)]
     Calendar(#[from] CalendarError),
-    /// What was given makes no sense; the text says what would.
+    /// The input is invalid; the text says what would be valid.
     #[error("{0}")]
     Invalid(String),
 }
@@ -115,12 +115,12 @@ impl Refusal {
     }
 }
 
-/// Refuses a name that is empty, too long, or no line of text.
+/// Rejects a name that is empty, too long, or has several lines.
 fn check_name(what: &str, name: &str) -> Result<(), Refusal> {
     let length = name.chars().count();
     if !(1..=MAX_NAME).contains(&length) || name.chars().any(char::is_control) {
         return Err(Refusal::invalid(format!(
-            "{what} is one line of 1 to {MAX_NAME} characters; this one has {length}."
+            "{what} must be one line of 1 to {MAX_NAME} characters; this one has {length}."
         )));
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::{
     broken::{Variant, broken},
 };
 
-/// What `create` of a payment intent says.
+/// The data of `create` of a payment intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewIntent {
@@ -26,27 +26,27 @@ pub struct NewIntent {
     pub amount: Money,
 }
 
-/// What `confirm`, `settle` and `authenticate` say.
+/// The data of `confirm`, `settle` and `authenticate`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settled {
     /// The payment's id at the gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payment: Option<String>,
-    /// Why it was declined, in a word.
+    /// The decline code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decline: Option<String>,
-    /// Where the customer goes to prove who they are.
+    /// Where the customer authenticates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_url: Option<String>,
 }
 
-/// A refund of a payment, as the payment knows it.
+/// A refund, as recorded in the payment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refunded {
-    /// What was asked for.
+    /// The order.
     pub order: RefundOrder,
-    /// Whether the money is back.
+    /// Whether the money was returned.
     #[serde(default)]
     pub succeeded: bool,
     /// Why it failed, if it did: then its amount can be refunded again.
@@ -63,9 +63,9 @@ pub struct PaymentIntent {
     pub payment_method: Option<String>,
     /// The payment's id at the gateway.
     pub payment: Option<String>,
-    /// Why it was declined last.
+    /// The latest decline code.
     pub decline: Option<String>,
-    /// Where the customer goes to prove who they are, while it waits for that.
+    /// Where the customer authenticates, while it waits for that.
     pub action_url: Option<String>,
     /// Its refunds, by their id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -82,7 +82,7 @@ impl PaymentIntent {
         intent.ok_or_else(|| Refusal::invalid("The payment has not been created."))
     }
 
-    /// What of the payment is not refunded, and is not about to be.
+    /// The amount of the payment that has not been refunded or reserved.
     pub fn refundable(&self) -> Result<Money, Refusal> {
         let paid = self.terms()?.amount;
         let stands = |refund: &&Refunded| refund.failure.is_none();
@@ -91,7 +91,7 @@ impl PaymentIntent {
         Ok(paid.minus(gone)?)
     }
 
-    /// Refuses a refund that makes no sense, or is over more than is left of the payment.
+    /// Rejects a refund that is invalid, or exceeds the remaining amount.
     pub fn may_refund(&self, order: &RefundOrder) -> Result<(), Refusal> {
         order.check()?;
         if self.refunds.contains_key(&order.refund) {
@@ -102,7 +102,7 @@ impl PaymentIntent {
         }
         if self.refunds.len() >= MAX_REFUNDS {
             return Err(Refusal::invalid(format!(
-                "A payment has at most {MAX_REFUNDS} refunds."
+                "A payment may have at most {MAX_REFUNDS} refunds."
             )));
         }
         let left = self.refundable()?;
@@ -122,7 +122,7 @@ impl PaymentIntent {
         }
     }
 
-    /// Refuses a new outcome that makes no sense.
+    /// Rejects an invalid new outcome.
     pub fn validate(&self, step: &Step<'_>) -> Result<(), Refusal> {
         match step.action {
             "attach" => step.data::<SetPaymentMethod>()?.check(),

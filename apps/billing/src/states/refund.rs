@@ -1,4 +1,4 @@
-//! Refunds: money of a payment that goes back to the customer.
+//! Refunds: money of a payment that is returned to the customer.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +9,14 @@ use crate::Money;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefundTo {
-    /// To where it came from, through the gateway.
+    /// Back through the gateway.
     #[default]
     Card,
-    /// To the next invoice of the subscription, as credit.
+    /// Credit for the next invoice of the subscription.
     Balance,
 }
 
-/// What a payment intent is asked for.
+/// The order of a refund from a payment intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RefundOrder {
@@ -36,10 +36,10 @@ pub struct RefundOrder {
 }
 
 impl RefundOrder {
-    /// Refuses what makes no sense.
+    /// Rejects invalid input.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.amount.amount() <= 0 {
-            return Err(Refusal::invalid("A refund is above zero."));
+            return Err(Refusal::invalid("A refund must be above zero."));
         }
         match &self.reason {
             Some(reason) => check_name("A reason", reason),
@@ -48,7 +48,7 @@ impl RefundOrder {
     }
 }
 
-/// What came of a refund, as its payment intent hears it.
+/// The result of a refund, reported to its payment intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RefundEnd {
@@ -59,7 +59,7 @@ pub struct RefundEnd {
     pub failure: Option<String>,
 }
 
-/// What `create` of a refund says.
+/// The data of `create` of a refund.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewRefund {
@@ -99,23 +99,23 @@ impl NewRefund {
         }
     }
 
-    /// The id of the refund of what of a payment nobody owed any more when its money came.
+    /// The id of the refund of a payment that arrived when nothing was owed any more.
     pub fn late_id(intent: &str) -> String {
         format!("re_{intent}_late")
     }
 
-    /// The refund of what a credit note took off an invoice that this payment had paid a moment before.
+    /// The id of the refund of a credit note on an invoice that this payment had just paid.
     pub fn late_note_id(intent: &str, note: &str) -> String {
         format!("{}_{note}", Self::late_id(intent))
     }
 
-    /// Whether a refund is of money of this payment that nobody owed.
+    /// Returns whether a refund is of a payment that was not owed.
     pub fn is_late(refund: &str, intent: &str) -> bool {
         let rest = refund.strip_prefix(&Self::late_id(intent));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
     }
 
-    /// What its intent is asked for.
+    /// The order for its intent.
     pub fn order(&self, refund: &str) -> RefundOrder {
         RefundOrder {
             refund: refund.to_owned(),
@@ -127,7 +127,7 @@ impl NewRefund {
     }
 }
 
-/// What `submit` and `settle` of a refund say.
+/// The data of `submit` and `settle` of a refund.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RefundSettled {
@@ -154,7 +154,7 @@ pub struct Refund {
 }
 
 impl Refund {
-    /// Refuses a new outcome that makes no sense.
+    /// Rejects an invalid new outcome.
     #[allow(clippy::unused_self, reason = "as every state has it")]
     pub fn validate(&self, _step: &Step<'_>) -> Result<(), Refusal> {
         Ok(())

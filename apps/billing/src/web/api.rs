@@ -10,29 +10,29 @@
 //! | `POST /v1/customers/{id}/payment-method` | 200 and the customer |
 //! | `POST /v1/subscriptions/{id}/change`, `…/cancel`, `…/keep`, `…/pause`, `…/resume` | 200 and the subscription |
 //! | `GET /v1/subscriptions/{id}/entitlement` | 200: whether it gives its customer what they pay for, from its object |
-//! | `GET /v1/subscriptions/{id}/timers` | 200: what happens to it by itself, and what of that has failed |
+//! | `GET /v1/subscriptions/{id}/timers` | 200: its timers, including failed ones |
 //! | `GET /v1/{kind}?state=&customer=&subscription=&created_from=&created_before=&after=&limit=` | 200 and a page of the read model |
 //! | `POST /v1/{kind}/{id}/metadata` | 200 and the resource, with these texts; `null` removes one |
 //! | `GET /v1/subscriptions/{id}/upcoming-invoice` | 200: the next invoice, if nothing else happens |
-//! | `POST /v1/subscriptions/{id}/change/preview` | 200: what a change would come to, which is not made |
-//! | `GET /v1/test-clock`, `POST /v1/test-clock/advance` | 200 and the time; 404 if the program goes by the real clock |
-//! | `POST /v1/invoices/{id}/pay` | 200 and the invoice, which one more payment is to collect |
+//! | `POST /v1/subscriptions/{id}/change/preview` | 200: the effect of a change, without making it |
+//! | `GET /v1/test-clock`, `POST /v1/test-clock/advance` | 200 and the time; 404 if the program uses the real clock |
+//! | `POST /v1/invoices/{id}/pay` | 200 and the invoice; begins another payment |
 //! | `POST /v1/invoices/{id}/void`, `…/give-up` | 200 and the invoice |
-//! | `GET /v1/troubles` | 200: payments, refunds and timers that have failed, and changes that the read model has not taken |
-//! | `POST /v1/payment-intents/{id}/resume`, `/v1/refunds/{id}/resume` | 200: it goes on from the step that failed |
-//! | `POST /v1/subscriptions/{id}/timers/{name}/retry` | 200: a timer that has failed is tried again |
-//! | `POST /v1/payment-intents/{id}/refunds` | 201 and the refund. With an `Idempotency-Key` it is one |
+//! | `GET /v1/troubles` | 200: failed payments, refunds and timers, and changes that the read model has rejected |
+//! | `POST /v1/payment-intents/{id}/resume`, `/v1/refunds/{id}/resume` | 200: resumes from the failed step |
+//! | `POST /v1/subscriptions/{id}/timers/{name}/retry` | 200: retries a failed timer |
+//! | `POST /v1/payment-intents/{id}/refunds` | 201 and the refund. With an `Idempotency-Key` it is created once |
 //! | `GET /v1/payment-intents/{id}/refunds` | 200: the payment's refunds, and what is left of it |
-//! | `POST /v1/invoices/{id}/credit-notes` | 201 and the invoice. With an `Idempotency-Key` it is one |
-//! | `GET /v1/invoices/{id}/credit-notes` | 200: the invoice's credit notes, and what another can be over |
-//! | `POST /v1/webhook-endpoints` | 201, the endpoint and, this once, its secret |
+//! | `POST /v1/invoices/{id}/credit-notes` | 201 and the invoice. With an `Idempotency-Key` it is created once |
+//! | `GET /v1/invoices/{id}/credit-notes` | 200: the invoice's credit notes, and the amount that can still be credited |
+//! | `POST /v1/webhook-endpoints` | 201, the endpoint and, only in this response, its secret |
 //! | `GET /v1/webhook-endpoints`, `GET` and `DELETE /v1/webhook-endpoints/{id}` | 200 and the endpoint, or all |
-//! | `POST /v1/gateway/events` | 204: the gateway's webhook was heard. 401 if it is not signed |
-//! | `GET /v1/{kind}/{id}/replay?until=` | 200 and a text: the chain, and what it came to |
+//! | `POST /v1/gateway/events` | 204: the gateway's webhook was accepted. 401 if it is not signed |
+//! | `GET /v1/{kind}/{id}/replay?until=` | 200 and a text: the chain and its resulting state |
 //! | `GET /v1/{kind}/{id}/check` | 200 and `{"outcomes":…}`: the chain replays to the live state |
 //! | `POST /v1/check` | 200 and a line of JSON for each step: the same of every resource |
-//! | `GET /v1/read-model` | 200: how far the read model is behind |
-//! | `POST /v1/read-model/rebuild` | 200 and a line of JSON for each step: it is made anew |
+//! | `GET /v1/read-model` | 200: the lag of the read model |
+//! | `POST /v1/read-model/rebuild` | 200 and a line of JSON for each step: rebuilds it |
 //!
 //! `{kind}` is `products`, `prices`, `customers`, `subscriptions`, `invoices`, `payment-intents` or `refunds`. Money is
 //! `{"amount":1250,"currency":"EUR"}` in the minor unit; every time is in milliseconds since 1970.
@@ -45,7 +45,7 @@ use abide::{
 use axum::{
     Json, Router,
     extract::State,
-    http::{StatusCode, header},
+    http::header,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -53,10 +53,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    hooks, id, lists, metadata::Annotated, previews, refunds, test_clock, troubles, upkeep,
+    answer::{ById, Change, Created, created, object, refused, told},
+    hooks, id, lists,
+    metadata::Annotated,
+    previews, refunds, test_clock, troubles, upkeep,
 };
 use crate::{
-    BillingError,
     resource::{Event, View},
     resources::{
         Customer, Entitlement, Invoice, NewSubscription, OwnTerms, PaymentIntent, Price, Product,
@@ -65,10 +67,10 @@ use crate::{
     states::{Annotation, NewCustomer, NewPrice, NewProduct, SetPaymentMethod},
 };
 
-/// The API for programs that read about APIs.
+/// The OpenAPI description of the API.
 pub const OPENAPI: &str = include_str!("../../../../docs/billing.openapi.json");
 
-/// Outcomes of one answer, unless it is asked for fewer.
+/// Outcomes in one response, unless fewer are requested.
 const HISTORY: usize = 100;
 
 pub(super) fn router() -> Router<Env> {
@@ -149,28 +151,6 @@ async fn describe() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
 }
 
-/// What a client is told of an error.
-pub(super) fn told(error: BillingError) -> ApiError {
-    match error {
-        BillingError::NotFound { .. } => ApiError::not_found("not_found", error.to_string()),
-        BillingError::Refused(refusal) => ApiError::bad_request("invalid", refusal.to_string()),
-        BillingError::Outcome(
-            refused @ (OutcomesError::Refused { .. } | OutcomesError::Rejected { .. }),
-        ) => ApiError::conflict("not_allowed", refused.to_string()),
-        BillingError::Object(error) => error.into(),
-        BillingError::Outcome(error) => ApiError::bad_request("invalid", error.to_string()),
-    }
-}
-
-fn refused(refusal: crate::states::Refusal) -> ApiError {
-    told(refusal.into())
-}
-
-#[derive(Deserialize)]
-pub(super) struct ById {
-    pub(super) id: String,
-}
-
 #[derive(Deserialize)]
 struct OfKind {
     kind: String,
@@ -200,13 +180,6 @@ struct History {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Change {
-    pub(super) price: String,
-    pub(super) quantity: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Cancel {
     at: When,
 }
@@ -218,25 +191,7 @@ enum When {
     PeriodEnd,
 }
 
-/// The object of an id, after a check of the id; its calls count once if the request has a key.
-macro_rules! object {
-    ($env:expr, $class:ty, $prefix:literal, $id:expr, $key:expr) => {{
-        id::check($prefix, $id)?;
-        let object = $env.object::<$class>().get_by_name($id);
-        match &$key {
-            Some(key) => object.with_idempotency_key(key.clone()),
-            None => object,
-        }
-    }};
-    ($env:expr, $class:ty, $prefix:literal, $id:expr) => {{
-        id::check($prefix, $id)?;
-        $env.object::<$class>().get_by_name($id)
-    }};
-}
-
-pub(super) use object;
-
-/// Calls something of any kind of resource.
+/// Calls a method of any kind of resource.
 macro_rules! of_kind {
     ($env:expr, $path:expr, $call:ident($($given:expr),*)) => {
         of_kind!($env, $path, None::<String>, $call($($given),*))
@@ -284,7 +239,7 @@ async fn show_customer(
     show(env, OfKind::path("customers", id)).await
 }
 
-/// Keeps what somebody else wants to know of a resource.
+/// Changes the metadata of a resource.
 async fn annotate(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
@@ -324,7 +279,7 @@ async fn replay(
         .until
         .parse()
         .map_err(|error: OutcomesError| told(error.into()))?;
-    // What was never created has no chain.
+    // A resource that was never created has no chain.
     let _: View = of_kind!(env, path, get_state());
     Ok(of_kind!(env, path, replay(until)))
 }
@@ -341,12 +296,6 @@ async fn check(
     let _: View = of_kind!(env, path, get_state());
     let outcomes = of_kind!(env, path, check());
     Ok(Json(Replayed { outcomes }))
-}
-
-pub(super) type Created = Result<(StatusCode, Json<View>), ApiError>;
-
-pub(super) fn created(view: View) -> (StatusCode, Json<View>) {
-    (StatusCode::CREATED, Json(view))
 }
 
 fn value(data: &impl Serialize) -> Result<Value, ApiError> {
@@ -396,7 +345,7 @@ async fn create_price(
     let product = object!(env, Product, "prod", &new.product);
     let product = product.get_state().await?.map_err(told)?;
     if product.state != "active" {
-        let text = format!("{} is deleted: nothing new is sold of it.", new.product);
+        let text = format!("{} is deleted: it cannot get new prices.", new.product);
         return Err(ApiError::conflict("deleted", text));
     }
     let id = id::fresh("price", key.as_deref())?;
@@ -461,7 +410,7 @@ async fn set_payment_method(
     Ok(Json(view.await?.map_err(told)?))
 }
 
-/// What a subscription is created with, and which terms it has of its own.
+/// The data of a new subscription, and its own terms.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WantedSubscription {

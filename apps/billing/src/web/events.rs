@@ -1,4 +1,4 @@
-//! What the gateway tells.
+//! The gateway's webhooks.
 
 use abide::{Env, server::ApiError};
 use axum::{
@@ -13,8 +13,8 @@ use crate::{
     payment,
 };
 
-/// Hears a webhook of the gateway. 204 is said when what it means is on disk; one that was heard before, or comes late,
-/// changes nothing.
+/// Handles a webhook of the gateway. Responds with 204 when its effect is on disk; a duplicate or late one changes
+/// nothing.
 pub(super) async fn hear(
     State(env): State<Env>,
     headers: HeaderMap,
@@ -23,7 +23,7 @@ pub(super) async fn hear(
     let Some(secrets) = env.get::<EventSecrets>() else {
         return Err(ApiError::not_found(
             "no_secret",
-            "The program was given no secret for the gateway's webhooks, and trusts none: see --gateway-events-secret.",
+            "The program has no secret for the gateway's webhooks, and therefore trusts none: see --gateway-events-secret.",
         ));
     };
     let event = secrets
@@ -37,8 +37,8 @@ pub(super) async fn hear(
             EventError::Invalid(text) => ApiError::bad_request("invalid", text),
         })?;
     match &event {
-        Told::Payment(event) => payment::hear(&env, event).await?,
-        Told::Refund(event) => payment::hear_of_refund(&env, event).await?,
+        Told::Payment(event) => payment::handle_event(&env, event).await?,
+        Told::Refund(event) => payment::handle_refund_event(&env, event).await?,
     }
     Ok(StatusCode::NO_CONTENT)
 }

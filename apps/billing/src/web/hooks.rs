@@ -8,7 +8,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 
 use super::{
-    api::{ById, told},
+    answer::{ById, told},
     id,
 };
 use crate::hooks::{Endpoint, NewEndpoint, Registered, endpoints};

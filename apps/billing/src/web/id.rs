@@ -1,18 +1,18 @@
-//! Ids of resources, and the keys that make a request count once.
+//! Ids of resources, and idempotency keys.
 
 use abide::server::ApiError;
 use sha2::{Digest, Sha256};
 
 use crate::broken::{Variant, broken};
 
-/// Characters of an id, at most.
+/// Maximum length of an id.
 const MAX_ID: usize = 120;
 
-/// The id of a new resource: with an idempotency key always the same, so that whoever repeats a request reaches the same
-/// object.
+/// The id of a new resource. It is determined by the idempotency key, if there is one, so a repeated request reaches
+/// the same object.
 #[allow(
     clippy::disallowed_methods,
-    reason = "it is made before an object is asked"
+    reason = "it is created before an object is called"
 )]
 pub(super) fn fresh(prefix: &str, key: Option<&str>) -> Result<String, ApiError> {
     let mut bytes = [0; size_of::<u128>()];
@@ -22,13 +22,15 @@ pub(super) fn fresh(prefix: &str, key: Option<&str>) -> Result<String, ApiError>
             bytes.copy_from_slice(&hash[..size_of::<u128>()]);
         }
         None => getrandom::fill(&mut bytes).map_err(|error| {
-            ApiError::from(abide::Error::new(format!("there is no chance: {error}")))
+            ApiError::from(abide::Error::new(format!(
+                "no randomness is available: {error}"
+            )))
         })?,
     }
     Ok(format!("{prefix}_{:032x}", u128::from_be_bytes(bytes)))
 }
 
-/// Refuses what cannot be the id of a resource with this prefix.
+/// Rejects text that cannot be the id of a resource with this prefix.
 pub(super) fn check(prefix: &str, id: &str) -> Result<(), ApiError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let rest = id.strip_prefix(prefix).and_then(|id| id.strip_prefix('_'));

@@ -13,7 +13,7 @@ use crate::{
     read::{Filter, MAX_PAGE, Reader},
 };
 
-/// The kinds by their part of paths, with what the field of their list is called.
+/// The kinds by path segment, with the name of their list field.
 const KINDS: [(&str, &str, Declaration); 7] = [
     ("/products", "products", PRODUCT),
     ("/prices", "prices", PRICE),
@@ -33,7 +33,7 @@ pub(super) fn router() -> Router<Env> {
     })
 }
 
-/// Refuses what is no state of a kind.
+/// Rejects an unknown state of a kind.
 pub(super) fn must_be_a_state(machine: &Declaration, state: &str) -> Result<(), ApiError> {
     if states(machine).any(|known| known == state) {
         return Ok(());
@@ -61,7 +61,7 @@ async fn list(
         .limit
         .is_some_and(|limit| !(1..=MAX_PAGE).contains(&limit))
     {
-        let text = format!("A page has 1 to {MAX_PAGE} resources.");
+        let text = format!("A page may have 1 to {MAX_PAGE} resources.");
         return Err(ApiError::bad_request("no_such_page", text));
     }
     let reader = env.require::<Reader>()?;

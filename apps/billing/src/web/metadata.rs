@@ -1,11 +1,11 @@
-//! Metadata in JSON: with what a resource is created, and later.
+//! Metadata in JSON, at creation and later.
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error};
 use serde_json::{Map, Value};
 
 use crate::states::Annotation;
 
-/// A body that may have `metadata` beside what it is to have.
+/// A body with an optional `metadata` field.
 pub(super) struct Annotated<T> {
     pub(super) new: T,
     pub(super) metadata: Annotation,

@@ -1,4 +1,4 @@
-//! What will be, in JSON.
+//! Previews in JSON.
 
 use abide::{
     Env,
@@ -8,7 +8,7 @@ use axum::{Json, extract::State};
 use serde::Serialize;
 
 use super::{
-    api::{ById, Change, object, told},
+    answer::{ById, Change, object, told},
     id,
 };
 use crate::{
@@ -31,7 +31,7 @@ pub(super) async fn upcoming(
     Ok(Json(Next { upcoming }))
 }
 
-/// What a change of plan would come to, if it were made now.
+/// The effect of a plan change, without making it.
 pub(super) async fn change(
     State(env): State<Env>,
     UrlPath(ById { id }): UrlPath<ById>,

@@ -8,7 +8,7 @@ use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    api::{ById, Created, created, object, told},
+    answer::{ById, Created, created, object, told},
     id,
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     states::{self, CreditNote, RefundTo, Refunded},
 };
 
-/// What is asked for: all of it if no amount is given.
+/// The requested refund: everything if no amount is given.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
@@ -27,7 +27,7 @@ pub(super) struct Wanted {
     reason: Option<String>,
 }
 
-/// The id of what a request creates beneath a resource: with an idempotency key always the same there.
+/// The id of a subresource, determined by the idempotency key, if there is one.
 fn beneath(prefix: &str, parent: &str, key: Option<&str>) -> Result<String, ApiError> {
     let key = key.map(|key| format!("{parent}\n{key}"));
     id::fresh(prefix, key.as_deref())
@@ -56,7 +56,7 @@ pub(super) async fn create(
 #[derive(Serialize)]
 pub(super) struct Refunds {
     refunds: Vec<Refunded>,
-    /// What can still be refunded.
+    /// The amount that can still be refunded.
     left: Money,
 }
 
@@ -97,7 +97,7 @@ pub(super) async fn credit(
 #[derive(Serialize)]
 pub(super) struct CreditNotes {
     credit_notes: Vec<CreditNote>,
-    /// What another can be over.
+    /// The amount that can still be credited.
     left: Money,
 }
 

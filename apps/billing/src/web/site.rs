@@ -1,4 +1,4 @@
-//! The pages' handlers.
+//! The handlers of the pages.
 
 use abide::{
     Env,
@@ -8,7 +8,13 @@ use axum::{extract::State, response::Html};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Failed, api::told, html, id, lists::must_be_a_state, troubles, upkeep};
+use super::{
+    answer::told,
+    id,
+    lists::must_be_a_state,
+    page::{Failed, html},
+    troubles, upkeep,
+};
 use crate::{
     Time,
     machines::SUBSCRIPTION,
@@ -20,7 +26,7 @@ use crate::{
     resources,
 };
 
-/// Outcomes that a timeline shows.
+/// Maximum number of outcomes in a timeline.
 const STEPS: usize = 1_000;
 
 #[derive(Deserialize)]
@@ -63,7 +69,7 @@ pub(super) struct ById {
     id: String,
 }
 
-/// One subscription: what it is, and its chain, from its object; its invoices from the read model, if that answers.
+/// One subscription: its state and chain from its object; its invoices from the read model, if available.
 pub(super) async fn subscription(
     State(env): State<Env>,
     path: Result<UrlPath<ById>, ApiError>,

@@ -26,7 +26,7 @@ fn clock(env: &Env) -> Result<std::sync::Arc<TestModeClock>, ApiError> {
     env.get::<TestModeClock>().ok_or_else(|| {
         ApiError::not_found(
             "no_test_clock",
-            "The program goes by the real clock: start it with --test-clock to move it.",
+            "The program uses the real clock: start it with --test-clock to move the clock.",
         )
     })
 }
@@ -37,7 +37,7 @@ pub(super) async fn show(State(env): State<Env>) -> Result<Json<Shown>, ApiError
     Ok(Json(Shown { now }))
 }
 
-/// Moves the clock of the whole program forward.
+/// Moves the program's clock forward.
 pub(super) async fn advance(
     State(env): State<Env>,
     JsonBody(advance): JsonBody<Advance>,

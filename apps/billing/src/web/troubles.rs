@@ -1,4 +1,4 @@
-//! What does not go on by itself, and waits for a person.
+//! What has failed and waits for an operator.
 
 use abide::{
     Env,
@@ -15,7 +15,7 @@ use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    api::{ById, told},
+    answer::{ById, told},
     id, upkeep,
 };
 use crate::{
@@ -26,37 +26,37 @@ use crate::{
     resources::{FailedTimer, Subscription, failed_timers},
 };
 
-/// Payments, refunds and timers that are listed, at most: of those that failed, and of those that are stuck.
+/// Maximum number of listed payments, refunds and timers: of failed ones, and of stuck ones.
 const LISTED: usize = 100;
 
-/// How long a timer that is given up may take to stand so among its subscription's timers.
+/// How long it may take until a failed timer is recorded among its subscription's timers.
 const SETTLED_MILLIS: i64 = 10 * 60 * 1_000;
 
-/// What waits for a person.
+/// What waits for an operator.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Troubles {
-    /// Payments that go on only if somebody has them resumed, those that were begun last first.
+    /// Payments that continue only if somebody resumes them, the latest first.
     pub(crate) payments: Vec<Failed>,
-    /// Refunds of which the same is so.
+    /// The same for refunds.
     pub(crate) refunds: Vec<Failed>,
-    /// Timers of subscriptions that were given up, or are tried in vain for long, the newest first.
+    /// Timers of subscriptions that were given up, or have failed for a long time, newest first.
     pub(crate) timers: Vec<FailedTimer>,
-    /// Whether there are more of them than are listed.
+    /// Whether there are more than listed.
     pub(crate) more: bool,
-    /// Changes that the read model does not take.
+    /// Changes that the read model rejects.
     pub(crate) dead: i64,
 }
 
-/// A payment that does not go on.
+/// A payment that does not continue on its own.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Failed {
     /// The payment intent.
     id: String,
-    /// `failed`, or `stuck` if the program has to be mended first.
+    /// `failed`, or `stuck` if the program must be fixed first.
     status: Status,
     /// Why.
     error: Option<String>,
-    /// Since when.
+    /// Since when it has been in this state.
     since: Time,
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn show(State(env): State<Env>) -> Result<Json<Troubles>, ApiEr
     Ok(Json(all(&env).await?))
 }
 
-/// What there is, now or a moment ago.
+/// The current list, or a recent one.
 pub(super) async fn all(env: &Env) -> Result<Troubles, ApiError> {
     let mut troubles = Troubles {
         dead: upkeep::lag(env).await?.dead,
@@ -116,7 +116,7 @@ pub(super) async fn all(env: &Env) -> Result<Troubles, ApiError> {
     Ok(troubles)
 }
 
-/// Workflows of a status, and whether there are more of them.
+/// Workflows with a status, and whether there are more.
 async fn of_status<W: Workflow>(
     env: &Env,
     status: Status,
@@ -132,7 +132,7 @@ async fn of_status<W: Workflow>(
     Ok((found, page.next.is_some()))
 }
 
-/// Whether a timer is still in trouble.
+/// Returns whether a timer is still failing.
 async fn has_failed(env: &Env, failed: &FailedTimer) -> Result<bool, ApiError> {
     let subscription = env.object::<Subscription>();
     let subscription = subscription.get_by_name(&failed.subscription);
@@ -144,7 +144,7 @@ async fn has_failed(env: &Env, failed: &FailedTimer) -> Result<bool, ApiError> {
     Ok(timers.iter().any(stands))
 }
 
-/// Has a payment go on that has failed, from the step that failed, or is stuck.
+/// Resumes a payment that has failed, from the failed step, or is stuck.
 pub(super) async fn resume(
     State(env): State<Env>,
     UrlPath(ById { id }): UrlPath<ById>,
@@ -153,7 +153,7 @@ pub(super) async fn resume(
     resumed::<Payment>(&env, &id).await
 }
 
-/// The same of a refund.
+/// The same for a refund.
 pub(super) async fn resume_refund(
     State(env): State<Env>,
     UrlPath(ById { id }): UrlPath<ById>,
@@ -174,7 +174,7 @@ async fn resumed<W: Workflow>(env: &Env, id: &str) -> Result<Json<Failed>, ApiEr
         status => {
             return Err(ApiError::conflict(
                 "not_allowed",
-                format!("{id} is {status}: only what has failed or is stuck is resumed."),
+                format!("{id} is {status}: only a failed or stuck workflow can be resumed."),
             ));
         }
     }
@@ -183,7 +183,7 @@ async fn resumed<W: Workflow>(env: &Env, id: &str) -> Result<Json<Failed>, ApiEr
     Ok(Json(record.into()))
 }
 
-/// The step that a payment has failed with: the last of those that failed. Waiting in vain for an event is no failure.
+/// The failed step of a payment: the latest. Waiting in vain for an event is not a failure.
 async fn failed_step<W: Workflow>(
     workflows: &Workflows<W>,
     id: &str,
@@ -224,9 +224,9 @@ pub(super) struct Timers {
 struct Timer {
     name: String,
     phase: Phase,
-    /// When it goes off next, or is tried again.
+    /// When it fires next, or is retried.
     due: Option<Time>,
-    /// What went wrong last, if it has not gone well since.
+    /// The latest error, if it has not succeeded since.
     error: Option<String>,
 }
 
@@ -243,14 +243,14 @@ impl From<schedule::Timer> for Timer {
     }
 }
 
-/// What happens to a subscription by itself, and what of it has failed.
+/// The timers of a subscription, including failed ones.
 pub(super) async fn timers(
     State(env): State<Env>,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Timers>, ApiError> {
     id::check("sub", &id)?;
     let subscription = env.object::<Subscription>().get_by_name(&id);
-    // What was never created has no timers.
+    // A subscription that was never created has no timers.
     subscription.get_state().await?.map_err(told)?;
     let timers = subscription.timers().await?.map_err(told)?;
     let timers = timers.into_iter().map(Timer::from).collect();
@@ -264,7 +264,7 @@ pub(super) struct OneTimer {
     name: String,
 }
 
-/// Has a timer that has failed tried again.
+/// Retries a failed timer.
 pub(super) async fn retry_timer(
     State(env): State<Env>,
     UrlPath(OneTimer { id, name }): UrlPath<OneTimer>,

@@ -1,4 +1,4 @@
-//! What is done with all resources at once. It runs to its end, whoever listens; who asked sees a line of JSON for each step.
+//! Operations on all resources. They run to completion, whoever listens; the caller gets a line of JSON for each step.
 
 use std::{
     convert::Infallible,
@@ -32,17 +32,17 @@ use crate::{
     resources::Stored,
 };
 
-/// Resources between two lines.
+/// Resources between two progress lines.
 const STRIDE: usize = 100;
 
-/// Resources that are named of those that are not as they should be.
+/// Maximum number of failed resources that are named.
 const NAMED: usize = 20;
 
-/// Whether something is done with all resources: one thing at a time.
+/// Whether an operation on all resources is running: one at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Upkeep(Arc<AtomicBool>);
 
-/// Ends the time of one thing.
+/// Ends the operation.
 struct Turn(Arc<AtomicBool>);
 
 impl Upkeep {
@@ -50,7 +50,7 @@ impl Upkeep {
         if self.0.swap(true, Ordering::SeqCst) {
             return Err(ApiError::conflict(
                 "busy",
-                "Something is done with all resources already: wait until it has ended.",
+                "Another operation on all resources is running: wait until it has ended.",
             ));
         }
         Ok(Turn(Arc::clone(&self.0)))
@@ -67,27 +67,27 @@ pub(super) async fn read_model(State(env): State<Env>) -> Result<Json<Lag>, ApiE
     Ok(Json(lag(&env).await?))
 }
 
-/// How far the read model is behind.
+/// The lag of the read model.
 pub(super) async fn lag(env: &Env) -> Result<Lag, ApiError> {
     let counts = Queue::new(env, QUEUE).map_err(abide::Error::from)?;
     let counts = counts.counts().await.map_err(abide::Error::from)?;
     Ok(Lag::new(&counts, Time::now(&**env.clock())))
 }
 
-/// How far a rebuild is.
+/// The progress of a rebuild.
 #[derive(Serialize)]
 struct Line {
-    /// Resources in all.
+    /// Total number of resources.
     resources: usize,
-    /// Those that were asked.
+    /// Processed resources.
     done: usize,
-    /// Those that failed.
+    /// Failed resources.
     failed: usize,
-    /// Changes that wait for the read model.
+    /// Changes waiting for the read model.
     waiting: u64,
-    /// Why some failed.
+    /// The errors of some.
     failures: Vec<String>,
-    /// Why it was given up, if it was.
+    /// Why it was aborted, if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -132,18 +132,18 @@ pub(super) async fn rebuild(State(env): State<Env>) -> Result<Response, ApiError
     ))
 }
 
-/// How far a check is.
+/// The progress of a check.
 #[derive(Clone, Default, Serialize)]
 struct Checked {
-    /// Resources in all.
+    /// Total number of resources.
     resources: usize,
-    /// Those that were checked.
+    /// Checked resources.
     done: usize,
-    /// Outcomes that were replayed.
+    /// Replayed outcomes.
     outcomes: i64,
-    /// Resources that are not as they should be.
+    /// Resources that failed the check.
     failed: usize,
-    /// Which, and why.
+    /// Some of them, with their errors.
     failures: Vec<String>,
 }
 
@@ -180,7 +180,7 @@ pub(super) async fn check_all(State(env): State<Env>) -> Result<Response, ApiErr
     ))
 }
 
-/// Runs something on a thread of its own, and answers with what it tells.
+/// Runs an operation in the background, and streams its progress.
 fn in_the_background<T: Serialize + Send + 'static>(
     work: impl AsyncFnOnce(UnboundedSender<T>) + Send + 'static,
 ) -> Response {

@@ -73,7 +73,9 @@ async fn a_customer_who_must_prove_who_they_are_is_waited_for_and_a_webhook_coun
     world.gateway.authenticate(&waiting[0].id, true).unwrap();
     for event in world.gateway.take_events() {
         for _ in 0..3 {
-            payment::hear(world.host.env(), &event).await.unwrap();
+            payment::handle_event(world.host.env(), &event)
+                .await
+                .unwrap();
         }
     }
     world.becomes(&intent, "succeeded").await;
@@ -265,7 +267,7 @@ async fn chains_are_replayed_and_checked_and_the_read_model_is_made_anew() {
     assert_eq!(lag["dead"], 0);
     world
         .until("/", |page| {
-            page.text.contains("These figures are up to date.")
+            page.text.contains("These numbers are up to date.")
         })
         .await;
     world.host.shutdown().await.unwrap();

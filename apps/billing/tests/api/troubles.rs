@@ -58,7 +58,7 @@ async fn a_payment_that_has_failed_is_seen_and_goes_on_from_the_step_that_failed
     let seen = world.until(troubles, seen).await.json();
     assert!(seen["payments"][0]["since"].as_i64().unwrap() > 0);
     let page = world.get("/").await;
-    let line = "1 payment does not go on by itself.";
+    let line = "1 payment is stalled.";
     assert!(page.text.contains(line), "{}", page.text);
 
     // What it lacked is there: it goes on, to what it lacks next.
@@ -170,13 +170,7 @@ async fn a_subscriptions_timers_are_shown_and_so_is_one_that_has_failed() {
     let troubles = world.get("/v1/troubles").await;
     assert!(listed(&troubles), "{}", troubles.text);
     let troubles = troubles.json();
-    assert!(
-        world
-            .get("/")
-            .await
-            .text
-            .contains("1 timer does not go on by itself.")
-    );
+    assert!(world.get("/").await.text.contains("1 timer is stalled."));
     let name = troubles["timers"][0]["timer"]
         .as_str()
         .unwrap()

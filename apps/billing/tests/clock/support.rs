@@ -210,10 +210,7 @@ impl World {
 
     fn at(disk: SimDisk, clock: TestClock, bank: Bank, policy: Option<Policy>) -> Self {
         let time = clock.clone();
-        let options = StoreOptions {
-            unix_millis: Arc::new(move || time.unix_millis()),
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small().unix_millis(Arc::new(move || time.unix_millis()));
         let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
         let node = register(Node::builder(store))
             .with(AnyPayments::new(bank.clone()))

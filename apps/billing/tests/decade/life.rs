@@ -230,7 +230,7 @@ impl Life {
         }
         stream::iter(now)
             .for_each_concurrent(WEBHOOKS, async |(event, luck)| {
-                payment::hear(world.env(), &event).await.unwrap();
+                payment::handle_event(world.env(), &event).await.unwrap();
                 if luck == 0 && event.payment.status.is_final() {
                     report(world, &event).await;
                 }

@@ -84,10 +84,7 @@ impl Ground {
     fn options(&self) -> StoreOptions {
         match self {
             Self::Memory(_) => StoreOptions::small(),
-            Self::Folder(..) => StoreOptions {
-                segment_bytes: 16 << 20,
-                ..StoreOptions::default()
-            },
+            Self::Folder(..) => StoreOptions::default().segment_bytes(16 << 20),
         }
     }
 
@@ -384,14 +381,10 @@ fn node(
 ) -> Node {
     let (disk, dir) = ground.disk();
     let time = time.clone();
-    let options = StoreOptions {
-        unix_millis: Arc::new(move || time.unix_millis()),
-        archive: ArchiveOptions {
-            enabled: false,
-            ..ArchiveOptions::default()
-        },
-        ..ground.options()
-    };
+    let options = ground
+        .options()
+        .unix_millis(Arc::new(move || time.unix_millis()))
+        .archive(ArchiveOptions::default().enabled(false));
     let store = Store::open(disk, &dir, options).unwrap();
     let line = Line {
         gateway: gateway.clone(),

@@ -581,10 +581,7 @@ fn node(disk: &SimDisk, clock: &TestClock, bank: &Bank, is_alive: &Arc<AtomicBoo
         is_alive: Arc::clone(is_alive),
     };
     let time = clock.clone();
-    let options = StoreOptions {
-        unix_millis: Arc::new(move || time.unix_millis()),
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small().unix_millis(Arc::new(move || time.unix_millis()));
     let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
     register(Node::builder(store))
         .with(AnyPayments::new(bank.clone()))

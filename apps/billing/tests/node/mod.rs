@@ -32,14 +32,9 @@ pub(crate) fn engine(
     network: impl Outbound,
 ) -> NodeBuilder {
     let time = clock.clone();
-    let options = StoreOptions {
-        unix_millis: Arc::new(move || time.unix_millis()),
-        archive: ArchiveOptions {
-            enabled: false,
-            ..ArchiveOptions::default()
-        },
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small()
+        .unix_millis(Arc::new(move || time.unix_millis()))
+        .archive(ArchiveOptions::default().enabled(false));
     let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
     resources::register(Node::builder(store))
         .class::<workflow::WorkflowInstance>(workflow::INSTANCES, workflow::class_options())

@@ -366,7 +366,9 @@ fn a_webhook_of_a_refund_is_heard_soon_and_its_copies_are_not() {
                 id: format!("evt_{number}"),
                 refund: pending.clone(),
             };
-            payment::hear_of_refund(world.env(), &event).await.unwrap();
+            payment::handle_refund_event(world.env(), &event)
+                .await
+                .unwrap();
         }
         world.becomes("re_some", "succeeded").await;
         world.passes(Duration::from_hours(1)).await;
@@ -386,7 +388,9 @@ fn a_webhook_of_a_refund_is_heard_soon_and_its_copies_are_not() {
             id: "evt_3".into(),
             refund: pending,
         };
-        payment::hear_of_refund(world.env(), &late).await.unwrap();
+        payment::handle_refund_event(world.env(), &late)
+            .await
+            .unwrap();
     });
 }
 

@@ -251,6 +251,6 @@ impl World {
 
     /// The gateway's webhook comes.
     pub(crate) async fn hears(&self, event: &GatewayEvent) {
-        payment::hear(self.env(), event).await.unwrap();
+        payment::handle_event(self.env(), event).await.unwrap();
     }
 }

@@ -71,7 +71,7 @@ async fn what_was_not_created_is_not_there_and_nothing_is_created_twice() {
         .await;
     assert_eq!(
         refused.unwrap_err().to_string(),
-        "the product is `active` and does not take `create` with `created`: allowed are `update` with `updated`, `delete` with `deleted`, `annotate` with `annotated`"
+        "the product is `active` and does not allow `create` with `created`: allowed are `update` with `updated`, `delete` with `deleted`, `annotate` with `annotated`"
     );
     let nameless = json!({"name": ""});
     let refused = world
@@ -111,7 +111,7 @@ async fn a_subscription_needs_a_customer_and_a_price_of_a_product_that_are_there
         refused
             .unwrap_err()
             .to_string()
-            .starts_with("A trial has 730 days at most")
+            .starts_with("A trial may have at most 730 days")
     );
     let missing = world.subscription().get_state().await.unwrap().unwrap_err();
     assert!(matches!(missing, BillingError::NotFound { .. }));
@@ -160,7 +160,7 @@ async fn an_invoice_is_created_once_for_a_period_and_for_nothing_else() {
         other
             .unwrap_err()
             .to_string()
-            .contains("the invoice of something else")
+            .contains("already exists with different content")
     );
     let elsewhere = world
         .invoice(1)
@@ -338,7 +338,7 @@ async fn a_subscription_is_not_moved_to_where_its_machine_does_not_lead() {
         refused
             .unwrap_err()
             .to_string()
-            .contains("Period 1 is to be billed next, not 0.")
+            .contains("The next period to bill is 1, not 0.")
     );
     of!(world, "sub_1", check()).unwrap();
 }
@@ -388,7 +388,7 @@ async fn an_invoice_that_nobody_is_to_pay_is_not_owed_and_is_not_voided_while_it
         let voided = world.invoice(invoice).void().await.unwrap();
         voided.unwrap_err().to_string()
     };
-    assert!(refused(0).await.contains("is on its way"));
+    assert!(refused(0).await.contains("is in progress"));
     world.report(0, 1, Verdict::Failed).await;
     assert!(refused(0).await.contains("end the subscription instead"));
     world
@@ -405,7 +405,7 @@ async fn an_invoice_that_nobody_is_to_pay_is_not_owed_and_is_not_voided_while_it
 
     world.clock.advance(Duration::from_hours(31 * 24));
     world.begun(1, 1).await;
-    assert!(refused(1).await.contains("is on its way"));
+    assert!(refused(1).await.contains("is in progress"));
     world.report(1, 1, Verdict::Failed).await;
     assert_eq!(world.state("sub_1").await, "past_due");
     for _ in 0..2 {

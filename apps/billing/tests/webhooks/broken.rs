@@ -5,10 +5,7 @@ use billing::broken::{VARIABLE, Variant};
 /// The test that is to catch a variant.
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
-        Variant::RefusedMeansTaken
-        | Variant::OneStopsAll
-        | Variant::DedupForgotten
-        | Variant::NewestFirst => {
+        Variant::RefusedMeansTaken | Variant::OneStopsAll | Variant::DedupForgotten => {
             "refusing::what_one_outbox_refuses_waits_with_its_resource_and_everybody_gets_all_of_it_once_and_in_order"
         }
         Variant::NoticesGoneFirst | Variant::NeverAgain => {

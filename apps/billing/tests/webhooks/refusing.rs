@@ -16,10 +16,7 @@ const ROOM: i64 = 4;
 const OUTCOMES: i64 = ROOM + 3;
 
 fn world() -> World {
-    let outbox = Options {
-        max_queued: ROOM,
-        ..Options::default()
-    };
+    let outbox = Options::default().max_queued(ROOM);
     World::with_outboxes(1, 0, outbox)
 }
 

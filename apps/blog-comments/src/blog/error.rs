@@ -1,4 +1,4 @@
-//! Why the blog refuses.
+//! Errors of the blog.
 
 use abide::outbox::OutboxError;
 use abide::prelude::*;
@@ -7,38 +7,38 @@ use thiserror::Error;
 
 use crate::Invalid;
 
-/// Why the blog did not do what it was asked. Nothing changed.
+/// Why the blog rejected a call. Nothing changed.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 pub enum BlogError {
     /// There is no such post.
     #[error("There is no post {0}.")]
     NoPost(String),
     /// There is another post at this address.
-    #[error("There is a post {0} already.")]
+    #[error("The post {0} already exists.")]
     PostTaken(String),
-    /// It makes no sense.
+    /// The input is invalid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// The mark belongs to a comment that says something else.
-    #[error("The mark belongs to another comment of yours: a new comment needs a new mark.")]
+    /// The mark belongs to a comment with different content.
+    #[error("The mark belongs to another comment: a new comment needs a new mark.")]
     MarkReused,
     /// The link was not made by this blog.
-    #[error("This link is not one from our mails. Please copy it whole.")]
+    #[error("This link is not valid. Please copy the complete link from the mail.")]
     BadLink,
     /// The link was made too long ago.
     #[error("This link has expired. Comment again to get another.")]
     OldLink,
-    /// It was done too often.
+    /// The rate limit was exceeded.
     #[error("There were too many {what} {from}. Try again in {} minutes.", .seconds.div_ceil(60))]
     TooMany {
-        /// What.
+        /// What was limited.
         what: String,
-        /// From where.
+        /// The client or address.
         from: String,
-        /// When there may be more.
+        /// When the limit resets.
         seconds: u64,
     },
-    /// The outbox refused.
+    /// The outbox rejected it.
     #[error(transparent)]
     Outbox(#[from] OutboxError),
     /// The storage failed.

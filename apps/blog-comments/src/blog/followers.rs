@@ -1,4 +1,4 @@
-//! Who follows what: the question whether to, what they are told, and the links in their mails.
+//! Followers: the confirmation of subscriptions, their notices, and the links in their mails.
 
 use abide::outbox::Deliver;
 use abide::prelude::*;
@@ -12,11 +12,11 @@ use crate::{
     token::{Confirmation, Subscription},
 };
 
-/// Where the key of the links in mails is kept.
+/// The storage key of the secret for the links in mails.
 const SECRET: &str = "secret";
 
 impl Blog {
-    /// A mail that asks whether to subscribe, unless there was one to this address, or too many to all, within a day.
+    /// Enqueues a confirmation mail, unless there was one to this address, or too many in total, within a day.
     pub(super) fn ask_to_confirm(&self, member: i64, mailbox: &str) -> Result<(), BlogError> {
         let sql = self.state.storage().sql();
         let now = self.now();
@@ -38,7 +38,7 @@ impl Blog {
         Ok(())
     }
 
-    /// A notice as it is now, if the member follows the post.
+    /// The current content of a notice, if the member follows the post.
     pub(super) fn notice(&self, notice: Notice) -> Result<Option<Letter>> {
         let Notice {
             post,
@@ -75,7 +75,7 @@ impl Blog {
         }))
     }
 
-    /// The question whether to subscribe as it is now, if a subscription still waits for its answer.
+    /// The current content of a confirmation mail, if a subscription still waits for it.
     pub(super) fn question(&self, confirm: Confirm) -> Result<Option<Letter>> {
         let Confirm { member, until } = confirm;
         let posts = self.unconfirmed(member)?;
@@ -108,7 +108,7 @@ impl Blog {
         .to_array()
     }
 
-    /// Subscriptions that were asked about before are forgotten.
+    /// Subscriptions requested before this time have expired.
     pub(super) fn forgotten(&self) -> i64 {
         self.now().saturating_sub(millis(limits::CONFIRM_WITHIN))
     }
@@ -143,7 +143,7 @@ impl Blog {
         Ok(confirmation)
     }
 
-    /// What a client's token is for, if it is right. After too many wrong ones nobody says of any whether it is right.
+    /// Verifies a client's token. After too many wrong ones, no token of the client is checked.
     pub(super) fn guess<T>(&self, client: &str, token: Option<T>) -> Result<Option<T>, BlogError> {
         let sql = self.state.storage().sql();
         let now = self.now();
@@ -164,7 +164,7 @@ impl Blog {
     }
 }
 
-/// What is counted as one address: most mail servers deliver `ada+1@…` and `ADA@…` to ada.
+/// Normalizes an address for rate limits: most mail servers deliver `ada+1@…` and `ADA@…` to ada.
 pub(super) fn mailbox(email: &str) -> String {
     let email = email.to_lowercase();
     match email.rsplit_once('@') {
@@ -176,7 +176,7 @@ pub(super) fn mailbox(email: &str) -> String {
     }
 }
 
-/// Makes the key of the links in mails, once.
+/// Creates the secret for the links in mails, once.
 pub(super) fn make_secret(storage: &Storage) -> Result<()> {
     if storage.get::<Vec<u8>>(SECRET)?.is_none() {
         let mut secret = [0_u8; 32];
@@ -186,7 +186,7 @@ pub(super) fn make_secret(storage: &Storage) -> Result<()> {
     Ok(())
 }
 
-/// The key of the links in mails.
+/// The secret for the links in mails.
 fn secret(storage: &Storage) -> Result<Vec<u8>> {
     storage
         .get(SECRET)?

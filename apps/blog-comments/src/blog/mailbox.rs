@@ -1,4 +1,4 @@
-//! What the owner sees of the outbox.
+//! The owner's view of the outbox.
 
 use abide::outbox::{Change, Counts, Destination, Record};
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 pub struct Mailbox {
     /// Mails by status.
     pub counts: Counts,
-    /// The mail server, and whether it is left alone for a while.
+    /// The mail server, and whether it is paused.
     pub destinations: Vec<Destination>,
     /// Newest first.
     pub mails: Vec<Record>,
-    /// Where the next page begins, if there is one.
+    /// The start of the next page, if any.
     pub next: Option<i64>,
 }
 
@@ -21,7 +21,7 @@ pub struct Mailbox {
 pub struct GivenUp {
     /// What is known of it.
     pub mail: Record,
-    /// To whom it is, and about what, as things are now; nothing if there is nobody left to tell.
+    /// The recipient and the subject as of now; none if nobody is left to be notified.
     pub about: Option<(String, String)>,
 }
 

@@ -30,7 +30,7 @@ const SCHEMA: &[&str] = &[
          UNIQUE (member, mark)
      )",
     "CREATE INDEX IF NOT EXISTS comments_of_post ON comments (post, id)",
-    // `since` is the member's first comment on the post; 0 if they have written the post. Who has not confirmed is told nothing.
+    // `since` is the member's first comment on the post; 0 for the post's author. Unconfirmed members get no notices.
     "CREATE TABLE IF NOT EXISTS follows (
          post         INTEGER NOT NULL REFERENCES posts,
          member       INTEGER NOT NULL REFERENCES members,
@@ -44,13 +44,13 @@ const SCHEMA: &[&str] = &[
     budget::SCHEMA,
 ];
 
-/// Subscriptions of blogs that did not ask whose address it is: their mails had the link that ends them.
+/// The table of earlier versions, without confirmations: their mails had an unsubscribe link.
 const SUBSCRIPTIONS: &str = "
     INSERT INTO follows (post, member, since, asked_at, confirmed_at) SELECT post, member, since, 0, 0 FROM subscriptions;
     DROP TABLE subscriptions;
 ";
 
-/// Makes what is not there yet.
+/// Creates the missing tables.
 pub(super) fn create(storage: &Storage) -> Result<()> {
     let sql = storage.sql();
     for statement in SCHEMA {

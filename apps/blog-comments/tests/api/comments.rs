@@ -133,7 +133,7 @@ async fn pages_show_what_people_wrote_as_text_and_keep_what_was_typed_if_it_is_r
     let refused = world.client.send(nobody).await.unwrap();
     assert_eq!(refused.status, 422);
     let page = refused.body.as_str().unwrap();
-    assert!(page.contains("An address looks like"), "{page}");
+    assert!(page.contains("An address must look like"), "{page}");
     assert!(page.contains("&lt;kept&gt;</textarea>"), "{page}");
     let part = world.client.send(form("name=ada")).await.unwrap();
     assert_eq!(part.status, 400);

@@ -113,7 +113,7 @@ impl Guest {
 /// Waits until no object is in memory.
 pub(crate) async fn asleep(admin: &Client) {
     until("the objects to leave memory", async || {
-        (admin.figure("abide_objects_resident").await == 0).then_some(())
+        (admin.metric("abide_objects_resident").await == 0).then_some(())
     })
     .await;
 }

@@ -1,4 +1,4 @@
-//! What all pages have around them.
+//! The frame of all pages.
 
 use abide::outbox::{
     Status,
@@ -8,7 +8,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::assets::{SCRIPT, STYLE};
 
-/// Which list a page shows, if it shows one.
+/// The list that a page shows, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tab {
     None,
@@ -35,7 +35,7 @@ impl Tab {
         }
     }
 
-    /// Its page with what is older.
+    /// Its page with older mails.
     pub(super) fn before(self, id: i64) -> String {
         let href = self.href();
         let sign = if href.contains('?') { '&' } else { '?' };
@@ -43,7 +43,7 @@ impl Tab {
     }
 }
 
-/// What keeps a page up to date.
+/// How a page is kept up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Watch {
     Nothing,
@@ -51,7 +51,7 @@ pub(super) enum Watch {
     Mail(i64),
 }
 
-/// The element that does. Turbo keeps it from one page to the next if that has one with the same id.
+/// The element for live updates. Turbo keeps it across pages that have one with the same id.
 fn live(watch: Watch) -> Markup {
     let (id, about) = match watch {
         Watch::Nothing => return html! {},
@@ -92,7 +92,7 @@ pub(super) fn frame(title: &str, tab: Tab, watch: Watch, body: &Markup) -> Marku
     }
 }
 
-/// The mark of the program.
+/// The program's logo.
 pub(super) fn envelope() -> Markup {
     html! {
         svg viewBox="0 0 32 32" aria-hidden="true" {

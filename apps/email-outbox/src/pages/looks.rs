@@ -1,4 +1,4 @@
-//! What is pushed to pages.
+//! HTML fragments that are pushed to pages.
 
 use abide::outbox::{
     Destination, FanOutStatus, Outbox, Record, Status,
@@ -11,9 +11,9 @@ use super::{
     frame::Tab,
     row::{row, time},
 };
-use crate::{Lists, Overview, Progress, http::PAGE};
+use crate::{Lists, Overview, Progress, request::PAGE};
 
-/// How mails look, for [`Live`](abide::outbox::live::Live).
+/// The rendering of mails, for [`Live`](abide::outbox::live::Live).
 pub(crate) struct Looks {
     lists: Lists,
     env: Env,
@@ -39,7 +39,7 @@ impl Render for Looks {
     }
 }
 
-/// Counters, trouble, lists.
+/// Counters, failing destinations, lists.
 pub(super) fn head(overview: &Overview) -> Markup {
     let counts = &overview.counts;
     let all = counts.queued
@@ -74,7 +74,7 @@ fn trouble(destination: &Destination) -> Markup {
     html! {
         @if let Some(until) = destination.paused_until {
             p.card.trouble {
-                // The time is not part of it: it counts down, and each second would be read out.
+                // The time is excluded: it counts down, and screen readers would read out each second.
                 b role="status" {
                     (destination.destination)
                     @if destination.opened > 0 { " keeps failing. " } @else { " asks for patience. " }

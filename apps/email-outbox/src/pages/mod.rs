@@ -1,4 +1,4 @@
-//! What people see.
+//! The HTML pages.
 
 mod frame;
 mod looks;
@@ -18,12 +18,12 @@ use self::{
     looks::head,
     row::{pill, row, time},
 };
-use crate::{Draft, Mail, Overview, http::Wanted};
+use crate::{Draft, Mail, Overview, request::Wanted};
 
 /// The mails, newest first.
 pub(crate) fn queue(overview: &Overview, list: &Page, wanted: &Wanted) -> Markup {
     let tab = wanted.status.map_or(Tab::All, Tab::Status);
-    // New rows are put on first pages, and nowhere else.
+    // New rows are inserted only on first pages.
     let newest = wanted.status.map_or_else(|| NEWEST.to_owned(), newest_of);
     let newest = wanted.before.is_none().then_some(newest);
     let body = html! {
@@ -37,7 +37,7 @@ pub(crate) fn queue(overview: &Overview, list: &Page, wanted: &Wanted) -> Markup
     frame("Queue", tab, Watch::All, &body)
 }
 
-/// The mails that were given up.
+/// The failed mails.
 pub(crate) fn failed(overview: &Overview, list: &Page, wanted: &Wanted) -> Markup {
     let newest = wanted.before.is_none().then_some(DEAD_LETTERS);
     let body = html! {
@@ -57,7 +57,7 @@ pub(crate) fn failed(overview: &Overview, list: &Page, wanted: &Wanted) -> Marku
     frame("Failed", Tab::Status(Status::Failed), Watch::All, &body)
 }
 
-/// A table of all mails, or of those that stay in it while they have a status.
+/// A table of all mails, or of those with a status.
 fn table(records: &[Record], id: Option<&str>, only: Option<Status>) -> Markup {
     html! {
         table.card.mails {
@@ -104,7 +104,7 @@ pub(crate) fn compose(draft: &Draft, wrong: Option<&str>) -> Markup {
     frame("Compose", Tab::None, Watch::Nothing, &body)
 }
 
-/// The form for a mail that was given up.
+/// The form for a failed mail.
 pub(crate) fn edit(id: i64, draft: &Draft, wrong: Option<&str>) -> Markup {
     let body = html! {
         form.card.letter method="post" action={ "/mails/" (id) "/edit" } {
@@ -220,7 +220,7 @@ fn event(change: &Change) -> Markup {
     }
 }
 
-/// What went wrong.
+/// An error page.
 pub(crate) fn error(status: StatusCode, text: &str) -> Markup {
     let body = html! {
         div.card.empty {

@@ -33,7 +33,7 @@ fn button(id: i64, verb: &str, label: &str, class: &str, confirm: Option<&str>) 
     }
 }
 
-/// A mail's handler writes its line as `ADDRESS: SUBJECT`, where the subject may be cut.
+/// A mail's handler writes its summary as `ADDRESS: SUBJECT`, where the subject may be truncated.
 fn recipient_and_subject(summary: &str) -> (&str, &str) {
     summary.split_once(": ").unwrap_or(("", summary))
 }
@@ -50,7 +50,7 @@ pub(super) fn pill(record: &Record) -> Markup {
     html! { span.pill data-status=(record.status) { (word) } }
 }
 
-/// What a person would like to know of a mail on its way.
+/// The progress of a mail that is being sent.
 fn progress(record: &Record) -> Markup {
     let error = html! {
         @if let Some(error) = &record.last_error { span.error title=(error) { (error) } }
@@ -91,7 +91,7 @@ fn progress(record: &Record) -> Markup {
     }
 }
 
-/// The last part of an operation's address, cut.
+/// The last part of an operation's address, truncated.
 fn short(operation: &str) -> String {
     let uri: Option<Uri> = operation.parse().ok();
     let path = uri.as_ref().map_or(operation, Uri::path);
@@ -99,7 +99,7 @@ fn short(operation: &str) -> String {
     last.chars().take(8).collect()
 }
 
-/// A time, in UTC until the page's script shows it in the reader's zone.
+/// A time, in UTC until the page's script converts it to the reader's time zone.
 pub(super) fn time(unix_millis: i64, form: &str) -> Markup {
     let at = abide::outbox::live::utc(unix_millis);
     html! { time datetime=(at) data-form=(form) { (at) } }

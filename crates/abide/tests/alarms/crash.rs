@@ -52,8 +52,8 @@ fn an_attempt_that_its_process_did_not_survive_is_made_again_later_as_a_retry() 
     });
 }
 
-/// A handler that ends its process, and before that, perhaps, asks to be woken again at once. Returns in which of so many
-/// seconds it was woken, the node being up again at once each time, and the last node.
+/// A handler that crashes its process, and optionally first sets the next alarm. Returns in which seconds it was woken,
+/// with the node restarted at once each time, and the last node.
 async fn kills_whenever_it_wakes(seconds: i64, sets_again: bool) -> (Vec<i64>, Dormitory) {
     let mut beds = Dormitory::new();
     beds.object("ada").set(1_000).await.unwrap().unwrap();
@@ -70,7 +70,7 @@ async fn kills_whenever_it_wakes(seconds: i64, sets_again: bool) -> (Vec<i64>, D
             std::future::pending().await
         });
         beds.pass(1_000).await;
-        // What is counted as begun may not have reached its handler yet.
+        // A counted attempt may not have reached its handler yet.
         let has_begun = || !beds.notes("ada").is_empty();
         let is_idle = |node: &Node| node.store().alarms().counts().in_flight == 0;
         beds.world.until(|node| has_begun() || is_idle(node)).await;
@@ -92,7 +92,7 @@ fn an_object_that_kills_its_process_whenever_it_wakes_does_not_loop_the_node() {
         assert_eq!(node.stats().alarms_failed, 0, "the cause may be another");
         let listed = &node.alarms(AlarmState::Failing, None, 10)[0];
         assert_eq!(listed.attempts, 8);
-        // Its first ran freely and its second beside a few; the eighth is noted when the ninth begins.
+        // Its first attempt ran freely and its second with a few others; the eighth is recorded when the ninth begins.
         let ada = beds.object("ada");
         let alarms = node.alarms_of(ada.untyped()).await.unwrap();
         let counted: Vec<_> = alarms.iter().map(|a| (a.cut_off, a.crashes)).collect();
@@ -158,7 +158,7 @@ fn a_handler_that_has_finished_does_not_run_again_after_a_crash() {
 #[test]
 fn alarms_are_neither_lost_nor_early_wherever_the_power_is_cut() {
     run(async {
-        // A dry run tells how many changes of the disk there are.
+        // A dry run counts the changes of the disk.
         let changes = life(SimDisk::new()).await.0.changes();
         for stop in (0..changes).step_by(3) {
             let disk = SimDisk::new();

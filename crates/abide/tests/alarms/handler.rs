@@ -1,4 +1,4 @@
-//! What a handler sees and does of its own alarm.
+//! A handler's view of its own alarm.
 
 use std::time::Duration;
 
@@ -227,7 +227,7 @@ fn an_alarm_of_a_class_without_a_handler_fails() {
     });
 }
 
-/// An object that keeps everybody waiting while it is made.
+/// An object whose constructor is slow.
 #[durable_object]
 struct Slow {
     state: State,

@@ -1,5 +1,4 @@
-//! What the runtime promises about alarms, tested through the public API on a disk in memory with a clock that stands
-//! still.
+//! The guarantees about alarms, tested through the public API on an in-memory disk with a manual clock.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 

@@ -1,4 +1,4 @@
-//! Alarms that have names: each has its own time, attempts and end.
+//! Named alarms: each has its own time and attempts.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -422,7 +422,7 @@ fn setting_an_alarm_after_the_clock_was_set_back_lengthens_no_other_wait() {
             let shelf = Shelf::new();
             shelf.set_in(wait, 5 * HOUR).await;
             shelf.pass(HOUR).await;
-            // By so little that nothing is due for it.
+            // By so little that nothing becomes due.
             shelf.world.clock.set_wall(-i64::try_from(HOUR).unwrap());
             shelf.world.fence().await;
             shelf.set_in(other, 24 * HOUR).await;
@@ -471,7 +471,10 @@ fn names_and_numbers_of_alarms_have_bounds() {
     run(async {
         let shelf = Shelf::new();
         let diary = shelf.diary();
-        for (name, says) in [(String::new(), "not empty"), ("x".repeat(257), "256 bytes")] {
+        for (name, says) in [
+            (String::new(), "must not be empty"),
+            ("x".repeat(257), "256 bytes"),
+        ] {
             let set = diary.set_in(name, 1_000).await.unwrap();
             let error = set.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Input);

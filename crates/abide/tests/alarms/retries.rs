@@ -1,4 +1,4 @@
-//! Failed attempts: when they are tried again, and what is counted.
+//! Failed attempts: when they are retried, and what is counted.
 
 use std::time::Duration;
 
@@ -86,14 +86,11 @@ fn the_wait_before_a_retry_is_up_to_a_quarter_longer() {
 #[test]
 fn a_class_may_retry_for_ever_with_a_cap() {
     run(async {
-        let options = ClassOptions {
-            alarm_retry: AlarmRetry {
-                base: Duration::from_millis(500),
-                jitter: 0.0,
-                ..AlarmRetry::for_ever(Duration::from_secs(3))
-            },
-            ..ClassOptions::default()
-        };
+        let options = ClassOptions::default().alarm_retry(
+            AlarmRetry::for_ever(Duration::from_secs(3))
+                .base(Duration::from_millis(500))
+                .jitter(0.0),
+        );
         let beds = Dormitory::on(TestClock::new(), SimDisk::new(), options);
         beds.script.fail(100);
         beds.object("ada").set(500).await.unwrap().unwrap();
@@ -212,7 +209,7 @@ fn pending(node: &abide::Node, attempts: u32) -> bool {
         .any(|alarm| alarm.attempts == attempts && alarm.due.unix_millis() > now)
 }
 
-/// An object that can be made only as long as nobody objects.
+/// An object whose constructor can be made to fail.
 #[durable_object]
 struct Unmade {
     state: State,

@@ -1,4 +1,4 @@
-//! The object of these tests: its alarm does what the test has put into a script, and notes when it went off.
+//! The object of these tests: its alarm follows the test's script, and records when it went off.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ const WITNESS: &str = "witness";
 
 type Act = Box<dyn FnOnce(Sleeper) -> LocalFuture<Result<()>> + Send>;
 
-/// What handlers do, one act for each alarm that goes off; without one they succeed.
+/// The script of handlers, one act for each alarm that goes off; without one they succeed.
 #[derive(Clone, Default)]
 pub(crate) struct Script(Arc<Mutex<VecDeque<Act>>>);
 
@@ -39,7 +39,7 @@ impl Script {
         self.0.lock().unwrap().pop_front()
     }
 
-    /// So many handlers fail.
+    /// This many handlers fail.
     pub(crate) fn fail(&self, times: usize) -> &Self {
         for _ in 0..times {
             self.then(async |_| Err(Error::from("it does not work")));
@@ -153,24 +153,12 @@ pub(crate) fn time(millis: i64) -> AlarmTime {
 
 /// Options without jitter, so that the time of a retry is known.
 pub(crate) fn exact() -> ClassOptions {
-    ClassOptions {
-        alarm_retry: AlarmRetry {
-            jitter: 0.0,
-            ..AlarmRetry::default()
-        },
-        ..ClassOptions::default()
-    }
+    ClassOptions::default().alarm_retry(AlarmRetry::default().jitter(0.0))
 }
 
 /// As [`exact`], and alarms are given up after so many retries.
 pub(crate) fn giving_up_after(retries: u32) -> ClassOptions {
-    ClassOptions {
-        alarm_retry: AlarmRetry {
-            jitter: 0.0,
-            ..AlarmRetry::at_most(retries)
-        },
-        ..ClassOptions::default()
-    }
+    ClassOptions::default().alarm_retry(AlarmRetry::at_most(retries).jitter(0.0))
 }
 
 /// A node of sleepers and their script.
@@ -196,7 +184,7 @@ impl Dormitory {
         }
     }
 
-    /// Another node on what a kill of this one leaves.
+    /// Another node on the state that a kill of this one leaves.
     pub(crate) fn killed(&self) -> Self {
         let disk = self.world.disk.after_kill();
         Self::on(self.world.clock.clone(), disk, exact())

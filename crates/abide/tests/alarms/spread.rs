@@ -1,5 +1,4 @@
-//! Many alarms at once, and a node that is not quite well: bounds, workers, a wall clock that is set, a full disk, a class
-//! that is missing.
+//! Many alarms at once, and a degraded node: limits, workers, a clock that is set, a full disk, a missing class.
 
 use std::{
     sync::{

@@ -1,5 +1,4 @@
-//! A process that ends while many alarms go off: the one that has ended it is told from the others, and none of these
-//! pays for it.
+//! A process that crashes while many alarms run: the cause is identified, and the others pay nothing for it.
 
 use std::{
     collections::HashMap,
@@ -93,10 +92,7 @@ struct Crew {
 impl Crew {
     fn on(clock: TestClock, disk: SimDisk, moods: Moods) -> Self {
         let world = World::at(clock, disk, 1, |node| {
-            let options = ClassOptions {
-                event_timeout: Duration::MAX,
-                ..giving_up_after(0)
-            };
+            let options = giving_up_after(0).event_timeout(Duration::MAX);
             node.class::<Member>("MEMBER", options).with(moods.clone())
         });
         Self { world, moods }
@@ -106,7 +102,7 @@ impl Crew {
         Self::on(TestClock::new(), SimDisk::new(), Moods::default())
     }
 
-    /// Another node on what a kill of this one leaves.
+    /// Another node on the state that a kill of this one leaves.
     fn killed(self) -> Self {
         let disk = self.world.disk.after_kill();
         Self::on(self.world.clock.clone(), disk, self.moods.clone())
@@ -165,7 +161,7 @@ impl Crew {
         notes.iter().filter_map(name).collect()
     }
 
-    /// How often the process has ended while the alarm of a member ran alone.
+    /// How often the process has crashed while the alarm of a member ran alone.
     async fn crashes(&self, name: &str) -> u32 {
         let member = self.member(name);
         let alarms = self.world.node.alarms_of(member.untyped()).await.unwrap();
@@ -221,7 +217,7 @@ fn what_ran_at_a_crash_runs_a_few_at_a_time_and_at_the_next_crash_alone() {
         let rest = crew.have_begun(4).await;
         let had_no_turn = |name| !few.contains(name);
         assert!(rest.iter().all(had_no_turn), "{rest:?} go first");
-        // They hang; after a while they hold up nobody any more.
+        // They hang; after a while they delay nobody any more.
         crew.pass(ALARM_SUSPECT_PATIENCE.as_secs()).await;
         let alone = crew.have_begun(5).await.split_off(4);
         assert!(few.contains(&alone[0]));

@@ -1,4 +1,5 @@
-//! Alarms when other things go wrong: a process that ends, a node that stops, a failed delete, a lost file, a full disk.
+//! Alarms during other faults: a process that crashes, a node that shuts down, a failed delete, a lost file, a full
+//! disk.
 use std::{
     sync::{
         Arc,
@@ -23,14 +24,8 @@ use crate::{
 #[test]
 fn an_alarm_that_the_last_attempt_has_set_goes_off_after_a_crash() {
     run(async {
-        let options = ClassOptions {
-            alarm_retry: AlarmRetry {
-                max_retries: Some(0),
-                jitter: 0.0,
-                ..AlarmRetry::default()
-            },
-            ..ClassOptions::default()
-        };
+        let options =
+            ClassOptions::default().alarm_retry(AlarmRetry::default().max_retries(0).jitter(0.0));
         let beds = Dormitory::on(TestClock::new(), SimDisk::new(), options.clone());
         beds.script.then(async |sleeper| {
             sleeper.state.storage().set_alarm(time(60_000))?;

@@ -82,6 +82,12 @@ impl Ledger {
         Ok(())
     }
 
+    pub async fn write_and_restart(&self) -> Result<()> {
+        self.enter("kept")?;
+        self.state.restart();
+        Ok(())
+    }
+
     pub async fn wait(&self) {
         self.signals.give("waiting");
         self.signals.wait("never").await;
@@ -219,6 +225,18 @@ fn abort_undoes_its_poll_and_resets_the_object() {
         assert_eq!(error.message(), "enough of this");
         assert!(error.object_reset());
         assert!(ledger.entries().await.unwrap().unwrap().is_empty());
+        assert_eq!(ledger.visits().await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn restart_keeps_its_poll_and_the_object_begins_anew() {
+    run(async {
+        let world = world();
+        let ledger = ledger(&world, "a");
+        ledger.visits().await.unwrap();
+        ledger.write_and_restart().await.unwrap().unwrap();
+        assert_eq!(ledger.entries().await.unwrap().unwrap(), ["kept"]);
         assert_eq!(ledger.visits().await.unwrap(), 1);
     });
 }

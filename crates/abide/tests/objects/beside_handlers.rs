@@ -1,4 +1,4 @@
-//! What an object starts beside its handlers, as a task or a thread, is watched by no output gate, so it sends nothing.
+//! Tasks and threads that an object starts outside its handlers pass no output gate, so they cannot send.
 
 use std::{
     sync::{Arc, Mutex, OnceLock, atomic::AtomicUsize, atomic::Ordering},
@@ -30,7 +30,7 @@ const WAYS: [Way; 5] = [
     Way::ElsewhereTask,
 ];
 
-/// What the program lends its objects, against all advice.
+/// What the program shares with its objects, against all advice.
 #[derive(Default)]
 struct Lent {
     runtime: OnceLock<Handle>,

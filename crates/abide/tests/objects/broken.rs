@@ -1,5 +1,5 @@
-//! These tests are tested: with a deliberately broken variant of the product each must fail. The nodes have threads, so what
-//! is broken is broken in a process of its own.
+//! Tests the tests: with a deliberately broken variant of the product each must fail. The nodes have threads, so each
+//! variant runs in its own process.
 
 use abide::broken::{runtime, storage};
 use abide_harness::hunt;

@@ -340,12 +340,16 @@ fn ids_that_are_no_ids_or_belong_elsewhere_are_refused() {
         let error = seats.id_from_string(&foreign.to_string()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
         assert!(
-            error.message().contains("is not of namespace `SEATS`"),
+            error
+                .message()
+                .contains("does not belong to namespace `SEATS`"),
             "{error}"
         );
         let error = seats.get(foreign).count().await.unwrap_err();
         assert!(
-            error.message().contains("is not of namespace `SEATS`"),
+            error
+                .message()
+                .contains("does not belong to namespace `SEATS`"),
             "{error}"
         );
     });
@@ -387,7 +391,7 @@ fn bindings_are_found_by_class_and_by_name() {
     });
 }
 
-/// A class that is no Rust type: each instance is a table of what to answer.
+/// A class that is not a Rust type: each instance is a table of answers.
 struct Phrasebook;
 
 struct Phrases(&'static [(&'static str, &'static str)]);
@@ -468,7 +472,7 @@ fn two_bindings_cannot_share_their_objects() {
             .unwrap_err()
             .to_string()
     };
-    assert!(start("A", "B").contains("same unique key as another (`Silent`)"));
+    assert!(start("A", "B").contains("same unique key as another binding (`Silent`)"));
     assert!(start("A", "A").contains("registered twice"));
-    assert!(start("", "B").contains("is no name"));
+    assert!(start("", "B").contains("is not a valid binding name"));
 }

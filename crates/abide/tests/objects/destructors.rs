@@ -1,4 +1,4 @@
-//! Destructors are code of the object, whenever they run.
+//! Destructors are object code, whenever they run.
 
 use abide::prelude::*;
 

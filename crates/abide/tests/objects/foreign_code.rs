@@ -1,5 +1,5 @@
-//! Code of the program that runs when something leaves an object: HTTP clients, wakers, destructors of what nobody took. It
-//! runs outside of every handler, and whatever it does, the log, the workers and other objects go on.
+//! Program code that runs when something leaves an object: HTTP clients, wakers, destructors of responses that nobody
+//! took. It runs outside of every handler, and whatever it does, the log, the workers and other objects continue.
 
 use std::{
     future::Future,
@@ -220,10 +220,7 @@ fn a_worker_survives_the_destructor_of_a_response_that_an_abort_takes_back() {
 #[test]
 fn a_node_that_stops_drops_what_it_holds_although_destructors_panic() {
     run(async {
-        let options = StoreOptions {
-            manual: true,
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small().manual(true);
         let disk = Arc::new(SimDisk::new());
         let store = Store::open(disk, Path::new("/data"), options).unwrap();
         let node = Node::builder(store.clone())

@@ -1,4 +1,4 @@
-//! What the runtime promises to the people who write objects, tested through the public API on a disk in memory.
+//! The runtime's guarantees for object code, tested through the public API on an in-memory disk.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 

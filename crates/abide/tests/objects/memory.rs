@@ -1,4 +1,4 @@
-//! Memory has a budget: what can leave does, and what would need more is refused before it begins.
+//! The memory budget: idle objects leave, and new work that would exceed it is refused.
 
 use std::time::Duration;
 
@@ -82,13 +82,7 @@ impl Large {
 
 fn world(kib: u64) -> World {
     World::with_memory(kib * KIB, |node| {
-        node.class::<Large>(
-            "LARGE",
-            ClassOptions {
-                idle_timeout: Duration::MAX,
-                ..ClassOptions::default()
-            },
-        )
+        node.class::<Large>("LARGE", ClassOptions::default().idle_timeout(Duration::MAX))
     })
 }
 

@@ -1,4 +1,4 @@
-//! Nothing leaves an object before what it wrote is durable.
+//! Nothing leaves an object before its writes are durable.
 
 use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
@@ -101,22 +101,16 @@ impl Writer {
     }
 
     pub async fn write_unconfirmed(&self, value: u32) -> Result<()> {
-        self.state.storage().put_with(
-            "key",
-            &value,
-            PutOptions {
-                allow_unconfirmed: true,
-            },
-        )
+        self.state
+            .storage()
+            .put_with("key", &value, PutOptions::default().allow_unconfirmed(true))
     }
 
     pub async fn write_unconfirmed_and_sync(&self, value: u32) -> Result<()> {
         self.state.storage().put_with(
             "key",
             &value,
-            PutOptions {
-                allow_unconfirmed: true,
-            },
+            PutOptions::default().allow_unconfirmed(true),
         )?;
         self.signals.give("syncing");
         self.state.storage().sync().await
@@ -396,10 +390,7 @@ fn a_new_incarnation_does_not_show_what_is_not_durable_yet() {
 #[test]
 fn a_second_node_on_one_store_does_not_show_what_is_not_durable_yet() {
     run(async {
-        let options = StoreOptions {
-            manual: true,
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small().manual(true);
         let disk = Arc::new(SimDisk::new());
         let store = Store::open(disk, Path::new("/data"), options).unwrap();
         let signals = Signals::default();

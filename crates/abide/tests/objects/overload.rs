@@ -1,4 +1,4 @@
-//! Every queue has an end, and callers are told when they reach it.
+//! Every queue is bounded, and callers get an error when it is full.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -107,10 +107,7 @@ impl Slow {
 #[test]
 fn an_object_with_a_full_queue_is_overloaded_in_the_documented_words() {
     run(async {
-        let options = ClassOptions {
-            max_queued: 2,
-            ..ClassOptions::default()
-        };
+        let options = ClassOptions::default().max_queued(2);
         let world = World::new(|node| node.class::<Slow>("SLOW", options));
         let slow = world.env().object::<Slow>().get_by_name("slow");
         let blocking = slow.block();
@@ -140,10 +137,7 @@ fn an_object_with_a_full_queue_is_overloaded_in_the_documented_words() {
 #[test]
 fn timers_are_as_few_as_objects_however_often_these_close_their_gates() {
     run(async {
-        let options = ClassOptions {
-            idle_timeout: Duration::MAX,
-            ..ClassOptions::default()
-        };
+        let options = ClassOptions::default().idle_timeout(Duration::MAX);
         let world = World::new(|node| node.class::<Slow>("SLOW", options));
         let names = ["a", "b", "c"];
         let object = |name: &str| world.env().object::<Slow>().get_by_name(name);
@@ -174,10 +168,7 @@ fn timers_are_as_few_as_objects_however_often_these_close_their_gates() {
 #[test]
 fn an_object_with_too_many_suspended_handlers_lets_further_events_wait() {
     run(async {
-        let options = ClassOptions {
-            max_running: 2,
-            ..ClassOptions::default()
-        };
+        let options = ClassOptions::default().max_running(2);
         let world = World::new(|node| node.class::<Slow>("SLOW", options));
         let slow = world.env().object::<Slow>().get_by_name("slow");
         let running = [slow.wait(), slow.wait()];
@@ -254,10 +245,7 @@ fn a_worker_refuses_at_once_what_would_wait_for_too_long_but_not_what_its_object
 #[test]
 fn an_object_has_so_many_background_tasks_and_no_more_and_its_handlers_go_on() {
     run(async {
-        let options = ClassOptions {
-            max_running: 1,
-            ..ClassOptions::default()
-        };
+        let options = ClassOptions::default().max_running(1);
         let world = World::new(|node| node.class::<Slow>("SLOW", options));
         let slow = world.env().object::<Slow>().get_by_name("slow");
         let (taken, error) = slow.work_for_ever().await.unwrap().unwrap();
@@ -282,9 +270,6 @@ fn bounds_of_nothing_are_refused() {
             .unwrap_err()
             .to_string()
     };
-    let no_handlers = start(ClassOptions {
-        max_running: 0,
-        ..ClassOptions::default()
-    });
+    let no_handlers = start(ClassOptions::default().max_running(0));
     assert!(no_handlers.contains("`SLOW` has max_running = 0"));
 }

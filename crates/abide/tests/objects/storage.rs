@@ -102,28 +102,13 @@ fn keys_are_listed_in_order_by_prefix_start_end_limit_and_in_reverse() {
         storage.put_multiple(["b/2", "a", "b/1", "c", "b/3"].map(|key| (key, key.len())))?;
         let all = ListOptions::default();
         assert_eq!(keys::<usize>(state, &all), ["a", "b/1", "b/2", "b/3", "c"]);
-        let prefix = ListOptions {
-            prefix: Some("b/".to_owned()),
-            ..all.clone()
-        };
+        let prefix = all.clone().prefix("b/".to_owned());
         assert_eq!(keys::<usize>(state, &prefix), ["b/1", "b/2", "b/3"]);
-        let reverse = ListOptions {
-            reverse: true,
-            limit: Some(2),
-            ..prefix.clone()
-        };
+        let reverse = prefix.clone().reverse(true).limit(2);
         assert_eq!(keys::<usize>(state, &reverse), ["b/3", "b/2"]);
-        let range = ListOptions {
-            start: Some("b/1".to_owned()),
-            end: Some("c".to_owned()),
-            ..all.clone()
-        };
+        let range = all.clone().start("b/1".to_owned()).end("c".to_owned());
         assert_eq!(keys::<usize>(state, &range), ["b/1", "b/2", "b/3"]);
-        let after = ListOptions {
-            start_after: Some("b/1".to_owned()),
-            limit: Some(1),
-            ..all.clone()
-        };
+        let after = all.clone().start_after("b/1".to_owned()).limit(1);
         assert_eq!(keys::<usize>(state, &after), ["b/2"]);
         assert!(
             storage.list::<String>(&all).is_err(),

@@ -1,4 +1,4 @@
-//! The classic: an object that gives out numbers, none of them twice, in three forms that rely on the gates.
+//! The classic: an object that returns unique numbers, in three forms that rely on the gates.
 
 use std::{cell::Cell, collections::BTreeSet, rc::Rc};
 

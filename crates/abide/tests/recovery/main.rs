@@ -1,5 +1,4 @@
-//! Point-in-time recovery as objects and those who look after them see it, tested through the public API on a disk in
-//! memory.
+//! Point-in-time recovery as objects and operators see it, tested through the public API on an in-memory disk.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 

@@ -1,4 +1,4 @@
-//! What an object does itself: bookmarks, and a restore at its next start.
+//! Bookmarks and restores by an object itself.
 
 use abide::{ErrorKind, clock::Clock as _};
 

@@ -1,4 +1,4 @@
-//! `wait_until`: work that goes on after the answer.
+//! `wait_until`: work that continues after the response.
 
 use std::{cell::Cell, time::Duration};
 
@@ -83,10 +83,7 @@ impl Cleaner {
 const LIMIT: Duration = Duration::from_secs(25);
 
 fn world() -> World {
-    let options = ClassOptions {
-        background_timeout: LIMIT,
-        ..ClassOptions::default()
-    };
+    let options = ClassOptions::default().background_timeout(LIMIT);
     World::new(|node| node.class::<Cleaner>("CLEANER", options))
 }
 

@@ -1,4 +1,4 @@
-//! A caller that goes away stops nothing.
+//! A caller that goes away cancels nothing.
 
 use abide::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What a caller learns when a call goes wrong, and what it may conclude.
+//! The errors of calls, and what a caller may conclude from them.
 
 use std::time::Duration;
 
@@ -152,11 +152,7 @@ fn a_broken_constraint_is_told_to_the_caller_of_the_object() {
 #[test]
 fn an_overloaded_object_says_that_the_call_was_not_taken() {
     run(async {
-        let world = world(ClassOptions {
-            max_running: 1,
-            max_queued: 0,
-            ..ClassOptions::default()
-        });
+        let world = world(ClassOptions::default().max_running(1).max_queued(0));
         let waiting = desk(&world, "a").wait();
         world.signals.wait("waiting").await;
         let error = desk(&world, "a").wait().await.unwrap_err();
@@ -202,10 +198,7 @@ fn a_reset_object_says_which_calls_had_begun() {
 #[test]
 fn a_handler_that_took_too_long_says_that_its_object_was_reset() {
     run(async {
-        let world = world(ClassOptions {
-            event_timeout: Duration::from_secs(1),
-            ..ClassOptions::default()
-        });
+        let world = world(ClassOptions::default().event_timeout(Duration::from_secs(1)));
         let call = desk(&world, "a").wait();
         world.signals.wait("waiting").await;
         world.clock.advance(Duration::from_secs(1));

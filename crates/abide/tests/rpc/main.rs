@@ -1,5 +1,5 @@
-//! Calls between objects and from outside, background work, and requests that objects send, tested through the public
-//! API on a disk in memory.
+//! Calls between objects and from outside, background work, and outgoing requests, tested through the public API on an
+//! in-memory disk.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 

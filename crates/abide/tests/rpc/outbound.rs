@@ -1,4 +1,4 @@
-//! Requests that objects send to the world outside.
+//! Requests of objects to other servers.
 
 use std::sync::{Arc, Mutex};
 
@@ -206,7 +206,7 @@ fn a_request_that_cannot_be_sent_says_why() {
         let (world, _) = world();
         let error = sender(&world).send_nowhere().await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
-        assert!(error.message().contains("`/path` does not say where to"));
+        assert!(error.message().contains("`/path` is not an absolute URL"));
 
         let without = World::new(classes);
         let error = without.env().fetch(get("/")).await.unwrap_err();

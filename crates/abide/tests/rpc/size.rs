@@ -1,4 +1,4 @@
-//! Arguments and results have 32 MiB at most, and whoever passes that learns it.
+//! Arguments and results have at most 32 MiB; larger ones are an error.
 
 use abide::{ErrorKind, limits::MAX_RPC_BYTES, prelude::*};
 

@@ -1,4 +1,4 @@
-//! A node on a disk in memory, with a clock that tests move, and ways to wait for things to have happened.
+//! A node on an in-memory disk, with a manual clock, and ways to wait for events.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::{
@@ -48,10 +48,7 @@ impl World {
         limit: u64,
         classes: impl FnOnce(NodeBuilder) -> NodeBuilder,
     ) -> Self {
-        let options = StoreOptions {
-            memory: MemoryBudget::new(limit),
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small().memory(MemoryBudget::new(limit));
         Self::open(TestClock::new(), SimDisk::new(), 1, options, classes)
     }
 
@@ -73,20 +70,11 @@ impl World {
         classes: impl FnOnce(NodeBuilder) -> NodeBuilder,
     ) -> Self {
         let time = clock.clone();
-        let options = StoreOptions {
-            unix_millis: Arc::new(move || time.unix_millis()),
-            ..options
-        };
+        let options = options.unix_millis(Arc::new(move || time.unix_millis()));
         let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
         let signals = Signals::default();
         let builder = Node::builder(store)
-            .class::<Fence>(
-                "FENCE",
-                ClassOptions {
-                    idle_timeout: Duration::MAX,
-                    ..ClassOptions::default()
-                },
-            )
+            .class::<Fence>("FENCE", ClassOptions::default().idle_timeout(Duration::MAX))
             .with(signals.clone())
             .clock(Arc::new(clock.clone()))
             .workers(workers);
@@ -125,7 +113,7 @@ impl World {
         }
     }
 
-    /// Waits until something is so that the node brings about by itself.
+    /// Waits for a state that the node reaches by itself.
     pub(crate) async fn until(&self, so: impl Fn(&Node) -> bool) {
         while !so(&self.node) {
             tokio::task::yield_now().await;
@@ -140,7 +128,7 @@ impl World {
     }
 }
 
-/// An object that does nothing but run.
+/// An object that does nothing.
 #[durable_object]
 pub(crate) struct Fence;
 

@@ -1,4 +1,4 @@
-//! Answers without the object.
+//! Responses without the object.
 
 use std::time::Duration;
 

@@ -114,7 +114,7 @@ fn codes_that_must_not_be_sent_and_long_reasons_are_refused() {
             assert!(told.contains(&format!("code {code}")), "{told}");
         }
         let told = ask(&mut socket, &format!("close 1000 {}", "x".repeat(124))).await;
-        assert!(told.contains("at most 123"), "{told}");
+        assert!(told.contains("the limit is 123"), "{told}");
         assert_eq!(ask(&mut socket, "state").await, "Open");
     });
 }

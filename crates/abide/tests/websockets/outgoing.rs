@@ -123,11 +123,11 @@ fn a_broadcast_shares_the_bytes_of_its_message() {
 fn narrow(slow_reader: SlowReader) -> World {
     World::new(|node: NodeBuilder| {
         node.class::<Room>("ROOM", ClassOptions::default())
-            .websockets(WebSocketOptions {
-                send_buffer_bytes: 10 * (1_000 + WEBSOCKET_FRAME_OVERHEAD),
-                slow_reader,
-                ..WebSocketOptions::default()
-            })
+            .websockets(
+                WebSocketOptions::default()
+                    .send_buffer_bytes(10 * (1_000 + WEBSOCKET_FRAME_OVERHEAD))
+                    .slow_reader(slow_reader),
+            )
     })
 }
 

@@ -1,8 +1,8 @@
 //! A JSON value as its text.
 //!
-//! Contract: nothing is built of what a client sends. A tree of a text of small objects takes a hundred times its length. The text is
-//! checked and kept as it was written; in storage and in calls, which are CBOR, it is a byte string. Values that
-//! were stored as CBOR, which are never byte strings, are read, too.
+//! Contract: no tree is built from a client's JSON, since that can take a hundred times the length of the text. The
+//! text is checked and kept unchanged; in storage and in calls, which use CBOR, it is a byte string. Values stored as
+//! other CBOR types, which are never byte strings, can be read, too.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for JsonText {
 
 struct FromCbor;
 
-/// The text of a value that is stored as CBOR.
+/// The JSON text of a value stored as CBOR.
 fn text<E: de::Error>(value: &impl Serialize) -> Result<JsonText, E> {
     to_raw_value(value).map(JsonText).map_err(E::custom)
 }

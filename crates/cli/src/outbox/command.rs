@@ -1,4 +1,4 @@
-//! `abide outbox`: the messages of a running node's outboxes, through the API that clients use, or the admin listener's.
+//! `abide outbox`: manages the messages of a running node's outboxes, through the clients' API or the admin listener.
 
 use std::{
     fmt::Write as _,
@@ -6,7 +6,7 @@ use std::{
 };
 
 use abide::AlarmTime;
-use abide::outbox::{Change, Counts, Destination, Record, Status, Swept};
+use abide::outbox::{BulkResult, Change, Counts, Destination, Record, Status};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde::Deserialize;
@@ -18,39 +18,39 @@ use crate::{
     object::ObjectArg,
 };
 
-/// Messages of one question; more are asked for page by page.
+/// Messages per request; more are requested page by page.
 const PAGE: usize = 1_000;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Count an outbox's messages, and tell which destinations have trouble
+    /// Count an outbox's messages, and show destinations with errors
     Status(StatusArgs),
-    /// List messages, newest first: id, status, attempts, when the next is, kind, destination, summary, last error
+    /// List messages, newest first: id, status, attempts, next attempt, kind, destination, summary, last error
     List(ListArgs),
-    /// Tell what is failing: destinations, and messages that are tried again and again because nobody gives them up
+    /// Show what is failing: destinations, and messages that are retried without limit
     Failing(FailingArgs),
-    /// Show all of a message: its payload and its history, too
+    /// Show all details of a message, including its payload and history
     Show(OneArgs),
-    /// End the pause of a destination that has trouble: what is due is sent to it
+    /// End the pause of a failing destination: messages that are due are sent
     Resume(ResumeArgs),
-    /// Cancel a message that waits to be sent
+    /// Cancel a message that is waiting to be sent
     Cancel(OneArgs),
-    /// Change the payload of a dead letter, to redrive it then
+    /// Change the payload of a dead letter, before redriving it
     Edit(EditArgs),
-    /// Queue a dead letter again, or several
+    /// Queue one or more dead letters again
     Redrive(SomeArgs),
-    /// Discard a dead letter for good, or several
+    /// Discard one or more dead letters permanently
     Discard(SomeArgs),
 }
 
-/// Which outbox of which node.
+/// The options that select an outbox.
 #[derive(Args)]
 pub(crate) struct OutboxArgs {
     /// The outbox: the name of a ready-made one, or CLASS/OBJECT for that of any object
     #[arg(value_name = "OUTBOX")]
     name: String,
 
-    /// Listener of the running node, for CLASS/OBJECT its admin listener [default: what the settings say, such as
+    /// Listener of the running node, for CLASS/OBJECT its admin listener [default: according to the settings, such as
     /// <http://127.0.0.1:8080>; for CLASS/OBJECT the Unix socket in the data directory]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
@@ -70,12 +70,12 @@ pub(crate) struct StatusArgs {
 
 #[derive(Args)]
 pub(crate) struct ListArgs {
-    /// Only those of this status: queued, sending, sent, failed (the dead letters), canceled, discarded [default: all
-    /// but dead letters]
+    /// Only messages with this status: queued, sending, sent, failed (the dead letters), canceled, discarded [default:
+    /// all but dead letters]
     #[arg(long)]
     status: Option<String>,
 
-    /// At most so many [default: all]
+    /// Maximum number of messages [default: all]
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 
@@ -85,7 +85,7 @@ pub(crate) struct ListArgs {
 
 #[derive(Args)]
 pub(crate) struct FailingArgs {
-    /// At most so many messages [default: all]
+    /// Maximum number of messages [default: all]
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 
@@ -107,7 +107,7 @@ pub(crate) struct ResumeArgs {
     #[command(flatten)]
     outbox: OutboxArgs,
 
-    /// The destination, as `status` tells it
+    /// The destination, as shown by `status`
     destination: String,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct EditArgs {
     /// The number of the dead letter
     id: i64,
 
-    /// What it says from now on, as JSON [default: standard input]
+    /// The new payload, as JSON [default: standard input]
     payload: Option<String>,
 }
 
@@ -136,11 +136,11 @@ pub(crate) struct SomeArgs {
     #[arg(long, conflicts_with = "id")]
     all: bool,
 
-    /// With --all: only those of this kind
+    /// With --all: only dead letters of this kind
     #[arg(long, requires = "all")]
     kind: Option<String>,
 
-    /// With --all: only those to this destination
+    /// With --all: only dead letters to this destination
     #[arg(long, requires = "all")]
     destination: Option<String>,
 }
@@ -215,12 +215,12 @@ pub(crate) fn run(command: &Command, out: &mut impl Write) -> Result<()> {
             let path = format!("{}/destinations/resume", outbox.path);
             let which = json!({ "destination": args.destination });
             outbox.node.post::<()>(&path, &which)?;
-            writeln!(out, "{} is sent to again", plain(&args.destination))?;
+            writeln!(out, "resumed sending to {}", plain(&args.destination))?;
             Ok(())
         }
         Command::Cancel(args) => {
             let outbox = args.outbox.open()?;
-            // DELETE discards dead letters, too.
+            // DELETE would also discard dead letters.
             let record: Record = outbox.node.get(&outbox.message(args.id))?;
             anyhow::ensure!(
                 record.status != Status::Failed,
@@ -331,7 +331,7 @@ fn head(out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-/// A line for each message, page by page. A page is asked for by its size and the end of its query.
+/// Prints a line for each message, page by page. A page is requested by its size and the end of its query.
 fn lines(
     limit: Option<usize>,
     out: &mut impl Write,
@@ -386,7 +386,7 @@ fn show(args: &OneArgs, out: &mut impl Write) -> Result<()> {
         }
     }
     if record.unknown {
-        writeln!(out, "an answer was lost: it may have had its effect")?;
+        writeln!(out, "an answer was lost: the message may have taken effect")?;
     }
     writeln!(out, "payload\t{}", plain_json(whole.payload.get()))?;
     for change in &whole.history {
@@ -420,12 +420,12 @@ fn sweep(outbox: &Outbox, verb: &str, args: &SomeArgs, out: &mut impl Write) -> 
     let path = format!("{}/{verb}", outbox.path);
     let mut count = 0;
     loop {
-        let swept: Swept = outbox.node.post(&path, &which)?;
+        let swept: BulkResult = outbox.node.post(&path, &which)?;
         count += swept.count;
         if !swept.more {
             break;
         }
-        // Those that have failed again meanwhile are not taken again.
+        // Dead letters that have failed again in the meantime are not included again.
         which["after"] = json!(swept.last);
     }
     writeln!(out, "{count} dead letters")?;
@@ -449,7 +449,7 @@ fn plain(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
-/// The same for a JSON text, on one line: it stays JSON and says the same, since only strings hold such characters, but
+/// The same for JSON text, on one line: it stays equivalent JSON, since such characters occur only in strings, except
 /// for line breaks.
 fn plain_json(text: &str) -> String {
     text.chars().fold(String::new(), |mut shown, letter| {

@@ -1,4 +1,4 @@
-//! The ready-made outboxes of `abide serve`, and `abide outbox`, which looks into them and mends them.
+//! The ready-made outboxes of `abide serve`, and `abide outbox`, which manages them.
 
 mod command;
 mod settings;

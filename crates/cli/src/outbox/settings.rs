@@ -1,4 +1,4 @@
-//! `[outbox]`: which kinds the ready-made outboxes deliver, and how.
+//! `[outbox]`: the kinds of messages that the ready-made outboxes deliver, and how.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use abide::{
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Attempts a second, at most.
+/// Maximum number of attempts per second.
 const MAX_RATE: usize = 100_000;
 
 /// The settings, with the handlers that they name.
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     behind_dead_letter: BehindDeadLetter,
 }
 
-/// Attempts a second, and on their way at a time.
+/// The limits on attempts: rate and concurrency.
 #[derive(Clone, Copy)]
 struct Flow {
     rate: usize,
@@ -168,8 +168,7 @@ impl Section for Settings {
     fn check(&self) -> Result<(), String> {
         if self.smtp.is_some() && self.acs.is_some() {
             return Err(
-                "`outbox.smtp` and `outbox.acs` are both set; mails go one way, so remove one"
-                    .to_owned(),
+                "`outbox.smtp` and `outbox.acs` are both set; remove one of them".to_owned(),
             );
         }
         Ok(())
@@ -177,15 +176,15 @@ impl Section for Settings {
 }
 
 impl Settings {
-    /// How all outboxes deliver.
+    /// The delivery options of all outboxes.
     pub(crate) fn options(&self) -> Options {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let limit = |flow: Flow| Limit {
             rate: Some(Rate::per_second(number(flow.rate), number(flow.rate))),
             concurrency: number(flow.concurrency),
         };
-        Options {
-            pace: match self.tick {
+        Options::default()
+            .pace(match self.tick {
                 Some(every) => Pace::Ticks {
                     every,
                     sends: number(self.tick_sends),
@@ -195,22 +194,20 @@ impl Settings {
                     outbox: limit(self.all),
                     destination: limit(self.destination),
                 },
-            },
-            retry: RetryPolicy::Exponential {
+            })
+            .retry(RetryPolicy::Exponential {
                 base: self.retry_base,
                 max: self.retry_max,
                 max_attempts: number(self.max_attempts),
-            },
-            timeout: self.timeout,
-            keep_finished: self.keep_finished,
-            max_queued: i64::try_from(self.max_queued).unwrap_or(i64::MAX),
-            give_up: self.give_up,
-            behind_dead_letter: self.behind_dead_letter,
-            ..Options::default()
-        }
+            })
+            .timeout(self.timeout)
+            .keep_finished(self.keep_finished)
+            .max_queued(i64::try_from(self.max_queued).unwrap_or(i64::MAX))
+            .give_up(self.give_up)
+            .behind_dead_letter(self.behind_dead_letter)
     }
 
-    /// What carries messages of each kind.
+    /// The handlers for messages of each kind.
     pub(crate) fn registry(self) -> Registry {
         let mut registry = Registry::new();
         if self.http {
@@ -228,7 +225,7 @@ impl Settings {
         if let Some(acs) = self.acs {
             registry = registry.with(acs);
         }
-        // Nobody but clients enqueues here.
+        // Only clients enqueue here.
         let kinds: Vec<String> = registry.kinds().map(str::to_owned).collect();
         kinds.into_iter().fold(registry, Registry::open_to_clients)
     }
@@ -263,7 +260,7 @@ fn smtp(text: &str) -> Result<Option<SmtpDelivery>, String> {
     unless_off(text, |url| {
         SmtpDelivery::new(url).map_err(|_| {
             "\"off\", or the URL of a relay, such as \"smtps://USER:PASSWORD@HOST\" or \
-             \"smtp://HOST:587?tls=required\" (user and password need TLS, but on this machine)"
+             \"smtp://HOST:587?tls=required\" (user and password require TLS, except on this machine)"
                 .to_owned()
         })
     })
@@ -299,7 +296,7 @@ fn secrets(text: &str) -> Result<Option<StaticSecrets>, String> {
     })
 }
 
-/// One of them.
+/// One endpoint.
 fn endpoint(text: &str) -> Option<(&str, Vec<Secret>)> {
     let (url, first) = text.split_once("=whsec_")?;
     let secrets: Option<Vec<Secret>> = format!("whsec_{first}")

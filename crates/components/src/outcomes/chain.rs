@@ -1,4 +1,4 @@
-//! The chain: rows that are appended and read in their order, and never changed.
+//! The chain: rows that are appended and read in order, and never changed.
 
 use std::sync::Arc;
 
@@ -47,7 +47,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Goes on from a place in the chain, one outcome in memory at a time, and shows each with what it led to.
+    /// Replays from a position in the chain, one outcome in memory at a time, and shows each with the state that it led
+    /// to.
     pub(super) fn replay<M: Machine>(
         &self,
         reached: &mut Reached<M>,
@@ -69,7 +70,7 @@ impl Chain {
         )
     }
 
-    /// Outcomes after one, oldest first, brought forward.
+    /// Outcomes after one, oldest first, upcast.
     pub(super) fn history<M: Machine>(&self, after: i64, limit: usize) -> Result<Vec<Entry>> {
         let (mut page, mut bytes) = (Vec::new(), 0);
         self.sql.for_each(

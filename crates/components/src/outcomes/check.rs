@@ -1,4 +1,4 @@
-//! Whether a chain replays to the live state.
+//! Checks that a chain replays to the live state.
 
 use abide::{Error, ErrorKind, Result};
 use serde_json::Value;
@@ -12,12 +12,12 @@ pub struct Checked {
     pub outcomes: i64,
     /// The state that they lead to.
     pub state: &'static str,
-    /// The outcome of the snapshot that was compared too, if one is of use.
+    /// The outcome of the snapshot that was also compared, if there is a usable one.
     pub snapshot: Option<i64>,
 }
 
 impl Chain {
-    /// Replays the chain from its beginning and compares it with the live state, and with the snapshot on the way.
+    /// Replays the chain from its beginning and compares it with the live state, and with the snapshot on its path.
     pub(super) fn check<M: Machine>(&self, live: &Reached<M>) -> Result<Checked> {
         let snapshot = self.snapshot::<M>()?;
         let mut reached = Reached::<M>::start(&self.schema);
@@ -45,7 +45,7 @@ impl Chain {
             Err(Error::with_kind(
                 ErrorKind::Damaged,
                 format!(
-                    "the chain of the {} replays to something else than {what} at outcome {}: {text}",
+                    "the replay of the chain of the {} differs from {what} at outcome {}: {text}",
                     self.schema.declaration().name,
                     kept.seq
                 ),
@@ -64,7 +64,7 @@ impl Chain {
     }
 }
 
-/// The first difference of two values, with the way to it.
+/// The first difference of two values, with its path.
 fn difference(one: &Value, other: &Value, path: &str) -> Option<String> {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {

@@ -1,4 +1,4 @@
-//! A schema as a picture: Mermaid and Graphviz.
+//! A schema as a diagram: Mermaid and Graphviz.
 //!
 //! Transitions between the same two states are one arrow with a line for each.
 
@@ -11,7 +11,7 @@ impl Schema {
     pub fn mermaid(&self) -> String {
         let declaration = self.declaration();
         let mut out = String::from("stateDiagram-v2\n");
-        // States have ids of their own, because some of their names would be keywords.
+        // States get generated ids, because some of their names would be keywords.
         for (id, state) in declaration.states.iter().enumerate() {
             let _ = writeln!(out, "    state \"{state}\" as s{id}");
         }
@@ -49,7 +49,7 @@ impl Schema {
         out
     }
 
-    /// From where to where, in the order of the declaration, and what is written beside it.
+    /// The arrows with their labels, in the order of the declaration.
     fn arrows(&self) -> Vec<(usize, usize, Vec<String>)> {
         let mut arrows: Vec<(usize, usize, Vec<String>)> = Vec::new();
         for (from, action, outcome, to) in self.declaration().transitions {

@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{Machine, Reached, Schema};
 
-/// One outcome of a chain, brought forward to the present version of the data.
+/// One outcome of a chain, upcast to the current version of the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its place in the chain, counted from 1.
+    /// Its number in the chain, counted from 1.
     pub seq: i64,
-    /// What was tried.
+    /// The action.
     pub action: String,
-    /// What came of it.
+    /// The outcome.
     pub outcome: String,
     /// The version of the data when it was written.
     pub version: u32,
-    /// When it was written, in milliseconds since 1970. It never goes backwards along a chain.
+    /// When it was written, in milliseconds since 1970. It never decreases along a chain.
     pub ts: i64,
     /// The data as JSON text; serialized it is JSON itself.
     #[serde(with = "json")]
@@ -37,7 +37,7 @@ impl Entry {
         }
     }
 
-    /// What is known of it, in a type that it fits.
+    /// The data, deserialized.
     ///
     /// # Errors
     /// [`ErrorKind::Decode`] if it does not fit.
@@ -60,8 +60,8 @@ impl Entry {
     }
 }
 
-/// What a chain comes to that is not an object's, with its outcomes as they were written: for a test that old chains, kept as
-/// fixtures, still replay.
+/// The state of a chain that does not belong to an object, with its outcomes as they were written: for a test that old
+/// chains, kept as fixtures, still replay.
 ///
 /// # Errors
 /// [`ErrorKind::Damaged`] with the outcome at which the chain does not replay.
@@ -82,7 +82,7 @@ pub fn replay<M: Machine>(chain: impl IntoIterator<Item = Entry>) -> Result<Reac
     Ok(reached)
 }
 
-/// JSON text that is serialized as what it says, in whatever format.
+/// JSON text that is serialized as the value it represents, in whatever format.
 mod json {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
     use serde_json::Value;

@@ -1,43 +1,43 @@
-//! What outcomes answer when they do not do what they are asked.
+//! Errors of outcomes.
 
 use abide::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Why nothing was written, or nothing can be shown. Nothing changed.
+/// Why a request was refused. Nothing changed.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 pub enum OutcomesError {
-    /// The schema does not allow it in the present state.
-    #[error("the {schema} is `{state}` and does not take `{action}` with `{outcome}`: {}", say(.allowed))]
+    /// The schema does not allow it in the current state.
+    #[error("the {schema} is `{state}` and does not allow `{action}` with `{outcome}`: {}", say(.allowed))]
     Refused {
         /// The schema.
         schema: String,
-        /// The present state.
+        /// The current state.
         state: String,
         /// What was tried.
         action: String,
         /// What would have come of it.
         outcome: String,
-        /// What would have been allowed.
+        /// The allowed transitions.
         allowed: Vec<Allowed>,
     },
-    /// The schema allows it, and the machine says no.
+    /// The schema allows it, but the machine rejects it.
     #[error("`{action}` with `{outcome}` was rejected: {reason}")]
     Rejected {
         /// What was tried.
         action: String,
         /// What would have come of it.
         outcome: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What was asked makes no sense; the text says what would.
+    /// The request is invalid; the text says what is valid.
     #[error("{0}")]
     Invalid(String),
-    /// The chain is not so long.
-    #[error("there is no outcome {seq}: the chain has {last}")]
+    /// The chain is shorter.
+    #[error("there is no outcome {seq}: the chain has {last} outcomes")]
     NotFound {
-        /// What was asked for.
+        /// The requested number.
         seq: i64,
         /// The last outcome.
         last: i64,
@@ -50,9 +50,9 @@ pub enum OutcomesError {
 /// An action with an outcome that a state allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allowed {
-    /// What can be tried.
+    /// The action.
     pub action: String,
-    /// What can come of it.
+    /// The outcome.
     pub outcome: String,
 }
 

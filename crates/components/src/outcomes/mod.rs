@@ -1,12 +1,12 @@
-//! Event sourcing: an object whose only table of truth is its chain of outcomes.
+//! Event sourcing: an object whose only authoritative table is its chain of outcomes.
 //!
-//! A state machine is declared as data: states, actions, outcomes, and the transitions that they allow. What happens to the
-//! object is an outcome of an action, appended to the table `outcomes`; the live state is what a [`Machine`] makes of the
+//! A state machine is declared as data: states, actions, outcomes, and the allowed transitions. Each event of the
+//! object is an outcome of an action, appended to the table `outcomes`; a [`Machine`] computes the live state from the
 //! chain. [`transition`](Outcomes::transition) is the only way to write.
 //!
-//! - A transition is validated, appended, applied and handed to the projection hook, in this order and in one transaction.
-//!   Whatever fails, table and memory are as before.
-//! - A transition that is refused says what would have been allowed.
+//! - A transition is validated, appended, applied and passed to the projection hook, in this order and in one
+//!   transaction. If any of these fails, table and memory are unchanged.
+//! - A refused transition reports the allowed ones.
 //! - Any past state can be shown, and the live state can be checked against a replay of the chain.
 //!
 //! ```
@@ -15,7 +15,7 @@
 //! use serde::{Deserialize, Serialize};
 //! use serde_json::json;
 //!
-//! /// What is known of a parcel.
+//! /// The state of a parcel.
 //! #[derive(Default, Serialize, Deserialize)]
 //! struct Parcel {
 //!     attempts: u32,
@@ -108,10 +108,11 @@ pub use reached::Reached;
 pub use schema::{Declaration, Schema, SchemaError, Transition};
 pub use until::Until;
 
-/// An object's chain of outcomes, and the live state that it leads to. Clones are the same chain. An object has one.
+/// An object's chain of outcomes, and the live state computed from it. Clones refer to the same chain. An object has
+/// only one.
 pub struct Outcomes<M>(Rc<Inner<M>>);
 
-/// What is called with each new outcome, in its transaction.
+/// The hook that is called with each new outcome, in its transaction.
 type Hook<M> = Box<dyn Fn(&Entry, &Reached<M>) -> Result<()>>;
 
 struct Inner<M> {
@@ -119,14 +120,14 @@ struct Inner<M> {
     chain: Chain,
     options: Options,
     hook: Option<Hook<M>>,
-    /// What the chain has come to; `None` until it is needed, and whenever memory may differ from the table.
+    /// The live state; `None` until it is needed, and whenever memory may differ from the table.
     live: RefCell<Option<Reached<M>>>,
 }
 
-/// A transition that was made.
+/// A completed transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Transitioned {
-    /// The outcome's place in the chain.
+    /// The outcome's number in the chain.
     pub seq: i64,
     /// When it was written, in milliseconds since 1970.
     pub ts: i64,
@@ -137,21 +138,22 @@ pub struct Transitioned {
 }
 
 impl<M: Machine> Outcomes<M> {
-    /// Opens the chain of an object, in its constructor; makes its tables, whose names begin with `outcomes`, when there are
-    /// none. The chain is replayed when the live state is first needed.
+    /// Opens the chain of an object, in its constructor; creates its tables, whose names begin with `outcomes`, if they
+    /// do not exist. The chain is replayed when the live state is first needed.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if the schema or an option makes no sense, or if the object has a chain
-    /// of another schema; [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if the tables are of a version that this program
-    /// does not know.
+    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if the schema or an option is invalid, or if the object has a
+    /// chain of another schema; [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the
+    /// version of the tables.
     pub fn open(state: &State, options: Options) -> Result<Self> {
         Self::new(state, options, None)
     }
 
-    /// Like [`open`](Self::open), with a hook that is called with each new outcome and what it led to, in the transaction
-    /// that writes it: to feed a read model, enqueue a message, set a timer. If it fails, nothing has changed.
+    /// Like [`open`](Self::open), with a hook that is called with each new outcome and the resulting state, in the
+    /// transaction that writes it: to feed a read model, enqueue a message, or set a timer. If it fails, nothing has
+    /// changed.
     ///
-    /// It is not called in replays. It cannot use the chain, which it is called from.
+    /// It is not called in replays. It cannot use the chain that calls it.
     pub fn projected(
         state: &State,
         options: Options,
@@ -173,10 +175,10 @@ impl<M: Machine> Outcomes<M> {
         })))
     }
 
-    /// Writes an outcome of an action, with what is known of it: the only way to change the object.
+    /// Writes an outcome of an action, with its data: the only way to change the object.
     ///
-    /// It is validated against the schema and by [`Machine::validate`], appended, applied to the live state, and handed to
-    /// the hook, in one transaction. If any of it fails, nothing has changed, neither in the table nor in memory.
+    /// It is validated against the schema and by [`Machine::validate`], appended, applied to the live state, and passed
+    /// to the hook, in one transaction. If any of these fails, nothing has changed, neither in the table nor in memory.
     pub fn transition<D: Serialize + ?Sized>(
         &self,
         action: &str,
@@ -185,7 +187,7 @@ impl<M: Machine> Outcomes<M> {
     ) -> Result<Transitioned, OutcomesError> {
         let inner = &self.0;
         let mut slot = inner.current_mut()?;
-        // While the slot is empty, whatever ends this too early leaves a replay of the table to the next who asks.
+        // While the slot is empty, an early exit leaves a replay of the table to the next caller.
         let Some(mut live) = slot.take() else {
             return Err(in_use());
         };
@@ -197,33 +199,11 @@ impl<M: Machine> Outcomes<M> {
                 return Err(refused);
             }
         };
-        if broken(Variant::AppendedApart) {
-            inner.chain.append(&entry)?;
-        }
-        let written = inner.chain.storage.transaction_sync(|| {
-            if !broken(Variant::AppendedApart) {
-                inner.chain.append(&entry)?;
-            }
-            if broken(Variant::HookFirst) {
-                inner.hand_over(&entry, &live)?;
-            }
-            live.apply(&entry, to)
-                .map_err(|error| rejected(&entry, &error))?;
-            if !broken(Variant::HookFirst) && !broken(Variant::HookApart) {
-                inner.hand_over(&entry, &live)?;
-            }
-            if inner.options.takes_snapshot_at(live.seq) {
-                inner.chain.take_snapshot(&live)?;
-            }
-            Ok::<_, OutcomesError>(())
-        });
+        let written = inner.write(&mut live, &entry, to);
         if broken(Variant::SnapshotAhead) && written.is_err() && live.seq == entry.seq {
             inner.chain.take_snapshot(&live)?;
         }
         written?;
-        if broken(Variant::HookApart) {
-            inner.hand_over(&entry, &live)?;
-        }
         *slot = Some(live);
         Ok(Transitioned {
             seq: entry.seq,
@@ -233,12 +213,12 @@ impl<M: Machine> Outcomes<M> {
         })
     }
 
-    /// Shows the live state to a function.
+    /// Calls a function with the live state.
     pub fn read<R>(&self, look: impl FnOnce(&Reached<M>) -> R) -> Result<R, OutcomesError> {
         Ok(look(&*self.0.current()?))
     }
 
-    /// The state of the schema that the object is in.
+    /// The object's current state in the schema.
     pub fn state(&self) -> Result<&'static str, OutcomesError> {
         self.read(|live| live.state)
     }
@@ -248,7 +228,7 @@ impl<M: Machine> Outcomes<M> {
         self.0.chain.last()
     }
 
-    /// What is allowed in the present state.
+    /// The transitions that are allowed in the current state.
     pub fn allowed(&self) -> Result<Vec<Allowed>, OutcomesError> {
         self.read(|live| self.schema().allowed(live.state))
     }
@@ -258,8 +238,8 @@ impl<M: Machine> Outcomes<M> {
         &self.0.chain.schema
     }
 
-    /// Outcomes after one (0 for the beginning), oldest first: at most [`MAX_PAGE`](limits::MAX_PAGE), and fewer if they are
-    /// large. There are no more only if there is none.
+    /// Outcomes after one (0 for the beginning), oldest first: at most [`MAX_PAGE`](limits::MAX_PAGE), and fewer if
+    /// they are large. Only an empty page is the last.
     pub fn history(&self, after: i64, limit: usize) -> Result<Vec<Entry>> {
         self.0.chain.history::<M>(after, limit)
     }
@@ -278,8 +258,8 @@ impl<M: Machine> Outcomes<M> {
         Ok(reached)
     }
 
-    /// A replay as a text for people: the outcomes up to a place, at most [`MAX_PRINTED`](limits::MAX_PRINTED) of them, with
-    /// the state that each led to, and the machine at the end. A damaged chain is shown as far as it is whole.
+    /// A replay as a text for people: the outcomes up to a position, at most [`MAX_PRINTED`](limits::MAX_PRINTED) of
+    /// them, with the state that each led to, and the machine at the end. Of a damaged chain, the intact part is shown.
     pub fn print(&self, until: Until) -> Result<String> {
         self.0.chain.print::<M>(until)
     }
@@ -294,21 +274,21 @@ impl<M: Machine> Outcomes<M> {
         Ok(self.0.chain.check(&live)?)
     }
 
-    /// Takes a snapshot now, in place of the one before.
+    /// Takes a snapshot now, replacing the previous one.
     pub fn take_snapshot(&self) -> Result<(), OutcomesError> {
         let live = self.0.current()?;
         Ok(self.0.chain.take_snapshot(&live)?)
     }
 
-    /// Deletes the snapshot, if there is one. Nothing is lost: the chain is the truth.
+    /// Deletes the snapshot, if there is one. Nothing is lost: the chain is authoritative.
     pub fn delete_snapshot(&self) -> Result<()> {
         self.0.chain.delete_snapshot()
     }
 }
 
 impl<M: Machine> Inner<M> {
-    /// What the chain has come to, as the table has it. Memory may be ahead of it, when a transaction around a transition was
-    /// undone.
+    /// The live state as of the table. Memory may be ahead of it, after a rollback of a transaction around a
+    /// transition.
     fn current_mut(&self) -> Result<RefMut<'_, Option<Reached<M>>>, OutcomesError> {
         let last = self.chain.last()?;
         let mut slot = self.live.try_borrow_mut().map_err(|_| in_use())?;
@@ -328,6 +308,43 @@ impl<M: Machine> Inner<M> {
         Ref::filter_map(slot, Option::as_ref).map_err(|_| in_use())
     }
 
+    /// Writes an outcome and all that comes with it, in one transaction.
+    fn write(
+        &self,
+        live: &mut Reached<M>,
+        entry: &Entry,
+        to: &'static str,
+    ) -> Result<(), OutcomesError> {
+        let mut write = || self.append(live, entry, to);
+        if broken(Variant::WrittenInParts) {
+            return write();
+        }
+        self.chain.storage.transaction_sync(write)
+    }
+
+    /// Appends an outcome, applies it to the live state, and hands it to the hook.
+    fn append(
+        &self,
+        live: &mut Reached<M>,
+        entry: &Entry,
+        to: &'static str,
+    ) -> Result<(), OutcomesError> {
+        let hook_first = broken(Variant::HookFirst);
+        self.chain.append(entry)?;
+        if hook_first {
+            self.hand_over(entry, live)?;
+        }
+        live.apply(entry, to)
+            .map_err(|error| rejected(entry, &error))?;
+        if !hook_first {
+            self.hand_over(entry, live)?;
+        }
+        if self.options.takes_snapshot_at(live.seq) {
+            self.chain.take_snapshot(live)?;
+        }
+        Ok(())
+    }
+
     /// Calls the hook, if there is one.
     fn hand_over(&self, entry: &Entry, live: &Reached<M>) -> Result<()> {
         match &self.hook {
@@ -336,7 +353,7 @@ impl<M: Machine> Inner<M> {
         }
     }
 
-    /// The outcome that is to be written, and the state that it leads to.
+    /// The outcome to write, and the state that it leads to.
     fn validate<D: Serialize + ?Sized>(
         &self,
         live: &Reached<M>,
@@ -344,46 +361,59 @@ impl<M: Machine> Inner<M> {
         outcome: &str,
         data: &D,
     ) -> Result<(Entry, &'static str), OutcomesError> {
-        let schema = &self.chain.schema;
-        let next = schema.next(live.state, action, outcome);
-        let Some(to) = next.or(broken(Variant::SchemaIgnored).then_some(live.state)) else {
-            return Err(OutcomesError::Refused {
-                schema: schema.declaration().name.to_owned(),
-                state: live.state.to_owned(),
-                action: action.to_owned(),
-                outcome: outcome.to_owned(),
-                allowed: schema.allowed(live.state),
-            });
-        };
+        let to = self.next_state(live.state, action, outcome)?;
         let data = serde_json::to_string(data).map_err(|error| {
-            OutcomesError::Invalid(format!("the data of `{outcome}` is no JSON: {error}"))
+            OutcomesError::Invalid(format!("the data of `{outcome}` is not JSON: {error}"))
         })?;
         if data.len() > limits::MAX_DATA_BYTES {
             return Err(OutcomesError::Invalid(format!(
-                "the data of `{outcome}` has {} bytes and at most {} are taken: keep what is large in a table of its own, and its \
+                "the data of `{outcome}` has {} bytes; at most {} are accepted: store large data in a table of its own, and its \
                  key in the data",
                 data.len(),
                 limits::MAX_DATA_BYTES
             )));
         }
-        let now = i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX);
         let entry = Entry::new((
             live.seq + 1,
             action.to_owned(),
             outcome.to_owned(),
             M::VERSION,
             data,
-            if broken(Variant::ClockTrusted) {
-                now
-            } else {
-                now.max(live.ts)
-            },
+            self.time_after(live),
         ));
         let valid = live.machine.validate(&entry);
         if !broken(Variant::RuleIgnored) {
             valid.map_err(|error| rejected(&entry, &error))?;
         }
         Ok((entry, to))
+    }
+
+    /// The state that an outcome leads to, if the schema allows it.
+    fn next_state(
+        &self,
+        state: &'static str,
+        action: &str,
+        outcome: &str,
+    ) -> Result<&'static str, OutcomesError> {
+        let schema = &self.chain.schema;
+        let next = schema.next(state, action, outcome);
+        let next = next.or(broken(Variant::SchemaIgnored).then_some(state));
+        next.ok_or_else(|| OutcomesError::Refused {
+            schema: schema.declaration().name.to_owned(),
+            state: state.to_owned(),
+            action: action.to_owned(),
+            outcome: outcome.to_owned(),
+            allowed: schema.allowed(state),
+        })
+    }
+
+    /// The time of the next outcome: that of the clock, and never before the last.
+    fn time_after(&self, live: &Reached<M>) -> i64 {
+        let now = i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX);
+        if broken(Variant::ClockTrusted) {
+            return now;
+        }
+        now.max(live.ts)
     }
 }
 
@@ -395,10 +425,10 @@ fn rejected(entry: &Entry, error: &abide::Error) -> OutcomesError {
     }
 }
 
-/// The chain is asked by what it calls itself.
+/// The chain is being used by a function that it calls.
 fn in_use() -> OutcomesError {
     OutcomesError::Invalid(
-        "the chain is in use: the hook, or a function that reads the live state, cannot use it as well; it is given what it needs"
+        "the chain is in use: the hook, or a function that reads the live state, cannot use it; use the arguments instead"
             .to_owned(),
     )
 }

@@ -1,17 +1,20 @@
 //! How a chain is kept.
 
 use abide::{Error, ErrorKind, Result};
+use derive_setters::Setters;
 
 /// How a chain is kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct Options {
-    /// Every so many outcomes a snapshot is taken in place of the one before, so that a cold start replays only what came
+    /// The number of outcomes after which a snapshot replaces the previous one; a cold start replays only the outcomes
     /// after it. Default: never. A chain of 1,000 outcomes replays in about a millisecond without one.
+    #[setters(into)]
     pub snapshot_every: Option<i64>,
 }
 
 impl Options {
-    /// Refuses what makes no sense.
+    /// Refuses invalid options.
     pub(super) fn check(&self) -> Result<()> {
         match self.snapshot_every {
             Some(every) if every < 1 => Err(Error::with_kind(

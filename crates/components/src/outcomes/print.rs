@@ -1,4 +1,4 @@
-//! A replay for people.
+//! A printed replay.
 
 use std::{collections::VecDeque, fmt::Write as _};
 
@@ -8,7 +8,7 @@ use super::{Entry, Machine, Until, chain::Chain, limits, reached::Reached, until
 use abide_component::texts::cut;
 
 impl Chain {
-    /// The outcomes up to a place, the newest of them, with the state that each led to; then the machine. Where the chain is
+    /// The newest outcomes up to a position, with the state that each led to; then the machine. If the chain is
     /// damaged, the text ends by saying so.
     pub(super) fn print<M: Machine>(&self, until: Until) -> Result<String> {
         let mut reached = Reached::<M>::start(&self.schema);

@@ -1,4 +1,4 @@
-//! What a chain has come to, and the step to its next outcome.
+//! The state that a chain has reached, and the step to its next outcome.
 
 use abide::{Error, ErrorKind, Result};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Entry, Machine, OldOutcome, Schema};
 use crate::broken::{Variant, broken};
 
-/// What a chain has come to at one of its outcomes.
+/// The state that a chain has reached at one of its outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reached<M> {
     /// The outcome; 0 before the first.
@@ -15,7 +15,7 @@ pub struct Reached<M> {
     pub ts: i64,
     /// The state of the schema.
     pub state: &'static str,
-    /// What the outcomes have made of the machine.
+    /// The machine.
     pub machine: M,
 }
 
@@ -33,7 +33,7 @@ impl<M: Machine> Reached<M> {
         }
     }
 
-    /// Goes on by the next outcome of a chain.
+    /// Applies the next outcome of a chain.
     pub(super) fn step(&mut self, schema: &Schema, stored: Stored) -> Result<Entry> {
         let seq = self.seq + 1;
         let wrong = |text: &str| damaged(schema, seq, text);
@@ -41,7 +41,7 @@ impl<M: Machine> Reached<M> {
             return Err(wrong(&format!("it is missing; the next is {}", stored.0)));
         }
         if stored.5 < self.ts {
-            return Err(wrong("its time is before that of the one before it"));
+            return Err(wrong("its time is before that of its predecessor"));
         }
         let entry = forward::<M>(stored).map_err(|error| wrong(error.message()))?;
         let Some(to) = schema.next(self.state, &entry.action, &entry.outcome) else {
@@ -55,7 +55,7 @@ impl<M: Machine> Reached<M> {
         Ok(entry)
     }
 
-    /// Applies an outcome that leads to this state. After an error it is not to be used any more.
+    /// Applies an outcome that leads to this state. After an error, discard the value.
     pub(super) fn apply(&mut self, entry: &Entry, to: &'static str) -> Result<()> {
         self.machine.apply(entry)?;
         (self.seq, self.ts, self.state) = (entry.seq, entry.ts, to);
@@ -63,7 +63,7 @@ impl<M: Machine> Reached<M> {
     }
 }
 
-/// Brings a stored outcome forward to the present version of the data.
+/// Upcasts a stored outcome to the current version of the data.
 pub(super) fn forward<M: Machine>(stored: Stored) -> Result<Entry> {
     let version = stored.3;
     if version == M::VERSION || broken(Variant::UpcastSkipped) {
@@ -73,7 +73,7 @@ pub(super) fn forward<M: Machine>(stored: Stored) -> Result<Entry> {
         return Err(Error::with_kind(
             ErrorKind::Damaged,
             format!(
-                "its data has version {version} and this program knows {}: run the program that wrote it, or a newer one",
+                "its data has version {version}, but this program knows only {}: run the program that wrote it, or a newer one",
                 M::VERSION
             ),
         ));

@@ -1,7 +1,7 @@
-//! A state machine as data: states, actions, outcomes, and the transitions that they allow.
+//! A state machine as data: states, actions, outcomes, and the allowed transitions.
 //!
-//! Contract: a [`Schema`] makes sense. Every name in it is declared once and used, every state can be reached, and a state
-//! is terminal exactly if nothing leads to another one. What does not is refused with all that is wrong with it.
+//! Contract: a [`Schema`] is valid. Every name in it is declared once and used, every state is reachable, and a state
+//! is terminal exactly if no transition leaves it. An invalid declaration is refused with a list of all its errors.
 
 use std::{
     any::TypeId,
@@ -18,32 +18,32 @@ use super::{Allowed, Machine, limits};
 /// An allowed transition: in this state, this action may have this outcome, which leads to this state.
 pub type Transition = (&'static str, &'static str, &'static str, &'static str);
 
-/// A state machine, as it is declared. Names consist of `a` to `z`, `0` to `9` and `_`, and begin with a letter.
+/// The declaration of a state machine. Names consist of `a` to `z`, `0` to `9` and `_`, and begin with a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declaration {
-    /// What the machine is called.
+    /// The machine's name.
     pub name: &'static str,
-    /// Where it is before its first outcome.
+    /// The state before the first outcome.
     pub initial: &'static str,
-    /// Every state, the initial and the terminal ones as well.
+    /// Every state, including the initial and the terminal ones.
     pub states: &'static [&'static str],
-    /// The states that are never left. They may have transitions to themselves, for what arrives late.
+    /// The states that are never left. They may have transitions to themselves, for late outcomes.
     pub terminal: &'static [&'static str],
-    /// What can be tried.
+    /// The actions.
     pub actions: &'static [&'static str],
-    /// What can come of it.
+    /// The outcomes.
     pub outcomes: &'static [&'static str],
     /// State, action, outcome, next state.
     pub transitions: &'static [Transition],
 }
 
-/// A declaration that makes no sense.
+/// An invalid declaration.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("the schema `{name}` makes no sense: {}", .problems.join("; "))]
+#[error("the schema `{name}` is invalid: {}", .problems.join("; "))]
 pub struct SchemaError {
     /// The schema's name.
     pub name: &'static str,
-    /// Everything that is wrong with it.
+    /// All its errors.
     pub problems: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl From<SchemaError> for Error {
     }
 }
 
-/// A state machine whose declaration makes sense.
+/// A state machine with a valid declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
     declaration: Declaration,
@@ -72,7 +72,7 @@ impl Schema {
         Ok(Self { declaration, hash })
     }
 
-    /// The schema of a machine. It is checked once in a process.
+    /// The schema of a machine. It is checked once per process.
     pub fn of<M: Machine>() -> Result<Arc<Self>, SchemaError> {
         static KNOWN: Mutex<BTreeMap<TypeId, Arc<Schema>>> = Mutex::new(BTreeMap::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +84,7 @@ impl Schema {
         Ok(schema)
     }
 
-    /// What was declared.
+    /// The declaration.
     pub fn declaration(&self) -> &Declaration {
         &self.declaration
     }
@@ -117,7 +117,7 @@ impl Schema {
         states.find(|state| **state == name).copied()
     }
 
-    /// What tells this schema from every other.
+    /// The fingerprint of this schema.
     pub(super) fn hash(&self) -> &[u8; 32] {
         &self.hash
     }
@@ -145,7 +145,7 @@ fn problems(declaration: &Declaration) -> Vec<String> {
         found.push(too_many("transitions", declaration.transitions.len()));
     }
     found.extend(transitions_alone(declaration));
-    // Where names are wrong already, what follows from them would only repeat it.
+    // If names are wrong, further errors would only repeat that.
     if found.is_empty() {
         found.extend(together(declaration));
     }
@@ -214,7 +214,7 @@ fn together(declaration: &Declaration) -> Vec<String> {
     for state in declaration.states {
         if !reached.contains(state) {
             found.push(format!(
-                "nothing leads from `{}` to the state `{state}`",
+                "the state `{state}` is unreachable from `{}`",
                 declaration.initial
             ));
         }
@@ -223,7 +223,7 @@ fn together(declaration: &Declaration) -> Vec<String> {
             .any(|(from, .., to)| from == state && to != state);
         match (declaration.terminal.contains(state), leads_on) {
             (true, true) => found.push(format!(
-                "the state `{state}` is terminal, and a transition leads to another"
+                "the state `{state}` is terminal, but a transition leads to another"
             )),
             (false, false) => found.push(format!(
                 "nothing leads from the state `{state}` to another: declare it as terminal"
@@ -258,7 +258,7 @@ fn is_name(name: &str) -> bool {
 
 fn not_a_name(name: &str) -> String {
     format!(
-        "`{}` is no name: use 1 to {} of a-z, 0-9 and _, a letter first",
+        "`{}` is not a valid name: use 1 to {} of a-z, 0-9 and _, a letter first",
         name.escape_debug(),
         limits::MAX_NAME_BYTES
     )
@@ -266,12 +266,12 @@ fn not_a_name(name: &str) -> String {
 
 fn too_many(what: &str, count: usize) -> String {
     format!(
-        "it has {count} {what} and at most {} are taken",
+        "it has {count} {what}; at most {} are allowed",
         limits::MAX_NAMES
     )
 }
 
-/// Names have no spaces and no line ends, so different declarations are different texts.
+/// Names have no spaces and no newlines, so different declarations are different texts.
 fn hash(declaration: &Declaration) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(format!("{} {}", declaration.name, declaration.initial));

@@ -1,7 +1,7 @@
-//! A snapshot of a long chain, which saves replaying its beginning.
+//! A snapshot of a long chain; it avoids replaying the beginning.
 //!
-//! Contract: the chain alone is the truth. A snapshot may be missing, of other code, or damaged: then it is as if there were
-//! none. It is deleted at any time without loss.
+//! Contract: only the chain is authoritative. A snapshot may be missing, of other code, or damaged: then it is ignored.
+//! It can be deleted at any time without loss.
 
 use abide::Result;
 use sha2::{Digest, Sha256};
@@ -17,7 +17,7 @@ use super::{
 use crate::broken::{Variant, broken};
 
 impl Chain {
-    /// The furthest place from which a replay can start: the snapshot, if there is one that is of use, or the beginning.
+    /// The latest position from which a replay can start: the snapshot, if there is a usable one, or the beginning.
     pub(super) fn begin<M: Machine>(&self, until: Until) -> Result<Reached<M>> {
         let (seq, ts) = until.bounds();
         let snapshot = self.snapshot()?;
@@ -27,7 +27,7 @@ impl Chain {
             .unwrap_or_else(|| Reached::start(&self.schema)))
     }
 
-    /// The snapshot, if there is one that is of use.
+    /// The snapshot, if there is a usable one.
     pub(super) fn snapshot<M: Machine>(&self) -> Result<Option<Reached<M>>> {
         if !tables::has_snapshot(&self.sql)? {
             return Ok(None);
@@ -36,7 +36,7 @@ impl Chain {
             "SELECT seq, ts, state, machine, checksum FROM outcomes_snapshot",
             (),
         )?;
-        // What is not of this form is not a snapshot that was taken here.
+        // Anything in another format is not a snapshot of ours.
         let Ok(Some(row)) = rows.optional::<(i64, i64, String, String, Vec<u8>)>() else {
             return Ok(None);
         };
@@ -51,7 +51,7 @@ impl Chain {
         };
         let last = self.last()?;
         if seq > last {
-            // The snapshot is whole, so it is the chain that has lost something.
+            // The snapshot is intact, so the chain has lost something.
             return Err(damaged(&self.schema, last + 1, "it is missing"));
         }
         Ok(Some(Reached {
@@ -62,7 +62,8 @@ impl Chain {
         }))
     }
 
-    /// Takes a snapshot in place of the one before. One that would not be read as it was is not taken, and the log says so.
+    /// Takes a snapshot, replacing the previous one. If it would not deserialize to the same value, none is taken, and
+    /// that is logged.
     pub(super) fn take_snapshot<M: Machine>(&self, reached: &Reached<M>) -> Result<()> {
         let text = match text(&reached.machine) {
             Ok(text) => text,
@@ -94,7 +95,7 @@ impl Chain {
     }
 }
 
-/// A machine as it is kept, if it can be read again as it was.
+/// A serialized machine, if it deserializes to the same value.
 fn text<M: Machine>(machine: &M) -> Result<String, String> {
     let text = serde_json::to_string(machine).map_err(|error| error.to_string())?;
     if text.len() > limits::MAX_SNAPSHOT_BYTES {
@@ -104,7 +105,7 @@ fn text<M: Machine>(machine: &M) -> Result<String, String> {
     let again = serde_json::to_value(&again).map_err(|error| error.to_string())?;
     let first = serde_json::to_value(machine).map_err(|error| error.to_string())?;
     if again != first {
-        return Err("read again it is not what it was".to_owned());
+        return Err("it changes when it is serialized and deserialized".to_owned());
     }
     Ok(text)
 }

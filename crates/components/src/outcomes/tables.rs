@@ -1,4 +1,4 @@
-//! The tables of a chain, in the database of the object that holds it. `docs/format.md` describes them for people.
+//! The tables of a chain, in its object's database. `docs/format.md` documents them.
 
 use abide::{Error, ErrorKind, Result, Sql, Storage};
 
@@ -23,7 +23,7 @@ const DEFINITIONS: &str = "
     );
 ";
 
-/// Made when the first snapshot is taken, so that whoever drops it loses nothing.
+/// Created with the first snapshot; it can be dropped without loss.
 const SNAPSHOT: &str = "
     CREATE TABLE IF NOT EXISTS outcomes_snapshot (
         id       INTEGER PRIMARY KEY CHECK (id = 1),
@@ -35,7 +35,7 @@ const SNAPSHOT: &str = "
     )
 ";
 
-/// Makes the tables if the object has none, for the schema of this name.
+/// Creates the tables if the object has none, for the schema of this name.
 pub(super) fn prepare(storage: &Storage, schema: &str) -> Result<()> {
     let sql = storage.sql();
     if !exists(&sql, "outcomes_meta")? {
@@ -51,7 +51,7 @@ pub(super) fn prepare(storage: &Storage, schema: &str) -> Result<()> {
     if of != schema {
         return Err(Error::with_kind(
             ErrorKind::Input,
-            format!("the object has a chain of `{of}`, and it is opened as one of `{schema}`"),
+            format!("the object has a chain of `{of}`, but it is opened as one of `{schema}`"),
         ));
     }
     Ok(())

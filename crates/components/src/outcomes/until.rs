@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{OutcomesError, limits};
 
-/// How far a chain is replayed. Read from a text it is `end`, a number, or a time such as `2026-02-01T12:00:00Z`.
+/// How far a chain is replayed. Its text form is `end`, a number, or a time such as `2026-02-01T12:00:00Z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Until {
     /// To its end.
@@ -19,7 +19,7 @@ pub enum Until {
 }
 
 impl Until {
-    /// The last outcome and the latest time that it lets through.
+    /// The last outcome and the latest time that it includes.
     pub(super) fn bounds(self) -> (i64, i64) {
         match self {
             Self::End => (i64::MAX, i64::MAX),
@@ -42,7 +42,7 @@ impl FromStr for Until {
         match text.parse::<jiff::Timestamp>() {
             Ok(time) => Ok(Self::Time(time.as_millisecond())),
             Err(_) => Err(OutcomesError::Invalid(format!(
-                "`{text}` is no place in a chain: say `end`, the number of an outcome, or a time such as 2026-02-01T12:00:00Z"
+                "`{text}` is not a position in a chain: use `end`, the number of an outcome, or a time such as 2026-02-01T12:00:00Z"
             ))),
         }
     }

@@ -1,21 +1,21 @@
-//! What a projection answers when it does not do what it is asked.
+//! Errors of projections.
 
 use abide::{Error, ErrorKind};
 use thiserror::Error;
 
 use crate::queue::QueueError;
 
-/// Why a projection did not do what it was asked.
+/// Why a projection refused a request.
 #[derive(Clone, Debug, Error)]
 pub enum ProjectionError {
-    /// A row or a declaration makes no sense; the text says what would. Nothing changed.
+    /// A row or a declaration is invalid; the text says what is valid. Nothing changed.
     #[error("{0}")]
     Invalid(String),
-    /// The read model cannot be reached, is too slow, or is not as it has to be: a privilege is missing, a column is gone, the
-    /// disk is full. No row is to blame, and it may be mended.
-    #[error("the read model is not there, or not ready: {0}")]
+    /// The read model is unreachable, too slow, or misconfigured: a privilege is missing, a column is gone, the disk is
+    /// full. No row is to blame, and it can be fixed.
+    #[error("the read model is unavailable or not ready: {0}")]
     Unavailable(String),
-    /// The read model refuses a row or a query for what it says, and will again.
+    /// The read model refuses a row or a query because of its content, and will refuse it again.
     #[error("the read model refuses it: {0}")]
     Refused(String),
     /// The queue between objects and the read model refuses.

@@ -1,7 +1,8 @@
-//! The feed: an object's rows on their way to the queue.
+//! The feed: an object's rows that wait for the queue.
 //!
-//! Contract: a row is put in the transaction of the change that it shows, and stays in the object until the queue has taken
-//! it. Of one row only the newest change waits. Whatever happens to the queue or the read model, putting a row succeeds.
+//! Contract: a row is put in the transaction of the change that it reflects, and stays in the object until the queue
+//! has accepted it. Only the newest change of a row waits. Whatever happens to the queue or the read model, putting a
+//! row succeeds.
 
 use std::{cell::Cell, fmt, rc::Rc, sync::Arc};
 
@@ -19,7 +20,7 @@ use abide_component::{WakeUp, tables};
 const NAME: &str = "projection";
 
 /// The version of the tables, kept in `projection_meta`.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
     CREATE TABLE projection_feed (
@@ -31,12 +32,13 @@ const TABLES: &str = "
         PRIMARY KEY (tbl, id)
     ) WITHOUT ROWID;
     CREATE TABLE projection_meta (
-        version  INTEGER NOT NULL,
-        failures INTEGER NOT NULL DEFAULT 0
+        version    INTEGER NOT NULL,
+        failures   INTEGER NOT NULL DEFAULT 0,
+        last_error TEXT
     );
 ";
 
-/// The feed of an object. Clones are the same feed. An object has one.
+/// The feed of an object. Clones refer to the same feed. An object has only one.
 #[derive(Clone)]
 pub struct Feed(Rc<Inner>);
 
@@ -45,6 +47,37 @@ struct Inner {
     alarm: WakeUp,
     projection: Arc<Projection>,
     running: Cell<bool>,
+}
+
+/// Where a feed is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FeedStanding {
+    /// The queue that leads to the read model.
+    pub queue: String,
+    /// Rows that wait for the queue.
+    pub waiting: u64,
+    /// When the oldest of them was put, in milliseconds since 1970.
+    pub oldest: Option<i64>,
+    /// How often in a row the queue has refused.
+    pub failures: u64,
+    /// Why, the last time; `None` once it takes rows again.
+    pub last_error: Option<String>,
+    /// When it is asked again, in milliseconds since 1970.
+    pub retry_at: Option<i64>,
+}
+
+/// A row that waits, without its values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingRow {
+    /// The table.
+    pub table: String,
+    /// The row's id.
+    pub id: String,
+    /// The change that it shows.
+    pub seq: i64,
+    /// When it was put, in milliseconds since 1970.
+    pub at: i64,
 }
 
 /// A row that waits.
@@ -58,9 +91,13 @@ struct Waiting {
 }
 
 impl Feed {
-    /// Opens the feed of an object, in its constructor; makes its tables, whose names begin with `projection_`, when there
-    /// are none. It has the object's alarm `projection`.
+    /// Opens the feed of an object, in its constructor; creates its tables, whose names begin with `projection_`, if
+    /// they do not exist. It uses the object's alarm `projection`.
     pub fn open(state: &State, projection: Arc<Projection>) -> Result<Self> {
+        tables::upgrade(state.storage(), "projection_meta", VERSION, |sql, _| {
+            sql.exec("ALTER TABLE projection_meta ADD COLUMN last_error TEXT", ())
+                .map(drop)
+        })?;
         tables::prepare(state.storage(), "feed", "projection_meta", VERSION, |sql| {
             sql.exec(TABLES, ()).map(drop)
         })?;
@@ -73,18 +110,20 @@ impl Feed {
         let woken = feed.clone();
         state.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
         feed.0.alarm.leave_shared(state)?;
+        let answering = feed.clone();
+        state.serve_operations(NAME, move |request| answering.clone().operate(request))?;
         if feed.waiting()? > 0 && feed.0.alarm.get()?.is_none() {
             feed.go_on()?;
         }
         Ok(feed)
     }
 
-    /// Puts a row, in the transaction of the current poll: `values` are its columns, a struct or a map. `seq` is higher for
-    /// later changes of the row. A row that waits and shows a later change is left as it is.
+    /// Puts a row, in the transaction of the current poll: `values` are its columns, a struct or a map. `seq` increases
+    /// with each change of the row. A waiting row with a later change is left unchanged.
     ///
     /// # Errors
-    /// [`ProjectionError::Invalid`] if the row does not fit its table, which a program's tests should show; else only what
-    /// any write of the object meets.
+    /// [`ProjectionError::Invalid`] if the row does not match its table, which a program's tests should catch;
+    /// otherwise only the errors of any write of the object.
     pub fn put(
         &self,
         table: &str,
@@ -100,7 +139,7 @@ impl Feed {
             Ok(Json::Object(values)) => values,
             Ok(_) => {
                 return Err(ProjectionError::Invalid(format!(
-                    "a row of table `{table}` is a struct or a map of its columns"
+                    "a row of table `{table}` must be a struct or a map of its columns"
                 )));
             }
             Err(error) => return Err(ProjectionError::Invalid(error.to_string())),
@@ -116,7 +155,7 @@ impl Feed {
         let data = serde_json::to_string(&row.values).map_err(Error::from_std)?;
         if data.len() > limits::MAX_ROW_BYTES {
             return Err(ProjectionError::Invalid(format!(
-                "row `{}` of table `{table}` has {} bytes; at most {} are taken",
+                "row `{}` of table `{table}` has {} bytes; at most {} are accepted",
                 row.id,
                 data.len(),
                 limits::MAX_ROW_BYTES
@@ -142,10 +181,57 @@ impl Feed {
         Ok(count.unsigned_abs())
     }
 
-    /// Has a task hand rows over, unless the queue has refused a moment ago and is left alone.
+    /// Where it is: what waits for the queue, and why.
+    pub fn standing(&self) -> Result<FeedStanding> {
+        let inner = &self.0;
+        let sql = inner.state.storage().sql();
+        let (waiting, oldest): (i64, Option<i64>) = sql
+            .exec("SELECT count(*), min(at) FROM projection_feed", ())?
+            .one()?;
+        let (failures, last_error): (i64, Option<String>) = sql
+            .exec("SELECT failures, last_error FROM projection_meta", ())?
+            .one()?;
+        Ok(FeedStanding {
+            queue: inner.projection.queue.clone(),
+            waiting: waiting.unsigned_abs(),
+            oldest,
+            failures: failures.unsigned_abs(),
+            last_error: last_error.filter(|_| failures > 0),
+            retry_at: if failures > 0 {
+                inner.alarm.get()?
+            } else {
+                None
+            },
+        })
+    }
+
+    /// The rows that wait, by table and id, from the first after another: without their values, at most so many and at most
+    /// [`limits::MAX_PAGE`].
+    pub fn rows(&self, after: Option<(&str, &str)>, limit: usize) -> Result<Vec<WaitingRow>> {
+        let (table, id) = after.unwrap_or_default();
+        let sql = self.0.state.storage().sql();
+        let listed = "SELECT tbl AS \"table\", id, seq, at FROM projection_feed
+             WHERE (tbl, id) > (?1, ?2) ORDER BY tbl, id LIMIT ?3";
+        sql.exec(listed, (table, id, rows(limit.min(limits::MAX_PAGE))))?
+            .to_array()
+    }
+
+    /// Hands over at once what waits, also after the queue has refused.
+    pub fn retry(&self) -> Result<()> {
+        if self.waiting()? == 0 {
+            return Ok(());
+        }
+        self.go_on_now()
+    }
+
+    pub(super) fn env(&self) -> &abide::Env {
+        self.0.state.env()
+    }
+
+    /// Starts a task that sends rows, unless the queue has just refused and the feed is paused.
     fn go_on(&self) -> Result<()> {
         let now = self.0.now();
-        // A time that is later than any pause was set by a clock that has gone back.
+        // A time later than any pause was set by a clock that was set back since.
         let latest = now.saturating_add(millis(limits::MAX_PAUSE));
         let set = self.0.alarm.get()?;
         let waits = set.is_some_and(|at| at > now && at <= latest);
@@ -155,7 +241,7 @@ impl Feed {
         self.go_on_now()
     }
 
-    /// Has a task hand rows over: now, and by the alarm if nobody is there any more who would.
+    /// Starts a task that sends rows: now, and by the alarm in case the task stops.
     fn go_on_now(&self) -> Result<()> {
         let inner = &self.0;
         let guard = inner.now().saturating_add(millis(limits::RECOVERY));
@@ -172,14 +258,14 @@ impl Feed {
             }
         });
         if let Err(error) = task {
-            // No reason for a change not to happen.
+            // Not a reason to refuse the change.
             tracing::warn!(%error, "a feed waits for its alarm");
         }
         Ok(())
     }
 }
 
-/// Notes when a task ends, however it does.
+/// Records the end of a task, however it ends.
 struct Running(Rc<Inner>);
 
 impl Drop for Running {
@@ -189,7 +275,7 @@ impl Drop for Running {
 }
 
 impl Inner {
-    /// Hands rows to the queue until none waits, or the queue refuses.
+    /// Sends rows to the queue until none waits, or the queue refuses.
     async fn hand_over(&self) -> Result<()> {
         let clock = Arc::clone(self.state.env().clock());
         let end = clock.now() + limits::TASK_LIFE;
@@ -202,9 +288,6 @@ impl Inner {
             }
             if clock.now() >= end || self.state.env().is_stopping() {
                 return self.alarm.set(Some(self.now()));
-            }
-            if broken(Variant::RowsGoneFirst) {
-                self.taken(&waiting)?;
             }
             let sent = match &queue {
                 Ok(queue) => self.send(queue, &waiting).await,
@@ -230,12 +313,15 @@ impl Inner {
     }
 
     async fn send(&self, queue: &Queue, waiting: &[Waiting]) -> Result<(), QueueError> {
+        if broken(Variant::RowsGoneFirst) {
+            drop(self.taken(waiting));
+        }
         let messages = waiting.iter().map(Waiting::message);
         let messages = messages.collect::<Result<Vec<_>, _>>()?;
         queue.send_batch(messages).await.map(drop)
     }
 
-    /// Removes what the queue has taken, unless it has changed meanwhile.
+    /// Removes rows that the queue has accepted, unless they have changed meanwhile.
     fn taken(&self, waiting: &[Waiting]) -> Result<()> {
         let sql = self.state.storage().sql();
         for row in waiting {
@@ -257,14 +343,18 @@ impl Inner {
         let pause = limits::PAUSE.saturating_mul(1 << doublings);
         let pause = pause.min(limits::MAX_PAUSE);
         if failures == 1 {
-            tracing::warn!(%error, queue = self.projection.queue, "rows wait: the queue has not taken them");
+            tracing::warn!(%error, queue = self.projection.queue, "rows wait: the queue has not accepted them");
         }
         self.note_failures(failures)?;
+        let mut text = error.to_string();
+        text.truncate(text.floor_char_boundary(limits::MAX_ERROR_BYTES));
+        let sql = self.state.storage().sql();
+        sql.exec("UPDATE projection_meta SET last_error = ?1", (text,))?;
         let at = self.now().saturating_add(millis(pause));
         self.alarm.set(Some(at))
     }
 
-    /// How often in a row the queue has refused.
+    /// How many times in a row the queue has refused.
     fn failures(&self) -> Result<i64> {
         let sql = self.state.storage().sql();
         sql.exec("SELECT failures FROM projection_meta", ())?.one()

@@ -1,4 +1,4 @@
-//! Every bound of projections, in one place, with the source of its number.
+//! The limits of projections, each with the source of its number.
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ pub const MAX_ROW_BYTES: usize = 128 << 10;
 /// Rows that a feed hands to the queue at a time.
 pub const FEED_BATCH: usize = 100;
 
-/// If the object or the process ends while a feed has rows, how long until it goes on.
+/// How soon a feed with rows continues after its object or process has stopped.
 pub const RECOVERY: Duration = Duration::from_secs(5);
 
-/// The first pause of a feed whose rows the queue did not take; it doubles with each in a row.
+/// The first pause of a feed whose rows the queue refused; it doubles with each consecutive refusal.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest such pause.
 pub const MAX_PAUSE: Duration = Duration::from_mins(1);
 
-/// How long one background task of a feed works before the alarm has another go on.
+/// How long one background task of a feed works before the alarm starts another.
 pub const TASK_LIFE: Duration = Duration::from_mins(1);
 
-/// How long a connection to `PostgreSQL` may take to be made.
+/// The timeout of connecting to `PostgreSQL`.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a statement may take in a read model. It has to be less than the queue's `timeout`.
@@ -38,7 +38,7 @@ pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a batch may wait for a read model: longer than one statement, because another may be before it.
 pub const APPLY_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Rows that a query gives back; more are an error.
+/// Rows that a query returns; more are an error.
 pub const MAX_RESULT_ROWS: usize = 10_000;
 
 /// Sources that a rebuild asks at a time.
@@ -56,3 +56,9 @@ pub const REBUILD_LOOK: Duration = Duration::from_millis(200);
 const _: () = assert!(STATEMENT_TIMEOUT.as_secs() < APPLY_TIMEOUT.as_secs());
 const _: () = assert!(APPLY_TIMEOUT.as_secs() < 2 * STATEMENT_TIMEOUT.as_secs());
 const _: () = assert!((MAX_ROW_BYTES + 1_024) * FEED_BATCH <= crate::queue::limits::MAX_SEND_BYTES);
+
+/// Rows that one question to a feed lists.
+pub const MAX_PAGE: usize = 1_000;
+
+/// Bytes of an error that a feed keeps.
+pub const MAX_ERROR_BYTES: usize = 1_024;

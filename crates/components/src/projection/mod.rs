@@ -1,16 +1,16 @@
 //! Projections: rows of many objects in one read model that can be queried across them.
 //!
-//! An object is asked by its name, and knows only itself. What is wanted of all objects (a list, a sum, a page) is kept in a
-//! [`ReadModel`]: tables in an SQLite file ([`SqliteModel`]) or in `PostgreSQL` ([`PostgresModel`]). An object puts rows into
-//! its [`Feed`], in the transaction of the change that they show; the feed hands them to a queue, and the queue's consumer
-//! writes them, many at a time.
+//! An object is addressed by its name, and knows only its own state. Data for queries over all objects (a list, a sum,
+//! a page) is kept in a [`ReadModel`]: tables in an SQLite file ([`SqliteModel`]) or in `PostgreSQL`
+//! ([`PostgresModel`]). An object puts rows into its [`Feed`], in the transaction of the change that they reflect; the
+//! feed sends them to a queue, and the queue's consumer writes them, many at a time.
 //!
-//! - A row is put or the change did not happen, and it reaches the read model, however often anything fails on the way.
-//! - A row is written only if it shows a later change than the stored one: what comes twice, or late, does no harm.
-//! - A read model that is down, slow or gone stops no object: the queue holds, retries, and then keeps dead letters; when the
-//!   queue is full, feeds keep their rows.
-//! - The read model is behind by a moment. What must be right is asked of the object.
-//! - It holds nothing that objects do not: it can be removed and [rebuilt](Projection::rebuild) at any time.
+//! - A row and its change are one transaction, and the row reaches the read model whatever fails in between.
+//! - A row is written only if it reflects a later change than the stored one: duplicates and late rows do no harm.
+//! - A read model that is down, slow or deleted affects no object: the queue holds rows and retries; when the queue is
+//!   full, feeds keep their rows.
+//! - The read model lags slightly. For an authoritative answer, ask the object.
+//! - It contains nothing that objects do not: it can be deleted and [rebuilt](Projection::rebuild) at any time.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -67,9 +67,10 @@
 
 mod error;
 mod feed;
-mod figures;
 pub mod limits;
+mod metrics;
 mod model;
+mod operations;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod projector;
@@ -85,7 +86,7 @@ use std::{sync::Arc, time::Duration};
 use projector::Projector;
 
 pub use error::ProjectionError;
-pub use feed::Feed;
+pub use feed::{Feed, FeedStanding, WaitingRow};
 pub use model::{Found, ReadModel, Written};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresModel;
@@ -96,7 +97,7 @@ pub use table::{Table, Tables, Type};
 
 use crate::queue::{self, Queues, RetryPolicy};
 
-/// A queue that leads to a read model, and the model's tables. Share it, so that objects can open a [`Feed`].
+/// A queue to a read model, and the model's tables. Share it, so objects can open a [`Feed`].
 #[derive(Clone, Debug)]
 pub struct Projection {
     queue: String,
@@ -104,7 +105,7 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Of the queue of this name to this read model.
+    /// A projection through the queue of this name to this read model.
     pub fn new(queue: impl Into<String>, model: &dyn ReadModel) -> Self {
         Self {
             queue: queue.into(),
@@ -117,7 +118,7 @@ impl Projection {
         &self.queue
     }
 
-    /// Adds the queue, with the [options](queue_options) that suit most.
+    /// Adds the queue, with the [default options](queue_options).
     ///
     /// # Panics
     /// As [`Queues::with`].
@@ -141,7 +142,7 @@ impl Projection {
     }
 }
 
-/// How a projection's queue works, unless the program says: two shards, batches of up to 500 rows, attempts for a day.
+/// The default options of a projection's queue: two shards, batches of up to 500 rows, attempts for a day.
 pub fn queue_options() -> queue::Options {
     queue::Options {
         shards: 2,

@@ -12,7 +12,7 @@ use super::{ProjectionError, Row, Tables};
 /// A row of a query: columns by their names.
 pub type Found = Map<String, Json>;
 
-/// How many of the rows that were to be written were, by table. The others were known, or older than what was stored.
+/// How many of the rows were written, by table. The others were already up to date.
 pub type Written = BTreeMap<String, u64>;
 
 /// Tables that can be queried across objects. Share one as an `Arc<dyn ReadModel>`.
@@ -20,8 +20,8 @@ pub trait ReadModel: Send + Sync + 'static {
     /// The tables.
     fn tables(&self) -> &Tables;
 
-    /// Writes rows, each if its number is higher than the stored one's. No table and id comes twice. An error says that some
-    /// may not have been written.
+    /// Writes rows, each if its number is higher than the stored one's. No table and id occurs twice. After an error
+    /// some may not have been written.
     fn apply(&self, rows: Vec<Row>) -> BoxFuture<'static, Result<Written, ProjectionError>>;
 
     /// Runs a query whose parameters are `$1`, `$2`, …; at most

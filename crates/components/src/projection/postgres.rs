@@ -21,11 +21,11 @@ use super::{
     sqlite::too_many, worker::Worker,
 };
 
-/// A read model in `PostgreSQL`: one connection writes, another reads. They are made when they are needed, and anew when they
-/// break. Rows are written with one statement for each table, all in one round trip.
+/// A read model in `PostgreSQL`: one connection writes, another reads. They are opened when needed, and reopened when
+/// they break. Rows are written with one statement for each table, all in one round trip.
 ///
-/// Connections are encrypted as `sslmode` of the address says: `disable`, `prefer` (if the server can, and the default),
-/// `require`, or `verify-full`, the only one with which the server has to prove who it is.
+/// Connections are encrypted according to the address's `sslmode`: `disable`, `prefer` (if the server can; the
+/// default), `require`, or `verify-full`, the only one that authenticates the server.
 #[derive(Debug)]
 pub struct PostgresModel {
     tables: Tables,
@@ -33,10 +33,10 @@ pub struct PostgresModel {
     reader: Worker<Server>,
 }
 
-/// The advisory lock of whoever makes tables: two that make the same one would fail.
+/// The advisory lock for creating tables: two concurrent creations of the same table would fail.
 const PREPARING: i64 = 0x6162_6964_6574_6162;
 
-/// A connection that is made when it is needed.
+/// A connection that is opened when it is needed.
 struct Server {
     config: Config,
     tls: Tls,
@@ -51,14 +51,14 @@ struct Open {
 }
 
 impl PostgresModel {
-    /// The read model at a server, such as `host=/run/postgresql user=abide dbname=billing`, with these tables, which are made
-    /// when there are none. Columns that are missing are added. The server need not be there yet.
+    /// The read model on a server, such as `host=/run/postgresql user=abide dbname=billing`, with these tables, which
+    /// are created if they do not exist. Missing columns are added. The server need not be up yet.
     ///
-    /// A password need not be in the text: `passfile=FILE` names a file with nothing else in it, and without that the environment
-    /// variable `PGPASSWORD` has it. No error shows it.
+    /// The password can also come from the file named by `passfile=FILE`, which contains nothing else, or from the
+    /// environment variable `PGPASSWORD`. No error shows it.
     ///
     /// # Errors
-    /// If the text says no server, or the file cannot be read.
+    /// If the text names no server, or the file cannot be read.
     pub fn new(server: &str, tables: Tables) -> Result<Self, ProjectionError> {
         let password = std::env::var("PGPASSWORD").ok();
         let Address { mut config, verify } = Address::read(server, password)?;
@@ -117,7 +117,7 @@ impl ReadModel for PostgresModel {
 }
 
 impl Server {
-    /// Does something within its time. A connection that fails, or is too slow, is not used again.
+    /// Runs an operation with a timeout. A connection that fails, or is too slow, is not used again.
     async fn within<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut Self) -> Result<T, ProjectionError>,
@@ -130,7 +130,7 @@ impl Server {
         let done = tokio::time::timeout(limit, work(self)).await;
         let result = done.unwrap_or_else(|_| {
             Err(ProjectionError::Unavailable(format!(
-                "no answer within {} s",
+                "no response within {} s",
                 limit.as_secs()
             )))
         });
@@ -174,7 +174,7 @@ impl Server {
         Ok(Open { client, upserts })
     }
 
-    /// Makes the tables, while nobody else does. No row is to blame if that fails.
+    /// Creates the tables, while nobody else does. No row is to blame if that fails.
     async fn prepare_all(&self, client: &Client) -> Result<(), ProjectionError> {
         let lock = format!("BEGIN; SELECT pg_advisory_xact_lock({PREPARING})");
         client.batch_execute(&lock).await.map_err(failed)?;
@@ -198,7 +198,7 @@ impl Server {
             columns.push(cells);
         }
         let open = self.connection().await?;
-        // All are sent before the first answer is waited for.
+        // All are sent before the first response is awaited.
         let writes = parts.iter().map(async |(name, columns)| {
             let statement = open.upserts.get(*name).ok_or_else(|| {
                 ProjectionError::Unavailable(format!("table `{name}` is not prepared"))
@@ -246,7 +246,7 @@ impl Server {
     }
 }
 
-/// Makes a table as it was declared, or adds what it lacks.
+/// Creates a table as declared, or adds missing columns.
 async fn prepare(client: &Client, table: &Table) -> Result<(), ProjectionError> {
     client
         .batch_execute(&sql::create(table, type_name))
@@ -341,7 +341,7 @@ impl Columns {
     }
 }
 
-/// A query's parameter, as whatever the server takes it for.
+/// A query's parameter, as the type that the server expects.
 #[derive(Debug)]
 struct Param<'a>(&'a Value);
 
@@ -369,7 +369,7 @@ impl ToSql for Param<'_> {
     to_sql_checked!();
 }
 
-/// What an error of a statement of ours means.
+/// Classifies an error of our own statements.
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
 fn failed(error: tokio_postgres::Error) -> ProjectionError {
     let text = text_of(&error);
@@ -380,7 +380,7 @@ fn failed(error: tokio_postgres::Error) -> ProjectionError {
     }
 }
 
-/// What an error of somebody's query means: most are the query's fault.
+/// Classifies an error of a user's query: most are the query's fault.
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
 fn refused(error: tokio_postgres::Error) -> ProjectionError {
     let text = text_of(&error);
@@ -402,8 +402,8 @@ fn text_of(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// True of an SQLSTATE that another row, in the same read model, need not meet. Every other says something of the read model,
-/// also one that nobody here knows: then rows wait, which loses none.
+/// True for an SQLSTATE that is specific to the row. Every other one, even an unknown one, concerns the read model:
+/// then rows wait, which loses none.
 ///
 /// | class | is about | whose |
 /// |---|---|---|
@@ -414,16 +414,16 @@ fn text_of(error: &tokio_postgres::Error) -> String {
 /// | 42 | privileges, and tables and columns that are not there | the model's |
 /// | 08, 25, 28, 40, 53, 55, 57, 58, XX and the rest | connections, read-only servers, roles, conflicts, resources, damage | the model's |
 fn is_of_the_row(code: &str) -> bool {
-    if broken(Variant::ModelsErrorIsRows) || broken(Variant::RowsErrorIsModels) {
-        return broken(Variant::ModelsErrorIsRows);
+    if broken(Variant::RowsErrorIsModels) {
+        return false;
     }
     let class = &code[..2];
     ["22", "23", "44"].contains(&class) || ["54000", "P0001"].contains(&code)
 }
 
-/// True of an SQLSTATE that the query would meet in any read model with these tables.
+/// True for an SQLSTATE that the query would get from any read model with these tables.
 fn is_of_the_query(code: &str) -> bool {
-    // Tables and privileges that are missing are no fault of the query.
+    // Missing tables and privileges are not the query's fault.
     is_of_the_row(code)
         || (["42", "54"].contains(&&code[..2]) && !["42501", "42P01"].contains(&code))
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use abide::{Env, Error, Result};
 
-use super::{ProjectionError, ReadModel, Row, Written, figures, limits};
+use super::{ProjectionError, ReadModel, Row, Written, limits, metrics};
 use crate::broken::{Variant, broken};
 use crate::queue::{Batch, Consumer, Received};
 
@@ -17,13 +17,13 @@ impl Consumer for Projector {
     async fn consume(&self, batch: &Batch<Row>) -> Result<()> {
         let now = i64::try_from(batch.env().clock().unix_millis()).unwrap_or(i64::MAX);
         let rows = newest(batch.messages());
-        figures::lag(rows.iter().copied(), now);
+        metrics::lag(rows.iter().copied(), now);
         match self
             .apply(batch.env(), rows.iter().copied().cloned().collect())
             .await
         {
             Ok(written) => {
-                figures::written(&written);
+                metrics::written(&written);
                 Ok(())
             }
             Err(ProjectionError::Unavailable(_)) if broken(Variant::AbsentMeansWritten) => Ok(()),
@@ -38,12 +38,12 @@ impl Projector {
     /// Writes rows. A read model that does not answer is not ready: without this, the queue would count that as an attempt.
     async fn apply(&self, env: &Env, rows: Vec<Row>) -> Result<Written, ProjectionError> {
         let clock = env.clock();
-        let late = clock.sleep_until(clock.now() + limits::APPLY_TIMEOUT);
+        let late = abide::clock::time_limit(&**clock, limits::APPLY_TIMEOUT);
         tokio::select! {
             biased;
             written = self.0.apply(rows) => written,
             () = late => Err(ProjectionError::Unavailable(format!(
-                "no answer within {} s",
+                "no response within {} s",
                 limits::APPLY_TIMEOUT.as_secs()
             ))),
         }
@@ -61,21 +61,21 @@ impl Projector {
                     }
                 }
                 Err(error @ ProjectionError::Unavailable(_)) => {
-                    figures::written(&all);
+                    metrics::written(&all);
                     return Err(wait(&messages[index..], &error));
                 }
                 Err(_) if broken(Variant::RefusedUnseen) => message.ack(),
                 Err(error) => message.refuse(error.to_string()),
             }
         }
-        figures::written(&all);
+        metrics::written(&all);
         Ok(())
     }
 }
 
-/// Rows wait until the read model is mended: that it is not ready is no attempt at any of them.
+/// Rows wait until the read model is available again, without using up attempts.
 fn wait(messages: &[Received<Row>], error: &ProjectionError) -> Error {
-    figures::failed();
+    metrics::failed();
     if !broken(Variant::WaitCounts) {
         for message in messages {
             message.wait(error.to_string());

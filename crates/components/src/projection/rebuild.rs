@@ -1,4 +1,4 @@
-//! A read model made anew from the objects.
+//! Rebuilding a read model from the objects.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use super::{Projection, ProjectionError, ReadModel, limits};
 use crate::broken::{Variant, broken};
 use crate::queue::Queue;
 
-/// How far a rebuild is.
+/// The progress of a rebuild.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Sources to be asked.
+    /// All sources.
     pub sources: usize,
-    /// Those that have put their rows again.
+    /// Sources that have put their rows again.
     pub asked: usize,
-    /// Those that failed.
+    /// Sources that failed.
     pub failed: usize,
     /// Messages that wait for the read model.
     pub waiting: u64,
-    /// Why some failed: the place of the source, counted from 0, and the error; at most [`limits::MAX_FAILURES`].
+    /// Why some failed: the index of the source, counted from 0, and the error; at most [`limits::MAX_FAILURES`].
     pub failures: Vec<(usize, String)>,
 }
 
 impl Progress {
-    /// The share that is done, from 0 to 1, for a bar.
+    /// The completed share, from 0 to 1, for a progress bar.
     pub fn share(&self) -> f64 {
         if self.sources == 0 {
             return 1.0;
@@ -41,11 +41,11 @@ pub fn sources(node: &Node, namespace: &AnyNamespace) -> Result<Vec<ObjectId>> {
 }
 
 impl Projection {
-    /// Makes a read model anew: removes every row, asks each source to [put](super::Feed::put) its rows again, and waits until
-    /// the read model has them. `ask` calls a method of the source that does so; it is called for
-    /// [`limits::REBUILD_CONCURRENCY`] sources at a time. Objects go on meanwhile, and whoever reads sees what is there by
-    /// then. A source that is too busy is asked again, up to [`limits::REBUILD_ATTEMPTS`] times. One that fails is noted, and
-    /// others go on.
+    /// Rebuilds a read model: deletes every row, asks each source to [put](super::Feed::put) its rows again, and waits
+    /// until the read model has them. `ask` calls a method of the source that does so; it is called for
+    /// [`limits::REBUILD_CONCURRENCY`] sources at a time. Objects keep working meanwhile, and readers see the rows
+    /// written so far. A busy source is asked again, up to [`limits::REBUILD_ATTEMPTS`] times. A failure of a source is
+    /// recorded, and the others continue.
     ///
     /// # Errors
     /// If the read model cannot be emptied, or the queue is not there.
@@ -58,13 +58,8 @@ impl Projection {
         mut progress: impl FnMut(&Progress),
     ) -> Result<Progress, ProjectionError> {
         let queue = Queue::new(env, &self.queue)?;
-        if !broken(Variant::RebuildOnTop) {
-            model.wipe().await?;
-        }
-        let mut sources: Vec<S> = sources.into_iter().collect();
-        if broken(Variant::RebuildSkips) {
-            sources.pop();
-        }
+        model.wipe().await?;
+        let sources: Vec<S> = sources.into_iter().collect();
         let mut done = Progress {
             sources: sources.len(),
             ..Progress::default()
@@ -92,7 +87,7 @@ impl Projection {
         Ok(done)
     }
 
-    /// Waits until the queue has been seen empty for as long as feeds take to hand over.
+    /// Waits until the queue has been empty for as long as feeds take to send their rows.
     async fn wait(
         &self,
         env: &Env,
@@ -105,7 +100,7 @@ impl Projection {
         while quiet < limits::REBUILD_LOOK * 2 {
             let waiting = match queue.counts().await {
                 Ok(counts) => counts.messages.unsigned_abs(),
-                // It has too much to do to answer.
+                // It is too busy to respond.
                 Err(error) if error.retryable() => done.waiting.max(1),
                 Err(error) => return Err(error.into()),
             };
@@ -123,7 +118,7 @@ impl Projection {
     }
 }
 
-/// Asks a source, again after a while if it has not begun with it.
+/// Asks a source, and again after a while if it could not start.
 async fn insist<S: Clone>(env: &Env, ask: &impl AsyncFn(S) -> Result<()>, source: S) -> Result<()> {
     let clock = env.clock();
     for _ in 1..limits::REBUILD_ATTEMPTS {

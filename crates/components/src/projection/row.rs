@@ -1,4 +1,4 @@
-//! Rows on their way from an object to a read model.
+//! Rows between an object and a read model.
 
 use abide::Value;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{ProjectionError, Table, limits};
 
-/// A row as it is to be from a change on. It is written if the stored one shows an earlier change, or there is none.
+/// A row as of a change. It is written if the stored one reflects an earlier change, or there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The table.
@@ -22,7 +22,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Refuses what its table cannot hold.
+    /// Validates the row against its table.
     pub(super) fn check(&self, table: &Table) -> Result<(), ProjectionError> {
         let wrong = |text: String| {
             let row = format!("row `{}` of table `{}`", self.id, self.table);
@@ -46,7 +46,7 @@ impl Row {
         Ok(())
     }
 
-    /// The values of all columns of its table, in their order. What the table does not have any more is left out.
+    /// The values of all columns of its table, in order. Columns that the table no longer has are left out.
     pub(super) fn cells(&self, table: &Table) -> Result<Vec<Value>, String> {
         let own = [
             Value::Text(self.id.clone()),

@@ -16,8 +16,8 @@ use super::{
     worker::Worker,
 };
 
-/// A read model in an SQLite file, such as `read-model.db` in the data directory: one thread writes, another reads. What has
-/// been written is on disk. A file that is removed is made anew, empty.
+/// A read model in an SQLite file, such as `read-model.db` in the data directory: one thread writes, another reads.
+/// Writes are synced. A deleted file is created again, empty.
 #[derive(Debug)]
 pub struct SqliteModel {
     tables: Tables,
@@ -25,7 +25,7 @@ pub struct SqliteModel {
     reader: Worker<File>,
 }
 
-/// A connection that is made when it is needed.
+/// A connection that is opened when it is needed.
 struct File {
     path: PathBuf,
     tables: Tables,
@@ -34,7 +34,8 @@ struct File {
 }
 
 impl SqliteModel {
-    /// The read model in this file, with these tables, which are made when there are none. Columns that are missing are added.
+    /// The read model in this file, with these tables, which are created if they do not exist. Missing columns are
+    /// added.
     ///
     /// # Errors
     /// If the file cannot be opened, or a column has another type than it is declared with.
@@ -55,8 +56,8 @@ impl SqliteModel {
     }
 }
 
-/// Makes the file for this user alone, before SQLite would make it for all. SQLite gives its `-wal` and `-shm` the same mode.
-/// What goes wrong is told when SQLite opens it.
+/// Creates the file for this user only, before SQLite would create it for all. SQLite gives its `-wal` and `-shm` the
+/// same mode. SQLite reports errors when it opens the file.
 fn create_private(path: &Path) {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = std::fs::OpenOptions::new();
@@ -72,7 +73,7 @@ impl ReadModel for SqliteModel {
         self.writer.run(async move |file: &mut File| {
             let written = file.apply(&rows);
             if written.is_err() {
-                // Whatever is the matter with the file, it is looked at anew.
+                // Whatever is wrong with the file, it is opened again.
                 file.open = None;
             }
             written
@@ -95,7 +96,7 @@ impl ReadModel for SqliteModel {
 }
 
 impl File {
-    /// The connection, made anew if the file is another one.
+    /// The connection, reopened if the file was replaced.
     fn connection(&mut self) -> Result<&mut Connection, ProjectionError> {
         let inode = match fs::metadata(&self.path) {
             Ok(metadata) => Some(metadata.ino()),
@@ -130,7 +131,7 @@ impl File {
         connection
             .pragma_update(None, "journal_mode", "WAL")
             .map_err(failed)?;
-        // Messages are acknowledged when this has them: it must not forget them.
+        // Messages are acknowledged after this write: it must be durable.
         connection
             .pragma_update(None, "synchronous", "FULL")
             .map_err(failed)?;
@@ -168,7 +169,7 @@ impl File {
         let mut statement = connection.prepare(text).map_err(refused)?;
         if !statement.readonly() {
             return Err(ProjectionError::Invalid(
-                "a query only reads: what it reads comes from objects".to_owned(),
+                "a query can only read: rows come from objects".to_owned(),
             ));
         }
         for (index, value) in params.iter().enumerate() {
@@ -224,7 +225,7 @@ pub(super) fn too_many() -> ProjectionError {
     ))
 }
 
-/// Makes a table as it was declared, or adds what it lacks.
+/// Creates a table as declared, or adds missing columns.
 fn prepare(connection: &Connection, table: &Table) -> Result<(), ProjectionError> {
     let run = |statement: &str| connection.execute(statement, ()).map_err(failed);
     run(&sql::create(table, type_name))?;
@@ -253,7 +254,7 @@ fn type_name(of: Type) -> &'static str {
     }
 }
 
-/// What an error of a statement of ours means. What is wrong with the file may be mended.
+/// Classifies an error of our own statements. A problem with the file can be fixed.
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
 fn failed(error: rusqlite::Error) -> ProjectionError {
     let of_the_row = matches!(
@@ -268,7 +269,7 @@ fn failed(error: rusqlite::Error) -> ProjectionError {
     }
 }
 
-/// What an error of somebody's query means: most are the query's fault.
+/// Classifies an error of a user's query: most are the query's fault.
 fn refused(error: rusqlite::Error) -> ProjectionError {
     match error.sqlite_error_code() {
         Some(ErrorCode::Unknown) | None => ProjectionError::Refused(error.to_string()),

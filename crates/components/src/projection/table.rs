@@ -95,7 +95,7 @@ impl Table {
         let mut indexed = self.indexes.iter().flatten();
         if let Some(unknown) = indexed.find(|name| !known.contains(&name.as_str())) {
             return invalid(format!(
-                "an index of table `{table}` is on `{unknown}`, which is no column of it"
+                "an index of table `{table}` is on `{unknown}`, which is not a column of it"
             ));
         }
         Ok(())
@@ -112,13 +112,13 @@ fn check_name(what: &str, name: &str) -> Result<(), ProjectionError> {
         return Ok(());
     }
     Err(ProjectionError::Invalid(format!(
-        "`{name}` is no name of a {what}: give it 1 to {} lower-case letters, digits and `_`, a letter first",
+        "`{name}` is not a valid name of a {what}: use 1 to {} lower-case letters, digits and `_`, a letter first",
         limits::MAX_NAME_BYTES
     )))
 }
 
 impl Column {
-    /// A value as the column holds it; the error says what would do.
+    /// A value in the column's type; the error says what is valid.
     pub(super) fn value(&self, json: &Json) -> Result<Value, String> {
         let value = match (self.of, json) {
             (_, Json::Null) => Some(Value::Null),
@@ -146,7 +146,7 @@ impl Tables {
     /// These tables.
     ///
     /// # Errors
-    /// If a name makes no sense, or is there twice.
+    /// If a name is invalid or a duplicate.
     pub fn new(tables: impl IntoIterator<Item = Table>) -> Result<Self, ProjectionError> {
         let mut all = BTreeMap::new();
         for table in tables {

@@ -1,4 +1,4 @@
-//! A thread that has a connection and does one thing after the other with it.
+//! A thread with a connection that runs one job at a time.
 
 use std::{panic::AssertUnwindSafe, thread};
 
@@ -9,17 +9,17 @@ use super::ProjectionError;
 
 type Answer<T> = oneshot::Sender<Result<T, ProjectionError>>;
 
-/// Something to be done with a connection.
+/// A job for a connection.
 pub(super) type Job<C> = Box<dyn FnOnce(&mut C) -> BoxJob<'_> + Send>;
 
-/// What a job does.
+/// The job's function.
 pub(super) type BoxJob<'a> = std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// The thread's address. It ends with the last of its clones.
+/// A handle to the thread, which stops with the last clone of it.
 pub(super) struct Worker<C>(mpsc::UnboundedSender<Job<C>>);
 
 impl<C: Send + 'static> Worker<C> {
-    /// Starts two threads, each with a connection of its own: one to write with, and one to read with.
+    /// Starts two threads, each with its own connection: one for writes, and one for reads.
     pub(super) fn pair(connection: impl Fn() -> C) -> Result<(Self, Self), ProjectionError> {
         let start = |name| {
             Self::start(name, connection())
@@ -40,7 +40,7 @@ impl<C: Send + 'static> Worker<C> {
                     while let Some(job) = jobs.recv().await {
                         let done = AssertUnwindSafe(job(&mut connection)).catch_unwind();
                         if done.await.is_err() {
-                            tracing::error!("a read model's thread panicked, and goes on");
+                            tracing::error!("a read model's thread panicked and continues");
                         }
                     }
                 });
@@ -48,7 +48,7 @@ impl<C: Send + 'static> Worker<C> {
         Ok(Self(sender))
     }
 
-    /// Has something done, and waits for what comes of it.
+    /// Runs a job, and waits for its result.
     pub(super) fn run<T: Send + 'static>(
         &self,
         work: impl AsyncFnOnce(&mut C) -> Result<T, ProjectionError> + Send + 'static,
@@ -56,7 +56,7 @@ impl<C: Send + 'static> Worker<C> {
         let (answer, result): (Answer<T>, _) = oneshot::channel();
         let job: Job<C> = Box::new(move |connection: &mut C| -> BoxJob<'_> {
             Box::pin(async move {
-                // Whoever asked may not wait any more.
+                // The caller may no longer be waiting.
                 if !answer.is_closed() {
                     let _ = answer.send(work(connection).await);
                 }

@@ -1,8 +1,8 @@
-//! Consumers: what takes messages in batches.
+//! Consumers: they process messages in batches.
 //!
-//! Contract: a consumer is given a batch when the attempt is on disk, and has the queue's `timeout` for it. It marks messages
-//! one by one, or says `Ok` for all that it has not marked, or `Err`. It may be given a message again, with the same id, and
-//! may panic or hang: what it has marked stays marked, and the rest has failed.
+//! Contract: a consumer receives a batch when the attempt is on disk, and has the queue's `timeout` for it. It marks
+//! single messages, or returns `Ok` or `Err` for all unmarked ones. It may receive a message again, with the same id,
+//! and may panic or hang: marked messages stay marked, and the rest has failed.
 
 use std::{
     cell::RefCell, future::Future, marker::PhantomData, panic::AssertUnwindSafe, rc::Rc,
@@ -16,12 +16,12 @@ use serde::de::DeserializeOwned;
 use super::{Delivery, MessageId};
 use abide_component::texts::text_of;
 
-/// Takes the messages of a queue, a batch at a time. Several batches may be on their way at once.
+/// Consumes the messages of a queue, one batch at a time. Several batches may be in flight at once.
 pub trait Consumer: Send + Sync + 'static {
-    /// What a message says. One that says something else becomes a dead letter.
+    /// The type of a message's body. A message with another type becomes a dead letter.
     type Body: DeserializeOwned + 'static;
 
-    /// Takes a batch. `Ok` acknowledges every message that is not marked, `Err` has them tried again.
+    /// Consumes a batch. `Ok` acknowledges every unmarked message, `Err` has them retried.
     fn consume(&self, batch: &Batch<Self::Body>) -> impl Future<Output = Result<()>>;
 }
 
@@ -51,7 +51,7 @@ impl<T> Batch<T> {
 }
 
 impl<T> Batch<T> {
-    /// Why the messages are to be tried again, if all are.
+    /// The error, if the whole batch is to be retried.
     pub(super) fn failure_of_all(&self) -> Option<String> {
         let marks = self.messages.first()?.marks.0.borrow();
         let mut failure = None;
@@ -68,7 +68,7 @@ impl<T> Batch<T> {
 /// A message of a batch. The last mark counts.
 #[derive(Debug)]
 pub struct Received<T> {
-    /// What it says.
+    /// The body.
     pub body: T,
     id: MessageId,
     key: Option<String>,
@@ -79,7 +79,7 @@ pub struct Received<T> {
 }
 
 impl<T> Received<T> {
-    /// The message: the same at every attempt, so a consumer can tell repetitions by it.
+    /// The message's id: the same on every attempt, so a consumer can detect duplicates.
     pub fn id(&self) -> MessageId {
         self.id
     }
@@ -89,7 +89,7 @@ impl<T> Received<T> {
         self.key.as_deref()
     }
 
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
@@ -99,32 +99,32 @@ impl<T> Received<T> {
         self.sent_at
     }
 
-    /// It is done, whatever becomes of the others.
+    /// Acknowledges it, independently of the others.
     pub fn ack(&self) {
         self.marks.set(self.index, Verdict::Ack);
     }
 
-    /// It is to be tried again: after this time, or when the queue's policy says.
+    /// Has it retried: after this time, or when the queue's policy says.
     pub fn retry(&self, after: Option<Duration>, error: impl Into<String>) {
         let error = error.into();
         self.marks.set(self.index, Verdict::Retry { after, error });
     }
 
-    /// It cannot be taken now, and is not to blame: this was no attempt at it. It is tried again after the first wait of the
-    /// queue's policy, and after the consumer's rest if the batch fails.
+    /// It cannot be consumed now, through no fault of its own: the attempt does not count. It is retried after the
+    /// first wait of the queue's policy, and after the consumer's pause if the batch fails.
     pub fn wait(&self, error: impl Into<String>) {
         let error = error.into();
         self.marks.set(self.index, Verdict::Wait { error });
     }
 
-    /// It will never be taken: it becomes a dead letter at once.
+    /// It will never be consumed: it becomes a dead letter at once.
     pub fn refuse(&self, error: impl Into<String>) {
         let error = error.into();
         self.marks.set(self.index, Verdict::Dead { error });
     }
 }
 
-/// What is to become of a message.
+/// The mark of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Ack,
@@ -140,7 +140,7 @@ pub(super) enum Verdict {
     },
 }
 
-/// The marks of a batch. They outlive a consumer that panics or hangs.
+/// The marks of a batch. They survive a consumer that panics or hangs.
 #[derive(Debug)]
 pub(super) struct Marks(RefCell<Vec<Option<Verdict>>>);
 
@@ -171,7 +171,7 @@ pub(super) trait AnyConsumer: Send + Sync {
     fn consume(&self, batch: Untyped) -> LocalFuture<Result<(), String>>;
 }
 
-/// Gives a consumer's type up.
+/// Erases a consumer's type.
 pub(super) struct Typed<C>(pub(super) std::sync::Arc<C>);
 
 impl<C: Consumer> AnyConsumer for Typed<C> {
@@ -189,7 +189,7 @@ impl<C: Consumer> AnyConsumer for Typed<C> {
                 Ok(result) => result.map_err(|error| error.to_string()),
                 Err(panic) => {
                     let text = text_of(&*panic);
-                    tracing::error!(%text, "a consumer panicked; its batch is tried again");
+                    tracing::error!(%text, "a consumer panicked; its batch is retried");
                     Err(format!("the consumer panicked: {text}"))
                 }
             }
@@ -197,7 +197,7 @@ impl<C: Consumer> AnyConsumer for Typed<C> {
     }
 }
 
-/// The batch of those messages that fit; the others are marked.
+/// The batch of the messages with the right type; the others are marked.
 fn typed<T: DeserializeOwned>(untyped: Untyped) -> Batch<T> {
     let Untyped {
         env,
@@ -218,7 +218,7 @@ fn typed<T: DeserializeOwned>(untyped: Untyped) -> Batch<T> {
                 marks: Rc::clone(&marks),
             }),
             Err(error) => {
-                let error = format!("the body does not fit the consumer: {error}");
+                let error = format!("the body does not match the consumer's type: {error}");
                 marks.set(index, Verdict::Dead { error });
             }
         }
@@ -236,7 +236,7 @@ pub struct Function<T, F> {
     body: PhantomData<fn() -> T>,
 }
 
-/// Makes a function a consumer.
+/// Turns a function into a consumer.
 ///
 /// ```
 /// use abide::queue::{self, Batch, Options, Queues};

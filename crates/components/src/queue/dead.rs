@@ -38,7 +38,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Dead letters, newest first: so many, or as many as fit in [`limits::MAX_SEND_BYTES`].
+    /// Dead letters, newest first: at most this many, or as many as fit in [`limits::MAX_SEND_BYTES`].
     pub(super) fn dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>> {
         let newest: Vec<(i64, i64)> = self
             .sql
@@ -87,7 +87,7 @@ impl Rows {
             .to_array()
     }
 
-    /// Makes a dead letter a message that is due, as if it were new. True if there was one.
+    /// Turns a dead letter into a due message, like a new one. True if there was one.
     pub(super) fn redrive(&self, number: i64, now: i64) -> Result<bool> {
         let moved = self.sql.exec(
             "INSERT INTO queue_messages (id, due_at, bytes, key, sent_at, last_error)

@@ -1,56 +1,59 @@
-//! A batch as it travels to consumers that are elsewhere, and their answer.
+//! The wire form of a batch for remote consumers, and their response.
 
 use abide::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::MessageId;
 
-/// A message on its way to a consumer that is an object.
+/// A message for a consumer that is an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// The message: the same at every attempt, so a consumer can tell repetitions by it.
+    /// The message's id: the same on every attempt, so a consumer can detect duplicates.
     pub id: MessageId,
     /// Its key.
     pub key: Option<String>,
-    /// What it says: a JSON text.
+    /// The body: a JSON text.
     pub body: String,
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     pub attempt: u32,
     /// When it was sent, in milliseconds since 1970.
     pub sent_at: i64,
 }
 
 impl Delivery {
-    /// What it says, as a value.
+    /// The body, deserialized.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_str(&self.body).map_err(|error| {
             Error::with_kind(
                 ErrorKind::Decode,
-                format!("message {} does not fit its consumer: {error}", self.id),
+                format!(
+                    "message {} does not match its consumer's type: {error}",
+                    self.id
+                ),
             )
         })
     }
 }
 
-/// Which messages of a batch were not taken. All others were.
+/// The messages of a batch that were not consumed. All others were.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exceptions {
-    /// To be tried again.
+    /// To be retried.
     #[serde(default)]
     pub retry: Vec<Retry>,
-    /// Never to be taken: they become dead letters at once.
+    /// Never to be consumed: they become dead letters at once.
     #[serde(default)]
     pub dead: Vec<Dead>,
 }
 
-/// A message that is to be tried again.
+/// A message to retry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
     /// The message.
     pub id: MessageId,
-    /// Not before so many seconds, if not as the queue does.
+    /// Not before this many seconds; overrides the queue's policy.
     #[serde(default)]
     pub after: Option<u32>,
     /// Why.
@@ -58,7 +61,7 @@ pub struct Retry {
     pub error: String,
 }
 
-/// A message that will never be taken.
+/// A message that will never be consumed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dead {
@@ -69,7 +72,7 @@ pub struct Dead {
 }
 
 impl Exceptions {
-    /// Adds a message that is to be tried again when the queue thinks fit.
+    /// Adds a message to retry according to the queue's policy.
     #[must_use]
     pub fn retry(mut self, id: MessageId, error: impl Into<String>) -> Self {
         self.retry.push(Retry {
@@ -80,7 +83,7 @@ impl Exceptions {
         self
     }
 
-    /// Adds a message that will never be taken.
+    /// Adds a message that will never be consumed.
     #[must_use]
     pub fn dead(mut self, id: MessageId, error: impl Into<String>) -> Self {
         self.dead.push(Dead {

@@ -1,4 +1,4 @@
-//! What a queue answers when it does not do what it is asked.
+//! Errors of queues.
 
 use abide::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use super::MessageId;
 
-/// Why a queue did not do what it was asked. Nothing changed in the shard that says so.
+/// Why a queue refused a request. Nothing changed in the shard that says so.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 pub enum QueueError {
-    /// It makes no sense; the text says what would.
+    /// It is invalid; the text says what is valid.
     #[error("{0}")]
     Invalid(String),
     /// The program has not declared the queue.
@@ -17,10 +17,10 @@ pub enum QueueError {
     Unknown {
         /// What was asked for.
         queue: String,
-        /// What there is.
+        /// The declared queues.
         known: String,
     },
-    /// The shard holds as much as it may.
+    /// The shard is full.
     #[error(
         "shard {shard} of queue `{queue}` holds {messages} messages and {dead} dead letters, {bytes} bytes in all, and takes no \
          more: send again when some were consumed, or redrive or discard dead letters"
@@ -28,18 +28,18 @@ pub enum QueueError {
     Full {
         /// The queue.
         queue: String,
-        /// Which of its shards.
+        /// The shard.
         shard: u32,
-        /// Messages that wait or are on their way.
+        /// Messages that wait or are in flight.
         messages: i64,
         /// Dead letters.
         dead: i64,
         /// Bytes of their bodies.
         bytes: i64,
     },
-    /// The dedup key belongs to a message that says something else.
+    /// The dedup key belongs to a message with other content.
     #[error(
-        "the dedup key belongs to message {id}, which says something else: a new message needs a new key"
+        "the dedup key belongs to message {id}, which has other content: a new message needs a new key"
     )]
     KeyReused {
         /// The message.
@@ -51,13 +51,13 @@ pub enum QueueError {
         /// What was asked for.
         id: MessageId,
     },
-    /// The storage failed, or the object, or the way to it.
+    /// The storage, the object, or the transport failed.
     #[error(transparent)]
     Object(#[from] Error),
 }
 
 impl QueueError {
-    /// True if nothing was taken, and the same may be taken after a pause.
+    /// True if nothing was accepted, and the same may be accepted after a pause.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Full { .. } => true,

@@ -1,4 +1,4 @@
-//! The handle on a queue: which shard takes what.
+//! The handle of a queue: it selects shards.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use super::{
     queues::Declared,
 };
 
-/// A queue. Clones are the same queue.
+/// A queue. Clones refer to the same queue.
 #[derive(Clone, Debug)]
 pub struct Queue {
     env: Env,
@@ -44,22 +44,23 @@ impl Queue {
     /// Sends a message. When this returns it is on disk.
     ///
     /// # Errors
-    /// [`QueueError::Full`] if its shard holds as much as it may. If the answer is lost ([`QueueError::Object`] that is not
-    /// [`retryable`](QueueError::retryable)), the message may have been taken: sending it again with the same
-    /// [`dedup_key`](Message::dedup_key) does not take it twice.
+    /// [`QueueError::Full`] if its shard is full. If the result is lost ([`QueueError::Object`] that is not
+    /// [`retryable`](QueueError::retryable)), the message may have been accepted: sending it again with the same
+    /// [`dedup_key`](Message::dedup_key) does not add it twice.
     pub async fn send(&self, message: Message) -> Result<Sent, QueueError> {
         let shard = self.shard_of(&message);
         let sent = self.shard(shard).send(vec![message]).await??;
         sent.first()
             .copied()
-            .ok_or_else(|| Error::new("the shard says nothing of the message").into())
+            .ok_or_else(|| Error::new("the shard returned no result for the message").into())
     }
 
-    /// Sends messages; what came of each, in their order. Those that go to one shard are taken together or not at all. They
-    /// go to one shard if none has a key or a dedup key, or all have the same key.
+    /// Sends messages and returns their results, in order. Those that go to one shard are accepted together or not at
+    /// all. They go to one shard if none has a key or a dedup key, or all have the same key.
     ///
     /// # Errors
-    /// As [`send`](Self::send). Other shards may have taken theirs, so messages for several shards want dedup keys.
+    /// As [`send`](Self::send). Other shards may have accepted theirs, so messages for several shards should have dedup
+    /// keys.
     pub async fn send_batch(&self, messages: Vec<Message>) -> Result<Vec<Sent>, QueueError> {
         let turn = self.next_turn();
         let mut parts: BTreeMap<u32, (Vec<usize>, Vec<Message>)> = BTreeMap::new();
@@ -81,25 +82,24 @@ impl Queue {
             try_join_all(parts).await?.into_iter().flatten().collect();
         sent.sort_by_key(|(index, _)| *index);
         if sent.len() != count {
-            return Err(Error::new("a shard says nothing of some messages").into());
+            return Err(Error::new("a shard returned no result for some messages").into());
         }
         Ok(sent.into_iter().map(|(_, sent)| sent).collect())
     }
 
-    /// How much is where, of all shards.
+    /// The counts of all shards.
     pub async fn counts(&self) -> Result<Counts, QueueError> {
         let counts = try_join_all(self.all().map(async |shard| shard.counts().await?)).await?;
         Ok(counts.into_iter().fold(Counts::default(), Counts::and))
     }
 
-    /// Has no message given to a consumer until [`resume`](Self::resume), whatever happens to the process. What a consumer
-    /// has it keeps.
+    /// Pauses the queue until [`resume`](Self::resume), even across restarts. Batches in flight continue.
     pub async fn pause(&self) -> Result<(), QueueError> {
         try_join_all(self.all().map(async |shard| shard.pause().await?)).await?;
         Ok(())
     }
 
-    /// Ends a [`pause`](Self::pause), and the rest of a consumer that has failed.
+    /// Ends a [`pause`](Self::pause), and the pause of a failed consumer.
     pub async fn resume(&self) -> Result<(), QueueError> {
         try_join_all(self.all().map(async |shard| shard.resume().await?)).await?;
         Ok(())
@@ -118,7 +118,7 @@ impl Queue {
         Ok(letters)
     }
 
-    /// Has a dead letter consumed, as if it were new.
+    /// Redrives a dead letter, like a new message.
     pub async fn redrive(&self, id: MessageId) -> Result<(), QueueError> {
         self.shard(id.shard).redrive(id.number).await?
     }
@@ -128,9 +128,9 @@ impl Queue {
         self.shard(id.shard).discard(id.number).await?
     }
 
-    /// Has every message consumed that is a dead letter now; returns how many.
+    /// Redrives all current dead letters; returns how many.
     pub async fn redrive_all(&self) -> Result<u64, QueueError> {
-        // What dies meanwhile is left: else a redrive need not end.
+        // Messages that die meanwhile are left; otherwise a redrive might never finish.
         self.sweep(true, self.now()).await
     }
 
@@ -162,12 +162,12 @@ impl Queue {
         Ok(total)
     }
 
-    /// Which shard takes a message.
+    /// The shard of a message.
     fn shard_of(&self, message: &Message) -> u32 {
         self.keyed(message).unwrap_or_else(|| self.next_turn())
     }
 
-    /// Which shard takes a message that has a key of one kind or the other.
+    /// The shard of a message with a key of either kind.
     fn keyed(&self, message: &Message) -> Option<u32> {
         let key = message.key.as_ref().or(message.dedup_key.as_ref())?;
         let hash = Sha256::digest(key.as_bytes());

@@ -1,4 +1,4 @@
-//! What a shard's handlers and its background task share.
+//! The state that a shard's handlers and its background task share.
 
 use std::{
     cell::{Cell, RefCell},
@@ -10,7 +10,7 @@ use abide::{AlarmTime, Result, ScheduledTime, State};
 use tokio::sync::Notify;
 
 use super::{
-    Counts, QueueError, Queues, figures::Figures, limits, meta::Meta, queues::Declared, rows::Rows,
+    Counts, QueueError, Queues, limits, meta::Meta, metrics::Metrics, queues::Declared, rows::Rows,
 };
 use crate::broken::{Variant, broken};
 use abide_component::numbers::{millis, rows};
@@ -21,23 +21,23 @@ pub(super) struct Inner {
     pub(super) state: State,
     pub(super) rows: Rows,
     pub(super) queues: Arc<Queues>,
-    pub(super) figures: Figures,
+    pub(super) metrics: Metrics,
     /// True while a background task runs.
     pub(super) running: Cell<bool>,
-    /// What the alarm that went off tells of the clock.
+    /// Evidence of a clock change from the alarm that went off.
     pub(super) seen: SeenByAlarm,
     /// Wakes the task.
     pub(super) news: Notify,
-    /// Until when dead letters wait that the other queue did not take.
+    /// Until when dead letters wait that the other queue refused.
     pub(super) forward_after: Cell<i64>,
-    /// Why the queue cannot be worked on, as it was last told.
+    /// Why the queue cannot be consumed, as last logged.
     told: RefCell<Option<String>>,
 }
 
 impl Inner {
     pub(super) fn new(state: State, rows: Rows, queues: Arc<Queues>) -> Rc<Self> {
         Rc::new(Self {
-            figures: Figures::new(&rows.queue, rows.shard),
+            metrics: Metrics::new(&rows.queue, rows.shard),
             state,
             rows,
             queues,
@@ -59,7 +59,7 @@ impl Inner {
         i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Goes on with what there is to do: now, and by the alarm if nobody is there any more who would.
+    /// Continues the pending work: now, and by the alarm in case the task stops.
     pub(super) fn go_on(self: &Rc<Self>) -> Result<()> {
         let Some(at) = self.next_step()? else {
             return Ok(());
@@ -86,14 +86,14 @@ impl Inner {
         Ok(())
     }
 
-    /// When the shard next has something to do, if it does.
+    /// When the shard next has work, if it has.
     pub(super) fn next_step(&self) -> Result<Option<i64>> {
         let Ok(declared) = self.declared() else {
             return self.rows.first_due();
         };
         let (meta, now) = (self.rows.meta()?, self.now());
         let batch = match self.rows.first_due()? {
-            // A pass puts the times right.
+            // A pass corrects the times.
             Some(_) if Meta::clock_went_back(self.seen.or(meta.last_seen), now).is_some() => {
                 Some(now)
             }
@@ -102,7 +102,7 @@ impl Inner {
                     && (!meta.paused || broken(Variant::PauseIgnored)) =>
             {
                 let waited = due.saturating_add(millis(declared.options.max_wait));
-                // Whatever is due may fill a batch.
+                // Due messages may fill a batch.
                 let at = if due <= now { due } else { waited };
                 Some(at.max(meta.rest_until))
             }
@@ -116,7 +116,7 @@ impl Inner {
         })
     }
 
-    /// Has the object woken, not later than at this time.
+    /// Wakes the object not later than at this time.
     fn arm(&self, at: i64) -> Result<()> {
         let storage = self.state.storage();
         match storage.get_alarm()? {
@@ -125,7 +125,7 @@ impl Inner {
         }
     }
 
-    /// Has the object woken at this time, and not before.
+    /// Wakes the object at this time, and not before.
     pub(super) fn arm_at(&self, at: Option<i64>) -> Result<()> {
         let storage = self.state.storage();
         let set = storage.get_alarm()?.map(AlarmTime::unix_millis);
@@ -152,7 +152,7 @@ impl Inner {
         })
     }
 
-    /// Makes dead letters messages again; returns how many there were.
+    /// Redrives dead letters; returns how many there were.
     pub(super) fn redrive(self: &Rc<Self>, numbers: &[i64]) -> Result<u64> {
         let now = self.now();
         let rows = &self.rows;

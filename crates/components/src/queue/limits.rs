@@ -1,4 +1,4 @@
-//! Every bound of queues, in one place, with the source of its number.
+//! The limits of queues, each with the source of its number.
 
 use std::time::Duration;
 
@@ -8,82 +8,82 @@ pub const MAX_NAME_BYTES: usize = 64;
 /// Shards of a queue: more than a node has workers.
 pub const MAX_SHARDS: u32 = 1_024;
 
-/// Bytes of a body, as JSON. Larger things belong in storage with their address in the message.
+/// Bytes of a body, as JSON. Store larger data elsewhere and put its address into the message.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// Bytes of a key or a dedup key (the runtime's bound of idempotency keys).
 pub const MAX_KEY_BYTES: usize = 255;
 
-/// Messages that one shard takes in one transaction.
+/// Messages that one shard accepts in one transaction.
 pub const MAX_SEND: usize = 1_000;
 
-/// Bytes of the bodies that one shard takes in one transaction: half of what a call may carry.
+/// Bytes of the bodies that one shard accepts in one transaction: half the limit of a call.
 pub const MAX_SEND_BYTES: usize = 16 << 20;
 
 /// Messages of a batch.
 pub const MAX_BATCH: usize = 1_000;
 
-/// Bytes of the bodies of a batch: half of what a call may carry.
+/// Bytes of the bodies of a batch: half the limit of a call.
 pub const MAX_BATCH_BYTES: usize = 16 << 20;
 
-/// The longest time that a batch may be gathered.
+/// The longest time to collect a batch.
 pub const MAX_WAIT: Duration = Duration::from_mins(1);
 
-/// The longest delay of a message: a year, which nobody waits for.
+/// The longest delay of a message: a year.
 pub const MAX_DELAY: Duration = Duration::from_hours(366 * 24);
 
 /// The longest time that a consumer may have a batch.
 pub const MAX_TIMEOUT: Duration = Duration::from_mins(15);
 
-/// Batches of one shard on their way at a time.
+/// Batches of one shard in flight.
 pub const MAX_CONCURRENCY: u32 = 256;
 
 /// Dedup keys that a shard remembers; the oldest go first.
 pub const MAX_KEYS: i64 = 100_000;
 
-/// Dedup keys that one send forgets at most; the next goes on.
+/// Dedup keys that one send removes at most; the next one continues.
 pub const MAX_FORGOTTEN: usize = 2 * MAX_SEND;
 
-/// Bytes of an error that are kept; the rest is cut.
+/// Bytes of a stored error; the rest is truncated.
 pub const MAX_ERROR_BYTES: usize = 1_024;
 
 /// Dead letters in one page of a list.
 pub const MAX_PAGE: usize = 1_000;
 
-/// Dead letters that one redrive or discard takes in one transaction; the handle goes on until none is left.
+/// Dead letters that one redrive or discard processes in one transaction; the handle continues until none is left.
 pub const MAX_SWEPT: usize = 500;
 
-/// Dead letters that go to another queue at a time.
+/// Dead letters that are sent to another queue at a time.
 pub const MAX_FORWARDED: usize = 100;
 
-/// How long dead letters wait that the other queue did not take.
+/// How long dead letters wait that the other queue refused.
 pub const FORWARD_PAUSE: Duration = Duration::from_secs(10);
 
-/// A batch is taken back so much later than its consumer's time is over, so that the outcome is written first.
+/// A claim expires this much later than its consumer's timeout, so the result is written first.
 pub const LEASE_GRACE: Duration = Duration::from_secs(5);
 
-/// The first rest of a consumer that failed a whole batch; it doubles with each in a row.
+/// The first pause of a consumer that failed a whole batch; it doubles with each consecutive failure.
 pub const REST: Duration = Duration::from_millis(500);
 
-/// The longest such rest.
+/// The longest such pause.
 pub const MAX_REST: Duration = Duration::from_secs(30);
 
-/// The longest pause that a consumer can ask for: a day, which a person notices.
+/// The longest pause that a consumer can ask for: a day, which an operator notices.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
 
-/// The time that is remembered as seen is at most so much older than that of the newest batch.
+/// The stored last-seen time is at most this much older than that of the newest batch.
 pub const CLOCK_STEP: Duration = Duration::from_secs(1);
 
-/// A clock that goes back by more than this has been set.
+/// A clock that steps back by more than this has been set.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
-/// Waits up to this are waited in memory, longer ones by the object's alarm.
+/// Shorter waits are made in memory, longer ones by the object's alarm.
 pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-/// How long one background task works before another takes over. A class's `background_timeout` has to be longer.
+/// How long one background task works before another takes over. A class's `background_timeout` must be longer.
 pub const PUMP_LIFE: Duration = Duration::from_mins(1);
 
-/// How soon a shard looks again whether the program knows its queue.
+/// How soon a shard checks again whether the program knows its queue.
 pub const UNKNOWN_PAUSE: Duration = Duration::from_mins(1);
 
 const _: () = {

@@ -1,4 +1,4 @@
-//! Messages: what is sent, and what is known of it later.
+//! Messages: what is sent, and its stored state.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -15,10 +15,10 @@ pub struct Message {
     /// Messages with the same key go to the same shard.
     #[serde(default)]
     pub key: Option<String>,
-    /// A message with the same dedup key is taken once, for as long as its shard remembers the key.
+    /// A message with the same dedup key is accepted once, for as long as its shard remembers the key.
     #[serde(default)]
     pub dedup_key: Option<String>,
-    /// No consumer gets it before this time has passed, in milliseconds.
+    /// It is not delivered before this time has passed, in milliseconds.
     #[serde(default)]
     pub delay: i64,
 }
@@ -33,7 +33,7 @@ impl Message {
             })
     }
 
-    /// A message whose body is a JSON text already. Sending checks it.
+    /// A message whose body is already a JSON text. Sending validates it.
     pub fn from_json(body: impl Into<String>) -> Self {
         Self {
             body: body.into(),
@@ -64,18 +64,18 @@ impl Message {
         self
     }
 
-    /// Refuses what no shard would take.
+    /// Validates the message.
     pub(super) fn check(&self) -> Result<(), QueueError> {
         let invalid = |text: String| Err(QueueError::Invalid(text));
         if self.body.len() > limits::MAX_BODY_BYTES {
             return invalid(format!(
-                "the body has {} bytes and at most {} are taken: keep what is large elsewhere and send its address",
+                "the body has {} bytes; at most {} are accepted: store large data elsewhere and send its address",
                 self.body.len(),
                 limits::MAX_BODY_BYTES
             ));
         }
         if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&self.body) {
-            return invalid(format!("the body is no JSON: {error}"));
+            return invalid(format!("the body is not JSON: {error}"));
         }
         for (what, key) in [("key", &self.key), ("dedup key", &self.dedup_key)] {
             if let Some(key) = key
@@ -99,7 +99,7 @@ impl Message {
     }
 }
 
-/// A message's name in its queue: its shard, and its number there, such as `3-127`.
+/// A message's id in its queue: its shard, and its number there, such as `3-127`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct MessageId {
@@ -132,7 +132,7 @@ impl FromStr for MessageId {
         });
         parsed.ok_or_else(|| {
             QueueError::Invalid(format!(
-                "`{text}` is no message: one looks like `3-127`, its shard and its number"
+                "`{text}` is not a message id: it looks like `3-127`, its shard and its number"
             ))
         })
     }
@@ -152,16 +152,16 @@ impl TryFrom<String> for MessageId {
     }
 }
 
-/// What sending came to.
+/// The result of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// The message.
     pub id: MessageId,
-    /// True if a message with the same dedup key and content was taken before: nothing was added.
+    /// True if a message with the same dedup key and content was accepted before: nothing was added.
     pub duplicate: bool,
 }
 
-/// How much is where, of a shard or of a queue.
+/// Counts of a shard or of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Messages that wait, or that a consumer has.
@@ -174,9 +174,9 @@ pub struct Counts {
     pub consumed: i64,
     /// When the oldest of the messages was sent, in milliseconds since 1970.
     pub oldest: Option<i64>,
-    /// Shards whose consumer failed the newest batch as a whole, and rests.
+    /// Shards that are paused because their consumer failed the newest batch as a whole.
     pub failing: u32,
-    /// Why, of one of them.
+    /// The error of one of them.
     pub last_error: Option<String>,
 }
 
@@ -198,7 +198,7 @@ impl Counts {
     }
 }
 
-/// A message that was given up. It waits for a person.
+/// A message that was given up. It waits for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetter {
     /// The message.

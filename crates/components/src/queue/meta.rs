@@ -1,12 +1,11 @@
-//! What a shard knows of itself, in one row.
+//! A shard's state, in one row.
 
-use abide::Result;
 use serde::Deserialize;
 
-use super::{limits, rows::Rows};
+use super::limits;
 use abide_component::numbers::millis;
 
-/// The one row of `queue_meta`.
+/// The single row of `queue_meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Meta {
     /// Messages that wait, or that a consumer has.
@@ -22,60 +21,17 @@ pub(super) struct Meta {
     pub(super) claims: i64,
     /// The time of about the newest claim.
     pub(super) last_seen: i64,
-    /// Batches in a row that failed as a whole.
+    /// Consecutive batches that failed as a whole.
     pub(super) failures: u32,
-    /// Until when the consumer rests for that.
+    /// Until when the consumer is paused for that.
     pub(super) rest_until: i64,
     pub(super) paused: bool,
 }
 
 impl Meta {
-    /// By how much the wall clock was set back since it showed what was seen, if it was.
+    /// By how much the wall clock was set back since the last-seen time, if it was.
     pub(super) fn clock_went_back(seen: i64, now: i64) -> Option<i64> {
         let by = seen.saturating_sub(now);
         (by > millis(limits::CLOCK_TOLERANCE)).then_some(by)
-    }
-}
-
-impl Rows {
-    pub(super) fn meta(&self) -> Result<Meta> {
-        self.sql
-            .exec(
-                "SELECT messages, bytes, dead, keys, consumed, claims, last_seen, failures, rest_until, paused FROM queue_meta",
-                (),
-            )?
-            .one()
-    }
-
-    /// Changes the row.
-    pub(super) fn change_meta<T>(&self, change: impl FnOnce(&mut Meta) -> T) -> Result<T> {
-        let before = self.meta()?;
-        let mut meta = before;
-        let result = change(&mut meta);
-        if meta != before {
-            self.save_meta(&meta)?;
-        }
-        Ok(result)
-    }
-
-    pub(super) fn save_meta(&self, meta: &Meta) -> Result<()> {
-        let counts = (
-            meta.messages,
-            meta.bytes,
-            meta.dead,
-            meta.keys,
-            meta.consumed,
-            meta.claims,
-            meta.last_seen,
-            meta.failures,
-            meta.rest_until,
-            meta.paused,
-        );
-        self.sql.exec(
-            "UPDATE queue_meta SET messages = ?1, bytes = ?2, dead = ?3, keys = ?4, consumed = ?5, claims = ?6, last_seen = ?7,
-                 failures = ?8, rest_until = ?9, paused = ?10",
-            counts,
-        )?;
-        Ok(())
     }
 }

@@ -1,15 +1,15 @@
-//! Durable queues: what many send and few consume, in batches, at the consumer's pace.
+//! Durable queues: many send, few consume, in batches, at the consumer's pace.
 //!
-//! A queue is made of shards, objects of the ready-made class [`QueueShard`]. A [`Queue`] is the handle: it sends a
-//! [`Message`] to a shard, and the shard gives batches of messages to the queue's [`Consumer`] until each is acknowledged or
-//! was given up and has become a dead letter, which waits for a person.
+//! A queue consists of shards, objects of the built-in class [`QueueShard`]. A [`Queue`] is the handle: it sends a
+//! [`Message`] to a shard, and the shard passes batches of messages to the queue's [`Consumer`] until each is
+//! acknowledged, or is given up and becomes a dead letter, which waits for an operator.
 //!
-//! - A message is on disk when `send` returns, and is consumed at least once. Its id is the same at every attempt.
-//! - With a dedup key it is taken once, however often it is sent.
-//! - No message is lost: what cannot be consumed is kept as a dead letter, with the reason.
-//! - A shard holds so much and then refuses, as overload, so that whoever sends too fast learns of it.
-//! - Messages of one shard become due in the order in which they were sent. Attempts that fail, and batches that are on their
-//!   way at the same time, change the order in which they are consumed.
+//! - A message is on disk when `send` returns, and is consumed at least once. Its id is the same on every attempt.
+//! - With a dedup key it is accepted once, however often it is sent.
+//! - No message is lost: one that cannot be consumed is kept as a dead letter, with the reason.
+//! - A full shard refuses messages, as overload, which slows fast senders down.
+//! - Messages of one shard become due in the order in which they were sent. Failed attempts and concurrent batches
+//!   change the order in which they are consumed.
 //!
 //! ```
 //! use abide::prelude::*;
@@ -43,7 +43,7 @@
 //! }
 //!
 //! # fn main() {
-//! let queues = Queues::new().with("thumbnails", Options { shards: 4, ..Options::default() }, Painter);
+//! let queues = Queues::new().with("thumbnails", Options::default().shards(4), Painter);
 //! let host = queue::install(abide::Host::builder("data"), queues);
 //! # }
 //! ```
@@ -52,12 +52,12 @@ mod consumer;
 mod dead;
 mod delivery;
 mod error;
-mod figures;
 mod handle;
 mod inner;
 pub mod limits;
 mod message;
 mod meta;
+mod metrics;
 mod operations;
 mod options;
 mod passes;
@@ -96,10 +96,7 @@ pub fn install(host: HostBuilder, queues: Queues) -> HostBuilder {
         .with(queues)
 }
 
-/// How to run the class: its alarm is tried until it succeeds, at most a minute apart.
+/// The class's options: its alarm is retried until it succeeds, with waits of at most a minute.
 pub fn class_options() -> ClassOptions {
-    ClassOptions {
-        alarm_retry: AlarmRetry::for_ever(Duration::from_mins(1)),
-        ..ClassOptions::default()
-    }
+    ClassOptions::default().alarm_retry(AlarmRetry::for_ever(Duration::from_mins(1)))
 }

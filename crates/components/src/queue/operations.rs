@@ -1,4 +1,4 @@
-//! What operators do with a shard of a queue, through the admin listener and the command.
+//! Operator requests to a shard of a queue, through the admin listener and the command.
 //!
 //! | Request below `/objects/QueueShard/{queue}%2F{shard}/components/queue` | Answer |
 //! |---|---|

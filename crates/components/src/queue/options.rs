@@ -1,32 +1,33 @@
-//! How a queue works: shards, batches, retries, bounds.
+//! Options of a queue: shards, batches, retries, limits.
 
+use derive_setters::Setters;
 use std::time::Duration;
 
 use super::{QueueError, limits};
 use abide_component::RetryPolicy;
 
-/// How a queue works. Bounds are of each shard.
-#[derive(Clone, Debug, PartialEq)]
+/// Options of a queue. Limits apply to each shard.
+#[derive(Clone, Debug, PartialEq, Setters)]
+#[non_exhaustive]
 pub struct Options {
-    /// Objects that the queue is made of. Default 1. If there are fewer than before, what the others hold is consumed when
-    /// they wake, and no handle sees it; so let them run empty first.
+    /// The number of shards. Default 1. After a reduction, the remaining messages of removed shards are consumed when
+    /// they wake, but handles no longer see them; so let them run empty first.
     pub shards: u32,
     /// Messages of a batch. Default 100.
     pub max_batch: usize,
     /// Bytes of the bodies of a batch; one message always fits. Default 1 MiB.
     pub max_batch_bytes: usize,
-    /// How long messages wait for others to fill a batch. Default: not at all; what arrives while as many batches as may be
-    /// are on their way goes together in the next.
+    /// How long messages wait for others to fill a batch. Default: not at all; messages that arrive while the maximum
+    /// of batches is in flight are delivered together in the next.
     pub max_wait: Duration,
-    /// Batches on their way at a time. Default 4.
+    /// Batches in flight. Default 4.
     pub concurrency: u32,
-    /// How long a consumer may have a batch. Then those of its messages that it has not acknowledged have failed. Default
-    /// 30 s.
+    /// The timeout of a batch; then its unacknowledged messages have failed. Default 30 s.
     pub timeout: Duration,
-    /// When messages that failed are tried again, and how often. A message's last attempt is made alone, so that none is
-    /// given up for another's sake. Default: 12 attempts, the second 2 s after the first, doubling up to an hour.
+    /// When failed messages are retried, and how often. A message's last attempt is made alone, so none is given up
+    /// because of another. Default: 12 attempts, the second 2 s after the first, doubling up to an hour.
     pub retry: RetryPolicy,
-    /// Whether waits are longer by chance, up to 25 % if they double, 10 % if they are of a schedule. Default true.
+    /// Whether waits have random jitter, up to 25 % if they double, 10 % if they are of a schedule. Default true.
     pub jitter: bool,
     /// What becomes of messages that are given up.
     pub dead_letters: DeadLetters,
@@ -34,16 +35,16 @@ pub struct Options {
     pub max_messages: i64,
     /// Bytes of their bodies; then sending is refused as overload. Default 1 GiB.
     pub max_bytes: i64,
-    /// How long dedup keys are remembered. Default 24 h; of more than 100,000, the oldest are forgotten before.
+    /// How long dedup keys are remembered. Default 24 h; beyond 100,000, the oldest are forgotten earlier.
     pub keep_keys: Duration,
-    /// If the process or the object ends while there is something to do, how long until the shard goes on. Default 5 s.
+    /// How soon the shard continues after its process or object has stopped with pending work. Default 5 s.
     pub recovery: Duration,
 }
 
 /// What becomes of messages that are given up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeadLetters {
-    /// They wait in their shard until somebody redrives or discards them.
+    /// They wait in their shard until an operator redrives or discards them.
     #[default]
     Keep,
     /// They are sent to another queue of the program, with their body and key, once each.
@@ -71,7 +72,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses what makes no sense.
+    /// Refuses invalid options.
     pub(super) fn check(&self) -> Result<(), QueueError> {
         let wrong = if !(1..=limits::MAX_SHARDS).contains(&self.shards) {
             format!("a queue has 1 to {} shards", limits::MAX_SHARDS)
@@ -83,20 +84,20 @@ impl Options {
             format!("a batch waits at most {} s", limits::MAX_WAIT.as_secs())
         } else if !(1..=limits::MAX_CONCURRENCY).contains(&self.concurrency) {
             format!(
-                "a shard has 1 to {} batches on their way",
+                "a shard has 1 to {} batches in flight",
                 limits::MAX_CONCURRENCY
             )
         } else if self.timeout.is_zero() || self.timeout > limits::MAX_TIMEOUT {
             format!(
-                "a consumer has more than 0 and at most {} s for a batch",
+                "the timeout of a batch is more than 0 and at most {} s",
                 limits::MAX_TIMEOUT.as_secs()
             )
         } else if self.retry.max_attempts() == 0 {
             "messages have no attempts".to_owned()
         } else if self.max_messages < 1 || self.max_bytes < 1 {
-            "a shard takes no message".to_owned()
+            "a shard accepts no message".to_owned()
         } else if self.recovery.is_zero() {
-            "the time of recovery is 0".to_owned()
+            "the recovery time is 0".to_owned()
         } else {
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! What is due is claimed, batch by batch.
+//! Passes: they claim due messages, batch by batch.
 
 use abide::Result;
 
@@ -7,14 +7,14 @@ use super::{
     inner::Inner,
     limits,
     meta::Meta,
-    pump::{Flying, Taken},
+    pump::{InFlight, Taken},
     queues::Declared,
     rows::Due,
 };
 use crate::broken::{Variant, broken};
 use abide_component::numbers::{millis, rows};
 
-/// What the next batch is.
+/// The next batch.
 enum Next {
     Batch(Vec<Due>),
     /// None before this time.
@@ -32,15 +32,15 @@ impl Declared {
 }
 
 impl Inner {
-    /// Claims what is due, as far as the limits allow it.
-    pub(super) fn pass(&self, declared: &Declared, flying: Flying, now: i64) -> Result<Taken> {
+    /// Claims due messages, as far as the limits allow.
+    pub(super) fn pass(&self, declared: &Declared, flying: InFlight, now: i64) -> Result<Taken> {
         let storage = &self.rows.storage;
         let taken = storage.transaction_sync(|| self.take(declared, flying, now))?;
-        self.figures.show(&self.counts()?, now);
+        self.metrics.show(&self.counts()?, now);
         Ok(taken)
     }
 
-    fn take(&self, declared: &Declared, flying: Flying, now: i64) -> Result<Taken> {
+    fn take(&self, declared: &Declared, flying: InFlight, now: i64) -> Result<Taken> {
         let options = &declared.options;
         let forwards = declared.forwards_to().is_some();
         let mut meta = self.rows.meta()?;
@@ -59,16 +59,9 @@ impl Inner {
                 taken.wake = Some(at);
             }
         }
-        // A consumer that has failed is tried with one batch.
-        let concurrency = match meta.failures {
-            _ if broken(Variant::ConcurrencyIgnored) => u32::MAX,
-            0 => options.concurrency,
-            _ => 1,
-        };
-        let is_paused = meta.paused && !broken(Variant::PauseIgnored);
-        if declared.consumer.is_some() && !is_paused {
+        if declared.consumer.is_some() && !is_paused(&meta) {
             let mut flights = flying.batches;
-            while flights < concurrency {
+            while flights < concurrency(options, &meta) {
                 if meta.rest_until > now {
                     let first = self.rows.first_due()?;
                     wake(&mut taken.wake, first.map(|at| at.max(meta.rest_until)));
@@ -81,14 +74,7 @@ impl Inner {
                     }
                     Next::Batch(messages) => {
                         meta.claims += 1;
-                        let until = now
-                            .saturating_add(millis(options.timeout))
-                            .saturating_add(millis(limits::LEASE_GRACE));
-                        let until = if broken(Variant::ClaimForEver) {
-                            i64::MAX
-                        } else {
-                            until
-                        };
+                        let until = end_of_claim(options, now);
                         let claim = self.rows.claim(&messages, meta.claims, until)?;
                         taken.batches.push(claim);
                         flights += 1;
@@ -145,12 +131,12 @@ impl Inner {
         Ok(Next::Not(Some(waits_until)))
     }
 
-    /// Gives up messages whose last attempt was cut off with the object or the process. True if there were any.
+    /// Gives up messages whose last attempt was cut off when the object or the process stopped. True if there were any.
     fn bury_exhausted(&self, due: &[Due], most: u32, meta: &mut Meta, now: i64) -> Result<bool> {
         let mut buried = 0;
         for due in due.iter().filter(|due| due.attempts >= most) {
             let attempt = due.attempts;
-            let error = format!("attempt {attempt} was the last, and nobody knows how it ended");
+            let error = format!("attempt {attempt} was the last, and its result is unknown");
             let claim = self.rows.claim_of(due.id)?;
             buried += i64::from(self.rows.bury(due.id, claim, &error, now)?);
         }
@@ -159,7 +145,7 @@ impl Inner {
         Ok(buried > 0)
     }
 
-    /// What waits does so as long as it would have, if the wall clock was set back.
+    /// Waits are not longer if the wall clock was set back.
     fn mind_clock(&self, meta: &mut Meta, now: i64) -> Result<()> {
         let Some(by) = Meta::clock_went_back(self.seen.take_or(meta.last_seen), now) else {
             return Ok(());
@@ -167,7 +153,7 @@ impl Inner {
         tracing::warn!(
             by_millis = by,
             queue = self.rows.queue,
-            "the wall clock went back: waits of the queue are counted from the new time"
+            "the wall clock was set back: waits of the queue are counted from the new time"
         );
         self.rows.clock_went_back(by, now)?;
         meta.rest_until = meta.rest_until.min(now);
@@ -175,6 +161,28 @@ impl Inner {
         self.forward_after.set(0);
         self.rows.save_meta(meta)
     }
+}
+
+fn is_paused(meta: &Meta) -> bool {
+    meta.paused && !broken(Variant::PauseIgnored)
+}
+
+/// How many batches may be on their way. A consumer that has failed is tried with one.
+fn concurrency(options: &Options, meta: &Meta) -> u32 {
+    match meta.failures {
+        _ if broken(Variant::ConcurrencyIgnored) => u32::MAX,
+        0 => options.concurrency,
+        _ => 1,
+    }
+}
+
+/// When messages are due again whose attempt, which begins now, is heard nothing of.
+fn end_of_claim(options: &Options, now: i64) -> i64 {
+    if broken(Variant::ClaimForEver) {
+        return i64::MAX;
+    }
+    now.saturating_add(millis(options.timeout))
+        .saturating_add(millis(limits::LEASE_GRACE))
 }
 
 /// The earlier of two times.

@@ -1,11 +1,12 @@
-//! The background task that gives batches to the consumer and writes what came of them.
+//! The background task that passes batches to the consumer and writes the results.
 //!
-//! Contract: at most one such task of a shard runs. It runs while a batch is on its way or due within a moment; what is due
-//! later is left to the object's alarm, so that the object may leave memory. Whoever starts the task sets the alarm, a few
-//! seconds ahead, and the alarm sets itself again while there is something to do: should the object or the process end,
-//! somebody goes on, and what a consumer had is due again when its time is over.
+//! Contract: at most one such task of a shard runs. It runs while a batch is in flight or due within a moment; later
+//! work is left to the object's alarm, so the object may leave memory. Whoever starts the task sets the alarm, a few
+//! seconds ahead, and the alarm sets itself again while there is work: if the object or the process stops, the alarm
+//! continues the work, and the consumer's messages are due again when their claim expires.
 //!
-//! A consumer is called when its attempt is durable. Whatever it does (panic, hang) ends within its time as an outcome.
+//! A consumer is called when its attempt is durable. Whatever it does (panic, hang), it ends within its timeout with a
+//! result.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -24,51 +25,51 @@ use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 use abide_component::waits;
 
-/// Something that is on its way.
-type Flight = LocalFuture<Landed>;
+/// Something in flight.
+type Flight = LocalFuture<Finished>;
 
-/// What has ended.
-pub(super) enum Landed {
-    /// A batch, with what became of each message that was marked, and of the rest.
-    Batch(Tried),
-    /// Dead letters, which the other queue has taken or not.
+/// Something that has finished.
+pub(super) enum Finished {
+    /// A batch, with the mark of each marked message, and the result for the rest.
+    Batch(FinishedBatch),
+    /// Dead letters, which the other queue has accepted or not.
     Forwarded(Vec<DeadLetter>, Result<(), QueueError>),
 }
 
-/// A batch that its consumer has had.
-pub(super) struct Tried {
+/// A batch that its consumer has finished.
+pub(super) struct FinishedBatch {
     pub(super) claim: Claim,
     pub(super) marks: Vec<Option<Verdict>>,
     pub(super) rest: Result<(), String>,
 }
 
-/// What a pass took.
+/// The claims of a pass.
 pub(super) struct Taken {
     pub(super) batches: Vec<Claim>,
     pub(super) dead: Vec<DeadLetter>,
-    /// When there is something to do, if nothing ends before.
+    /// When there is work, if nothing finishes earlier.
     pub(super) wake: Option<i64>,
 }
 
 impl Inner {
-    /// Has the task look at what is new; starts it if none runs.
+    /// Wakes the task; starts it if none runs.
     pub(super) fn kick(self: &Rc<Self>) {
         if self.running.replace(true) {
             self.news.notify_one();
             return;
         }
-        if let Err(error) = self.spawn(FuturesUnordered::new(), Flying::default()) {
+        if let Err(error) = self.spawn(FuturesUnordered::new(), InFlight::default()) {
             self.running.set(false);
-            tracing::warn!(%error, queue = self.rows.queue, "the queue waits for its alarm");
+            tracing::warn!(%error, queue = self.rows.queue, "the queue cannot start its task and waits for its alarm");
         }
     }
 
-    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<Flight>, flying: Flying) -> Result<()> {
+    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<Flight>, flying: InFlight) -> Result<()> {
         let task = Task {
             inner: Rc::clone(self),
             flights,
             flying,
-            // It may be dropped before it has begun.
+            // It may be dropped before it starts.
             guard: Guard {
                 inner: Rc::clone(self),
                 cut_off: true,
@@ -77,13 +78,13 @@ impl Inner {
         self.state.wait_until(task.run())
     }
 
-    /// Gives a batch to the consumer.
+    /// Passes a batch to the consumer.
     fn fly(&self, declared: &Declared, claim: Claim) -> Flight {
         let Some(consumer) = declared.consumer.clone() else {
-            return Box::pin(std::future::ready(Landed::Batch(Tried {
+            return Box::pin(std::future::ready(Finished::Batch(FinishedBatch {
                 marks: vec![None; claim.deliveries.len()],
                 claim,
-                rest: Err("nobody consumes the queue".to_owned()),
+                rest: Err("the queue has no consumer".to_owned()),
             })));
         };
         let clock = Arc::clone(self.state.env().clock());
@@ -96,13 +97,13 @@ impl Inner {
         });
         let limit = declared.options.timeout;
         Box::pin(async move {
-            let late = clock.sleep_until(clock.now() + limit);
+            let late = abide::clock::time_limit(&*clock, limit);
             let rest = tokio::select! {
                 biased;
                 rest = run => rest,
-                () = late => Err(format!("the consumer did not end within {} s", limit.as_secs_f64())),
+                () = late => Err(format!("the consumer did not finish within {} s", limit.as_secs_f64())),
             };
-            Landed::Batch(Tried {
+            Finished::Batch(FinishedBatch {
                 claim,
                 marks: marks.take(),
                 rest,
@@ -120,57 +121,57 @@ impl Inner {
                 Ok(queue) => queue.send_batch(messages).await.map(drop),
                 Err(error) => Err(error),
             };
-            Landed::Forwarded(letters, sent)
+            Finished::Forwarded(letters, sent)
         })
     }
 }
 
 /// How many flights of each kind there are.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Flying {
+pub(super) struct InFlight {
     pub(super) batches: u32,
     pub(super) forwards: u32,
 }
 
 /// Why a task ends.
-enum Then {
-    /// Nothing is on its way or due soon.
+enum TaskEnd {
+    /// Nothing is in flight or due soon.
     Rest,
-    /// Something is, and another task goes on with it.
+    /// Something is, and another task continues with it.
     HandOver,
 }
 
 struct Task {
     inner: Rc<Inner>,
     flights: FuturesUnordered<Flight>,
-    flying: Flying,
+    flying: InFlight,
     guard: Guard,
 }
 
 impl Task {
     async fn run(mut self) {
         match self.work().await {
-            Ok(Then::Rest) => {
+            Ok(TaskEnd::Rest) => {
                 self.inner.running.set(false);
                 self.guard.cut_off = false;
             }
-            Ok(Then::HandOver) => {
+            Ok(TaskEnd::HandOver) => {
                 let flights = std::mem::take(&mut self.flights);
                 self.guard.cut_off = self.inner.spawn(flights, self.flying).is_err();
             }
             Err(error) => {
-                tracing::error!(%error, queue = self.inner.rows.queue, "the queue stops until its alarm");
+                tracing::error!(%error, queue = self.inner.rows.queue, "the queue pauses until its alarm");
             }
         }
     }
 
-    async fn work(&mut self) -> Result<Then> {
+    async fn work(&mut self) -> Result<TaskEnd> {
         let inner = Rc::clone(&self.inner);
         let declared = Arc::clone(inner.declared().map_err(abide::Error::from)?);
         let env = inner.state.env();
         let clock = Arc::clone(env.clock());
         let end = clock.now() + limits::PUMP_LIFE;
-        let mut landed: Vec<Landed> = Vec::new();
+        let mut landed: Vec<Finished> = Vec::new();
         loop {
             let now = inner.now();
             for landed in std::mem::take(&mut landed) {
@@ -179,14 +180,14 @@ impl Task {
             }
             if env.is_stopping() {
                 if self.flights.is_empty() {
-                    return Ok(Then::Rest);
+                    return Ok(TaskEnd::Rest);
                 }
                 landed.extend(self.flights.next().await);
                 landed.extend(waits::landed(&mut self.flights));
                 continue;
             }
             if clock.now() >= end {
-                return Ok(Then::HandOver);
+                return Ok(TaskEnd::HandOver);
             }
             let taken = inner.pass(&declared, self.flying, now)?;
             let wake = taken.wake;
@@ -197,7 +198,7 @@ impl Task {
             let soon = wake.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
             if self.flights.is_empty() && soon.is_none() {
                 inner.arm_at(wake)?;
-                return Ok(Then::Rest);
+                return Ok(TaskEnd::Rest);
             }
             if soon.is_some_and(|at| at <= now) {
                 tokio::task::yield_now().await;
@@ -215,12 +216,12 @@ impl Task {
         }
     }
 
-    /// Lets what a pass took go, when that is durable. What ends meanwhile has landed.
+    /// Starts what a pass claimed, when the claim is durable. Batches that finish meanwhile are collected.
     async fn launch(
         &mut self,
         declared: &Declared,
         taken: Taken,
-        landed: &mut Vec<Landed>,
+        landed: &mut Vec<Finished>,
     ) -> Result<()> {
         if !taken.dead.is_empty()
             && let Some(to) = declared.forwards_to()
@@ -250,16 +251,16 @@ impl Task {
     }
 }
 
-impl Flying {
-    fn end(&mut self, landed: &Landed) {
+impl InFlight {
+    fn end(&mut self, landed: &Finished) {
         match landed {
-            Landed::Batch(_) => self.batches -= 1,
-            Landed::Forwarded(..) => self.forwards -= 1,
+            Finished::Batch(_) => self.batches -= 1,
+            Finished::Forwarded(..) => self.forwards -= 1,
         }
     }
 }
 
-/// Notes that a task was cut off.
+/// Records that a task was dropped.
 struct Guard {
     inner: Rc<Inner>,
     cut_off: bool,

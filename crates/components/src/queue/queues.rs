@@ -1,4 +1,4 @@
-//! Which queues a program has, and who consumes them.
+//! The queues of a program, and their consumers.
 
 use std::{
     collections::BTreeMap,
@@ -21,12 +21,12 @@ pub(super) struct Declared {
     pub(super) name: String,
     pub(super) options: Options,
     pub(super) consumer: Option<Arc<dyn AnyConsumer>>,
-    /// The shard for the next message without a key, counted without end.
+    /// The shard for the next message without a key; an increasing counter.
     pub(super) turn: AtomicU32,
 }
 
 impl Queues {
-    /// No queue.
+    /// An empty set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -34,8 +34,8 @@ impl Queues {
     /// Adds a queue.
     ///
     /// # Panics
-    /// If there is one of this name, the name has no or more than [`limits::MAX_NAME_BYTES`] bytes or a `/`, or the options
-    /// make no sense.
+    /// If there is one of this name, the name has no or more than [`limits::MAX_NAME_BYTES`] bytes or a `/`, or the
+    /// options are invalid.
     #[must_use]
     pub fn with<C: Consumer>(self, name: impl Into<String>, options: Options, consumer: C) -> Self {
         self.add(
@@ -45,7 +45,7 @@ impl Queues {
         )
     }
 
-    /// Adds a queue that nobody consumes, such as one for dead letters that a person looks at.
+    /// Adds a queue without a consumer, such as one for dead letters that an operator inspects.
     ///
     /// # Panics
     /// As [`with`](Self::with).
@@ -61,7 +61,7 @@ impl Queues {
             limits::MAX_NAME_BYTES
         );
         if let Err(error) = options.check() {
-            panic!("queue `{name}` cannot be run like this: {error}");
+            panic!("invalid options of queue `{name}`: {error}");
         }
         let declared = Arc::new(Declared {
             name: name.to_owned(),
@@ -85,7 +85,7 @@ impl Queues {
             && (other == name || !self.0.contains_key(other))
         {
             return Err(QueueError::Invalid(format!(
-                "the dead letters of queue `{name}` go to `{other}`, which is no other queue of this program"
+                "the dead letters of queue `{name}` go to `{other}`, which is not another queue of this program"
             )));
         }
         Ok(declared)

@@ -1,7 +1,7 @@
-//! The messages of a shard: taken, claimed, settled.
+//! The messages of a shard: accepted, claimed, settled.
 //!
-//! Contract: a message is due at a time. Whoever claims it sets that time to when the claim ends, so a claim that nobody
-//! settles ends by itself; a claim that has ended settles nothing.
+//! Contract: a message is due at a time. A claim sets that time to its own expiry, so an unsettled claim expires
+//! without further work; an expired claim settles nothing.
 
 use abide::{Result, Sql, Storage};
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use crate::broken::{Variant, broken};
 use abide_component::numbers::{millis, rows};
 use abide_component::texts::cut;
 
-/// What a shard keeps.
+/// The tables of a shard.
 pub(super) struct Rows {
     pub(super) storage: Storage,
     pub(super) sql: Sql,
@@ -38,6 +38,47 @@ pub(super) struct Claim {
 }
 
 impl Rows {
+    pub(super) fn meta(&self) -> Result<Meta> {
+        self.sql
+            .exec(
+                "SELECT messages, bytes, dead, keys, consumed, claims, last_seen, failures, rest_until, paused FROM queue_meta",
+                (),
+            )?
+            .one()
+    }
+
+    /// Changes the row.
+    pub(super) fn change_meta<T>(&self, change: impl FnOnce(&mut Meta) -> T) -> Result<T> {
+        let before = self.meta()?;
+        let mut meta = before;
+        let result = change(&mut meta);
+        if meta != before {
+            self.save_meta(&meta)?;
+        }
+        Ok(result)
+    }
+
+    pub(super) fn save_meta(&self, meta: &Meta) -> Result<()> {
+        let counts = (
+            meta.messages,
+            meta.bytes,
+            meta.dead,
+            meta.keys,
+            meta.consumed,
+            meta.claims,
+            meta.last_seen,
+            meta.failures,
+            meta.rest_until,
+            meta.paused,
+        );
+        self.sql.exec(
+            "UPDATE queue_meta SET messages = ?1, bytes = ?2, dead = ?3, keys = ?4, consumed = ?5, claims = ?6, last_seen = ?7,
+                 failures = ?8, rest_until = ?9, paused = ?10",
+            counts,
+        )?;
+        Ok(())
+    }
+
     pub(super) fn id(&self, number: i64) -> MessageId {
         MessageId {
             shard: self.shard,
@@ -45,7 +86,7 @@ impl Rows {
         }
     }
 
-    /// Takes messages, all or none. Call it in a transaction.
+    /// Accepts messages, all or none. Call it in a transaction.
     pub(super) fn take(
         &self,
         messages: &[Message],
@@ -120,7 +161,7 @@ impl Rows {
         Ok(number)
     }
 
-    /// The message that was taken with this one's dedup key.
+    /// The message that was accepted with this one's dedup key.
     fn known(&self, message: &Message) -> Result<Option<i64>, QueueError> {
         let key = message.dedup_key.as_ref();
         let Some(key) = key.filter(|_| !broken(Variant::DedupIgnored)) else {
@@ -142,7 +183,7 @@ impl Rows {
         }
     }
 
-    /// Forgets dedup keys that are too old or too many; returns how many.
+    /// Removes dedup keys that are too old or too many; returns how many.
     fn forget_keys(&self, keys: i64, now: i64, options: &Options) -> Result<i64> {
         if keys == 0 {
             return Ok(0);
@@ -197,7 +238,7 @@ impl Rows {
             .optional()
     }
 
-    /// Takes messages for a consumer, which has them until a time.
+    /// Claims messages for a consumer until a time.
     pub(super) fn claim(&self, messages: &[Due], number: i64, until: i64) -> Result<Claim> {
         type Row = (i64, u32, Option<String>, i64, String);
         let mut deliveries = Vec::with_capacity(messages.len());
@@ -253,7 +294,7 @@ impl Rows {
         Ok((count, total))
     }
 
-    /// Has a message tried again at a time, if the claim still holds it.
+    /// Schedules a retry of a message, if the claim still holds it.
     pub(super) fn put_back(&self, number: i64, claim: i64, at: i64, error: &str) -> Result<bool> {
         let error = cut(error.to_owned(), limits::MAX_ERROR_BYTES);
         let changed = self.sql.exec(
@@ -263,7 +304,7 @@ impl Rows {
         Ok(changed.rows_written() > 0)
     }
 
-    /// The same, and it was no attempt.
+    /// The same, without counting the attempt.
     pub(super) fn put_back_untried(
         &self,
         number: i64,
@@ -280,7 +321,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Why the message that waits longest was not taken, if one was not.
+    /// The last error of the longest-waiting message, if any.
     pub(super) fn last_error(&self) -> Result<Option<String>> {
         self.sql
             .exec(
@@ -290,7 +331,7 @@ impl Rows {
             .optional()
     }
 
-    /// Shifts what waits, after the wall clock was set back by so much.
+    /// Shifts waits, after the wall clock was set back by this much.
     pub(super) fn clock_went_back(&self, by: i64, now: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE queue_messages SET due_at = max(due_at - ?1, ?2) WHERE due_at > ?2",
@@ -300,7 +341,8 @@ impl Rows {
     }
 }
 
-/// What tells a message from others with the same dedup key: the beginning of a hash of its key and body.
+/// A fingerprint of a message: the beginning of a hash of its key and body. It distinguishes it from others with the
+/// same dedup key.
 fn content(message: &Message) -> Vec<u8> {
     let mut hash = Sha256::new();
     let key = message.key.as_deref().unwrap_or_default();

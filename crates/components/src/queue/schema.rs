@@ -1,4 +1,4 @@
-//! A shard's tables. `docs/format.md` describes them for people.
+//! A shard's tables. `docs/format.md` documents them.
 
 use abide::{Result, Storage};
 
@@ -60,7 +60,7 @@ const TABLES: &str = "
     );
 ";
 
-/// Makes the tables if the object has none.
+/// Creates the tables if the object has none.
 pub(super) fn prepare(storage: &Storage) -> Result<()> {
     tables::prepare(storage, "queue", "queue_meta", VERSION, |sql| {
         sql.exec(TABLES, ()).map(drop)

@@ -1,4 +1,4 @@
-//! What came of a batch becomes the next state of its messages.
+//! Applies the results of a batch to its messages.
 
 use abide::Result;
 
@@ -7,7 +7,7 @@ use super::{
     consumer::Verdict,
     inner::Inner,
     limits,
-    pump::{Landed, Tried},
+    pump::{Finished, FinishedBatch},
     queues::Declared,
 };
 use crate::broken::{Variant, broken};
@@ -24,16 +24,18 @@ struct Change {
 }
 
 impl Inner {
-    /// Writes what has ended.
-    pub(super) fn land(&self, declared: &Declared, landed: Landed, now: i64) -> Result<()> {
+    /// Writes results.
+    pub(super) fn land(&self, declared: &Declared, landed: Finished, now: i64) -> Result<()> {
         let storage = &self.rows.storage;
         match landed {
-            Landed::Batch(tried) => storage.transaction_sync(|| self.settle(declared, tried, now)),
-            Landed::Forwarded(letters, sent) => {
+            Finished::Batch(tried) => {
+                storage.transaction_sync(|| self.settle(declared, tried, now))
+            }
+            Finished::Forwarded(letters, sent) => {
                 if let Err(error) = sent
                     && !broken(Variant::ForwardForgotten)
                 {
-                    tracing::warn!(%error, queue = self.rows.queue, "dead letters wait: the other queue has not taken them");
+                    tracing::warn!(%error, queue = self.rows.queue, "dead letters wait: the other queue has not accepted them");
                     let pause = millis(limits::FORWARD_PAUSE);
                     self.forward_after.set(now.saturating_add(pause));
                     return Ok(());
@@ -44,21 +46,12 @@ impl Inner {
         }
     }
 
-    fn settle(&self, declared: &Declared, tried: Tried, now: i64) -> Result<()> {
-        let Tried { claim, marks, rest } = tried;
+    fn settle(&self, declared: &Declared, tried: FinishedBatch, now: i64) -> Result<()> {
+        let FinishedBatch { claim, marks, rest } = tried;
         let mut change = Change::default();
         let mut done = Vec::new();
         for (index, mark) in marks.into_iter().enumerate() {
-            let mark = mark.filter(|_| rest.is_ok() || !broken(Variant::MarksForgotten));
-            let verdict = mark.unwrap_or_else(|| match &rest {
-                Ok(()) => Verdict::Ack,
-                Err(_) if broken(Variant::FailureAcknowledged) => Verdict::Ack,
-                Err(error) => Verdict::Retry {
-                    after: None,
-                    error: error.clone(),
-                },
-            });
-            match verdict {
+            match verdict(mark, &rest) {
                 Verdict::Ack => done.push(claim.deliveries[index].id.number),
                 Verdict::Retry { .. } if broken(Variant::RetryAcknowledged) => {
                     done.push(claim.deliveries[index].id.number);
@@ -109,21 +102,21 @@ impl Inner {
                 meta.rest_until = now.saturating_add(millis(rest.min(limits::MAX_REST)));
             }
         })?;
-        self.figures.consumed(change.consumed.unsigned_abs());
-        self.figures.failed(change.failed);
+        self.metrics.consumed(change.consumed.unsigned_abs());
+        self.metrics.failed(change.failed);
         if let Err(error) = rest {
             tracing::warn!(
                 error,
                 queue = self.rows.queue,
                 shard = self.rows.shard,
                 messages = change.failed,
-                "a consumer failed; its messages are tried again or given up"
+                "a consumer failed; its messages are retried or given up"
             );
         }
         Ok(())
     }
 
-    /// The time until a message's next attempt after so many, in milliseconds, if there is to be one.
+    /// The time until a message's next attempt after this many, in milliseconds, if there is one.
     fn wait(&self, declared: &Declared, delivery: &Delivery, attempts: u32) -> Option<i64> {
         let attempt = if broken(Variant::DeliveredForEver) {
             1
@@ -145,8 +138,29 @@ impl Inner {
     }
 }
 
+/// What is to become of a message: what its mark says, or what became of the rest of its batch.
+fn verdict(mark: Option<Verdict>, rest: &Result<(), String>) -> Verdict {
+    match rest {
+        Ok(()) => mark.unwrap_or(Verdict::Ack),
+        Err(error) => mark
+            .filter(|_| !broken(Variant::MarksForgotten))
+            .unwrap_or_else(|| failed(error)),
+    }
+}
+
+/// What is to become of a message whose batch has failed, and of which its consumer has said nothing.
+fn failed(error: &str) -> Verdict {
+    if broken(Variant::FailureAcknowledged) {
+        return Verdict::Ack;
+    }
+    Verdict::Retry {
+        after: None,
+        error: error.to_owned(),
+    }
+}
+
 impl DeadLetter {
-    /// The message that carries it to another queue. It is taken there once, however often it is sent.
+    /// Its copy for another queue, which accepts it once, however often it is sent.
     pub(super) fn again(&self, from: &str) -> Message {
         let message = Message::from_json(self.body.clone())
             .dedup_key(format!("dead/{from}/{}/{}", self.id.number, self.died_at));

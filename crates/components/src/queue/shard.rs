@@ -23,7 +23,7 @@ impl DurableObject for QueueShard {
             .and_then(|(queue, shard)| Some((queue.to_owned(), shard.parse().ok()?)));
         let Some((queue, shard)) = place else {
             return Err(Error::new(format!(
-                "`{name}` is no shard of a queue: reach it by a `Queue`"
+                "`{name}` is not a shard of a queue: use a `Queue`"
             )));
         };
         schema::prepare(state.storage())?;
@@ -54,14 +54,14 @@ impl DurableObject for QueueShard {
 
 #[rpc]
 impl QueueShard {
-    /// Takes all messages, or none.
+    /// Accepts all messages, or none.
     pub async fn send(&self, messages: Vec<Message>) -> Result<Vec<Sent>, QueueError> {
         let inner = &self.inner;
         let declared = inner.declared()?;
         let bytes: usize = messages.iter().map(|message| message.body.len()).sum();
         if messages.len() > limits::MAX_SEND || bytes > limits::MAX_SEND_BYTES {
             return Err(QueueError::Invalid(format!(
-                "a shard takes {} messages of {} bytes in all at a time, not {} of {bytes}: send them in parts",
+                "a shard accepts {} messages of {} bytes in all at a time, not {} of {bytes}: send them in parts",
                 limits::MAX_SEND,
                 limits::MAX_SEND_BYTES,
                 messages.len()
@@ -76,18 +76,18 @@ impl QueueShard {
         Ok(sent)
     }
 
-    /// How much is where.
+    /// The counts.
     pub async fn counts(&self) -> Result<Counts, QueueError> {
         Ok(self.inner.counts()?)
     }
 
-    /// Gives no message to a consumer until [`resume`](Self::resume).
+    /// Pauses deliveries until [`resume`](Self::resume).
     pub async fn pause(&self) -> Result<(), QueueError> {
         self.inner.rows.change_meta(|meta| meta.paused = true)?;
         Ok(())
     }
 
-    /// Goes on after a pause, and after a consumer's rest.
+    /// Ends a pause, and that of a failed consumer.
     pub async fn resume(&self) -> Result<(), QueueError> {
         self.inner.rows.change_meta(|meta| {
             meta.paused = false;
@@ -101,7 +101,7 @@ impl QueueShard {
         Ok(self.inner.rows.dead_letters(limit.min(limits::MAX_PAGE))?)
     }
 
-    /// Has a dead letter consumed, as if it were new.
+    /// Redrives a dead letter, like a new message.
     pub async fn redrive(&self, number: i64) -> Result<(), QueueError> {
         self.found(number, self.inner.redrive(&[number])?)
     }

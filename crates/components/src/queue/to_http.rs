@@ -17,13 +17,13 @@ use abide_component::{
 /// {"queue": "mails", "messages": [{"id": "0-17", "attempt": 1, "sent_at": 1767225600000, "key": "ada", "body": {"to": "…"}}]}
 /// ```
 ///
-/// A 2xx answer acknowledges all, but for those that its JSON body excepts, if it has one ([`Exceptions`]):
+/// A 2xx response acknowledges all messages except those listed in its JSON body, if it has one ([`Exceptions`]):
 ///
 /// ```json
 /// {"retry": [{"id": "0-17", "after": 60, "error": "busy"}], "dead": [{"id": "0-18", "error": "no such customer"}]}
 /// ```
 ///
-/// Any other answer, or none, has the whole batch tried again, after `Retry-After` if it is there. Requests leave through
+/// Any other response, or none, has the whole batch retried, after `Retry-After` if present. Requests leave through
 /// [`Env::fetch`](abide::Env::fetch), under the address policy of the node's settings; redirects are not followed.
 #[derive(Clone, Debug)]
 pub struct ToHttp {
@@ -32,7 +32,7 @@ pub struct ToHttp {
 }
 
 #[derive(Serialize)]
-struct Posted<'a> {
+struct BatchBody<'a> {
     queue: &'a str,
     messages: Vec<PostedMessage<'a>>,
 }
@@ -67,7 +67,7 @@ impl ToHttp {
 
     fn request(&self, batch: &Batch<Box<RawValue>>) -> Result<Request> {
         let messages = batch.messages().iter();
-        let posted = Posted {
+        let posted = BatchBody {
             queue: batch.queue(),
             messages: messages
                 .map(|message| PostedMessage {
@@ -109,12 +109,12 @@ impl Consumer for ToHttp {
         let exceptions = match answer.body.trim_ascii() {
             [b'{', ..] if answer.end != End::Whole => {
                 return Err(Error::new(
-                    "the answer is cut off or too long: it cannot be told what was taken",
+                    "the response is truncated or too long: which messages were consumed is unknown",
                 ));
             }
             text @ [b'{', ..] => serde_json::from_slice(text).map_err(|error| {
                 Error::new(format!(
-                    "the answer says success, and cannot be read: {error}"
+                    "the response reports success but cannot be parsed: {error}"
                 ))
             })?,
             _ => Exceptions::default(),

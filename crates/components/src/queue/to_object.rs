@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 
 use super::{Batch, Consumer, Delivery, Exceptions, Received};
 
-/// Gives batches to a method of another object: `async fn name(&self, batch: Vec<Delivery>) -> Result<Exceptions>`.
+/// Passes batches to a method of another object: `async fn name(&self, batch: Vec<Delivery>) -> Result<Exceptions>`.
 ///
-/// An `Err` of the method, or on the way to it, has the whole batch tried again. The method may be called again with messages
-/// that it has taken; what it writes in one poll it can tell by their ids.
+/// An `Err` of the method, or a transport error, has the whole batch retried. The method may be called again with
+/// messages that it has consumed; it can detect duplicates by the ids that it stores with its writes in one poll.
 ///
 /// ```
 /// use abide::prelude::*;
@@ -46,7 +46,7 @@ use super::{Batch, Consumer, Delivery, Exceptions, Received};
 #[derive(Clone, Debug)]
 pub struct ToObject {
     binding: String,
-    /// The object's name; the message's key, if it is missing.
+    /// The object's name; by default the message's key.
     name: Option<String>,
     method: String,
 }
@@ -65,7 +65,7 @@ impl ToObject {
         }
     }
 
-    /// For each message the object whose name is the message's key. A message without a key becomes a dead letter.
+    /// The object whose name is the message's key, for each message. A message without a key becomes a dead letter.
     pub fn by_key(binding: impl Into<String>, method: impl Into<String>) -> Self {
         Self {
             binding: binding.into(),
@@ -111,7 +111,7 @@ impl Consumer for ToObject {
         for message in batch.messages() {
             match self.name.as_deref().or_else(|| message.key()) {
                 Some(name) => parts.entry(name).or_default().push(message),
-                None => message.refuse("it has no key to say which object it is for"),
+                None => message.refuse("it has no key to select an object"),
             }
         }
         let all = parts.into_iter();
@@ -133,7 +133,7 @@ fn delivery(message: &Message) -> Delivery {
     }
 }
 
-/// Marks the messages as an answer says.
+/// Marks the messages according to a response.
 pub(super) fn mark(messages: &[&Message], exceptions: Exceptions) {
     for message in messages {
         message.ack();

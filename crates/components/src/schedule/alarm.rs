@@ -1,8 +1,8 @@
-//! The object's alarm, or a task in its background, takes what is due and hands it to the object's handler.
+//! The object's alarm, or a background task, claims due occurrences and passes them to the object's handler.
 //!
-//! Contract: an attempt is on disk before its handler is called, so one that ends the object or the process is counted, and
-//! cannot do so for ever. At most one of the two takes what is due at a time. What it had taken and did not get to is given
-//! back by the next.
+//! Contract: an attempt is on disk before its handler is called, so one that crashes the object or the process is
+//! counted, and cannot do so for ever. At most one of the two claims at a time. Whatever it has claimed and did not
+//! start is released by the next.
 
 use std::{future::Future, panic::AssertUnwindSafe, pin::pin, rc::Rc, sync::Arc};
 
@@ -10,9 +10,9 @@ use abide::Result;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{
-    Failure, Firing, figures,
+    Failure, Firing,
     inner::Inner,
-    limits,
+    limits, metrics,
     runs::{Claim, Taken},
 };
 use crate::broken::{Variant, broken};
@@ -24,7 +24,7 @@ use abide_component::waits;
 type Flight = LocalBoxFuture<'static, (Claim, Result<(), Failure>)>;
 
 impl Inner {
-    /// Sees to what is due, one after the other.
+    /// Handles due occurrences, one at a time.
     pub(super) async fn see_to<E: Into<Failure>>(
         self: &Rc<Self>,
         handler: impl Fn(&Firing) -> Result<(), E>,
@@ -34,7 +34,8 @@ impl Inner {
         };
         let clock = Arc::clone(self.state.env().clock());
         let end = clock.now() + limits::TURN;
-        // If a handler panics, this takes the place of a retry: the other timers wait this long, however often it happens.
+        // If a handler panics, this replaces a retry of the alarm: the other timers wait only this long, however often
+        // it happens.
         let again = self.now().saturating_add(millis(limits::AFTER_PANIC));
         self.alarm.set(Some(again))?;
         self.recover(self.now())?;
@@ -46,7 +47,7 @@ impl Inner {
             self.rows.storage.sync().await?;
             for claim in claims {
                 self.attempt(&claim, &handler)?;
-                // One poll each: a handler that panics undoes no other's work.
+                // One poll each: a handler that panics does not roll back the work of others.
                 tokio::task::yield_now().await;
             }
         }
@@ -54,7 +55,7 @@ impl Inner {
         self.arm_next()
     }
 
-    /// Has a handler called, in one transaction with what comes of it.
+    /// Calls a handler, in one transaction with its result.
     fn attempt<E: Into<Failure>>(
         &self,
         claim: &Claim,
@@ -81,7 +82,7 @@ impl Inner {
         }
     }
 
-    /// Sees to what is due in a task of its own, unless one is there, and has the alarm look after it.
+    /// Starts a background task for due occurrences, unless one runs, and sets the alarm in case it stops.
     pub(super) fn see_to_in_background<F, E>(
         self: &Rc<Self>,
         handler: impl Fn(Firing) -> F + 'static,
@@ -107,8 +108,8 @@ impl Inner {
     }
 }
 
-/// A handler in the background that panics has failed its attempt. It does not reset the object, because that would cut off
-/// all others that are on their way.
+/// A background handler that panics has failed its attempt. It does not reset the object, because that would interrupt
+/// all others in flight.
 fn caught(
     attempt: impl Future<Output = Result<(), Failure>> + 'static,
 ) -> LocalBoxFuture<'static, Result<(), Failure>> {
@@ -135,7 +136,7 @@ impl Task {
         handler: impl Fn(Firing) -> LocalBoxFuture<'static, Result<(), Failure>>,
     ) {
         if let Err(error) = self.work(handler).await {
-            tracing::error!(%error, "the schedule stops until its alarm");
+            tracing::error!(%error, "the schedule pauses until its alarm");
         }
     }
 
@@ -167,7 +168,7 @@ impl Task {
             if self.flights.is_empty() && (!open || soon.is_none()) {
                 return inner.arm_next();
             }
-            // While something is on its way, this task is the only one that sees to what is due.
+            // While something is in flight, only this task handles due occurrences.
             let wait = waits::until(&*clock, next, now);
             tokio::select! {
                 biased;
@@ -178,7 +179,7 @@ impl Task {
         }
     }
 
-    /// Waits until what was taken is on disk.
+    /// Waits until the claims are on disk.
     async fn synced(&mut self) -> Result<()> {
         let inner = Rc::clone(&self.inner);
         let mut synced = pin!(inner.rows.storage.sync());
@@ -201,15 +202,15 @@ impl Task {
         };
         let limit = self.inner.options.timeout;
         let clock = self.inner.state.env().clock();
-        let late = clock.sleep_until(clock.now() + limit);
+        let late = abide::clock::time_limit(&**clock, limit);
         let attempt = handler(firing);
-        let running = figures::Running::begin();
+        let running = metrics::Running::begin();
         let flight = async move {
             let _running = running;
             let ended = tokio::select! {
                 biased;
                 ended = attempt => ended,
-                () = late => Err(Failure::again(format!("no end within {} s", limit.as_secs_f64()))),
+                () = late => Err(Failure::again(format!("it did not finish within {} s", limit.as_secs_f64()))),
             };
             (claim, ended)
         };
@@ -217,8 +218,8 @@ impl Task {
         Ok(())
     }
 
-    /// Writes what came of an attempt: in the poll in which its handler has ended, and so in one transaction with its last
-    /// writes.
+    /// Writes the result of an attempt: in the poll in which its handler finished, and therefore in one transaction
+    /// with its last writes.
     fn settle(&self, landed: Option<(Claim, Result<(), Failure>)>) -> Result<()> {
         let Some((claim, ended)) = landed else {
             return Ok(());
@@ -232,11 +233,11 @@ impl Task {
     }
 }
 
-/// That somebody takes what is due.
+/// The exclusive right to claim occurrences.
 struct Turn(Rc<Inner>);
 
 impl Turn {
-    /// None if somebody does already.
+    /// `None` if it is taken.
     fn begin(inner: &Rc<Inner>) -> Option<Self> {
         (!inner.running.replace(true)).then(|| Self(Rc::clone(inner)))
     }

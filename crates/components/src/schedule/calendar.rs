@@ -1,12 +1,13 @@
-//! A cron expression in a time zone: which moments it names.
+//! The moments of a cron expression in a time zone.
 //!
-//! Contract: the cron library reads expressions and says which local times match. When a clock of the zone shows these is
-//! decided here, for each of them alone.
+//! Contract: the cron library parses expressions and says which local times match. This module decides when a clock of
+//! the zone shows them.
 //!
-//! - An expression that names its hours names times of the day. Each goes off at the first moment at which the clock has
-//!   reached or passed it: one that a jump forward leaves out when the jump is over, one that comes twice the first time.
-//! - One that has `*` or `*/n` for its hours is a rhythm. It goes off whenever a clock shows a time that matches: what is left out
-//!   is left out, and what comes twice goes off twice.
+//! - An expression that lists its hours means times of day. Each goes off at the first moment at which the clock has
+//!   reached or passed it: a time that a forward jump skips, at the end of the jump; a time that occurs twice, the
+//!   first time.
+//! - An expression with `*` or `*/n` for its hours means a regular interval. It goes off whenever a clock shows a
+//!   matching time: skipped times are skipped, and a time that occurs twice goes off twice.
 
 use croner::{
     Cron,
@@ -22,7 +23,7 @@ use jiff::{
 use super::limits;
 use crate::broken::{Variant, broken};
 
-/// No clock repeats or leaves out more than this at a time, and no two offsets are farther apart.
+/// No clock repeats or skips more than this at a time, and no two offsets are farther apart.
 const LONGEST_JUMP: SignedDuration = SignedDuration::from_hours(48);
 
 /// An expression in a time zone.
@@ -49,7 +50,7 @@ impl Calendar {
             .and_then(|zone| TimeZone::get(zone).ok());
         let Some(zone) = known else {
             return Err(format!(
-                "time zone `{}` is not known: name one as the time zone database does, such as `Europe/Berlin`",
+                "time zone `{}` is unknown: use a name of the time zone database, such as `Europe/Berlin`",
                 abide_component::texts::cut(zone.to_owned(), limits::MAX_ZONE_BYTES)
             ));
         };
@@ -82,7 +83,7 @@ impl Calendar {
             .filter(|found| *found >= since))
     }
 
-    /// True if the expression leaves its hours open.
+    /// True if the expression does not list its hours.
     fn is_rhythm(&self) -> bool {
         self.cron.pattern.hours.from_wildcard || broken(Variant::ListIsRhythm)
     }
@@ -107,7 +108,7 @@ impl Calendar {
                 let change = self.zone.following(earlier).next();
                 change
                     .map(|change| change.timestamp())
-                    .ok_or_else(|| format!("{local} is left out, and no clock passes it"))
+                    .ok_or_else(|| format!("{local} is skipped, and no clock passes it"))
             }
         }
     }
@@ -133,7 +134,7 @@ impl Calendar {
             from = match found {
                 Some(found) if found < change => return Ok(Some(found)),
                 None if is_far => return Ok(None),
-                // No clock shows it earlier, so there are no changes to look at in between.
+                // No clock shows it earlier, so there are no offset changes in between.
                 Some(found) if is_far => change.max(found - LONGEST_JUMP),
                 _ => change,
             };
@@ -179,7 +180,7 @@ impl Calendar {
         self.find(local, |cron, at| cron.find_previous_occurrence(at, true))
     }
 
-    /// Asks the library about local times: by a clock that never jumps.
+    /// Queries the library with local times, on a clock that never jumps.
     fn find(
         &self,
         local: DateTime,

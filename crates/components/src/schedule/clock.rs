@@ -1,10 +1,10 @@
-//! A clock that is set back.
+//! Handling of a clock that is set back.
 //!
-//! Contract: times are those of the wall clock, so whatever happens to it, a timer that goes off once does so when it shows
-//! the time. If it is found to be behind what was seen before, waits are not made longer by that: retries come nearer, and
-//! so do intervals that are counted from nowhere in particular. Times of a rhythm that went off already do not come again;
-//! only if the clock was far ahead, by more than three hours, it counts as wrong before, and rhythms follow the new time at
-//! once. Forward, a clock that is set and a node that did not run are the same: what was missed is missed.
+//! Contract: times are wall-clock times: whatever happens to the clock, a one-shot timer goes off when the clock shows
+//! its time. If the clock is behind the last-seen time, relative waits are not longer because of that: retries move
+//! earlier, and so do unanchored intervals. Repeating times that have gone off do not go off again; only if the clock
+//! was far ahead, by more than three hours, was it wrong before, and repeating timers follow the new time at once. A
+//! clock that is set forward has the same effect as a node that did not run: missed occurrences are missed.
 
 use abide::Result;
 
@@ -12,7 +12,7 @@ use super::{Timing, inner::Inner, limits};
 use abide_component::numbers::millis;
 
 impl Inner {
-    /// Notes the time, and makes good that the clock was set back, if it was.
+    /// Records the time, and corrects waits if the clock was set back.
     pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
         let seen = self.seen.take_or(self.rows.last_seen()?);
         if now.saturating_sub(seen) >= millis(limits::CLOCK_STEP) {
@@ -34,7 +34,7 @@ impl Inner {
                 }
                 _ if was_wrong => match timing.after(set.anchor, now) {
                     Ok(next) => (set.anchor, next),
-                    // It is found again, and seen, when the timer goes off.
+                    // The error recurs, and is reported, when the timer goes off.
                     Err(_) => continue,
                 },
                 _ => continue,

@@ -1,17 +1,17 @@
-//! What a schedule answers when it does not do what it is asked.
+//! Errors of schedules.
 
 use abide::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Why a schedule did not do what it was asked. Nothing changed.
+/// Why a schedule refused a request. Nothing changed.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 pub enum ScheduleError {
-    /// The timer makes no sense; the text says what would.
+    /// The timer is invalid; the text says what is valid.
     #[error("{0}")]
     Invalid(String),
     /// There are too many timers.
-    #[error("the schedule has {max} timers already: cancel some, or use several objects")]
+    #[error("the schedule already has {max} timers: cancel some, or use several objects")]
     Full {
         /// How many there may be.
         max: i64,
@@ -19,19 +19,19 @@ pub enum ScheduleError {
     /// There is no such timer.
     #[error("there is no timer `{name}`: set it first")]
     NotFound {
-        /// What was asked for.
+        /// The requested timer.
         name: String,
     },
-    /// The timer's last occurrence has not ended.
+    /// The timer's last occurrence has not finished.
     #[error(
-        "timer `{name}` has not ended what it began: wait for it, or let its occurrences overlap"
+        "the last occurrence of timer `{name}` has not finished: wait for it, or let occurrences overlap"
     )]
     Busy {
         /// The timer.
         name: String,
     },
     /// Nothing of the timer has failed.
-    #[error("timer `{name}` has not failed: only what has failed can be tried again or given up")]
+    #[error("timer `{name}` has not failed: only a failed timer can be retried or discarded")]
     NotFailed {
         /// The timer.
         name: String,

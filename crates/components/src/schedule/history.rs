@@ -1,8 +1,8 @@
-//! What has happened, newest last; the oldest rows give way.
+//! The history of events; the oldest rows are dropped.
 
 use abide::Result;
 
-use super::{Entry, figures, rows::Rows};
+use super::{Entry, metrics, rows::Rows};
 
 impl Rows {
     pub(super) fn note(
@@ -13,7 +13,7 @@ impl Rows {
         detail: Option<&str>,
         now: i64,
     ) -> Result<()> {
-        figures::happened(event);
+        metrics::happened(event);
         if self.history == 0 {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What the clones of a schedule share.
+//! The state that the clones of a schedule share.
 
 use std::{cell::Cell, fmt, rc::Rc};
 
@@ -6,7 +6,7 @@ use abide::{Result, State};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
-use super::{Options, figures, limits::AGAIN, rows::Rows};
+use super::{Options, limits::AGAIN, metrics, rows::Rows};
 use abide_component::WakeUp;
 use abide_component::numbers::millis;
 use abide_component::seen::SeenByAlarm;
@@ -20,16 +20,16 @@ pub(super) struct Inner {
     pub(super) alarm: WakeUp,
     pub(super) options: Options,
     pub(super) rows: Rows,
-    /// True while somebody takes what is due.
+    /// True while somebody claims due occurrences.
     pub(super) running: Cell<bool>,
     pub(super) seen: SeenByAlarm,
-    /// Wakes whoever does.
+    /// Wakes that claimer.
     pub(super) news: Notify,
 }
 
 impl Inner {
     pub(super) fn new(state: &State, options: Options) -> Rc<Self> {
-        figures::describe();
+        metrics::describe();
         Rc::new(Self {
             state: state.clone(),
             alarm: WakeUp::new(state, NAME),
@@ -46,8 +46,8 @@ impl Inner {
         i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Has the object woken in time. Whoever sees to what is due at the moment hears of it, and sets the alarm when it ends;
-    /// should it be cut off, the alarm goes off soon all the same.
+    /// Wakes the object in time. The current claimer is notified, and sets the alarm when it finishes; if it is
+    /// interrupted, the alarm goes off soon all the same.
     pub(super) fn arm(&self) -> Result<()> {
         if !self.running.get() {
             return self.arm_next();
@@ -62,15 +62,15 @@ impl Inner {
         self.alarm.set(Some(guard))
     }
 
-    /// Has the object woken when the first timer or retry is due; at once if something is taken, and carried by nobody.
+    /// Wakes the object when the first timer or retry is due; at once if something is claimed and nobody handles it.
     pub(super) fn arm_next(&self) -> Result<()> {
         let (next, taken) = self.rows.next()?;
         let at = if taken { Some(self.now()) } else { next };
         self.alarm.set(at)
     }
 
-    /// What tells an occurrence from all others. Its time is in it, because an object that was brought back to an earlier
-    /// state gives its ids out again.
+    /// The unique key of an occurrence. It includes its time, because an object that was restored to an earlier state
+    /// reuses its ids.
     pub(super) fn key(&self, run: i64, name: &str, due_at: i64) -> String {
         let mut hash = Sha256::new();
         hash.update(self.state.id().to_string());

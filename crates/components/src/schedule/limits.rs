@@ -1,4 +1,4 @@
-//! Every bound of a schedule, in one place.
+//! The limits of a schedule.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub const MAX_NAME_BYTES: usize = 255;
 /// Bytes of a timer's kind.
 pub const MAX_KIND_BYTES: usize = 64;
 
-/// Bytes of a timer's metadata, which are read with each attempt; larger things belong in storage.
+/// Bytes of a timer's metadata, which are read with each attempt; store larger data elsewhere.
 pub const MAX_METADATA_BYTES: usize = 64 << 10;
 
 /// Bytes of a cron expression.
@@ -26,10 +26,10 @@ pub const MAX_TIME: i64 = abide_component::limits::MAX_TIME;
 /// The shortest interval.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long until the next time of a timer is looked for again that was not known; then twice as long each time.
+/// How long until the unknown next time of a timer is computed again; then twice as long each time.
 pub const PLAN_WAIT: Duration = Duration::from_mins(1);
 
-/// The longest of these waits: what is missing, such as a time zone, comes with an update of the machine.
+/// The longest of these waits: a missing time zone comes with an update of the machine.
 pub const MAX_PLAN_WAIT: Duration = Duration::from_hours(1);
 
 /// The longest interval: a hundred years.
@@ -38,7 +38,7 @@ pub const MAX_INTERVAL: Duration = Duration::from_hours(100 * 366 * 24);
 /// Attempts that may be made of one occurrence, whatever its policy says.
 pub const MAX_ATTEMPTS: u32 = 1_000;
 
-/// The longest wait before another attempt: a year, which nobody waits for.
+/// The longest wait before another attempt: a year.
 pub const MAX_WAIT: Duration = Duration::from_hours(366 * 24);
 
 /// Waits in a list of a policy.
@@ -47,19 +47,19 @@ pub const MAX_WAITS: usize = 100;
 /// The longest time that an attempt may take.
 pub const MAX_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Attempts that may be on their way at a time.
+/// Attempts in flight.
 pub const MAX_CONCURRENCY: usize = 256;
 
-/// Occurrences that one pass takes; the next follows at once.
+/// Occurrences that one pass claims; the next follows at once.
 pub const MAX_CLAIMS: usize = 64;
 
-/// Failed occurrences that are kept of one timer; the oldest give way, to the history.
+/// Failed occurrences that are kept per timer; the oldest are moved to the history.
 pub const MAX_FAILED: i64 = 100;
 
-/// Timers that have ended and are kept, so that setting one of them again changes nothing; the oldest give way.
+/// Finished timers that are kept, so setting one of them again changes nothing; the oldest are dropped.
 pub const MAX_ENDED: i64 = 10_000;
 
-/// Timers that one pass forgets.
+/// Timers that one pass removes.
 pub const MAX_SWEPT: i64 = 200;
 
 /// The longest history, in rows.
@@ -68,23 +68,23 @@ pub const MAX_HISTORY: i64 = 100_000;
 /// Rows in one page of a list.
 pub const MAX_PAGE: usize = 1_000;
 
-/// Bytes of an error that are kept; the rest is cut.
+/// Bytes of a stored error; the rest is truncated.
 pub const MAX_ERROR_BYTES: usize = 1_024;
 
-/// A clock that is behind what was seen by more than this has been set back.
+/// A clock that is behind the last-seen time by more than this has been set back.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
-/// A clock that was set back by more than this was wrong before: repeating timers follow the new time at once. What is
-/// less is waited for, so that no time of theirs comes twice. Vixie's cron has the same bound.
+/// A clock that was set back by more than this was wrong before: repeating timers follow the new time at once. After a
+/// smaller step they wait, so no time goes off twice. Vixie's cron has the same bound.
 pub const CLOCK_CORRECTION: Duration = Duration::from_hours(3);
 
-/// The time that is remembered as seen is at most so much older than that of the newest pass.
+/// The stored last-seen time is at most this much older than that of the newest pass.
 pub const CLOCK_STEP: Duration = Duration::from_secs(1);
 
-/// How long one call of the alarm, or one background task, takes what is due; then the alarm goes on.
+/// How long one call of the alarm, or one background task, claims occurrences; then the alarm continues.
 pub const TURN: Duration = Duration::from_secs(20);
 
-/// Waits up to this are waited in memory while something else is on its way, longer ones by the object's alarm.
+/// While something is in flight, shorter waits are made in memory, longer ones by the object's alarm.
 pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 const _: () = {
@@ -95,5 +95,5 @@ const _: () = {
 /// How soon the object is woken again if a handler has panicked in its alarm.
 pub const AFTER_PANIC: Duration = Duration::from_secs(2);
 
-/// How soon the object is woken again if whoever sees to what is due was cut off.
+/// How soon the object is woken again if the claimer was interrupted.
 pub const AGAIN: Duration = Duration::from_secs(30);

@@ -1,15 +1,15 @@
-//! Many named timers of an object: once, at intervals, or as a cron expression says in a time zone.
+//! Many named timers of an object: one-shot, at intervals, or by a cron expression in a time zone.
 //!
-//! An object that holds a [`Schedule`] sets timers in the transaction that changes its state. When one is due, the object's
-//! alarm hands it to the object's handler, again and again if need be, until the handler succeeds or the attempts are used
-//! up; then it has failed, and waits for a person.
+//! An object with a [`Schedule`] sets timers in the transaction that changes its state. When one is due, the object's
+//! alarm passes it to the object's handler, repeatedly if necessary, until the handler succeeds or the attempts are
+//! used up; then it has failed, and waits for an operator.
 //!
-//! - Setting a timer as it is changes nothing, so setting timers can be repeated, at each start for instance.
-//! - Each attempt is counted on disk before it begins. A handler that ends the process is not tried for ever.
-//! - A handler that is called in the alarm has its effect on the object exactly once: what it writes and the end of the
-//!   occurrence are one transaction. One in the background that waits for others is called at least once.
-//! - No occurrence is lost or comes twice because the node was down or its clock was set; [`Misfire`] says what becomes of
-//!   those that were missed, [`Overlap`] of one that comes before the last has ended.
+//! - Setting a timer to the same spec changes nothing, so it can be repeated, for example at each start.
+//! - Each attempt is counted on disk before it begins. A handler that crashes the process is not retried for ever.
+//! - A handler that is called in the alarm has its effect on the object exactly once: its writes and the completion of
+//!   the occurrence are one transaction. A background handler, which may await, is called at least once.
+//! - No occurrence is lost or repeated because the node was down or its clock was set; [`Misfire`] defines what happens
+//!   to missed occurrences, [`Overlap`] to overlapping ones.
 //!
 //! ```
 //! use abide::prelude::*;
@@ -54,10 +54,10 @@ mod alarm;
 mod calendar;
 mod clock;
 mod error;
-mod figures;
 mod history;
 mod inner;
 pub mod limits;
+mod metrics;
 mod operations;
 mod options;
 mod pass;
@@ -87,24 +87,24 @@ pub use record::{Entry, Failure, Firing, Phase, Run, Timer, Upserted};
 pub use spec::{Misfire, Overlap, Spec};
 pub use timing::Timing;
 
-/// An object's timers. Clones are the same schedule.
+/// An object's timers. Clones refer to the same schedule.
 #[derive(Clone, Debug)]
 pub struct Schedule(Rc<Inner>);
 
 impl Schedule {
-    /// Opens the schedule of an object, in its constructor; makes its tables, whose names begin with `schedule_`, when there
-    /// are none. It has the object's alarm `schedule`. What is due goes to the handler that [`on_firing`](Self::on_firing) or
-    /// [`on_firing_in_background`](Self::on_firing_in_background) is given next.
+    /// Opens the schedule of an object, in its constructor; creates its tables, whose names begin with `schedule_`, if
+    /// they do not exist. It uses the object's alarm `schedule`. Due occurrences go to the handler that is then set
+    /// with [`on_firing`](Self::on_firing) or [`on_firing_in_background`](Self::on_firing_in_background).
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option makes no sense or the object has a schedule already,
-    /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if the tables are of a version that this program does not know.
+    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option is invalid or the object already has a schedule,
+    /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the version of the tables.
     pub fn open(state: &State, options: Options) -> Result<Self> {
         options.check()?;
         schema::prepare(state.storage())?;
         let inner = Inner::new(state, options);
         inner.alarm.leave_shared(state)?;
-        // An object that is only read writes nothing.
+        // Reading an object writes nothing.
         if inner.now() < inner.rows.last_seen()? {
             inner.mind_clock(inner.now())?;
         }
@@ -117,11 +117,11 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// Sets a timer, in the transaction of the current poll. If there is one of this name that was set to the same,
-    /// nothing changes, whatever it does at the moment.
+    /// Sets a timer, in the transaction of the current poll. If the timer of this name already has the same spec,
+    /// nothing changes, whatever its state.
     ///
-    /// One that was set to something else is replaced. What has gone off already runs to its end, and is not repeated; what
-    /// has failed is dropped. A timer that repeats with the same timing as before keeps its rhythm.
+    /// A timer with another spec is replaced. An occurrence that has already gone off finishes, and is not repeated; a
+    /// failed one is dropped. A repeating timer with the same timing keeps its times.
     pub fn upsert(&self, name: &str, spec: &Spec) -> Result<Upserted, ScheduleError> {
         let inner = &self.0;
         let now = inner.now();
@@ -170,8 +170,8 @@ impl Schedule {
         })
     }
 
-    /// Removes a timer, and what has failed of it. What has gone off already runs to its end, and is not repeated. True if
-    /// there was one.
+    /// Removes a timer, and its failed occurrences. An occurrence that has already gone off finishes, and is not
+    /// repeated. True if there was one.
     pub fn cancel(&self, name: &str) -> Result<bool> {
         let inner = &self.0;
         inner.rows.storage.transaction_sync(|| {
@@ -192,19 +192,18 @@ impl Schedule {
         self.0.rows.timer(name)
     }
 
-    /// Timers in the order of their names, from the first after another; at most so many, and at most 1,000.
+    /// Timers in the order of their names, after a name; at most `limit`, and at most 1,000.
     pub fn list(&self, after: Option<&str>, limit: usize) -> Result<Vec<Timer>> {
         self.0.rows.timers_after(after.unwrap_or(""), page(limit))
     }
 
-    /// Occurrences that have failed, and those after which a timer could not go on because its next time is not known, oldest first, from the first whose id is higher than another; at most so many, and at
-    /// most 1,000.
+    /// Failed occurrences, and those after which a timer could not continue because its next time is unknown, oldest
+    /// first, after an id; at most `limit`, and at most 1,000.
     pub fn failed(&self, after: Option<i64>, limit: usize) -> Result<Vec<Run>> {
         self.0.rows.failed(after.unwrap_or(0), page(limit))
     }
 
-    /// What has happened, newest first, to one timer or to all, from the first whose id is lower than another; at most so
-    /// many, and at most 1,000.
+    /// Events, newest first, of one timer or of all, before an id; at most `limit`, and at most 1,000.
     pub fn history(
         &self,
         timer: Option<&str>,
@@ -221,8 +220,8 @@ impl Schedule {
         Ok(self.0.rows.next()?.0)
     }
 
-    /// Has a timer go off at once. One that goes off once does so now in place of its time; one that has ended, or repeats,
-    /// does so beside its times.
+    /// Makes a timer go off at once. A one-shot timer does so instead of at its time; one that has finished, or
+    /// repeats, does so in addition to its times.
     pub fn run_now(&self, name: &str) -> Result<(), ScheduleError> {
         self.change(name, "asked", |inner, set, now| {
             let spec = &set.spec.0;
@@ -244,8 +243,8 @@ impl Schedule {
         })
     }
 
-    /// Has all that has failed of a timer tried again at once, with all attempts before it. A timer whose next time was not
-    /// known goes on, if it is known now.
+    /// Retries all failed occurrences of a timer at once, with fresh counts of attempts. A timer whose next time was
+    /// unknown continues, if it is known now.
     pub fn retry(&self, name: &str) -> Result<(), ScheduleError> {
         self.change(name, "redriven", |inner, set, now| {
             let goes_on = match inner.rows.stuck(set.id)? {
@@ -261,7 +260,7 @@ impl Schedule {
         })
     }
 
-    /// Gives up all that has failed of a timer. One whose next time is not known has ended.
+    /// Discards all failed occurrences of a timer. One whose next time is unknown is finished.
     pub fn discard(&self, name: &str) -> Result<(), ScheduleError> {
         self.change(name, "discarded", |inner, set, now| {
             if inner.rows.discard(set.id)? {
@@ -273,12 +272,12 @@ impl Schedule {
         })
     }
 
-    /// Has a handler called for what is due, one after the other. To be called in the object's constructor, once; what the handler
-    /// needs of the object, such as its storage, it owns as clones.
+    /// Sets a handler that is called for each due occurrence, one at a time. Call this in the object's constructor,
+    /// once; the handler owns clones of what it needs of the object, such as its storage.
     ///
-    /// What the handler writes, and that the occurrence has ended, is one transaction. If it is an error, nothing of it is
-    /// written, and the attempt has failed. If it panics, the object is reset, as always; the attempt has failed, and the
-    /// others go on. A handler may set and cancel timers, its own as well.
+    /// The handler's writes and the completion of the occurrence are one transaction. If it returns an error, its
+    /// writes are rolled back, and the attempt has failed. If it panics, the object is reset, as always; the attempt
+    /// has failed, and the others continue. A handler may set and cancel timers, including its own.
     pub fn on_firing<E: Into<Failure>>(
         &self,
         handler: impl Fn(&Firing) -> Result<(), E> + 'static,
@@ -293,11 +292,11 @@ impl Schedule {
         })
     }
 
-    /// The same, for handlers that wait: they run in the background, several at a time, and the alarm is free for others.
+    /// The same, for handlers that await: they run in the background, several at a time, and do not block the alarm.
     ///
-    /// What a handler writes after its last `await`, and that the occurrence has ended, is one transaction; what it wrote
-    /// before stays written whatever happens, also if it panics: that has failed like any other. An attempt that takes longer than [`Options::timeout`] is dropped where it
-    /// waits, and has failed.
+    /// A handler's writes after its last `await` and the completion of the occurrence are one transaction; earlier
+    /// writes remain whatever happens, even if it panics, which fails the attempt like any error. An attempt that takes
+    /// longer than [`Options::timeout`] is dropped at its current await, and has failed.
     ///
     /// ```
     /// # use abide::prelude::*;

@@ -1,4 +1,4 @@
-//! What operators do with the schedule of any object, through the admin listener and the command.
+//! Operator requests to the schedule of any object, through the admin listener and the command.
 //!
 //! | Request below `/objects/{class}/{object}/components/schedule` | Answer |
 //! |---|---|
@@ -101,12 +101,12 @@ fn refused(error: ScheduleError) -> ApiError {
         }
         ScheduleError::Busy { name } => ApiError::conflict(
             "timer_busy",
-            format!("Timer `{name}` has not ended what it began."),
+            format!("The last occurrence of timer `{name}` has not finished."),
         ),
         ScheduleError::NotFailed { name } => ApiError::conflict(
             "timer_not_failed",
             format!(
-                "Timer `{name}` has not failed: only what has failed can be tried again or given up."
+                "Timer `{name}` has not failed: only a failed timer can be retried or discarded."
             ),
         ),
         error => abide::Error::from(error).into(),

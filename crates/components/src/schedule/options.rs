@@ -1,5 +1,6 @@
 //! How a schedule runs its timers.
 
+use derive_setters::Setters;
 use std::time::Duration;
 
 use abide::{Error, ErrorKind, Result};
@@ -7,25 +8,26 @@ use abide::{Error, ErrorKind, Result};
 use super::{RetryPolicy, limits};
 
 /// How a schedule runs its timers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct Options {
-    /// When a failed attempt is repeated, unless the timer says. Default: 12 attempts, the second after 2 s, doubling up to
-    /// an hour.
+    /// When a failed attempt is retried, unless the timer overrides it. Default: 12 attempts, the second after 2 s,
+    /// doubling up to an hour.
     pub retry: RetryPolicy,
-    /// Whether waits are longer by chance, so that what failed together is not repeated together: up to 25 % if they
-    /// double, 10 % if they are of a list. Default true.
+    /// Whether waits have random jitter, so occurrences that failed together are not retried together: up to 25 % if
+    /// they double, 10 % if they are of a list. Default true.
     pub jitter: bool,
-    /// An occurrence that is later than this was missed: [`Misfire`](super::Misfire) says what becomes of it. Default 1 min.
+    /// An occurrence that is later than this was missed, and [`Misfire`](super::Misfire) applies. Default 1 min.
     pub grace: Duration,
     /// How long an attempt in the background may take. Default 30 s, at most 10 min, and less than the class's
     /// `background_timeout`.
     pub timeout: Duration,
     /// Attempts in the background at a time. Default 16, at most 256.
     pub concurrency: usize,
-    /// How long a timer that will not go off any more is kept; until then setting it again as it was changes nothing.
-    /// Default 7 days. At most 10,000 are kept. What has failed is kept until somebody decides.
+    /// How long a finished timer is kept; until then setting it to the same spec changes nothing. Default 7 days. At
+    /// most 10,000 are kept. Failed occurrences are kept until an operator decides.
     pub keep_ended: Duration,
-    /// Rows of the history; the oldest give way. Default 1,000, at most 100,000.
+    /// Rows of the history; the oldest are dropped. Default 1,000, at most 100,000.
     pub history: i64,
 }
 
@@ -44,10 +46,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses what makes no sense.
+    /// Refuses invalid options.
     pub(super) fn check(&self) -> Result<()> {
         let wrong = if self.timeout.is_zero() || self.timeout > limits::MAX_TIMEOUT {
-            "an attempt has more than 0 s and at most 10 min".to_owned()
+            "the timeout of an attempt is more than 0 s and at most 10 min".to_owned()
         } else if !(1..=limits::MAX_CONCURRENCY).contains(&self.concurrency) {
             format!(
                 "1 to {} attempts are made at a time",
@@ -62,7 +64,7 @@ impl Options {
         };
         Err(Error::with_kind(
             ErrorKind::Input,
-            format!("a schedule cannot be run like this: {wrong}"),
+            format!("invalid options of a schedule: {wrong}"),
         ))
     }
 }

@@ -1,11 +1,11 @@
-//! What is due goes off: occurrences become runs, and runs are taken.
+//! Passes: due occurrences become runs, and runs are claimed.
 
 use abide::Result;
 
 use super::{
-    Firing, Misfire, Overlap, figures,
+    Firing, Misfire, Overlap, Spec,
     inner::Inner,
-    limits,
+    limits, metrics,
     runs::{Claim, Taken},
     timers::{Plan, Set},
 };
@@ -13,7 +13,7 @@ use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 
 impl Inner {
-    /// Takes what is due, at most so many, each with one attempt more.
+    /// Claims due runs, at most so many, each with one attempt more.
     pub(super) fn pass(&self, taken: Taken, limit: usize, now: i64) -> Result<Vec<Claim>> {
         self.rows.storage.transaction_sync(|| {
             self.mind_clock(now)?;
@@ -27,20 +27,19 @@ impl Inner {
         })
     }
 
-    /// A timer's next occurrence is due, or waited for the one before and need not any more.
+    /// A timer's next occurrence is due, or no longer has to wait for the previous one.
     fn go_off(&self, set: &Set, now: i64) -> Result<()> {
         let Some(due) = set.due_at else {
             return self.rows.plan(set.id, Plan::at(None));
         };
         let spec = &set.spec.0;
-        // One that is brought forward is not due yet, and no other is.
+        // A computed later one is not due yet, and there is no other.
         let last = spec.timing.last(set.anchor, due, now).unwrap_or(due);
         let is_late = |at: i64| now.saturating_sub(at) > millis(self.options.grace);
-        let chosen = match spec.misfire {
-            Misfire::All if broken(Variant::MissedMerged) => last,
+        let misfire = misfire(spec);
+        let chosen = match misfire {
             Misfire::All => due,
-            Misfire::Once if broken(Variant::MissedRepeated) => due,
-            Misfire::Skip if is_late(last) && !set.queued && !broken(Variant::MissedFires) => {
+            Misfire::Skip if is_late(last) && !set.queued => {
                 self.rows
                     .note(&set.name, "missed", Some(due), Some("too late"), now)?;
                 self.plan_after(set, last, now)?;
@@ -48,39 +47,39 @@ impl Inner {
             }
             Misfire::Once | Misfire::Skip => last,
         };
-        let all = spec.misfire == Misfire::All;
-        let may_overlap = spec.overlap == Overlap::Allow || broken(Variant::OverlapAllowed);
-        if may_overlap || !self.rows.is_busy(set)? {
+        if may_overlap(spec) || !self.rows.is_busy(set)? {
             if chosen > due {
                 self.rows.note(
                     &set.name,
                     "missed",
                     Some(due),
-                    Some("it and those up to the next that goes off"),
+                    Some("it and those before the next that goes off"),
                     now,
                 )?;
             }
             self.rows.begin(set, chosen, now)?;
             return self.plan_after(set, chosen, now);
         }
+        let all = misfire == Misfire::All;
         let waits = spec.overlap == Overlap::Queue || (all && is_late(due));
         if waits && !broken(Variant::QueuedDropped) {
             return self.rows.plan(set.id, Plan::held(due, !all));
         }
-        let detail = "the one before has not ended";
+        let detail = "the previous one has not finished";
         self.rows
             .note(&set.name, "skipped", Some(chosen), Some(detail), now)?;
         self.plan_after(set, chosen, now)
     }
 
-    /// What a handler is told. None if the timer was set anew or canceled since the run was taken: then that is forgotten.
+    /// What the handler receives. `None` if the timer was replaced or canceled since the run was claimed: then the run
+    /// is dropped.
     pub(super) fn firing(&self, claim: &Claim, now: i64) -> Result<Option<Firing>> {
         let Some(set) = self.current(claim)? else {
             self.drop_stale(claim, now)?;
             return Ok(None);
         };
         if claim.attempts == 1 {
-            figures::begun(now.saturating_sub(claim.due_at));
+            metrics::begun(now.saturating_sub(claim.due_at));
         }
         Ok(Some(Firing {
             key: self.key(claim.id, &set.name, claim.due_at),
@@ -92,7 +91,7 @@ impl Inner {
         }))
     }
 
-    /// The timer of a run, if it is set as it was.
+    /// The timer of a run, if it was not replaced.
     pub(super) fn current(&self, claim: &Claim) -> Result<Option<Set>> {
         let set = self.rows.with_id(claim.timer)?;
         let is_same =
@@ -100,15 +99,28 @@ impl Inner {
         Ok(set.filter(is_same))
     }
 
-    /// Forgets a run that is nobody's business any more.
+    /// Drops a run whose timer is gone.
     pub(super) fn drop_stale(&self, claim: &Claim, now: i64) -> Result<()> {
         self.rows.end(claim.id)?;
         if let Some(set) = self.rows.with_id(claim.timer)? {
-            let detail = "the timer was set anew meanwhile";
+            let detail = "the timer was replaced meanwhile";
             self.rows
                 .note(&set.name, "dropped", Some(claim.due_at), Some(detail), now)?;
             self.rows.rest(set.id, now)?;
         }
         Ok(())
     }
+}
+
+/// What is to become of those that were missed.
+fn misfire(spec: &Spec) -> Misfire {
+    if broken(Variant::MisfireIgnored) {
+        return Misfire::Once;
+    }
+    spec.misfire
+}
+
+/// True if an occurrence need not wait for the end of the one before.
+fn may_overlap(spec: &Spec) -> bool {
+    spec.overlap == Overlap::Allow || broken(Variant::OverlapAllowed)
 }

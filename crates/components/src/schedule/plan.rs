@@ -1,4 +1,5 @@
-//! A timer's next time. If it cannot be known, the timer has failed: that is seen, and it is looked for again.
+//! A timer's next time. If it cannot be computed, the timer has failed: this is reported, and the computation is
+//! retried.
 
 use abide::Result;
 
@@ -30,7 +31,7 @@ impl Inner {
             .note(&set.name, "failed", Some(occurrence), Some(&problem), now)
     }
 
-    /// Looks again for next occurrences that were not known.
+    /// Retries the computation of unknown next occurrences.
     pub(super) fn go_on_all(&self, now: i64) -> Result<()> {
         for stuck in self.rows.stuck_until(now, limits::MAX_CLAIMS)? {
             match self.current(&stuck)? {
@@ -41,7 +42,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Looks again for a timer's next occurrence. True if it is known now; if not, why.
+    /// Retries the computation of a timer's next occurrence. Returns true if it is known now, otherwise the error.
     pub(super) fn go_on(&self, set: &Set, stuck: &Claim, now: i64) -> Result<Result<bool, String>> {
         let problem = match set.spec.0.timing.after(set.anchor, stuck.due_at) {
             Ok(next) => {
@@ -59,7 +60,7 @@ impl Inner {
     }
 }
 
-/// How long until a next time is looked for again, after so many times in vain.
+/// How long until an unknown next time is computed again, after so many failures.
 fn wait(attempts: u32) -> i64 {
     let wait = limits::PLAN_WAIT.saturating_mul(1 << attempts.min(10));
     millis(wait.min(limits::MAX_PLAN_WAIT))
@@ -69,6 +70,6 @@ fn warn(set: &Set, problem: &str) {
     tracing::error!(
         timer = set.name,
         error = problem,
-        "a timer has failed: when it goes off next is not known"
+        "a timer has failed: its next time is unknown"
     );
 }

@@ -1,4 +1,4 @@
-//! What is known of timers, and what a handler is told of one that goes off. Times are milliseconds since 1970.
+//! The state of timers, and what a handler receives. Times are milliseconds since 1970.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::Spec;
 
-/// What setting a timer came to.
+/// The result of setting a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Upserted {
@@ -15,21 +15,22 @@ pub enum Upserted {
     Created,
     /// There was another of this name.
     Replaced,
-    /// There was the same: nothing changed.
+    /// There was one with the same spec: nothing changed.
     Unchanged,
 }
 
-/// Where a timer is.
+/// The state of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Waits for its next time.
     Waiting,
-    /// Goes off: an attempt is on its way, or about to be.
+    /// Goes off: an attempt is running, or about to run.
     Running,
     /// An attempt has failed, and another follows.
     Retrying,
-    /// All attempts at an occurrence have failed, and somebody has to decide. One that repeats goes on all the same.
+    /// All attempts at an occurrence have failed, and an operator has to decide. A repeating timer continues all the
+    /// same.
     Failed,
     /// Will not go off any more.
     Ended,
@@ -58,7 +59,7 @@ pub struct Timer {
     pub phase: Phase,
     /// Its next time. `None` if it has none.
     pub due_at: Option<i64>,
-    /// The occurrence that has not ended, or has failed; the newest if there are several.
+    /// The occurrence that has not finished, or has failed; the newest if there are several.
     pub run: Option<Run>,
     /// When it was first set.
     pub created_at: i64,
@@ -68,7 +69,7 @@ pub struct Timer {
     pub ended_at: Option<i64>,
 }
 
-/// An occurrence of a timer that has not ended, or has failed.
+/// An occurrence of a timer that has not finished, or has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// Its id in its schedule. Ids rise.
@@ -81,32 +82,32 @@ pub struct Run {
     pub phase: Phase,
     /// When the next attempt is due, if one is.
     pub fire_at: Option<i64>,
-    /// Attempts that were begun.
+    /// Attempts begun.
     pub attempts: u32,
-    /// What went wrong last.
+    /// The last error.
     pub last_error: Option<String>,
 }
 
-/// What has happened, as the history tells it.
+/// An event of the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its id. Ids rise.
     pub id: i64,
-    /// When.
+    /// The time.
     pub at: i64,
     /// The timer's name.
     pub timer: String,
-    /// What: `created`, `replaced`, `canceled`, `done`, `retried` (an attempt has failed, and another follows), `failed`,
-    /// `skipped` (the one before had not ended), `missed`, `asked` (to go off at once), `redriven`, `discarded`, `dropped` (its timer was set anew or
-    /// canceled meanwhile).
+    /// What: `created`, `replaced`, `canceled`, `done`, `retried` (an attempt has failed, and another follows),
+    /// `failed`, `skipped` (the previous one had not finished), `missed`, `asked` (to go off at once), `redriven`,
+    /// `discarded`, `dropped` (its timer was replaced or canceled meanwhile).
     pub event: String,
-    /// For when the occurrence was planned.
+    /// The planned time of the occurrence.
     pub due_at: Option<i64>,
-    /// More of it, for people.
+    /// Details, for people.
     pub detail: Option<String>,
 }
 
-/// An occurrence that goes off, as its handler is told.
+/// An occurrence that goes off, as its handler receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Firing {
     /// The timer's name.
@@ -119,7 +120,7 @@ pub struct Firing {
     pub due_at: i64,
     /// The number of this attempt, from 1.
     pub attempt: u32,
-    /// The same for all attempts at this occurrence, and no other has it: for services that tell repetitions by a key.
+    /// The same for all attempts at this occurrence, and unique to it: an idempotency key.
     pub key: String,
 }
 
@@ -143,7 +144,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// It may succeed another time.
+    /// A later attempt may succeed.
     pub fn again(error: impl Into<String>) -> Self {
         Self {
             error: error.into(),

@@ -1,8 +1,8 @@
 //! The schedule's tables.
 //!
-//! Contract: everything is part of the poll's transaction, and no statement looks at more rows the more timers there are,
-//! but for the few that say so. A run that waits or has failed is always of its timer as it is set now; one that is taken
-//! may be of an earlier generation, or of a timer that is gone.
+//! Contract: everything is part of the poll's transaction, and the cost of a statement does not grow with the number of
+//! timers, except for the few marked ones. A run that waits or has failed belongs to its timer's current spec; a
+//! claimed run may belong to an earlier generation, or to a timer that is gone.
 
 use abide::{Error, ErrorKind, Result, Sql, Storage};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
@@ -26,7 +26,7 @@ impl Rows {
         }
     }
 
-    /// When the first timer or retry is due, and whether something is taken.
+    /// When the first timer or retry is due, and whether a run is claimed.
     pub(super) fn next(&self) -> Result<(Option<i64>, bool)> {
         let (timer, run, taken): (Option<i64>, Option<i64>, bool) = self
             .sql
@@ -45,7 +45,8 @@ impl Rows {
         Ok((first, taken))
     }
 
-    /// After an occurrence has ended: what waited for that is looked at, and a timer that has no other has ended.
+    /// After an occurrence has finished: an occurrence that waited for it is looked at, and a timer without another one
+    /// is finished.
     pub(super) fn rest(&self, timer: i64, now: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE schedule_timers SET fire_at = due_at WHERE id = ?1 AND fire_at IS NULL AND due_at IS NOT NULL",
@@ -59,7 +60,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Forgets timers that ended before a time, or are too many, some at a time.
+    /// Removes timers that finished before a time, or are too many, some at a time.
     pub(super) fn sweep(&self, before: i64) -> Result<()> {
         const FORGET: &str = "DELETE FROM schedule_timers WHERE id IN
             (SELECT id FROM schedule_timers WHERE ended_at <= ?1 ORDER BY ended_at LIMIT ?2)";
@@ -78,7 +79,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The time that was seen last.
+    /// The last-seen time.
     pub(super) fn last_seen(&self) -> Result<i64> {
         self.sql
             .exec("SELECT last_seen FROM schedule_meta", ())?

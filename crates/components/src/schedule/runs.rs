@@ -1,6 +1,6 @@
-//! Runs as rows: occurrences that have gone off and have not ended, or have failed.
+//! Runs as rows: occurrences that have gone off and have not finished, or have failed.
 //!
-//! A row that has failed and has a time is that of a timer that does not know its next occurrence: it is looked for again then.
+//! A failed row with a time belongs to a timer whose next occurrence is unknown: it is computed again at that time.
 
 use abide::Result;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use abide_component::numbers::rows as count;
 const RUN: &str = "r.id, t.name AS timer, r.due_at, CASE WHEN r.state = 'failed' THEN 'failed'
      WHEN r.state = 'waiting' AND r.attempts > 0 THEN 'retrying' ELSE 'running' END AS phase, r.fire_at, r.attempts, r.last_error";
 
-/// A run that is taken: only whoever has taken it changes its row.
+/// A claimed run: only its claimer changes its row.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Claim {
     pub(super) id: i64,
@@ -23,12 +23,12 @@ pub(super) struct Claim {
     pub(super) attempts: u32,
 }
 
-/// How a run is taken.
+/// How a run is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// With others, and they are seen to one after the other.
+    /// With others, which are handled one at a time.
     Claimed,
-    /// It is on its way, beside others.
+    /// It runs concurrently with others.
     Running,
 }
 
@@ -42,7 +42,7 @@ impl Taken {
 }
 
 impl Rows {
-    /// An occurrence goes off: it is to be taken at once.
+    /// An occurrence goes off: it is to be claimed at once.
     pub(super) fn begin(&self, set: &Set, due_at: i64, now: i64) -> Result<()> {
         self.sql.exec(
             "INSERT INTO schedule_runs (timer, generation, due_at, state, fire_at, created_at, updated_at)
@@ -52,7 +52,7 @@ impl Rows {
         Ok(())
     }
 
-    /// True if an occurrence of a timer has not ended.
+    /// True if an occurrence of a timer has not finished.
     pub(super) fn is_busy(&self, set: &Set) -> Result<bool> {
         self.sql
             .exec(
@@ -63,7 +63,7 @@ impl Rows {
             .one()
     }
 
-    /// Takes what is due, first due first, each with one attempt more.
+    /// Claims due runs, first due first, each with one attempt more.
     pub(super) fn take(&self, taken: Taken, now: i64, limit: usize) -> Result<Vec<Claim>> {
         let mut claims: Vec<Claim> = self
             .sql
@@ -82,7 +82,7 @@ impl Rows {
         Ok(claims)
     }
 
-    /// What is taken, in the order in which it is seen to.
+    /// The claimed runs, in the order in which they are handled.
     pub(super) fn taken(&self, taken: Taken) -> Result<Vec<Claim>> {
         self.sql
             .exec(
@@ -93,7 +93,7 @@ impl Rows {
             .to_array()
     }
 
-    /// Gives back what was not begun: that was no attempt.
+    /// Releases claimed runs that were not started, without counting an attempt.
     pub(super) fn give_back(&self, claim: &Claim, now: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, attempts = attempts - 1, updated_at = ?2 WHERE id = ?1",
@@ -110,7 +110,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Keeps a run as failed. The oldest that have failed of its timer give way if they are too many.
+    /// Stores a run as failed. The oldest failed runs of its timer are dropped if there are too many.
     pub(super) fn fail(&self, claim: &Claim, error: &str, now: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE schedule_runs SET state = 'failed', last_error = ?2, updated_at = ?3 WHERE id = ?1",
@@ -124,7 +124,7 @@ impl Rows {
         Ok(())
     }
 
-    /// A timer does not know its next occurrence after one. It is looked for again at a time.
+    /// A timer's next occurrence after one is unknown. It is computed again at a time.
     pub(super) fn stick(
         &self,
         set: &Set,
@@ -141,7 +141,7 @@ impl Rows {
         Ok(())
     }
 
-    /// A timer's next occurrence was looked for in vain.
+    /// The computation of a timer's next occurrence failed again.
     pub(super) fn stick_until(
         &self,
         stuck: &Claim,
@@ -156,7 +156,7 @@ impl Rows {
         Ok(())
     }
 
-    /// After which occurrence a timer does not know the next.
+    /// The occurrence after which a timer's next one is unknown.
     pub(super) fn stuck(&self, timer: i64) -> Result<Option<Claim>> {
         self.sql
             .exec(
@@ -167,7 +167,7 @@ impl Rows {
             .optional()
     }
 
-    /// Timers whose next occurrence is to be looked for again.
+    /// Timers whose next occurrence is to be computed again.
     pub(super) fn stuck_until(&self, now: i64, limit: usize) -> Result<Vec<Claim>> {
         self.sql
             .exec(
@@ -178,14 +178,14 @@ impl Rows {
             .to_array()
     }
 
-    /// Forgets a run.
+    /// Removes a run.
     pub(super) fn end(&self, run: i64) -> Result<()> {
         self.sql
             .exec("DELETE FROM schedule_runs WHERE id = ?1", (run,))?;
         Ok(())
     }
 
-    /// Forgets what waits or has failed of a timer.
+    /// Removes the waiting and failed runs of a timer.
     pub(super) fn drop_runs(&self, timer: i64) -> Result<()> {
         self.sql.exec(
             "DELETE FROM schedule_runs WHERE timer = ?1 AND state IN ('waiting', 'failed')",
@@ -194,7 +194,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Has all that has failed of a timer tried again, with all attempts before it. False if nothing has.
+    /// Retries all failed runs of a timer, with fresh counts of attempts. False if there are none.
     pub(super) fn revive(&self, timer: i64, now: i64) -> Result<bool> {
         let revived = self.sql.exec(
             "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, attempts = 0, updated_at = ?2
@@ -204,7 +204,7 @@ impl Rows {
         Ok(revived.rows_written() > 0)
     }
 
-    /// Forgets all that has failed of a timer. False if nothing has.
+    /// Removes all failed runs of a timer. False if there are none.
     pub(super) fn discard(&self, timer: i64) -> Result<bool> {
         let discarded = self.sql.exec(
             "DELETE FROM schedule_runs WHERE timer = ?1 AND state = 'failed'",
@@ -213,7 +213,7 @@ impl Rows {
         Ok(discarded.rows_written() > 0)
     }
 
-    /// Brings retries nearer, by how far the clock was set back.
+    /// Moves retries earlier, by how far the clock was set back.
     pub(super) fn pull_retries(&self, by: i64, now: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE schedule_runs SET fire_at = max(?2, fire_at - ?1) WHERE fire_at > ?2",

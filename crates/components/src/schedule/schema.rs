@@ -1,4 +1,4 @@
-//! The schedule's tables, in the database of the object that holds it. `docs/format.md` describes them for people.
+//! The schedule's tables, in its object's database. `docs/format.md` documents them.
 
 use abide::{Result, Storage};
 
@@ -75,7 +75,7 @@ const TABLES: &str = "
     END;
 ";
 
-/// Makes the tables if the object has none.
+/// Creates the tables if the object has none.
 pub(super) fn prepare(storage: &Storage) -> Result<()> {
     tables::prepare(storage, "schedule", "schedule_meta", VERSION, |sql| {
         sql.exec(TABLES, ()).map(drop)

@@ -1,4 +1,7 @@
-//! What comes of an attempt: the occurrence has ended, is tried again at a time, or has failed and waits for a person.
+//! Applies the result of an attempt: the occurrence has finished, is retried at a time, or has failed and waits for an
+//! operator.
+
+use std::time::Duration;
 
 use abide::Result;
 
@@ -7,6 +10,7 @@ use super::{
     inner::Inner,
     limits,
     runs::{Claim, Taken},
+    timers::Set,
 };
 use crate::broken::{Variant, broken};
 use abide_component::jittered;
@@ -40,24 +44,10 @@ impl Inner {
             return self.drop_stale(claim, now);
         };
         let error = cut(failure.error.clone(), limits::MAX_ERROR_BYTES);
-        let policy = set.spec.0.retry.as_ref().unwrap_or(&self.options.retry);
-        let attempts = if broken(Variant::RetriedForEver) {
-            1
-        } else {
-            claim.attempts
-        };
-        let wait = policy.wait(attempts).filter(|_| !failure.permanent);
         let due = Some(claim.due_at);
+        let wait = self.wait(&set, claim).filter(|_| !failure.permanent);
         if let Some((wait, most)) = wait {
-            let mut wait = millis(wait);
-            if self.options.jitter {
-                let key = self.key(claim.id, &set.name, claim.due_at);
-                let parts = [key.as_bytes(), &claim.attempts.to_le_bytes()];
-                wait = jittered(wait, most, &parts);
-            }
-            if broken(Variant::RetriedAtOnce) {
-                wait = 0;
-            }
+            let wait = self.jittered(millis(wait), most, &set, claim);
             let at = now.saturating_add(wait).min(limits::MAX_TIME);
             self.rows.retry_at(claim, at, &error, now)?;
             return self.rows.note(&set.name, "retried", due, Some(&error), now);
@@ -65,7 +55,7 @@ impl Inner {
         tracing::error!(
             timer = set.name,
             error,
-            "a timer has failed, and waits for somebody to decide"
+            "a timer has failed and waits for an operator"
         );
         if broken(Variant::FailedForgotten) {
             self.rows.end(claim.id)?;
@@ -77,14 +67,36 @@ impl Inner {
         self.rows.rest(set.id, now)
     }
 
-    /// What was taken is carried by nobody: whoever did has ended. What had begun counts as an attempt that has failed.
+    /// The wait until the next attempt, if there is to be one, and the share by which it may be longer.
+    fn wait(&self, set: &Set, claim: &Claim) -> Option<(Duration, f64)> {
+        let policy = set.spec.0.retry.as_ref().unwrap_or(&self.options.retry);
+        if broken(Variant::RetriedForEver) {
+            return policy.wait(1);
+        }
+        policy.wait(claim.attempts)
+    }
+
+    /// A wait, longer by chance. The same for the same attempt.
+    fn jittered(&self, wait: i64, most: f64, set: &Set, claim: &Claim) -> i64 {
+        if broken(Variant::RetriedAtOnce) {
+            return 0;
+        }
+        if !self.options.jitter {
+            return wait;
+        }
+        let key = self.key(claim.id, &set.name, claim.due_at);
+        let parts = [key.as_bytes(), &claim.attempts.to_le_bytes()];
+        jittered(wait, most, &parts)
+    }
+
+    /// Settles claimed runs whose claimer has stopped. A started attempt counts as failed.
     pub(super) fn recover(&self, now: i64) -> Result<()> {
         if broken(Variant::CutOffForgotten) {
             return Ok(());
         }
-        let failure = Failure::again("it was cut off: its object or the process ended");
+        let failure = Failure::again("it was interrupted: its object or the process stopped");
         let claimed = self.rows.taken(Taken::Claimed)?;
-        // They are seen to in this order, and each that is done is gone: none but the first can have begun.
+        // They are handled in this order, and finished ones are removed: only the first can have started.
         for waiting in claimed.iter().skip(1) {
             self.rows.give_back(waiting, now)?;
         }

@@ -1,4 +1,4 @@
-//! A timer as it is set.
+//! The spec of a timer.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use super::{
     timing::{Timing, every},
 };
 
-/// A timer as it is set: when it goes off, and for what.
+/// The spec of a timer: when it goes off, and for what purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// What it is for, by which a handler tells timers apart: 1 to 64 bytes.
+    /// Its purpose, by which a handler distinguishes timers: 1 to 64 bytes.
     pub kind: String,
     /// When it goes off.
     pub timing: Timing,
-    /// A JSON text that its handler is given; at most 64 KiB. Default `null`.
+    /// A JSON text that its handler receives; at most 64 KiB. Default `null`.
     pub metadata: String,
-    /// What becomes of occurrences that were missed.
+    /// What happens to missed occurrences.
     pub misfire: Misfire,
-    /// What becomes of an occurrence that comes before the one before has ended.
+    /// What happens to an occurrence that becomes due before the previous one has finished.
     pub overlap: Overlap,
-    /// When failed attempts are repeated. `None`: as the schedule's options say.
+    /// When failed attempts are retried. `None`: as in the schedule's options.
     pub retry: Option<RetryPolicy>,
 }
 
 impl Spec {
-    /// Goes off once, at a time in milliseconds since 1970. One that has passed is now.
+    /// Goes off once, at a time in milliseconds since 1970; at once if that has passed.
     pub fn once(kind: impl Into<String>, at: i64) -> Self {
         Self::new(kind, Timing::Once { at })
     }
 
-    /// Goes off again and again, the first time after one interval of 100 ms to 100 years.
+    /// Goes off repeatedly, the first time after one interval of 100 ms to 100 years.
     pub fn every(kind: impl Into<String>, interval: Duration) -> Self {
         let timing = Timing::Interval {
             every: every(interval),
@@ -73,7 +73,7 @@ impl Spec {
         }
     }
 
-    /// Counts intervals from a time in milliseconds since 1970. Nothing to a timer without intervals.
+    /// Counts intervals from a time in milliseconds since 1970. Without effect on a timer without intervals.
     #[must_use]
     pub fn starting(mut self, at: i64) -> Self {
         if let Timing::Interval { start, .. } = &mut self.timing {
@@ -109,8 +109,31 @@ impl Spec {
         self
     }
 
-    /// Refuses what makes no sense.
-    pub(super) fn check(&self, now: i64) -> Result<(), ScheduleError> {
+    /// The first times at which a timer goes off that is set at `now`, at most `most` of them. Times are milliseconds since
+    /// 1970.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Invalid`] if a time cannot be computed.
+    pub fn preview(&self, now: i64, most: usize) -> Result<Vec<i64>, ScheduleError> {
+        let anchor = self.timing.anchor(now);
+        let mut next = self.timing.first(anchor, now);
+        let mut times = Vec::new();
+        while times.len() < most {
+            let Some(time) = next.map_err(ScheduleError::Invalid)? else {
+                break;
+            };
+            times.push(time);
+            next = self.timing.after(anchor, time);
+        }
+        Ok(times)
+    }
+
+    /// Validates the spec as [`Schedule::upsert`](super::Schedule::upsert) does at `now`, in milliseconds since 1970, without
+    /// writing anything.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Invalid`], whose text says what is allowed.
+    pub fn check(&self, now: i64) -> Result<(), ScheduleError> {
         let invalid = |text: String| Err(ScheduleError::Invalid(text));
         if !(1..=limits::MAX_KIND_BYTES).contains(&self.kind.len()) {
             return invalid(format!(
@@ -121,7 +144,7 @@ impl Spec {
         }
         if self.metadata.len() > limits::MAX_METADATA_BYTES {
             return invalid(format!(
-                "the metadata has {} bytes and at most {} are taken: keep what is large in storage",
+                "the metadata has {} bytes; at most {} are accepted: store large data elsewhere",
                 self.metadata.len(),
                 limits::MAX_METADATA_BYTES
             ));
@@ -137,31 +160,49 @@ impl Spec {
     }
 }
 
-/// What becomes of occurrences that were missed, because the node did not run, or was late by more than
+/// What happens to occurrences that were missed, because the node did not run, or was late by more than
 /// [`Options::grace`](super::Options::grace).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Misfire {
-    /// However many were missed, the last of them goes off.
+    /// However many were missed, only the last goes off.
     #[default]
     Once,
-    /// Each goes off, one after the other, oldest first.
+    /// Each goes off, one at a time, oldest first.
     All,
-    /// None goes off: the timer waits for its next time. A timer that goes off once has ended.
+    /// None goes off: the timer waits for its next time. A one-shot timer is finished.
     Skip,
 }
 
-/// What becomes of an occurrence that comes before the one before has ended, its retries included. One that has failed for
-/// good has ended.
+/// What happens to an occurrence that becomes due before the previous one has finished, including its retries. A
+/// permanently failed one has finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// It is left out.
+    /// It is skipped.
     #[default]
     Skip,
-    /// It goes off when the one before has ended. However many come meanwhile, one goes off, unless [`Misfire::All`] wants
+    /// It goes off when the previous one has finished. Of several, only one goes off, unless [`Misfire::All`] wants
     /// each.
     Queue,
-    /// Both run at a time.
+    /// Both run concurrently.
     Allow,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preview_has_the_times_at_which_the_timer_will_go_off() {
+        let hourly = Spec::every("tick", Duration::from_hours(1)).starting(7_000);
+        assert_eq!(
+            hourly.preview(5_000, 3).unwrap(),
+            [7_000, 3_607_000, 7_207_000]
+        );
+        let daily = Spec::cron("tick", "0 0 * * *", "UTC");
+        assert_eq!(daily.preview(1, 2).unwrap(), [86_400_000, 172_800_000]);
+        assert_eq!(Spec::once("tick", 9).preview(5, 3).unwrap(), [9]);
+        assert!(Spec::cron("tick", "0 0 * *", "UTC").preview(0, 1).is_err());
+    }
 }

@@ -1,4 +1,4 @@
-//! Timers as rows: how they are set, and where their next occurrences are.
+//! Timers as rows: their specs, and their next occurrences.
 
 use abide::{Result, ToSql};
 use serde::Deserialize;
@@ -13,27 +13,27 @@ use abide_component::numbers::rows as count;
 /// The columns of a [`Set`].
 const SET: &str = "id, name, spec, generation, anchor, due_at, queued";
 
-/// A timer as it is set.
+/// A timer's row.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Set {
     pub(super) id: i64,
     pub(super) name: String,
     pub(super) spec: Json<Spec>,
-    /// Rises when the timer is set anew: what it has begun before is not its business any more.
+    /// Increases when the timer is replaced: runs of earlier generations no longer belong to it.
     pub(super) generation: i64,
-    /// From where intervals are counted.
+    /// The start of its intervals.
     pub(super) anchor: i64,
     /// The next occurrence.
     pub(super) due_at: Option<i64>,
-    /// True if that waited for the one before, and goes off however late it is.
+    /// True if that waited for the previous one, and goes off however late it is.
     pub(super) queued: bool,
 }
 
-/// Where the next occurrence of a timer is.
+/// The next occurrence of a timer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) due_at: Option<i64>,
-    /// When to look at it. If none, when the one before has ended.
+    /// When to look at it. `None`: when the previous one has finished.
     pub(super) fire_at: Option<i64>,
     pub(super) queued: bool,
 }
@@ -48,7 +48,7 @@ impl Plan {
         }
     }
 
-    /// An occurrence that waits for the one before.
+    /// An occurrence that waits for the previous one.
     pub(super) fn held(due_at: i64, queued: bool) -> Self {
         Self {
             due_at: Some(due_at),
@@ -106,7 +106,7 @@ impl Rows {
         Ok(sets)
     }
 
-    /// How many timers have not ended.
+    /// The number of active timers.
     pub(super) fn count(&self) -> Result<i64> {
         self.sql.exec("SELECT timers FROM schedule_meta", ())?.one()
     }
@@ -127,7 +127,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Sets a timer anew: what waits or has failed of it is dropped.
+    /// Replaces a timer: its waiting and failed runs are dropped.
     pub(super) fn replace(
         &self,
         id: i64,
@@ -146,7 +146,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Removes a timer, with what waits or has failed of it.
+    /// Removes a timer, with its waiting and failed runs.
     pub(super) fn remove(&self, id: i64) -> Result<()> {
         self.drop_runs(id)?;
         self.sql
@@ -162,7 +162,7 @@ impl Rows {
         Ok(())
     }
 
-    /// A timer that has ended goes off once more.
+    /// A finished timer goes off once more.
     pub(super) fn reopen(&self, id: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE schedule_timers SET ended_at = NULL WHERE id = ?1 AND ended_at IS NOT NULL",
@@ -171,7 +171,8 @@ impl Rows {
         Ok(())
     }
 
-    /// Sets the rhythm of a timer that repeats, and its next time. One that waits for its last occurrence goes on to.
+    /// Sets the anchor of a repeating timer, and its next time. One that waits for its previous occurrence continues
+    /// to.
     pub(super) fn reset(&self, id: i64, anchor: i64, due_at: Option<i64>) -> Result<()> {
         self.sql.exec(
             "UPDATE schedule_timers SET anchor = ?2, due_at = ?3, fire_at = iif(fire_at IS NULL, NULL, ?3) WHERE id = ?1",

@@ -1,9 +1,9 @@
 //! When a timer goes off: its occurrences, as pure functions of time.
 //!
-//! Contract: occurrences are moments in milliseconds since 1970, and each comes after the one before. [`Timing::after`] and
-//! [`Timing::last`] agree: what one finds going forward, the other finds going back.
+//! Contract: occurrences are moments in milliseconds since 1970, and strictly increasing. [`Timing::after`] and
+//! [`Timing::last`] agree: one finds going backward what the other finds going forward.
 //!
-//! In a time zone, the clocks of people jump: [`Calendar`] says what that means.
+//! In a time zone, local time may jump: [`Calendar`] defines what that means.
 
 use std::time::Duration;
 
@@ -21,19 +21,19 @@ pub enum Timing {
         /// When. A time that has passed is now.
         at: i64,
     },
-    /// Again and again, after equal times.
+    /// Repeatedly, after equal intervals.
     Interval {
-        /// The time in between, in milliseconds.
+        /// The interval, in milliseconds.
         every: i64,
-        /// The first time, if it matters: the others are counted from it. If it has passed, only those to come count. By
-        /// default the first time is one interval from when the timer is set.
+        /// The anchor, if it matters: the first time, from which the others are counted. If it has passed, only future
+        /// times count. By default the first time is one interval after the timer is set.
         start: Option<i64>,
     },
-    /// When a cron expression says.
+    /// By a cron expression.
     Cron {
-        /// Minute, hour, day of the month, month, day of the week; seconds may come before and a year behind. `L`, `W` and
-        /// `#` are known, as in `0 9 L * *`. If both days are restricted, either of them counts; `+` before the day of
-        /// the week wants both. Weekdays are 0 to 7, Sunday is 0 and 7.
+        /// Minute, hour, day of the month, month, day of the week; optionally with leading seconds and a trailing year.
+        /// `L`, `W` and `#` are supported, as in `0 9 L * *`. If both days are restricted, either of them counts; `+`
+        /// before the day of the week requires both. Weekdays are 0 to 7, Sunday is 0 and 7.
         expression: String,
         /// A name of the time zone database, such as `Europe/Berlin` or `UTC`.
         zone: String,
@@ -41,7 +41,7 @@ pub enum Timing {
 }
 
 impl Timing {
-    /// Refuses what makes no sense, or never comes after a time.
+    /// Refuses a timing that is invalid, or has no occurrence after a time.
     pub(super) fn check(&self, now: i64) -> Result<(), String> {
         match self {
             Self::Once { at } => in_time(*at),
@@ -56,7 +56,7 @@ impl Timing {
             }
             Self::Cron { expression, zone } => match Calendar::new(expression, zone)?.after(now)? {
                 Some(_) => Ok(()),
-                None => Err(format!("cron expression `{expression}` never comes true")),
+                None => Err(format!("cron expression `{expression}` never matches")),
             },
         }
     }
@@ -66,7 +66,7 @@ impl Timing {
         !matches!(self, Self::Once { .. })
     }
 
-    /// From where intervals are counted, for a timer that is set now.
+    /// The start of intervals for a timer that is set now.
     pub(super) fn anchor(&self, now: i64) -> i64 {
         match self {
             Self::Interval { every, start } => start.unwrap_or(now.saturating_add(*every)),
@@ -89,7 +89,7 @@ impl Timing {
     /// The first occurrence after a time, if there is one before the year 10000. A cron expression has none after 4999.
     ///
     /// # Errors
-    /// If it cannot be known, for instance because this machine does not know the time zone.
+    /// If it cannot be computed, for example because this machine does not know the time zone.
     pub(super) fn after(&self, anchor: i64, time: i64) -> Result<Option<i64>, String> {
         let next = match self {
             Self::Once { .. } => None,
@@ -173,7 +173,7 @@ mod tests {
                 "2026-03-30T00:30:00Z"
             ]
         );
-        // A rhythm leaves out what is left out.
+        // A regular interval skips skipped times.
         let hourly = cron("30 * * * *", "Europe/Berlin");
         assert_eq!(
             after(&hourly, "2026-03-29T00:00:00Z", 3),
@@ -250,7 +250,7 @@ mod tests {
         assert!(wrong(cron("0 9 * *", "UTC")).contains("`0 9 * *` cannot be read"));
         assert!(wrong(cron("61 9 * * *", "UTC")).contains("cannot be read"));
         assert!(wrong(cron("", "UTC")).contains("cannot be read"));
-        assert!(wrong(cron("0 0 30 2 *", "UTC")).contains("never comes true"));
+        assert!(wrong(cron("0 0 30 2 *", "UTC")).contains("never matches"));
         assert!(wrong(cron("0 9 * * *", "Europe/Atlantis")).contains("Europe/Berlin"));
         assert!(wrong(cron(&"1,".repeat(200), "UTC")).contains("255 bytes"));
         let none = Timing::Interval {

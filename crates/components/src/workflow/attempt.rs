@@ -30,23 +30,23 @@ impl Attempt {
         self.env.fetch(request)
     }
 
-    /// Which attempt this is, from 1. One whose process has ended was one.
+    /// The number of this attempt, from 1. An attempt whose process crashed counts.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The same for every attempt of this step of this instance, and for no other: 35 characters of `[a-z0-9_]`. A step
-    /// that is restarted gets a new one, unless it is unknown whether it had its effect.
+    /// The same for every attempt of this step of this instance, and for no other: 35 characters of `[a-z0-9_]`. A
+    /// restarted step gets a new one, unless it is unknown whether it had its effect.
     pub fn idempotency_key(&self) -> &str {
         &self.key
     }
 
-    /// True if the instance is to be canceled: the step may end early.
+    /// True if the instance is being canceled: the step may return early.
     pub fn is_canceled(&self) -> bool {
         self.cancel.requested.get()
     }
 
-    /// Ends when the instance is to be canceled.
+    /// Completes when the instance is being canceled.
     pub async fn canceled(&self) {
         let told = self.cancel.told.notified();
         if !self.is_canceled() {
@@ -55,7 +55,7 @@ impl Attempt {
     }
 }
 
-/// Whether the instance is to be canceled.
+/// Whether the instance is being canceled.
 #[derive(Debug, Default)]
 pub(super) struct Cancel {
     requested: Cell<bool>,

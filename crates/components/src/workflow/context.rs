@@ -1,4 +1,4 @@
-//! What a workflow asks for.
+//! The interface of a workflow's function.
 
 use std::{
     any::Any,
@@ -18,10 +18,10 @@ use super::{
     replay::{Asked, Launch, Next, Replay},
 };
 
-/// What a workflow asks for steps, time, events and children. Clones are the same context.
+/// The source of steps, sleeps, events and children for a workflow's function. Clones refer to the same context.
 ///
-/// Names tell what is asked for from one life of an instance to the next. A name that is used again, as in a loop, counts:
-/// the second `poll` is another step than the first.
+/// Names identify requests across activations of an instance. Repeated uses of a name are counted, as in a loop: the
+/// second `poll` is another step than the first.
 #[derive(Clone)]
 pub struct Context {
     replay: Rc<Replay>,
@@ -41,23 +41,25 @@ impl Context {
         self.replay.id()
     }
 
-    /// The time of the newest result that the workflow has been given, in milliseconds since 1970: the same in every life.
+    /// The time of the newest result that the workflow has received, in milliseconds since 1970: the same in every
+    /// replay.
     pub fn now(&self) -> i64 {
         self.replay.time()
     }
 
-    /// How many steps, sleeps, waits and children the workflow has asked for since its history began: the same in every life. An
-    /// instance has at most [`limits::MAX_STEPS`]; one that goes on for ever
-    /// [continues as new](Self::continue_as_new) before.
+    /// How many steps, sleeps, waits and children the workflow has requested since its history began: the same in every
+    /// replay. An instance has at most [`limits::MAX_STEPS`]; one that runs for ever must [continue as
+    /// new](Self::continue_as_new) before that.
     pub fn history_len(&self) -> usize {
         self.replay.asked()
     }
 
-    /// Which version of a part of the function the instance goes by: for a function that is changed while instances run. The
-    /// range says which versions the function knows; 0 is the one before the change.
+    /// The version of a part of the function that the instance uses: for a function that changes while instances run.
+    /// The range contains the versions that the function knows; 0 is the one before the change.
     ///
-    /// The first time that an instance comes to the change, it is decided and stored: the newest version, or 0 if the instance
-    /// does here what it did before the change. From then on it is the same, wherever and however often it is asked for.
+    /// When an instance first reaches the change, the version is decided and stored: the newest version, or 0 if the
+    /// instance passed this point before the change. From then on it stays the same, wherever and however often it is
+    /// requested.
     ///
     /// ```
     /// # use abide::workflow::{Context, Failure, RetryPolicy};
@@ -77,8 +79,8 @@ impl Context {
         self.replay.version(change, known).await
     }
 
-    /// True if the instance goes by a function that was changed, false if it goes by the one before: a
-    /// [`version`](Self::version) with two values.
+    /// True if the instance uses the changed function, false if it uses the previous one: a [`version`](Self::version)
+    /// with two values.
     ///
     /// # Errors
     /// As [`version`](Self::version).
@@ -86,13 +88,13 @@ impl Context {
         Ok(self.version(change, 0..=1).await? > 0)
     }
 
-    /// Ends this history, and has the instance go on with an empty one, as if it was started with this input: for instances that
-    /// run for ever. It keeps its id, its parent, and events that it has not taken. What it waits for is given up, as when it
-    /// ends. To be called in the end: `return ctx.continue_as_new::<Self>(&input).await`.
+    /// Ends this history, and continues the instance with an empty one, as if it was started with this input: for
+    /// instances that run for ever. It keeps its id, its parent, and unconsumed events. Pending requests are abandoned,
+    /// as at completion. Call it last: `return ctx.continue_as_new::<Self>(&input).await`.
     ///
     /// # Errors
-    /// A permanent failure if the input cannot be kept; a cancellation, if the workflow was told of one. Otherwise it does not
-    /// return.
+    /// A permanent failure if the input cannot be stored; a cancellation, if the workflow was canceled. Otherwise it
+    /// does not return.
     pub async fn continue_as_new<W: Workflow>(
         &self,
         input: &W::Input,
@@ -101,11 +103,11 @@ impl Context {
         pending().await
     }
 
-    /// Calls a function until it succeeds, fails for good, or the policy gives it up. The result is stored once; from then on
-    /// the step gives it without calling the function.
+    /// Calls a function until it succeeds, fails permanently, or exhausts the policy's attempts. The result is stored
+    /// once; from then on the step returns it without calling the function.
     ///
-    /// The function is called at least once, and again if the process ends before its result is on disk: what it sends
-    /// carries the [attempt's idempotency key](Attempt::idempotency_key). A panic is a failed attempt.
+    /// The function is called at least once, and again if the process crashes before its result is on disk: it should
+    /// send the [attempt's idempotency key](Attempt::idempotency_key). A panic is a failed attempt.
     ///
     /// # Errors
     /// The function's failure, if it is permanent or that of the last attempt; a cancellation.
@@ -123,13 +125,13 @@ impl Context {
                 Next::Attempt(attempt) => {
                     let _running = step.running();
                     let clock = attempt.clock();
-                    let late = clock.sleep_until(clock.now() + limit);
+                    let late = abide::clock::time_limit(&**clock, limit);
                     let called = AssertUnwindSafe(async { function(attempt).await }).catch_unwind();
                     let result = tokio::select! {
                         biased;
                         result = called => result.unwrap_or_else(|panic| Err(panicked(&*panic))),
                         () = late => Err(Failure::temporary(format!(
-                            "no answer within {} s",
+                            "no response within {} s",
                             limit.as_secs_f64()
                         ))),
                     };
@@ -139,7 +141,8 @@ impl Context {
         }
     }
 
-    /// Waits for so long. The object may leave memory meanwhile. A wall clock that is set back makes this no longer.
+    /// Sleeps for a duration. The object may leave memory meanwhile. A wall clock that is set back does not lengthen
+    /// this.
     ///
     /// # Errors
     /// A cancellation.
@@ -148,7 +151,7 @@ impl Context {
         sleep.result().await.map(drop)
     }
 
-    /// Waits until a time, in milliseconds since 1970: of the wall clock, also if that is set meanwhile.
+    /// Sleeps until a time of the wall clock, in milliseconds since 1970, even if the clock is set meanwhile.
     ///
     /// # Errors
     /// A cancellation.
@@ -157,11 +160,12 @@ impl Context {
         sleep.result().await.map(drop)
     }
 
-    /// Waits for an event of this name, which [`send_event`](super::Workflows::send_event) sends. Events are taken in the
-    /// order in which they came; one that came before anybody waited for it is taken at once.
+    /// Waits for an event of this name, which [`send_event`](super::Workflows::send_event) sends. Events are consumed
+    /// in order of arrival; one that arrived before anybody waited for it is consumed at once.
     ///
     /// # Errors
-    /// A timeout, for which [`Failure::is_timeout`] is true; a permanent failure if the event does not fit `T`; a cancellation.
+    /// A timeout, for which [`Failure::is_timeout`] is true; a permanent failure if the event does not deserialize to
+    /// `T`; a cancellation.
     pub async fn wait_for_event<T: DeserializeOwned>(
         &self,
         name: impl Into<String>,
@@ -171,13 +175,13 @@ impl Context {
         let event = self.ask(name.clone(), Launch::Event(timeout)).await?;
         let payload = event.result().await?;
         serde_json::from_str(&payload).map_err(|error| {
-            Failure::permanent(format!("event `{name}` does not fit its type: {error}"))
+            Failure::permanent(format!("event `{name}` does not match its type: {error}"))
         })
     }
 
-    /// Starts an instance of another workflow and waits for it to end. The child's id is this instance's, a slash, and the
-    /// name, in which `%`, `/`, `#` and `~` are written as `%25`, `%2F`, `%23` and `%7E`; the second of a name has `#2` behind
-    /// it. A child that is not waited for to its end is canceled when this instance ends.
+    /// Starts an instance of another workflow and waits for it to finish. The child's id is this instance's, a slash,
+    /// and the name, in which `%`, `/`, `#` and `~` are written as `%25`, `%2F`, `%23` and `%7E`; the second child of a
+    /// name ends with `#2`. A child that is still running when this instance ends is canceled.
     ///
     /// # Errors
     /// The child's failure, or that it could not be started; a cancellation.
@@ -196,9 +200,10 @@ impl Context {
         decode(&child, &output).await
     }
 
-    /// Waits for several futures at a time, such as steps: up to 64 attempts run at once. Any other way to wait for several
-    /// futures will do, too, as long as it polls them in an order that does not change. `tokio::join!` begins with another at each
-    /// poll, unless it is `biased`: that matters only if one result wakes two of them, and both ask for the same name then.
+    /// Waits for several futures concurrently, such as steps: up to 64 attempts run at once. Any other combinator
+    /// works, too, if it polls its futures in a fixed order. `tokio::join!` starts with a different future at each
+    /// poll, unless it is `biased`: that matters only if one result wakes two of them, and both then request the same
+    /// name.
     pub async fn parallel<F: Future>(
         &self,
         futures: impl IntoIterator<Item = F>,
@@ -206,8 +211,8 @@ impl Context {
         join_all(futures).await
     }
 
-    /// The same context for what must be done although the instance was canceled, such as to give money back: what it is
-    /// asked for does not fail with a cancellation.
+    /// The same context for work that must be done even though the instance was canceled, such as a refund: requests to
+    /// it do not fail with a cancellation.
     #[must_use]
     pub fn shielded(&self) -> Self {
         Self {
@@ -229,7 +234,7 @@ impl std::fmt::Debug for Context {
     }
 }
 
-/// A stored result, as the program takes it.
+/// A stored result, deserialized.
 async fn decode<T: DeserializeOwned>(step: &Asked, json: &str) -> Result<T, Failure> {
     match serde_json::from_str(json) {
         Ok(value) => Ok(value),
@@ -239,6 +244,6 @@ async fn decode<T: DeserializeOwned>(step: &Asked, json: &str) -> Result<T, Fail
 
 fn panicked(panic: &(dyn Any + Send)) -> Failure {
     let text = abide_component::texts::text_of(panic);
-    tracing::error!(%text, "a step of a workflow panicked; it is tried again");
+    tracing::error!(%text, "a step of a workflow panicked; it is retried");
     Failure::temporary(format!("the step panicked: {text}"))
 }

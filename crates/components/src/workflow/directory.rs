@@ -1,17 +1,20 @@
-//! A workflow's directory: where each of its instances is.
+//! A workflow's directory: the status of each of its instances.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use abide::{Result, Sql, State};
 
-use super::{Filter, ListBy, Listed, Page, limits};
+use super::{Filter, ListBy, Listed, Page, limits, metrics::Instances};
 use crate::broken::{Variant, broken};
 use abide_component::tables;
 
 pub(super) struct Directory {
     sql: Sql,
-    /// True when the tables are known to be there.
+    /// True when the tables are known to exist.
     is_prepared: Cell<bool>,
+    workflow: String,
+    /// Counted when the first instance tells something.
+    instances: RefCell<Option<Instances>>,
 }
 
 impl Directory {
@@ -19,6 +22,8 @@ impl Directory {
         Self {
             sql: state.storage().sql(),
             is_prepared: Cell::new(false),
+            workflow: state.name().unwrap_or_default(),
+            instances: RefCell::default(),
         }
     }
 
@@ -54,6 +59,7 @@ impl Directory {
         if broken(Variant::StaleListed) {
             self.forget(&listed.id, i64::MAX)?;
         }
+        let known = self.known(&listed.id)?;
         self.sql.exec(
             "INSERT INTO workflow_directory (id, status, error, created_at, updated_at, version)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -69,13 +75,39 @@ impl Directory {
                 version,
             ),
         )?;
+        if known.as_ref().is_none_or(|(_, stored)| *stored < version) {
+            let before = known.as_ref().map(|(status, _)| status.as_str());
+            self.moved(before, Some(listed.status.as_str()));
+        }
         Ok(())
+    }
+
+    /// What is stored of an instance: its status and its version. Instances are counted before the first changes.
+    fn known(&self, id: &str) -> Result<Option<(String, i64)>> {
+        if self.instances.borrow().is_none() {
+            let count = "SELECT status, count(*) FROM workflow_directory GROUP BY status";
+            let counts: Vec<(String, i64)> = self.sql.exec(count, ())?.to_array()?;
+            let instances = Instances::new(self.workflow.clone(), counts);
+            *self.instances.borrow_mut() = Some(instances);
+        }
+        let stored = "SELECT status, version FROM workflow_directory WHERE id = ?1";
+        self.sql.exec(stored, (id,))?.optional()
+    }
+
+    fn moved(&self, from: Option<&str>, to: Option<&str>) {
+        if let Some(instances) = &mut *self.instances.borrow_mut() {
+            instances.moved(from, to);
+        }
     }
 
     pub(super) fn forget(&self, id: &str, version: i64) -> Result<()> {
         if self.exists()? {
+            let known = self.known(id)?;
             let sql = "DELETE FROM workflow_directory WHERE id = ?1 AND version <= ?2";
             self.sql.exec(sql, (id, version))?;
+            if let Some((status, _)) = known.filter(|(_, stored)| *stored <= version) {
+                self.moved(Some(&status), None);
+            }
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What workflows answer when they do not do what they are asked.
+//! Errors of workflows.
 
 use abide::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use super::Status;
 
-/// Why a workflow did not do what it was asked. Nothing changed.
+/// Why a workflow refused a request. Nothing changed.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 pub enum WorkflowError {
-    /// What was asked makes no sense; the text says what would.
+    /// The request is invalid; the text says what is valid.
     #[error("{0}")]
     Invalid(String),
     /// The program has no such workflow.
@@ -19,10 +19,10 @@ pub enum WorkflowError {
     Unknown {
         /// What was asked for.
         name: String,
-        /// What there is.
+        /// The registered workflows.
         known: String,
     },
-    /// There is no such instance, or it is not kept any more.
+    /// There is no such instance, or it is no longer kept.
     #[error("there is no instance `{id}`")]
     NotFound {
         /// What was asked for.
@@ -36,15 +36,15 @@ pub enum WorkflowError {
         /// The id.
         id: String,
     },
-    /// The instance has ended.
-    #[error("instance `{id}` has ended ({status}): to run it again, restart it from a step")]
+    /// The instance has finished.
+    #[error("instance `{id}` has finished ({status}): to run it again, restart it from a step")]
     Ended {
         /// The instance.
         id: String,
-        /// How.
+        /// Its status.
         status: Status,
     },
-    /// The instance never came to such a step.
+    /// The instance has no such step.
     #[error("instance `{id}` has no step `{step}`: its history lists its steps")]
     NoStep {
         /// The instance.
@@ -53,7 +53,7 @@ pub enum WorkflowError {
         step: String,
     },
     /// Too many events wait.
-    #[error("{max} events wait for instance `{id}` already: send more when it has asked for some")]
+    #[error("{max} events already wait for instance `{id}`: send more when it has consumed some")]
     TooManyEvents {
         /// The instance.
         id: String,

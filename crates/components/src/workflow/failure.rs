@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::limits;
 use abide_component::texts::cut;
 
-/// Why a step, or a whole workflow, failed. It is kept with the instance, and a replay gives the same.
+/// Why a step, or a whole workflow, failed. It is stored with the instance, and a replay returns the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -18,27 +18,27 @@ pub struct Failure {
     after: Option<Duration>,
 }
 
-/// What a failure means for the step.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// It may succeed another time: the step is tried again, as its policy says. It may have had its effect.
+    /// A later attempt may succeed: the step is retried, as its policy says. It may have had its effect.
     Temporary,
-    /// It will never succeed as it is: the step is not tried again.
+    /// It will never succeed unchanged: the step is not retried.
     Permanent,
-    /// The event that was waited for did not come in time.
+    /// The awaited event did not arrive in time.
     Timeout,
     /// The instance was canceled.
     Canceled,
 }
 
 impl Failure {
-    /// It may succeed another time.
+    /// A later attempt may succeed.
     pub fn temporary(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Temporary, message)
     }
 
-    /// It will never succeed as it is.
+    /// It will never succeed unchanged.
     pub fn permanent(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Permanent, message)
     }
@@ -51,24 +51,24 @@ impl Failure {
         Self::new(FailureKind::Canceled, message)
     }
 
-    /// Not to be tried again before this time has passed (`Retry-After`), whatever the policy says.
+    /// Not to be retried before this time has passed (`Retry-After`), whatever the policy says.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.after = Some(after);
         self
     }
 
-    /// What it means.
+    /// The kind.
     pub fn kind(&self) -> FailureKind {
         self.kind
     }
 
-    /// What went wrong.
+    /// The error.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// True if an event did not come in time.
+    /// True if an event did not arrive in time.
     pub fn is_timeout(&self) -> bool {
         self.kind == FailureKind::Timeout
     }
@@ -82,14 +82,14 @@ impl Failure {
         self.after
     }
 
-    /// As it is kept.
+    /// The stored form.
     pub(super) fn to_json(&self) -> String {
         let mut kept = self.clone();
         kept.message = cut(kept.message, limits::MAX_ERROR_BYTES);
         serde_json::to_string(&kept).unwrap_or_default()
     }
 
-    /// One that was kept.
+    /// Parses the stored form.
     pub(super) fn from_json(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_else(|_| Self::permanent(text))
     }
@@ -104,7 +104,7 @@ impl Failure {
 }
 
 impl From<Error> for Failure {
-    /// What the caller is at fault for is permanent, all else temporary.
+    /// Errors of the caller are permanent, all others temporary.
     fn from(error: Error) -> Self {
         let message = error.message();
         match error.kind() {

@@ -1,4 +1,4 @@
-//! The handle on a workflow's instances.
+//! The handle of a workflow's instances.
 
 use std::{fmt, marker::PhantomData, time::Duration};
 
@@ -10,10 +10,11 @@ use super::{
     WorkflowDirectory, WorkflowError, WorkflowInstance, limits, notices::object_name,
 };
 
-/// The instances of a workflow: starts them, tells of them, sends them events. Clones are cheap and are the same handle.
+/// The instances of a workflow: starts, inspects and controls them, and sends them events. Clones are cheap and refer
+/// to the same workflow.
 ///
-/// An error of kind [`Object`](WorkflowError::Object) that may be repeated can be: all that changes something may be asked
-/// for twice, but [`send_event`](Self::send_event), for which there is [`send_event_once`](Self::send_event_once).
+/// A retryable error of kind [`Object`](WorkflowError::Object) may be retried: every operation is idempotent, except
+/// [`send_event`](Self::send_event), for which there is [`send_event_once`](Self::send_event_once).
 pub struct Workflows<W> {
     env: Env,
     workflow: PhantomData<fn() -> W>,
@@ -28,24 +29,24 @@ impl<W: Workflow> Workflows<W> {
         }
     }
 
-    /// Starts an instance. The same id with the same input starts it once; its answer says whether it was there.
+    /// Starts an instance. The same id with the same input starts it once; the result says whether it existed.
     ///
-    /// When this returns, the instance is on disk and will run, whatever happens to the process.
+    /// When this returns, the instance is on disk and will run, even after a crash.
     pub async fn start(&self, id: &str, input: &W::Input) -> Result<Started, WorkflowError> {
         self.instance(id).start(Self::order(id, input)?).await?
     }
 
-    /// What is known of an instance.
+    /// The state of an instance.
     pub async fn status(&self, id: &str) -> Result<InstanceRecord, WorkflowError> {
         self.instance(id).record().await?
     }
 
-    /// How an instance has ended, if it has.
+    /// The result of an instance, if it has finished.
     pub async fn result(&self, id: &str) -> Result<Ended<W::Output>, WorkflowError> {
         self.wait(id, Duration::ZERO).await
     }
 
-    /// How an instance ends, if it does within a time of at most [`limits::MAX_PATIENCE`].
+    /// Waits for the result of an instance, for at most [`limits::MAX_PATIENCE`].
     pub async fn wait(
         &self,
         id: &str,
@@ -64,13 +65,13 @@ impl<W: Workflow> Workflows<W> {
         }
     }
 
-    /// The steps of an instance after one of them (0 for the first), in the order in which they were asked for; at most
+    /// The steps of an instance after one of them (0 for the first), in the order in which they were requested; at most
     /// [`limits::MAX_PAGE`].
     pub async fn history(&self, id: &str, after: i64) -> Result<Vec<StepRecord>, WorkflowError> {
         self.instance(id).history(after, limits::MAX_PAGE).await?
     }
 
-    /// What a step has given, as JSON; `None` if it has given nothing. The second step of a name is `("name", 2)`.
+    /// The result of a step, as JSON; `None` if it has none. The second step of a name is `("name", 2)`.
     pub async fn output(
         &self,
         id: &str,
@@ -79,7 +80,7 @@ impl<W: Workflow> Workflows<W> {
         self.instance(id).output(step.into()).await?
     }
 
-    /// Sends an event to an instance, which keeps it until it asks for it.
+    /// Sends an event to an instance, which keeps it until it is consumed.
     pub async fn send_event(
         &self,
         id: &str,
@@ -91,8 +92,7 @@ impl<W: Workflow> Workflows<W> {
         instance.send_event(name.to_owned(), payload).await?
     }
 
-    /// The same, once for each key within 24 hours, however often it is sent: for events that come from somewhere that
-    /// repeats them, such as webhooks.
+    /// The same, but only once for each key within 24 hours: for sources that repeat events, such as webhooks.
     pub async fn send_event_once(
         &self,
         id: &str,
@@ -105,8 +105,8 @@ impl<W: Workflow> Workflows<W> {
         instance.send_event(name.to_owned(), payload).await?
     }
 
-    /// Sends an event to an instance, and starts it with this input if there is none of this id: both are on disk, or neither.
-    /// An instance that is there keeps its input, whatever that is.
+    /// Sends an event to an instance, and starts it with this input if none with this id exists: both are on disk, or
+    /// neither. An existing instance keeps its input.
     ///
     /// # Errors
     /// [`WorkflowError::Ended`] if the instance has ended.
@@ -124,7 +124,7 @@ impl<W: Workflow> Workflows<W> {
             .await?
     }
 
-    /// The same, with an event that counts once for each key within 24 hours, however often it is sent.
+    /// The same, but the event is added only once for each key within 24 hours.
     pub async fn start_with_event_once(
         &self,
         id: &str,
@@ -140,25 +140,26 @@ impl<W: Workflow> Workflows<W> {
             .await?
     }
 
-    /// Has an instance canceled, at the next point at which it asks for something: steps that run see it, and end. An
-    /// instance that is stuck has ended with that.
+    /// Cancels an instance, at its next request: running steps can observe it and finish. A stuck instance ends at
+    /// once.
     pub async fn cancel(&self, id: &str, reason: &str) -> Result<(), WorkflowError> {
         self.instance(id).cancel(reason.to_owned()).await?
     }
 
-    /// Lets nothing new begin in an instance. Attempts that are on their way end, and their results are kept; events are
-    /// kept, too.
+    /// Pauses an instance: nothing new begins. Running attempts finish, and their results are kept; events are kept,
+    /// too.
     pub async fn pause(&self, id: &str) -> Result<(), WorkflowError> {
         self.instance(id).pause().await?
     }
 
-    /// Lets an instance go on that was paused, or was stuck and whose program was mended.
+    /// Resumes a paused instance, or a stuck one whose program was fixed.
     pub async fn resume(&self, id: &str) -> Result<(), WorkflowError> {
         self.instance(id).resume().await?
     }
 
-    /// Has an instance do a step again, and all that was asked for after the step's result, whether or not it has ended. The
-    /// second step of a name is `("name", 2)`. What was done before it last continued as new is not known any more.
+    /// Repeats a step of an instance, and everything that was requested after the step's result, whether or not the
+    /// instance has finished. The second step of a name is `("name", 2)`. Steps before it last continued as new are no
+    /// longer available.
     pub async fn restart_from(
         &self,
         id: &str,
@@ -167,8 +168,8 @@ impl<W: Workflow> Workflows<W> {
         self.instance(id).restart(step.into()).await?
     }
 
-    /// Instances of the workflow, the latest first: by status, and by when they were started or last changed. An instance is listed before its first step begins; a
-    /// change of its status is listed soon after it.
+    /// Instances of the workflow, newest first: by status, and by when they were started or last changed. An instance
+    /// is listed before its first step begins; a change of its status is listed soon after it.
     pub async fn list(&self, filter: Filter) -> Result<Page, WorkflowError> {
         let directory = self.env.object::<WorkflowDirectory>().get_by_name(W::NAME);
         Ok(directory.page(filter).await??)

@@ -1,4 +1,4 @@
-//! What the parts of an instance's object share.
+//! The state that the parts of an instance's object share.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use super::{
     Failure, Listed, Options, Registry, Status, StepKind, WorkflowError,
     attempt::Cancel,
-    figures, limits,
-    notices::{self, Child, Fate, Heard, Parent, Teller, Telling, Told},
+    limits, metrics,
+    notices::{self, Child, ChildResult, NoticeOutcome, NoticeResult, Parent, Sender, Telling},
     rows::{Instance, Rows},
 };
 use crate::broken::{Variant, broken};
@@ -29,11 +29,11 @@ pub(super) struct Inner {
     pub(super) rows: Rows,
     /// True while a background task drives the instance.
     pub(super) running: Cell<bool>,
-    /// What the alarm that went off tells of the clock.
+    /// Evidence of a clock change from the alarm that went off.
     pub(super) seen: SeenByAlarm,
     /// Wakes the task.
     pub(super) news: Notify,
-    /// Wakes whoever waits for the instance to end.
+    /// Wakes whoever waits for the instance's result.
     pub(super) ended: Notify,
     /// What attempts see of a cancellation.
     pub(super) cancel: RefCell<Rc<Cancel>>,
@@ -45,7 +45,7 @@ impl Inner {
         i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Sees to it that somebody goes on, whatever happens to the task.
+    /// Sets the alarm that continues the work if the task stops.
     pub(super) fn guard(&self) -> Result<()> {
         if broken(Variant::InstanceUnguarded) {
             return Ok(());
@@ -56,7 +56,7 @@ impl Inner {
         self.state.storage().set_alarm(at)
     }
 
-    /// The next time at which there is something to do.
+    /// The next time at which there is work.
     pub(super) fn arm(&self, due: Option<i64>) -> Result<()> {
         let storage = self.state.storage();
         match due {
@@ -68,8 +68,8 @@ impl Inner {
         }
     }
 
-    /// Notes the time that it is. If the clock was set back since the last time, says by how much, and brings nearer by that
-    /// what waits.
+    /// Records the current time. If the clock was set back since the last time, returns by how much, and moves waits
+    /// earlier by that.
     pub(super) fn note_time(&self, instance: &Instance, now: i64) -> Result<Option<i64>> {
         let back = self.seen.take_or(instance.last_seen).saturating_sub(now);
         if -back >= millis(limits::CLOCK_STEP) {
@@ -82,14 +82,14 @@ impl Inner {
             by_millis = back,
             workflow = instance.workflow,
             instance = instance.id,
-            "the wall clock went back: waits of the workflow are counted from the new time"
+            "the wall clock was set back: waits of the workflow are counted from the new time"
         );
         self.rows.set_last_seen(now)?;
         self.rows.bring_nearer(back, now)?;
         Ok(Some(back))
     }
 
-    /// The instance goes on with an empty history. Children that it waited for are canceled.
+    /// The instance continues with an empty history. Children that it waited for are canceled.
     pub(super) fn begin_anew(&self, input: &str) -> Result<()> {
         for (workflow, child) in self.rows.open_children(None)? {
             self.cancel_child(workflow, &child)?;
@@ -97,7 +97,7 @@ impl Inner {
         self.rows.begin_anew(input, self.now())
     }
 
-    /// Another status, which the directory is to learn.
+    /// Sets another status, and notifies the directory.
     pub(super) fn set_status(
         &self,
         instance: &Instance,
@@ -106,7 +106,7 @@ impl Inner {
     ) -> Result<()> {
         let now = self.now();
         self.rows.set_status(status, error, now)?;
-        figures::reached(&instance.workflow, status);
+        metrics::reached(&instance.workflow, status);
         self.rows
             .add_notice(notices::LIST, &instance.workflow, "", now)?;
         if status.is_end() {
@@ -115,7 +115,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The instance has ended. Who waits for it is told, and children that it does not wait for any more are canceled.
+    /// The instance has finished. Waiters are notified, and children that it no longer waits for are canceled.
     pub(super) fn end(&self, instance: &Instance, result: &Result<String, Failure>) -> Result<()> {
         let now = self.now();
         for (workflow, child) in self.rows.open_children(None)? {
@@ -150,7 +150,7 @@ impl Inner {
             Err(failure) => format!("{{\"Err\":{}}}", failure.to_json()),
         };
         let target = parent.id.clone();
-        let told = notices::to_json(&Told { parent, result })?;
+        let told = notices::to_json(&ChildResult { parent, result })?;
         self.rows
             .add_notice(notices::RESULT, &target, &told, self.now())
     }
@@ -158,7 +158,7 @@ impl Inner {
     /// Nobody waits for a child any more.
     pub(super) fn cancel_child(&self, workflow: String, child: &str) -> Result<()> {
         if broken(Variant::ChildrenForgotten) || self.rows.has_notice(notices::START, child)? {
-            // Perhaps it was started, and the answer is on its way: it is canceled when that is there.
+            // It may have been started with its response still in flight: it is canceled when that arrives.
             return Ok(());
         }
         let payload = notices::to_json(&Child {
@@ -169,7 +169,7 @@ impl Inner {
             .add_notice(notices::CANCEL, child, &payload, self.now())
     }
 
-    /// Begins to tell what is due to be told, at most so much.
+    /// Starts sending due notices, within bounds.
     pub(super) fn tell(&self, instance: &Instance, now: i64, room: usize) -> Result<Vec<Telling>> {
         let mut telling = Vec::new();
         for notice in self.rows.notices(now, room)? {
@@ -181,9 +181,9 @@ impl Inner {
         Ok(telling)
     }
 
-    /// Who tells, as of now.
-    fn teller(instance: &Instance) -> Teller {
-        Teller {
+    /// The sender's current state.
+    fn teller(instance: &Instance) -> Sender {
+        Sender {
             workflow: instance.workflow.clone(),
             id: instance.id.clone(),
             version: instance.version,
@@ -197,21 +197,21 @@ impl Inner {
         }
     }
 
-    /// Writes what became of a notice.
-    pub(super) fn heard(&self, heard: Heard) -> Result<()> {
+    /// Writes the result of a notice.
+    pub(super) fn heard(&self, heard: NoticeResult) -> Result<()> {
         let Some(instance) = self.rows.instance()? else {
             return Ok(());
         };
         let now = self.now();
         match heard.fate {
-            Fate::Started(workflow, child) => {
+            NoticeOutcome::Started(workflow, child) => {
                 self.rows.remove_notice(heard.id)?;
                 if self.rows.awaits_child(&child)? && !instance.status.is_end() {
                     return Ok(());
                 }
                 self.cancel_child(workflow, &child)
             }
-            Fate::Listed(version) => {
+            NoticeOutcome::Listed(version) => {
                 self.rows.set_told(version)?;
                 if version == instance.version {
                     self.rows.remove_notice(heard.id)
@@ -219,16 +219,18 @@ impl Inner {
                     self.rows.put_off(heard.id, now)
                 }
             }
-            Fate::Forgotten if instance.status.is_end() => self.state.storage().delete_all(),
-            // An instance that is forgotten and runs was restarted meanwhile, and is listed again.
-            Fate::Done | Fate::Forgotten => self.rows.remove_notice(heard.id),
-            Fate::NoChild(child, failure) => {
+            NoticeOutcome::Forgotten if instance.status.is_end() => {
+                self.state.storage().delete_all()
+            }
+            // An instance that was removed from the directory but runs was restarted meanwhile, and is listed again.
+            NoticeOutcome::Done | NoticeOutcome::Forgotten => self.rows.remove_notice(heard.id),
+            NoticeOutcome::NoChild(child, failure) => {
                 self.rows.remove_notice(heard.id)?;
                 let result = format!("{{\"Err\":{}}}", failure.to_json());
                 self.rows.add_event(StepKind::Child, &child, &result, now)
             }
-            Fate::Again(error) => {
-                tracing::debug!(instance = instance.id, %error, "a workflow tells it again");
+            NoticeOutcome::Again(error) => {
+                tracing::debug!(instance = instance.id, %error, "a notice of a workflow is sent again");
                 let due = now.saturating_add(notices::wait(heard.attempts));
                 self.rows.put_off(heard.id, due)
             }
@@ -255,7 +257,7 @@ impl Inner {
             })
     }
 
-    /// The id, as the object's name tells.
+    /// The id, from the object's name.
     fn id_by_name(&self) -> String {
         let name = self.state.name().unwrap_or_default();
         name.split_once('/')

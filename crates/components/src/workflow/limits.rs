@@ -1,16 +1,16 @@
-//! Every bound of workflows, in one place, with the source of its number.
+//! The limits of workflows, each with the source of its number.
 
 use std::time::Duration;
 
-/// Steps, sleeps, waits and children of one instance. A replay meets each again, in some microseconds; a workflow that has
-/// more work hands it to children, or continues as new.
+/// Steps, sleeps, waits and children of one instance. A replay goes through each, in some microseconds; a workflow with
+/// more work uses children, or continues as new.
 pub const MAX_STEPS: usize = 10_000;
 
-/// Bytes of an input, of a step's result and of an event, as JSON: a row of it fits a transaction many times over, and a
-/// replay has one at a time in memory.
+/// Bytes of an input, of a step's result and of an event, as JSON: a row of it fits into a transaction many times over,
+/// and a replay has one at a time in memory.
 pub const MAX_RESULT_BYTES: usize = 1 << 20;
 
-/// Events that wait for an instance to ask for them.
+/// Unconsumed events of an instance.
 pub const MAX_EVENTS: i64 = 1_000;
 
 /// Bytes of a workflow's name.
@@ -22,7 +22,7 @@ pub const MAX_STEP_NAME_BYTES: usize = 200;
 /// Bytes of an instance's id. A child's id is its parent's and its own name, so there is room for some generations.
 pub const MAX_ID_BYTES: usize = 1_024;
 
-/// Bytes of an error that are kept; the rest is cut.
+/// Bytes of a stored error; the rest is truncated.
 pub const MAX_ERROR_BYTES: usize = 1_024;
 
 /// Attempts of one instance that run at a time; further steps of a `parallel` wait.
@@ -37,39 +37,38 @@ pub const MAX_WAIT: Duration = Duration::from_hours(10 * 366 * 24);
 /// The latest time, in milliseconds since 1970: the end of the year 9999, as for alarms.
 pub const MAX_TIME: i64 = abide_component::limits::MAX_TIME;
 
-/// How much longer a wait between attempts may be, as a share of it, so that steps that failed together are not repeated
-/// together.
+/// Random jitter of a wait between attempts, as a share of it: steps that failed together are not retried together.
 pub const JITTER: f64 = abide_component::limits::JITTER;
 
-/// The time that an instance remembers as seen is at most so much older than that of its newest turn.
+/// An instance's stored last-seen time is at most this much older than that of its newest turn.
 pub const CLOCK_STEP: Duration = Duration::from_secs(1);
 
-/// A clock that is behind what was seen by more than this has been set back.
+/// A clock that is behind the last-seen time by more than this has been set back.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
-/// Waits up to this are waited in memory, longer ones by the object's alarm.
+/// Shorter waits are made in memory, longer ones by the object's alarm.
 pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-/// How long one background task drives an instance before another takes over. A class's `background_timeout` has to be
-/// longer: a task that is cut off leaves its attempts with an unknown outcome.
+/// How long one background task drives an instance before another takes over. A class's `background_timeout` must be
+/// longer: a task that is dropped leaves its attempts with an unknown result.
 pub const TASK_LIFE: Duration = Duration::from_mins(1);
 
-/// Results that a replay hands over in one poll; others of the node have their turn in between.
+/// Results that a replay delivers in one poll; other objects run in between.
 pub const REPLAY_BATCH: usize = 256;
 
-/// Polls of a run that wakes itself, before others of the node have their turn.
+/// Polls of a run that wakes itself, before other objects run.
 pub const RESTLESS_POLLS: usize = 1_000;
 
-/// How long a stuck instance waits until it looks by itself whether the program has been mended.
+/// How long a stuck instance waits until it checks whether the program was fixed.
 pub const STUCK_PAUSE: Duration = Duration::from_hours(1);
 
-/// The wait before something that was to be told to another object is told again; it doubles each time.
+/// The wait before a notice to another object is sent again; it doubles each time.
 pub const TELL_BACKOFF: Duration = Duration::from_secs(1);
 
-/// The longest wait until it is told again.
+/// The longest such wait.
 pub const TELL_MAX_BACKOFF: Duration = Duration::from_mins(1);
 
-/// What one instance tells other objects at a time: children that start, a parent, its directory.
+/// Notices that one instance sends to other objects at a time: to new children, a parent, its directory.
 pub const MAX_TELLING: usize = 16;
 
 /// Instances, or steps, in one page of a list.

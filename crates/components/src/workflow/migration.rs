@@ -1,4 +1,4 @@
-//! Tables of an older version, brought to the one that is known.
+//! Migration of older tables.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,10 @@ use abide::{Result, Sql};
 
 use super::schema;
 
-/// Version 1 gave a result its place in the order when it was stored, and so some that the run had not been given yet. No
-/// step was asked for after these: they become stored results without a place, and the run is given them one by one. Names
-/// ended with the number of their use, and an event left its table when it was taken.
+/// Version 1 assigned a result its position when it was stored, and therefore to some results that the run had not
+/// received yet. No step was requested after these: they become stored results without a position, and the run receives
+/// them one by one. Names ended with the number of their use, and an event was deleted from its table when it was
+/// consumed.
 pub(super) fn from_1(sql: &Sql) -> Result<()> {
     sql.exec(
         "ALTER TABLE workflow_instance ADD COLUMN began_at INTEGER NOT NULL DEFAULT 0;
@@ -61,8 +62,8 @@ pub(super) fn from_1(sql: &Sql) -> Result<()> {
     Ok(())
 }
 
-/// The name of the event that a wait is for: without the number of its use, if the waits before it are there. The program
-/// says it for certain when it asks again.
+/// The name of the awaited event: without the number of its use, if the earlier waits exist. The program gives the
+/// definite name when it requests the step again.
 fn event_of<'a>(wait: &'a str, waits: &BTreeSet<String>) -> &'a str {
     let number = |text: &'a str| -> Option<&'a str> {
         let (name, number) = text.strip_suffix(')')?.rsplit_once(" (")?;

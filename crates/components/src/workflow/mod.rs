@@ -1,11 +1,12 @@
-//! Durable execution: a function that is run to its end, whatever happens to the process meanwhile.
+//! Durable execution: a function that runs to completion, even across crashes.
 //!
-//! A [`Workflow`] asks its [`Context`] for steps, time, events and other workflows. Each instance is an object: what a step
-//! gives is stored once, and when the object comes to life again the function is run from its beginning and given what is
-//! stored, until it is where it was.
+//! A [`Workflow`] requests steps, sleeps, events and other workflows from its [`Context`]. Each instance is an object:
+//! the result of a step is stored once, and when the object is activated again the function runs from its beginning and
+//! receives the stored results, until it is where it was.
 //!
-//! - A step's function is called at least once, with the same idempotency key at every attempt; its result is stored once.
-//! - Every instance that was started ends, or says why it cannot go on.
+//! - A step's function is called at least once, with the same idempotency key on every attempt; its result is stored
+//!   once.
+//! - Every started instance finishes, or reports why it cannot continue.
 //! - An instance that sleeps, or waits for an event, needs no memory.
 //!
 //! ```
@@ -55,10 +56,10 @@ mod context;
 mod directory;
 mod error;
 mod failure;
-mod figures;
 mod handle;
 mod inner;
 pub mod limits;
+mod metrics;
 mod migration;
 mod notices;
 mod object;
@@ -109,7 +110,7 @@ pub const INSTANCES: &str = "WORKFLOWS";
 /// The name under which directories are registered.
 pub const DIRECTORIES: &str = "WORKFLOW_DIRECTORIES";
 
-/// Registers the classes, with the workflows of the program and how they are run.
+/// Registers the classes, with the workflows of the program and their options.
 pub fn install(host: HostBuilder, registry: Registry, options: Options) -> HostBuilder {
     host.object_with::<WorkflowInstance>(INSTANCES, class_options())
         .object::<WorkflowDirectory>(DIRECTORIES)
@@ -117,11 +118,8 @@ pub fn install(host: HostBuilder, registry: Registry, options: Options) -> HostB
         .with(options)
 }
 
-/// How to run the class of instances, for a node without a host: its alarm is tried until it succeeds, at
-/// most a minute apart.
+/// The options of the class of instances, for a node without a host: its alarm is retried until it succeeds, with waits
+/// of at most a minute.
 pub fn class_options() -> ClassOptions {
-    ClassOptions {
-        alarm_retry: AlarmRetry::for_ever(Duration::from_mins(1)),
-        ..ClassOptions::default()
-    }
+    ClassOptions::default().alarm_retry(AlarmRetry::for_ever(Duration::from_mins(1)))
 }

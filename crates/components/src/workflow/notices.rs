@@ -1,7 +1,7 @@
-//! What an instance tells other objects: its directory, its children, its parent.
+//! Notices of an instance to other objects: its directory, its children, its parent.
 //!
-//! Contract: a notice is written with what it tells of, and told until it was heard, so that it is heard at least once. Who
-//! hears one twice takes it for one.
+//! Contract: a notice is written in the transaction of its cause, and sent until it was received: at least once.
+//! Receiving it twice has the same effect as once.
 
 use std::time::Duration;
 
@@ -16,25 +16,25 @@ use super::{
 };
 use abide_component::numbers::millis;
 
-/// The directory is told the instance's status: the target is the workflow, and there is no payload.
+/// The instance's status, for the directory: the target is the workflow, and there is no payload.
 pub(super) const LIST: &str = "list";
-/// The directory is told to forget the instance.
+/// Removal of the instance, for the directory.
 pub(super) const FORGET: &str = "forget";
-/// A child is started: the target is its id, the payload a [`Child`].
+/// Start of a child: the target is its id, the payload a [`Child`].
 pub(super) const START: &str = "start";
-/// A child is canceled: the target is its id, the payload a [`Child`] without input.
+/// Cancellation of a child: the target is its id, the payload a [`Child`] without input.
 pub(super) const CANCEL: &str = "cancel";
-/// The parent is told the result: the target is the parent's id, the payload [`Told`].
+/// The result, for the parent: the target is the parent's id, the payload [`ChildResult`].
 pub(super) const RESULT: &str = "result";
 
-/// A child that is to be started or canceled.
+/// A child to start or to cancel.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Child {
     pub(super) workflow: String,
     pub(super) input: String,
 }
 
-/// Who waits for an instance.
+/// The parent of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
     /// The parent's workflow.
@@ -43,41 +43,41 @@ pub struct Parent {
     pub id: String,
 }
 
-/// A child's result, as its parent is told.
+/// A child's result, as its parent receives it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct ChildResult {
     pub(super) parent: Parent,
     pub(super) result: String,
 }
 
-/// A notice that is being told.
-pub(super) type Telling = LocalBoxFuture<'static, Heard>;
+/// A notice that is being sent.
+pub(super) type Telling = LocalBoxFuture<'static, NoticeResult>;
 
-/// What became of a notice.
-pub(super) struct Heard {
+/// The result of a notice.
+pub(super) struct NoticeResult {
     pub(super) id: i64,
     pub(super) attempts: u32,
-    pub(super) fate: Fate,
+    pub(super) fate: NoticeOutcome,
 }
 
-pub(super) enum Fate {
-    /// It was heard.
+pub(super) enum NoticeOutcome {
+    /// It was received.
     Done,
-    /// A child of a workflow, with an id, is there.
+    /// A child of a workflow, with an id, exists.
     Started(String, String),
     /// The directory knows this version.
     Listed(i64),
-    /// The directory has forgotten the instance.
+    /// The directory has removed the instance.
     Forgotten,
-    /// It will never be heard: the child of this id cannot be started.
+    /// It will never be accepted: the child of this id cannot be started.
     NoChild(String, Failure),
-    /// It is to be told again.
+    /// It must be sent again.
     Again(Error),
 }
 
-/// Who tells.
+/// The sender.
 #[derive(Clone, Debug)]
-pub(super) struct Teller {
+pub(super) struct Sender {
     pub(super) workflow: String,
     pub(super) id: String,
     pub(super) version: i64,
@@ -97,13 +97,13 @@ fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
     })
 }
 
-/// The wait until something is told again.
+/// The wait until a notice is sent again.
 pub(super) fn wait(attempts: u32) -> i64 {
     let wait = limits::TELL_BACKOFF.saturating_mul(1 << attempts.min(10));
     millis(wait.min(limits::TELL_MAX_BACKOFF))
 }
 
-/// The time within which something is heard, or not.
+/// The timeout of a notice.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The object of an instance.
@@ -111,23 +111,23 @@ pub(super) fn object_name(workflow: &str, id: &str) -> String {
     format!("{workflow}/{id}")
 }
 
-/// Tells once.
-pub(super) async fn tell(env: Env, teller: Teller, notice: NoticeRow) -> Heard {
+/// Sends it once.
+pub(super) async fn tell(env: Env, teller: Sender, notice: NoticeRow) -> NoticeResult {
     let clock = env.clock().clone();
-    let late = clock.sleep_until(clock.now() + PATIENCE);
+    let late = abide::clock::time_limit(&*clock, PATIENCE);
     let fate = tokio::select! {
         biased;
-        fate = try_to_tell(&env, teller, &notice) => fate.unwrap_or_else(Fate::Again),
-        () = late => Fate::Again(Error::with_kind(ErrorKind::Timeout, "no answer")),
+        fate = try_to_tell(&env, teller, &notice) => fate.unwrap_or_else(NoticeOutcome::Again),
+        () = late => NoticeOutcome::Again(Error::with_kind(ErrorKind::Timeout, "no response")),
     };
-    Heard {
+    NoticeResult {
         id: notice.id,
         attempts: notice.attempts,
         fate,
     }
 }
 
-async fn try_to_tell(env: &Env, teller: Teller, notice: &NoticeRow) -> Result<Fate> {
+async fn try_to_tell(env: &Env, teller: Sender, notice: &NoticeRow) -> Result<NoticeOutcome> {
     let instances = env.object::<WorkflowInstance>();
     let instance = |workflow: &str, id: &str| instances.get_by_name(&object_name(workflow, id));
     let directory = || {
@@ -138,11 +138,11 @@ async fn try_to_tell(env: &Env, teller: Teller, notice: &NoticeRow) -> Result<Fa
         LIST => {
             let version = teller.version;
             directory().list_instance(teller.listed, version).await??;
-            Ok(Fate::Listed(version))
+            Ok(NoticeOutcome::Listed(version))
         }
         FORGET => {
             directory().forget(teller.id, teller.version).await??;
-            Ok(Fate::Forgotten)
+            Ok(NoticeOutcome::Forgotten)
         }
         START => {
             let child: Child = from_json(&notice.payload)?;
@@ -159,19 +159,22 @@ async fn try_to_tell(env: &Env, teller: Teller, notice: &NoticeRow) -> Result<Fa
                 parent: Some(parent),
             };
             match stub.start(order).await? {
-                Ok(_) => Ok(Fate::Started(workflow, id)),
+                Ok(_) => Ok(NoticeOutcome::Started(workflow, id)),
                 Err(WorkflowError::Object(error)) => Err(error),
-                Err(refused) => Ok(Fate::NoChild(id, Failure::permanent(refused.to_string()))),
+                Err(refused) => Ok(NoticeOutcome::NoChild(
+                    id,
+                    Failure::permanent(refused.to_string()),
+                )),
             }
         }
         CANCEL => {
             let child: Child = from_json(&notice.payload)?;
-            let reason = format!("its parent `{}` has ended", teller.id);
+            let reason = format!("its parent `{}` has finished", teller.id);
             let stub = instance(&child.workflow, &notice.target);
             ended_is_well(stub.cancel(reason).await?)
         }
         RESULT => {
-            let told: Told = from_json(&notice.payload)?;
+            let told: ChildResult = from_json(&notice.payload)?;
             let stub = instance(&told.parent.workflow, &told.parent.id);
             ended_is_well(stub.child_ended(teller.id, told.result).await?)
         }
@@ -182,10 +185,12 @@ async fn try_to_tell(env: &Env, teller: Teller, notice: &NoticeRow) -> Result<Fa
     }
 }
 
-/// Who has ended, or is not kept any more, need not hear it.
-fn ended_is_well<T>(answer: Result<T, WorkflowError>) -> Result<Fate> {
+/// An object that has finished, or is no longer kept, need not receive it.
+fn ended_is_well<T>(answer: Result<T, WorkflowError>) -> Result<NoticeOutcome> {
     match answer {
-        Ok(_) | Err(WorkflowError::NotFound { .. } | WorkflowError::Ended { .. }) => Ok(Fate::Done),
+        Ok(_) | Err(WorkflowError::NotFound { .. } | WorkflowError::Ended { .. }) => {
+            Ok(NoticeOutcome::Done)
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -14,15 +14,14 @@ use super::{
     Failure, Filter, InstanceRecord, Listed, Options, Page, Registry, Status, StepKind, StepName,
     StepRecord, WorkflowError,
     directory::Directory,
-    figures,
     inner::Inner,
-    limits,
+    limits, metrics,
     notices::{self, Parent},
     operations,
     rows::Rows,
 };
 
-/// What an instance is started with.
+/// The parameters of a start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     /// The workflow's name.
@@ -31,20 +30,20 @@ pub struct Order {
     pub id: String,
     /// Its input, as JSON.
     pub input: String,
-    /// Who waits for it.
+    /// Its parent.
     pub parent: Option<Parent>,
 }
 
-/// What starting an instance came to.
+/// The result of starting an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
-    /// Where it is.
+    /// Its status.
     pub status: Status,
-    /// True if it was there already: nothing was started.
+    /// True if it existed already: nothing was started.
     pub duplicate: bool,
 }
 
-/// How an instance ended: its output as JSON, or its failure; `None` if it has not.
+/// The result of an instance: its output as JSON, or its failure; `None` if it has not finished.
 pub type RawResult = Option<Result<String, Failure>>;
 
 /// An instance of a workflow. Its object is named after the workflow, a slash, and the instance's id.
@@ -100,7 +99,7 @@ impl WorkflowInstance {
             let known = inner.rows.value("input")?.unwrap_or_default();
             let parent = order.parent.as_ref().map(notices::to_json).transpose()?;
             let is_own = instance.parent == parent || broken(Variant::ChildAdopted);
-            // One that has continued as new has another input now.
+            // An instance that has continued as new now has another input.
             let is_other = instance.run == 1 && !is_same(&known, &order.input);
             if is_other || !is_own {
                 return Err(WorkflowError::IdReused { id: order.id });
@@ -113,7 +112,7 @@ impl WorkflowInstance {
         self.create(order, None).await
     }
 
-    /// Sends an event to the instance, and starts it if it is not there.
+    /// Sends an event to the instance, and starts it if it does not exist.
     pub async fn start_with_event(
         &self,
         order: Order,
@@ -130,7 +129,7 @@ impl WorkflowInstance {
         self.create(order, Some((name, payload))).await
     }
 
-    /// What is known of it.
+    /// Its state.
     pub async fn record(&self) -> Result<InstanceRecord, WorkflowError> {
         Ok(self.inner.instance()?.record())
     }
@@ -146,7 +145,7 @@ impl WorkflowInstance {
         Ok(self.inner.rows.history(after, limit)?)
     }
 
-    /// What a step gave, as JSON; `None` if it has given nothing.
+    /// The result of a step, as JSON; `None` if it has none.
     pub async fn output(&self, step: StepName) -> Result<Option<String>, WorkflowError> {
         let instance = self.inner.instance()?;
         let Some(found) = self.inner.rows.step(&step)? else {
@@ -159,7 +158,7 @@ impl WorkflowInstance {
         Ok(output)
     }
 
-    /// Its result, when it has ended or this time has passed.
+    /// Its result, when it has finished or this time has passed.
     pub async fn result(&self, patience: Duration) -> Result<RawResult, WorkflowError> {
         let inner = &self.inner;
         let clock = inner.state.env().clock();
@@ -191,7 +190,7 @@ impl WorkflowInstance {
         let instance = inner.running()?;
         check_event(&name, &payload)?;
         if inner.rows.count_events()? >= limits::MAX_EVENTS {
-            // There may be room the next time.
+            // There may be room next time.
             inner.state.forget_call();
             return Err(WorkflowError::TooManyEvents {
                 id: instance.id,
@@ -204,7 +203,7 @@ impl WorkflowInstance {
         Ok(inner.kick()?)
     }
 
-    /// Has it canceled, at the next point at which it asks for something. One that is stuck has ended with that.
+    /// Cancels it, at its next request. A stuck one ends at once.
     pub async fn cancel(&self, reason: String) -> Result<(), WorkflowError> {
         let inner = &self.inner;
         let mut instance = inner.running()?;
@@ -226,7 +225,7 @@ impl WorkflowInstance {
         Ok(inner.kick()?)
     }
 
-    /// Lets nothing new begin. Attempts that are on their way end, and their results are kept.
+    /// Pauses it. Running attempts finish, and their results are kept.
     pub async fn pause(&self) -> Result<(), WorkflowError> {
         let instance = self.inner.running()?;
         if instance.status != Status::Paused {
@@ -236,7 +235,7 @@ impl WorkflowInstance {
         Ok(())
     }
 
-    /// Goes on after a pause, or after the program was mended.
+    /// Continues after a pause, or after the program was fixed.
     pub async fn resume(&self) -> Result<(), WorkflowError> {
         let instance = self.inner.running()?;
         if instance.status != Status::Running {
@@ -246,7 +245,7 @@ impl WorkflowInstance {
         Ok(())
     }
 
-    /// Does a step again, and all that was asked for after its result.
+    /// Repeats a step, and everything that was requested after its result.
     pub async fn restart(&self, step: StepName) -> Result<(), WorkflowError> {
         let instance = self.inner.instance()?;
         let storage = self.inner.state.storage();
@@ -254,7 +253,7 @@ impl WorkflowInstance {
         Ok(self.inner.kick()?)
     }
 
-    /// A child has ended; its result is JSON.
+    /// A child has finished; its result is JSON.
     pub async fn child_ended(&self, child: String, result: String) -> Result<(), WorkflowError> {
         let inner = &self.inner;
         inner.running()?;
@@ -269,7 +268,7 @@ impl WorkflowInstance {
 }
 
 impl WorkflowInstance {
-    /// Makes the instance, perhaps with an event that waits for it.
+    /// Creates the instance, optionally with an event that waits for it.
     async fn create(
         &self,
         order: Order,
@@ -293,8 +292,8 @@ impl WorkflowInstance {
             inner.guard()?;
             inner.instance()
         })?;
-        figures::reached(&order.workflow, Status::Running);
-        // It is listed before it begins; if that takes long, the task goes on with it.
+        metrics::reached(&order.workflow, Status::Running);
+        // It is listed before it begins; if that takes long, the task continues with it.
         for told in inner.tell(&instance, now, 1)? {
             inner.heard(told.await)?;
         }
@@ -335,7 +334,7 @@ fn check_event(name: &str, payload: &str) -> Result<(), WorkflowError> {
 fn check_json(what: &str, text: &str) -> Result<(), WorkflowError> {
     if text.len() > limits::MAX_RESULT_BYTES {
         return Err(WorkflowError::Invalid(format!(
-            "{what} has {} bytes and at most {} are taken",
+            "{what} has {} bytes; at most {} are accepted",
             text.len(),
             limits::MAX_RESULT_BYTES
         )));
@@ -350,11 +349,11 @@ fn is_same(a: &str, b: &str) -> bool {
     a == b || is_same_value(a.trim(), b.trim(), MAX_DEPTH).unwrap_or(false)
 }
 
-/// How deep texts are compared that are written differently.
+/// How deep differently written texts are compared.
 const MAX_DEPTH: usize = 128;
 
-/// Level by level: a tree of a text takes a hundred times its length. `Err` if one of them is not JSON. Those that are deeper than `depth` are
-/// not the same.
+/// Level by level: the tree of a text takes a hundred times its length. `Err` if one of them is not JSON. Texts nested
+/// deeper than `depth` count as different.
 fn is_same_value(a: &str, b: &str, depth: usize) -> serde_json::Result<bool> {
     type Object<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
     let Some(depth) = depth.checked_sub(1) else {
@@ -397,7 +396,7 @@ fn all_same<'a>(
     })
 }
 
-/// The instances of a workflow, as they have told. Its object is named after the workflow.
+/// The instances of a workflow, as they have reported. Its object is named after the workflow.
 #[durable_object]
 pub struct WorkflowDirectory {
     pub(super) directory: Rc<Directory>,
@@ -417,17 +416,17 @@ impl DurableObject for WorkflowDirectory {
 
 #[rpc]
 impl WorkflowDirectory {
-    /// An instance tells where it is; the newest version counts.
+    /// An instance reports its status; the newest version counts.
     pub async fn list_instance(&self, listed: Listed, version: i64) -> Result<()> {
         self.directory.list(&listed, version)
     }
 
-    /// An instance is not kept any more.
+    /// An instance is no longer kept.
     pub async fn forget(&self, id: String, version: i64) -> Result<()> {
         self.directory.forget(&id, version)
     }
 
-    /// Instances, those that were started last first.
+    /// Instances, newest first.
     pub async fn page(&self, filter: Filter) -> Result<Page> {
         self.directory.page(&filter)
     }
@@ -459,7 +458,7 @@ mod tests {
             assert_eq!(is_same(a, b), expected, "{a} {b}");
             assert_eq!(is_same(b, a), expected, "{b} {a}");
         }
-        // Too deep to look into, and not deeper than the stack.
+        // Too deep to compare, and not too deep for the stack.
         let deep = |inner: &str| "[".repeat(500_000) + inner + &"]".repeat(500_000);
         assert!(is_same(&deep("1"), &deep("1")) && !is_same(&deep("1"), &deep(" 1")));
     }

@@ -1,4 +1,4 @@
-//! What operators do with instances of workflows, through the admin listener and the command.
+//! Operator requests to instances of workflows, through the admin listener and the command.
 //!
 //! | Request below `/objects/WorkflowInstance/{workflow}%2F{id}/components/workflow` | Answer |
 //! |---|---|

@@ -1,18 +1,21 @@
-//! How instances are run.
+//! Options of instances.
 
+use derive_setters::Setters;
 use std::time::Duration;
 
 use abide::{Error, ErrorKind, Result};
 
-/// How the instances of a program are run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Options of a program's instances.
+#[derive(Clone, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct Options {
-    /// How long an instance is kept after it has ended, with its history, and with it its id. Default 30 days.
+    /// How long a finished instance is kept, with its history and its id. Default 30 days.
     pub keep_finished: Duration,
-    /// If the process or the object ends while an instance runs, how long until it goes on. Default 5 s.
+    /// How soon a running instance continues after its process or object has stopped. Default 5 s.
     pub recovery: Duration,
-    /// Whether the function is run anew, aside, after each result that it was given, and its instance is stuck at once if it does
-    /// not ask for the same: for tests of workflows. It takes time that grows with the square of the steps. Default false.
+    /// Whether the function is also replayed separately after each result, and its instance becomes stuck at once if
+    /// the replay differs: for tests of workflows. The time grows with the square of the number of steps. Default
+    /// false.
     pub rehearse: bool,
 }
 
@@ -27,12 +30,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses what makes no sense.
+    /// Refuses invalid options.
     pub(super) fn check(&self) -> Result<()> {
         if self.recovery.is_zero() {
             return Err(Error::with_kind(
                 ErrorKind::Input,
-                "workflows cannot be run like this: the time of recovery is 0",
+                "invalid options of workflows: the recovery time is 0",
             ));
         }
         Ok(())

@@ -1,30 +1,40 @@
-//! What is known of instances and their steps.
+//! The state of instances and their steps.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Failure;
+use super::{Failure, FailureKind};
 
-/// Where an instance is.
+/// The status of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// It runs, sleeps, or waits for an event.
     Running,
-    /// Nothing of it begins until it is resumed.
+    /// Paused: nothing new begins until it is resumed.
     Paused,
-    /// The program does not fit its history, or panics: it goes on when the program was mended. Its error says what to do.
+    /// The program does not match its history, or panics: it continues when the program is fixed. Its error says what
+    /// to do.
     Stuck,
-    /// It has ended with a result.
+    /// It has finished with a result.
     Completed,
-    /// It has ended with a failure.
+    /// It has finished with a failure.
     Failed,
-    /// It has ended because it was canceled.
+    /// It has finished because it was canceled.
     Canceled,
 }
 
 impl Status {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Running,
+        Self::Paused,
+        Self::Stuck,
+        Self::Completed,
+        Self::Failed,
+        Self::Canceled,
+    ];
+
     /// As it is stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -49,7 +59,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// What is known of an instance. Times are milliseconds since 1970.
+/// The state of an instance. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceRecord {
     /// The workflow's name.
@@ -58,7 +68,7 @@ pub struct InstanceRecord {
     pub id: String,
     /// Where it is.
     pub status: Status,
-    /// How often it was started, was restarted, and has continued as new.
+    /// How often it was started or restarted, or has continued as new.
     pub run: i64,
     /// Why it failed, was canceled, or is stuck.
     pub error: Option<String>,
@@ -74,7 +84,7 @@ pub struct InstanceRecord {
     pub finished_at: Option<i64>,
 }
 
-/// What waiting for an instance gave.
+/// The result of waiting for an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended<T> {
     /// Not yet.
@@ -85,13 +95,13 @@ pub enum Ended<T> {
     Failed(Failure),
 }
 
-/// What an instance does for its workflow.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
     /// A function that is called until it succeeds.
     Step,
-    /// Time that passes.
+    /// A sleep.
     Sleep,
     /// A wait for an event.
     Event,
@@ -111,13 +121,13 @@ impl StepKind {
     }
 }
 
-/// How far a step is.
+/// The state of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepState {
-    /// It was asked for, and has not begun.
+    /// It was requested, and has not begun.
     New,
-    /// An attempt is on its way.
+    /// An attempt is running.
     Running,
     /// It waits: for its next attempt, its time, its event or its child.
     Waiting,
@@ -143,7 +153,7 @@ impl StepState {
     }
 }
 
-/// Which step of an instance: its name, and which use of that name. `"poll"` is the first, `("poll", 2)` the second.
+/// A step of an instance: its name, and which use of that name. `"poll"` is the first, `("poll", 2)` the second.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct StepName {
     /// The name that the workflow gave it.
@@ -192,30 +202,33 @@ impl fmt::Display for StepName {
 /// One entry of an instance's history. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// In the order in which they were asked for.
+    /// Its id; ids are in the order of requests.
     pub id: i64,
     /// Its name.
     pub name: String,
     /// Which use of its name it is, from 1.
     pub occurrence: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: StepKind,
-    /// How far it is.
+    /// Its state.
     pub state: StepState,
     /// Attempts that have begun.
     pub attempts: u32,
-    /// Its place in the order in which the workflow was given results. One that has its result and no place waits for its turn,
-    /// or the workflow did not wait for it any more.
+    /// Its position in the order in which the workflow received results. A step with a result and without a position
+    /// waits for its turn, or the workflow no longer waited for it.
     pub seq: Option<i64>,
-    /// When it is tried again, ends, or is given up.
+    /// When it is retried, ends, or is given up.
     pub due: Option<i64>,
-    /// What went wrong, the last time.
+    /// The last error.
     pub error: Option<String>,
-    /// When it was asked for.
+    /// What that means for the step.
+    #[serde(default)]
+    pub failure: Option<FailureKind>,
+    /// When it was requested.
     pub asked_at: i64,
     /// When its last attempt began.
     pub started_at: Option<i64>,
-    /// When it had its result, or the workflow was given it, if that had one of a later time before.
+    /// When it had its result, or when the workflow received it, if an earlier received result had a later time.
     pub finished_at: Option<i64>,
 }
 
@@ -245,12 +258,12 @@ pub enum ListBy {
     Changed,
 }
 
-/// Which instances to list, the latest first.
+/// A filter for listing instances, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
     /// Only those with this status.
     pub status: Option<Status>,
-    /// The time that `from` and `before` mean, and that they are listed by.
+    /// The time to which `from` and `before` refer, and by which the list is ordered.
     pub by: ListBy,
     /// Only those of this time or later, in milliseconds since 1970.
     pub from: Option<i64>,
@@ -262,7 +275,7 @@ pub struct Filter {
     pub limit: usize,
 }
 
-/// Instances, the latest first.
+/// A page of instances, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// The instances.

@@ -13,7 +13,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// An empty one.
+    /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
@@ -65,7 +65,7 @@ impl fmt::Debug for Registry {
 pub(super) trait AnyWorkflow: Send + Sync {
     /// Refuses an input that is not of its type.
     fn accept(&self, input: &str) -> Result<(), String>;
-    /// Runs it, from an input to an output, both JSON.
+    /// Runs it with a JSON input; returns a JSON output.
     fn run(
         &self,
         context: Context,
@@ -99,17 +99,17 @@ fn decode<W: Workflow>(input: &str) -> Result<W::Input, String> {
         .map_err(|error| format!("the input is not one of workflow `{}`: {error}", W::NAME))
 }
 
-/// A value as it is kept.
+/// A value in its stored form.
 pub(super) fn to_json(
     what: &str,
     value: &(impl serde::Serialize + ?Sized),
 ) -> Result<String, Failure> {
     let text = serde_json::to_string(value).map_err(|error| {
-        Failure::permanent(format!("{what} cannot be written as JSON: {error}"))
+        Failure::permanent(format!("{what} cannot be serialized as JSON: {error}"))
     })?;
     if text.len() > limits::MAX_RESULT_BYTES {
         return Err(Failure::permanent(format!(
-            "{what} has {} bytes and at most {} can be kept: keep larger things elsewhere, and their address here",
+            "{what} has {} bytes; at most {} are accepted: store larger data elsewhere, and put its address here",
             text.len(),
             limits::MAX_RESULT_BYTES
         )));

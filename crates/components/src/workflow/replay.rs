@@ -1,10 +1,10 @@
-//! The history of an instance, as its run meets it.
+//! The history of an instance, as its run experiences it.
 //!
-//! Contract: a run is given results one at a time, and each when it has come to rest after the one before. A result that is
-//! stored has no place in the order yet: it gets one when the run has all that have one and rests, and is given to the run
-//! then. So a life does the very same as a replay, and a run that is made anew does what the first did, races of futures
-//! included. What the run asks for is noted with the number of results that it had then; a program that asks for something
-//! else is found at the first place where it does.
+//! Contract: a run receives results one at a time, each when it has made no more progress after the previous one. A
+//! stored result has no position in the order yet: it gets one when the run has received all that have one and makes no
+//! more progress, and is then delivered to the run. So the first execution behaves exactly like a replay, and a
+//! replayed run does what the first did, including races of futures. Each request of the run is recorded with the
+//! number of results at that time; a program that requests something else is detected at the first difference.
 
 mod asking;
 mod history;
@@ -22,41 +22,41 @@ use sha2::Sha256;
 use super::{
     Failure,
     attempt::Cancel,
-    figures::Figures,
+    metrics::Metrics,
     rows::{Instance, Rows, StepRow},
 };
 
 pub(super) use asking::{Asked, Launch, Next, WHAT_TO_DO};
 use history::History;
 
-/// Why a run cannot go on.
+/// Why a run cannot continue.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// It does not fit its history; the text says what to do.
+    /// It does not match its history; the text says what to do.
     Changed(String),
     /// The storage failed.
     Storage(abide::Error),
 }
 
-/// What a run is for.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// It goes on where the history ends.
+    /// It continues where the history ends.
     Life,
-    /// It shows that a replay comes to where life is. Nothing is written.
+    /// It rehearses that a replay leads to the same state. Nothing is written.
     Rehearsal,
 }
 
-/// The history of one instance, shared by its run and by who drives it.
+/// The history of one instance, shared by its run and its driver.
 pub(super) struct Replay {
     mode: Mode,
     rows: Rows,
     env: Env,
     id: String,
-    /// What its idempotency keys begin with.
+    /// The prefix of its idempotency keys.
     seed: Sha256,
     cancel: Rc<Cancel>,
-    figures: Figures,
+    metrics: Metrics,
     history: RefCell<History>,
 }
 
@@ -77,7 +77,7 @@ impl Replay {
             id: instance.id.clone(),
             seed: naming::seed(instance),
             cancel: Rc::clone(cancel),
-            figures: Figures::new(&instance.workflow),
+            metrics: Metrics::new(&instance.workflow),
             history: RefCell::new(History::new(instance, steps)),
         })
     }
@@ -91,12 +91,12 @@ impl Replay {
         self.history.borrow().time
     }
 
-    /// How many steps the run has asked for.
+    /// The number of steps that the run has requested.
     pub(super) fn asked(&self) -> usize {
         self.history.borrow().asked
     }
 
-    /// Why the run cannot go on, if so.
+    /// Why the run cannot continue, if so.
     pub(super) fn trouble(&self) -> Option<Trouble> {
         self.history.borrow_mut().trouble.take()
     }
@@ -120,13 +120,13 @@ impl Replay {
         self.history.borrow_mut().successor.take()
     }
 
-    /// The results that the run has, and the steps that it has asked for.
+    /// The numbers of results that the run has received and of steps that it has requested.
     pub(super) fn progress(&self) -> (i64, usize) {
         let history = self.history.borrow();
         (history.delivered, history.asked)
     }
 
-    /// Brings nearer by so much what waits, as it was done in storage.
+    /// Moves relative waits earlier by this much, as in storage.
     pub(super) fn bring_nearer(&self, by: i64) {
         self.history.borrow_mut().bring_nearer(by);
     }

@@ -1,8 +1,8 @@
-//! A run that begins anew in the middle.
+//! Restarting a run in the middle.
 //!
-//! Contract: what was there before the result of the step stays, and so do results that do not follow from it, which the run is
-//! given again in the order of their times. The step, and all that was asked for after its result, is done again. A step of which it is unknown whether it had its effect keeps its
-//! idempotency key.
+//! Contract: everything before the result of the step stays, and so do independent results, which the run receives
+//! again in the order of their times. The step, and everything that was requested after its result, is executed again.
+//! A step with an unknown result keeps its idempotency key.
 
 use abide::Result;
 
@@ -28,7 +28,7 @@ impl Inner {
         })?;
         let run = instance.run + 1;
         rows.set_run(run)?;
-        // The first result that does not hold any more.
+        // The first result that is no longer valid.
         let cut = from.seq.or(instance.canceled_seq).unwrap_or(i64::MAX);
         for step in rows.steps()? {
             let key_run = self.key_run(&step, run)?;
@@ -52,7 +52,7 @@ impl Inner {
             rows.set_cancel(None)?;
             rows.set_canceled(None, self.now())?;
         }
-        // It was to be forgotten, perhaps.
+        // Its removal may be pending.
         rows.remove_notices(notices::FORGET)?;
         rows.set_value("output", None)?;
         rows.set_value("failure", None)?;
@@ -66,7 +66,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The run whose key a step has, when it is done again.
+    /// The run in the key of a step that is executed again.
     fn key_run(&self, step: &StepRow, run: i64) -> Result<i64> {
         let unknown = match step.state {
             _ if step.kind != StepKind::Step => false,

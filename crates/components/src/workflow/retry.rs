@@ -1,4 +1,4 @@
-//! When a failed step is tried again.
+//! The retry policy of steps.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use crate::broken::{Variant, broken};
 use abide_component::jittered;
 use abide_component::numbers::millis;
 
-/// When a failed step is tried again, how often, and how long an attempt may take.
+/// When a failed step is retried, how often, and how long an attempt may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Attempts before the step has failed; at least 1. An attempt that the process did not survive counts.
     pub max_attempts: u32,
-    /// The wait before the second attempt; it doubles each time, and is up to 25 % longer by chance.
+    /// The wait before the second attempt; it doubles each time, plus up to 25 % of random jitter.
     pub base: Duration,
     /// The longest wait.
     pub max: Duration,
-    /// How long an attempt may take, at most [`limits::MAX_TIMEOUT`]; then it is dropped, and has failed.
+    /// The timeout of an attempt, at most [`limits::MAX_TIMEOUT`]; then it is dropped, and has failed.
     pub timeout: Duration,
 }
 
@@ -33,24 +33,24 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// One attempt. If the process does not survive it, the step has failed and may have had its effect.
+    /// One attempt. If the process crashes during it, the step has failed and may have had its effect.
     pub fn once() -> Self {
         Self::default().attempts(1)
     }
 
-    /// Attempts until one succeeds or fails for good.
+    /// Attempts until one succeeds or fails permanently.
     pub fn for_ever() -> Self {
         Self::default().attempts(u32::MAX)
     }
 
-    /// With so many attempts.
+    /// Sets the number of attempts.
     #[must_use]
     pub fn attempts(mut self, max: u32) -> Self {
         self.max_attempts = max;
         self
     }
 
-    /// With these waits: the first, and the longest.
+    /// Sets the waits: the first, and the longest.
     #[must_use]
     pub fn backoff(mut self, base: Duration, max: Duration) -> Self {
         self.base = base;
@@ -58,17 +58,17 @@ impl RetryPolicy {
         self
     }
 
-    /// With so much time for an attempt.
+    /// Sets the timeout of an attempt.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// The wait after so many attempts, if there is to be another. The same for the same attempt, so that a run can be
-    /// repeated.
+    /// The wait after this many attempts, if there is to be another. Deterministic for an attempt, so a run can be
+    /// reproduced.
     pub(super) fn wait(&self, attempts: u32, key: &str) -> Option<Duration> {
-        if attempts >= self.max_attempts && !broken(Variant::StepForEver) {
+        if self.has_ended(attempts) {
             return None;
         }
         if broken(Variant::StepAtOnce) {
@@ -79,6 +79,11 @@ impl RetryPolicy {
         let parts = [key.as_bytes(), &attempts.to_le_bytes()];
         let wait = jittered(millis(wait.min(limits::MAX_WAIT)), limits::JITTER, &parts);
         Some(Duration::from_millis(wait.cast_unsigned()))
+    }
+
+    /// True if so many attempts are all that there may be.
+    fn has_ended(&self, attempts: u32) -> bool {
+        attempts >= self.max_attempts && !broken(Variant::StepForEver)
     }
 }
 

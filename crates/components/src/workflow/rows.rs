@@ -1,6 +1,6 @@
-//! What an instance keeps, and what changes it.
+//! The stored state of an instance, and its changes.
 //!
-//! Contract: each function is one change of the tables, whole within the transaction of the current poll.
+//! Contract: each function is one change of the tables, atomic within the transaction of the current poll.
 
 use abide::{Result, Sql, Storage};
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use super::{
     schema,
 };
 
-/// The one row of `workflow_instance`.
+/// The single row of `workflow_instance`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Instance {
     pub(super) workflow: String,
@@ -21,21 +21,21 @@ pub(super) struct Instance {
     pub(super) run: i64,
     /// Why it is to be canceled.
     pub(super) cancel: Option<String>,
-    /// The place of the cancellation in the order of results.
+    /// The position of the cancellation in the order of results.
     pub(super) canceled_seq: Option<i64>,
     pub(super) error: Option<String>,
-    /// Who waits for it: a [`Parent`] as JSON.
+    /// Its parent: a [`Parent`] as JSON.
     pub(super) parent: Option<String>,
     pub(super) created_at: i64,
     pub(super) updated_at: i64,
     pub(super) finished_at: Option<i64>,
-    /// Rises with each change of the status.
+    /// Increases with each change of the status.
     pub(super) version: i64,
     /// The newest version that the directory has.
     pub(super) told: i64,
     /// When its history began: at its start, or when it last continued as new.
     pub(super) began_at: i64,
-    /// About the latest time that it has seen.
+    /// The approximate last-seen time.
     pub(super) last_seen: i64,
 }
 
@@ -65,7 +65,7 @@ impl Instance {
 pub(super) struct StepRow {
     pub(super) id: i64,
     pub(super) name: String,
-    /// Which use of its name it is, from 1; 0 if the name tells, as it did in tables of version 1.
+    /// Which use of its name it is, from 1; 0 if the name contains the number, as in tables of version 1.
     pub(super) occurrence: u32,
     pub(super) kind: StepKind,
     pub(super) asked: i64,
@@ -73,10 +73,10 @@ pub(super) struct StepRow {
     pub(super) attempts: u32,
     pub(super) key_run: i64,
     pub(super) due: Option<i64>,
-    /// True if `due` is a time that the program named.
+    /// True if `due` is an absolute time.
     pub(super) fixed: bool,
     pub(super) seq: Option<i64>,
-    /// The event that it has taken.
+    /// The event that it has consumed.
     pub(super) event: Option<i64>,
     /// The id of its child.
     pub(super) child: Option<String>,
@@ -86,7 +86,7 @@ pub(super) struct StepRow {
 const STEP_ROW: &str = "id, name, occurrence, kind, asked, state, attempts, key_run, due, fixed, seq, event, child, finished_at";
 
 impl StepRow {
-    /// Its name, as it is kept.
+    /// Its stored name.
     pub(super) fn step(&self) -> StepName {
         StepName {
             name: self.name.clone(),
@@ -100,7 +100,7 @@ impl StepRow {
     }
 }
 
-/// How a step ended.
+/// The final state of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome<'a> {
     pub(super) state: StepState,
@@ -108,7 +108,7 @@ pub(super) struct Outcome<'a> {
     pub(super) error: Option<&'a str>,
 }
 
-/// An event, or a child's result, that nobody has taken.
+/// An unconsumed event, or a child's result.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct EventRow {
     pub(super) id: i64,
@@ -117,7 +117,7 @@ pub(super) struct EventRow {
     pub(super) at: i64,
 }
 
-/// Something to be told to another object.
+/// A notice to another object.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct NoticeRow {
     pub(super) id: i64,
@@ -185,7 +185,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Another status. Its version is above all that the directory has seen of this id.
+    /// Sets another status. Its version is above all that the directory has seen of this id.
     pub(super) fn set_status(&self, status: Status, error: Option<&str>, now: i64) -> Result<()> {
         let finished = status.is_end().then_some(now);
         self.sql.exec(
@@ -228,7 +228,7 @@ impl Rows {
         Ok(())
     }
 
-    /// All steps, in the order in which they were asked for.
+    /// All steps, in the order in which they were requested.
     pub(super) fn steps(&self) -> Result<Vec<StepRow>> {
         let sql = format!("SELECT {STEP_ROW} FROM workflow_steps ORDER BY id");
         self.sql.exec(&sql, ())?.to_array()
@@ -253,17 +253,16 @@ impl Rows {
             .sql
             .exec(sql, (after, i64::try_from(limit).unwrap_or(i64::MAX)))?;
         let mut steps: Vec<StepRecord> = rows.to_array()?;
-        for error in steps.iter_mut().filter_map(|step| step.error.as_mut()) {
-            // It is stored with its kind, which is the workflow's.
-            Failure::from_json(&error.clone())
-                .message()
-                .clone_into(error);
+        for step in &mut steps {
+            let failure = step.error.as_deref().map(Failure::from_json);
+            step.failure = failure.as_ref().map(Failure::kind);
+            step.error = failure.map(|failure| failure.message().to_owned());
         }
         Ok(steps)
     }
 
-    /// A step that is asked for the first time. It keeps the idempotency key that it had before a restart, if it is to, and
-    /// with it the name by which that was made.
+    /// Adds a step on its first request. It keeps the idempotency key that it had before a restart, if required, and
+    /// with it the name from which the key was made.
     pub(super) fn ask(
         &self,
         step: &StepName,
@@ -298,7 +297,7 @@ impl Rows {
         Ok(())
     }
 
-    /// A step waits until a time that the program named.
+    /// A step waits until an absolute time.
     pub(super) fn wait_until(&self, step: i64, due: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE workflow_steps SET state = 'waiting', due = ?2, fixed = 1 WHERE id = ?1",
@@ -316,7 +315,7 @@ impl Rows {
         Ok(())
     }
 
-    /// True if a step waits for this instance, and nothing is known of its result.
+    /// True if a step waits for this instance, and its result is unknown.
     pub(super) fn awaits_child(&self, child: &str) -> Result<bool> {
         let sql = "SELECT count(*) FROM workflow_steps WHERE child = ?1 AND state NOT IN ('done', 'failed')
                    AND NOT EXISTS (SELECT 1 FROM workflow_events WHERE kind = 'child' AND name = ?1)";
@@ -336,12 +335,12 @@ impl Rows {
         Ok(())
     }
 
-    /// A step has its result. The run is given it later.
+    /// A step has its result. The run receives it later.
     pub(super) fn store(&self, step: i64, outcome: Outcome<'_>, now: i64) -> Result<()> {
         if broken(Variant::ResultUnstored) {
             return Ok(());
         }
-        // A wait for an event keeps its time, for a restart that gives the event back.
+        // A wait for an event keeps its time, for a restart that makes the event available again.
         self.sql.exec(
             "UPDATE workflow_steps SET state = ?2, due = CASE kind WHEN 'event' THEN due END, output = ?3, error = ?4,
                  finished_at = ?5 WHERE id = ?1",
@@ -356,7 +355,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The run is given a step's result, in this place of the order and at this time.
+    /// The run receives a step's result, at this position of the order and at this time.
     pub(super) fn give(&self, step: i64, seq: i64, time: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE workflow_steps SET seq = ?2, finished_at = ?3 WHERE id = ?1",
@@ -365,14 +364,14 @@ impl Rows {
         Ok(())
     }
 
-    /// How a step stands, and what it gave: its output, or its failure.
+    /// A step's state and result: its output, or its failure.
     pub(super) fn outcome(&self, step: i64) -> Result<(StepState, Option<String>, Option<String>)> {
         let sql = "SELECT s.state, coalesce(s.output, e.payload), s.error FROM workflow_steps AS s
                    LEFT JOIN workflow_events AS e ON e.id = s.event WHERE s.id = ?1";
         self.sql.exec(sql, (step,))?.one()
     }
 
-    /// Steps without a result will not have one.
+    /// Ends steps without a result.
     pub(super) fn abandon(&self, now: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE workflow_steps SET state = 'canceled', due = NULL, finished_at = ?1
@@ -389,7 +388,7 @@ impl Rows {
         self.sql.exec(sql, (step,))?.to_array()
     }
 
-    /// Removes a step. What it took of the events is there again.
+    /// Removes a step. Its consumed event becomes available again.
     pub(super) fn remove(&self, step: i64) -> Result<()> {
         self.give_back(step)?;
         self.sql
@@ -397,7 +396,7 @@ impl Rows {
         Ok(())
     }
 
-    /// A step as if it had just been asked for. What it took of the events is there again.
+    /// Resets a step as if it had just been requested. Its consumed event becomes available again.
     pub(super) fn reset(&self, step: i64, key_run: i64) -> Result<()> {
         self.give_back(step)?;
         self.sql.exec(
@@ -409,7 +408,7 @@ impl Rows {
         Ok(())
     }
 
-    /// A result as if the run had not been given it. An event that was taken is waited for again: somebody else may ask for
+    /// Resets a result as if the run had not received it. A consumed event is awaited again: another step may request
     /// it first.
     pub(super) fn take_back(&self, step: i64) -> Result<()> {
         self.give_back(step)?;
@@ -424,9 +423,6 @@ impl Rows {
     }
 
     fn give_back(&self, step: i64) -> Result<()> {
-        if broken(Variant::EventsKept) {
-            return Ok(());
-        }
         if broken(Variant::EventsRenamed) {
             let sql = "UPDATE workflow_events SET name = (SELECT name || ' (' || occurrence || ')' FROM workflow_steps WHERE id = ?1)
                        WHERE step = ?1";
@@ -439,7 +435,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The step's key stays as it was, although the step will be asked for anew.
+    /// The step keeps its key, although the step will be requested again.
     pub(super) fn keep_key(&self, step: &StepName, run: Option<i64>) -> Result<()> {
         let name = (&step.name, step.occurrence);
         match run {
@@ -474,13 +470,13 @@ impl Rows {
         Ok(())
     }
 
-    /// Events and children's results that nobody has taken, after one of them, in the order in which they came.
+    /// Unconsumed events and children's results, after one of them, in order of arrival.
     pub(super) fn events(&self, after: i64) -> Result<Vec<EventRow>> {
         let sql = "SELECT id, kind, name, at FROM workflow_events WHERE id > ?1 AND step IS NULL ORDER BY id";
         self.sql.exec(sql, (after,))?.to_array()
     }
 
-    /// A step takes an event, and has its result with that.
+    /// A step consumes an event, which is its result.
     pub(super) fn take_event(&self, event: i64, step: i64) -> Result<()> {
         if broken(Variant::EventsDropped) {
             let sql = "DELETE FROM workflow_events WHERE step IS NULL AND id <> ?1
@@ -491,16 +487,14 @@ impl Rows {
             "UPDATE workflow_steps SET event = ?2 WHERE id = ?1",
             (step, event),
         )?;
-        if !broken(Variant::EventHeardTwice) {
-            self.sql.exec(
-                "UPDATE workflow_events SET step = ?2 WHERE id = ?1",
-                (event, step),
-            )?;
-        }
+        self.sql.exec(
+            "UPDATE workflow_events SET step = ?2 WHERE id = ?1",
+            (event, step),
+        )?;
         Ok(())
     }
 
-    /// The name of an event that a step has taken is what the program says, whatever its step was called in version 1.
+    /// The name of a consumed event is the one that the program requests, whatever its step was called in version 1.
     pub(super) fn name_event(&self, event: i64, name: &str) -> Result<()> {
         self.sql.exec(
             "UPDATE workflow_events SET name = ?2 WHERE id = ?1 AND name <> ?2",
@@ -509,13 +503,13 @@ impl Rows {
         Ok(())
     }
 
-    /// Takes a child's result, which is of no use to anybody else.
+    /// Consumes a child's result, which no other step can use.
     pub(super) fn take_result(&self, event: i64) -> Result<String> {
         let sql = "DELETE FROM workflow_events WHERE id = ?1 RETURNING payload";
         self.sql.exec(sql, (event,))?.one()
     }
 
-    /// Something to be told, in place of what was to be told to the same target.
+    /// Adds a notice, replacing an earlier one to the same target.
     pub(super) fn add_notice(
         &self,
         kind: &str,
@@ -550,7 +544,7 @@ impl Rows {
         Ok(self.sql.exec(sql, (kind, target))?.one::<i64>()? > 0)
     }
 
-    /// A notice is being told, and is told again at a time unless it was heard.
+    /// A notice is being sent, and is sent again at a time unless it was received.
     pub(super) fn telling(&self, notice: i64, due: i64) -> Result<()> {
         if broken(Variant::ToldOnce) {
             return self.remove_notice(notice);
@@ -582,13 +576,13 @@ impl Rows {
         Ok(())
     }
 
-    /// Which version of a part of the program the instance goes by, if that was decided.
+    /// The version of a part of the program that the instance uses, if that was decided.
     pub(super) fn version(&self, change: &str) -> Result<Option<u32>> {
         let sql = "SELECT version FROM workflow_versions WHERE change = ?1";
         self.sql.exec(sql, (change,))?.optional()
     }
 
-    /// The instance goes by this version from now on.
+    /// The instance uses this version from now on.
     pub(super) fn set_version(&self, change: &str, version: u32, asked: i64) -> Result<()> {
         if broken(Variant::VersionForgotten) {
             return Ok(());
@@ -597,13 +591,13 @@ impl Rows {
         self.sql.exec(sql, (change, version, asked)).map(drop)
     }
 
-    /// Forgets what was decided after so many results.
+    /// Removes decisions made after so many results.
     pub(super) fn forget_versions(&self, asked: i64) -> Result<()> {
         let sql = "DELETE FROM workflow_versions WHERE asked >= ?1";
         self.sql.exec(sql, (asked,)).map(drop)
     }
 
-    /// An empty history, which begins now. Events that nobody has taken stay.
+    /// Starts an empty history. Unconsumed events stay.
     pub(super) fn begin_anew(&self, input: &str, now: i64) -> Result<()> {
         if !broken(Variant::HistoryKept) {
             self.sql.exec(
@@ -621,13 +615,13 @@ impl Rows {
         self.set_value("input", Some(input))
     }
 
-    /// Notes the time that the instance has seen.
+    /// Records the last-seen time.
     pub(super) fn set_last_seen(&self, now: i64) -> Result<()> {
         let sql = "UPDATE workflow_instance SET last_seen = ?1";
         self.sql.exec(sql, (now,)).map(drop)
     }
 
-    /// Brings nearer by so much what waits, but for times that the program named.
+    /// Moves relative waits earlier by this much.
     pub(super) fn bring_nearer(&self, by: i64, now: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE workflow_steps SET due = due - ?1 WHERE due IS NOT NULL AND finished_at IS NULL AND fixed = 0",

@@ -1,4 +1,4 @@
-//! A run: the workflow's function as far as it has come, in this life of its instance.
+//! A run: the execution of the workflow's function in this activation of its instance.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -7,7 +7,7 @@ use std::{
     task::{Context as TaskContext, Poll},
 };
 
-use abide::Result;
+use abide::{Result, Storage};
 use futures_util::future::LocalBoxFuture;
 
 use super::{
@@ -21,47 +21,47 @@ use abide_component::texts::text_of;
 
 /// A run of an instance.
 pub(super) struct Run {
-    /// Which of the instance's runs this is.
+    /// The number of this run of the instance.
     pub(super) number: i64,
     replay: Rc<Replay>,
     future: LocalBoxFuture<'static, Result<String, Failure>>,
     pub(super) signal: Arc<Signal>,
     /// Attempts that have begun and wait to be on disk.
-    pub(super) leaving: Option<Leaving>,
+    pub(super) leaving: Option<PendingAttempts>,
     rehearsals: Option<Rehearsals>,
-    /// How far the run had come at the last rehearsal.
+    /// The position of the run at the last rehearsal.
     rehearsed: (i64, usize),
 }
 
 /// Attempts that begin when something is on disk.
-pub(super) struct Leaving {
+pub(super) struct PendingAttempts {
     pub(super) durable: LocalBoxFuture<'static, Result<()>>,
     begun: Vec<usize>,
 }
 
-/// How far a run has come.
+/// The state of a run.
 pub(super) enum Turn {
     /// It has ended.
     Ended(Result<String, Failure>),
-    /// It does not fit its history.
+    /// It does not match its history.
     Stuck(String),
     /// It waits, until this time if there is one.
     Rest(Option<i64>),
-    /// It goes on when others had their turn.
+    /// It continues when others had their turn.
     More,
-    /// It has ended, and another follows it with this input.
+    /// It has ended, and another run follows with this input.
     Anew(String),
 }
 
-/// Whether a run has all results that have a place in the order.
+/// Whether a run has received all results that have a position.
 enum CaughtUp {
     Yes,
-    /// It was given one.
+    /// It received one.
     Not,
     Turn(Turn),
 }
 
-/// Makes a run that is for show.
+/// Creates a run for a rehearsal.
 pub(super) type Rehearsals = Box<dyn Fn() -> Result<Run>>;
 
 enum Polled {
@@ -88,30 +88,30 @@ impl Run {
         }
     }
 
-    /// Has the history replayed aside after each result.
+    /// Replays the history separately after each result.
     pub(super) fn with_rehearsals(mut self, rehearsals: Option<Rehearsals>) -> Self {
         self.rehearsals = rehearsals;
         self
     }
 
-    /// Brings nearer by so much what it waits for.
+    /// Moves its relative waits earlier by this much.
     pub(super) fn bring_nearer(&self, by: i64) {
         self.replay.bring_nearer(by);
     }
 
-    /// True if attempts are on their way.
+    /// True if attempts are running.
     pub(super) fn is_flying(&self) -> bool {
         self.leaving.is_some() || self.replay.flights(false) > 0
     }
 
-    /// What waited to be on disk is.
+    /// The claims are on disk.
     pub(super) fn left(&mut self) {
         if let Some(leaving) = self.leaving.take() {
             self.replay.let_go(&leaving.begun);
         }
     }
 
-    /// Lets the run go as far as it can; begins nothing new in a node that stops, or if the instance is paused.
+    /// Advances the run as far as possible; starts nothing new on a node that shuts down, or if the instance is paused.
     pub(super) fn go_on(
         &mut self,
         instance: &Instance,
@@ -125,16 +125,13 @@ impl Run {
                 CaughtUp::Turn(turn) => return Ok(turn),
                 CaughtUp::Yes => {}
             }
-            let is_paused = instance.status == Status::Paused && !broken(Variant::PauseUnheeded);
-            if stopping || is_paused {
+            if stopping || is_paused(instance) {
                 return Ok(Turn::Rest(None));
             }
             if let Some(text) = self.rehearse()? {
                 return Ok(Turn::Stuck(text));
             }
-            let canceling = instance.cancel.is_some()
-                && !replay.is_canceled()
-                && !broken(Variant::CancelIgnored);
+            let canceling = is_to_be_canceled(instance) && !replay.is_canceled();
             replay.end_cut_off(canceling)?;
             if replay.advance(canceling)? {
                 continue;
@@ -146,15 +143,8 @@ impl Run {
             if self.leaving.is_none() {
                 let begun = replay.begin(canceling)?;
                 if !begun.is_empty() {
-                    let storage = rows.storage.clone();
-                    self.leaving = Some(Leaving {
-                        durable: if broken(Variant::AttemptNotDurable) {
-                            Box::pin(async { Ok(()) })
-                        } else {
-                            Box::pin(async move { storage.sync().await })
-                        },
-                        begun,
-                    });
+                    let durable = durable(rows.storage.clone());
+                    self.leaving = Some(PendingAttempts { durable, begun });
                 }
             }
             return Ok(Turn::Rest(replay.due(canceling)));
@@ -162,7 +152,7 @@ impl Run {
         Ok(Turn::More)
     }
 
-    /// Polls the run until it rests, and gives it the next result that has a place in the order.
+    /// Polls the run until it makes no more progress, and delivers the next result that has a position.
     fn catch_up(&mut self) -> Result<CaughtUp> {
         let replay = &Rc::clone(&self.replay);
         let stuck = |text| Ok(CaughtUp::Turn(Turn::Stuck(text)));
@@ -183,7 +173,7 @@ impl Run {
             }
             Polled::Panicked(text) => {
                 return stuck(format!(
-                    "the workflow panicked: {text}: mend the program, and resume this instance"
+                    "the workflow panicked: {text}: fix the program, and resume this instance"
                 ));
             }
             Polled::Restless => return Ok(CaughtUp::Turn(Turn::More)),
@@ -201,8 +191,7 @@ impl Run {
         })
     }
 
-    /// Replays the history aside, if the instance is run with rehearsals; says why a replay does not come to where life is,
-    /// if so.
+    /// Replays the history separately, if rehearsals are on; returns an error if the replay differs from the run.
     fn rehearse(&mut self) -> Result<Option<String>> {
         let now = self.replay.progress();
         let Some(make) = self.rehearsals.as_ref().filter(|_| now != self.rehearsed) else {
@@ -214,7 +203,7 @@ impl Run {
             let what = match run.catch_up()? {
                 CaughtUp::Not => continue,
                 CaughtUp::Yes => break,
-                // It wakes itself all the time, and others of the node would wait.
+                // It wakes itself all the time, and other objects would wait.
                 CaughtUp::Turn(Turn::More) => return Ok(None),
                 CaughtUp::Turn(Turn::Stuck(text)) => text,
                 CaughtUp::Turn(_) => "it ended".to_owned(),
@@ -243,4 +232,20 @@ impl Run {
         }
         Polled::Restless
     }
+}
+
+fn is_paused(instance: &Instance) -> bool {
+    instance.status == Status::Paused && !broken(Variant::PauseUnheeded)
+}
+
+fn is_to_be_canceled(instance: &Instance) -> bool {
+    instance.cancel.is_some() && !broken(Variant::CancelIgnored)
+}
+
+/// Ends when what was written is on disk.
+fn durable(storage: Storage) -> LocalBoxFuture<'static, Result<()>> {
+    if broken(Variant::AttemptNotDurable) {
+        return Box::pin(async { Ok(()) });
+    }
+    Box::pin(async move { storage.sync().await })
 }

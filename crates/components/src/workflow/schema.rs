@@ -1,4 +1,4 @@
-//! The tables of an instance, in its object's database. `docs/format.md` describes them for people.
+//! The tables of an instance, in its object's database. `docs/format.md` documents them.
 
 use abide::{Result, Storage};
 
@@ -103,7 +103,7 @@ pub(super) const REST: &str = "
     ) WITHOUT ROWID;
 ";
 
-/// True if the object has the tables. Those of an older version are brought to the one that is known.
+/// True if the object has the tables. Older tables are migrated.
 pub(super) fn exists(storage: &Storage) -> Result<bool> {
     let sql = storage.sql();
     if !tables::exists(&sql, "workflow_instance")? {
@@ -117,7 +117,7 @@ pub(super) fn exists(storage: &Storage) -> Result<bool> {
     Ok(true)
 }
 
-/// Makes the tables.
+/// Creates the tables.
 pub(super) fn create(storage: &Storage) -> Result<()> {
     for part in [INSTANCE, STEPS, EVENTS, REST] {
         storage.sql().exec(part, ())?;

@@ -1,6 +1,6 @@
-//! Tells whether a run has been woken.
+//! Detects whether a run has been woken.
 //!
-//! Contract: a run is at rest when it was polled and nothing has woken it since. Only then is what it has asked for complete.
+//! Contract: a run is idle when it was polled and nothing has woken it since. Only then are its requests complete.
 
 use std::{
     future::poll_fn,
@@ -13,7 +13,7 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 
-/// A run's waker, and who waits for it.
+/// A run's waker, and its waiter.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     woken: AtomicBool,
@@ -25,17 +25,17 @@ impl Signal {
         Waker::from(Arc::clone(self))
     }
 
-    /// Forgets that it was woken.
+    /// Clears the signal.
     pub(super) fn take(&self) {
         self.woken.store(false, Ordering::Release);
     }
 
-    /// True if it was woken since that was last forgotten.
+    /// True if it was woken since the signal was last cleared.
     pub(super) fn is_woken(&self) -> bool {
         self.woken.load(Ordering::Acquire)
     }
 
-    /// Ends when it is woken, and does not forget that.
+    /// Completes when it is woken, without clearing the signal.
     pub(super) async fn woken(&self) {
         poll_fn(|cx| {
             self.task.register(cx.waker());

@@ -1,9 +1,9 @@
 //! The background task that drives an instance.
 //!
-//! Contract: at most one such task of an instance runs. It runs while an attempt or a notice is on its way or something is due
-//! within a moment; what is due later is left to the object's alarm, so that the object may leave memory, and the run with it.
-//! Whoever starts the task sets the alarm, a few seconds ahead, and the alarm sets itself again while the task runs: should the
-//! object or the process end, somebody goes on.
+//! Contract: at most one such task of an instance runs. It runs while an attempt or a notice is in flight or something
+//! is due within a moment; later work is left to the object's alarm, so the object may leave memory, and the run with
+//! it. Whoever starts the task sets the alarm, a few seconds ahead, and the alarm sets itself again while the task
+//! runs: if the object or the process stops, the alarm continues the work.
 //!
 //! A step's function is called when its attempt is on disk.
 
@@ -27,7 +27,7 @@ use abide_component::numbers::millis;
 use abide_component::waits;
 
 impl Inner {
-    /// Has the task look at what is new; starts it if none runs.
+    /// Wakes the task; starts it if none runs.
     pub(super) fn kick(self: &Rc<Self>) -> Result<()> {
         self.guard()?;
         if self.running.replace(true) {
@@ -36,7 +36,7 @@ impl Inner {
         }
         if let Err(error) = self.spawn(None, FuturesUnordered::new()) {
             self.running.set(false);
-            tracing::warn!(%error, "a workflow waits for its alarm");
+            tracing::warn!(%error, "a workflow cannot start its task and waits for its alarm");
         }
         Ok(())
     }
@@ -56,10 +56,10 @@ impl Inner {
 }
 
 /// Why a task ends.
-enum Then {
-    /// Nothing is on its way or due.
+enum TaskEnd {
+    /// Nothing is in flight or due.
     Rest,
-    /// Something is, and another task goes on with it.
+    /// Something is, and another task continues with it.
     HandOver,
 }
 
@@ -73,21 +73,21 @@ struct Task {
 impl Task {
     async fn drive(mut self) {
         match self.work().await {
-            Ok(Then::Rest) => {
+            Ok(TaskEnd::Rest) => {
                 self.guard.cut_off = false;
                 self.inner.running.set(false);
             }
-            Ok(Then::HandOver) => {
+            Ok(TaskEnd::HandOver) => {
                 let telling = std::mem::take(&mut self.telling);
                 self.guard.cut_off = self.inner.spawn(self.run.take(), telling).is_err();
             }
             Err(error) => {
-                tracing::error!(%error, "a workflow stops until its alarm");
+                tracing::error!(%error, "a workflow pauses until its alarm");
             }
         }
     }
 
-    async fn work(&mut self) -> Result<Then> {
+    async fn work(&mut self) -> Result<TaskEnd> {
         let inner = Rc::clone(&self.inner);
         let env = inner.state.env();
         let clock = Arc::clone(env.clock());
@@ -99,7 +99,7 @@ impl Task {
             let now = inner.now();
             let Some(instance) = inner.rows.instance()? else {
                 inner.arm(None)?;
-                return Ok(Then::Rest);
+                return Ok(TaskEnd::Rest);
             };
             if let Some(by) = inner.note_time(&instance, now)?
                 && let Some(run) = &self.run
@@ -108,7 +108,7 @@ impl Task {
             }
             let stopping = env.is_stopping();
             if !stopping && clock.now() >= end {
-                return Ok(Then::HandOver);
+                return Ok(TaskEnd::HandOver);
             }
             let mut due = match self.turn(&instance, now, stopping)? {
                 Turn::Ended(result) => {
@@ -154,7 +154,7 @@ impl Task {
                 if !stopping {
                     inner.arm(due)?;
                 }
-                return Ok(Then::Rest);
+                return Ok(TaskEnd::Rest);
             }
             let late = waits::until(&*clock, due.filter(|due| *due > now), now);
             self.wait(late).await?;
@@ -192,19 +192,19 @@ impl Task {
         Ok(())
     }
 
-    /// Lets the run go on, if there is to be one.
+    /// Advances the run, if there is to be one.
     fn turn(&mut self, instance: &Instance, now: i64, stopping: bool) -> Result<Turn> {
         let inner = &self.inner;
         let flying = self.run.as_ref().is_some_and(Run::is_flying);
         match instance.status {
-            // What it does begins when its directory knows of it.
+            // It starts working when its directory knows of it.
             Status::Running if instance.told == 0 => return Ok(Turn::Rest(None)),
             Status::Running => {}
             Status::Paused if flying || broken(Variant::PauseUnheeded) => {}
             Status::Stuck => {
                 let since = instance.updated_at;
                 let again = since.saturating_add(millis(limits::STUCK_PAUSE));
-                // The time of the change is yet to come if the clock was set back.
+                // The time of the change is in the future if the clock was set back.
                 if (since..again).contains(&now) {
                     return Ok(Turn::Rest(Some(again)));
                 }
@@ -273,7 +273,7 @@ impl Task {
         Ok(Ok(life.with_rehearsals(rehearsals)))
     }
 
-    /// Tells what is due to be told.
+    /// Sends due notices.
     fn tell(&mut self, instance: &Instance, now: i64) -> Result<()> {
         let room = limits::MAX_TELLING.saturating_sub(self.telling.len());
         self.telling.extend(self.inner.tell(instance, now, room)?);
@@ -285,7 +285,7 @@ fn first(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     a.into_iter().chain(b).min()
 }
 
-/// Notes that a task was cut off: what it drove stands still until the alarm.
+/// Records that a task was dropped: its instance stands still until the alarm.
 struct Guard {
     inner: Rc<Inner>,
     cut_off: bool,

@@ -1,4 +1,4 @@
-//! What a program says that is to be done.
+//! The workflow trait.
 
 use std::future::Future;
 
@@ -6,21 +6,21 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Context, Failure};
 
-/// A workflow: a function that is run to its end, whatever happens to the process meanwhile.
+/// A workflow: a function that runs to completion, even across crashes.
 ///
-/// An instance that comes to life again calls [`run`](Self::run) from its beginning; what it asked its [`Context`] for before
-/// has its result at once. So the function must ask for the same as before, given the same results: it does everything that
-/// has an effect or can come out otherwise (calls, clocks, chance, files) in steps, waits for nothing but what its context
-/// gives, and races futures in a fixed order (`tokio::select!` with `biased`).
+/// A reactivated instance calls [`run`](Self::run) from its beginning; earlier requests to its [`Context`] return their
+/// stored results at once. So the function must make the same requests, given the same results: it performs in steps
+/// whatever has a side effect or may vary (calls, clocks, randomness, files), awaits only what its context returns, and
+/// races futures in a fixed order (`tokio::select!` with `biased`).
 pub trait Workflow: Send + Sync + 'static {
-    /// The workflow's name, of 1 to 64 of `[a-zA-Z0-9_.-]`. Instances are found by it. A function that has been changed so
-    /// that it asks for other steps gets a new name, and the old one stays until its instances have ended.
+    /// The workflow's name, of 1 to 64 of `[a-zA-Z0-9_.-]`. It identifies instances. A function that is changed to
+    /// request other steps gets a new name, and the old one stays until its instances have finished.
     const NAME: &'static str;
 
-    /// What an instance is started with. Kept as JSON.
+    /// The input of an instance. Stored as JSON.
     type Input: Serialize + DeserializeOwned + 'static;
 
-    /// What it ends with. Kept as JSON.
+    /// The output of an instance. Stored as JSON.
     type Output: Serialize + DeserializeOwned + 'static;
 
     /// Runs an instance.

@@ -1,4 +1,4 @@
-//! The tests are tested: each deliberately broken variant must be caught by a test of the promise that it breaks.
+//! Tests the tests: each deliberately broken variant must be caught by a test of the guarantee that it violates.
 
 use abide_components::broken::{VARIABLE, Variant};
 
@@ -7,8 +7,7 @@ fn caught_by(variant: Variant) -> &'static str {
     match variant {
         Variant::SchemaIgnored
         | Variant::RuleIgnored
-        | Variant::AppendedApart
-        | Variant::HookApart
+        | Variant::WrittenInParts
         | Variant::HookForgotten
         | Variant::HookFirst
         | Variant::MemoryTrusted

@@ -1,4 +1,4 @@
-//! Chains that something has changed are refused, and say where.
+//! Damaged chains are refused, with the position of the damage.
 
 use abide::ErrorKind;
 use abide::outcomes::Until;
@@ -59,7 +59,7 @@ async fn data_that_cannot_be_applied_is_found() {
 async fn time_that_goes_backwards_is_found() {
     assert_eq!(
         after("UPDATE outcomes SET ts = ts - 1 WHERE seq = 6").await,
-        "the chain of the account is damaged at outcome 6: its time is before that of the one before it"
+        "the chain of the account is damaged at outcome 6: its time is before that of its predecessor"
     );
 }
 
@@ -67,7 +67,7 @@ async fn time_that_goes_backwards_is_found() {
 async fn an_outcome_of_a_newer_program_is_not_read() {
     let told = after("UPDATE outcomes SET version = 2 WHERE seq = 3").await;
     assert!(told.ends_with(
-        "outcome 3: its data has version 2 and this program knows 1: run the program that wrote it, or a newer one"
+        "outcome 3: its data has version 2, but this program knows only 1: run the program that wrote it, or a newer one"
     ));
 }
 
@@ -82,7 +82,7 @@ async fn tables_of_a_newer_program_and_of_another_schema_are_refused() {
         (
             "UPDATE outcomes_meta SET schema = 'door'",
             ErrorKind::Input,
-            "the object has a chain of `door`, and it is opened as one of `account`",
+            "the object has a chain of `door`, but it is opened as one of `account`",
         ),
     ] {
         let world = World::new();
@@ -103,6 +103,6 @@ async fn a_live_state_that_is_not_what_the_chain_says_is_found() {
         .await;
     assert_eq!(
         damage(world.bank().check().await.unwrap()),
-        "the chain of the account replays to something else than the live state at outcome 5: `/balance` is 8 and 4"
+        "the replay of the chain of the account differs from the live state at outcome 5: `/balance` is 8 and 4"
     );
 }

@@ -1,4 +1,4 @@
-//! What outcomes promise, tested through the public API on a disk in memory with a clock that stands still.
+//! The guarantees of outcomes, tested through the public API on an in-memory disk with a manual clock.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 

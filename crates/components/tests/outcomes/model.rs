@@ -1,4 +1,4 @@
-//! A chain beside a list in memory that does the same, through kills and losses of power.
+//! A chain compared with an in-memory list, through kills and power failures.
 
 use std::time::Duration;
 
@@ -76,9 +76,8 @@ async fn check(world: &World, model: &Model, random: &mut Random, note: &str) {
 async fn a_chain_is_what_was_acknowledged_whatever_happens_to_the_node() {
     for seed in 1..=setting("ABIDE_OUTCOMES_SEEDS", 12) {
         let mut random = Random::new(seed);
-        let options = Options {
-            snapshot_every: [None, Some(1), Some(7)][random.below(3) as usize],
-        };
+        let options =
+            Options::default().snapshot_every([None, Some(1), Some(7)][random.below(3) as usize]);
         let mut world = World::with(options);
         let mut model = Model {
             state: "fresh",

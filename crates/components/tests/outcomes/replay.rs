@@ -92,7 +92,7 @@ async fn any_past_state_is_shown_by_its_number_and_by_its_time() {
         assert!(matches!(told, OutcomesError::NotFound { last: 7, .. }));
         assert_eq!(
             told.to_string(),
-            format!("there is no outcome {seq}: the chain has 7")
+            format!("there is no outcome {seq}: the chain has 7 outcomes")
         );
     }
 }
@@ -105,7 +105,7 @@ fn a_place_in_a_chain_is_read_from_a_text() {
     assert_eq!(place("1970-01-01T00:00:01.5Z").unwrap(), Until::Time(1_500));
     assert_eq!(place("1970-01-01T02:00:00+02:00").unwrap(), Until::Time(0));
     let told = place("yesterday").unwrap_err().to_string();
-    assert!(told.contains("`yesterday` is no place"), "{told}");
+    assert!(told.contains("`yesterday` is not a position"), "{told}");
 }
 
 #[tokio::test]

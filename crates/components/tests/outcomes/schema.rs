@@ -1,4 +1,4 @@
-//! What a declaration must be, and what it looks like.
+//! Validation and diagrams of declarations.
 
 use abide::outcomes::{Declaration, Schema, limits};
 
@@ -81,9 +81,9 @@ fn states_that_cannot_be_reached_or_left_and_names_that_are_not_used_are_refused
         problems(wrong),
         [
             "nothing leads from the state `open` to another: declare it as terminal",
-            "nothing leads from `shut` to the state `gone`",
-            "the state `gone` is terminal, and a transition leads to another",
-            "nothing leads from `shut` to the state `broken`",
+            "the state `gone` is unreachable from `shut`",
+            "the state `gone` is terminal, but a transition leads to another",
+            "the state `broken` is unreachable from `shut`",
             "nothing leads from the state `broken` to another: declare it as terminal",
             "no transition has the action `pull`",
             "no transition has the outcome `stuck`",
@@ -94,7 +94,7 @@ fn states_that_cannot_be_reached_or_left_and_names_that_are_not_used_are_refused
     assert!(
         error
             .message()
-            .starts_with("the schema `door` makes no sense: nothing leads from the state `open`")
+            .starts_with("the schema `door` is invalid: nothing leads from the state `open`")
     );
 }
 
@@ -127,7 +127,10 @@ fn what_is_no_name_is_refused() {
             ..ACCOUNT
         };
         let told = problems(declaration);
-        assert!(told[0].contains("is no name: use 1 to 64"), "{told:?}");
+        assert!(
+            told[0].contains("is not a valid name: use 1 to 64"),
+            "{told:?}"
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! Snapshots save work, and nothing depends on them.
+//! Snapshots save work, but nothing depends on them.
 
 use abide::outcomes::{Options, Until, limits};
 use serde_json::json;
@@ -6,9 +6,7 @@ use serde_json::json;
 use crate::support::{World, damage};
 
 fn every(outcomes: i64) -> Options {
-    Options {
-        snapshot_every: Some(outcomes),
-    }
+    Options::default().snapshot_every(outcomes)
 }
 
 /// An account of 26 outcomes with a snapshot at the 20th.
@@ -106,7 +104,7 @@ async fn a_snapshot_that_differs_from_the_chain_is_found() {
         .await;
     assert_eq!(
         damage(world.bank().check().await.unwrap()),
-        "the chain of the account replays to something else than the snapshot at outcome 20: `/balance` is 21 and 19"
+        "the replay of the chain of the account differs from the snapshot at outcome 20: `/balance` is 21 and 19"
     );
 }
 

@@ -1,4 +1,4 @@
-//! A node on a disk in memory whose objects are accounts with a chain of outcomes.
+//! A node on an in-memory disk whose objects are accounts with a chain of outcomes.
 
 use std::sync::Arc;
 
@@ -230,12 +230,12 @@ impl World {
         }
     }
 
-    /// Another node, on what a kill of this one leaves.
+    /// Another node on the state that a kill of this one leaves.
     pub(crate) fn killed(self) -> Self {
         Self::at(self.clock.clone(), self.disk.after_kill(), self.options)
     }
 
-    /// Another node, on what a power failure leaves of the disk.
+    /// Another node on the disk that a power failure leaves.
     pub(crate) fn crashed(self, seed: u64) -> Self {
         Self::at(self.clock.clone(), self.disk.crash(seed), self.options)
     }

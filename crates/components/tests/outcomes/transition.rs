@@ -1,4 +1,4 @@
-//! The one way to write: what it takes, what it refuses, and that it is all or nothing.
+//! Transitions: what they accept, what they refuse, and their atomicity.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn a_refusal_says_what_would_have_been_allowed_and_changes_nothing() {
     let refused = world.refusal("deposit", "credited", json!(1)).await;
     assert_eq!(
         refused.to_string(),
-        "the account is `fresh` and does not take `deposit` with `credited`: allowed are `open` with `opened`"
+        "the account is `fresh` and does not allow `deposit` with `credited`: allowed are `open` with `opened`"
     );
     let OutcomesError::Refused { allowed, state, .. } = refused else {
         panic!("{refused}");

@@ -148,9 +148,7 @@ struct Plank {
 
 impl DurableObject for Plank {
     fn new(state: State, env: Env) -> Result<Self> {
-        let options = Options {
-            snapshot_every: Some(2),
-        };
+        let options = Options::default().snapshot_every(2);
         let chain = match *env.require::<Program>()? {
             Program::First => Chain::First(Outcomes::open(&state, options)?),
             Program::Third => Chain::Third(Outcomes::open(&state, options)?),
@@ -277,6 +275,6 @@ async fn old_data_that_nothing_brings_forward_is_told() {
     let (_node, plank) = run(Program::Forgetful, &disk);
     assert_eq!(
         damage(plank.sawn().await.unwrap()),
-        "the chain of the plank is damaged at outcome 1: nothing brings version 1 forward: write `Machine::upcast` for it"
+        "the chain of the plank is damaged at outcome 1: nothing upcasts version 1: implement `Machine::upcast` for it"
     );
 }

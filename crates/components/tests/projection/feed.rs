@@ -1,4 +1,4 @@
-//! From objects to the read model, when all is well.
+//! From objects to the read model, without faults.
 
 use abide::projection::limits;
 

@@ -1,4 +1,4 @@
-//! A host with a projection, and its figures.
+//! A host with a projection, and its metrics.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Projections: from objects on a disk in memory to read models in SQLite and `PostgreSQL`.
+//! Projections: from objects on an in-memory disk to read models in SQLite and `PostgreSQL`.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 #[cfg(feature = "broken")]

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use abide::{
     projection::{PostgresModel, ProjectionError, ReadModel, Table, Tables, Type, queue_options},
-    queue::{Options, RetryPolicy},
+    queue::RetryPolicy,
 };
 use abide_harness::Postgres;
 use rustls::{
@@ -84,10 +84,8 @@ fn rows_wait_while_the_server_is_not_as_it_has_to_be_and_none_is_a_dead_letter()
             .unwrap();
         let clerk = format!("{} user=clerk", without_user(&server.address()));
         let clerk: Arc<dyn ReadModel> = Arc::new(PostgresModel::new(&clerk, tables()).unwrap());
-        let options = Options {
-            retry: RetryPolicy::Schedule(vec![Duration::from_millis(100)]),
-            ..queue_options()
-        };
+        let options =
+            queue_options().retry(RetryPolicy::Schedule(vec![Duration::from_millis(100)]));
         let world = World::of(clerk, options);
         world.deposit("ada", 1).await;
         world.until_balances(&[("ada", 1)]).await;
@@ -140,7 +138,7 @@ fn rows_wait_while_the_server_is_not_as_it_has_to_be_and_none_is_a_dead_letter()
             until_there(&world, &[("ada", balance)]).await;
         }
 
-        // What is gone is made anew.
+        // Missing tables are created again.
         admin
             .batch_execute("ALTER TABLE accounts DROP owner")
             .await

@@ -102,9 +102,9 @@ fn a_directory_that_is_not_there_is_an_error() {
 #[test]
 fn declarations_that_make_no_sense_are_refused() {
     for (table, reason) in [
-        (Table::new("Accounts"), "no name"),
-        (Table::new("a\"b"), "no name"),
-        (Table::new(""), "no name"),
+        (Table::new("Accounts"), "not a valid name"),
+        (Table::new("a\"b"), "not a valid name"),
+        (Table::new(""), "not a valid name"),
         (Table::new("a").column("id", Type::Text), "two columns"),
         (
             Table::new("a")
@@ -112,7 +112,7 @@ fn declarations_that_make_no_sense_are_refused() {
                 .column("b", Type::Real),
             "two columns",
         ),
-        (Table::new("a").index(["b"]), "no column"),
+        (Table::new("a").index(["b"]), "not a column"),
         (
             (0..65).fold(Table::new("a"), |table, n| {
                 table.column(format!("c{n}"), Type::Text)

@@ -77,6 +77,8 @@ pub(crate) enum Mood {
     Stuck,
     /// It refuses what is 13.
     Superstitious,
+    /// It keeps what it is to forget.
+    Clinging,
 }
 
 fn is_unlucky(row: &Row) -> bool {
@@ -120,7 +122,7 @@ impl ReadModel for Moody {
             Mood::Superstitious if rows.iter().any(is_unlucky) => {
                 refused(ProjectionError::Refused("13".to_owned()))
             }
-            Mood::Well | Mood::Superstitious => self.model.apply(rows),
+            Mood::Well | Mood::Superstitious | Mood::Clinging => self.model.apply(rows),
         }
     }
 
@@ -133,7 +135,10 @@ impl ReadModel for Moody {
     }
 
     fn wipe(&self) -> BoxFuture<'static, Result<(), ProjectionError>> {
-        self.model.wipe()
+        match *self.mood.lock().unwrap() {
+            Mood::Clinging => Box::pin(std::future::ready(Ok(()))),
+            _ => self.model.wipe(),
+        }
     }
 }
 
@@ -263,13 +268,13 @@ impl World {
         }
     }
 
-    /// Another node, on what a kill of this one leaves.
+    /// Another node on the state that a kill of this one leaves.
     pub(crate) fn killed(self) -> Self {
         let disk = self.disk.after_kill();
         self.next(disk)
     }
 
-    /// Another node, on what a power failure leaves of the disk.
+    /// Another node on the disk that a power failure leaves.
     pub(crate) fn crashed(self, seed: u64) -> Self {
         let disk = self.disk.crash(seed);
         self.next(disk)

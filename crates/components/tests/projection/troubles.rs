@@ -1,10 +1,10 @@
-//! A read model that is down or stuck, a full queue, kills and losses of power.
+//! A read model that is down or stuck, a full queue, kills and power failures.
 
 use std::time::Duration;
 
 use abide::{
     projection::queue_options,
-    queue::{DeadLetter, Options, RetryPolicy},
+    queue::{DeadLetter, RetryPolicy},
 };
 
 use crate::support::{Mood, World, run};
@@ -39,10 +39,8 @@ fn a_read_model_that_is_down_or_stuck_stops_nobody_and_catches_up() {
 #[test]
 fn rows_wait_for_a_read_model_that_is_not_ready_however_often_they_are_tried() {
     run(async {
-        let options = Options {
-            retry: RetryPolicy::Schedule(vec![Duration::from_millis(100)]),
-            ..queue_options()
-        };
+        let options =
+            queue_options().retry(RetryPolicy::Schedule(vec![Duration::from_millis(100)]));
         let world = World::with_options(options);
         world.deposit("ada", 10).await;
         world.until_balances(&[("ada", 10)]).await;
@@ -118,11 +116,7 @@ fn of_several_changes_of_a_row_the_newest_is_written() {
 #[test]
 fn a_full_queue_stops_nobody_and_feeds_keep_the_newest_of_each_row() {
     run(async {
-        let options = Options {
-            shards: 1,
-            max_messages: 2,
-            ..queue_options()
-        };
+        let options = queue_options().shards(1).max_messages(2);
         let world = World::with_options(options);
         world.queue().pause().await.unwrap();
         world.deposit("ada", 1).await;
@@ -141,10 +135,7 @@ fn a_full_queue_stops_nobody_and_feeds_keep_the_newest_of_each_row() {
         world.clock.advance(Duration::from_mins(2));
         let world = {
             // A batch of more than the queue takes at a time does not fit: give it room.
-            let options = Options {
-                shards: 1,
-                ..queue_options()
-            };
+            let options = queue_options().shards(1);
             world.with(options)
         };
         world.until_balances(&[("ada", 1), ("bob", 20)]).await;

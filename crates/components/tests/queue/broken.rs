@@ -1,4 +1,4 @@
-//! The tests are tested: each deliberately broken variant must be caught by a test of the promise that it breaks.
+//! Tests the tests: each deliberately broken variant must be caught by a test of the guarantee that it violates.
 
 use abide_components::broken::{VARIABLE, Variant};
 

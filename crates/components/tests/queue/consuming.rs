@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::queue::{self, Batch, Options, Queues};
+use abide::queue::{self, Batch, Queues};
 
 use crate::support::{Act, Script, World, message, plain, run, words, words_with};
 
@@ -30,11 +30,9 @@ fn what_arrives_while_batches_are_on_their_way_goes_together() {
 #[test]
 fn a_batch_waits_for_others_and_not_longer_than_it_may() {
     run(async {
-        let world = World::new(words_with(Options {
-            max_batch: 3,
-            max_wait: Duration::from_secs(20),
-            ..plain()
-        }));
+        let world = World::new(words_with(
+            plain().max_batch(3).max_wait(Duration::from_secs(20)),
+        ));
         world.send(&["a", "b"]).await;
         world.clock.advance(Duration::from_secs(19));
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -53,12 +51,9 @@ fn a_batch_waits_for_others_and_not_longer_than_it_may() {
 #[test]
 fn a_batch_has_no_more_messages_and_bytes_than_it_may() {
     run(async {
-        let world = World::new(words_with(Options {
-            max_batch: 4,
-            max_batch_bytes: 30,
-            concurrency: 1,
-            ..plain()
-        }));
+        let world = World::new(words_with(
+            plain().max_batch(4).max_batch_bytes(30).concurrency(1),
+        ));
         let queue = world.queue("words");
         queue.pause().await.unwrap();
         let long = "x".repeat(50);
@@ -82,11 +77,7 @@ fn a_batch_has_no_more_messages_and_bytes_than_it_may() {
 #[test]
 fn several_batches_are_on_their_way_at_once_and_no_more_than_may() {
     run(async {
-        let world = World::new(words_with(Options {
-            max_batch: 1,
-            concurrency: 3,
-            ..plain()
-        }));
+        let world = World::new(words_with(plain().max_batch(1).concurrency(3)));
         world.send(&["a", "b", "c", "d", "e", "f", "g"]).await;
         world.until_consumed(7).await;
         assert_eq!(world.script.most(), 3);
@@ -185,10 +176,7 @@ fn a_consumer_that_hangs_loses_its_batch_and_keeps_what_it_has_marked() {
 #[test]
 fn a_consumer_that_fails_whole_batches_is_left_alone_and_no_attempts_are_used_up() {
     run(async {
-        let world = World::new(words_with(Options {
-            max_batch: 1,
-            ..plain()
-        }));
+        let world = World::new(words_with(plain().max_batch(1)));
         for body in ["a", "b", "c", "d", "e", "f"] {
             world.script.say(body, [Act::Fail]);
         }

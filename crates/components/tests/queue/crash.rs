@@ -1,4 +1,4 @@
-//! Kills and losses of power at any point of a message's life.
+//! Kills and power failures at any point of a delivery.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -61,7 +61,7 @@ fn a_message_whose_consumer_ends_the_process_each_time_is_given_up() {
         let letters = world.queue("words").dead_letters(1).await.unwrap();
         assert_eq!(
             letters[0].error,
-            "attempt 4 was the last, and nobody knows how it ended"
+            "attempt 4 was the last, and its result is unknown"
         );
     });
 }
@@ -91,13 +91,11 @@ fn a_queue_that_the_program_does_not_know_any_more_keeps_its_messages() {
 
 /// Of two shards, with small batches.
 fn small() -> Options {
-    Options {
-        shards: 2,
-        max_batch: 3,
-        concurrency: 2,
-        timeout: Duration::from_secs(2),
-        ..plain()
-    }
+    plain()
+        .shards(2)
+        .max_batch(3)
+        .concurrency(2)
+        .timeout(Duration::from_secs(2))
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Messages that are given up.
+//! Dead letters.
 
 use std::time::Duration;
 
-use abide::queue::{DeadLetters, Message, Options, QueueError, Queues};
+use abide::queue::{DeadLetters, Message, QueueError, Queues};
 
 use crate::support::{Act, Script, Scripted, World, message, plain, run, words, words_with};
 
@@ -42,7 +42,10 @@ fn a_message_is_given_up_at_once_if_it_is_refused_or_does_not_fit() {
             .await;
         let letters = queue.dead_letters(10).await.unwrap();
         let errors: Vec<&str> = letters.iter().map(|letter| letter.error.as_str()).collect();
-        assert!(errors[0].starts_with("the body does not fit"), "{errors:?}");
+        assert!(
+            errors[0].starts_with("the body does not match"),
+            "{errors:?}"
+        );
         assert_eq!(errors[1], "never");
         assert_eq!(world.counts().await.consumed, 1);
     });
@@ -125,10 +128,7 @@ fn dead_letters_of_before_a_time_are_discarded_and_later_ones_are_kept() {
 #[test]
 fn dead_letters_count_against_what_a_shard_may_hold() {
     run(async {
-        let world = World::new(words_with(Options {
-            max_messages: 2,
-            ..plain()
-        }));
+        let world = World::new(words_with(plain().max_messages(2)));
         world.script.say("a", [Act::Refuse]);
         world.script.say("b", [Act::Refuse]);
         world.send(&["a", "b"]).await;
@@ -144,20 +144,10 @@ fn dead_letters_count_against_what_a_shard_may_hold() {
 }
 
 fn to_another(script: &Script, life: usize) -> Queues {
-    let options = Options {
-        dead_letters: DeadLetters::Queue("failed".to_owned()),
-        ..plain()
-    };
+    let options = plain().dead_letters(DeadLetters::Queue("failed".to_owned()));
     Queues::new()
         .with("words", options, Scripted(script.clone(), life))
-        .without_consumer(
-            "failed",
-            Options {
-                max_messages: 2,
-                shards: 2,
-                ..plain()
-            },
-        )
+        .without_consumer("failed", plain().max_messages(2).shards(2))
 }
 
 #[test]
@@ -181,20 +171,10 @@ fn dead_letters_go_to_another_queue_once() {
         let world = world.killed();
         world
             .with(|script, life| {
-                let options = Options {
-                    dead_letters: DeadLetters::Queue("failed".to_owned()),
-                    ..plain()
-                };
+                let options = plain().dead_letters(DeadLetters::Queue("failed".to_owned()));
                 Queues::new()
                     .with("words", options, Scripted(script.clone(), life))
-                    .with(
-                        "failed",
-                        Options {
-                            shards: 2,
-                            ..plain()
-                        },
-                        Scripted(script.clone(), life),
-                    )
+                    .with("failed", plain().shards(2), Scripted(script.clone(), life))
             })
             .all_arrive(&bodies)
             .await;
@@ -224,11 +204,10 @@ impl World {
 #[test]
 fn a_queue_whose_dead_letters_go_nowhere_says_so() {
     run(async {
-        let world = World::new(words_with(Options {
-            dead_letters: DeadLetters::Queue("words".to_owned()),
-            ..plain()
-        }));
+        let world = World::new(words_with(
+            plain().dead_letters(DeadLetters::Queue("words".to_owned())),
+        ));
         let error = abide::queue::Queue::new(world.node.env(), "words").unwrap_err();
-        assert!(error.to_string().contains("no other queue"), "{error}");
+        assert!(error.to_string().contains("not another queue"), "{error}");
     });
 }

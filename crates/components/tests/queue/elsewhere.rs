@@ -1,7 +1,7 @@
 //! Consumers that are objects, or servers.
 
 use abide::prelude::*;
-use abide::queue::{Delivery, Exceptions, Options, Queues, ToHttp, ToObject};
+use abide::queue::{Delivery, Exceptions, Queues, ToHttp, ToObject};
 
 use crate::support::{Script, World, message, plain, run};
 
@@ -78,10 +78,7 @@ fn an_object_consumes_and_excepts_messages() {
         let letters = queue.dead_letters(10).await.unwrap();
         let mut errors: Vec<&str> = letters.iter().map(|letter| letter.error.as_str()).collect();
         errors.sort_unstable();
-        assert_eq!(
-            errors,
-            ["I will not", "it has no key to say which object it is for"]
-        );
+        assert_eq!(errors, ["I will not", "it has no key to select an object"]);
     });
 }
 
@@ -90,10 +87,7 @@ fn a_server_consumes_and_excepts_messages() {
     run(async {
         let make = |_: &Script, _| {
             let to = ToHttp::new("https://example.com/mails").unwrap();
-            let options = Options {
-                concurrency: 1,
-                ..plain()
-            };
+            let options = plain().concurrency(1);
             Queues::new().with("words", options, to)
         };
         let world = World::new(make);

@@ -1,4 +1,4 @@
-//! Options that make no sense.
+//! Invalid options.
 
 use std::time::Duration;
 
@@ -18,54 +18,18 @@ fn options_that_make_no_sense_are_refused_when_the_queue_is_declared() {
         max_attempts: 0,
     };
     let bad = [
-        Options {
-            shards: 0,
-            ..Options::default()
-        },
-        Options {
-            shards: limits::MAX_SHARDS + 1,
-            ..Options::default()
-        },
-        Options {
-            max_batch: 0,
-            ..Options::default()
-        },
-        Options {
-            max_batch: limits::MAX_BATCH + 1,
-            ..Options::default()
-        },
-        Options {
-            max_batch_bytes: limits::MAX_BATCH_BYTES + 1,
-            ..Options::default()
-        },
-        Options {
-            max_wait: limits::MAX_WAIT * 2,
-            ..Options::default()
-        },
-        Options {
-            concurrency: 0,
-            ..Options::default()
-        },
-        Options {
-            timeout: Duration::ZERO,
-            ..Options::default()
-        },
-        Options {
-            timeout: limits::MAX_TIMEOUT * 2,
-            ..Options::default()
-        },
-        Options {
-            retry: none,
-            ..Options::default()
-        },
-        Options {
-            max_messages: 0,
-            ..Options::default()
-        },
-        Options {
-            recovery: Duration::ZERO,
-            ..Options::default()
-        },
+        Options::default().shards(0),
+        Options::default().shards(limits::MAX_SHARDS + 1),
+        Options::default().max_batch(0),
+        Options::default().max_batch(limits::MAX_BATCH + 1),
+        Options::default().max_batch_bytes(limits::MAX_BATCH_BYTES + 1),
+        Options::default().max_wait(limits::MAX_WAIT * 2),
+        Options::default().concurrency(0),
+        Options::default().timeout(Duration::ZERO),
+        Options::default().timeout(limits::MAX_TIMEOUT * 2),
+        Options::default().retry(none),
+        Options::default().max_messages(0),
+        Options::default().recovery(Duration::ZERO),
     ];
     for options in bad {
         assert!(refused(options.clone()), "{options:?}");

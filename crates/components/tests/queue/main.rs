@@ -1,4 +1,4 @@
-//! Queues on a node with a disk in memory.
+//! Queues on a node with an in-memory disk.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 #[cfg(feature = "broken")]

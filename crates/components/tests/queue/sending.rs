@@ -1,17 +1,14 @@
-//! What a queue takes, and what it refuses.
+//! What a queue accepts, and what it refuses.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use abide::queue::{Message, Options, Queue, QueueError, limits};
+use abide::queue::{Message, Queue, QueueError, limits};
 
 use crate::support::{World, message, plain, run, words, words_with};
 
 /// With a queue of four shards.
 fn sharded() -> World {
-    World::new(words_with(Options {
-        shards: 4,
-        ..plain()
-    }))
+    World::new(words_with(plain().shards(4)))
 }
 
 #[test]
@@ -108,10 +105,7 @@ fn a_batch_is_sent_in_its_order_over_all_shards() {
 #[test]
 fn a_full_shard_refuses_and_takes_again_when_there_is_room() {
     run(async {
-        let world = World::new(words_with(Options {
-            max_messages: 3,
-            ..plain()
-        }));
+        let world = World::new(words_with(plain().max_messages(3)));
         let queue = world.queue("words");
         queue.pause().await.unwrap();
         world.send(&["a", "b"]).await;
@@ -134,10 +128,7 @@ fn a_full_shard_refuses_and_takes_again_when_there_is_room() {
 #[test]
 fn bytes_are_bounded_too() {
     run(async {
-        let world = World::new(words_with(Options {
-            max_bytes: 100,
-            ..plain()
-        }));
+        let world = World::new(words_with(plain().max_bytes(100)));
         let queue = world.queue("words");
         queue.pause().await.unwrap();
         world.send(&["a"]).await;
@@ -152,7 +143,7 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         let world = World::new(words);
         let queue = world.queue("words");
         for (bad, reason) in [
-            (Message::from_json("{"), "no JSON"),
+            (Message::from_json("{"), "not JSON"),
             (
                 Message::new(&"x".repeat(limits::MAX_BODY_BYTES)).unwrap(),
                 "bytes",

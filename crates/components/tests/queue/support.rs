@@ -1,4 +1,4 @@
-//! A node on a disk in memory with queues, and a consumer that does what a test's script says.
+//! A node on an in-memory disk with queues, and a scripted consumer.
 
 pub(crate) use abide_harness::run;
 
@@ -243,14 +243,14 @@ impl World {
         }
     }
 
-    /// Another node, on what a kill of this one leaves.
+    /// Another node on the state that a kill of this one leaves.
     pub(crate) fn killed(self) -> Self {
         self.script.end_life();
         let disk = self.disk.after_kill();
         self.next(disk)
     }
 
-    /// Another node, on what a power failure leaves of the disk.
+    /// Another node on the disk that a power failure leaves.
     pub(crate) fn crashed(self, seed: u64) -> Self {
         self.script.end_life();
         let disk = self.disk.crash(seed);
@@ -339,11 +339,11 @@ pub(crate) fn message(body: &str) -> Message {
 
 /// A queue `words` of one shard, whose retries come after 1 s, 2 s, 4 s, exactly.
 pub(crate) fn plain() -> Options {
-    Options {
-        retry: RetryPolicy::Schedule([1, 2, 4].map(Duration::from_secs).to_vec()),
-        jitter: false,
-        ..Options::default()
-    }
+    Options::default()
+        .retry(RetryPolicy::Schedule(
+            [1, 2, 4].map(Duration::from_secs).to_vec(),
+        ))
+        .jitter(false)
 }
 
 pub(crate) fn words(script: &Script, life: usize) -> Queues {

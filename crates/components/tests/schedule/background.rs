@@ -1,6 +1,6 @@
 //! Handlers that wait, in the background.
 
-use abide::schedule::{Misfire, Options, Overlap, Phase, Spec};
+use abide::schedule::{Misfire, Overlap, Phase, Spec};
 
 use crate::support::{Deed, NONE, World, at, doing, plain, run, secs};
 use std::time::Duration;
@@ -45,10 +45,7 @@ fn handlers_wait_side_by_side() {
 #[test]
 fn at_most_so_many_run_at_a_time() {
     run(async {
-        let world = World::new(Options {
-            concurrency: 2,
-            ..plain()
-        });
+        let world = World::new(plain().concurrency(2));
         let start = world.now();
         for number in 0..6 {
             let spec = doing(Spec::once("k", start), &waits(1));
@@ -91,10 +88,7 @@ fn an_occurrence_that_comes_before_the_last_has_ended_is_left_out_waits_or_overl
 #[test]
 fn an_attempt_that_takes_too_long_is_dropped_and_repeated() {
     run(async {
-        let world = World::new(Options {
-            timeout: secs(3),
-            ..plain()
-        });
+        let world = World::new(plain().timeout(secs(3)));
         let start = world.now();
         world
             .set_in_background("t", doing(Spec::once("k", start), &waits(60)))
@@ -140,10 +134,7 @@ fn a_handler_that_panics_has_failed_and_cuts_off_no_other() {
 #[test]
 fn a_long_queue_of_timers_outlives_one_task() {
     run(async {
-        let world = World::new(Options {
-            concurrency: 1,
-            ..plain()
-        });
+        let world = World::new(plain().concurrency(1));
         let start = world.now();
         for number in 0..12 {
             let spec = doing(Spec::once("k", start), &waits(5));

@@ -1,4 +1,4 @@
-//! The tests are tested: each deliberately broken variant must be caught by a test of the promise that it breaks.
+//! Tests the tests: each deliberately broken variant must be caught by a test of the guarantee that it violates.
 
 use abide_components::broken::{VARIABLE, Variant};
 
@@ -8,7 +8,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::TimerEarly
         | Variant::EndForgotten
         | Variant::FailureKept
-        | Variant::MissedMerged
+        | Variant::MisfireIgnored
         | Variant::QueuedDropped
         | Variant::FailedForgotten => {
             "simulation::each_occurrence_has_its_effect_exactly_once_or_has_failed_whatever_happens"
@@ -26,8 +26,6 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::RetriedAtOnce => {
             "retries::an_attempt_that_fails_is_repeated_after_the_waits_of_the_policy_and_leaves_nothing"
         }
-        Variant::MissedRepeated => "missed::of_those_that_were_missed_the_last_goes_off",
-        Variant::MissedFires => "missed::none_that_were_missed_goes_off_if_wanted",
         Variant::OverlapAllowed => {
             "background::an_occurrence_that_comes_before_the_last_has_ended_is_left_out_waits_or_overlaps"
         }

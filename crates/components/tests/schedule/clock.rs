@@ -1,4 +1,4 @@
-//! Clocks that are set.
+//! Clock changes.
 
 use abide::schedule::Spec;
 

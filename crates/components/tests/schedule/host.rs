@@ -1,4 +1,4 @@
-//! A host whose objects hold schedules, and its figures.
+//! A host whose objects hold schedules, and its metrics.
 
 use abide::Host;
 use abide::schedule::Spec;

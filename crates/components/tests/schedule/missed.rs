@@ -1,4 +1,4 @@
-//! Occurrences that were missed because nobody was there.
+//! Occurrences that were missed because the node did not run.
 
 use abide::schedule::{Misfire, Phase, Spec};
 

@@ -161,26 +161,15 @@ fn what_is_asked_of_a_timer_that_is_not_there_or_not_so_is_refused() {
 fn options_that_make_no_sense_are_refused_when_the_object_starts() {
     run(async {
         let wrong = [
-            Options {
-                timeout: Duration::ZERO,
-                ..Options::default()
-            },
-            Options {
-                concurrency: 0,
-                ..Options::default()
-            },
-            Options {
-                history: -1,
-                ..Options::default()
-            },
+            Options::default().timeout(Duration::ZERO),
+            Options::default().concurrency(0),
+            Options::default().history(-1),
         ];
         for options in wrong {
             let world = World::new(options);
             let error = world.object().effects().await.unwrap_err();
             assert!(
-                error
-                    .to_string()
-                    .contains("a schedule cannot be run like this"),
+                error.to_string().contains("invalid options of a schedule"),
                 "{error}"
             );
         }
@@ -190,10 +179,7 @@ fn options_that_make_no_sense_are_refused_when_the_object_starts() {
 #[test]
 fn the_history_tells_what_happened_and_is_bounded() {
     run(async {
-        let world = World::new(Options {
-            history: 5,
-            ..plain()
-        });
+        let world = World::new(plain().history(5));
         world.set("t", Spec::every("a", secs(1))).await;
         world.pass(secs(3), secs(1)).await;
         assert_eq!(world.events("t").await, ["created", "done", "done", "done"]);
@@ -211,10 +197,7 @@ fn the_history_tells_what_happened_and_is_bounded() {
 #[test]
 fn timers_that_ended_are_forgotten_after_their_time() {
     run(async {
-        let world = World::new(Options {
-            keep_ended: secs(60),
-            ..plain()
-        });
+        let world = World::new(plain().keep_ended(secs(60)));
         let start = world.now();
         world.set("t", Spec::once("a", start)).await;
         world.set("often", Spec::every("a", secs(10))).await;

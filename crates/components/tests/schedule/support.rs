@@ -1,4 +1,4 @@
-//! A node on a disk in memory whose objects hold schedules, and a handler that does what a timer's metadata say.
+//! A node on an in-memory disk whose objects hold schedules, and a handler that does what a timer's metadata say.
 
 pub(crate) use abide_harness::run;
 
@@ -274,14 +274,14 @@ impl World {
         }
     }
 
-    /// Another node, on what a kill of this one leaves.
+    /// Another node on the state that a kill of this one leaves.
     pub(crate) fn killed(self) -> Self {
         let calls = self.calls.next_life();
         let disk = self.disk.after_kill();
         Self::at(self.clock.clone(), disk, calls, self.options.clone())
     }
 
-    /// Another node, on what a power failure leaves of the disk.
+    /// Another node on the disk that a power failure leaves.
     pub(crate) fn crashed(self, seed: u64) -> Self {
         let calls = self.calls.next_life();
         let disk = self.disk.crash(seed);
@@ -400,11 +400,9 @@ fn dues_of(name: &str, effects: Result<Result<Vec<Effect>>>) -> Vec<i64> {
 /// Retries after 1 s, 2 s, 4 s exactly: four attempts.
 pub(crate) fn plain() -> Options {
     let waits = [1, 2, 4].map(Duration::from_secs).to_vec();
-    Options {
-        retry: RetryPolicy::Schedule(waits),
-        jitter: false,
-        ..Options::default()
-    }
+    Options::default()
+        .retry(RetryPolicy::Schedule(waits))
+        .jitter(false)
 }
 
 pub(crate) fn secs(seconds: u64) -> Duration {

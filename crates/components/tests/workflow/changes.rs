@@ -56,7 +56,7 @@ fn a_step_that_is_new_in_the_past_is_found_and_nothing_is_done() {
         });
         let (world, error) = changed_to(after).await;
         assert!(
-            error.contains("after 1 results, step `new` was asked for"),
+            error.contains("after 1 results, step `new` was requested"),
             "{error}"
         );
         says_what_to_do(&error);
@@ -78,7 +78,7 @@ fn a_step_that_is_not_asked_for_any_more_is_found() {
         });
         let (_, error) = changed_to(after).await;
         assert!(
-            error.contains("step `c` was asked for after 3 results, and is now after 2"),
+            error.contains("step `c` was requested after 3 results, and is now requested after 2"),
             "{error}"
         );
         says_what_to_do(&error);
@@ -87,7 +87,7 @@ fn a_step_that_is_not_asked_for_any_more_is_found() {
         });
         let (_, error) = changed_to(after).await;
         assert!(
-            error.contains("`pause` was asked for after 1 results, and is not any more"),
+            error.contains("`pause` was requested after 1 results, and no longer is"),
             "{error}"
         );
         says_what_to_do(&error);
@@ -104,7 +104,7 @@ fn steps_that_have_changed_places_are_found() {
         });
         let (_, error) = changed_to(after).await;
         assert!(
-            error.contains("step `b` was asked for after 2 results, and is now after 0"),
+            error.contains("step `b` was requested after 2 results, and is now requested after 0"),
             "{error}"
         );
         says_what_to_do(&error);
@@ -138,7 +138,7 @@ fn a_result_of_another_type_is_found() {
         });
         let (_, error) = changed_to(after).await;
         assert!(
-            error.contains("the stored result of `a` does not fit its type"),
+            error.contains("the stored result of `a` no longer matches its type"),
             "{error}"
         );
         says_what_to_do(&error);
@@ -195,7 +195,7 @@ fn a_program_that_panics_is_stuck_until_it_is_mended() {
         world.until_status(Status::Stuck).await;
         let error = world.record().await.error.unwrap();
         assert!(
-            error.contains("the workflow panicked: a mistake: mend the program"),
+            error.contains("the workflow panicked: a mistake: fix the program"),
             "{error}"
         );
         // It looks again by itself, some time.

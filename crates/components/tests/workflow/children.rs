@@ -91,7 +91,7 @@ fn a_child_that_nobody_waits_for_any_more_is_canceled() {
         assert_eq!(world.ended().await, Ok(1));
         world.until_status_of("a/one", Status::Canceled).await;
         let child = world.workflows().status("a/one").await.unwrap();
-        assert_eq!(child.error.as_deref(), Some("its parent `a` has ended"));
+        assert_eq!(child.error.as_deref(), Some("its parent `a` has finished"));
     });
 }
 

@@ -1,4 +1,4 @@
-//! Several results at a time: they are given one by one, and a replay gives them in the same order.
+//! Concurrent results: they are delivered one by one, and a replay delivers them in the same order.
 
 use std::{collections::BTreeSet, time::Duration};
 

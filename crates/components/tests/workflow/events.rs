@@ -117,7 +117,7 @@ fn an_event_of_another_form_is_a_failure_that_the_workflow_can_answer() {
         assert!(
             failure
                 .message()
-                .contains("event `number` does not fit its type"),
+                .contains("event `number` does not match its type"),
             "{failure}"
         );
     });

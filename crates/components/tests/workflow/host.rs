@@ -1,4 +1,4 @@
-//! A host that runs workflows, and its figures.
+//! A host that runs workflows, and its metrics.
 
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ fn a_host_shows_what_becomes_of_instances_and_their_steps() {
         let figures = [
             r#"abide_workflow_status_total{workflow="figured",status="running"} 1"#,
             r#"abide_workflow_status_total{workflow="figured",status="completed"} 1"#,
+            r#"abide_workflow_instances{workflow="figured",status="completed"} 1"#,
+            r#"abide_workflow_instances{workflow="figured",status="running"} 0"#,
             r#"abide_workflow_steps_total{workflow="figured",outcome="retried"} 1"#,
             r#"abide_workflow_steps_total{workflow="figured",outcome="done"} 1"#,
             r#"abide_workflow_attempts_running{workflow="figured"} 0"#,

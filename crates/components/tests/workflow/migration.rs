@@ -1,4 +1,4 @@
-//! Instances whose tables an older version has written. The fixtures were dumped from nodes that had been killed.
+//! Instances with tables of an older version. The fixtures were dumped from nodes that had been killed.
 
 use std::{sync::Arc, time::Duration};
 

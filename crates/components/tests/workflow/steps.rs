@@ -192,7 +192,7 @@ fn an_attempt_counts_although_the_process_dies_in_it() {
         assert!(
             failure
                 .message()
-                .contains("ended before the answer came; attempt 1 was the last")
+                .contains("stopped before the response arrived; attempt 1 was the last")
         );
         assert_eq!(world.script.calls().len(), 1);
     });
@@ -353,9 +353,7 @@ fn results_that_are_too_large_fail_their_step_and_say_so() {
         world.start("large").await;
         let failure = world.ended().await.unwrap_err();
         assert!(
-            failure
-                .message()
-                .contains("1048578 bytes and at most 1048576"),
+            failure.message().contains("1048578 bytes; at most 1048576"),
             "{failure}"
         );
     });
@@ -373,7 +371,7 @@ fn steps_without_number_end_with_an_error() {
                         assert!(
                             failure
                                 .message()
-                                .contains("hand some of its work to children")
+                                .contains("move some of its work to children")
                         );
                         return Ok(sum);
                     }

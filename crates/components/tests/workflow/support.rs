@@ -1,4 +1,4 @@
-//! A node on a disk in memory that runs workflows which are written in the tests, and steps that do what a script says.
+//! A node on an in-memory disk that runs workflows which are written in the tests, and scripted steps.
 
 pub(crate) use abide_harness::run;
 
@@ -243,11 +243,12 @@ impl World {
             .class::<WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
             .class::<WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
             .with(registry)
-            .with(Options {
-                keep_finished: Duration::from_hours(24 * 30),
-                recovery: Duration::from_secs(2),
-                rehearse,
-            })
+            .with(
+                Options::default()
+                    .keep_finished(Duration::from_hours(24 * 30))
+                    .recovery(Duration::from_secs(2))
+                    .rehearse(rehearse),
+            )
             .clock(Arc::new(clock.clone()))
             .workers(1)
             .start()
@@ -262,7 +263,7 @@ impl World {
         }
     }
 
-    /// Another node, on what a kill of this one leaves.
+    /// Another node on the state that a kill of this one leaves.
     pub(crate) fn killed(self) -> Self {
         let programs = self.programs.clone();
         self.killed_with(programs)

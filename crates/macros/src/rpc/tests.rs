@@ -1,4 +1,4 @@
-//! What `#[rpc]` generates, and what it refuses in which words.
+//! What `#[rpc]` generates, and what it refuses with which message.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn a_call_of_a_private_method_is_told_what_is_missing() {
         }
     });
     assert!(out.contains("fn take < '__stub > (& '__stub self , seat : String) -> :: abide :: Call < bool > where :: abide :: __private :: MethodWithoutPub < '__stub > : :: abide :: __private :: CallableThroughStub"), "{out}");
-    // What could never be called so has no stub method.
+    // A function that cannot be called remotely has no stub method.
     assert_eq!(out.matches("fn find").count(), 1, "{out}");
     assert_eq!(out.matches("fn helper").count(), 1, "{out}");
 }
@@ -89,11 +89,11 @@ fn generic_methods_are_refused() {
 fn parameters_and_results_must_be_plain_and_owned() {
     assert_refused(
         &quote! { pub async fn take(&self, (row, seat): (u32, char)) {} },
-        "is a plain name",
+        "must be a plain name",
     );
     assert_refused(
         &quote! { pub async fn take(&self, _: u32) {} },
-        "is a plain name",
+        "must be a plain name",
     );
     assert_refused(
         &quote! { pub async fn take(&self, seat: &str) {} },
@@ -126,6 +126,6 @@ fn every_wrong_method_of_a_block_is_reported() {
 #[test]
 fn blocks_that_cannot_be_rpc_are_refused() {
     assert!(expanded(quote! { impl Trait for Seats {} }).contains("not on a trait's"));
-    assert!(expanded(quote! { impl<T> Seats<T> {} }).contains("has no parameters"));
+    assert!(expanded(quote! { impl<T> Seats<T> {} }).contains("cannot have parameters"));
     assert!(expanded(quote! { struct Seats; }).contains("goes on an `impl` block"));
 }

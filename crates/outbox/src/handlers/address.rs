@@ -1,4 +1,4 @@
-//! What destinations are called.
+//! Names of destinations.
 
 use abide_component::texts::cut;
 use sha2::{Digest, Sha256};
@@ -7,7 +7,7 @@ pub(super) use abide_component::address::{origin, target, uri, without_query};
 
 use crate::limits::MAX_DESTINATION_BYTES;
 
-/// A name for a URL that tells it from others of its origin and does not show its query, which may be secret.
+/// A name for a URL that distinguishes it from others of its origin without showing its query, which may be secret.
 pub(super) fn endpoint(url: &str) -> String {
     let shown = without_query(url);
     if shown.len() == url.len() && url.len() <= MAX_DESTINATION_BYTES {

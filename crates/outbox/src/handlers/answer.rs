@@ -1,4 +1,4 @@
-//! What the answer to an attempt means for its message.
+//! Interprets the response to an attempt.
 
 use std::ops::Deref;
 
@@ -7,12 +7,12 @@ use abide_component::answer::{self, fetch};
 
 pub(super) use answer::End;
 
-use crate::{Delivery, Failure, Fate};
+use crate::{Delivery, Failure, FailureKind};
 
-/// A receiver's answer to an attempt.
+/// A receiver's response to an attempt.
 pub(super) struct Answer {
     answer: answer::Answer,
-    /// Whether the attempt repeats one whose answer was lost.
+    /// Whether the attempt repeats one whose response was lost.
     repeated: bool,
 }
 
@@ -24,7 +24,7 @@ impl Deref for Answer {
     }
 }
 
-/// Sends a message's request and reads what comes back.
+/// Sends a message's request and reads the response.
 pub(super) async fn send(delivery: &Delivery, request: Request) -> Result<Answer, Failure> {
     let answer = fetch(delivery.env(), request).await;
     Ok(Answer {
@@ -34,7 +34,7 @@ pub(super) async fn send(delivery: &Delivery, request: Request) -> Result<Answer
 }
 
 impl Answer {
-    /// What an answer means that is no success.
+    /// The failure that an unsuccessful response means.
     pub(super) fn failure(&self) -> Failure {
         let (status, after) = (self.status, self.after);
         let error = self.text();
@@ -44,25 +44,25 @@ impl Answer {
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => {
                 Failure::refused(error).retry_after(after)
             }
-            // The receiver may have failed after it had done its work, and a gateway knows nothing of it.
+            // The receiver may have failed after it had done its work, and a gateway cannot know.
             _ if status.is_server_error() => Failure::unknown(error).retry_after(after),
-            // The attempt whose answer was lost may still run there.
+            // The attempt whose response was lost may still be running there.
             StatusCode::CONFLICT if self.repeated => Failure::unknown(error).retry_after(after),
             _ => Failure::permanent(error),
         }
     }
 
-    /// The same, for a receiver that may take later whatever it has refused.
+    /// The same, for a receiver that may later accept whatever it has refused.
     pub(super) fn passing_failure(&self) -> Failure {
         let failure = self.failure();
-        match failure.fate() {
-            Fate::Permanent => Failure::refused(failure.error()).retry_after(self.after),
+        match failure.kind() {
+            FailureKind::Permanent => Failure::refused(failure.error()).retry_after(self.after),
             _ => failure,
         }
     }
 }
 
-/// What an error of the HTTP client means.
+/// The failure that an error of the HTTP client means.
 pub(super) fn failure(error: &Error) -> Failure {
     let text = error.message();
     match error.kind() {

@@ -1,11 +1,11 @@
 //! Kind `call`: a call of another object of this node.
 //!
-//! Contract: the receiver remembers the idempotency key with the call's last writes, so a call that is delivered again is
-//! answered and not applied: exactly once, for a method that makes its writes without an `await` between them. It forgets
-//! keys after 24 hours, and of more than 100,000 keys, or more than 64 MiB of keys and results, the oldest before. So a
-//! call whose answer was lost is repeated for [`limits::MAX_CALL_AGE`] and then becomes a dead letter that says what is
-//! not known. An object that takes more keyed calls than that, or larger results, between an answer that was lost and the
-//! next attempt can apply the call again; methods that outboxes call had better return little.
+//! Contract: the receiver remembers the idempotency key with the call's last writes, so a repeated call is answered and
+//! not applied: exactly once, for a method that makes its writes without an `await` between them. It forgets keys after
+//! 24 hours, and beyond 100,000 keys, or 64 MiB of keys and results, the oldest earlier. So a call whose response was
+//! lost is retried for [`limits::MAX_CALL_AGE`] and then becomes a dead letter that says so. An object that accepts
+//! more keyed calls than that, or larger results, between a lost response and the next attempt can apply the call
+//! again; methods that outboxes call should return little.
 
 use abide::{Error, ErrorKind, JsonResult};
 use serde::{Deserialize, Serialize};
@@ -57,10 +57,10 @@ impl ObjectCall {
     }
 }
 
-/// Makes [`ObjectCall`]s. A method's `Err` makes a dead letter, unless it says that another time will do: an
-/// [`abide::Error`] of a kind that is [retryable](Error::retryable), or what has a field `retryable` that is true. Such a call is
-/// made again, under another key because the receiver remembers the `Err` under the first. A method that returns one must
-/// have changed nothing.
+/// Makes [`ObjectCall`]s. A method's `Err` makes a dead letter, unless it is temporary: an [`abide::Error`] of a kind
+/// that is [retryable](Error::retryable), or a value with a field `retryable` that is true. Such a call is retried with
+/// another key, because the receiver remembers the `Err` under the first. A method that returns one must have changed
+/// nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallDelivery;
 
@@ -72,16 +72,16 @@ impl Deliver for CallDelivery {
     fn check(&self, call: &ObjectCall) -> Result<(), String> {
         for (what, text) in [("binding", &call.binding), ("method", &call.method)] {
             if text.is_empty() {
-                return Err(format!("the call does not say its {what}"));
+                return Err(format!("the call has no {what}"));
             }
         }
         if !call.args.get().starts_with('[') {
-            return Err("the arguments are no JSON array".to_owned());
+            return Err("the arguments are not a JSON array".to_owned());
         }
         Ok(())
     }
 
-    /// The object: one that is stuck holds up no other.
+    /// The object: a stuck one delays no other.
     fn destination(&self, call: &ObjectCall) -> String {
         let object = format!("{}/{}", call.binding, call.name);
         abide_component::texts::cut(object, crate::limits::MAX_DESTINATION_BYTES)
@@ -129,7 +129,7 @@ fn said_no(error: &RawValue) -> Failure {
         #[serde(borrow)]
         kind: Option<&'a RawValue>,
     }
-    let text = format!("the method says no: {}", told(error));
+    let text = format!("the method returned an error: {}", told(error));
     match serde_json::from_str(error.get()) {
         Ok(Said {
             retryable: true,
@@ -148,11 +148,11 @@ fn told(error: &RawValue) -> String {
     known.map_or_else(|| error.get().to_owned(), |error| error.to_string())
 }
 
-/// What an error of a call means.
+/// The failure that an error of a call means.
 fn failure(error: &Error) -> Failure {
     let text = error.message();
     if error.remote() {
-        // The object says so itself, for whatever reason; another time may do.
+        // The object itself says so; a later attempt may succeed.
         return if Error::with_kind(error.kind(), "").retryable() {
             Failure::refused(text).remembered()
         } else {
@@ -160,9 +160,9 @@ fn failure(error: &Error) -> Failure {
         };
     }
     match error.kind() {
-        // The object has too much to do: others may not.
+        // The object is overloaded: others may not be.
         ErrorKind::Overloaded => Failure::throttled(text, None),
-        // An earlier attempt still runs; what it comes to is the answer to the next one.
+        // An earlier attempt is still running; its result answers the next one.
         ErrorKind::InProgress => Failure::unknown(text),
         ErrorKind::NotFound
         | ErrorKind::Decode

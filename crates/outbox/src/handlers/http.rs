@@ -1,10 +1,10 @@
 //! Kind `http`: any HTTP request.
 //!
-//! Contract: a request is sent with an `Idempotency-Key` that is the same at every attempt. A 2xx answer delivers it; one
-//! with `Operation-Location` begins an operation, which is asked about until it ends, and so does a 408, 429 or 5xx with
-//! it. 408, 425, 429 and 5xx are tried again, after `Retry-After` if it is there, and so is the 409 that follows an attempt
-//! whose answer was lost; redirects and other 4xx never are. After a 5xx it is not known whether the request had its
-//! effect, but for a 503 with `Retry-After`.
+//! Contract: a request is sent with an `Idempotency-Key` that is the same on every attempt. A 2xx response delivers it;
+//! one with `Operation-Location` begins an operation, which is polled until it finishes, and so does a 408, 429 or 5xx
+//! with it. 408, 425, 429 and 5xx are retried, after `Retry-After` if present, and so is a 409 that follows an attempt
+//! whose response was lost; redirects and other 4xx are never retried. After a 5xx it is unknown whether the request
+//! had its effect, except for a 503 with `Retry-After`.
 
 use std::collections::BTreeMap;
 
@@ -46,12 +46,12 @@ pub struct HttpCall {
     /// `POST` unless said otherwise.
     #[serde(default = "post")]
     pub method: String,
-    /// A whole URL with `http` or `https`.
+    /// An absolute URL with `http` or `https`.
     pub url: String,
-    /// Headers. `Idempotency-Key`, and those that the connection makes itself, are refused.
+    /// Headers. `Idempotency-Key`, and headers that belong to the connection, are refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// What is sent.
+    /// The body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<HttpBody>,
 }
@@ -60,7 +60,7 @@ pub struct HttpCall {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HttpBody {
-    /// Any JSON, sent as it is.
+    /// Any JSON, sent unchanged.
     Json(Box<RawValue>),
     /// A text.
     Text(String),
@@ -119,30 +119,30 @@ impl HttpCall {
 /// Sends [`HttpCall`]s.
 #[derive(Clone, Debug, Default)]
 pub struct HttpDelivery {
-    headers: Vec<Addition>,
+    headers: Vec<ExtraHeader>,
     operations_elsewhere: bool,
     location_operations: bool,
 }
 
 /// A header that the handler adds.
 #[derive(Clone, Debug)]
-struct Addition {
-    /// To whom; to all if it is missing.
+struct ExtraHeader {
+    /// The origin to which it is sent; `None` for all.
     origin: Option<url::Origin>,
     name: HeaderName,
     value: HeaderValue,
 }
 
 impl HttpDelivery {
-    /// A handler that adds nothing to requests but the idempotency key.
+    /// A handler that adds only the idempotency key to requests.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a header to every request that does not have it, wherever it goes. It is no place for secrets.
+    /// Adds a header to every request without it, to any destination. Do not use it for secrets.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.push(Addition {
+        self.headers.push(ExtraHeader {
             origin: None,
             name,
             value,
@@ -150,13 +150,13 @@ impl HttpDelivery {
         self
     }
 
-    /// Adds a header, such as `Authorization`, to requests to the origin of this URL, so that it stands in no row. With
-    /// [`operations_elsewhere`](Self::operations_elsewhere) these are also questions about operations that another
-    /// receiver has said are there.
+    /// Adds a header, such as `Authorization`, to requests to the origin of this URL; it is not stored in any row. With
+    /// [`operations_elsewhere`](Self::operations_elsewhere), these include polls of operations that another receiver
+    /// has located there.
     #[must_use]
     pub fn header_for(mut self, origin: &Url, name: HeaderName, mut value: HeaderValue) -> Self {
         value.set_sensitive(true);
-        self.headers.push(Addition {
+        self.headers.push(ExtraHeader {
             origin: Some(origin.origin()),
             name,
             value,
@@ -164,17 +164,16 @@ impl HttpDelivery {
         self
     }
 
-    /// Asks about operations also if they are at another origin than their request was sent to. The message's headers are
-    /// not sent there.
+    /// Also polls operations at another origin than that of their request. The message's headers are not sent there.
     #[must_use]
     pub fn operations_elsewhere(mut self) -> Self {
         self.operations_elsewhere = true;
         self
     }
 
-    /// Takes a 202 with `Location`, and no `Operation-Location`, for an operation that lasts while that address answers
-    /// 202, or with a `status` that says so. It has ended with any other success, or with a redirect to what came of it
-    /// (302, 303).
+    /// Treats a 202 with `Location`, and without `Operation-Location`, as an operation that lasts while that address
+    /// responds with 202, or with a `status` that says so. Any other success, or a redirect to the result (302, 303),
+    /// finishes it.
     #[must_use]
     pub fn location_operations(mut self) -> Self {
         self.location_operations = true;
@@ -284,7 +283,7 @@ impl Deliver for HttpDelivery {
         *request.uri_mut() = uri;
         if operation.origin() == url.origin() {
             let headers = headers(&call.headers).map_err(Failure::permanent)?;
-            // What describes a body has none to describe.
+            // There is no body for these headers to describe.
             let headers = headers
                 .into_iter()
                 .filter(|(name, _)| !name.as_str().starts_with("content-"));
@@ -296,7 +295,7 @@ impl Deliver for HttpDelivery {
     }
 }
 
-/// Headers that a connection makes itself, and the one that the handler makes.
+/// Headers of the connection, and the handler's own.
 static FORBIDDEN: [HeaderName; 12] = [
     header::HOST,
     header::CONTENT_LENGTH,
@@ -314,7 +313,7 @@ static FORBIDDEN: [HeaderName; 12] = [
 
 fn method(text: &str) -> Result<Method, String> {
     match text.parse() {
-        Ok(Method::CONNECT) | Err(_) => Err(format!("`{text}` is no method that can be sent")),
+        Ok(Method::CONNECT) | Err(_) => Err(format!("`{text}` is not a valid method")),
         Ok(method) => Ok(method),
     }
 }
@@ -335,13 +334,13 @@ fn headers(given: &BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderVa
     let checked = given.iter().map(|(name, value)| {
         let parsed: HeaderName = name
             .parse()
-            .map_err(|_| format!("`{name}` is no name of a header"))?;
+            .map_err(|_| format!("`{name}` is not a valid header name"))?;
         if FORBIDDEN.contains(&parsed) {
             return Err(format!("header `{name}` cannot be set by a message"));
         }
-        let mut value: HeaderValue = value.parse().map_err(|_| {
-            format!("the value of header `{name}` has characters that cannot be sent")
-        })?;
+        let mut value: HeaderValue = value
+            .parse()
+            .map_err(|_| format!("the value of header `{name}` has invalid characters"))?;
         value.set_sensitive(true);
         Ok((parsed, value))
     });
@@ -351,5 +350,5 @@ fn headers(given: &BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderVa
 fn bytes(text: &str) -> Result<Vec<u8>, String> {
     STANDARD
         .decode(text)
-        .map_err(|error| format!("the body is no base64: {error}"))
+        .map_err(|error| format!("the body is not valid base64: {error}"))
 }

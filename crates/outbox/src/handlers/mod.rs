@@ -1,14 +1,14 @@
-//! Handlers for what most outboxes send. Each is a [`Deliver`](crate::Deliver) with its payload beside it; a
-//! [`Registry`](crate::Registry) has those that a program needs, and programs in other languages enqueue their
+//! Handlers for common kinds of messages. Each is a [`Deliver`](crate::Deliver) with its payload type; a
+//! [`Registry`](crate::Registry) contains those that a program needs, and programs in other languages enqueue their
 //! payloads as JSON.
 //!
-//! | Kind | Payload | Handler | A receiver tells duplicates by |
+//! | Kind | Payload | Handler | Receivers detect duplicates by |
 //! |---|---|---|---|
 //! | `http` | [`HttpCall`] | [`HttpDelivery`] | `Idempotency-Key` |
 //! | `webhook` | [`Webhook`] | [`WebhookDelivery`] | `webhook-id` |
 //! | `email` | [`Email`] | [`SmtpDelivery`] | `Message-ID` |
 //! | `email` | [`Email`] | [`AcsDelivery`] | `Operation-Id` |
-//! | `call` | [`ObjectCall`] | [`CallDelivery`] | itself: it is applied once |
+//! | `call` | [`ObjectCall`] | [`CallDelivery`] | the object itself: applied once |
 //!
 //! # What becomes of an attempt
 //!
@@ -47,12 +47,12 @@ pub use webhook::{
     NoSecret, NotVerified, Secret, Secrets, StaticSecrets, Webhook, WebhookDelivery, verify,
 };
 
-/// A value as the JSON that a payload keeps, so that what is sent is what was given, to the last digit.
+/// A value as the JSON of a payload, so it is sent exactly as given, to the last digit.
 fn json(value: &(impl Serialize + ?Sized)) -> Result<Box<RawValue>> {
     to_raw_value(value).map_err(|error| {
         Error::with_kind(
             ErrorKind::Input,
-            format!("it cannot be written as JSON: {error}"),
+            format!("it cannot be serialized as JSON: {error}"),
         )
     })
 }

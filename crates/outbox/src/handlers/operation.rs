@@ -1,8 +1,8 @@
-//! Operations that a receiver has accepted and works on: where they are asked about, and what it says.
+//! Operations that a receiver has accepted: their addresses and states.
 //!
-//! The form is that of Azure's long-running operations
-//! (<https://github.com/microsoft/api-guidelines/blob/vNext/azure/Guidelines.md#long-running-operations--jobs>): an answer
-//! with `Operation-Location`, and there a JSON object with a `status`.
+//! The protocol is that of Azure's long-running operations
+//! (<https://github.com/microsoft/api-guidelines/blob/vNext/azure/Guidelines.md#long-running-operations--jobs>): a
+//! response with `Operation-Location`, and at that address a JSON object with a `status`.
 
 use abide::http::{HeaderName, StatusCode};
 use serde::Deserialize;
@@ -17,14 +17,14 @@ use crate::{Failure, Polled, Submitted, limits};
 
 const OPERATION_LOCATION: HeaderName = HeaderName::from_static("operation-location");
 
-/// What a receiver tells of an operation.
+/// The state of an operation, as its receiver reports it.
 #[derive(Deserialize)]
-struct Told {
+struct OperationReport {
     status: Option<String>,
     error: Option<Value>,
 }
 
-/// The operation that an answer to `url` names, if it does, as a whole URL; or why it cannot be asked about.
+/// The absolute URL of the operation that a response to `url` names, if any, or why it cannot be polled.
 pub(super) fn named(answer: &Answer, url: &Url) -> Option<Result<Url, String>> {
     at(answer, url, &OPERATION_LOCATION)
 }
@@ -38,7 +38,7 @@ pub(super) fn at(answer: &Answer, url: &Url, header: &HeaderName) -> Option<Resu
         .ok_or_else(|| {
             let location = String::from_utf8_lossy(location.as_bytes());
             format!(
-                "`{header}` is no URL of at most {} bytes: {}",
+                "`{header}` is not a URL of at most {} bytes: {}",
                 limits::MAX_OPERATION_BYTES,
                 without_query(&location)
             )
@@ -47,9 +47,9 @@ pub(super) fn at(answer: &Answer, url: &Url, header: &HeaderName) -> Option<Resu
     Some(usable)
 }
 
-/// The operation that an answer has begun, if it has. A success has begun what it names, and so has an answer that may
-/// come of a part of the receiver which knows nothing of the others (408, 429, 5xx); that is tried again if what it names
-/// cannot be asked about.
+/// The operation that a response has begun, if any. A success begins the operation that it names, and so does a
+/// response that may come from a part of the receiver that knows nothing of the others (408, 429, 5xx); the latter is
+/// retried if the operation cannot be polled.
 pub(super) fn begun(
     answer: &Answer,
     named: Option<Result<Url, String>>,
@@ -75,8 +75,7 @@ pub(super) fn accepted(operation: &Url, answer: &Answer) -> Submitted {
     }
 }
 
-/// Refuses an operation that is asked about at another place than its request was sent to: what is sent along may be
-/// secret.
+/// Refuses an operation at another origin than its request: the credentials that a poll sends may be secret.
 pub(super) fn same_origin(operation: &Url, url: &Url) -> Result<(), String> {
     if operation.origin() == url.origin() {
         return Ok(());
@@ -88,13 +87,13 @@ pub(super) fn same_origin(operation: &Url, url: &Url) -> Result<(), String> {
     ))
 }
 
-/// What an answer says of an operation. `without_status` is what a success means that has none, or a redirect to what came
-/// of it.
+/// The state of an operation from a response. `without_status` is the meaning of a success without a status, or of a
+/// redirect to the result.
 pub(super) fn told(answer: &Answer, without_status: Option<Polled>) -> Result<Polled, Failure> {
     if answer.status == StatusCode::NOT_FOUND {
-        // The receiver's own parts may not all know of it yet.
+        // Not all parts of the receiver may know of it yet.
         return Err(Failure::refused(format!(
-            "the operation is not known: {}",
+            "the operation is unknown to the receiver: {}",
             answer.quote()
         )));
     }
@@ -106,7 +105,7 @@ pub(super) fn told(answer: &Answer, without_status: Option<Polled>) -> Result<Po
     if !answer.status.is_success() {
         return Err(answer.failure());
     }
-    let told: Option<Told> = serde_json::from_slice(&answer.body).ok();
+    let told: Option<OperationReport> = serde_json::from_slice(&answer.body).ok();
     let Some((status, error)) = told.and_then(|told| Some((told.status?, told.error))) else {
         if answer.status == StatusCode::ACCEPTED {
             return Ok(running(answer));
@@ -134,10 +133,10 @@ fn running(answer: &Answer) -> Polled {
 fn nothing_told(answer: &Answer) -> String {
     let what = match answer.end {
         End::Whole => "has no `status`",
-        End::Longer => "has no end",
+        End::Longer => "is too long",
         End::Broken => "broke off",
     };
-    format!("the answer {what}: {}", answer.quote())
+    format!("the response {what}: {}", answer.quote())
 }
 
 /// `Failed: DomainNotLinked: The specified sender domain has not been linked.`

@@ -1,9 +1,10 @@
-//! Kind `webhook`: an event for somebody else's server, signed.
+//! Kind `webhook`: a signed event for another server.
 //!
-//! Contract: as [Standard Webhooks](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md)
-//! says. `webhook-id` is the idempotency key, so a receiver can tell duplicates; the body is the same at every attempt.
-//! Secrets come from the handler's [`Secrets`] and stand in no row. A 2xx answer delivers; 410 ends at once; all others,
-//! redirects and 404 as well, are tried again as long as the schedule says.
+//! Contract: follows [Standard
+//! Webhooks](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md). `webhook-id`
+//! is the idempotency key, by which a receiver can detect duplicates; the body is the same on every attempt. Secrets
+//! come from the handler's [`Secrets`] and are not stored in any row. A 2xx response delivers; 410 fails at once; all
+//! others, including redirects and 404, are retried as long as the schedule says.
 
 use std::{collections::HashMap, fmt, str::FromStr, sync::Arc};
 
@@ -56,10 +57,10 @@ const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 pub struct Webhook {
     /// The receiver's URL.
     pub endpoint: String,
-    /// What happened, in words with dots between them: `invoice.paid`.
+    /// The event type, in words separated by dots: `invoice.paid`.
     #[serde(rename = "type")]
     pub event: String,
-    /// To whom it happened.
+    /// The event's data.
     pub data: Box<RawValue>,
 }
 
@@ -82,7 +83,7 @@ impl Webhook {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
-/// A text is no secret of Standard Webhooks.
+/// A text is not a secret of Standard Webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a webhook's secret is `whsec_` and 24 to 64 bytes in base64")]
 pub struct NoSecret;
@@ -103,20 +104,20 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The secret that is these bytes, 24 to 64 that nobody can guess.
+    /// The secret with these bytes, 24 to 64 that nobody can guess.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, NoSecret> {
         let bytes = bytes.into();
         let fits = limits::SECRET_BYTES.contains(&bytes.len());
         fits.then_some(Self(bytes)).ok_or(NoSecret)
     }
 
-    /// The text that the other side is given. Nothing else shows the secret.
+    /// The text to give to the receiver. Nothing else shows the secret.
     pub fn reveal(&self) -> String {
         format!("whsec_{}", STANDARD.encode(&self.0))
     }
 
-    /// The headers of a webhook that leaves at a time, in seconds since 1970, without an outbox: what [`verify`] trusts. `id`
-    /// is one line of text without a dot.
+    /// The headers of a webhook that is sent at a time, in seconds since 1970, without an outbox, as [`verify`] expects
+    /// them. `id` is one line of text without a dot.
     pub fn headers(&self, id: &str, now: i64, body: &[u8]) -> [(HeaderName, String); 3] {
         let timestamp = now.to_string();
         let signature = self.sign(id, &timestamp, body);
@@ -142,10 +143,10 @@ impl Secret {
     }
 }
 
-/// Where the secrets of endpoints come from. A function `Fn(&str) -> Vec<Secret>` is one.
+/// The source of the secrets of endpoints. A function `Fn(&str) -> Vec<Secret>` implements it.
 pub trait Secrets: Send + Sync + 'static {
-    /// The secrets of an endpoint, the newest first. While a secret is replaced there are two, and each signs. Without any
-    /// an event is refused. It is asked at every attempt and must not block.
+    /// The secrets of an endpoint, the newest first. While a secret is being replaced there are two, and each signs.
+    /// Without any, an event is refused. It is called on every attempt and must not block.
     fn of(&self, endpoint: &str) -> Vec<Secret>;
 }
 
@@ -199,7 +200,7 @@ impl WebhookDelivery {
         }
     }
 
-    /// Retries by another schedule.
+    /// Sets another retry schedule.
     #[must_use]
     pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
@@ -245,7 +246,7 @@ impl Deliver for WebhookDelivery {
         uri(&target(&event.endpoint)?)?;
         if !(1..=limits::MAX_EVENT_BYTES).contains(&event.event.len()) {
             return Err(format!(
-                "the event's type has {} bytes, not 1 to {}",
+                "the event's type has {} bytes; 1 to {} are allowed",
                 event.event.len(),
                 limits::MAX_EVENT_BYTES
             ));
@@ -253,7 +254,7 @@ impl Deliver for WebhookDelivery {
         self.secrets(&event.endpoint).map(drop)
     }
 
-    /// The endpoint: one that fails holds up no other, also of the same host.
+    /// The endpoint: a failing one delays no other, even of the same host.
     fn destination(&self, event: &Webhook) -> String {
         endpoint(&event.endpoint)
     }
@@ -266,7 +267,7 @@ impl Deliver for WebhookDelivery {
         format!("{} to {}", event.event, without_query(&event.endpoint))
     }
 
-    /// A receiver tells duplicates by `webhook-id`.
+    /// Receivers detect duplicates by `webhook-id`.
     fn keeps_key(&self) -> bool {
         true
     }
@@ -313,23 +314,23 @@ fn body(event: &Webhook, created_at: i64) -> Result<String, String> {
     .map_err(|error| error.to_string())
 }
 
-/// Why a webhook that was received is not trusted.
+/// Why a received webhook is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotVerified {
-    /// A header is missing, or twice there, or is no text.
+    /// A header is missing, duplicated, or not text.
     #[error("header `{0}` is missing or unreadable")]
     Header(&'static str),
-    /// It was signed too long ago, or in the future: it may be a repetition by somebody else.
+    /// It was signed too long ago, or in the future: it may be a replay.
     #[error("it was signed at another time")]
     Time,
-    /// No secret gives one of its signatures.
-    #[error("no signature fits")]
+    /// No secret produces one of its signatures.
+    #[error("no signature matches")]
     Signature,
 }
 
-/// Checks a webhook that was received, and gives its id, the same for each of its attempts: a receiver that remembers
-/// ids acts once. `body` is what was received, byte by byte; `now` is in seconds since 1970, and `tolerance` in seconds
-/// (Standard Webhooks' libraries have 300).
+/// Verifies a received webhook and returns its id, which is the same for each of its attempts: a receiver that
+/// remembers ids acts once. `body` is the exact received body; `now` is in seconds since 1970, and `tolerance` in
+/// seconds (Standard Webhooks' libraries use 300).
 pub fn verify<'a>(
     secrets: &[Secret],
     headers: &'a HeaderMap,
@@ -431,7 +432,7 @@ mod tests {
             no_fit
         );
 
-        // While a secret is replaced there are two signatures.
+        // While a secret is being replaced there are two signatures.
         let two = format!("{} {signature}", other.sign(id, timestamp, body));
         for knows in [secret, other] {
             assert_eq!(verify(&[knows], &received(&two), body, now, 300), Ok(id));

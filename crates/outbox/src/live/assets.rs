@@ -1,4 +1,4 @@
-//! The two scripts of a live page, with their content in their names, so that browsers may keep them for ever.
+//! The two scripts of a live page. Their names contain a hash of their content, so browsers may cache them for ever.
 
 use std::{fmt::Write, sync::LazyLock};
 
@@ -11,11 +11,11 @@ use sha2::{Digest, Sha256};
 /// A file that pages load.
 #[derive(Debug)]
 pub struct Asset {
-    /// Its name: with another content it has another one.
+    /// Its name, which changes with the content.
     pub name: String,
-    /// What it is, as `Content-Type` says it.
+    /// Its `Content-Type`.
     pub content_type: &'static str,
-    /// What is in it.
+    /// Its content.
     pub content: &'static str,
 }
 
@@ -23,7 +23,7 @@ pub struct Asset {
 pub static TURBO: LazyLock<Asset> =
     LazyLock::new(|| Asset::script("turbo", include_str!("assets/turbo.js")));
 
-/// The element `<abide-live src="…">`, which connects a page with its outbox, and again when the line breaks.
+/// The element `<abide-live src="…">`, which connects a page with its outbox, and reconnects it.
 pub static LIVE: LazyLock<Asset> =
     LazyLock::new(|| Asset::script("live", include_str!("assets/live.js")));
 
@@ -51,7 +51,7 @@ impl Asset {
         }
     }
 
-    /// The answer to a request for it.
+    /// The response to a request for it.
     pub fn response(&self) -> Response {
         let mut response = Response::new(Body::from(self.content));
         let headers = response.headers_mut();

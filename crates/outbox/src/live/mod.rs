@@ -1,17 +1,17 @@
-//! Live progress: every change of a message, told to whoever watches.
+//! Live updates: every change of a message, streamed to watchers.
 //!
-//! Contract: what changes in a poll is told soon after it, and nobody hears of it before it is on disk. Who connects, for
-//! the first time or again, is told first how things stand, so nothing is missed in between. A watcher that does not keep
-//! up is cut off and comes back. WebSockets stay open while the object sleeps between two attempts.
+//! Contract: the changes of a poll are sent soon after it, and only when they are on disk. A watcher that connects, for
+//! the first time or again, first receives the current state, so it misses nothing in between. A watcher that does not
+//! keep up is disconnected and comes back. WebSockets stay open while the object hibernates.
 //!
-//! # What is told
+//! # Formats
 //!
 //! | `format` | First | Then |
 //! |---|---|---|
 //! | `json` (the default) | `{"type":"snapshot","counts":{…},"messages":[…]}`, the newest messages | `{"type":"changes","counts":{…},"messages":[…]}`, at most 100 in one |
 //! | `turbo` | a [Turbo Stream](https://turbo.hotwired.dev/handbook/streams) that lets the page refresh | the changed rows and the head, as [`Render`] makes them; `refresh` if there are too many |
 //!
-//! With `message=ID` it is about one message alone; a Turbo page then refreshes with each change.
+//! With `message=ID` the stream is about one message; a Turbo page then refreshes with each change.
 //!
 //! # In a class
 //!
@@ -74,13 +74,13 @@ use super::{Counts, Filter, Outbox, Record, Status};
 /// Messages in a snapshot.
 const SNAPSHOT: usize = 50;
 
-/// Messages in one text of changes. A Turbo page refreshes instead if there are more.
+/// Messages in one update. A Turbo page refreshes instead if there are more.
 const MAX_CHANGES: usize = 100;
 
-/// The tag of its WebSockets: others of the same object are none of its business.
+/// The tag of its WebSockets, which distinguishes them from others of the object.
 const TAG: &str = "outbox-live";
 
-/// Tells watchers of an outbox what changes. Clones are the same.
+/// Streams the changes of an outbox to watchers. Clones refer to the same stream.
 #[derive(Clone)]
 pub struct Live(Rc<Inner>);
 
@@ -89,14 +89,14 @@ struct Inner {
     outbox: Outbox,
     render: Box<dyn Render>,
     readers: sse::Readers,
-    /// The newest message that watchers may have been told of.
+    /// The newest message that watchers may have received.
     newest: Cell<i64>,
 }
 
-/// What JSON watchers are told.
+/// The updates of JSON watchers.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Told<'a> {
+enum JsonUpdate<'a> {
     Snapshot {
         counts: Counts,
         messages: &'a [Record],
@@ -108,8 +108,8 @@ enum Told<'a> {
 }
 
 impl Live {
-    /// Watches an outbox, from the constructor of its object. Also lets the gateway answer `ping` with `pong` on the object's
-    /// WebSockets, unless the object has set something else.
+    /// Watches an outbox; call it in the constructor of its object. It also lets the gateway answer `ping` with `pong`
+    /// on the object's WebSockets, unless the object has set another auto-response.
     pub fn open(state: &State, outbox: &Outbox, render: impl Render) -> Result<Self> {
         if state.get_websocket_auto_response().is_none() {
             state.set_websocket_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
@@ -122,7 +122,7 @@ impl Live {
             newest: Cell::new(newest(outbox)?),
         });
         inner.catch_up()?;
-        // The outbox must not keep what keeps the outbox.
+        // Avoid a reference cycle.
         let weak = Rc::downgrade(&inner);
         let changes = &outbox.0.rows.changes;
         let watched = weak.clone();
@@ -137,17 +137,17 @@ impl Live {
             if let Some(inner) = weak.upgrade()
                 && let Err(error) = inner.changed(records)
             {
-                tracing::warn!(%error, "watchers of an outbox were not told of a change");
+                tracing::warn!(%error, "watchers of an outbox missed a change");
             }
         };
         changes.listen(Rc::new(wants), Rc::new(tell));
         Ok(Self(inner))
     }
 
-    /// Answers a request to watch: a WebSocket request, or one that accepts `text/event-stream`. The query says what is
-    /// wanted: `format=json` or `format=turbo`, and `message=ID` for one message alone.
+    /// Answers a request to watch: a WebSocket request, or one that accepts `text/event-stream`. The query selects the
+    /// stream: `format=json` or `format=turbo`, and `message=ID` for a single message.
     ///
-    /// 400 if the query makes no sense, 426 if the request asks for neither, 503 if there are too many readers of
+    /// 400 if the query is invalid, 426 if the request asks for neither, 503 if there are too many readers of
     /// server-sent events.
     pub fn accept(&self, request: &Request) -> Result<Response> {
         let (line, watch) = match asked(request) {
@@ -156,7 +156,7 @@ impl Live {
         };
         let inner = &self.0;
         if !inner.is_watched() {
-            // What changed while nobody watched was not noted.
+            // Changes while nobody watched were not recorded.
             inner.newest.set(newest(&inner.outbox)?);
         }
         if line == Line::WebSocket {
@@ -176,17 +176,17 @@ impl Live {
             refused(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too_many_readers",
-                "Too many clients read events of this outbox. Come back later, or use a WebSocket.",
+                "Too many clients read events of this outbox. Try again later, or use a WebSocket.",
             )
         }))
     }
 
-    /// What [`accept`](Self::accept) answers to a request that asks for nothing that it could give.
+    /// The response of [`accept`](Self::accept) to an unsupported request.
     pub(crate) fn refusal(request: &Request) -> Option<Response> {
         asked(request).err().map(|refusal| refusal.response())
     }
 
-    /// Lets all Turbo pages refresh: something has changed that is no message.
+    /// Refreshes all Turbo pages, after a change that is not a message.
     pub fn refresh(&self) {
         let inner = &self.0;
         let text = Message::from(refresh());
@@ -198,7 +198,7 @@ impl Live {
 }
 
 impl Inner {
-    /// How things stand, for a watcher who comes in.
+    /// The current state, for a new watcher.
     fn first(&self, watch: Watch) -> Result<String> {
         if watch.format == Format::Turbo {
             return Ok(refresh());
@@ -213,13 +213,13 @@ impl Inner {
                 self.outbox.list(&newest)?.records
             }
         };
-        json(&Told::Snapshot {
+        json(&JsonUpdate::Snapshot {
             counts: self.outbox.counts()?,
             messages: &messages,
         })
     }
 
-    /// Tells the watchers that missed something because the object was reset.
+    /// Informs the watchers that missed something because the object was reset.
     fn catch_up(&self) -> Result<()> {
         for socket in self.sockets() {
             if let Ok(Some(Watcher {
@@ -234,11 +234,11 @@ impl Inner {
         Ok(())
     }
 
-    /// Notes with each socket whether its watcher is behind. It outlives a reset, as the socket does.
+    /// Records with each socket whether its watcher has missed something. This survives a reset, as the socket does.
     fn note(&self, behind: bool) {
         for socket in self.sockets() {
             if let Ok(Some(watcher)) = socket.deserialize_attachment::<Watcher>() {
-                // It is no longer than the one before.
+                // It is not longer than the previous one.
                 let _ = socket.serialize_attachment(&Watcher { behind, ..watcher });
             }
         }
@@ -259,7 +259,7 @@ impl Inner {
             return Ok(());
         }
         let counts = self.outbox.counts()?;
-        // Made once, when the first watcher wants it.
+        // Rendered once, when the first watcher needs it.
         let (mut all_json, mut all_turbo) = (None, None);
         let mut failed = None;
         self.tell(|watch| {
@@ -284,7 +284,7 @@ impl Inner {
         failed.map_or(Ok(()), Err)
     }
 
-    /// What brings Turbo pages up to date.
+    /// The streams that update Turbo pages.
     fn streams(&self, records: &[Record]) -> Result<String> {
         if records.len() > MAX_CHANGES {
             return Ok(refresh());
@@ -303,7 +303,7 @@ impl Inner {
             }
             let others = format!("[{ONLY}]:not([{ONLY}={}])", record.status);
             streams += &remove(&format!("{others} > #{}", row_id(record.id)));
-            // A question about an operation changes nothing of where the message is.
+            // A poll of an operation does not move the message.
             if record.status != Status::Sending || record.operation.is_none() {
                 streams += &stream(Action::Prepend, &newest_of(record.status), &row);
             }
@@ -314,7 +314,7 @@ impl Inner {
         Ok(streams)
     }
 
-    /// Tells each watcher what `of` says.
+    /// Sends each watcher what `of` returns.
     fn tell(&self, mut of: impl FnMut(Watch) -> Vec<Message>) {
         for socket in self.sockets() {
             let Ok(Some(Watcher { watch, .. })) = socket.deserialize_attachment() else {
@@ -339,10 +339,10 @@ impl Inner {
     }
 }
 
-/// A watcher that has missed something comes back and is told how things stand.
+/// A watcher that has missed something reconnects and receives the current state.
 fn cut_off(socket: &WebSocket, error: &Error) {
-    tracing::debug!(%error, "a watcher of an outbox is cut off");
-    let _ = socket.close(1013, "it missed something: connect again");
+    tracing::debug!(%error, "a watcher of an outbox is disconnected");
+    let _ = socket.close(1013, "some changes were missed: connect again");
 }
 
 /// The newest message that there is. Ids rise.
@@ -357,22 +357,22 @@ fn newest(outbox: &Outbox) -> Result<i64> {
 fn changes(counts: Counts, records: &[&Record]) -> Result<Vec<Message>> {
     let chunks = records.chunks(MAX_CHANGES);
     chunks
-        .map(|messages| json(&Told::Changes { counts, messages }).map(Message::from))
+        .map(|messages| json(&JsonUpdate::Changes { counts, messages }).map(Message::from))
         .collect()
 }
 
-fn json(told: &Told<'_>) -> Result<String> {
+fn json(told: &JsonUpdate<'_>) -> Result<String> {
     serde_json::to_string(told).map_err(Error::from_std)
 }
 
-/// How a watcher is told.
+/// The format of a watcher.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Line {
     WebSocket,
     Events,
 }
 
-/// Why a request does not ask for a stream.
+/// Why a request cannot be streamed.
 struct Refusal {
     status: StatusCode,
     code: &'static str,
@@ -385,7 +385,7 @@ impl Refusal {
     }
 }
 
-/// What a request wants to watch, and how.
+/// A parsed request to watch.
 fn asked(request: &Request) -> std::result::Result<(Line, Watch), Refusal> {
     let watch = Watch::of(request.uri().query().unwrap_or_default()).map_err(|why| Refusal {
         status: StatusCode::BAD_REQUEST,
@@ -408,12 +408,12 @@ fn asked(request: &Request) -> std::result::Result<(Line, Watch), Refusal> {
         Err(Refusal {
             status: StatusCode::UPGRADE_REQUIRED,
             code: "not_a_stream",
-            why: "Ask with a WebSocket, or with `Accept: text/event-stream`.",
+            why: "Use a WebSocket, or `Accept: text/event-stream`.",
         })
     }
 }
 
-/// An error as the edge shows errors.
+/// An error in the server's common form.
 fn refused(status: StatusCode, code: &str, message: &str) -> Response {
     let body = serde_json::json!({ "error": { "code": code, "message": message } });
     let mut response = Response::new(Body::from(body.to_string()));

@@ -1,4 +1,4 @@
-//! How messages look on a page.
+//! Rendering of messages on a page.
 
 use abide::Result;
 use jiff::{Timestamp, Unit};
@@ -6,15 +6,15 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::{Counts, Destination, Filter, Outbox, Record, Status};
 
-/// Renders what pages show of an outbox. The HTML must be escaped already, as template libraries do it.
+/// Renders an outbox for pages. The HTML must already be escaped, as template libraries do it.
 pub trait Render: 'static {
     /// The row of a message: an element with the id [`row_id`].
     fn row(&self, record: &Record) -> String;
 
-    /// What stands above the rows: an element with the id [`HEAD`].
+    /// The head above the rows: an element with the id [`HEAD`].
     fn head(&self, outbox: &Outbox) -> Result<String>;
 
-    /// Rows that a page shows at once: what a list has beyond that is removed.
+    /// Rows that a page shows at once: further rows of a list are removed.
     fn rows(&self) -> usize {
         50
     }
@@ -33,7 +33,7 @@ pub const DEAD_LETTERS: &str = "outbox-dead-letters";
 /// of another status is removed from there.
 pub const ONLY: &str = "data-only";
 
-/// The id of such an element with the newest messages of its status: what takes on that status comes first there.
+/// The id of such an element with the newest messages of its status: messages that enter that status come first there.
 pub fn newest_of(status: Status) -> String {
     format!("outbox-{status}")
 }
@@ -58,7 +58,7 @@ impl Render for Table {
 }
 
 impl Table {
-    /// A whole page that keeps itself up to date: counts, and the newest messages. `live` is the address that
+    /// A complete page that updates itself: counts, and the newest messages. `live` is the address that
     /// [`Live::accept`](super::Live::accept) answers, `assets` the folder with [`TURBO`](super::TURBO) and
     /// [`LIVE`](super::LIVE).
     pub fn page(self, title: &str, outbox: &Outbox, live: &str, assets: &str) -> Result<String> {
@@ -70,7 +70,7 @@ impl Table {
         Ok(page(title, &head, &newest.records, live, assets))
     }
 
-    /// The page of an outbox that is not there yet.
+    /// The page of an outbox that does not exist yet.
     pub(crate) fn empty_page(title: &str, live: &str, assets: &str) -> String {
         let head = head(&Counts::default(), &[]).into_string();
         page(title, &head, &[], live, assets)
@@ -142,7 +142,7 @@ fn head(counts: &Counts, destinations: &[Destination]) -> Markup {
             }
             @for destination in destinations {
                 @if let Some(until) = destination.paused_until {
-                    span { b { (destination.destination) } "left alone until " (time(until)) }
+                    span { b { (destination.destination) } "paused until " (time(until)) }
                 }
             }
         }
@@ -151,9 +151,9 @@ fn head(counts: &Counts, destinations: &[Destination]) -> Markup {
 
 fn word(record: &Record) -> &'static str {
     match record.status {
-        Status::Queued if record.blocked => "queued, behind another",
-        Status::Queued if record.unknown => "queued, fate unknown",
-        Status::Sending if record.operation.is_some() => "accepted, at work",
+        Status::Queued if record.blocked => "queued, blocked",
+        Status::Queued if record.unknown => "queued, result unknown",
+        Status::Sending if record.operation.is_some() => "accepted, in progress",
         other => other.as_str(),
     }
 }
@@ -163,7 +163,7 @@ fn time(unix_millis: i64) -> Markup {
     html! { time datetime=(at) { (at) } }
 }
 
-/// A time as RFC 3339 has it, in UTC and whole seconds, for `<time datetime="…">`.
+/// A time in RFC 3339 format, in UTC and whole seconds, for `<time datetime="…">`.
 pub fn utc(unix_millis: i64) -> String {
     Timestamp::from_millisecond(unix_millis)
         .ok()

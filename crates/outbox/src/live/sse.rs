@@ -1,8 +1,8 @@
 //! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>): for clients without
 //! WebSockets.
 //!
-//! Contract: a reader that does not keep up is ended, and so are all when the object leaves memory or is reset. They
-//! come back by themselves, and are told how things stand.
+//! Contract: a reader that does not keep up is disconnected, and so are all when the object leaves memory or is reset.
+//! They reconnect automatically, and receive the current state.
 
 use std::{
     cell::RefCell,
@@ -32,10 +32,10 @@ const BUFFER: usize = 64;
 /// Bytes that may wait for a reader, all events together; a longer one may, alone.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// The time between two signs of life.
+/// The interval of keep-alive comments.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// How long a client waits before it comes back, in milliseconds.
+/// How long a client waits before it reconnects, in milliseconds.
 const RETRY_MILLIS: u32 = 2_000;
 
 /// The readers of one object, for as long as it is in memory.
@@ -58,7 +58,7 @@ impl Reader {
 }
 
 impl Readers {
-    /// Adds a reader, who is told `first`. `None` if there are too many.
+    /// Adds a reader, which first receives `first`. `None` if there are too many.
     pub(super) fn add(&self, watch: Watch, clock: Arc<dyn Clock>, first: &str) -> Option<Response> {
         let mut readers = self.0.borrow_mut();
         readers.retain(|reader| !reader.events.is_closed());
@@ -91,7 +91,7 @@ impl Readers {
         readers.is_empty()
     }
 
-    /// Sends each reader what `of` says; those that do not keep up are ended.
+    /// Sends each reader what `of` returns; those that do not keep up are disconnected.
     pub(super) fn send(&self, clock: &dyn Clock, mut of: impl FnMut(Watch) -> Vec<Message>) {
         self.0.borrow_mut().retain(|reader| {
             let texts = of(reader.watch);
@@ -103,7 +103,7 @@ impl Readers {
     }
 }
 
-/// One event. Its id is the time, so that a reader can tell in which order it heard things from several connections.
+/// One event. Its id is the time, by which a reader can order events from several connections.
 fn event(text: &str, clock: &dyn Clock) -> String {
     let mut event = format!("id: {}\n", clock.unix_millis());
     // A line ends at each of these for a reader.

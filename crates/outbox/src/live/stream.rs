@@ -1,4 +1,4 @@
-//! Turbo Streams: what a page is to do, as Turbo's own script understands it
+//! Turbo Streams: actions of a page, as Turbo's own script understands them
 //! (<https://turbo.hotwired.dev/reference/streams>).
 
 use maud::{PreEscaped, html};
@@ -6,9 +6,9 @@ use maud::{PreEscaped, html};
 /// What a page does with the content of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Puts it first into the target, and takes away what has the same id there.
+    /// Prepends it to the target, and removes an element with the same id there.
     Prepend,
-    /// Turns the target into it: what has not changed stays, and keeps the focus.
+    /// Morphs the target into it: unchanged parts stay, and keep the focus.
     Morph,
 }
 
@@ -40,7 +40,7 @@ pub fn remove(selector: &str) -> String {
     html! { turbo-stream action="remove" targets=(selector) {} }.into_string()
 }
 
-/// Lets the page ask the server how it looks now, and change to that where it stands.
+/// Has the page fetch itself again and morph into the result.
 pub fn refresh() -> String {
     html! { turbo-stream action="refresh" {} }.into_string()
 }

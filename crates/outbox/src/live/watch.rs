@@ -10,15 +10,15 @@ pub(super) struct Watch {
     pub(super) message: Option<i64>,
 }
 
-/// What the object keeps with a watcher's socket, which outlives a reset of the object.
+/// The state in a watcher's socket, which survives a reset of the object.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Watcher {
     pub(super) watch: Watch,
-    /// Something has changed that it has not been told.
+    /// True if it has missed a change.
     pub(super) behind: bool,
 }
 
-/// How it is told.
+/// Its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Format {
     Json,
@@ -26,7 +26,7 @@ pub(super) enum Format {
 }
 
 impl Watch {
-    /// What the query of a request asks for; the error says what would do.
+    /// Parses the query of a request; the error says what is valid.
     pub(super) fn of(query: &str) -> Result<Self, &'static str> {
         let mut watch = Self {
             format: Format::Json,
@@ -43,7 +43,7 @@ impl Watch {
                         .map_err(|_| "`message` is the id of a message.")?;
                     watch.message = Some(id);
                 }
-                // Proxies and clients add what they need.
+                // Proxies and clients may add parameters.
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! What a client is told when the outbox refuses.
+//! Responses when the outbox refuses.
 
 use abide::{ErrorKind, server::ApiError};
 use axum::http::StatusCode;
@@ -16,17 +16,17 @@ pub(super) fn refused_message(Refused { index, error }: Refused, one: bool) -> A
     }
 }
 
-/// Why a request with an `Idempotency-Key` has no answer.
+/// Why a request with an `Idempotency-Key` has no response.
 pub(super) fn unanswered(error: abide::Error) -> ApiError {
     match error.kind() {
         ErrorKind::KeyReused => ApiError::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "idempotency_key_reused",
-            "This Idempotency-Key came with another request: a new request needs a new key.",
+            "This Idempotency-Key was used with another request: a new request needs a new key.",
         ),
         ErrorKind::InProgress => ApiError::conflict(
             "in_progress",
-            "The first request with this Idempotency-Key still runs: ask again for its answer.",
+            "The first request with this Idempotency-Key is still running: repeat the request to get its response.",
         )
         .retry_soon(),
         _ => error.into(),

@@ -1,8 +1,8 @@
-//! The ready-made outbox: an object class and its HTTP API, so that a program in any language can have an outbox.
+//! The built-in outbox: an object class and its HTTP API, for programs in any language.
 //!
-//! Contract: an answer that says that a message was taken (202) leaves when the message is on disk. A request with an
-//! `Idempotency-Key` is applied once: its answer is remembered with the outbox and given again. Messages of one
-//! request are all taken, or none is. What is refused has the one form of errors, and changed nothing.
+//! Contract: a response that accepts a message (202) leaves when the message is on disk. A request with an
+//! `Idempotency-Key` is applied once: its response is remembered with the outbox and repeated. The messages of one
+//! request are accepted together or not at all. A refusal has the common form of errors, and changes nothing.
 //!
 //! ```
 //! use abide::Host;
@@ -53,18 +53,18 @@ pub use router::{OPENAPI, operators_router, router};
 /// The name under which the class is registered.
 pub const BINDING: &str = "OUTBOX";
 
-/// What operators may call over `/rpc`, too.
+/// The methods that operators may also call over `/rpc`.
 const AUDITED: &[AuditedCall] = &[
     AuditedCall::WithArguments("remove"),
     AuditedCall::WithArguments("redrive"),
     AuditedCall::WithArguments("redrive_all"),
     AuditedCall::WithArguments("discard_all"),
     AuditedCall::WithArguments("resume"),
-    // A payload may be long, and hold what is secret.
+    // A payload may be long, and contain secrets.
     AuditedCall::NameOnly("edit"),
 ];
 
-/// Registers the class, with the handlers and the options that all its outboxes have.
+/// Registers the class, with the handlers and the options of all its outboxes.
 pub fn install(host: HostBuilder, registry: Registry, options: Options) -> HostBuilder {
     host.object::<Outbox>(BINDING)
         .audit_calls(BINDING, AUDITED)

@@ -1,4 +1,4 @@
-//! The class: an outbox under a name.
+//! The class of named outboxes.
 
 use std::{cell::OnceCell, sync::Arc};
 
@@ -6,15 +6,15 @@ use abide::prelude::*;
 
 use super::{Delayed, Refused, Shown};
 use crate::{
-    Counts, DeadLetterFilter, Destination, Enqueued, Filter, Options, OutboxError, Page, Record,
-    Registry, Swept, limits,
+    BulkResult, Counts, DeadLetterFilter, Destination, Enqueued, Filter, Options, OutboxError,
+    Page, Record, Registry, limits,
     live::{Live, Table},
 };
 
-/// An outbox and nothing else. Its program has shared a [`Registry`] and, if they are not the default, [`Options`]:
-/// see [`install`](super::install).
+/// An object with an outbox and nothing else. The program shares a [`Registry`] and, if they are not the default,
+/// [`Options`]: see [`install`](super::install).
 ///
-/// What is only read leaves nothing behind: the first message makes the outbox, or the first who watches.
+/// Reads create nothing: the first message, or the first watcher, creates the outbox.
 #[durable_object]
 pub struct Outbox {
     state: State,
@@ -54,7 +54,7 @@ impl DurableObject for Outbox {
 }
 
 impl Outbox {
-    /// The outbox, made if it is not there.
+    /// The outbox, created if it does not exist.
     fn open(&self) -> Result<&Opened> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
@@ -68,12 +68,12 @@ impl Outbox {
         Ok(self.opened.get_or_init(|| Opened { outbox, live }))
     }
 
-    /// The outbox, if it is there.
+    /// The outbox, if it exists.
     fn there(&self) -> Option<&crate::Outbox> {
         self.opened.get().map(|opened| &opened.outbox)
     }
 
-    /// What is known of the outbox: nothing, if it is not there.
+    /// Reads the outbox; returns the default if it does not exist.
     fn read<T: Default, E>(
         &self,
         read: impl FnOnce(&crate::Outbox) -> Result<T, E>,
@@ -108,13 +108,13 @@ impl Outbox {
             ..
         }) = enqueued
         {
-            // There may be room the next time.
+            // There may be room next time.
             self.state.forget_call();
         }
         enqueued
     }
 
-    /// All of a message.
+    /// A message with payload and history.
     pub async fn show(&self, id: i64) -> Result<Shown, OutboxError> {
         let outbox = self.of(id)?;
         Ok(Shown {
@@ -136,7 +136,7 @@ impl Outbox {
         self.read(|outbox| outbox.dead_letters(&filter))
     }
 
-    /// What is failing: the destinations, and a page of the messages.
+    /// The failing destinations, and a page of the failing messages.
     pub async fn failing(
         &self,
         before: Option<i64>,
@@ -148,12 +148,12 @@ impl Outbox {
         })
     }
 
-    /// Messages counted, and the destinations, those with trouble first.
+    /// The numbers of messages, and the destinations, failing ones first.
     pub async fn overview(&self) -> Result<(Counts, Vec<Destination>)> {
         self.read(|outbox| Ok((outbox.counts()?, outbox.destinations(limits::MAX_PAGE)?)))
     }
 
-    /// A page that shows the newest messages and keeps itself up to date.
+    /// A page with the newest messages that updates itself.
     pub async fn page(&self, title: String) -> Result<String> {
         let (live, assets) = ("live?format=turbo", "assets");
         match self.there() {
@@ -167,27 +167,27 @@ impl Outbox {
         self.of(id)?.remove(id)
     }
 
-    /// Changes what a dead letter says, if clients may write messages of its kind.
+    /// Edits a dead letter, if clients may write messages of its kind.
     pub async fn edit(&self, id: i64, payload: String) -> Result<Record, OutboxError> {
         self.of(id)?.edit_open(id, &payload)
     }
 
-    /// Queues a dead letter again.
+    /// Redrives a dead letter.
     pub async fn redrive(&self, id: i64) -> Result<Record, OutboxError> {
         self.of(id)?.redrive(id)
     }
 
-    /// Queues dead letters again.
-    pub async fn redrive_all(&self, filter: DeadLetterFilter) -> Result<Swept, OutboxError> {
+    /// Redrives dead letters.
+    pub async fn redrive_all(&self, filter: DeadLetterFilter) -> Result<BulkResult, OutboxError> {
         self.read(|outbox| outbox.redrive_all(&filter))
     }
 
     /// Discards dead letters.
-    pub async fn discard_all(&self, filter: DeadLetterFilter) -> Result<Swept, OutboxError> {
+    pub async fn discard_all(&self, filter: DeadLetterFilter) -> Result<BulkResult, OutboxError> {
         self.read(|outbox| outbox.discard_all(&filter))
     }
 
-    /// Ends the rest of a destination. True if the destination is known.
+    /// Ends the pause of a destination. True if the destination is known.
     pub async fn resume(&self, destination: String) -> Result<bool> {
         self.read(|outbox| outbox.resume(&destination))
     }

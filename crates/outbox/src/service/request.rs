@@ -1,4 +1,4 @@
-//! What clients send, and what objects answer to the router.
+//! Requests of clients, and results of objects for the router.
 
 use std::{fmt, marker::PhantomData};
 
@@ -15,13 +15,13 @@ use crate::{
     limits,
 };
 
-/// Waits of a schedule that are kept: one more than there may be, so that it is refused.
+/// Waits of a schedule that are parsed: one more than allowed, so it is refused.
 const WAITS: usize = limits::MAX_SCHEDULE + 1;
 
 /// Messages of one request, at most; they are one transaction.
 pub const MAX_MESSAGES: usize = 1_000;
 
-/// A message as a client sends it. Times are milliseconds, as everywhere in the API.
+/// A message in a client's request. Times are milliseconds, as everywhere in the API.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sent {
@@ -50,7 +50,7 @@ struct Several {
     messages: AtMost<Sent, MAX_MESSAGES>,
 }
 
-/// As many elements as may be, and how many there were: none is made of those beyond.
+/// At most the allowed number of elements, and their total number: further ones are not created.
 struct AtMost<T, const MOST: usize> {
     elements: Vec<T>,
     count: usize,
@@ -87,21 +87,20 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
     }
 }
 
-/// A message that is sent so long after it was enqueued.
+/// A message with a delay from its enqueuing.
 ///
-/// It cannot be read from JSON: calls by JSON come from outside, where not every kind of message may be enqueued. The HTTP API
-/// is for them.
+/// It cannot be deserialized from JSON: JSON RPC calls come from outside, which may not enqueue every kind of message.
+/// They use the HTTP API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delayed {
     /// The message.
     #[serde(deserialize_with = "from_program")]
     pub message: Message,
-    /// Milliseconds from the time at which it is enqueued, which the object knows. A message has this or
-    /// [`Message::not_before`].
+    /// Milliseconds from its enqueuing, whose time the object knows. A message has this or [`Message::not_before`].
     pub delay: Option<i64>,
 }
 
-/// The messages of a request, and in which form it came.
+/// The messages of a request, and the form of the request.
 #[derive(Debug)]
 pub(super) struct Messages {
     pub(super) messages: Vec<Delayed>,
@@ -111,20 +110,20 @@ pub(super) struct Messages {
 /// Why none of a request's messages was enqueued.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Refused {
-    /// Which message it was, from 0.
+    /// The index of the refused message, from 0.
     pub index: usize,
-    /// Why.
+    /// The reason.
     pub error: OutboxError,
 }
 
-/// All of a message.
+/// A message with payload and history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
-    /// What is known of it.
+    /// Its state.
     pub record: Record,
-    /// What it says: a JSON text.
+    /// Its payload: a JSON text.
     pub payload: String,
-    /// What happened to it, oldest first.
+    /// Its history, oldest first.
     pub history: Vec<Change>,
 }
 
@@ -181,18 +180,18 @@ impl Sent {
     }
 }
 
-/// Reads a message from the format of calls between objects, and from no other.
+/// Deserializes a message from the format of calls between objects, and from no other.
 fn from_program<'de, D: Deserializer<'de>>(format: D) -> Result<Message, D::Error> {
     if format.is_human_readable() && !broken(Variant::ClosedKindCalled) {
         return Err(D::Error::custom(
-            "messages are enqueued by the program itself, or with POST /outbox/{name}/messages",
+            "only the program itself, or POST /outbox/{name}/messages, can enqueue messages",
         ));
     }
     Message::deserialize(format)
 }
 
 impl Delayed {
-    /// The message, if it is enqueued at this time.
+    /// The message, as of this time.
     pub(super) fn at(self, now: i64) -> Result<Message, OutboxError> {
         let mut message = self.message;
         if let Some(delay) = self.delay {

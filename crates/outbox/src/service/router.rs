@@ -1,4 +1,4 @@
-//! The HTTP form of the objects.
+//! The HTTP API of outbox objects.
 
 use abide::{
     Env, Stub,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::broken::{Variant, broken};
 use crate::{
-    Enqueued, OutboxError, Record, Registry, Swept,
+    BulkResult, Enqueued, OutboxError, Record, Registry,
     forms::{
         Failing, Listed, Overview, Resumed, Wanted, WantedDead, WantedFailing, Which, Whole,
         page_size,
@@ -36,24 +36,24 @@ use crate::{
     refusal::refused,
 };
 
-/// What the router answers, as `OpenAPI` 3.1 in JSON.
+/// The API's description, as `OpenAPI` 3.1 in JSON.
 pub const OPENAPI: &str = include_str!("../../../../docs/outbox.openapi.json");
 
-/// The page loads its own scripts and asks its own server; its style is in it.
+/// The page loads scripts and data only from its own server; its style is inline.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Longest name of an outbox, in bytes.
 const MAX_NAME_BYTES: usize = 2_048;
 
-/// What is escaped in a part of a path: all that is not "unreserved" (RFC 3986).
+/// Escaped characters in a path segment: all that are not "unreserved" (RFC 3986).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// What operators need.
+/// Routes for operators.
 fn operations() -> Vec<(&'static str, MethodRouter<Env>)> {
     vec![
         ("/outbox/{name}", get(overview)),
@@ -71,7 +71,7 @@ fn operations() -> Vec<(&'static str, MethodRouter<Env>)> {
     ]
 }
 
-/// What writes messages, and what describes all of it.
+/// Routes that write messages, and the API's description.
 fn writing() -> Vec<(&'static str, MethodRouter<Env>)> {
     vec![
         ("/outbox/openapi.json", get(describe)),
@@ -80,14 +80,14 @@ fn writing() -> Vec<(&'static str, MethodRouter<Env>)> {
     ]
 }
 
-/// The HTTP API of the outboxes of a host. Of the kinds of messages it takes those that the [`Registry`] has
+/// The HTTP API of the outboxes of a host. It accepts the kinds of messages that the [`Registry`] has
 /// [opened](Registry::open_to_clients).
 pub fn router(env: Env) -> Router {
     protected(with_routes(operators_routes(), writing()), env)
 }
 
-/// The part of the [API](router) that operators need where the program alone writes messages: what there is is listed and shown,
-/// and sent again, canceled or discarded. Nothing is enqueued and nothing edited.
+/// The part of the [API](router) for operators of a program that writes all messages itself: list, show, redrive,
+/// cancel and discard messages. It can neither enqueue nor edit.
 pub fn operators_router(env: Env) -> Router {
     protected(operators_routes(), env)
 }
@@ -102,12 +102,12 @@ fn with_routes(router: Router<Env>, more: Vec<(&str, MethodRouter<Env>)>) -> Rou
     })
 }
 
-/// Those who may call it, see [`access`](abide::server::access).
+/// Access control, see [`access`](abide::server::access).
 fn protected(router: Router<Env>, env: Env) -> Router {
     Access::of(&env).protect(router.with_state(env), need)
 }
 
-/// What a request to a route needs. An object is named as tokens name it: by its class and name.
+/// The required access of a route. An object has the name that tokens use: its class and name.
 fn need(route: &Route<'_>) -> Need {
     let need = Need::by_method(route.method);
     let need = match (route.method, route.path.rsplit('/').next()) {
@@ -186,12 +186,12 @@ async fn enqueue(
     }
 }
 
-/// Refuses what no outbox of this program takes, before a call that would remember it.
+/// Refuses a message that no outbox of this program accepts, before a call that would remember it.
 fn check(registry: &Registry, kind: &str, payload: &str) -> Result<(), ApiError> {
     if !registry.open_kinds().any(|open| open == kind) {
         if !registry.kinds().any(|known| known == kind) {
             let open = registry.open_kinds().collect::<Vec<_>>().join("`, `");
-            let text = format!("There is no kind `{kind}`; this server takes `{open}`.");
+            let text = format!("There is no kind `{kind}`; this server accepts `{open}`.");
             return Err(ApiError::bad_request("unknown_kind", text));
         }
         if !broken(Variant::ClosedKindTaken) {
@@ -204,7 +204,7 @@ fn check(registry: &Registry, kind: &str, payload: &str) -> Result<(), ApiError>
             StatusCode::PAYLOAD_TOO_LARGE,
             "payload_too_large",
             format!(
-                "The payload has {} bytes; at most {} are taken.",
+                "The payload has {} bytes; at most {} are accepted.",
                 payload.len(),
                 limits::MAX_PAYLOAD_BYTES
             ),
@@ -300,7 +300,7 @@ async fn redrive_all(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
     JsonBody(which): JsonBody<Which>,
-) -> Result<Json<Swept>, ApiError> {
+) -> Result<Json<BulkResult>, ApiError> {
     let swept = object(&env, &name)?.redrive_all(which.into()).await?;
     swept.map(Json).map_err(refused)
 }
@@ -309,7 +309,7 @@ async fn discard_all(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
     JsonBody(which): JsonBody<Which>,
-) -> Result<Json<Swept>, ApiError> {
+) -> Result<Json<BulkResult>, ApiError> {
     let swept = object(&env, &name)?.discard_all(which.into()).await?;
     swept.map(Json).map_err(refused)
 }

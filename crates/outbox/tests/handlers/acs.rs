@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use abide::{Host, clock::TestClock, server::AllowPrivate};
 use abide::{
     outbox::handlers::{AcsDelivery, Attachment, Email},
-    outbox::{Deliver, Delivery, Failure, Fate, Polled, Submitted},
+    outbox::{Deliver, Delivery, Failure, FailureKind, Polled, Submitted},
 };
 use abide_harness::{
     AcsCourse, AcsEnd, AcsOptions, AcsPoll, AcsSend, AcsServer, Receiver, ReceiverAct,
@@ -83,9 +83,9 @@ async fn a_submission_whose_answer_was_lost_is_repeated_and_is_one_mail() {
     let (host, (server, service)) = (host().await, service().await);
     server.script_sends([AcsSend::Drop, AcsSend::Lose]);
     let first = attempt(&host);
-    failed(begin(&service, &first).await, Fate::Unknown, "");
+    failed(begin(&service, &first).await, FailureKind::Unknown, "");
     let second = first.again(true);
-    failed(begin(&service, &second).await, Fate::Unknown, "");
+    failed(begin(&service, &second).await, FailureKind::Unknown, "");
     let third = second.again(true);
     let operation = begin(&service, &third).await.unwrap();
     assert_eq!(
@@ -108,16 +108,16 @@ async fn a_refusal_that_names_an_operation_has_begun_it_and_any_other_has_not() 
         assert_eq!(polled, Ok(Polled::Done), "{status}");
     }
     for (status, fate) in [
-        (400, Fate::Permanent),
-        (401, Fate::Permanent),
-        (429, Fate::Throttled),
-        (500, Fate::Unknown),
-        (503, Fate::Throttled),
+        (400, FailureKind::Permanent),
+        (401, FailureKind::Permanent),
+        (429, FailureKind::Throttled),
+        (500, FailureKind::Unknown),
+        (503, FailureKind::Throttled),
     ] {
         server.script_sends([AcsSend::Refuse(status, Some(7))]);
         let begun = begin(&service, &attempt(&host)).await;
         let failure = failed(begun, fate, &status.to_string());
-        if fate != Fate::Permanent {
+        if fate != FailureKind::Permanent {
             assert_eq!(failure.after(), Some(Duration::from_secs(7)), "{status}");
         }
     }
@@ -145,8 +145,8 @@ async fn an_operation_that_fails_says_why_and_a_bad_poll_is_not_its_end() {
     let delivery = attempt(&host);
     let operation = begin(&service, &delivery).await.unwrap();
     let poll = || async { service.poll(&delivery, &mail(), &operation).await };
-    failed(poll().await, Fate::Throttled, "503");
-    failed(poll().await, Fate::Unknown, "");
+    failed(poll().await, FailureKind::Throttled, "503");
+    failed(poll().await, FailureKind::Unknown, "");
     assert_eq!(
         poll().await,
         Ok(Polled::Failed {
@@ -161,10 +161,14 @@ async fn an_operation_that_fails_says_why_and_a_bad_poll_is_not_its_end() {
 async fn a_wrong_key_is_refused_by_the_service_and_no_other_server_is_asked() {
     let (host, (server, service)) = (host().await, service().await);
     let wrong = AcsDelivery::new(&server.endpoint(), "d3Jvbmc=").unwrap();
-    failed(begin(&wrong, &attempt(&host)).await, Fate::Permanent, "401");
+    failed(
+        begin(&wrong, &attempt(&host)).await,
+        FailureKind::Permanent,
+        "401",
+    );
     let elsewhere = "http://127.0.0.1:1/emails/operations/x?api-version=2023-03-31";
     let polled = service.poll(&attempt(&host), &mail(), elsewhere).await;
-    failed(polled, Fate::Permanent, "its operation is at");
+    failed(polled, FailureKind::Permanent, "its operation is at");
     host.shutdown().await.unwrap();
 }
 
@@ -181,13 +185,13 @@ async fn a_mail_that_was_refused_is_taken_once_after_a_long_outage() {
     let refused = AcsSend::Refuse(429, None);
     server.script_sends([refused, AcsSend::Refuse(503, None), AcsSend::Lose]);
     let first = attempt(&host);
-    failed(begin(&service, &first).await, Fate::Throttled, "429");
+    failed(begin(&service, &first).await, FailureKind::Throttled, "429");
     clock.advance(Duration::from_mins(6));
     let second = first.again(false);
-    failed(begin(&service, &second).await, Fate::Unknown, "503");
+    failed(begin(&service, &second).await, FailureKind::Unknown, "503");
     clock.advance(Duration::from_mins(6));
     let third = second.again(true);
-    failed(begin(&service, &third).await, Fate::Unknown, "");
+    failed(begin(&service, &third).await, FailureKind::Unknown, "");
     clock.advance(Duration::from_mins(6));
     let operation = begin(&service, &third.again(true)).await.unwrap();
     let mails = server.mails();
@@ -210,10 +214,10 @@ async fn a_service_that_names_another_server_has_taken_the_mail_all_the_same() {
     // What a refusal names and cannot be asked about is tried again.
     failed(
         begin(&service, &attempt(&host)).await,
-        Fate::Throttled,
+        FailureKind::Throttled,
         "429",
     );
     let submitted = begin(&service, &attempt(&host)).await;
-    failed(submitted, Fate::Permanent, "its operation is at");
+    failed(submitted, FailureKind::Permanent, "its operation is at");
     host.shutdown().await.unwrap();
 }

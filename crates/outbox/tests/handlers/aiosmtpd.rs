@@ -1,4 +1,4 @@
-//! A mail server that somebody else wrote: Debian's `python3-aiosmtpd`, which puts mails into a maildir.
+//! A third-party mail server: Debian's `python3-aiosmtpd`, which puts mails into a maildir.
 
 use std::{
     fs,

@@ -9,7 +9,7 @@ use std::{
 use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
 use abide::{
     outbox::handlers::{CallDelivery, ObjectCall},
-    outbox::{Deliver, Delivery, Fate, Submitted},
+    outbox::{Deliver, Delivery, FailureKind, Submitted},
 };
 
 use crate::{KEY, failed, world::store};
@@ -123,7 +123,7 @@ async fn a_receiver_that_breaks_down_is_called_again_and_applies_the_call_once()
     for _ in 0..2 {
         failed(
             CallDelivery.submit(&delivery, &deposit()).await,
-            Fate::Unknown,
+            FailureKind::Unknown,
             "",
         );
         delivery = delivery.again(true);
@@ -170,7 +170,7 @@ async fn a_call_whose_answer_was_lost_is_not_repeated_when_the_receiver_has_forg
     assert_eq!(in_time, Ok(Submitted::Done));
     world.clock.advance(Duration::from_secs(1));
     let late = CallDelivery.submit(&first.again(true), &deposit()).await;
-    failed(late, Fate::Permanent, "no longer remembers");
+    failed(late, FailureKind::Permanent, "no longer remembers");
     // One that had no effect so far can still have it.
     let refused_before = CallDelivery.submit(&first.again(false), &deposit()).await;
     assert_eq!(refused_before, Ok(Submitted::Done));
@@ -182,7 +182,7 @@ async fn a_call_that_the_object_refuses_or_that_fits_no_method_becomes_a_dead_le
     for (call, why) in [
         (
             call("deposit", &(-5,)),
-            "says no: only what there is can be paid in",
+            "returned an error: only what there is can be paid in",
         ),
         (call("withdraw", &(5,)), "withdraw"),
         (call("deposit", &("five",)), "invalid type"),
@@ -194,7 +194,7 @@ async fn a_call_that_the_object_refuses_or_that_fits_no_method_becomes_a_dead_le
         let delivery = world.attempt_of(why);
         failed(
             CallDelivery.submit(&delivery, &call).await,
-            Fate::Permanent,
+            FailureKind::Permanent,
             why,
         );
     }
@@ -205,7 +205,7 @@ async fn a_call_that_the_object_refuses_or_that_fits_no_method_becomes_a_dead_le
     let reused = CallDelivery
         .submit(&world.attempt(), &call("deposit", &(6,)))
         .await;
-    failed(reused, Fate::Permanent, "key");
+    failed(reused, FailureKind::Permanent, "key");
     assert!(
         CallDelivery.check(&call("deposit", &5)).is_err(),
         "no array"
@@ -221,7 +221,7 @@ async fn a_node_that_stops_has_not_been_called() {
     world.node.shutdown(Duration::from_secs(1)).await.unwrap();
     failed(
         CallDelivery.submit(&delivery, &deposit()).await,
-        Fate::Refused,
+        FailureKind::Refused,
         "stopping",
     );
 }

@@ -1,4 +1,4 @@
-//! Two objects and an outbox between them: what one says, the other hears once, wherever the power was cut.
+//! Two objects and an outbox between them: a message is applied once, wherever the power was cut.
 
 use std::{sync::Arc, time::Duration};
 

@@ -12,7 +12,7 @@ use abide::{
 };
 use abide::{
     outbox::handlers::{HttpCall, HttpDelivery},
-    outbox::{Deliver, Fate, Polled, Submitted},
+    outbox::{Deliver, FailureKind, Polled, Submitted},
 };
 use abide_harness::{Nobody, Receiver, ReceiverAct, until};
 use serde_json::json;
@@ -105,16 +105,16 @@ async fn an_answer_s_status_decides_what_becomes_of_the_message() {
         );
     }
     for (status, fate) in [
-        (400, Fate::Permanent),
-        (404, Fate::Permanent),
-        (408, Fate::Refused),
-        (422, Fate::Permanent),
-        (425, Fate::Refused),
-        (429, Fate::Throttled),
-        (500, Fate::Unknown),
-        (502, Fate::Unknown),
-        (503, Fate::Unknown),
-        (504, Fate::Unknown),
+        (400, FailureKind::Permanent),
+        (404, FailureKind::Permanent),
+        (408, FailureKind::Refused),
+        (422, FailureKind::Permanent),
+        (425, FailureKind::Refused),
+        (429, FailureKind::Throttled),
+        (500, FailureKind::Unknown),
+        (502, FailureKind::Unknown),
+        (503, FailureKind::Unknown),
+        (504, FailureKind::Unknown),
     ] {
         receiver.script([ReceiverAct::body(status, "so\n not")]);
         let failure = failed(handler.submit(&delivery, &call).await, fate, ": so not");
@@ -128,7 +128,7 @@ async fn an_answer_s_status_decides_what_becomes_of_the_message() {
 
 #[tokio::test]
 async fn a_receiver_that_asks_for_patience_gets_it_in_seconds_or_until_a_date() {
-    let throttled = |act| async { failed(post(act).await, Fate::Throttled, "").after() };
+    let throttled = |act| async { failed(post(act).await, FailureKind::Throttled, "").after() };
     let hour = Some(Duration::from_hours(1));
     assert_eq!(
         throttled(ReceiverAct::status(429).retry_after(3_600)).await,
@@ -152,7 +152,7 @@ async fn a_lost_answer_is_unknown_and_the_request_is_repeated_with_the_same_key(
     let first = attempt(&host);
     failed(
         handler.submit(&first, &call).await,
-        Fate::Unknown,
+        FailureKind::Unknown,
         "the request failed",
     );
     let second = handler.submit(&first.again(true), &call).await;
@@ -179,14 +179,18 @@ async fn a_receiver_that_says_nothing_is_unknown() {
         (!receiver.received().is_empty()).then_some(submitted)
     })
     .await;
-    failed(submitted, Fate::Unknown, "no response within");
+    failed(submitted, FailureKind::Unknown, "no response within");
     host.shutdown().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_body_without_end_holds_no_attempt_and_its_head_counts() {
     assert_eq!(post(ReceiverAct::endless(200)).await, Ok(Submitted::Done));
-    let failure = failed(post(ReceiverAct::endless(500)).await, Fate::Unknown, "500");
+    let failure = failed(
+        post(ReceiverAct::endless(500)).await,
+        FailureKind::Unknown,
+        "500",
+    );
     assert!(failure.error().len() < 1_024, "{failure:?}");
 }
 
@@ -232,7 +236,7 @@ async fn a_redirect_is_not_followed() {
     let redirect = ReceiverAct::status(302).header("location", &elsewhere);
     failed(
         post(redirect).await,
-        Fate::Permanent,
+        FailureKind::Permanent,
         // A query may be secret, and errors are shown.
         "/elsewhere, and redirects are not followed",
     );
@@ -245,7 +249,7 @@ async fn an_address_that_the_node_forbids_is_reached_by_nobody() {
     let host = host_with(|config| config.outbound.allow_private = AllowPrivate::None).await;
     let call = HttpCall::post(receiver.url("/"));
     let submitted = HttpDelivery::new().submit(&attempt(&host), &call).await;
-    failed(submitted, Fate::Permanent, "outbound.allow_private");
+    failed(submitted, FailureKind::Permanent, "outbound.allow_private");
     assert!(receiver.received().is_empty());
     host.shutdown().await.unwrap();
 }
@@ -256,7 +260,7 @@ async fn a_receiver_that_is_not_there_has_refused() {
     let nobody = Nobody::new();
     let call = HttpCall::post(format!("http://{}/", nobody.address()));
     let submitted = HttpDelivery::new().submit(&attempt(&host), &call).await;
-    failed(submitted, Fate::Refused, "no connection");
+    failed(submitted, FailureKind::Refused, "no connection");
     host.shutdown().await.unwrap();
 }
 
@@ -274,7 +278,7 @@ async fn a_node_with_too_much_to_do_has_sent_nothing() {
     tokio::select! {
         hanging = handler.submit(&delivery, &call) => panic!("it hangs: {hanging:?}"),
         _ = receiver.wait_for(1) => {
-            failed(handler.submit(&delivery, &call).await, Fate::NotSent, "too many requests");
+            failed(handler.submit(&delivery, &call).await, FailureKind::NotSent, "too many requests");
         }
     }
     assert_eq!(receiver.received().len(), 1);
@@ -345,19 +349,27 @@ async fn an_operation_is_asked_about_until_it_ends() {
     for (answer, fate, text) in [
         (
             ReceiverAct::status(429).retry_after(9),
-            Fate::Throttled,
+            FailureKind::Throttled,
             "429",
         ),
-        (ReceiverAct::status(503), Fate::Unknown, "503"),
-        (ReceiverAct::status(404), Fate::Refused, "not known"),
-        (ReceiverAct::status(403), Fate::Permanent, "403"),
+        (ReceiverAct::status(503), FailureKind::Unknown, "503"),
+        (
+            ReceiverAct::status(404),
+            FailureKind::Refused,
+            "unknown to the receiver",
+        ),
+        (ReceiverAct::status(403), FailureKind::Permanent, "403"),
         (
             ReceiverAct::body(200, "<html>"),
-            Fate::Refused,
+            FailureKind::Refused,
             "no `status`: <html>",
         ),
-        (ReceiverAct::endless(200), Fate::Refused, "no end"),
-        (ReceiverAct::lost(), Fate::Unknown, ""),
+        (
+            ReceiverAct::endless(200),
+            FailureKind::Refused,
+            "is too long",
+        ),
+        (ReceiverAct::lost(), FailureKind::Unknown, ""),
     ] {
         receiver.script([answer]);
         failed(poll().await, fate, text);
@@ -387,11 +399,11 @@ async fn an_operation_that_cannot_be_asked_about_is_accepted_all_the_same() {
     let answer = |status| ReceiverAct::status(status).header("operation-location", elsewhere);
     let failure = failed(
         post(answer(202)).await,
-        Fate::Permanent,
+        FailureKind::Permanent,
         "it was accepted, but",
     );
     assert!(!failure.error().contains("secret"), "{failure:?}");
-    for (status, fate) in [(429, Fate::Throttled), (500, Fate::Unknown)] {
+    for (status, fate) in [(429, FailureKind::Throttled), (500, FailureKind::Unknown)] {
         failed(post(answer(status)).await, fate, &status.to_string());
     }
 }
@@ -411,11 +423,11 @@ async fn an_operation_at_another_place_is_asked_about_only_if_the_program_says_s
     let strict = HttpDelivery::new();
     failed(
         strict.submit(&delivery, &call).await,
-        Fate::Permanent,
+        FailureKind::Permanent,
         "its operation is at",
     );
     let polled = strict.poll(&delivery, &call, &other.url("/jobs/7")).await;
-    failed(polled, Fate::Permanent, "its operation is at");
+    failed(polled, FailureKind::Permanent, "its operation is at");
     assert!(other.received().is_empty());
 
     let trusting = HttpDelivery::new().operations_elsewhere();
@@ -490,7 +502,7 @@ fn a_request_that_cannot_be_sent_is_refused_when_it_is_enqueued() {
     let good = "https://example.com/hook";
     let many = (0..65).fold(to(good), |call, n| call.header(format!("x-{n}"), "x"));
     for (call, why) in [
-        (to("nowhere"), "is no URL"),
+        (to("nowhere"), "is not a URL"),
         (
             to("ftp://example.com/"),
             "does not begin with http:// or https://",
@@ -506,8 +518,8 @@ fn a_request_that_cannot_be_sent_is_refused_when_it_is_enqueued() {
         ),
         (to(good).header("content-length", "1"), "cannot be set"),
         (to(good).header("Idempotency-Key", "mine"), "cannot be set"),
-        (to(good).header("two words", "x"), "no name of a header"),
-        (to(good).header("x", "a\r\nb: c"), "cannot be sent"),
+        (to(good).header("two words", "x"), "not a valid header name"),
+        (to(good).header("x", "a\r\nb: c"), "invalid characters"),
         (
             to(good).header("x", "y".repeat(20_000)),
             "at most 64 with 16384",
@@ -518,18 +530,18 @@ fn a_request_that_cannot_be_sent_is_refused_when_it_is_enqueued() {
                 method: "CONNECT".into(),
                 ..to(good)
             },
-            "no method",
+            "not a valid method",
         ),
         (
             HttpCall {
                 method: "G E T".into(),
                 ..to(good)
             },
-            "no method",
+            "not a valid method",
         ),
         (
             serde_json::from_value(json!({ "url": good, "body": { "base64": "!" } })).unwrap(),
-            "no base64",
+            "not valid base64",
         ),
     ] {
         let refused = handler.check(&call).unwrap_err();
@@ -547,7 +559,7 @@ async fn a_receiver_that_still_works_on_an_attempt_whose_answer_was_lost_is_aske
     let call = HttpCall::post(receiver.url("/"));
     let second = attempt(&host).again(true);
     let submitted = HttpDelivery::new().submit(&second, &call).await;
-    failed(submitted, Fate::Unknown, "409");
+    failed(submitted, FailureKind::Unknown, "409");
     host.shutdown().await.unwrap();
 }
 
@@ -573,7 +585,7 @@ async fn a_request_that_waited_too_long_for_its_turn_has_not_been_sent() {
         arrived.iter().all(|request| request.path() == "/"),
         "it was not sent"
     );
-    failed(submitted, Fate::NotSent, "");
+    failed(submitted, FailureKind::NotSent, "");
     drop(unread);
     host.shutdown().await.unwrap();
 }
@@ -586,7 +598,7 @@ async fn a_receiver_to_which_no_connection_is_made_in_time_has_refused() {
         host_with(|config| config.outbound.connect_timeout = Duration::from_millis(100)).await;
     let call = HttpCall::post(format!("https://{}/", listener.local_addr().unwrap()));
     let submitted = HttpDelivery::new().submit(&attempt(&host), &call).await;
-    failed(submitted, Fate::Refused, "no connection");
+    failed(submitted, FailureKind::Refused, "no connection");
     host.shutdown().await.unwrap();
 }
 

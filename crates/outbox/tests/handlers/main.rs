@@ -1,4 +1,4 @@
-//! The built-in handlers against servers that behave well and badly.
+//! The built-in handlers against correct and faulty servers.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
@@ -16,7 +16,7 @@ mod world;
 
 use std::fmt::Debug;
 
-use abide::outbox::{Delivery, Failure, Fate};
+use abide::outbox::{Delivery, Failure, FailureKind};
 use abide::{
     Host,
     server::{AllowPrivate, Config, LocalHost},
@@ -48,9 +48,9 @@ fn attempt(host: &LocalHost) -> Delivery {
 
 /// The failure of an attempt that means this, with a text that says this.
 #[track_caller]
-fn failed<T: Debug>(result: Result<T, Failure>, fate: Fate, text: &str) -> Failure {
+fn failed<T: Debug>(result: Result<T, Failure>, fate: FailureKind, text: &str) -> Failure {
     let failure = result.unwrap_err();
-    assert_eq!(failure.fate(), fate, "{failure:?}");
+    assert_eq!(failure.kind(), fate, "{failure:?}");
     assert!(failure.error().contains(text), "{failure:?}");
     failure
 }

@@ -3,7 +3,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use abide::{Host, clock::TestClock};
 use abide::{
     outbox::handlers::{Attachment, Email, SmtpDelivery},
-    outbox::{Deliver, Fate, Submitted},
+    outbox::{Deliver, FailureKind, Submitted},
 };
 use abide_harness::{Nobody, SmtpAct, SmtpServer, SmtpStage, mail_parser::MimeHeaders};
 use tokio::{io::AsyncWriteExt, net::TcpListener};
@@ -80,18 +80,18 @@ async fn what_the_relay_says_and_when_decides_what_becomes_of_the_mail() {
     let (host, server) = (host().await, SmtpServer::start().await);
     let relay = SmtpDelivery::new(&server.url()).unwrap();
     for (act, fate, kept) in [
-        (Refuse(Sender, 451), Fate::Refused, 0),
-        (Refuse(Sender, 550), Fate::Permanent, 0),
-        (Refuse(Recipient, 450), Fate::Refused, 0),
-        (Refuse(Recipient, 550), Fate::Permanent, 0),
-        (Refuse(Data, 421), Fate::Refused, 0),
-        (Refuse(Data, 250), Fate::Refused, 0),
-        (Refuse(End, 354), Fate::Unknown, 0),
-        (Refuse(End, 452), Fate::Refused, 0),
-        (Refuse(End, 554), Fate::Permanent, 0),
-        (Drop(Recipient), Fate::Refused, 0),
+        (Refuse(Sender, 451), FailureKind::Refused, 0),
+        (Refuse(Sender, 550), FailureKind::Permanent, 0),
+        (Refuse(Recipient, 450), FailureKind::Refused, 0),
+        (Refuse(Recipient, 550), FailureKind::Permanent, 0),
+        (Refuse(Data, 421), FailureKind::Refused, 0),
+        (Refuse(Data, 250), FailureKind::Refused, 0),
+        (Refuse(End, 354), FailureKind::Unknown, 0),
+        (Refuse(End, 452), FailureKind::Refused, 0),
+        (Refuse(End, 554), FailureKind::Permanent, 0),
+        (Drop(Recipient), FailureKind::Refused, 0),
         // The mail has left, and nobody knows whether the relay has it.
-        (Drop(End), Fate::Unknown, 1),
+        (Drop(End), FailureKind::Unknown, 1),
     ] {
         server.script([act]);
         let submitted = relay.submit(&attempt(&host), &mail()).await;
@@ -122,8 +122,8 @@ async fn a_relay_that_says_nothing_has_the_mail_or_not() {
         .unwrap();
     let relay = SmtpDelivery::new(&server.url()).unwrap();
     for (stage, minutes, fate, kept) in [
-        (SmtpStage::Data, 1, Fate::Refused, 0),
-        (SmtpStage::End, 5, Fate::Unknown, 1),
+        (SmtpStage::Data, 1, FailureKind::Refused, 0),
+        (SmtpStage::End, 5, FailureKind::Unknown, 1),
     ] {
         server.always(SmtpAct::Stall(stage));
         let (delivery, mail) = (attempt(&host), mail());
@@ -150,8 +150,8 @@ async fn a_mail_is_the_same_bytes_at_every_attempt() {
     let first = attempt(&host);
     failed(
         relay.submit(&first, &mail).await,
-        Fate::Unknown,
-        "answer was lost",
+        FailureKind::Unknown,
+        "reply was lost",
     );
     assert!(relay.submit(&first.again(true), &mail).await.is_ok());
     let got = server.received();
@@ -166,7 +166,7 @@ async fn a_relay_that_is_not_there_or_wants_nobody_says_nothing_against_the_mail
     let gone = SmtpDelivery::new(&format!("smtp://{}", nobody.address())).unwrap();
     failed(
         gone.submit(&attempt(&host), &mail()).await,
-        Fate::Refused,
+        FailureKind::Refused,
         "cannot be used",
     );
 
@@ -185,7 +185,7 @@ async fn a_relay_that_is_not_there_or_wants_nobody_says_nothing_against_the_mail
     let unfriendly = SmtpDelivery::new(&url).unwrap();
     for _ in 0..3 {
         let submitted = unfriendly.submit(&attempt(&host), &mail()).await;
-        failed(submitted, Fate::Refused, "cannot be used");
+        failed(submitted, FailureKind::Refused, "cannot be used");
     }
     greet.await.unwrap();
     host.shutdown().await.unwrap();
@@ -197,7 +197,7 @@ async fn a_relay_without_tls_is_told_nothing_if_it_must_have_it() {
     let relay = SmtpDelivery::new(&format!("{}?tls=required", server.url())).unwrap();
     failed(
         relay.submit(&attempt(&host), &mail()).await,
-        Fate::Refused,
+        FailureKind::Refused,
         "STARTTLS",
     );
     assert!(server.received().is_empty());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide::{
     outbox::handlers::{Email, SmtpDelivery},
-    outbox::{Deliver, Fate, Submitted},
+    outbox::{Deliver, FailureKind, Submitted},
 };
 use abide_harness::SmtpServer;
 use rustls::{
@@ -135,7 +135,7 @@ async fn a_relay_with_a_certificate_that_nobody_vouches_for_is_told_nothing() {
     tokio::spawn(front.pass_one_on(async |_, _| (), server.address()));
     failed(
         relay.submit(&attempt(&host), &mail()).await,
-        Fate::Refused,
+        FailureKind::Refused,
         "cannot be used",
     );
     assert!(server.received().is_empty());
@@ -168,7 +168,7 @@ async fn a_relay_that_refuses_the_password_says_nothing_against_the_mail() {
         async { relay.submit(&attempt(&host), &mail()).await },
         scripted(listener, &says)
     );
-    failed(submitted, Fate::Refused, "535");
+    failed(submitted, FailureKind::Refused, "535");
     // `seats` and `p@ss`, in base64.
     assert_eq!(
         told[..2],
@@ -188,7 +188,7 @@ async fn a_relay_without_smtputf8_takes_no_address_with_other_letters() {
         async { relay.submit(&attempt(&host), &mail).await },
         scripted(listener, &says)
     );
-    failed(submitted, Fate::Permanent, "SMTPUTF8");
+    failed(submitted, FailureKind::Permanent, "SMTPUTF8");
     assert_eq!(told[1], "", "no mail was mentioned");
     host.shutdown().await.unwrap();
 }
@@ -218,7 +218,7 @@ async fn what_somebody_says_before_tls_begins_is_no_answer_to_what_is_said_in_it
     });
     failed(
         relay.submit(&attempt(&host), &mail()).await,
-        Fate::Refused,
+        FailureKind::Refused,
         "cannot be used",
     );
     host.shutdown().await.unwrap();
@@ -248,7 +248,7 @@ async fn a_relay_that_says_too_much_is_not_listened_to() {
             async { relay.submit(&attempt(&host), &mail()).await },
             async { endless(listener.accept().await.unwrap().0, says).await }
         );
-        failed(submitted, Fate::Refused, "too much");
+        failed(submitted, FailureKind::Refused, "too much");
         // What the system keeps on the way is not in memory here.
         assert!(taken < 32 << 20, "{taken} bytes were taken");
     }
@@ -267,7 +267,7 @@ async fn a_relay_with_tls_that_says_too_much_is_not_listened_to() {
             endless(client, &["220 x\r\n"]).await
         }
     );
-    failed(submitted, Fate::Refused, "too much");
+    failed(submitted, FailureKind::Refused, "too much");
     assert!(taken < 32 << 20, "{taken} bytes were taken");
     host.shutdown().await.unwrap();
 }
@@ -290,6 +290,6 @@ async fn a_mail_whose_answer_has_no_end_may_have_been_taken() {
             endless(stream, &[]).await
         }
     );
-    failed(submitted, Fate::Unknown, "too much");
+    failed(submitted, FailureKind::Unknown, "too much");
     host.shutdown().await.unwrap();
 }

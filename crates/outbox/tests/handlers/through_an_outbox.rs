@@ -39,14 +39,9 @@ struct Teller {
 
 impl DurableObject for Teller {
     fn new(state: State, env: Env) -> Result<Self> {
-        let options = Options {
-            retry: retry(),
-            polling: Polling {
-                interval: SOON,
-                ..Polling::default()
-            },
-            ..Options::default()
-        };
+        let options = Options::default()
+            .retry(retry())
+            .polling(Polling::default().interval(SOON));
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
         Ok(Self { state, outbox })
     }
@@ -210,12 +205,12 @@ async fn what_can_never_arrive_is_refused_at_once_or_becomes_a_dead_letter_with_
         .tell(message("http", &HttpCall::post("nowhere")))
         .await;
     let refused = nowhere.unwrap().unwrap_err().to_string();
-    assert!(refused.contains("`nowhere` is no URL"), "{refused}");
+    assert!(refused.contains("`nowhere` is not a URL"), "{refused}");
     let private = message("http", &HttpCall::post(web.url("/")));
     let record = settled(&teller, private).await;
     assert_eq!((record.status, record.attempts), (Status::Failed, 1));
     let why = record.last_error.unwrap();
-    assert!(why.contains("is not of the public internet"), "{why}");
+    assert!(why.contains("is outside the public internet"), "{why}");
     assert!(web.received().is_empty());
     host.shutdown().await.unwrap();
 }
@@ -297,7 +292,7 @@ fn a_request_whose_task_is_dropped_may_have_had_its_effect() {
         settled_again(&teller, id).await
     });
     let error = record.last_error.unwrap();
-    assert!(error.contains("may have had its effect"), "{error}");
+    assert!(error.contains("may have taken effect"), "{error}");
     assert_eq!(
         (record.status, record.attempts, record.unknown),
         (Status::Failed, 5, true),

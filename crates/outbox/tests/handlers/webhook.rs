@@ -1,6 +1,6 @@
 use abide::{
     outbox::handlers::{Secret, StaticSecrets, Webhook, WebhookDelivery, verify},
-    outbox::{Deliver, Fate, RetryPolicy, Submitted},
+    outbox::{Deliver, FailureKind, RetryPolicy, Submitted},
 };
 use abide_harness::{Receiver, ReceiverAct};
 use serde_json::{Value, json};
@@ -55,9 +55,17 @@ async fn every_attempt_has_the_same_id_and_body() {
     receiver.script([ReceiverAct::status(500), ReceiverAct::lost()]);
     let (handler, event) = (handler(&receiver), event(&receiver));
     let first = attempt(&host);
-    failed(handler.submit(&first, &event).await, Fate::Unknown, "500");
+    failed(
+        handler.submit(&first, &event).await,
+        FailureKind::Unknown,
+        "500",
+    );
     let second = first.again(true);
-    failed(handler.submit(&second, &event).await, Fate::Unknown, "");
+    failed(
+        handler.submit(&second, &event).await,
+        FailureKind::Unknown,
+        "",
+    );
     assert!(handler.submit(&second.again(true), &event).await.is_ok());
     let got = receiver.received();
     assert_eq!(got.len(), 3);
@@ -75,7 +83,7 @@ async fn a_receiver_that_is_gone_wants_no_more() {
     let submitted = handler(&receiver)
         .submit(&attempt(&host), &event(&receiver))
         .await;
-    failed(submitted, Fate::Permanent, "wants no more");
+    failed(submitted, FailureKind::Permanent, "wants no more");
     host.shutdown().await.unwrap();
 }
 
@@ -108,7 +116,7 @@ async fn a_receiver_that_has_lost_its_route_for_a_while_is_tried_again() {
             .await;
         // Standard Webhooks: any other status is a failure, and failures follow the schedule.
         let failure = submitted.unwrap_err();
-        assert_ne!(failure.fate(), Fate::Permanent, "{failure:?}");
+        assert_ne!(failure.kind(), FailureKind::Permanent, "{failure:?}");
     }
     host.shutdown().await.unwrap();
 }

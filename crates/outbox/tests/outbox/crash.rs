@@ -87,7 +87,9 @@ fn an_attempt_whose_process_dies_counts_so_that_a_handler_that_kills_ends_as_a_d
         assert_eq!((record.attempts, record.unknown), (5, true));
         assert_eq!(
             record.last_error.as_deref(),
-            Some("the object or its process ended before the answer came; attempt 5 was the last")
+            Some(
+                "the object or its process stopped before the response arrived; attempt 5 was the last"
+            )
         );
         world.check_counts().await;
     });

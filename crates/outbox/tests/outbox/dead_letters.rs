@@ -1,10 +1,8 @@
-//! What people do with messages that failed, and with those that wait.
+//! Operations on dead letters and on queued messages.
 
 use std::time::Duration;
 
-use abide::outbox::{
-    DeadLetterFilter, Failure, Filter, Message, Options, OutboxError, Status, Swept,
-};
+use abide::outbox::{BulkResult, DeadLetterFilter, Failure, Filter, Message, OutboxError, Status};
 
 use crate::support::{Act, World, gone, note, plain, refused, run};
 
@@ -106,7 +104,7 @@ fn dead_letters_are_listed_and_redriven_by_a_filter() {
             .unwrap();
         assert_eq!(
             swept,
-            Swept {
+            BulkResult {
                 count: 2,
                 more: false,
                 last: Some(3)
@@ -227,10 +225,7 @@ fn an_edit_that_changes_nothing_keeps_the_key_of_what_may_have_had_its_effect() 
 #[test]
 fn destinations_to_which_nothing_is_left_are_forgotten_whatever_was_wrong_with_them() {
     run(async {
-        let world = World::new(Options {
-            keep_finished: Duration::from_mins(1),
-            ..plain()
-        });
+        let world = World::new(plain().keep_finished(Duration::from_mins(1)));
         for number in 0..9 {
             let text = format!("t{number}");
             world.script.say(&text, vec![refused(); 5]);

@@ -1,4 +1,4 @@
-//! Nothing of an attempt leaves before the attempt is on disk.
+//! Nothing is sent before its attempt is on disk.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Promises at their edges: the largest payloads and errors, alarms of the object's own, panics beside the handlers, much to
+//! Edge cases: the largest payloads and errors, alarms of the object's own, panics beside the handlers, much to
 //! one destination, limits that meet.
 
 use std::{
@@ -261,10 +261,7 @@ fn an_object_starts_again_after_a_crash_with_the_largest_payloads_on_their_way()
 #[test]
 fn the_largest_payloads_are_sent_although_many_are_due() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::unlimited(100),
-            ..plain()
-        });
+        let world = World::new(plain().pace(Pace::unlimited(100)));
         let long = "x".repeat(limits::MAX_PAYLOAD_BYTES - 100);
         let at = world.now() + 1_000;
         for number in 0..70 {
@@ -401,14 +398,14 @@ fn polls_count_among_what_is_on_its_way_to_a_destination() {
 #[test]
 fn polls_that_this_node_was_too_busy_for_say_nothing_against_an_operation() {
     run(async {
-        let world = World::new(Options {
-            polling: Polling {
-                interval: Duration::from_secs(1),
-                deadline: Duration::from_secs(100),
-                max_errors: 3,
-            },
-            ..plain()
-        });
+        let world = World::new(
+            plain().polling(
+                Polling::default()
+                    .interval(Duration::from_secs(1))
+                    .deadline(Duration::from_secs(100))
+                    .max_errors(3),
+            ),
+        );
         let busy = || Act::Poll(Err(Failure::not_sent("busy here")));
         let acts = std::iter::once(accepted()).chain(std::iter::repeat_with(busy).take(4));
         world.script.say("hello", acts);
@@ -421,10 +418,7 @@ fn polls_that_this_node_was_too_busy_for_say_nothing_against_an_operation() {
 #[test]
 fn a_fan_out_is_made_also_by_an_outbox_that_holds_few_messages() {
     run(async {
-        let world = World::new(Options {
-            max_queued: 100,
-            ..plain()
-        });
+        let world = World::new(plain().max_queued(100));
         let command = Circulate {
             count: 300,
             fails_at: None,
@@ -459,10 +453,7 @@ fn dead_letters_are_redriven_oldest_first() {
 #[test]
 fn a_destination_with_much_to_do_lets_another_have_its_turn() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::unlimited(4),
-            ..plain()
-        });
+        let world = World::new(plain().pace(Pace::unlimited(4)));
         let many = (0..300).map(|number| note("bob", &format!("b{number}")));
         world.enqueue_all(many.chain([note("eve", "hello")])).await;
         world.until_counts(|counts| counts.sent == 301).await;
@@ -475,15 +466,14 @@ fn a_destination_with_much_to_do_lets_another_have_its_turn() {
 #[test]
 fn the_pause_between_probes_doubles_also_if_the_receiver_asks_for_a_shorter_one() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::unlimited(1),
-            breaker: Breaker {
-                failures: 1,
-                pause: Duration::from_secs(20),
-                max_pause: Duration::from_mins(1),
-            },
-            ..plain()
-        });
+        let world = World::new(
+            plain().pace(Pace::unlimited(1)).breaker(
+                Breaker::default()
+                    .failures(1)
+                    .pause(Duration::from_secs(20))
+                    .max_pause(Duration::from_mins(1)),
+            ),
+        );
         for number in 0..5 {
             let act = || {
                 let failure = Failure::refused("503").retry_after(Some(Duration::from_secs(1)));
@@ -524,10 +514,7 @@ fn messages_behind_a_dead_letter_go_on_when_the_program_now_says_so() {
         }
         world.until_counts(|counts| counts.failed == 1).await;
         world.rest().await;
-        let options = Options {
-            behind_dead_letter: BehindDeadLetter::GoOn,
-            ..plain()
-        };
+        let options = plain().behind_dead_letter(BehindDeadLetter::GoOn);
         let (clock, script) = (world.clock.clone(), world.script.clone());
         let world = World::at(clock, world.disk.after_kill(), script, options);
         world.enqueue(note("bob", "c").ordering_key("k")).await;
@@ -550,10 +537,7 @@ fn a_change_whose_message_is_refused_is_not_made() {
 #[test]
 fn ticks_go_on_when_the_wall_clock_is_set_back() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::CLASSIC,
-            ..plain()
-        });
+        let world = World::new(plain().pace(Pace::CLASSIC));
         let first = world.enqueue(note("bob", "first")).await;
         world.until_status(first, Status::Sent).await;
         world.clock.set_wall(-86_400_000);
@@ -600,10 +584,7 @@ fn messages_that_were_there_before_wait_when_the_one_ahead_becomes_a_dead_letter
 #[test]
 fn no_attempt_begins_after_the_deadline_however_many_messages_have_one() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::unlimited(1_000),
-            ..plain()
-        });
+        let world = World::new(plain().pace(Pace::unlimited(1_000)));
         let throttled = Failure::throttled("429", Some(Duration::from_secs(10)));
         world.script.say("first", [Act::Submit(Err(throttled))]);
         let first = world.enqueue(note("bob", "first")).await;

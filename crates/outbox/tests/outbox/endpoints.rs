@@ -1,22 +1,17 @@
-//! Destinations that share an origin: it bounds attempts at a time, and nothing else.
+//! Destinations that share an origin: it limits concurrent attempts, and nothing else.
 
 use std::time::Duration;
 
-use abide::outbox::{Breaker, Failure, Options, Status};
+use abide::outbox::{Breaker, Failure, Status};
 
 use crate::support::{Act, World, at_a_time, note, plain, refused, run};
 
 #[test]
 fn a_tenant_that_fails_or_throttles_does_not_hold_up_others_of_its_host() {
     run(async {
-        let world = World::new(Options {
-            breaker: Breaker {
-                failures: 2,
-                pause: Duration::from_mins(5),
-                ..Breaker::default()
-            },
-            ..plain()
-        });
+        let world = World::new(
+            plain().breaker(Breaker::default().failures(2).pause(Duration::from_mins(5))),
+        );
         let asked = Failure::throttled("429", Some(Duration::from_mins(5)));
         world.script.say("busy", [Act::Submit(Err(asked))]);
         world.enqueue(note("host/busy", "busy")).await;

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use abide::clock::TestClock;
-use abide::outbox::{
-    Breaker, Counts, Message, Options, OutboxError, Pace, Priority, Status, limits,
-};
+use abide::outbox::{Breaker, Counts, Message, OutboxError, Pace, Priority, Status, limits};
 use futures_util::future::join_all;
 
 use crate::support::{Act, World, note, plain, refused, run};
@@ -84,10 +82,7 @@ fn a_dedup_key_adds_a_message_once_and_another_message_under_it_is_refused() {
 #[test]
 fn high_priority_goes_first_and_low_last() {
     run(async {
-        let world = World::new(Options {
-            pace: abide::outbox::Pace::unlimited(1),
-            ..plain()
-        });
+        let world = World::new(plain().pace(abide::outbox::Pace::unlimited(1)));
         let at = START + 1_000;
         let all = [
             note("bob", "low").priority(Priority::Low),
@@ -106,10 +101,7 @@ fn high_priority_goes_first_and_low_last() {
 #[test]
 fn what_makes_no_sense_is_refused_with_what_would() {
     run(async {
-        let world = World::new(Options {
-            max_payload_bytes: 1_000,
-            ..plain()
-        });
+        let world = World::new(plain().max_payload_bytes(1_000));
         let cases: Vec<(Message, &str)> = vec![
             (
                 Message::from_json("letter", "{}"),
@@ -117,15 +109,15 @@ fn what_makes_no_sense_is_refused_with_what_would() {
             ),
             (
                 Message::from_json("note", "{}"),
-                "the payload does not fit its kind: missing field `to`",
+                "the payload does not match its kind: missing field `to`",
             ),
             (
                 Message::from_json("note", "{"),
-                "the payload does not fit its kind: EOF",
+                "the payload does not match its kind: EOF",
             ),
             (note("bob", ""), "a note has a text"),
-            (note("bob", &"x".repeat(1_000)), "at most 1000 are taken"),
-            (note(&"x".repeat(400), "x"), "its destination has 400 bytes"),
+            (note("bob", &"x".repeat(1_000)), "at most 1000 are accepted"),
+            (note(&"x".repeat(400), "x"), "the destination has 400 bytes"),
             (note("bob", "x").dedup_key(""), "the dedup key has 0 bytes"),
             (
                 note("bob", "x").ordering_key("k".repeat(256)),
@@ -162,10 +154,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
 #[test]
 fn a_full_outbox_refuses_more_until_some_were_sent() {
     run(async {
-        let world = World::new(Options {
-            max_queued: 2,
-            ..plain()
-        });
+        let world = World::new(plain().max_queued(2));
         let later = |text| note("bob", text).not_before(START + 1_000);
         world.enqueue(later("one")).await;
         world.enqueue(later("two")).await;
@@ -200,15 +189,12 @@ fn an_outbox_with_nothing_to_do_sets_no_alarm_and_leaves_memory() {
 #[test]
 fn no_more_are_queued_than_allowed_but_for_what_comes_back_from_its_way() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::unlimited(4),
-            max_queued: 10,
-            breaker: Breaker {
-                failures: 0,
-                ..Breaker::default()
-            },
-            ..plain()
-        });
+        let world = World::new(
+            plain()
+                .pace(Pace::unlimited(4))
+                .max_queued(10)
+                .breaker(Breaker::default().failures(0)),
+        );
         world.enqueue(note("bob", "first")).await;
         world.until_counts(|counts| counts.sent == 1).await;
         let texts: Vec<String> = (0..100).map(|number| number.to_string()).collect();
@@ -253,10 +239,7 @@ fn no_more_are_queued_than_allowed_but_for_what_comes_back_from_its_way() {
 #[test]
 fn what_was_sent_is_forgotten_after_its_time_and_its_dedup_key_with_it() {
     run(async {
-        let world = World::new(Options {
-            keep_finished: Duration::from_mins(1),
-            ..plain()
-        });
+        let world = World::new(plain().keep_finished(Duration::from_mins(1)));
         let keyed = note("bob", "hello").dedup_key("k");
         let id = world.enqueue(keyed.clone()).await;
         world.until_status(id, Status::Sent).await;
@@ -275,10 +258,7 @@ fn what_was_sent_is_forgotten_after_its_time_and_its_dedup_key_with_it() {
 #[test]
 fn a_message_that_is_refused_leaves_nothing_of_what_was_written_with_it() {
     run(async {
-        let world = World::new(Options {
-            max_queued: 1,
-            ..plain()
-        });
+        let world = World::new(plain().max_queued(1));
         let later = |text: &str| note("bob", text).not_before(world.now() + 60_000);
         let order = async |message| world.sender().order(message).await.unwrap();
         assert_eq!(order(later("first").dedup_key("k")).await.unwrap(), 1);

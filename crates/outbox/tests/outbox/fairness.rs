@@ -1,4 +1,4 @@
-//! Who goes first when more is due than may be sent: nobody waits longer than for its turn.
+//! Fairness under load: no message waits longer than for its turn.
 
 use std::time::Duration;
 
@@ -8,19 +8,16 @@ use crate::support::{Act, World, at_a_time, note, plain, refused, run};
 
 /// A destination takes 20 a second.
 fn slow() -> Options {
-    Options {
-        pace: Pace::AtOnce {
-            outbox: Limit {
-                rate: None,
-                concurrency: 64,
-            },
-            destination: Limit {
-                rate: Some(Rate::per_second(20, 20)),
-                concurrency: 16,
-            },
+    plain().pace(Pace::AtOnce {
+        outbox: Limit {
+            rate: None,
+            concurrency: 64,
         },
-        ..plain()
-    }
+        destination: Limit {
+            rate: Some(Rate::per_second(20, 20)),
+            concurrency: 16,
+        },
+    })
 }
 
 #[test]
@@ -68,13 +65,7 @@ fn a_failure_does_not_hold_its_chain_for_the_length_of_the_backlog() {
 #[test]
 fn repetitions_leave_half_to_what_is_new() {
     run(async {
-        let world = World::new(Options {
-            breaker: Breaker {
-                failures: 0,
-                ..Breaker::default()
-            },
-            ..slow()
-        });
+        let world = World::new(slow().breaker(Breaker::default().failures(0)));
         for number in 0..60 {
             let text = format!("bad {number}");
             world.script.say(&text, vec![refused(); 4]);

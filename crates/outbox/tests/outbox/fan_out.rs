@@ -1,8 +1,8 @@
-//! Fan-out: one command, many messages, a batch at a time.
+//! Fan-out: one command, many messages, one batch at a time.
 
 use std::time::Duration;
 
-use abide::outbox::{FanOutStatus, Options};
+use abide::outbox::FanOutStatus;
 
 use crate::support::{Circulate, World, note, plain, run};
 
@@ -82,10 +82,7 @@ fn a_fan_out_that_fails_says_why_and_what_it_made_stays() {
 #[test]
 fn a_fan_out_waits_while_the_outbox_is_full() {
     run(async {
-        let world = World::new(Options {
-            max_queued: 600,
-            ..plain()
-        });
+        let world = World::new(plain().max_queued(600));
         world.sender().fan_out(to(2_000)).await.unwrap().unwrap();
         world.until_counts(|counts| counts.sent == 2_000).await;
         world.check_counts().await;
@@ -95,11 +92,7 @@ fn a_fan_out_waits_while_the_outbox_is_full() {
 #[test]
 fn a_fan_out_can_be_ended() {
     run(async {
-        let world = World::new(Options {
-            pace: abide::outbox::Pace::CLASSIC,
-            max_queued: 500,
-            ..plain()
-        });
+        let world = World::new(plain().pace(abide::outbox::Pace::CLASSIC).max_queued(500));
         let id = world.sender().fan_out(to(2_000)).await.unwrap().unwrap();
         world.until_counts(|counts| counts.sent > 0).await;
         let record = world.sender().cancel_fan_out(id).await.unwrap().unwrap();
@@ -114,10 +107,7 @@ fn a_fan_out_can_be_ended() {
 #[test]
 fn a_fan_out_that_has_failed_is_kept_until_somebody_ends_it() {
     run(async {
-        let world = World::new(Options {
-            keep_finished: Duration::from_mins(1),
-            ..plain()
-        });
+        let world = World::new(plain().keep_finished(Duration::from_mins(1)));
         let command = Circulate {
             count: 20,
             fails_at: Some(7),

@@ -7,15 +7,11 @@ use abide::outbox::{Failure, GiveUp, Options, Polled, Polling, Record, Status, S
 use crate::support::{Act, World, gone, note, plain, refused, run};
 
 fn never() -> Options {
-    Options {
-        give_up: GiveUp::Never,
-        polling: Polling {
-            deadline: Duration::from_mins(1),
-            max_errors: 2,
-            ..Polling::default()
-        },
-        ..plain()
-    }
+    plain().give_up(GiveUp::Never).polling(
+        Polling::default()
+            .deadline(Duration::from_mins(1))
+            .max_errors(2),
+    )
 }
 
 async fn failing(world: &World) -> Vec<Record> {

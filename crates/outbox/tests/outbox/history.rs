@@ -1,4 +1,4 @@
-//! A message's history is whole, whether its events are stored or follow from its row.
+//! A message's history is complete, whether its events are stored or follow from its row.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a node shows of its outboxes, on `/metrics` and in its log.
+//! Metrics and logs of outboxes.
 
 use std::{
     fmt::{Debug, Write as _},
@@ -73,13 +73,7 @@ fn hear_the_log() {
 fn a_message_that_dies_and_a_circuit_that_opens_are_warnings() {
     hear_the_log();
     run(async {
-        let world = World::new(Options {
-            breaker: Breaker {
-                failures: 2,
-                ..Breaker::default()
-            },
-            ..plain()
-        });
+        let world = World::new(plain().breaker(Breaker::default().failures(2)));
         world.script.say("dies", [gone()]);
         world.enqueue(note("warned 1", "dies")).await;
         world.script.say("late", vec![refused(); 2]);
@@ -112,7 +106,7 @@ fn many_messages_that_die_together_are_few_warnings() {
     });
 }
 
-/// A host whose outboxes are of a class of its own, and whose handler does what the script says.
+/// A host whose outboxes are of a class of its own, and whose handler is scripted.
 struct Shown {
     host: RunningHost,
     script: Script,
@@ -123,10 +117,7 @@ struct Shown {
 impl Shown {
     async fn new(class: &'static str, options: Options) -> Self {
         let script = Script::default();
-        let of_class = ClassOptions {
-            unique_key: Some(class.to_owned()),
-            ..ClassOptions::default()
-        };
+        let of_class = ClassOptions::default().unique_key(class.to_owned());
         let host = Host::open_in_memory()
             .object_with::<Sender>(class, of_class)
             .with(Registry::new().with(Scripted::new(&script)))
@@ -169,17 +160,7 @@ impl Shown {
 #[test]
 fn a_node_shows_what_its_outboxes_hold_and_do() {
     run(async {
-        let shown = Shown::new(
-            "SHOWN",
-            Options {
-                breaker: Breaker {
-                    failures: 1,
-                    ..Breaker::default()
-                },
-                ..plain()
-            },
-        )
-        .await;
+        let shown = Shown::new("SHOWN", plain().breaker(Breaker::default().failures(1))).await;
         let script = &shown.script;
         script.say("dies", [gone()]);
         script.say("hangs", [Act::Hang]);

@@ -1,8 +1,8 @@
-//! Tables of older versions are brought forward when an outbox is opened.
+//! Tables of older versions are migrated when an outbox is opened.
 
 use std::{sync::Arc, time::Duration};
 
-use abide::outbox::{Counts, DeadLetterFilter, Outbox, OutboxError, Registry, Swept};
+use abide::outbox::{BulkResult, Counts, DeadLetterFilter, Outbox, OutboxError, Registry};
 use abide::{
     Node, NodeBuilder,
     clock::{Clock as _, TestClock},
@@ -55,7 +55,7 @@ impl Heir {
         Ok(history.into_iter().map(|change| change.event).collect())
     }
 
-    pub async fn redrive_all(&self) -> Result<Swept, OutboxError> {
+    pub async fn redrive_all(&self) -> Result<BulkResult, OutboxError> {
         self.outbox.redrive_all(&DeadLetterFilter::default())
     }
 
@@ -164,10 +164,7 @@ fn an_alarm_that_was_shared_with_an_outbox_becomes_the_objects_own_again() {
     run(async {
         for own in [None, Some(5_000)] {
             let (disk, clock, script) = (SimDisk::new(), TestClock::new(), Script::default());
-            let options = || ClassOptions {
-                unique_key: Some("Heir".to_owned()),
-                ..ClassOptions::default()
-            };
+            let options = || ClassOptions::default().unique_key("Heir".to_owned());
             let node = |classes: fn(NodeBuilder, ClassOptions) -> NodeBuilder, disk: &SimDisk| {
                 classes(Node::builder(store(disk, &clock)), options())
                     .with(Registry::new().with(Scripted::new(&script)))

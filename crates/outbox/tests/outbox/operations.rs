@@ -1,4 +1,4 @@
-//! Long-running operations: a receiver accepts, and is asked until it is done.
+//! Long-running operations: a receiver accepts, and is polled until it has finished.
 
 use std::time::Duration;
 
@@ -24,14 +24,12 @@ fn silent() -> Act {
 }
 
 fn options() -> Options {
-    Options {
-        polling: Polling {
-            interval: Duration::from_secs(10),
-            deadline: Duration::from_secs(100),
-            max_errors: 3,
-        },
-        ..plain()
-    }
+    plain().polling(
+        Polling::default()
+            .interval(Duration::from_secs(10))
+            .deadline(Duration::from_secs(100))
+            .max_errors(3),
+    )
 }
 
 #[test]
@@ -158,7 +156,7 @@ fn an_operation_about_which_nothing_can_be_learned_is_a_dead_letter_of_unknown_o
         assert_eq!((record.status, record.unknown), (Status::Failed, true));
         assert_eq!(
             record.last_error.as_deref(),
-            Some("asked 4 times in a row how the operation goes: 503")
+            Some("4 consecutive polls of the operation failed: 503")
         );
         let key = record.idempotency_key.clone();
         world.sender().redrive(id).await.unwrap().unwrap();
@@ -188,7 +186,7 @@ fn an_operation_that_never_ends_is_given_up_at_its_deadline() {
         );
         assert_eq!(
             record.last_error.as_deref(),
-            Some("the operation did not end within 100 s")
+            Some("the operation did not finish within 100 s")
         );
     });
 }
@@ -279,14 +277,9 @@ fn nothing_is_asked_of_a_destination_that_wants_to_be_left_alone() {
 #[test]
 fn nothing_is_asked_of_a_destination_whose_circuit_is_open() {
     run(async {
-        let world = World::new(Options {
-            breaker: Breaker {
-                failures: 3,
-                pause: Duration::from_mins(5),
-                ..Breaker::default()
-            },
-            ..options()
-        });
+        let world = World::new(
+            options().breaker(Breaker::default().failures(3).pause(Duration::from_mins(5))),
+        );
         world.script.say("a", [accepted(None)]);
         world.script.say("a", vec![silent(); 100]);
         world.enqueue(note("bob", "a")).await;

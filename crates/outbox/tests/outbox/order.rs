@@ -1,8 +1,8 @@
-//! Order: messages with the same ordering key one after the other, others beside them.
+//! Ordering keys: messages with the same key are delivered one at a time, others in parallel.
 
 use std::time::Duration;
 
-use abide::outbox::{BehindDeadLetter, Options, Status};
+use abide::outbox::{BehindDeadLetter, Status};
 
 use crate::support::{Act, World, gone, note, plain, refused, run};
 
@@ -103,10 +103,7 @@ fn a_canceled_message_lets_the_next_go() {
 #[test]
 fn messages_go_on_behind_a_dead_letter_if_the_outbox_is_told_so() {
     run(async {
-        let world = World::new(Options {
-            behind_dead_letter: BehindDeadLetter::GoOn,
-            ..plain()
-        });
+        let world = World::new(plain().behind_dead_letter(BehindDeadLetter::GoOn));
         world.script.say("a1", [gone()]);
         // It hangs, so that the dead letter comes back while it is on its way.
         world.script.say("a2", [Act::TakeAndHang]);

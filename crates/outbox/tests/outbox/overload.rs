@@ -1,8 +1,8 @@
-//! A node that has too much to do is asked for less.
+//! An overloaded node gets less work.
 
 use std::time::Duration;
 
-use abide::outbox::{Failure, Limit, Options, Pace, Rate, Submitted};
+use abide::outbox::{Failure, Limit, Pace, Rate, Submitted};
 
 use crate::support::{Act, World, note, plain, run};
 
@@ -56,13 +56,10 @@ fn what_could_not_leave_gives_its_tokens_back() {
             rate: Some(Rate::per_minute(1, 4)),
             concurrency: 4,
         };
-        let world = World::new(Options {
-            pace: Pace::AtOnce {
-                outbox: limit,
-                destination: limit,
-            },
-            ..plain()
-        });
+        let world = World::new(plain().pace(Pace::AtOnce {
+            outbox: limit,
+            destination: limit,
+        }));
         for number in 0..4 {
             let text = format!("n{number}");
             world.script.say(&text, vec![busy_here(); 2]);

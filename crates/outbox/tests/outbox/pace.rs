@@ -1,8 +1,8 @@
-//! How fast: token buckets, concurrency, ticks, circuit breakers.
+//! Pace: token buckets, concurrency, ticks, circuit breakers.
 
 use std::time::Duration;
 
-use abide::outbox::{Breaker, Limit, Options, Pace, Rate, Status, Submitted};
+use abide::outbox::{Breaker, Limit, Pace, Rate, Status, Submitted};
 
 use crate::support::{Act, World, at_a_time, note, plain, refused, run};
 
@@ -13,19 +13,16 @@ fn limit(rate: Option<Rate>, concurrency: u32) -> Limit {
 #[test]
 fn a_rate_is_kept_when_the_process_is_killed() {
     run(async {
-        let mut world = World::new(Options {
-            pace: Pace::AtOnce {
-                outbox: Limit {
-                    rate: None,
-                    concurrency: 16,
-                },
-                destination: Limit {
-                    rate: Some(Rate::per_second(100, 100)),
-                    concurrency: 16,
-                },
+        let mut world = World::new(plain().pace(Pace::AtOnce {
+            outbox: Limit {
+                rate: None,
+                concurrency: 16,
             },
-            ..plain()
-        });
+            destination: Limit {
+                rate: Some(Rate::per_second(100, 100)),
+                concurrency: 16,
+            },
+        }));
         let all = (0..2_000).map(|number| note("bob", &format!("t{number}")));
         world.enqueue_all(all.collect::<Vec<_>>()).await;
         for _ in 0..4 {
@@ -43,13 +40,10 @@ fn a_rate_is_kept_when_the_process_is_killed() {
 #[test]
 fn the_outbox_and_each_destination_keep_to_their_rates() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::AtOnce {
-                outbox: limit(Some(Rate::per_second(4, 8)), 64),
-                destination: limit(Some(Rate::per_second(2, 3)), 64),
-            },
-            ..plain()
-        });
+        let world = World::new(plain().pace(Pace::AtOnce {
+            outbox: limit(Some(Rate::per_second(4, 8)), 64),
+            destination: limit(Some(Rate::per_second(2, 3)), 64),
+        }));
         for number in 0..10 {
             world.enqueue(note("bob", &format!("b{number}"))).await;
             world.enqueue(note("eve", &format!("e{number}"))).await;
@@ -77,13 +71,10 @@ fn the_outbox_and_each_destination_keep_to_their_rates() {
 #[test]
 fn a_bucket_outlives_the_process() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::AtOnce {
-                outbox: limit(None, 64),
-                destination: limit(Some(Rate::per_minute(1, 2)), 64),
-            },
-            ..plain()
-        });
+        let world = World::new(plain().pace(Pace::AtOnce {
+            outbox: limit(None, 64),
+            destination: limit(Some(Rate::per_minute(1, 2)), 64),
+        }));
         for number in 0..4 {
             world.enqueue(note("bob", &format!("b{number}"))).await;
         }
@@ -116,13 +107,10 @@ fn no_more_attempts_are_on_their_way_than_allowed() {
 #[test]
 fn a_destination_with_much_to_do_does_not_hold_up_another() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::AtOnce {
-                outbox: limit(None, 4),
-                destination: limit(Some(Rate::per_second(1, 1)), 4),
-            },
-            ..plain()
-        });
+        let world = World::new(plain().pace(Pace::AtOnce {
+            outbox: limit(None, 4),
+            destination: limit(Some(Rate::per_second(1, 1)), 4),
+        }));
         let many = (0..500).map(|number| note("bob", &format!("b{number}")));
         world.enqueue_all(many).await;
         let id = world.enqueue(note("eve", "hello")).await;
@@ -134,10 +122,7 @@ fn a_destination_with_much_to_do_does_not_hold_up_another() {
 #[test]
 fn the_classic_setting_sends_fifteen_at_each_tick() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::CLASSIC,
-            ..plain()
-        });
+        let world = World::new(plain().pace(Pace::CLASSIC));
         let many = (0..40).map(|number| note("bob", &format!("b{number}")));
         world.enqueue_all(many).await;
         world.pass(Duration::from_secs(30)).await;
@@ -157,15 +142,14 @@ fn the_classic_setting_sends_fifteen_at_each_tick() {
 #[test]
 fn a_circuit_opens_after_failures_in_a_row_and_a_probe_closes_it() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::unlimited(1),
-            breaker: Breaker {
-                failures: 3,
-                pause: Duration::from_secs(20),
-                max_pause: Duration::from_secs(30),
-            },
-            ..plain()
-        });
+        let world = World::new(
+            plain().pace(Pace::unlimited(1)).breaker(
+                Breaker::default()
+                    .failures(3)
+                    .pause(Duration::from_secs(20))
+                    .max_pause(Duration::from_secs(30)),
+            ),
+        );
         // Probes are in turn what was tried before and what was not.
         for (number, times) in [2, 1, 1, 1, 0].into_iter().enumerate() {
             world
@@ -209,14 +193,11 @@ fn a_circuit_opens_after_failures_in_a_row_and_a_probe_closes_it() {
 #[test]
 fn a_success_closes_a_circuit_that_faster_failures_have_opened() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::unlimited(16),
-            breaker: Breaker {
-                failures: 3,
-                ..Breaker::default()
-            },
-            ..plain()
-        });
+        let world = World::new(
+            plain()
+                .pace(Pace::unlimited(16))
+                .breaker(Breaker::default().failures(3)),
+        );
         let slow = Act::Submit(Ok(Submitted::Done));
         world.script.say("slow", [Act::Later(slow.into())]);
         for text in ["b1", "b2", "b3"] {

@@ -1,8 +1,8 @@
-//! What an outbox knows in memory of messages that wait, and what has become of them meanwhile.
+//! The in-memory cache of waiting messages, and its staleness.
 
 use std::time::Duration;
 
-use abide::outbox::{Options, Status};
+use abide::outbox::Status;
 
 use crate::support::{Act, World, at_a_time, note, plain, refused, run};
 
@@ -48,10 +48,7 @@ fn a_message_that_becomes_due_later_or_is_freed_is_sent_in_its_time() {
 #[test]
 fn a_message_that_was_taken_back_is_not_sent() {
     run(async {
-        let world = World::new(Options {
-            timeout: Duration::from_secs(3),
-            ..at_a_time(16, 1)
-        });
+        let world = World::new(at_a_time(16, 1).timeout(Duration::from_secs(3)));
         world.script.say("first", [Act::Hang]);
         world.enqueue(note("bob", "first")).await;
         world.rest().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use abide::clock::TestClock;
-use abide::outbox::{Failure, Options, RetryPolicy, Status};
+use abide::outbox::{Failure, RetryPolicy, Status};
 
 use crate::support::{Act, World, gone, note, plain, refused, run};
 
@@ -98,19 +98,16 @@ fn a_message_may_have_a_schedule_of_its_own() {
 #[test]
 fn waits_double_up_to_their_longest_and_are_up_to_a_quarter_longer() {
     run(async {
-        let world = World::new(Options {
-            retry: RetryPolicy::Exponential {
-                base: Duration::from_secs(4),
-                max: Duration::from_secs(10),
-                max_attempts: 5,
-            },
-            jitter: true,
-            breaker: abide::outbox::Breaker {
-                failures: 0,
-                ..Default::default()
-            },
-            ..plain()
-        });
+        let world = World::new(
+            plain()
+                .retry(RetryPolicy::Exponential {
+                    base: Duration::from_secs(4),
+                    max: Duration::from_secs(10),
+                    max_attempts: 5,
+                })
+                .jitter(true)
+                .breaker(abide::outbox::Breaker::default().failures(0)),
+        );
         for number in 0..20 {
             let text = format!("note {number}");
             world.script.say(&text, vec![refused(); 9]);
@@ -137,11 +134,11 @@ fn waits_double_up_to_their_longest_and_are_up_to_a_quarter_longer() {
 fn waits_of_a_policy_s_schedule_are_up_to_a_tenth_longer_and_a_message_s_own_are_exact() {
     run(async {
         let ten = [Duration::from_secs(10)];
-        let world = World::new(Options {
-            retry: RetryPolicy::Schedule(ten.to_vec()),
-            jitter: true,
-            ..plain()
-        });
+        let world = World::new(
+            plain()
+                .retry(RetryPolicy::Schedule(ten.to_vec()))
+                .jitter(true),
+        );
         let mut waits = std::collections::BTreeSet::new();
         for number in 0..9 {
             let text = format!("note {number}");
@@ -238,7 +235,7 @@ fn no_attempt_begins_after_the_deadline() {
         assert_eq!(failed.status, Status::Failed);
         assert_eq!(
             failed.last_error.as_deref(),
-            Some("the deadline passed after 3 attempts; the last: busy")
+            Some("the deadline passed after 3 attempts; the last error: busy")
         );
         assert_eq!(world.script.times("hello"), [0, 1_000, 3_000]);
         assert_eq!(failed.finished_at, Some(START + 5_000));

@@ -1,18 +1,15 @@
-//! Destinations that do not answer, and what waits for others meanwhile.
+//! Silent destinations, and the messages to others meanwhile.
 
 use std::time::Duration;
 
-use abide::outbox::{Options, Pace, Status};
+use abide::outbox::{Pace, Status};
 
 use crate::support::{Act, World, note, plain, run};
 
 #[test]
 fn destinations_that_are_silent_do_not_hold_up_others() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::default(),
-            ..plain()
-        });
+        let world = World::new(plain().pace(Pace::default()));
         for who in 0..4 {
             for number in 0..16 {
                 let text = format!("silent {who} {number}");
@@ -30,10 +27,7 @@ fn destinations_that_are_silent_do_not_hold_up_others() {
 #[test]
 fn destinations_that_have_answered_are_not_held_up_by_any_number_of_silent_ones() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::default(),
-            ..plain()
-        });
+        let world = World::new(plain().pace(Pace::default()));
         world.enqueue(note("eve", "first")).await;
         world.pass(Duration::from_secs(1)).await;
         for who in 0..60 {

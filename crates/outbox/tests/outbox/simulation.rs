@@ -72,35 +72,35 @@ fn options(random: &mut Random) -> Options {
             polls: 3,
         },
     };
-    Options {
-        pace,
-        retry: RetryPolicy::Exponential {
+    Options::default()
+        .pace(pace)
+        .retry(RetryPolicy::Exponential {
             base: Duration::from_secs(1),
             max: Duration::from_secs(4),
             max_attempts: checks::MAX_ATTEMPTS,
-        },
-        polling: Polling {
-            interval: Duration::from_secs(1),
-            deadline: Duration::from_secs(20),
-            max_errors: 3,
-        },
-        breaker: Breaker {
-            failures: 4,
-            pause: Duration::from_secs(2),
-            max_pause: Duration::from_secs(4),
-        },
-        timeout: Duration::from_secs(3),
-        recovery: Duration::from_secs(1),
-        behind_dead_letter: match random.below(3) {
+        })
+        .polling(
+            Polling::default()
+                .interval(Duration::from_secs(1))
+                .deadline(Duration::from_secs(20))
+                .max_errors(3),
+        )
+        .breaker(
+            Breaker::default()
+                .failures(4)
+                .pause(Duration::from_secs(2))
+                .max_pause(Duration::from_secs(4)),
+        )
+        .timeout(Duration::from_secs(3))
+        .recovery(Duration::from_secs(1))
+        .behind_dead_letter(match random.below(3) {
             0 => BehindDeadLetter::GoOn,
             _ => BehindDeadLetter::Wait,
-        },
-        max_queued: match random.below(3) {
+        })
+        .max_queued(match random.below(3) {
             0 => 20,
             _ => 1_000,
-        },
-        ..Options::default()
-    }
+        })
 }
 
 /// What happens to a message, and how many of its answers are lost.

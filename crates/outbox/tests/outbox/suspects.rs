@@ -1,4 +1,4 @@
-//! A message that ends the process: it is found, and takes no others with it.
+//! A message that crashes the process: it is found, and no other is given up with it.
 
 use std::time::Duration;
 
@@ -63,10 +63,7 @@ fn a_message_that_ends_the_process_is_buried_and_no_other() {
 
 /// With one attempt for each message.
 fn once() -> Options {
-    Options {
-        retry: RetryPolicy::Schedule(Vec::new()),
-        ..plain()
-    }
+    plain().retry(RetryPolicy::Schedule(Vec::new()))
 }
 
 async fn with_suspects(count: usize) -> World {
@@ -134,12 +131,10 @@ fn suspects_leave_half_of_the_time_to_others() {
 #[test]
 fn a_question_that_ends_the_process_is_given_up_and_no_other() {
     run(async {
-        let polling = Polling {
-            interval: Duration::from_secs(1),
-            max_errors: 3,
-            ..Polling::default()
-        };
-        let world = World::new(Options { polling, ..plain() });
+        let polling = Polling::default()
+            .interval(Duration::from_secs(1))
+            .max_errors(3);
+        let world = World::new(plain().polling(polling));
         for text in ["poison", "good"] {
             let accepted = Submitted::Accepted {
                 operation: text.to_owned(),

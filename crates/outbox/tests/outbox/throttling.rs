@@ -1,4 +1,4 @@
-//! Receivers that ask for patience: what they refuse is no attempt, and their capacity is found and kept.
+//! Receivers that throttle: their refusals do not count as attempts, and their capacity is found and held.
 
 use std::{
     collections::HashMap,
@@ -162,10 +162,7 @@ fn throttled(seconds: u64) -> Act {
 #[test]
 fn being_throttled_is_no_attempt_and_is_bounded_by_age() {
     run(async {
-        let world = World::new(Options {
-            patience: Duration::from_secs(100),
-            ..plain()
-        });
+        let world = World::new(plain().patience(Duration::from_secs(100)));
         world.script.say("patient", vec![throttled(10); 9]);
         let patient = world.enqueue(note("bob", "patient")).await;
         world.script.say("never", vec![throttled(10); 50]);

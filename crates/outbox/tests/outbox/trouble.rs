@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::outbox::{Options, Status};
+use abide::outbox::Status;
 use abide_harness::until;
 
 use crate::support::{Act, World, note, plain, refused, run};
@@ -30,10 +30,7 @@ fn a_handler_that_panics_has_failed_its_attempt_and_the_outbox_goes_on() {
 #[test]
 fn a_handler_that_never_returns_is_ended_at_its_time_limit() {
     run(async {
-        let world = World::new(Options {
-            timeout: Duration::from_secs(30),
-            ..plain()
-        });
+        let world = World::new(plain().timeout(Duration::from_secs(30)));
         world.script.say("bad", [Act::Hang]);
         let bad = world.enqueue(note("bob", "bad")).await;
         let good = world.enqueue(note("bob", "good")).await;
@@ -42,7 +39,10 @@ fn a_handler_that_never_returns_is_ended_at_its_time_limit() {
         assert_eq!(world.status(bad).await, Status::Sending);
         world.pass(Duration::from_secs(1)).await;
         let record = world.until(bad, |record| record.last_error.is_some()).await;
-        assert_eq!(record.last_error.as_deref(), Some("no answer within 30 s"));
+        assert_eq!(
+            record.last_error.as_deref(),
+            Some("no response within 30 s")
+        );
         assert!(record.unknown);
         world.pass(Duration::from_secs(2)).await;
         assert_eq!(world.status(bad).await, Status::Sent);
@@ -75,10 +75,7 @@ fn a_reset_of_the_object_makes_what_is_on_its_way_unknown_and_it_is_sent_again()
 #[test]
 fn attempts_that_outlive_a_background_task_are_carried_on() {
     run(async {
-        let world = World::new(Options {
-            timeout: Duration::from_secs(100),
-            ..plain()
-        });
+        let world = World::new(plain().timeout(Duration::from_secs(100)));
         world.script.say("slow", [Act::Hang]);
         let id = world.enqueue(note("bob", "slow")).await;
         world.pass(Duration::from_secs(99)).await;
@@ -278,7 +275,7 @@ fn a_clock_that_jumps_ahead_ends_what_has_a_deadline_and_sends_the_rest() {
         assert_eq!(record.status, Status::Failed);
         assert_eq!(
             record.last_error.as_deref(),
-            Some("the deadline passed after 1 attempts; the last: busy")
+            Some("the deadline passed after 1 attempts; the last error: busy")
         );
         assert_eq!(world.status(patient).await, Status::Sent);
     });

@@ -89,11 +89,7 @@ async fn a_dead_letter_is_edited_and_redriven_or_discarded() {
 
 #[tokio::test]
 async fn what_is_failing_is_listed_with_its_destinations() {
-    let api = Api::start(Options {
-        give_up: GiveUp::Never,
-        ..Options::default()
-    })
-    .await;
+    let api = Api::start(Options::default().give_up(GiveUp::Never)).await;
     let none = api.get("/outbox/box/failing").await.body;
     let nothing = json!({ "destinations": [], "messages": [], "next": null });
     assert_eq!(none, nothing, "an outbox that is not there");

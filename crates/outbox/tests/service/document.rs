@@ -1,4 +1,4 @@
-//! The document is whole, and true of itself.
+//! The document is complete and consistent.
 
 use std::collections::BTreeSet;
 

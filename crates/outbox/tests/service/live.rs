@@ -1,4 +1,4 @@
-//! Whoever watches.
+//! Watchers.
 
 use abide::outbox::Options;
 use abide_harness::in_time;

@@ -1,4 +1,4 @@
-//! The ready-made outbox over HTTP. Every answer is checked against the API's document.
+//! The built-in outbox over HTTP. Every response is checked against the API's document.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 

@@ -1,4 +1,4 @@
-//! Messages: taken, shown, listed, remembered by their keys.
+//! Messages: accepted, shown, listed, remembered by their keys.
 
 use abide::outbox::Options;
 use axum::http::{Method, StatusCode, header};
@@ -8,11 +8,7 @@ use crate::support::{Api, note};
 
 /// An outbox that holds one message.
 async fn small() -> Api {
-    Api::start(Options {
-        max_queued: 1,
-        ..Options::default()
-    })
-    .await
+    Api::start(Options::default().max_queued(1)).await
 }
 
 /// A message that waits for an hour.

@@ -1,4 +1,4 @@
-//! What is refused, and what is said then.
+//! Refusals and their messages.
 
 use abide::server::Hosts;
 use abide::{

@@ -1,5 +1,5 @@
-//! Fires an alarm: its object is told that it is due, and the alarm is given back to the index when its attempt has ended,
-//! or could not begin.
+//! Fires an alarm: notifies its object, and returns the alarm to the index when its attempt has ended or could not
+//! begin.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     router::{Phase, Router},
 };
 
-/// What firing an alarm needs.
+/// The dependencies for firing an alarm.
 #[derive(Clone)]
 pub(super) struct AlarmFirer {
     pub(super) router: Arc<Router>,
@@ -28,12 +28,12 @@ impl AlarmFirer {
         self.router.store.alarms()
     }
 
-    /// A node that stops begins nothing new: what is due now is due when it is back.
+    /// A stopping node begins nothing new: what is due now fires after the restart. A rehearsal begins nothing at all.
     pub(super) fn is_running(&self) -> bool {
-        self.router.phase() == Phase::Running
+        self.router.phase() == Phase::Running && !self.router.rehearsal
     }
 
-    /// True if an attempt can begin: it must be counted first, so on a full disk alarms wait.
+    /// Returns whether an attempt can begin. It must be counted durably first, so alarms wait while the disk is full.
     pub(super) fn can_begin(&self) -> bool {
         self.is_running() && !self.router.store.no_space()
     }
@@ -43,8 +43,8 @@ impl AlarmFirer {
         self.router.clock.unix_millis().cast_signed()
     }
 
-    /// Fires an alarm of this part and ends when the alarm is the index's again. `leave` is called as soon as others need
-    /// not wait for this one.
+    /// Fires an alarm of this part and completes when the alarm is back in the index. `leave` is called as soon as
+    /// other alarms need not wait for this one.
     pub(super) async fn fire(
         &self,
         part: usize,
@@ -58,12 +58,12 @@ impl AlarmFirer {
         if let Err(error) = outcome
             && not_begun()
         {
-            // The row says what it said before: again and again at once would help nobody.
+            // The row is unchanged: retrying immediately would not help.
             tracing::warn!(
                 id = %ObjectId::from_bytes(due.key.id), namespace = due.key.namespace.0, %error,
-                "an alarm could not go off; it is tried again"
+                "an alarm could not fire; it will be retried"
             );
-            // This one will not mend soon: others may go before it.
+            // This will not be fixed soon: other alarms may go first.
             if error.kind() == ErrorKind::Damaged
                 && let Some(leave) = leave.take()
             {
@@ -72,7 +72,7 @@ impl AlarmFirer {
             let until = self.router.clock.now() + ALARM_TROUBLE_PAUSE;
             self.router.clock.sleep_until(until).await;
         }
-        // What its row says by now decides when it is due again.
+        // The current row determines when it is due again.
         self.index().finished(due.key);
         if let Some(leave) = leave {
             leave();
@@ -95,7 +95,8 @@ impl AlarmFirer {
         }
     }
 
-    /// Ends when something of this time can begin, or when it is time to look at the clock again; never without a time.
+    /// Completes when an alarm due at this time can begin, or when it is time to check the clock again; never without a
+    /// time.
     pub(super) async fn until(&self, due: Option<i64>) {
         match due {
             Some(due) if self.can_begin() => self.sleep_until(due).await,
@@ -109,7 +110,7 @@ impl AlarmFirer {
 
     fn sleep_until(&self, due: i64) -> Sleep {
         let clock = &self.router.clock;
-        // In this order: if the clock moves in between, the sleep is too short, not too long.
+        // In this order: if the clock moves in between, the sleep is too short rather than too long.
         let now = clock.now();
         let wait = due.saturating_sub(self.now());
         let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));

@@ -1,6 +1,6 @@
-//! Alarms: an object asks to be woken, and is, at least once.
+//! Alarms: an object requests to be woken at a time, and is, at least once.
 //!
-//! # An alarm's way
+//! # The path of an alarm
 //!
 //! ```text
 //! Storage::set_alarm ── the row, in the poll's transaction ──▶ the store's index
@@ -11,18 +11,22 @@
 //!          Event::Alarm ──▶ handler ──▶ end: cleared, moved, to be tried again, or given up
 //! ```
 //!
-//! # What holds
+//! # Guarantees
 //!
-//! 1. No code of the object runs for an alarm, not even its constructor, before the attempt is counted durably and has a
-//!    time for the next: an object that ends its process whenever it wakes neither loops nor starts from one each time.
-//! 2. An object has one attempt at a time, whichever of its alarms is due: the store's index does not give an object again
-//!    before it is finished. Of several that are due, the one that has been for longest goes first.
+//! 1. No code of the object runs for an alarm, not even its constructor, before the attempt is durably counted and has
+//!    a time for the next one. An object that crashes the process whenever it wakes therefore neither loops nor starts
+//!    over each time.
+//! 2. An object has one attempt at a time, whichever of its alarms is due: the store's index does not return an object
+//!    again before it is finished. Among several due alarms, the one that has been due longest goes first.
 //! 3. The end of an attempt is written in the transaction of the handler's last poll. If that poll, or the object, did
-//!    not survive, it is written in one of its own ([`Cause::Broken`]). If the process did not, the row still says that it
-//!    has begun, and in which epoch: it counts as begun, not as failed, and is tried again [apart](suspects).
-//! 4. The index knows what the rows say and nothing else decides when an alarm is due; so a firing that finds another time
-//!    in the row corrects the index at most, and the alarm fires again at its time.
-//! 5. An alarm that is set in an attempt, or after one that the process did not survive, has attempts of its own. If the
+//!    not survive, it is written in its own transaction ([`Cause::Broken`]). If the process did not survive, the row
+//!    still records that the attempt has begun, and in which epoch: it counts as begun, not as failed, and is retried
+//!    [in isolation](suspects).
+//! 4. The index mirrors the rows, and only the rows determine when an alarm is due. When the alarm fires, the object
+//!    re-reads its row. If the time has changed, only the index is corrected, and the alarm fires again at its time.
+//! 5. An alarm that is set in an attempt, or after one that the process did not survive, has its own count of attempts.
+//!    If the process did not survive that attempt, the new alarm waits as long as the next attempt of the old one would,
+//!    and longer with each consecutive crash.
 //!    process did not survive that attempt, it waits as the next attempt of that one would, and longer each time in a row.
 
 mod firer;
@@ -51,16 +55,17 @@ use crate::{
     limits::MAX_LISTED_ALARMS_OF_OBJECT,
 };
 
-/// What a handler is told of the alarm that went off.
+/// What a handler learns about the alarm that fired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlarmInfo {
-    /// The name of the alarm; `None` if it is the object's own, of [`Storage::set_alarm`](crate::Storage::set_alarm).
+    /// The name of the alarm; `None` for the object's unnamed alarm, set by
+    /// [`Storage::set_alarm`](crate::Storage::set_alarm).
     pub name: Option<Arc<str>>,
-    /// The time that the alarm was set to. A retry has the time of the first attempt.
+    /// The time that the alarm was set to. A retry has the same time as the first attempt.
     pub scheduled_time: AlarmTime,
-    /// Attempts before this one. They are counted durably: a restart does not forget them.
+    /// The number of attempts before this one. It is durable: a restart does not reset it.
     pub retry_count: u32,
-    /// True if there were any.
+    /// Whether there were earlier attempts.
     pub is_retry: bool,
 }
 
@@ -75,30 +80,31 @@ impl AlarmInfo {
         }
     }
 
-    /// The name under which the object's database has the alarm.
+    /// The name under which the object's database stores the alarm.
     pub(crate) fn stored_name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }
 }
 
-/// An object with alarms, as [`Node::alarms`](crate::Node::alarms) lists it: its first alarm, and what is true of any.
+/// An object with alarms, as listed by [`Node::alarms`](crate::Node::alarms): its first alarm, and flags that cover all
+/// of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlarmListing {
-    /// The unique key of the object's namespace: its class's name, unless it was given another.
+    /// The unique key of the object's namespace: by default the class name.
     pub class: String,
     /// The object.
     pub id: ObjectId,
-    /// When the first one goes off or is tried again; if all were given up, the time one was set to.
+    /// When the first alarm fires or is retried; if all were given up, the time one of them was set to.
     pub due: AlarmTime,
-    /// Attempts of that one begun so far.
+    /// Attempts of that alarm begun so far.
     pub attempts: u32,
-    /// One was given up after its last retry.
+    /// An alarm was given up after its last retry.
     pub failed: bool,
-    /// The last attempt of one failed, or ended with its process, and it will be retried.
+    /// The last attempt of an alarm failed, or ended with its process, and it will be retried.
     pub failing: bool,
-    /// One has a name: [`Node::alarms_of`](crate::Node::alarms_of) tells of each.
+    /// An alarm has a name: [`Node::alarms_of`](crate::Node::alarms_of) reports each one.
     pub named: bool,
-    /// Its place in the list.
+    /// Its position in the list.
     pub place: AlarmCursor,
 }
 
@@ -121,9 +127,9 @@ impl AlarmListing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AlarmStatus {
-    /// Its name; `None` if it is the object's own.
+    /// Its name; `None` for the object's unnamed alarm.
     pub name: Option<Arc<str>>,
-    /// When it goes off or is tried again; of one that was given up, the time it was set to.
+    /// When it fires or is retried; if it was given up, the time it was set to.
     pub due: AlarmTime,
     /// Attempts begun so far.
     pub attempts: u32,
@@ -131,16 +137,16 @@ pub struct AlarmStatus {
     pub failed: bool,
     /// Its last attempt failed, or ended with its process, and it will be retried.
     pub failing: bool,
-    /// The error of the last attempt that failed.
+    /// The error of the last failed attempt.
     pub error: Option<String>,
-    /// Attempts that were cut off by the end of the process. They count for no retry.
+    /// Attempts that were cut off by the end of the process. They do not count as retries.
     pub cut_off: u32,
     /// How often the process has ended while an attempt ran with no other suspect beside it.
     pub crashes: u32,
 }
 
 impl AlarmStatus {
-    /// What an object's database says of an alarm; its own has the empty name.
+    /// Builds the status from a row of the object's database; the unnamed alarm has the empty name.
     pub fn new(name: &str, row: AlarmRow) -> Self {
         let entry = row.entry();
         Self {
@@ -155,11 +161,12 @@ impl AlarmStatus {
         }
     }
 
-    /// Of the alarms of an object that is listed among those in this state, the ones for which it is, by time; at most
-    /// [`MAX_LISTED_ALARMS_OF_OBJECT`](crate::limits::MAX_LISTED_ALARMS_OF_OBJECT).
+    /// Filters the alarms of an object that is listed in this state down to those that are in it, sorted by time; at
+    /// most [`MAX_LISTED_ALARMS_OF_OBJECT`](crate::limits::MAX_LISTED_ALARMS_OF_OBJECT).
     pub fn listed(mut all: Vec<Self>, state: AlarmState) -> Vec<Self> {
         all.sort_by_key(|alarm| alarm.due);
-        // What was going off when the process ended is listed as failing, and no attempt may have failed yet.
+        // An alarm that was firing when the process ended is listed as failing, although no attempt may have failed
+        // yet.
         let any_failing = all.iter().any(|alarm| alarm.failing);
         all.retain(|alarm| match state {
             AlarmState::Failed => alarm.failed,
@@ -171,7 +178,7 @@ impl AlarmStatus {
     }
 }
 
-/// What a worker is to do about an object's alarm, in a turn that runs none of the object's code.
+/// A request to a worker about an object's alarm, handled in a turn that runs none of the object's code.
 pub(crate) struct AlarmRequest {
     pub(crate) binding: usize,
     pub(crate) id: ObjectId,
@@ -179,7 +186,7 @@ pub(crate) struct AlarmRequest {
 }
 
 pub(crate) enum Cause {
-    /// It is due: begin an attempt, which is kept so far apart from others. Answered when that has ended, or was not needed.
+    /// The alarm is due: begin an attempt with this isolation. Answered when the attempt has ended, or was not needed.
     Due(Replier, Isolation),
     /// The incarnation that ran this attempt has ended.
     Broken {
@@ -187,7 +194,7 @@ pub(crate) enum Cause {
         error: Error,
         _ticket: Ticket,
     },
-    /// It was given up or is failing, and is to run again; without a name, all of which that is true.
+    /// Run an alarm again that was given up or is failing; without a name, all such alarms.
     Rerun(Replier, Option<Arc<str>>),
     /// Report all alarms.
     Describe(Replier, oneshot::Sender<Vec<AlarmStatus>>),

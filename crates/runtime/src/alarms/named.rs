@@ -1,16 +1,16 @@
-//! Alarms that have names.
+//! Named alarms.
 
 use std::{fmt, rc::Rc};
 
 use super::{AlarmTime, ScheduledTime};
 use crate::{Error, ErrorKind, Result, limits, object::Object};
 
-/// An alarm of the object that has a name, from [`State::alarm`](crate::State::alarm). An object has up to 1,000, beside its
-/// [own](crate::Storage::set_alarm); each has its own time, attempts, retries and end, and is a row of the object's
-/// database. They go off one after another, the one that is due for longest first.
+/// A named alarm of the object, from [`State::alarm`](crate::State::alarm). An object has up to 1,000 of them, besides
+/// its [unnamed alarm](crate::Storage::set_alarm). Each has its own time, attempts, retries and outcome, and is a row
+/// in the object's database. They fire one at a time, the one that has been due longest first.
 ///
-/// The class's [`alarm`](crate::DurableObject::alarm) is called with its [name](crate::AlarmInfo::name), unless the alarm has
-/// [a handler of its own](crate::State::on_alarm).
+/// It calls the class's [`alarm`](crate::DurableObject::alarm) with its [name](crate::AlarmInfo::name), unless it has
+/// [its own handler](crate::State::on_alarm).
 #[derive(Clone)]
 pub struct Alarm {
     object: Rc<Object>,
@@ -27,9 +27,9 @@ impl Alarm {
         }
     }
 
-    /// From when it is set next it is tried until it succeeds, at most a minute apart, whatever
-    /// [`ClassOptions::alarm_retry`](crate::ClassOptions::alarm_retry) says: for components, whose work must not end because of a fault
-    /// that passes.
+    /// The next time it is set, it is retried until it succeeds, at most a minute apart, whatever
+    /// [`ClassOptions::alarm_retry`](crate::ClassOptions::alarm_retry) says. This is for components, whose work must
+    /// not end because of a transient fault.
     #[must_use]
     pub fn never_given_up(self) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Alarm {
         &self.name
     }
 
-    /// Sets the alarm, in place of the time that it has. The rest is as for [`Storage::set_alarm`](crate::Storage::set_alarm).
+    /// Sets the alarm, replacing its current time. Otherwise as [`Storage::set_alarm`](crate::Storage::set_alarm).
     ///
     /// # Errors
     /// [`ErrorKind::Input`] if the name is empty or longer than 256 bytes, or the object has 1,000 such alarms.
@@ -51,34 +51,34 @@ impl Alarm {
         if self.name.is_empty() {
             return Err(Error::with_kind(
                 ErrorKind::Input,
-                "the name of an alarm is not empty; the object's own is set with `Storage::set_alarm`",
+                "an alarm name must not be empty; use `Storage::set_alarm` for the unnamed alarm",
             ));
         }
         self.object
             .set_alarm(&self.name, at.into(), self.max_backoff())
     }
 
-    /// The time that it is set to, as [`Storage::get_alarm`](crate::Storage::get_alarm) tells of the object's own.
+    /// The time it is set to, as [`Storage::get_alarm`](crate::Storage::get_alarm) returns it for the unnamed alarm.
     pub fn get(&self) -> Result<Option<AlarmTime>> {
         self.object.get_alarm(&self.name)
     }
 
-    /// Makes the object's own alarm, if one is set, this one, with the attempts that it has, also while it goes off: for a
-    /// component that had set the object's own in an earlier version of the program. To be called in the constructor.
+    /// Turns the object's unnamed alarm, if one is set, into this one, with its attempts, even while it is firing. This
+    /// is for a component that used the unnamed alarm in an earlier version of the program. Call it in the constructor.
     pub fn take_over_own(&self) -> Result<()> {
         self.object
             .take_over_own_alarm(&self.name, self.max_backoff())
     }
 
-    /// Removes it, if it is set. In its own handler it takes back the next one; the one that is being handled goes when the
-    /// handler succeeds, and is tried again if it does not.
+    /// Removes the alarm, if it is set. In its own handler this cancels the next one; the alarm being handled is
+    /// removed when the handler succeeds, and retried if it does not.
     pub fn delete(&self) -> Result<()> {
         self.object.delete_alarm(&self.name)
     }
 }
 
 impl Alarm {
-    /// The longest wait before a retry, in milliseconds, if that is not for the class to say.
+    /// The longest wait before a retry, in milliseconds, if the class does not determine it.
     fn max_backoff(&self) -> Option<u32> {
         let millis = limits::COMPONENT_ALARM_MAX_BACKOFF.as_millis() as u32;
         self.never_given_up.then_some(millis)

@@ -1,4 +1,5 @@
-//! The node's clock: whoever reads the wall clock notices that it was set back, before anything is written by the new time.
+//! The node's clock: every read of the wall clock detects whether it was set back, before anything is written with the
+//! new time.
 
 use std::{
     sync::{
@@ -15,12 +16,12 @@ use crate::{
     router::{Router, drop_router},
 };
 
-/// A clock that tells the index of alarms when the wall clock was set back.
+/// A clock that notifies the alarm index when the wall clock was set back.
 pub(crate) struct NodeClock {
     clock: Arc<dyn Clock>,
     router: Weak<Router>,
-    /// What the wall clock showed, in milliseconds, when the steady one began; the newest that was seen, but for steps that are
-    /// too small to count.
+    /// The wall clock's time, in milliseconds, at the origin of the monotonic clock; the newest value seen, ignoring
+    /// steps that are too small to count.
     origin: AtomicI64,
 }
 
@@ -45,11 +46,11 @@ impl NodeClock {
         let known =
             self.origin
                 .compare_exchange(known, origin, Ordering::Relaxed, Ordering::Relaxed);
-        // Whoever changes it tells of the step, so each step is told once.
+        // Only the thread that changes it reports the step, so each step is reported once.
         if let (true, Ok(_), Some(router)) = (is_step, known, self.router.upgrade()) {
             tracing::warn!(
                 by_millis = back,
-                "the wall clock was set back: alarms that wait go off as if it had not been"
+                "the wall clock was set back: waiting alarms fire as if it had not been"
             );
             router.store.alarms().clock_set_back(back);
             drop_router(router);
@@ -75,5 +76,9 @@ impl Clock for NodeClock {
 
     fn sleep_until(&self, deadline: Duration) -> Sleep {
         self.clock.sleep_until(deadline)
+    }
+
+    fn stands_still(&self) -> bool {
+        self.clock.stands_still()
     }
 }

@@ -1,22 +1,25 @@
-//! When a failed alarm is tried again, and when it is given up.
+//! When a failed alarm is retried, and when it is given up.
 
+use derive_setters::Setters;
 use std::time::Duration;
 
 use crate::{limits, random::Randomness};
 
 /// How failed alarms of a class are retried. The wait before retry *n*, counted from 0, is `base · 2ⁿ`, at most
-/// `max_backoff`, and up to `jitter` of itself longer.
-#[derive(Clone, Debug, PartialEq)]
+/// `max_backoff`, plus up to `jitter` times that.
+#[derive(Clone, Debug, PartialEq, Setters)]
+#[non_exhaustive]
 pub struct AlarmRetry {
     /// The wait before the first retry. Default 2 s.
     pub base: Duration,
     /// The longest wait before a retry. Default 1 hour.
     pub max_backoff: Duration,
-    /// How much longer a wait may be, as a share of it from 0 to 1, so that alarms that failed together are not retried
+    /// The largest extension of a wait, as a fraction from 0 to 1, so that alarms that failed together are not retried
     /// together. Default 0.25.
     pub jitter: f64,
-    /// Retries before the alarm is given up. Default `None`: it is tried until it succeeds. Attempts that the process did
-    /// not survive count for none.
+    /// Retries before the alarm is given up. Default `None`: it is retried until it succeeds. Attempts that the process
+    /// did not survive do not count.
+    #[setters(into)]
     pub max_retries: Option<u32>,
 }
 
@@ -32,7 +35,7 @@ impl Default for AlarmRetry {
 }
 
 impl AlarmRetry {
-    /// Gives an alarm up after so many retries.
+    /// Gives an alarm up after this many retries.
     pub fn at_most(retries: u32) -> Self {
         Self {
             max_retries: Some(retries),
@@ -40,7 +43,7 @@ impl AlarmRetry {
         }
     }
 
-    /// Retries for ever, at most `max_backoff` apart.
+    /// Retries forever, at most `max_backoff` apart.
     pub fn for_ever(max_backoff: Duration) -> Self {
         Self {
             max_backoff,
@@ -49,12 +52,12 @@ impl AlarmRetry {
         }
     }
 
-    /// True if after so many failed attempts there is no other.
+    /// Returns whether there is no further attempt after this many failed ones.
     pub(crate) fn is_over(&self, attempts: u32) -> bool {
         self.max_retries.is_some_and(|retries| attempts > retries)
     }
 
-    /// The wait between so many attempts and the next, in milliseconds.
+    /// The wait between this many attempts and the next, in milliseconds.
     pub(crate) fn backoff_millis(&self, attempts: u32, randomness: &dyn Randomness) -> i64 {
         let doublings = attempts.saturating_sub(1).min(63);
         let wait = (self.base.as_millis() << doublings).min(self.max_backoff.as_millis());
@@ -62,12 +65,12 @@ impl AlarmRetry {
         let mut bytes = [0; 4];
         randomness.fill(&mut bytes);
         let share = f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX);
-        // Converting saturates; so far ahead it makes no difference.
+        // The conversion saturates; this far in the future it makes no difference.
         (wait * (1.0 + self.jitter * share)).min(limits::FOR_EVER.as_millis() as f64) as i64
     }
 
-    /// The wait after so many attempts in a row that the process did not survive, in milliseconds. The class's own waits do
-    /// not shorten it: what ends the process takes everybody's time.
+    /// The wait after this many consecutive attempts that the process did not survive, in milliseconds. The class's own
+    /// waits do not shorten it: crashing the process costs all objects time.
     pub(crate) fn crash_backoff_millis(&self, attempts: u32, randomness: &dyn Randomness) -> i64 {
         let retry = Self {
             jitter: self.jitter,

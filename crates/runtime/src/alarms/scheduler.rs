@@ -1,9 +1,9 @@
-//! The scheduler of one worker: takes alarms of its objects from the store's index when they are due and fires them.
+//! The scheduler of one worker: takes due alarms of its objects from the store's index and fires them.
 //!
-//! A task on the worker's own thread. It asks the clock's wall time, sleeps until the earliest alarm, and looks again every
-//! few seconds in case the wall clock was set. Each class has only so many alarms going off at a time on each worker; the
-//! others stay in the index, in the order of their times, so alarms that are overdue at start spread over workers and time,
-//! and handlers that hang hold up those of their own class and no others.
+//! It is a task on the worker's own thread. It reads the wall clock, sleeps until the earliest alarm, and checks again
+//! every few seconds in case the wall clock was set. Each class has a limited number of firing alarms on each worker;
+//! the others stay in the index, ordered by time. Alarms that are overdue at start are therefore spread over workers
+//! and time, and hanging handlers hold up only alarms of their own class.
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::firer::AlarmFirer;
 use crate::{ObjectId, limits::MAX_ALARMS_PER_WORKER, namespace::Binding, router::Router};
 
-/// Wakes the schedulers of a node, one for each worker: an alarm is due earlier than was known, or there is room
+/// Wakes the schedulers of a node, one for each worker: an alarm is due earlier than was known, or there is capacity
 /// again.
 #[derive(Clone)]
 pub(crate) struct Schedulers {
@@ -45,7 +45,7 @@ impl Schedulers {
         });
         let namespaces: Vec<_> = bindings.iter().map(|binding| binding.no).collect();
         let parts = namespaces.len() * workers;
-        // A part is a class on a worker.
+        // A part is one class on one worker.
         index.divide(parts, move |key| {
             let class = namespaces.iter().position(|no| *no == key.namespace)?;
             Some(class * workers + ObjectId::from_bytes(key.id).worker(workers))
@@ -90,7 +90,7 @@ impl Schedulers {
 struct Scheduler {
     all: Schedulers,
     worker: usize,
-    /// Alarms that are going off, by class.
+    /// Number of firing alarms, by class.
     firing: Box<[Cell<usize>]>,
 }
 
@@ -111,12 +111,12 @@ impl Scheduler {
         self.firing[class].get() < MAX_ALARMS_PER_WORKER
     }
 
-    /// The classes that have room for another alarm.
+    /// The classes that can fire another alarm.
     fn with_room(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.firing.len()).filter(|class| self.has_room(*class))
     }
 
-    /// Fires due alarms, as far as there is room.
+    /// Fires due alarms, up to the limits.
     fn fire_due(self: &Rc<Self>) {
         if !self.firer().can_begin() {
             return;
@@ -140,7 +140,7 @@ impl Scheduler {
             let part = scheduler.part(class);
             let firing = scheduler.firer().fire(part, due, Isolation::Free, leave);
             firing.await;
-            // It may have left before it was given back.
+            // It may have freed its slot before it was returned to the index.
             scheduler.recheck().notify_one();
         });
     }
@@ -150,7 +150,7 @@ impl Scheduler {
         self.recheck().notify_one();
     }
 
-    /// Ends when the next alarm is due that there is room for, or when it is time to look at the clock again.
+    /// Completes when the next alarm is due whose class can fire it, or when it is time to check the clock again.
     async fn until_next(&self) {
         let index = self.firer().index();
         let next = self

@@ -1,19 +1,21 @@
-//! Attempts that ran when an earlier process ended are retried in isolation, to tell the one that ends its process from those
-//! that only ran beside it.
+//! Attempts that were running when an earlier process ended are retried in isolation, to distinguish the one that
+//! crashes the process from those that merely ran at the same time.
 //!
-//! - What ran freely at that moment is a suspect. At most [`ALARM_SUSPECTS_TOGETHER`] of them run at a time; an attempt that
-//!   ends, however it does, makes its alarm an alarm as any other.
-//! - If the process ends again, those that ran beside a few are run **alone**: no other suspect beside them. If it ends with
-//!   one of these, that is put down to it ([`AlarmRow::crashes`](abide_storage::AlarmRow::crashes)).
-//! - Each attempt that its process did not survive doubles the wait for the next, so what ends the process whenever it runs
-//!   does so ever more rarely. It uses up no retry: the cause may have been another, and no alarm is given up for that.
-//! - Those that may run beside a few go first, so between two ends of the process they all get their turn; after them
-//!   the others, in the order of their times.
-//! - A suspect that runs for longer than [`ALARM_SUSPECT_PATIENCE`] holds up no others.
+//! - An attempt that ran unrestricted at that moment is a suspect. At most [`ALARM_SUSPECTS_TOGETHER`] of them run at a
+//!   time. Once an attempt ends, with whatever result, its alarm is an ordinary alarm again.
+//! - If the process ends again, the suspects that were running together are run **alone**: with no other suspect at the
+//!   same time. If the process ends with one of these, the crash is attributed to it
+//!   ([`AlarmRow::crashes`](abide_storage::AlarmRow::crashes)).
+//! - Each attempt that its process did not survive doubles the wait for the next, so an alarm that always crashes the
+//!   process does so ever less often. It does not use up a retry: the cause may have been something else, and no alarm
+//!   is given up for that.
+//! - Suspects that may run with a few others go first, so all of them get their turn between two crashes; the others
+//!   follow, ordered by time.
+//! - A suspect that runs for longer than [`ALARM_SUSPECT_PATIENCE`] no longer holds up others.
 //!
-//! An object with a suspect alarm is a suspect as a whole: its other alarms go off at their times, isolated in the same way.
-//! All other alarms go off as always. The record of all this is in the rows and the log: it needs no state that could be
-//! lost with the process.
+//! An object with a suspect alarm is a suspect as a whole: its other alarms fire at their times, isolated in the same
+//! way. All other alarms fire as usual. All of this is recorded in the rows and the log: it needs no state that could
+//! be lost with the process.
 
 use std::{cell::Cell, pin::pin, rc::Rc, sync::Arc};
 
@@ -36,7 +38,7 @@ pub(crate) async fn fire_suspects(schedulers: Schedulers) {
     if found > 0 {
         tracing::warn!(
             found,
-            "alarms were going off when an earlier process ended: they are run again apart from each other"
+            "alarms were firing when an earlier process ended: running them again in isolation"
         );
     }
     let mut stopped = suspects.firer.router.stopped.subscribe();
@@ -55,7 +57,7 @@ struct Suspects {
     firer: AlarmFirer,
     /// One of them has ended, has exceeded its patience, or is due earlier.
     recheck: Arc<Notify>,
-    /// How many run that others are kept from for their sake.
+    /// The number of running suspects that hold others up.
     few: Cell<usize>,
     alone: Cell<usize>,
 }
@@ -106,7 +108,7 @@ impl Suspects {
                     firing.await;
                 }
             }
-            // If it could not be begun it is a suspect again.
+            // If it could not begin, it is a suspect again.
             suspects.recheck.notify_one();
         });
     }
@@ -118,7 +120,7 @@ impl Suspects {
         }
     }
 
-    /// When the next suspect that can begin is due.
+    /// The due time of the next suspect that can begin.
     fn next(&self) -> Option<i64> {
         let index = self.firer.index();
         self.possible()

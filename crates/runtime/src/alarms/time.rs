@@ -1,4 +1,4 @@
-//! Points in time for alarms, in whole milliseconds since 1970, which is how they are stored.
+//! Points in time for alarms, stored as whole milliseconds since 1970.
 
 use std::{
     fmt,
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorKind, Result, limits::MAX_ALARM_UNIX_MILLIS};
 
-/// The time of an alarm: whole milliseconds since 1970-01-01T00:00:00Z. Through serde it is that number.
+/// The time of an alarm: whole milliseconds since 1970-01-01T00:00:00Z. Serializes as that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AlarmTime(i64);
 
 impl AlarmTime {
-    /// The time that is so many milliseconds after 1970-01-01T00:00:00Z.
+    /// The time this many milliseconds after 1970-01-01T00:00:00Z.
     pub const fn from_unix_millis(millis: i64) -> Self {
         Self(millis)
     }
@@ -25,7 +25,7 @@ impl AlarmTime {
         self.0
     }
 
-    /// The same time as the standard library has it.
+    /// The same time as the standard library's type.
     pub fn system_time(self) -> SystemTime {
         let since = Duration::from_millis(self.0.unsigned_abs());
         if self.0 < 0 {
@@ -39,11 +39,11 @@ impl AlarmTime {
 impl fmt::Display for AlarmTime {
     /// RFC 3339 in UTC, such as `2026-12-01T08:30:00.000Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A civil time, since jiff's timestamps end some hours before the year 9999 does.
+        // A civil time, since jiff's timestamps end some hours before the end of the year 9999.
         let epoch = jiff::civil::date(1970, 1, 1).at(0, 0, 0, 0);
         match epoch.checked_add(jiff::SignedDuration::from_millis(self.0)) {
             Ok(time) => write!(f, "{time:.3}Z"),
-            // No calendar goes so far.
+            // Beyond the range of the calendar.
             Err(_) => write!(f, "{} ms since 1970", self.0),
         }
     }
@@ -55,10 +55,11 @@ impl From<AlarmTime> for SystemTime {
     }
 }
 
-/// When an alarm is to go off, in any of the forms that [`Storage::set_alarm`](crate::Storage::set_alarm) takes: a
+/// When an alarm shall fire, in any of the forms that [`Storage::set_alarm`](crate::Storage::set_alarm) accepts: a
 /// [`SystemTime`], an [`AlarmTime`], a [`Duration`] from now, or an `i64` of milliseconds since 1970.
 ///
-/// Times are absolute, by the wall clock. A [`Duration`] is a wait: it ends no later if the wall clock is set back meanwhile.
+/// Times are absolute, by the wall clock. A [`Duration`] is a wait: it does not get longer if the wall clock is set
+/// back in the meantime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledTime(Form);
 
@@ -70,22 +71,22 @@ enum Form {
 }
 
 impl ScheduledTime {
-    /// A wait that ends when the wall clock shows this time, in milliseconds since 1970, or as much later than now if it is set
-    /// back meanwhile.
+    /// A wait that ends when the wall clock shows this time, in milliseconds since 1970. If the clock is set back in
+    /// the meantime, the wait is not extended.
     pub const fn wait_until(unix_millis: i64) -> Self {
         Self(Form::WaitUntil(unix_millis))
     }
 
-    /// True for a wait, false for a time of the wall clock.
+    /// Returns whether this is a wait rather than a time of the wall clock.
     pub(crate) fn is_wait(self) -> bool {
         !matches!(self.0, Form::At(_))
     }
 
-    /// The time in milliseconds since 1970, if it is `now`. Refuses what cannot be meant.
+    /// The time in milliseconds since 1970, if it is now `now`. Rejects invalid times.
     pub(crate) fn resolve(self, now: i64) -> Result<i64> {
         let millis = match self.0 {
             Form::At(millis) | Form::WaitUntil(millis) => Some(millis),
-            // Never earlier than was asked for.
+            // Never earlier than requested.
             Form::In(wait) => i64::try_from(wait.as_nanos().div_ceil(1_000_000))
                 .ok()
                 .and_then(|wait| now.checked_add(wait)),
@@ -96,7 +97,7 @@ impl ScheduledTime {
             ))),
             Some(millis) if millis <= MAX_ALARM_UNIX_MILLIS => Ok(millis),
             _ => Err(refused(
-                "an alarm cannot be set to a time after the year 9999: times are in milliseconds, not in smaller units"
+                "an alarm cannot be set to a time after the year 9999: times are in milliseconds, not in a smaller unit"
                     .to_owned(),
             )),
         }
@@ -114,7 +115,7 @@ impl From<AlarmTime> for ScheduledTime {
 }
 
 impl From<SystemTime> for ScheduledTime {
-    /// The first whole millisecond that is not before it.
+    /// Rounds up to a whole millisecond.
     fn from(time: SystemTime) -> Self {
         let millis = match time.duration_since(UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX),
@@ -131,7 +132,7 @@ impl From<Duration> for ScheduledTime {
 }
 
 impl From<i64> for ScheduledTime {
-    /// Milliseconds since 1970, as JavaScript's `Date.now()` has them.
+    /// Milliseconds since 1970, like JavaScript's `Date.now()`.
     fn from(millis: i64) -> Self {
         Self(Form::At(millis))
     }

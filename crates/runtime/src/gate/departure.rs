@@ -14,7 +14,7 @@ use crate::{
     socket::{AutoResponses, Outgoing, WebSocket},
 };
 
-/// Something on its way out of an object.
+/// A message leaving an object.
 pub(crate) enum Departure {
     /// The answer to an event.
     Reply(Replier, Result<Reply>),
@@ -22,15 +22,16 @@ pub(crate) enum Departure {
     Call(Envelope),
     /// An event of a socket that another object serves as its client.
     SocketEvent(Envelope),
-    /// A request to the world outside.
+    /// A request to another server.
     Fetch(Box<OutgoingRequest>),
     /// A piece of a streamed body.
     Body(FramePermit, BodyMessage),
-    /// A frame of a WebSocket. A close needs no room at the gate: there is one for each socket.
+    /// A frame of a WebSocket. A close needs no permit: there is one for each socket.
     Frame(WebSocket, Outgoing, Option<GatePermit>),
-    /// What the gateway is to answer on the object's sockets while the object sleeps: the setting of this number.
+    /// The reply that the gateway gives on the object's sockets while the object hibernates: the setting with this
+    /// number.
     AutoResponse(Arc<AutoResponses>, u64, GatePermit),
-    /// What was taken back before it left.
+    /// A departure that was withdrawn.
     Nothing,
     /// A request for a WebSocket to another server.
     Connect(
@@ -45,8 +46,8 @@ pub(crate) enum Departure {
 pub(crate) type Discarded = Box<dyn Send>;
 
 impl Departure {
-    /// Releases it. Never blocks: it may run on the log's writer thread. The task that remains is code of the program, and
-    /// runs where the caller decides.
+    /// Releases the departure. Never blocks: it may run on the log's writer thread. The returned task is code of the
+    /// program, and runs where the caller decides.
     pub(super) fn release(self) -> Option<EgressTask> {
         match self {
             Self::Reply(replier, result) => replier
@@ -79,7 +80,7 @@ impl Departure {
             }
             Self::Nothing => None,
             Self::Connect(request, waiter) => {
-                // The object may have been reset meanwhile.
+                // The object may have been reset in the meantime.
                 let request = waiter.send(Released::new(request)).err()?;
                 Some(EgressTask::Drop(Box::new(request)))
             }
@@ -90,22 +91,22 @@ impl Departure {
         }
     }
 
-    /// True if a broken variant does not hold it.
+    /// Returns whether a broken variant does not hold it.
     pub(super) fn escapes_gate(&self) -> bool {
-        match self {
-            Self::Reply(..) => broken(Variant::AnswersNotHeld),
-            Self::Call(_) => broken(Variant::CallsNotHeld),
-            Self::Frame(..) => broken(Variant::FramesNotHeld),
-            Self::Fetch(_) | Self::Connect(..) => broken(Variant::RequestsNotHeld),
+        broken(match self {
+            Self::Reply(..) => Variant::AnswersNotHeld,
+            Self::Call(_) => Variant::CallsNotHeld,
+            Self::Frame(..) => Variant::FramesNotHeld,
+            Self::Fetch(_) | Self::Connect(..) => Variant::RequestsNotHeld,
             Self::SocketEvent(_)
             | Self::Body(..)
             | Self::AutoResponse(..)
             | Self::Nothing
-            | Self::Synced(_) => false,
-        }
+            | Self::Synced(_) => return false,
+        })
     }
 
-    /// The same departure with an error instead of its content, and the content.
+    /// Replaces the content by an error. Returns the departure and the content.
     pub(crate) fn into_failed(self, error: Error) -> (Self, Option<Discarded>) {
         match self {
             Self::Reply(replier, content) => {
@@ -113,7 +114,7 @@ impl Departure {
                 let failed = Self::Reply(replier, Err(error));
                 (failed, Some(Box::new(content)))
             }
-            // The socket has ended all the same.
+            // The socket has ended regardless.
             Self::SocketEvent(envelope) if !envelope.event.is_socket_message() => {
                 (Self::SocketEvent(envelope), None)
             }
@@ -137,22 +138,22 @@ impl Departure {
                 };
                 (failed, Some(Box::new(content)))
             }
-            // What was set before stays so.
+            // The earlier setting stays.
             Self::AutoResponse(shared, number, _) => {
                 shared.withdraw(number);
                 (Self::Nothing, None)
             }
-            // Dropping the sender tells the waiter.
+            // Dropping the sender notifies the waiter.
             Self::Connect(request, _) => (Self::Nothing, Some(Box::new(request))),
             Self::Synced(_) | Self::Nothing => (Self::Nothing, None),
         }
     }
 }
 
-/// An answer that the runtime gives in place of an object: it reveals nothing of what an object wrote.
+/// Sends a runtime error in place of an object's answer: it reveals nothing that an object wrote.
 pub(crate) fn refuse(replier: Replier, error: Error) {
     let mailbox = replier.mailbox();
-    mailbox.guard("whoever waits for an answer", || {
+    mailbox.guard("the waker of a caller", || {
         replier.send(Released::new(Err(error)));
     });
 }

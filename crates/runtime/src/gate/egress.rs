@@ -1,8 +1,8 @@
-//! Code of the program that a departure needs: HTTP clients, and destructors of what nobody received.
+//! Code of the program that a departure requires: HTTP clients, and destructors of undelivered values.
 //!
-//! The log's writer thread queues it, so that no code of the program delays the log; a background task of the node runs it.
-//! A worker runs it in place if the queue is empty, and queues it otherwise, so tasks run in the order of their departures. A
-//! task that panics does not stop the next.
+//! The log's writer thread queues it, so that no code of the program delays the log, and a background task of the node
+//! runs it. A worker runs it in place if the queue is empty, and queues it otherwise, so tasks run in the order of
+//! their departures. A panic in a task does not stop the next.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -16,21 +16,21 @@ use crate::{
     Error, ErrorKind, Fetching, context, outbound::OutgoingRequest, stats::Counter, unwind::guarded,
 };
 
-/// What remains to be done for a departure. Bounded by the tickets of the events that it belongs to.
+/// The remaining work of a departure. Bounded by the tickets of the events that it belongs to.
 pub(crate) enum EgressTask {
-    /// A request is to be handed to the client.
+    /// Pass a request to the client.
     Fetch(Box<OutgoingRequest>),
-    /// Nobody received this: its destructor is to run.
+    /// Drop a value that nobody received.
     Drop(Discarded),
 }
 
 pub(crate) struct Egress {
     tasks: mpsc::UnboundedSender<EgressTask>,
-    /// Taken by the task that runs them.
+    /// Taken by the task that runs the queue.
     receiver: Mutex<Option<mpsc::UnboundedReceiver<EgressTask>>>,
-    /// How many are queued or run.
+    /// Number of queued and running tasks.
     waiting: AtomicUsize,
-    /// Panics of code of the program that runs outside of objects' turns.
+    /// Panics in code of the program that runs outside of objects' turns.
     pub(crate) panics: Counter,
 }
 
@@ -45,7 +45,7 @@ impl Egress {
         })
     }
 
-    /// Runs tasks until the node stops, and then those that are left.
+    /// Runs tasks until the node stops, and then the remaining ones.
     pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let receiver = self
             .receiver
@@ -73,6 +73,11 @@ impl Egress {
         self.waiting.fetch_sub(1, Ordering::Release);
     }
 
+    /// True if tasks are queued or run.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
     /// Queues a task for the background task.
     pub(super) fn queue(&self, task: EgressTask) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +90,7 @@ impl Egress {
         }
     }
 
-    /// Runs a task on this thread, or queues it behind those that wait.
+    /// Runs a task on this thread, or queues it if others are waiting.
     pub(super) fn run_here(&self, task: EgressTask) {
         if self.waiting.load(Ordering::Acquire) == 0 {
             task.run(&self.panics);
@@ -104,7 +109,7 @@ impl EgressTask {
     }
 }
 
-/// Hands a request to the client. What brings its response goes to whoever made it, who may be gone.
+/// Passes a request to the client. The future of its response goes to the caller, who may be gone.
 fn send(request: OutgoingRequest, panics: &Counter) {
     let OutgoingRequest {
         client,
@@ -137,7 +142,7 @@ fn panicked(panic: &str) -> Error {
     )
 }
 
-/// Drops a value whose destructor may be the program's.
+/// Drops a value whose destructor may be code of the program.
 fn drop_guarded<T>(panics: &Counter, value: T) {
     // The panic was logged and counted.
     let _ = guarded(panics, "a destructor", || drop(value));

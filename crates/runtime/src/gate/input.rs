@@ -1,18 +1,18 @@
-//! The input gate: who of an object's tasks may run.
+//! The input gate: which of an object's tasks may run.
 //!
-//! Storage is synchronous, so most of the time the gate has nothing to do. `block_concurrency_while` closes it:
-//! from then on only the task that holds it is polled. Everybody else parks in arrival order, and events that
-//! come in wait in the object's queue.
+//! Storage is synchronous, so most of the time the gate has nothing to do. `block_concurrency_while` closes it: from
+//! then on only the task that holds it is polled. All others park in arrival order, and arriving events wait in the
+//! object's queue.
 //!
-//! A task that holds the gate may close it again: the inner task then goes first (the holders are a stack). When
-//! two tasks are to hold the gate and neither was made by the holder, they hold it one after the other.
+//! A task that holds the gate may close it again: the inner task then goes first (the holders are a stack). If two
+//! tasks need the gate and neither was created by the holder, they hold it in turn.
 //!
-//! This type decides and never acts: [`open`](InputGate::open) returns the wakers for the caller to wake.
+//! This type only decides: [`open`](InputGate::open) returns the wakers for the caller to wake.
 
 use crate::broken::{Variant, broken};
 use std::{collections::VecDeque, task::Waker};
 
-/// A task of an object. Numbers rise, so they also order tasks by age.
+/// A task of an object. Numbers increase, so they also order tasks by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Token(pub(crate) u64);
 
@@ -33,12 +33,12 @@ impl InputGate {
         may || broken(Variant::InputGateOpen)
     }
 
-    /// True if the gate is closed for the task's sake.
+    /// Returns whether the gate is closed for this task.
     pub(crate) fn is_held_by(&self, token: Token) -> bool {
         self.holders.contains(&token)
     }
 
-    /// Closes the gate for everybody but `token`, a task that task `by` makes.
+    /// Closes the gate for all but `token`, a task created by task `by`.
     pub(crate) fn close(&mut self, token: Token, by: Token) {
         if self.holders.last().is_none_or(|holder| *holder == by) {
             self.holders.push(token);
@@ -47,7 +47,7 @@ impl InputGate {
         }
     }
 
-    /// Task `token` needs the gate no more. Returns whom to wake, in order.
+    /// Task `token` no longer needs the gate. Returns the wakers, in order.
     pub(crate) fn open(&mut self, token: Token) -> Vec<Waker> {
         self.holders.retain(|holder| *holder != token);
         self.next.retain(|waiting| *waiting != token);
@@ -68,7 +68,7 @@ impl InputGate {
         }
     }
 
-    /// Remembers a task that was woken while it may not run.
+    /// Records a task that was woken while it may not run.
     pub(crate) fn park(&mut self, token: Token, waker: &Waker) {
         match self.parked.iter_mut().find(|(parked, _)| *parked == token) {
             Some((_, known)) => known.clone_from(waker),
@@ -76,7 +76,7 @@ impl InputGate {
         }
     }
 
-    /// Forgets everybody: the object is gone.
+    /// Forgets all tasks: the object is gone.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -1,4 +1,4 @@
-//! Models of the output gate: an object that sends, beside the log's writer and a disk that may fail.
+//! Models of the output gate: an object that sends, concurrent with the log's writer and a disk that may fail.
 
 use std::{
     cell::Cell,
@@ -27,13 +27,10 @@ struct Model {
 }
 
 impl Model {
-    /// A store whose groups a thread of the model writes, and a lane that is told of them.
+    /// A store whose groups are written by a thread of the model, and a lane that it notifies.
     fn new() -> Self {
         let disk = SimDisk::new();
-        let options = StoreOptions {
-            manual: true,
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small().manual(true);
         let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
         let lane = Arc::new(Lane::new(Egress::new()));
         let key = ObjectKey {
@@ -66,7 +63,7 @@ impl Model {
         })
     }
 
-    /// Writes what is left. No departure may be left then.
+    /// Writes what remains. No departure may remain afterwards.
     fn end(&self) {
         while self.store.write_group() {}
         assert_eq!(self.lane.len(), 0);
@@ -79,11 +76,11 @@ fn commit(db: &ObjectDb, value: u8) -> Lsn {
     db.commit().unwrap().unwrap()
 }
 
-/// Departures in the order in which they have left.
+/// Departures in the order in which they left.
 #[derive(Clone, Default)]
 struct Left(Arc<Unchecked<Vec<u8>>>);
 
-/// Wakes whoever waits for a departure, on the thread that releases it.
+/// Wakes the waiter of a departure, on the thread that releases it.
 struct Leaving {
     number: u8,
     left: Left,
@@ -99,7 +96,7 @@ impl Wake for Leaving {
     }
 }
 
-/// A departure, and whoever waits for it.
+/// A departure, and its waiter.
 fn departure(
     number: u8,
     left: &Left,
@@ -135,7 +132,7 @@ fn departures_leave_once_durable_and_in_their_order() {
         let mut receivers = Vec::new();
         let mut lsn = Lsn::ZERO;
         for number in 0..5 {
-            // Each second one reveals nothing new, and must not overtake the one before it.
+            // Every second one reveals nothing new, and must not overtake the one before it.
             if number % 2 == 0 {
                 lsn = commit(&db, number);
             }
@@ -230,10 +227,7 @@ fn a_second_node_on_the_store_shows_nothing_that_is_not_durable() {
             .depart(&model.store, floor, &last_held, departure);
         if receiver.try_recv().is_ok() {
             let after = model.disk.crash(1);
-            let options = StoreOptions {
-                manual: true,
-                ..StoreOptions::small()
-            };
+            let options = StoreOptions::small().manual(true);
             let store = Store::open(Arc::new(after), Path::new("/data"), options).unwrap();
             let db = store.open_object(model.key).unwrap();
             assert_eq!(db.kv_get("key").unwrap(), seen, "it was shown and is lost");

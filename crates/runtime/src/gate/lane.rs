@@ -1,17 +1,16 @@
-//! The output gate: what an object sends leaves when what it wrote is durable.
+//! The output gate: messages of an object leave once its writes are durable.
 //!
-//! - A [`Departure`] carries the log position (LSN) of the newest write it may reveal. If the log is durable
-//!   that far it leaves at once, without a lock; otherwise it waits in its worker's [`Lane`].
-//! - The log's writer thread releases what has become durable, directly to the receiver: the worker is not
-//!   involved any more. Code of the program that a departure calls for does not run there but in [`Egress`].
-//! - What one object sends leaves in the order in which it was sent; requests to other servers keep their order among
-//!   themselves and may be overtaken by the rest, because they go through [`Egress`].
-//! - If the log fails, everything held is replaced by an error, and so is everything that comes later and
-//!   would have to wait.
-//! - Each departure is released under a guard of its own: if it runs code that panics, a waker or a destructor, the others
-//!   leave all the same, and the counts are right.
-//! - What nobody waits for, which is what goes to sockets, carries a [`GatePermit`](super::GatePermit): a bound on what one
-//!   object, and one worker, have at the gate.
+//! - A [`Departure`] carries the log position (LSN) of the newest write it may reveal. If the log is durable up to that
+//!   position, it leaves immediately, without a lock; otherwise it waits in its worker's [`Lane`].
+//! - The log's writer thread releases what has become durable, directly to the receiver, without involving the worker.
+//!   Code of the program that a departure requires does not run there but in [`Egress`].
+//! - Messages of one object leave in the order in which they were sent. Requests to other servers keep their order
+//!   among themselves, but may be overtaken by other messages, because they go through [`Egress`].
+//! - If the log fails, every held departure is replaced by an error, and so is every later one that would have to wait.
+//! - Each departure is released under its own unwind guard: if it runs code that panics, a waker or a destructor, the
+//!   others still leave, and the counts stay correct.
+//! - A departure without a caller, which means one to a socket, carries a [`GatePermit`](super::GatePermit): a limit on
+//!   what one object, and one worker, have at the gate.
 
 use std::{
     cell::Cell,
@@ -35,11 +34,11 @@ use crate::{
 pub(crate) struct Lane {
     egress: Arc<Egress>,
     held: Mutex<Held>,
-    /// Serialises releasing, so that the order of departures is kept between the worker and the log's writer.
+    /// Serializes releases, to keep the order of departures between the worker and the log's writer.
     releasing: Mutex<()>,
     /// Everything held at or before this LSN has left.
     released: AtomicU64,
-    /// How many have been queued and have not left.
+    /// Number of queued departures that have not left.
     count: AtomicUsize,
 }
 
@@ -62,8 +61,8 @@ impl Lane {
         }
     }
 
-    /// Lets a departure out when `lsn` is durable. `last_held` belongs to the sending object: the highest
-    /// LSN at which something of it was ever held.
+    /// Releases a departure once `lsn` is durable. `last_held` belongs to the sending object: the highest LSN at which
+    /// one of its departures was ever held.
     pub(crate) fn depart(
         &self,
         store: &Store,
@@ -84,7 +83,7 @@ impl Lane {
             let mut held = self.held();
             if let Some(error) = held.failed.clone() {
                 drop(held);
-                // Not before what was held.
+                // Not before held departures.
                 let _order = self.order();
                 self.release_failed(departure, error);
                 return;
@@ -94,9 +93,9 @@ impl Lane {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
         last_held.set(last_held.get().max(lsn));
-        // The log may have moved between the check and the insertion; its writer will not come back for us.
-        // We write the count and read the position, the writer writes the position and reads the count: with
-        // a fence on each side at least one of the two sees what the other wrote.
+        // The log may have advanced between the check and the insertion; its writer will not check again for us. We
+        // write the count and read the position; the writer writes the position and reads the count. With a fence on
+        // each side, at least one of the two sees the other's write.
         fence(Ordering::SeqCst);
         let durable = store.durable();
         if lsn <= durable {
@@ -106,7 +105,7 @@ impl Lane {
         }
     }
 
-    /// Everything up to `durable` may leave.
+    /// Releases everything up to `durable`.
     pub(crate) fn release_through(&self, durable: Lsn) {
         // Pairs with the one in `depart`.
         fence(Ordering::SeqCst);
@@ -125,7 +124,7 @@ impl Lane {
                 for (_, departure) in ready {
                     self.release_queued(departure);
                 }
-                // Not before all of it has left: whoever reads zero may let later departures go at once.
+                // Only after all of them have left: a reader that sees zero may release later departures immediately.
                 self.count.fetch_sub(left, Ordering::Release);
             }
         }
@@ -154,7 +153,7 @@ impl Lane {
         }
     }
 
-    /// Releases an error in place of what a departure carries.
+    /// Releases an error in place of a departure's content.
     fn release_failed(&self, departure: Departure, error: Error) {
         let failing = guarded(&self.egress.panics, "a waker", || {
             departure.into_failed(error)
@@ -169,7 +168,7 @@ impl Lane {
     }
 
     fn release(&self, departure: Departure) -> Option<EgressTask> {
-        let released = guarded(&self.egress.panics, "whoever waits for a departure", || {
+        let released = guarded(&self.egress.panics, "the waker of a departure", || {
             departure.release()
         });
         released.unwrap_or_default()
@@ -181,7 +180,7 @@ impl Lane {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many departures wait, or are just leaving.
+    /// Number of departures that wait, or are just leaving.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -206,10 +205,7 @@ mod tests {
 
     /// A store that makes nothing durable by itself, and the position of a write in it.
     fn store_with_a_write() -> (Store, Lsn) {
-        let options = StoreOptions {
-            manual: true,
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small().manual(true);
         let disk = Arc::new(SimDisk::new());
         let store = Store::open(disk, Path::new("/data"), options).unwrap();
         let namespace = store.namespace("test").unwrap();

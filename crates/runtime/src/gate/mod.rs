@@ -1,9 +1,9 @@
 //! The two gates of an object.
 //!
-//! The [`InputGate`] decides when a suspended handler may run on and when a waiting event may start. The output
-//! gate ([`Lane`]) holds whatever leaves the object ([`Departure`]) until the log is durable up to the object's newest
-//! write; only it can make a [`Released`]. A [`GatePermit`] bounds what waits there; [`Egress`] runs what a departure needs of
-//! the program's code.
+//! The [`InputGate`] decides when a suspended handler may continue and when a waiting event may start. The output gate
+//! ([`Lane`]) holds everything that leaves the object ([`Departure`]) until the log is durable up to the object's
+//! newest write; only it can create a [`Released`]. A [`GatePermit`] limits what waits there; [`Egress`] runs the code
+//! of the program that a departure requires.
 
 mod departure;
 mod egress;

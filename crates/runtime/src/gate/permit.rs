@@ -1,8 +1,8 @@
-//! A bound on what waits at the output gate and has no caller.
+//! A limit on departures at the output gate that have no caller.
 //!
-//! Replies and calls are bounded by the events that they belong to. What an object sends to its sockets is not: one event
-//! may send to thousands of them, and background work belongs to no event. So each such departure has
-//! a permit, which counts against its object's [`HeldBytes`] and its worker's until it has left.
+//! Replies and calls are bounded by the events that they belong to. Messages to an object's sockets are not: one event
+//! may send to thousands of them, and background work belongs to no event. Each such departure therefore has a permit,
+//! which counts against the [`HeldBytes`] of its object and its worker until it has left.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind, Result, envelope::Mailbox, limits::MAX_GATED_PER_O
 #[derive(Default)]
 pub(crate) struct HeldBytes(AtomicUsize);
 
-/// Room at the gate, given back on drop.
+/// A reservation at the gate, released on drop.
 pub(crate) struct GatePermit {
     bytes: usize,
     held_bytes: Arc<HeldBytes>,
@@ -23,7 +23,7 @@ pub(crate) struct GatePermit {
 }
 
 impl GatePermit {
-    /// Takes room for a departure of this size. A single one always fits.
+    /// Reserves capacity for a departure of this size. A single one always fits.
     pub(crate) fn acquire(
         bytes: usize,
         held_bytes: &Arc<HeldBytes>,
@@ -39,7 +39,7 @@ impl GatePermit {
             return Err(Error::with_kind(
                 ErrorKind::Overloaded,
                 format!(
-                    "too much that was sent to WebSockets waits for the disk ({of_object} bytes of this object, {of_worker} \
+                    "too many bytes sent to WebSockets are waiting for the disk ({of_object} of this object, {of_worker} \
                      of its worker): wait with `state.storage().sync().await` and send again"
                 ),
             ));

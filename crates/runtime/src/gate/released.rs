@@ -1,11 +1,10 @@
-//! The proof of having passed an output gate.
+//! Proof that a value has passed an output gate.
 
 use std::fmt;
 
 /// A value that has passed an output gate.
 ///
-/// Nothing outside the gate can make one, so a channel of `Released<T>` cannot carry anything that is not
-/// durable yet:
+/// Only the gate can create one, so a channel of `Released<T>` cannot carry anything that is not durable yet:
 ///
 /// ```compile_fail
 /// let forged = abide_runtime::Released("not durable");
@@ -26,7 +25,7 @@ impl<T> Released<T> {
         Self(value)
     }
 
-    /// The value, which is free to go anywhere.
+    /// The value, which may now go anywhere.
     pub fn into_inner(self) -> T {
         self.0
     }

@@ -1,4 +1,4 @@
-//! How a node is put together: classes and their bindings, threads, clock and clients.
+//! Builds a node: classes and their bindings, threads, clock and clients.
 
 use std::{
     any::{Any, TypeId},
@@ -63,6 +63,7 @@ impl NodeBuilder {
                 websockets: WebSocketOptions::default(),
                 clients: OutboundClients::default(),
                 creation: None,
+                rehearsal: false,
             },
             values: Values::new(),
         }
@@ -99,7 +100,7 @@ impl NodeBuilder {
         self
     }
 
-    /// How many worker threads to run; one for each processor core if not said.
+    /// The number of worker threads; by default one for each processor core.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
@@ -117,27 +118,35 @@ impl NodeBuilder {
         self
     }
 
-    /// How sockets are treated.
+    /// Options for WebSockets.
     pub fn websockets(mut self, options: WebSocketOptions) -> Self {
         self.parts.websockets = options;
         self
     }
 
-    /// Who opens WebSockets for objects. Without it they cannot open any.
+    /// The connector that opens WebSockets for objects. Without it they cannot open any.
     pub fn websocket_connector(mut self, connector: Arc<dyn WebSocketConnector>) -> Self {
         self.parts.clients.websockets = Some(connector);
         self
     }
 
-    /// The HTTP client that carries requests to the world outside ([`Env::fetch`]); without one there are none.
+    /// The HTTP client for requests to other servers ([`Env::fetch`]); without one they fail.
     pub fn outbound(mut self, client: Arc<dyn Outbound>) -> Self {
         self.parts.clients.requests = Some(client);
         self
     }
 
-    /// How many objects each creator may make; without it any number.
+    /// Limits how many objects each creator may create; without it there is no limit.
     pub fn creation_limit(mut self, limit: Arc<dyn CreationLimit>) -> Self {
         self.parts.creation = Some(limit);
+        self
+    }
+
+    /// A node on which objects are made and do nothing by themselves: no alarm goes off, background work is dropped before it
+    /// begins, and there are no clients for requests and WebSockets. For trying constructors, and the migrations in
+    /// them, on a store that is thrown away.
+    pub fn rehearsal(mut self) -> Self {
+        self.parts.rehearsal = true;
         self
     }
 
@@ -166,10 +175,10 @@ impl NodeBuilder {
         Ok(node)
     }
 
-    /// Makes the node without a thread: its whole work is these futures, which the caller runs, all on one thread in a tokio
-    /// runtime that takes local tasks, until they end after [`Node::shutdown`] or the drop of the last clone of the node.
-    /// With a clock, randomness and a disk of the caller's everything that the node does then follows from what the
-    /// caller does: for simulations. Only [restores](Node::restore) read files on a thread of their own.
+    /// Builds the node without threads: its entire work is these futures, which the caller runs, all on one thread in a
+    /// tokio runtime that accepts local tasks, until they end after [`Node::shutdown`] or the drop of the last clone of
+    /// the node. With the caller's own clock, randomness and disk, everything that the node does then depends only on
+    /// what the caller does: for simulations. Only [restores](Node::restore) read files on their own thread.
     ///
     /// [`Node::shutdown`] does not wait for these futures.
     pub fn build(self) -> Result<(Node, Vec<LocalFuture<()>>)> {
@@ -183,14 +192,17 @@ impl NodeBuilder {
         Ok((node, tasks.into_iter().map(run).collect()))
     }
 
-    /// The node, and what must run for it to live.
-    fn assemble(self) -> Result<(Node, Vec<Task>)> {
+    /// The node, and the tasks that it needs.
+    fn assemble(mut self) -> Result<(Node, Vec<Task>)> {
+        if self.parts.rehearsal {
+            self.parts.clients = OutboundClients::default();
+        }
         let workers = self
             .workers
             .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
         if !(1..=MAX_WORKERS).contains(&workers) {
             return Err(refused(format!(
-                "a node has 1 to {MAX_WORKERS} workers, not {workers}"
+                "a node must have 1 to {MAX_WORKERS} workers, not {workers}"
             )));
         }
         if self.parts.websockets.max_in_flight == 0 {
@@ -277,10 +289,10 @@ impl NodeBuilder {
     }
 }
 
-/// Makes a future that is to run on one thread.
+/// Creates a future that runs on one thread.
 type Work = Box<dyn FnOnce() -> LocalFuture<()> + Send>;
 
-/// A part of a node that runs for as long as the node does.
+/// A part of a node that runs as long as the node does.
 struct Task {
     name: String,
     role: Role,
@@ -288,7 +300,7 @@ struct Task {
     work: Work,
 }
 
-/// What a thread of the node is for.
+/// The role of a thread of the node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// It runs objects.
@@ -304,7 +316,7 @@ impl fmt::Debug for NodeBuilder {
     }
 }
 
-/// Checks the registrations and gives each its number.
+/// Checks the registrations and assigns their numbers.
 fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>> {
     let mut names = HashSet::new();
     let mut keys = HashSet::new();
@@ -325,10 +337,10 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
         {
             return Err(refused(format!(
-                "binding `{name}` is no name: use letters, digits, `_` and `-`"
+                "`{name}` is not a valid binding name: use letters, digits, `_` and `-`"
             )));
         }
-        // A queue of none is a choice; with no handler running nothing would ever be answered.
+        // An empty queue is a valid choice; without any running handler nothing would ever be answered.
         if options.max_running == 0 {
             return Err(refused(format!(
                 "binding `{name}` has max_running = 0 in its ClassOptions: it must be at least 1"
@@ -342,7 +354,7 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
         }
         if !names.insert(name.clone()) {
             return Err(refused(format!(
-                "binding `{name}` is registered twice: each class needs a name of its own"
+                "binding `{name}` is registered twice: each class needs its own name"
             )));
         }
         let unique_key = options
@@ -351,8 +363,8 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
             .unwrap_or_else(|| class.name().to_owned());
         if !keys.insert(unique_key.clone()) {
             return Err(refused(format!(
-                "binding `{name}` has the same unique key as another (`{unique_key}`), so they would share objects: \
-                 give it one in ClassOptions::unique_key"
+                "binding `{name}` has the same unique key as another binding (`{unique_key}`), so they would share objects: \
+                 set a different one in ClassOptions::unique_key"
             )));
         }
         let no = store.namespace(&unique_key)?;
@@ -381,7 +393,7 @@ fn refused(message: String) -> Error {
     Error::with_kind(ErrorKind::Input, message)
 }
 
-/// Fails the node when it is dropped before the node stops: a thread that ends then has panicked, or never began.
+/// Fails the node if dropped before the node stops: a thread that ends early has panicked, or never began.
 struct Guard(Arc<Router>);
 
 impl Drop for Guard {
@@ -389,14 +401,14 @@ impl Drop for Guard {
         if self.0.phase() != Phase::Stopped {
             tracing::error!(
                 thread = thread::current().name(),
-                "a thread of the node has ended too early, so the node has failed"
+                "a thread of the node ended unexpectedly, so the node has failed"
             );
             self.0.failed.send_replace(true);
         }
     }
 }
 
-/// Runs a future to its end on a thread of its own, with tokio's timers and sockets.
+/// Runs a future to completion on its own thread, with tokio's timers and sockets.
 fn spawn(task: Task) -> Result<WorkerThread> {
     let Task {
         name,
@@ -410,7 +422,7 @@ fn spawn(task: Task) -> Result<WorkerThread> {
         let mut builder = Builder::new_current_thread();
         if role == Role::Worker {
             context::runs_objects();
-            // The threads of blocking tasks, too.
+            // This includes the threads of blocking tasks.
             builder.on_thread_start(context::runs_objects);
         }
         match builder.enable_all().build_local(LocalOptions::default()) {
@@ -419,7 +431,7 @@ fn spawn(task: Task) -> Result<WorkerThread> {
                 tracing::error!(%error, "a thread of the node cannot start its event loop");
             }
         }
-        // Everything of the thread is dropped when this is.
+        // Dropping this drops everything of the thread.
         drop(end);
     })?;
     Ok(WorkerThread { thread, ended })

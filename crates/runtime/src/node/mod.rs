@@ -1,4 +1,4 @@
-//! A node: workers, classes and the store that they share.
+//! A node: workers and classes, with the store that they share.
 
 mod builder;
 
@@ -22,10 +22,11 @@ use crate::{
     watchdog,
 };
 
-/// How long a worker may take to drop its objects once handlers have had their grace.
+/// How long a worker may take to drop its objects after the handlers' grace period.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// A running node. Clones are the same node; it stops when [`shutdown`](Self::shutdown) is called or the last clone is dropped.
+/// A running node. Clones share the same node; it stops when [`shutdown`](Self::shutdown) is called or the last clone
+/// is dropped.
 #[derive(Clone)]
 pub struct Node(Arc<Inner>);
 
@@ -47,29 +48,29 @@ impl Node {
         NodeBuilder::new(store)
     }
 
-    /// The way to the objects.
+    /// The environment, which gives access to the objects.
     pub fn env(&self) -> &Env {
         &self.0.env
     }
 
-    /// The store below.
+    /// The underlying store.
     pub fn store(&self) -> &Store {
         &self.0.router.store
     }
 
-    /// Figures of this moment.
+    /// Current statistics.
     pub fn stats(&self) -> NodeStats {
         watchdog::stats(&self.0.router)
     }
 
     /// Publishes the current metrics to the program's `metrics` recorder, and calls `read` before another node of the
-    /// process can publish: what it reads from the recorder are the gauges of this node. The node publishes every second
-    /// by itself.
+    /// process can publish: the gauges that it reads from the recorder are those of this node. The node also publishes
+    /// every second on its own.
     pub fn publish_metrics<R>(&self, read: impl FnOnce() -> R) -> R {
         watchdog::publish(&self.0.router, self.0.env.bindings(), read)
     }
 
-    /// How many workers are blocked by a handler that runs without awaiting.
+    /// The number of workers that are blocked by a handler that runs without awaiting.
     pub fn stuck_workers(&self) -> usize {
         self.0
             .router
@@ -79,9 +80,9 @@ impl Node {
             .count()
     }
 
-    /// The objects with alarms in this state, by the time of the first, after a place in the list; at most `limit`, and at most
-    /// [`MAX_LISTED_ALARMS`](crate::limits::MAX_LISTED_ALARMS). [`AlarmListing::place`] of the last is where the next
-    /// list goes on. Alarms of classes that this node does not have are listed too.
+    /// The objects with alarms in this state, ordered by the time of the first, after a position in the list; at most
+    /// `limit`, and at most [`MAX_LISTED_ALARMS`](crate::limits::MAX_LISTED_ALARMS). The next page starts after the
+    /// [`AlarmListing::place`] of the last one. Alarms of classes that this node does not have are included.
     pub fn alarms(
         &self,
         state: AlarmState,
@@ -103,8 +104,8 @@ impl Node {
             .collect()
     }
 
-    /// Runs the alarms of an object again that were given up, or wait for a retry: they go off at once, as if for the first
-    /// time. With a name only that one; the object's own has the empty name. Returns when that is durable.
+    /// Reruns the alarms of an object that were given up, or wait for a retry: they fire immediately, as if for the
+    /// first time. With a name, only that alarm; the unnamed alarm has the empty name. Returns when this is durable.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the object has no such alarm.
@@ -114,8 +115,8 @@ impl Node {
             .await
     }
 
-    /// The alarms of an object, its own first and then in the order of their names. Reads the object's database, and runs none
-    /// of its code.
+    /// The alarms of an object: the unnamed alarm first, then the named ones sorted by name. Reads the object's
+    /// database, and runs none of its code.
     pub async fn alarms_of(&self, object: &AnyStub) -> Result<Vec<AlarmStatus>> {
         let (tell, told) = oneshot::channel();
         self.ask_of_alarm(object, |replier| Cause::Describe(replier, tell))
@@ -123,7 +124,7 @@ impl Node {
         told.await.map_err(|_| Error::stopping())
     }
 
-    /// Sends a request about an object's alarm to its worker. Returns when that is done and durable.
+    /// Sends a request about an object's alarm to its worker. Returns when it is done and durable.
     async fn ask_of_alarm(
         &self,
         object: &AnyStub,
@@ -146,13 +147,17 @@ impl Node {
         answer.into_inner().map(drop)
     }
 
-    /// True once the log has failed, so that nothing can become durable any more, or a thread of the node has
-    /// panicked, so that part of the objects is served by nobody. The process must restart.
+    /// Returns whether the log has failed, so that nothing can become durable any more, or a thread of the node has
+    /// panicked, so that some objects are no longer served. The process must restart.
     pub fn failed(&self) -> bool {
         *self.0.router.failed.borrow()
     }
 
-    /// An error once the node is stopping.
+    pub(crate) fn router(&self) -> &Router {
+        &self.0.router
+    }
+
+    /// Returns an error if the node is stopping.
     pub(crate) fn must_run(&self) -> Result<()> {
         match self.0.router.phase() {
             Phase::Running => Ok(()),
@@ -160,7 +165,7 @@ impl Node {
         }
     }
 
-    /// Ends when the node has [`failed`](Self::failed).
+    /// Completes when the node has [`failed`](Self::failed).
     pub async fn wait_failed(&self) {
         // The sender lives as long as the node.
         let _ = self
@@ -172,16 +177,16 @@ impl Node {
             .await;
     }
 
-    /// Stops the node: takes no more events from outside, lets running handlers finish for `grace`, then
-    /// resets what is left and drops every object. After that the store can be closed.
+    /// Stops the node: rejects new events from outside, lets running handlers finish for `grace`, then resets the
+    /// remaining ones and drops every object. Afterwards the store can be closed.
     ///
-    /// An error says that a handler which never awaits still holds a worker.
+    /// An error means that a handler that never awaits still blocks a worker.
     pub async fn shutdown(&self, grace: Duration) -> Result<()> {
         let router = &self.0.router;
         router.enter(Phase::Draining);
         let deadline = router.clock.now() + grace.min(FOR_EVER);
         let mut over = router.clock.sleep_until(deadline);
-        // Twice: an event may move to a worker that has been looked at already.
+        // Twice: an event may move to a worker that has already been checked.
         while !(router.is_drained() && router.is_drained()) {
             tokio::select! {
                 biased;

@@ -1,6 +1,7 @@
-//! What the object's own code reaches through its state: the storage, and the input gate.
+//! What the object's own code can access through its state: the storage, and the input gate.
 //!
-//! All of it works only in a turn of the object. Elsewhere no transaction would be committed and no gate obeyed.
+//! All of it works only in a turn of the object. Outside a turn, no transaction would be committed and no gate
+//! respected.
 
 use std::{rc::Rc, sync::Arc, task::Waker};
 
@@ -19,7 +20,7 @@ use crate::{
 };
 
 impl Object {
-    /// Closes the gate for everybody but a new task that runs `future`.
+    /// Closes the gate for all but a new task that runs `future`.
     pub(crate) fn block(self: &Rc<Self>, future: LocalFuture<Result<()>>) -> Result<()> {
         self.may_spawn()?;
         let token = self.worker.next_token();
@@ -35,7 +36,7 @@ impl Object {
         Ok(())
     }
 
-    /// The task whose turn it is, if a closed gate waits for what it calls.
+    /// The current task, if a closed gate waits for its calls.
     pub(crate) fn link(&self) -> Option<Arc<Link>> {
         let task = self.turn_of.get();
         let before = self.chains.borrow().get(&task).map(Arc::clone);
@@ -45,7 +46,7 @@ impl Object {
         Link::new(self.binding.key(self.id), task, before)
     }
 
-    /// Whoever waits for the current task waits for this one that it makes.
+    /// The new task inherits the waiters of the current task that creates it.
     fn inherit_chain(&self, token: Token) {
         let mut chains = self.chains.borrow_mut();
         if let Some(chain) = chains.get(&self.turn_of.get()).map(Arc::clone) {
@@ -61,7 +62,7 @@ impl Object {
         self.gate.borrow_mut().park(token, waker);
     }
 
-    /// The task needs the gate no more, if it ever did.
+    /// The task no longer needs the gate, if it ever did.
     pub(crate) fn open_gate(&self, token: Token) {
         if !self.gate.borrow().is_open() {
             let woken = self.gate.borrow_mut().open(token);
@@ -106,7 +107,7 @@ impl Object {
     /// Resolves when everything committed up to now, and in the current turn, is durable.
     pub(crate) async fn synced(self: &Rc<Self>) -> Result<()> {
         self.must_be_current()?;
-        // It leaves when the turn has committed.
+        // It leaves after the turn has committed.
         let (durable, wait) = oneshot::channel();
         self.push(Departure::Synced(durable));
         wait.await
@@ -114,7 +115,7 @@ impl Object {
             .map_err(|_| Error::log_failed())
     }
 
-    /// The object has learned of commits of others that may not be durable: what it sends from here on waits for them.
+    /// The object has read other objects' commits that may not be durable: its messages from here on wait for them.
     pub(crate) fn has_seen(&self, lsn: Lsn) {
         self.gate_lsn.set(self.gate_lsn.get().max(lsn));
         self.commit_lsn.set(self.commit_lsn.get().max(lsn));
@@ -132,8 +133,8 @@ impl Object {
         self.fate.borrow().clone().unwrap_or_else(|| {
             Error::with_kind(
                 ErrorKind::Input,
-                "an object's state works only inside its own handlers: start background work with \
-                 `state.wait_until(…)`, not with a task or thread of your own",
+                "an object's state can be used only inside its own handlers: start background work with \
+                 `state.wait_until(…)` instead of your own task or thread",
             )
         })
     }

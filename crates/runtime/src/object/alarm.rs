@@ -1,10 +1,10 @@
-//! What the object's own code does to its alarms.
+//! Operations of the object's own code on its alarms.
 //!
-//! While an attempt to handle an alarm runs, the alarm that its row tells of is the attempt's. What is set or deleted
-//! meanwhile is the row's `next`. So it is if the row tells of an attempt that its process did not survive: whoever sets the
-//! alarm anew does not hasten what may have ended the process.
+//! While an attempt to handle an alarm runs, the alarm in its row is that of the attempt. An alarm that is set or
+//! deleted in the meantime is the row's `next`. The same holds if the row records an attempt that its process did not
+//! survive: setting the alarm again does not bring forward what may have crashed the process.
 //!
-//! Alarms are named as in the database: the object's own has the empty name.
+//! Alarms are named as in the database: the unnamed alarm has the empty name.
 
 use std::rc::Rc;
 
@@ -15,29 +15,29 @@ use crate::{
     AlarmInfo, AlarmTime, Error, ErrorKind, LocalFuture, Reply, Result, alarms::ScheduledTime,
 };
 
-/// Handles an alarm in the place of the object's class.
+/// Handles an alarm in place of the object's class.
 pub(crate) type AlarmHandler = Rc<dyn Fn(AlarmInfo) -> LocalFuture<Result<()>>>;
 
 impl Object {
-    /// Has the alarm of this name handled, for as long as this incarnation lives.
+    /// Sets the handler of the alarm with this name, for the lifetime of this incarnation.
     pub(crate) fn on_alarm(&self, name: &str, handler: AlarmHandler) -> Result<()> {
         let mut handlers = self.alarm_handlers.borrow_mut();
         if handlers.contains_key(name) {
             return Err(Error::with_kind(
                 ErrorKind::Input,
-                format!("the alarm `{name}` has a handler already: each name has one"),
+                format!("the alarm `{name}` already has a handler: each name can have only one"),
             ));
         }
         handlers.insert(name.into(), handler);
         Ok(())
     }
 
-    /// The handler of the alarm that goes off, if it has one of its own.
+    /// The handler of the firing alarm, if it has its own.
     pub(super) fn handle_alarm(&self) -> Option<LocalFuture<Result<Reply>>> {
-        // A component may have taken it over since it began to.
+        // A component may have taken the alarm over since the attempt began.
         let info = self.current_alarm()?;
         let handler = Rc::clone(self.alarm_handlers.borrow().get(info.stored_name())?);
-        // Called when it is polled: the alarm is being handled then.
+        // Called when it is polled: the alarm counts as being handled by then.
         Some(Box::pin(async move {
             handler(info).await.map(|()| Reply::Done)
         }))
@@ -75,7 +75,7 @@ impl Object {
         Ok(row.and_then(|row| self.time_of(name, &row)))
     }
 
-    /// The pending alarms that have names.
+    /// The pending named alarms.
     pub(crate) fn named_alarms(&self) -> Result<Vec<(String, AlarmTime)>> {
         let rows = self.read(ObjectDb::alarms)?.into_iter();
         let times = rows.filter_map(|(name, row)| {
@@ -85,7 +85,7 @@ impl Object {
         Ok(times.collect())
     }
 
-    /// When an alarm goes off, as whoever sets it sees it.
+    /// The time of an alarm as its object's code sees it.
     fn time_of(&self, name: &str, row: &AlarmRow) -> Option<AlarmTime> {
         let time = if row.failed {
             None
@@ -112,8 +112,8 @@ impl Object {
         Ok(())
     }
 
-    /// While an attempt runs only the alarm that was set meanwhile is taken back: the one that runs is gone when the
-    /// attempt succeeds.
+    /// While an attempt runs, only the alarm that was set in the meantime is removed: the running one is removed when
+    /// the attempt succeeds.
     pub(crate) fn delete_alarm(&self, name: &str) -> Result<()> {
         let row = self.running_alarm(name)?;
         self.write_alarm(name, row.map(without_next).as_ref())
@@ -147,7 +147,7 @@ impl Object {
             .is_some_and(|attempt| attempt.stored_name() == name)
     }
 
-    /// The row, if an attempt of it runs.
+    /// The row, if an attempt of it is running.
     pub(super) fn running_alarm(&self, name: &str) -> Result<Option<AlarmRow>> {
         if !self.runs_alarm(name) {
             return Ok(None);
@@ -166,7 +166,7 @@ impl Object {
         })))
     }
 
-    /// The row, if it tells of an attempt that its process did not survive.
+    /// The row, if it records an attempt that its process did not survive.
     fn cut_off_alarm(&self, name: &str) -> Result<Option<AlarmRow>> {
         let row = self.read(|db| db.named_alarm(name))?;
         let epoch = self.worker.store.epoch();

@@ -1,6 +1,6 @@
 //! Attempts to handle the object's alarms, from the firing to the end.
 //!
-//! What changes an alarm's row outside the object's handlers happens in turns that run none of the object's code.
+//! Changes to an alarm's row outside the object's handlers happen in turns that run none of the object's code.
 
 use std::{borrow::Cow, rc::Rc, task::Poll, time::Duration};
 
@@ -16,16 +16,16 @@ use crate::{
     limits::{EVENT_BYTES, MAX_ALARM_ERROR_BYTES},
 };
 
-/// What a request about an alarm leads to.
+/// The outcome of a request about an alarm.
 enum FireOutcome {
-    /// An attempt has begun: the handler is to be run when that is durable.
+    /// An attempt has begun: the handler runs once that is durable.
     Begun(AlarmInfo),
     /// There is nothing more to do.
     Done(Result<Reply>),
 }
 
 impl Object {
-    /// Does what the scheduler, a reset or a person asks for.
+    /// Handles a request of the scheduler, a reset or an operator.
     pub(crate) fn handle_alarm_request(self: &Rc<Self>, cause: Cause) {
         if self.is_held() || self.is_to_be_restored() {
             self.alarm_requests.borrow_mut().push(cause);
@@ -57,7 +57,7 @@ impl Object {
                 if let Err(error) = settled {
                     tracing::warn!(
                         class = self.binding.class.name(), id = %self.id, %error,
-                        "the end of an alarm's attempt was not noted; it is tried again when its time comes"
+                        "cannot record the end of an alarm's attempt; the alarm is retried at its retry time"
                     );
                 }
             }
@@ -74,7 +74,7 @@ impl Object {
             let outcome = f()?;
             if let Some(replier) = replier.take() {
                 self.push(match outcome {
-                    // The output gate lets it go when the attempt is durable.
+                    // The output gate releases it when the attempt is durable.
                     FireOutcome::Begun(info) => Departure::Call(Envelope {
                         from_outside: false,
                         binding: self.binding.index,
@@ -95,7 +95,8 @@ impl Object {
         }
     }
 
-    /// A turn with the database and without the object's code. If `f` fails nothing is written, and the object lives on.
+    /// A turn with the database but without the object's code. If `f` fails, nothing is written, and the object
+    /// continues to run.
     fn alarm_turn(self: &Rc<Self>, f: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut outcome = Ok(());
         self.act_for(None, true);
@@ -121,15 +122,15 @@ impl Object {
         let known = self.worker.store.alarms().get(self.key());
         let rows = self.read(ObjectDb::alarm_entry)?;
         if !AlarmEntry::agree(known, rows) {
-            // It would fire again and again.
+            // Otherwise it would fire again and again.
             tracing::warn!(
                 class = self.binding.class.name(), id = %self.id, ?known, ?rows,
-                "the index of alarms did not agree with the object's database, which is right"
+                "the alarm index disagreed with the object's database; using the database"
             );
             self.write(Confirmation::Confirmed, ObjectDb::repeat_alarms)?;
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         }
-        // A clock that was set back has hastened what waits.
+        // Setting the clock back has brought waiting alarms forward.
         self.write(Confirmation::Confirmed, ObjectDb::follow_index)?;
         let first = self.read(ObjectDb::first_alarm)?;
         let Some((name, row)) = first.filter(|(_, row)| row.entry().due <= now) else {
@@ -147,7 +148,7 @@ impl Object {
         row.attempts = row.attempts.saturating_add(1);
         row.begun = Some(BegunAttempt { epoch, isolation });
         row.set_back = 0;
-        // Where it begins again if this process does not survive it.
+        // The retry time in case this process does not survive the attempt.
         let retry = &self.binding.options.alarm_retry;
         let crashes = row.broken.saturating_add(1);
         let wait = retry.crash_backoff_millis(crashes, self.worker.env.randomness());
@@ -157,7 +158,7 @@ impl Object {
         Ok(FireOutcome::Begun(info(&name, &row)))
     }
 
-    /// The alarm to attempt; says what became of an attempt that was cut off.
+    /// The alarm to attempt; logs the outcome of an attempt that was cut off.
     fn to_attempt(&self, name: &str, row: AlarmRow, epoch: u32) -> AlarmRow {
         let was_cut_off = row.was_cut_off(epoch);
         let before = row.crashes;
@@ -170,14 +171,14 @@ impl Object {
             counters.alarms_crashed.add();
             tracing::error!(
                 class = self.binding.class.name(), id = %self.id, alarm = name, times = row.crashes,
-                "the process has ended while this object's alarm went off with no other suspect beside it; \
-                 it is tried ever more rarely"
+                "the process ended while this object's alarm was running with no other suspect; \
+                 the alarm is retried with increasing delays"
             );
         }
         row
     }
 
-    /// The attempt's event has come to its turn. False: the alarm was moved or deleted after it had begun.
+    /// Called when the attempt's event starts. Returns false if the alarm was moved or deleted since the attempt began.
     pub(super) fn enter_attempt(self: &Rc<Self>, attempt: &AlarmInfo) -> Result<bool> {
         self.open_db()?;
         let Some(row) = self.row_of(attempt)? else {
@@ -186,7 +187,7 @@ impl Object {
         if broken(Variant::AlarmDeletedFirst) {
             self.write_alarm(attempt.stored_name(), None)?;
         }
-        // A constructor that closed the gate has put it back into the queue once.
+        // A constructor that closed the gate may have requeued it once.
         if self.attempt.replace(Some(attempt.clone())).is_none() {
             let counters = &self.worker.mailbox.counters;
             counters.alarms_fired.add();
@@ -201,7 +202,7 @@ impl Object {
         Ok(true)
     }
 
-    /// The handler of an attempt, with the attempt's end in the turn in which the handler ends.
+    /// The handler of an attempt. The attempt's end is recorded in the turn in which the handler ends.
     pub(super) fn attempt(
         self: &Rc<Self>,
         handler: LocalFuture<Result<Reply>>,
@@ -235,7 +236,7 @@ impl Object {
         Ok(())
     }
 
-    /// The turn has committed; an attempt that ended in it is over.
+    /// Called after a turn has committed; an attempt that ended in it is over.
     pub(super) fn leave_attempt(&self) {
         if self.attempt_ended.take() {
             self.attempt.take();
@@ -243,7 +244,7 @@ impl Object {
         }
     }
 
-    /// This incarnation has ended. If it ran an attempt, the next one notes how that ended.
+    /// Called when this incarnation ends. If it was running an attempt, the next one records how that ended.
     pub(super) fn break_attempt(&self, error: &Error) {
         self.attempt_ended.set(false);
         if let Some(attempt) = self.attempt.take() {
@@ -259,8 +260,8 @@ impl Object {
         }
     }
 
-    /// The node stops while an attempt runs, which is not the attempt's fault: it does not count, and is made again when the
-    /// next process begins.
+    /// Called when the node stops while an attempt runs. The attempt does not count, and is repeated when the next
+    /// process starts.
     pub(crate) fn interrupt_attempt(self: &Rc<Self>) {
         let Some(attempt) = self.current_alarm().filter(|_| !self.is_held()) else {
             return;
@@ -276,7 +277,7 @@ impl Object {
             Ok(()) => drop(self.attempt.take()),
             Err(error) => tracing::warn!(
                 class = self.binding.class.name(), id = %self.id, %error,
-                "an alarm's attempt that the node's end interrupts could not be noted; it is tried again later"
+                "cannot record that an alarm's attempt was interrupted by the shutdown; the alarm is retried later"
             ),
         }
     }
@@ -314,18 +315,18 @@ impl Object {
         Ok(FireOutcome::Done(result))
     }
 
-    /// The row that tells of this attempt, if it still does and not of an alarm that was set since.
+    /// The row of this attempt, unless it already holds an alarm that was set since.
     fn row_of(&self, attempt: &AlarmInfo) -> Result<Option<AlarmRow>> {
         let name = attempt.stored_name();
         let row = self.read(|db| db.named_alarm(name))?;
         Ok(row.filter(|row| !row.failed && row.attempts > 0 && info(name, row) == *attempt))
     }
 
-    /// What a failed attempt makes of the alarm.
+    /// The row after a failed attempt.
     fn failed(&self, name: &str, mut row: AlarmRow, error: &Error) -> AlarmRow {
         let why = short(error.message());
         let failures = row.counted_attempts();
-        // A line each time would bury the others of an alarm that fails for days.
+        // Logging every failure would drown the other messages if an alarm fails for days.
         if failures.is_power_of_two() {
             tracing::warn!(
                 class = self.binding.class.name(), id = %self.id, alarm = name, failures, error = why,
@@ -357,7 +358,7 @@ impl Object {
         tracing::error!(
             class = self.binding.class.name(), id = %self.id, alarm = name, attempts = row.attempts,
             error = why,
-            "an alarm is given up after its last retry; `abide alarms rerun` runs it again"
+            "gave up an alarm after its last retry; use `abide alarms rerun` to run it again"
         );
         row.failed = true;
         row.begun = None;
@@ -365,7 +366,7 @@ impl Object {
         row.error = Some(why.to_owned());
     }
 
-    /// True if its attempts that have failed are all that it may have.
+    /// Returns whether its failed attempts have used up all retries.
     fn is_over(&self, row: &AlarmRow) -> bool {
         self.retry_of(row).is_over(row.counted_attempts())
     }
@@ -376,7 +377,7 @@ impl Object {
             .backoff_millis(row.counted_attempts(), self.worker.env.randomness())
     }
 
-    /// How the alarm is retried: as its class says, unless it is a component's.
+    /// How the alarm is retried: according to its class, unless it is a component's.
     fn retry_of(&self, row: &AlarmRow) -> Cow<'_, AlarmRetry> {
         match row.max_backoff {
             Some(millis) => {
@@ -393,7 +394,7 @@ fn info(name: &str, row: &AlarmRow) -> AlarmInfo {
     AlarmInfo::new(name, scheduled, row.attempts)
 }
 
-/// The beginning of a message, as long as it may be in a row.
+/// The beginning of a message, cut to the maximum length in a row.
 fn short(message: &str) -> &str {
     &message[..message.floor_char_boundary(MAX_ALARM_ERROR_BYTES)]
 }

@@ -1,5 +1,5 @@
-//! On whose behalf a turn is, and what follows from it: whether it may make an object, and whether what it writes may use the
-//! reserve behind the bounds of stored bytes.
+//! The creator on whose behalf a turn runs, and its consequences: whether it may create an object, and whether its
+//! writes may use the reserve beyond the storage limits.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -14,19 +14,19 @@ use crate::{
 };
 
 impl Object {
-    /// On whose behalf the current turn is.
+    /// The creator of the current turn.
     pub(crate) fn creator(&self) -> Option<Creator> {
         self.creator.get()
     }
 
-    /// The next turn is on behalf of this creator. `by_itself`: the object does what it has to, which nobody can be refused
-    /// for want of room.
+    /// Sets the creator of the next turn. `by_itself`: the object does its own work, which must not fail for lack of
+    /// space.
     pub(super) fn act_for(&self, creator: Option<Creator>, by_itself: bool) {
         self.creator.set(creator);
         self.uses_reserve.set(by_itself);
     }
 
-    /// The next turn is one of a task that was suspended.
+    /// Prepares the next turn, of a task that was suspended.
     pub(crate) fn prepare_turn(&self, token: Token) {
         let creator = self.creators.borrow().get(&token).copied();
         let is_handler = || {
@@ -38,7 +38,7 @@ impl Object {
         self.act_for(creator, by_itself);
     }
 
-    /// Notes who waits for a task that begins with an event, and on whose behalf it is, until [`Self::forget_task`].
+    /// Records the waiters and the creator of a task that begins with an event, until [`Self::forget_task`].
     pub(super) fn note_task(&self, token: Token, arrival: &Arrival) {
         if let Some(chain) = &arrival.chain {
             self.chains.borrow_mut().insert(token, Arc::clone(chain));
@@ -51,14 +51,14 @@ impl Object {
         }
     }
 
-    /// A task that the current one makes is on the same behalf.
+    /// A task created by the current one has the same creator.
     pub(super) fn inherit_creator(&self, token: Token) {
         if let Some(creator) = self.creator.get() {
             self.creators.borrow_mut().insert(token, creator);
         }
     }
 
-    /// The task has ended, or was never suspended.
+    /// Called when the task has ended, or was never suspended.
     pub(super) fn forget_task(&self, token: Token) {
         self.chains.borrow_mut().remove(&token);
         self.creators.borrow_mut().remove(&token);
@@ -67,7 +67,7 @@ impl Object {
         }
     }
 
-    /// Refuses a commit that would make the object, if whoever has asked has made too many.
+    /// Rejects a commit that would create the object, if its creator has reached the limit.
     pub(super) fn may_create(&self, db: &ObjectDb) -> Result<()> {
         let (Some(creator), Some(limit)) = (self.creator.get(), self.worker.env.creation_limit())
         else {
@@ -81,18 +81,18 @@ impl Object {
             .map_err(|(why, wait)| Error::too_many_created(why, wait))
     }
 
-    /// Until it is dropped what the turn writes may use the reserve.
+    /// Lets the turn's writes use the reserve until the guard is dropped.
     pub(crate) fn reserve(self: &Rc<Self>) -> ReserveGuard {
         let before = self.uses_reserve.replace(true);
-        self.tell_reserve(true);
+        self.set_reserve(true);
         ReserveGuard {
             object: Rc::clone(self),
             before,
         }
     }
 
-    /// Tells the database what may use the reserve.
-    pub(super) fn tell_reserve(&self, uses: bool) {
+    /// Sets whether the database may use the reserve.
+    pub(super) fn set_reserve(&self, uses: bool) {
         if let Some(db) = &*self.db.borrow() {
             db.use_reserve(uses);
         }
@@ -108,6 +108,6 @@ pub(crate) struct ReserveGuard {
 impl Drop for ReserveGuard {
     fn drop(&mut self) {
         self.object.uses_reserve.set(self.before);
-        self.object.tell_reserve(self.before);
+        self.object.set_reserve(self.before);
     }
 }

@@ -1,4 +1,4 @@
-//! How an object takes events: in order, when the gate lets it, each polled once right away.
+//! How an object takes events: in order, when the gate allows it, each polled once immediately.
 
 use std::{
     rc::Rc,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Object {
-    /// Takes an event: starts it, queues it, or says why not.
+    /// Takes an event: starts it, queues it, or rejects it.
     pub(crate) fn accept(self: &Rc<Self>, arrival: Arrival) {
         let is_alarm = matches!(arrival.event, Event::Alarm(_));
         if !is_alarm {
@@ -30,8 +30,8 @@ impl Object {
         if let Some(error) = self.cycle(&arrival) {
             return self.refuse(arrival, error);
         }
-        // A socket's events have a bound of their own, and nobody would send them again. An object has one alarm at a
-        // time, whose attempt has been counted.
+        // A socket's events have their own limit, and nobody would resend them. An object has one alarm attempt at a
+        // time, which has already been counted.
         let bounded = !is_alarm && !arrival.event.is_of_socket();
         if bounded && self.queue.borrow().len() >= self.binding.options.max_queued {
             self.worker.mailbox.counters.overloaded.add();
@@ -48,7 +48,7 @@ impl Object {
         refuse(arrival.replier, error);
     }
 
-    /// Why an event can never start: the gate is closed until it has been answered.
+    /// Why an event can never start: the gate stays closed until the event has been answered.
     fn cycle(&self, arrival: &Arrival) -> Option<Error> {
         let own = self.binding.key(self.id);
         let gate = self.gate.borrow();
@@ -60,7 +60,7 @@ impl Object {
             ErrorKind::Deadlock,
             format!(
                 "the call would wait for itself: {} {} is inside block_concurrency_while, which waits for this call \
-                 ({calls} calls in a circle); make the call before or after, or do not wait for it inside",
+                 ({calls} calls in a circle); make the call before or after the block, or do not wait for it inside",
                 self.binding.class.name(),
                 self.name().unwrap_or_else(|| self.id.to_string()),
             ),
@@ -84,7 +84,7 @@ impl Object {
             && self.handlers.get() < self.binding.options.max_running
     }
 
-    /// Begins a handler and polls it once, right here: most handlers never wait, and need no task then.
+    /// Starts a handler and polls it once, right here: most handlers never wait, and then need no task.
     pub(super) fn start(self: &Rc<Self>, arrival: Arrival) {
         if self.is_to_be_restored() {
             self.queue.borrow_mut().push_front(arrival);
@@ -139,7 +139,7 @@ impl Object {
                 Some(_) => self.attempt(delivered),
                 None => delivered,
             };
-            // If it is pending, its task polls it again with a waker of its own.
+            // If it is pending, its task polls it again with its own waker.
             match future
                 .as_mut()
                 .poll(&mut Context::from_waker(Waker::noop()))
@@ -188,7 +188,7 @@ impl Object {
         }
     }
 
-    /// Makes the instance. An error resets the object.
+    /// Creates the instance. An error resets the object.
     pub(super) fn construct(self: &Rc<Self>) -> Result<()> {
         self.open_db()?;
         self.worker.mailbox.counters.started.add();
@@ -200,7 +200,7 @@ impl Object {
         Ok(())
     }
 
-    /// Opens the database, if that has not been done. From here on the object is in memory.
+    /// Opens the database, if it is not open yet. From here on the object is in memory.
     pub(super) fn open_db(self: &Rc<Self>) -> Result<()> {
         if self.db.borrow().is_some() {
             return Ok(());
@@ -215,7 +215,7 @@ impl Object {
                 _ => {}
             }
         }
-        // It may be of an earlier incarnation or of another node on the store, and not be durable yet.
+        // Its newest commit may come from an earlier incarnation or another node on the store, and not be durable yet.
         if !broken(Variant::UnconfirmedForgotten) {
             let newest = db.newest();
             self.has_seen(newest);
@@ -230,7 +230,7 @@ impl Object {
         Ok(())
     }
 
-    /// Updates the memory that the object takes, if it may have changed.
+    /// Updates the object's memory charge, if it may have changed.
     pub(super) fn measure_memory(&self) {
         let measured = self.db.borrow().as_ref().and_then(ObjectDb::memory);
         if let Some(bytes) = measured {
@@ -240,7 +240,7 @@ impl Object {
         }
     }
 
-    /// A handler has finished: its answer leaves with the turn.
+    /// Called when a handler has finished: its answer leaves with the turn.
     pub(crate) fn answer(self: &Rc<Self>, mut replier: Replier, result: Result<Reply>) {
         let result = result.map_err(Error::into_remote);
         if let Err(error) = &result {
@@ -254,7 +254,7 @@ impl Object {
         }
         match result {
             Ok(Reply::Fetch(response)) => body::answer(self, replier, response),
-            // The handler has had its say: the event is done.
+            // The handler has run: the event is done.
             Err(_) if !replier.has_caller() => {
                 self.push(Departure::Reply(replier, Ok(Reply::Done)));
             }
@@ -267,7 +267,7 @@ impl Object {
         }
     }
 
-    /// The answer of a handler whose object has been reset. Even the reason may tell of unconfirmed writes.
+    /// Answers for a handler whose object has been reset. Even the reason may reveal unconfirmed writes.
     pub(crate) fn answer_broken(&self, replier: Replier, error: Error) {
         replier.interrupted();
         let error = if broken(Variant::MaybeRanSaysNever) {

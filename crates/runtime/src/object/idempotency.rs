@@ -1,8 +1,8 @@
 //! Calls with an idempotency key: applied once, however often they are sent.
 //!
-//! The result is remembered in the object's own database, by the poll in which the method ends and so in the
-//! transaction of its last writes: a crash leaves both or neither. A method that writes, waits and writes again is
-//! begun anew if the object was reset between; what it wrote before it waited was committed by then.
+//! The result is remembered in the object's own database, by the poll in which the method ends and therefore in the
+//! transaction of its last writes: a crash leaves both or neither. A method that writes, waits and writes again starts
+//! over if the object was reset in between; its writes before the wait were already committed.
 
 use std::{cell::Cell, future::poll_fn, rc::Rc};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Object {
-    /// Hands an event to the instance, unless it is for a component or is a call that has been made before.
+    /// Passes an event to the instance, unless it is for a component or repeats an earlier call.
     pub(super) fn deliver(
         self: &Rc<Self>,
         instance: &dyn Instance,
@@ -72,7 +72,7 @@ impl Object {
         })
     }
 
-    /// Has the call of the current poll not remembered, if it has a key.
+    /// Prevents the call of the current poll from being remembered, if it has a key.
     pub(crate) fn forget_call(&self) {
         if let Some(forget) = &*self.keyed_poll.borrow() {
             forget.set(true);
@@ -88,13 +88,13 @@ struct Call {
 }
 
 impl Call {
-    /// Marks the call as running, or gives the answer of the same call that was made before.
+    /// Marks the call as running, or returns the answer of the same call made earlier.
     fn enter(&self) -> Result<Option<Reply>> {
         if let Some(running) = self.object.keyed.borrow().get(&self.key) {
             return Err(if *running == self.fingerprint {
                 Error::with_kind(
                     ErrorKind::InProgress,
-                    "a call with this idempotency key is still running: ask again for its result",
+                    "a call with this idempotency key is still running: retry later to get its result",
                 )
             } else {
                 reused()
@@ -116,17 +116,17 @@ impl Call {
             }) => Ok(Some(Reply::Rpc(result))),
             Some(_) => Err(Error::with_kind(
                 ErrorKind::NoResult,
-                "the call with this idempotency key has been applied, but its result was too large to be kept or \
-                 could not be sent: read what it did",
+                "the call with this idempotency key was applied, but its result was too large to keep or \
+                 could not be sent: read its effects",
             )),
         }
     }
 
-    /// Remembers how the call ended. If that fails the turn fails: its writes must not be kept without it.
+    /// Remembers how the call ended. If that fails, the turn fails: its writes must not be kept without it.
     fn leave(&self, result: &Result<Reply>) {
         let kept = match result {
             Ok(Reply::Rpc(result)) => Some(result.as_slice()),
-            // It did not get as far as the method.
+            // It did not reach the method.
             Err(error) if matches!(error.kind(), ErrorKind::Decode | ErrorKind::NotFound) => return,
             _ => None,
         };
@@ -145,7 +145,7 @@ impl Call {
     }
 }
 
-/// A call that runs, until this is dropped.
+/// A running call, until this is dropped.
 struct RunningCall(Call);
 
 impl Drop for RunningCall {

@@ -1,21 +1,21 @@
 //! One object in memory: from its first event to its eviction or reset.
 //!
-//! The contract, which everything else follows from:
+//! The contract, from which everything else follows:
 //!
 //! - **A turn is the unit of atomicity.** Code of the object runs only inside [`Object::turn`], one poll of one of its
 //!   futures. The turn's writes are committed as one log record when the poll returns. If it panics, or the
 //!   object aborts itself, they are rolled back and the object is reset.
-//! - **What leaves, leaves through the output gate.** Replies, calls and body frames of a turn are gathered
-//!   and handed to the gate after the commit, under the LSN of the object's newest confirmed write. If the
-//!   commit fails they turn into errors.
+//! - **Messages leave only through the output gate.** Replies, calls and body frames of a turn are collected and passed
+//!   to the gate after the commit, with the LSN of the object's newest confirmed write. If the commit fails, they
+//!   become errors.
 //! - **Events start in the order in which they arrive**, and not while the input gate is closed.
-//! - **A reset ends an incarnation.** Database and instance are dropped at once; whatever runs or waits
-//!   answers with the reason; the next event makes a new incarnation from what is stored.
-//! - **Destructors are the object's code too.** Outside a turn, values of the user's are dropped only by
-//!   [`Object::discard`]: what they send then is not sent, and if they panic nobody else is harmed.
+//! - **A reset ends an incarnation.** Database and instance are dropped immediately; everything that runs or waits is
+//!   answered with the reason; the next event creates a new incarnation from the stored state.
+//! - **Destructors are the object's code too.** Outside a turn, user values are dropped only by [`Object::discard`]:
+//!   messages that they then send are discarded, and their panics harm nobody else.
 //!
-//! An object never leaves its thread. While its code runs nothing is borrowed but the database
-//! and the instance, both shared.
+//! An object never leaves its thread. While its code runs, nothing is borrowed except the database and the instance,
+//! both of them shared.
 
 mod access;
 mod alarm;
@@ -24,6 +24,7 @@ mod behalf;
 mod events;
 mod idempotency;
 mod operations;
+mod rest;
 mod restoring;
 mod sockets;
 mod turns;
@@ -49,9 +50,11 @@ use crate::{
     creation::Creator,
     envelope::{Envelope, Replier},
     gate::{Departure, InputGate, Token},
+    limits::REHEARSAL_IDLE,
     namespace::Binding,
     task::Work,
     timers::Due,
+    waits::Waits,
     worker::Worker,
 };
 
@@ -65,7 +68,7 @@ pub(crate) enum Confirmation {
     Unconfirmed,
 }
 
-/// An event that has reached its object, and the way back.
+/// An event that has reached its object, and the return path.
 pub(crate) struct Arrival {
     pub(crate) event: Event,
     pub(crate) replier: Replier,
@@ -85,20 +88,22 @@ pub(crate) enum Turn {
 struct Running {
     waker: Waker,
     kind: Kind,
-    /// When it is to be given up, unless that has been done.
+    /// When it times out, unless it already has.
     deadline: Option<Duration>,
+    /// What it waits for, on a clock that a test moves.
+    waits: Option<Arc<Waits>>,
 }
 
-/// What a task is to its object.
+/// The role of a task.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Somebody waits for its answer. If it takes too long, the object is reset.
     Handler,
-    /// What a handler left to `wait_until`. If it takes too long, it alone is dropped.
+    /// Background work of `wait_until`. If it takes too long, only the task is dropped.
     Background,
-    /// What the input gate is closed for. If it takes too long, the object is reset.
+    /// The task that the input gate is closed for. If it takes too long, the object is reset.
     Block,
-    /// Part of something that has a time limit of its own.
+    /// Part of an operation with its own time limit.
     Inner,
 }
 
@@ -109,76 +114,76 @@ pub(crate) struct Object {
     name: RefCell<Option<Arc<str>>>,
     db: RefCell<Option<ObjectDb>>,
     instance: RefCell<Option<Box<dyn Instance>>>,
-    /// The components that operators can ask, by name.
+    /// The components that operators can address, by name.
     components: RefCell<BTreeMap<String, Operations>>,
     /// The alarms that the object's class does not handle, by name.
     alarm_handlers: RefCell<BTreeMap<Box<str>, AlarmHandler>>,
     /// Why this incarnation has ended, once it has.
     fate: RefCell<Option<Error>>,
-    /// Why it is to end when the current turn does.
+    /// Why it shall end with the current turn.
     reset_after_turn: RefCell<Option<Error>>,
-    /// Whether it is to end when the current turn has committed and what that sends is on its way.
-    restart_after_turn: Cell<bool>,
+    /// Why it shall end once the current turn has committed and its messages have been sent.
+    restart_after_turn: Cell<Option<&'static str>>,
 
     gate: RefCell<InputGate>,
     queue: RefCell<VecDeque<Arrival>>,
     running: RefCell<BTreeMap<Token, Running>>,
-    /// How many of the running tasks are handlers.
+    /// Number of running tasks that are handlers.
     handlers: Cell<usize>,
-    /// Who waits for the running tasks behind a closed gate; mostly nobody.
+    /// The waiters behind a closed gate of running tasks; usually empty.
     chains: RefCell<BTreeMap<Token, Arc<Link>>>,
-    /// On whose behalf running tasks run, where that is known.
+    /// The creators of running tasks, where known.
     creators: RefCell<BTreeMap<Token, Creator>>,
-    /// On whose behalf the current turn is.
+    /// The creator of the current turn.
     creator: Cell<Option<Creator>>,
-    /// Whether what the current turn writes may use the reserve behind the bounds of stored bytes.
+    /// Whether the current turn's writes may use the reserve beyond the storage limits.
     uses_reserve: Cell<bool>,
     /// The task that handles the alarm.
     alarm_task: Cell<Option<Token>>,
     /// Its database is being restored: events wait.
     held: Cell<bool>,
-    /// What waits of its alarm while it is held.
+    /// Requests about its alarms that wait while it is held.
     alarm_requests: RefCell<Vec<Cause>>,
-    /// The calls with an idempotency key that run now, and what tells each from another with its key.
+    /// Running calls with an idempotency key, with their fingerprints.
     keyed: RefCell<HashMap<String, [u8; 32]>>,
-    /// The one of them that is polled; true in it: do not remember it.
+    /// The call being polled; set to true to prevent it from being remembered.
     keyed_poll: RefCell<Option<Rc<Cell<bool>>>>,
-    /// A task that starts waiting events is on its way.
+    /// A task that starts waiting events has been scheduled.
     pump_scheduled: Cell<bool>,
 
-    /// The task whose turn it is, or was last.
+    /// The task of the current or the last turn.
     turn_of: Cell<Token>,
-    /// What the current turn sends.
+    /// Messages sent by the current turn.
     outbox: RefCell<Vec<Departure>>,
-    /// Values of the user's are being dropped outside a turn.
+    /// User values are being dropped outside a turn.
     discarding: Cell<bool>,
-    /// Tasks that the current turn made.
+    /// Tasks created by the current turn.
     spawned: RefCell<Vec<(Token, Work)>>,
-    /// The current turn wrote something that the output gate waits for.
+    /// The current turn has a write that the output gate waits for.
     confirmed: Cell<bool>,
     /// The newest write, and the newest one that the output gate waits for.
     commit_lsn: Cell<Lsn>,
     gate_lsn: Cell<Lsn>,
     last_held: Cell<Lsn>,
 
-    /// The attempt to handle an alarm that runs.
+    /// The running attempt to handle an alarm.
     attempt: RefCell<Option<AlarmInfo>>,
-    /// Its handler has begun: until then, and for a constructor, the alarm is still set.
+    /// The attempt's handler has begun: until then, and for a constructor, the alarm is still set.
     handling: Cell<bool>,
-    /// It has ended in the current turn.
+    /// The attempt has ended in the current turn.
     attempt_ended: Cell<bool>,
-    /// Nothing but its alarm has come so far.
+    /// So far only its alarm has used it.
     alarm_only: Cell<bool>,
 
     last_active: Cell<Duration>,
-    /// What it takes of the memory budget.
+    /// Its charge to the memory budget.
     weight: Cell<u64>,
     /// When the object will be checked next.
     check_at: Cell<Duration>,
 }
 
 impl Object {
-    /// An object that has not begun. Its output gate starts at its newest commit, when its database is opened.
+    /// An object that has not been opened yet. Its output gate starts at its newest commit, once its database is open.
     pub(crate) fn new(
         worker: Rc<Worker>,
         binding: Arc<Binding>,
@@ -195,7 +200,7 @@ impl Object {
             alarm_handlers: RefCell::default(),
             fate: RefCell::default(),
             reset_after_turn: RefCell::default(),
-            restart_after_turn: Cell::new(false),
+            restart_after_turn: Cell::default(),
             gate: RefCell::default(),
             queue: RefCell::default(),
             running: RefCell::default(),
@@ -229,7 +234,7 @@ impl Object {
         })
     }
 
-    /// What names the object in the store.
+    /// The object's key in the store.
     pub(crate) fn key(&self) -> ObjectKey {
         self.binding.key(self.id)
     }
@@ -238,7 +243,7 @@ impl Object {
         self.name.borrow().as_deref().map(str::to_owned)
     }
 
-    /// An object that was called by its id so far is now called by its name.
+    /// Called when an object that was so far called by its id is called by its name.
     pub(crate) fn learn_name(&self, name: &Arc<str>) {
         if self.name.borrow().is_some() {
             return;
@@ -247,7 +252,7 @@ impl Object {
         if let Some(db) = &*self.db.borrow()
             && let Err(error) = db.set_name(name)
         {
-            tracing::warn!(class = self.binding.class.name(), id = %self.id, %error, "an object's name was not stored");
+            tracing::warn!(class = self.binding.class.name(), id = %self.id, %error, "cannot store an object's name");
         }
     }
 
@@ -269,7 +274,7 @@ impl Object {
         }
     }
 
-    /// Ends this incarnation for a reason that everybody learns who runs or waits.
+    /// Ends this incarnation. Everything that runs or waits gets the reason.
     pub(crate) fn kill(self: &Rc<Self>, reason: Error) {
         self.worker.mailbox.counters.resets.add();
         let wakers: Vec<_> = self
@@ -290,14 +295,14 @@ impl Object {
             self.discard(arrival.event);
             self.answer_broken(arrival.replier, not_begun.clone());
         }
-        // First they learn that they are interrupted, then others may begin.
+        // First notify those that are interrupted; then others may begin.
         wakers.into_iter().for_each(Waker::wake);
         if !broken(Variant::MessagesDropped) {
             self.put_off(of_sockets, &why);
         }
     }
 
-    /// Events of sockets that this incarnation has not begun, which nobody would send again, go to the next.
+    /// Events of sockets that this incarnation has not begun, which nobody would resend, go to the next one.
     pub(super) fn put_off(&self, events: Vec<Arrival>, reason: &Error) {
         if events.is_empty() {
             return;
@@ -315,7 +320,7 @@ impl Object {
         self.worker.put_off(self.key(), envelopes, reason);
     }
 
-    /// Looks after an object from time to time.
+    /// The periodic check of an object.
     pub(crate) fn check(self: &Rc<Self>, now: Duration) {
         if !self.is_alive() || now < self.check_at.get() {
             return;
@@ -341,7 +346,7 @@ impl Object {
         if is_overdue(Kind::Handler) {
             tracing::error!(
                 class = self.binding.class.name(), id = %self.id, seconds = options.event_timeout.as_secs_f64(),
-                "a handler did not finish in time; its object is reset"
+                "a handler did not finish in time; resetting its object"
             );
             return self.kill(
                 Error::with_kind(
@@ -375,7 +380,7 @@ impl Object {
         self.check_by(deadline.map_or(next, |deadline| deadline.min(next)));
     }
 
-    /// True if nothing of it runs or waits.
+    /// Returns whether nothing of it runs or waits.
     fn is_idle(&self) -> bool {
         self.running.borrow().is_empty()
             && self.queue.borrow().is_empty()
@@ -387,7 +392,7 @@ impl Object {
         self.commit_lsn.get() <= self.worker.store.durable()
     }
 
-    /// When it was last used, if it may leave memory before its idle time is over.
+    /// When it was last used, if it may be evicted before its idle time is over.
     pub(crate) fn idle_since(self: &Rc<Self>) -> Option<Duration> {
         let may_leave = self.is_alive()
             && self.db.borrow().is_some()
@@ -397,16 +402,16 @@ impl Object {
         may_leave.then(|| self.last_active.get())
     }
 
-    /// Leaves memory; the next event brings it back.
+    /// Evicts the object from memory; the next event brings it back.
     pub(crate) fn leave_memory(self: &Rc<Self>) {
         self.worker.mailbox.counters.evicted.add();
         self.end(Error::with_kind(
             ErrorKind::Reset,
-            "the object has left memory",
+            "the object was evicted from memory",
         ));
     }
 
-    /// Has background work dropped that took too long: its task does it, in a turn, when the gate lets it.
+    /// Drops background work that took too long: its task does so, in a turn, when the gate allows it.
     fn drop_overdue(&self, now: Duration) {
         let mut woken = Vec::new();
         for running in self.running.borrow_mut().values_mut() {
@@ -420,13 +425,13 @@ impl Object {
             tracing::warn!(
                 class = self.binding.class.name(), id = %self.id,
                 seconds = self.binding.options.background_timeout.as_secs_f64(),
-                "background work did not finish in time and is dropped; its object lives on"
+                "dropping background work that did not finish in time; its object continues to run"
             );
             waker.wake();
         }
     }
 
-    /// True if the task is background work whose time is over.
+    /// Returns whether the task is background work that has timed out.
     pub(crate) fn is_overdue(&self, token: Token) -> bool {
         self.running
             .borrow()
@@ -437,6 +442,9 @@ impl Object {
     /// How long the object may be idle.
     fn idle_timeout(&self) -> Duration {
         let usual = self.binding.options.idle_timeout;
+        if self.worker.env.router().rehearsal {
+            return usual.min(REHEARSAL_IDLE);
+        }
         if self.alarm_only.get() {
             usual.min(self.binding.options.alarm_idle_timeout)
         } else {
@@ -451,7 +459,7 @@ impl Object {
         }
     }
 
-    /// Drops database and instance. From here on this is a shell that tells its fate.
+    /// Drops database and instance. From here on this is an empty shell that holds the reason.
     fn end(self: &Rc<Self>, fate: Error) {
         if broken(Variant::ResetLeavesOld) {
             return self.worker.forget(self);
@@ -467,10 +475,10 @@ impl Object {
         drop(db);
         let memory = &self.worker.mailbox.memory;
         memory.give(MemoryUse::Objects, self.weight.take());
-        // Taken out first: a destructor may look at the object.
+        // Taken out first: a destructor may access the object.
         let (outbox, spawned) = (self.outbox.take(), self.spawned.take());
         let (instance, components) = (self.instance.take(), self.components.take());
-        // One by one: a second panic while the first unwinds would end the process.
+        // One by one: a second panic during unwinding would abort the process.
         for sent in outbox {
             self.discard(sent);
         }
@@ -486,8 +494,8 @@ impl Object {
         }
     }
 
-    /// Drops a value of the user's outside a turn. Its destructor runs as code of the object, whose calls
-    /// fail because no commit follows, and its panic ends here.
+    /// Drops a user value outside a turn. Its destructor runs as code of the object, whose calls fail because no commit
+    /// follows, and its panic is caught here.
     pub(crate) fn discard<T>(self: &Rc<Self>, value: T) {
         let nested = self.discarding.replace(true);
         let entered = context::enter(self);
@@ -496,7 +504,7 @@ impl Object {
         self.discarding.set(nested);
         if let Err(panic) = outcome {
             self.panicked(&*panic);
-            // Its own destructor might panic again, and so on; a leak is the lesser evil.
+            // Its own destructor might panic again; a leak is the lesser evil.
             std::mem::forget(panic);
         }
     }

@@ -1,4 +1,4 @@
-//! What operators may ask of the components that an object has, without a line of code in its class.
+//! Operators' requests to the components of an object, which need no code in its class.
 
 use std::rc::Rc;
 
@@ -9,14 +9,14 @@ use crate::{Body, Error, ErrorKind, LocalFuture, Reply, Request, Response, Resul
 pub(crate) type Operations = Rc<dyn Fn(Request) -> LocalFuture<Result<Response>>>;
 
 impl Object {
-    /// Has a component answer operators' requests under its name, for as long as this incarnation lives.
+    /// Lets a component answer operators' requests under its name, for the lifetime of this incarnation.
     pub(crate) fn serve_operations(&self, component: &str, answer: Operations) -> Result<()> {
         let mut components = self.components.borrow_mut();
         if components.contains_key(component) {
             return Err(Error::with_kind(
                 ErrorKind::Input,
                 format!(
-                    "the object has a component `{component}` already: an object has one of each name"
+                    "the object already has a component `{component}`: component names must be unique"
                 ),
             ));
         }
@@ -24,7 +24,7 @@ impl Object {
         Ok(())
     }
 
-    /// Asks a component; without one, lists those that there are.
+    /// Sends a request to a component; without a name, lists the components.
     pub(super) fn operate(
         &self,
         component: Option<&str>,

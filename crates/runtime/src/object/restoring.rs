@@ -1,10 +1,11 @@
-//! How an object waits for its database to be restored.
+//! Holds an object while its database is being restored.
 //!
-//! Restoring reads files, so it is done on a thread of its own. Meanwhile the object is *held*: it has no database and no
-//! instance; events wait in its queue, in order, and alarms beside it. Other objects of the worker go on.
+//! A restore reads files, so it runs on its own thread. In the meantime the object is *held*: it has no database and no
+//! instance; events wait in its queue, in order, and alarms in a queue of their own. Other objects of the worker
+//! continue to run.
 //!
-//! A restore that the object has asked for is found when the object is opened for its first event, before any code of the
-//! object runs.
+//! A restore that the object has requested is found when the object is opened for its first event, before any code of
+//! the object runs.
 
 use std::rc::Rc;
 
@@ -14,29 +15,25 @@ use super::{Arrival, Confirmation, Object};
 use crate::{Error, ErrorKind, Result, alarms::Cause, envelope::Ticket, limits::EVENT_BYTES};
 
 impl Object {
-    /// Asks for a restore at the object's next start. Returns the bookmark that undoes it.
+    /// Requests a restore at the object's next start. Returns the bookmark that undoes it.
     pub(crate) fn request_restore(&self, to: &Bookmark) -> Result<Bookmark> {
         self.write(Confirmation::Confirmed, |db| db.request_restore(to))
     }
 
-    /// Has the object start anew when the current turn has committed. Unlike a reset this undoes nothing, and what the turn has
-    /// answered is answered.
-    pub(crate) fn restart_after_turn(&self) {
-        self.restart_after_turn.set(true);
+    /// Restarts the object once the current turn has committed. Unlike a reset, this undoes nothing, and the turn's
+    /// answers are sent.
+    pub(crate) fn restart_after_turn(&self, why: &'static str) {
+        self.restart_after_turn.set(Some(why));
     }
 
-    /// Starts the object anew, after a turn. Why, for those who are interrupted.
-    pub(super) fn restart(self: &Rc<Self>) -> Error {
-        let error = Error::with_kind(
-            ErrorKind::Reset,
-            "the object was restarted, to be restored to an earlier state",
-        );
-        let error = error.into_reset();
+    /// Restarts the object after a turn. Returns the reason for callers that are interrupted.
+    pub(super) fn restart(self: &Rc<Self>, why: &'static str) -> Error {
+        let error = Error::with_kind(ErrorKind::Reset, why).into_reset();
         self.kill(error.clone());
         error
     }
 
-    /// The turn is aborted, and all that it wrote is undone but the request for a restore.
+    /// Aborts the turn and undoes all its writes except the request for a restore.
     pub(super) fn keep_restore_request(&self) {
         let db = self.db.borrow();
         let Some(db) = db.as_ref().filter(|db| db.in_transaction()) else {
@@ -54,13 +51,13 @@ impl Object {
                 self.gate_lsn.set(lsn);
             }
             Err(error) => {
-                tracing::error!(class = self.binding.class.name(), id = %self.id, %error, "a restore that an object asked for is lost");
+                tracing::error!(class = self.binding.class.name(), id = %self.id, %error, "lost a restore that an object requested");
             }
         }
     }
 
-    /// True if a restore is to be done before the object begins. An error of opening is told where the instance is
-    /// made.
+    /// Returns whether a restore must run before the object starts. An error of opening is reported when the instance
+    /// is created.
     pub(super) fn is_to_be_restored(self: &Rc<Self>) -> bool {
         if self.instance.borrow().is_some() || self.open_db().is_err() {
             return false;
@@ -70,22 +67,23 @@ impl Object {
             .is_some_and(|db| db.requested_restore().is_ok_and(|to| to.is_some()))
     }
 
-    /// Does the restore that the object has asked for. Events wait; if it fails, they are told and may be sent again.
+    /// Performs the restore that the object requested. Events wait; if it fails, they are answered with an error and
+    /// may be resent.
     pub(super) fn restore_as_requested(self: &Rc<Self>) {
         self.close();
         let key = self.key();
         self.hold(move |store| store.restore_requested(key));
     }
 
-    /// Closes the database of an object that has not begun.
+    /// Closes the database of an object that has not started.
     fn close(&self) {
         if self.db.take().is_some() {
             self.worker.mailbox.counters.resident.subtract();
         }
     }
 
-    /// Holds an object that has not begun while work on its database is done on a thread of its own. If that fails, so do
-    /// the events that wait.
+    /// Holds an object that has not started while work on its database runs on its own thread. If the work fails, so do
+    /// the waiting events.
     pub(crate) fn hold(
         self: &Rc<Self>,
         work: impl FnOnce(&Store) -> abide_storage::Result<()> + Send + 'static,
@@ -113,14 +111,14 @@ impl Object {
         });
     }
 
-    /// Tells everybody who waits that it could not be done.
+    /// Answers all waiting events with the error.
     fn fail_waiting(self: &Rc<Self>, error: &Error) {
         for cause in self.alarm_requests.take() {
             match cause {
                 Cause::Due(replier, _) | Cause::Rerun(replier, _) | Cause::Describe(replier, _) => {
                     self.answer_broken(replier, error.clone());
                 }
-                // The attempt is tried again when its time comes.
+                // The attempt is repeated at its retry time.
                 Cause::Broken { .. } => {}
             }
         }
@@ -134,26 +132,26 @@ impl Object {
         self.pump();
     }
 
-    /// True while its database is being restored.
+    /// Returns whether its database is being restored.
     pub(crate) fn is_held(&self) -> bool {
         self.held.get()
     }
 
-    /// Takes the events that wait, so that another incarnation gets them.
+    /// Takes the waiting events, for another incarnation.
     pub(crate) fn take_waiting(&self) -> Vec<Arrival> {
         self.queue.take().into()
     }
 
-    /// Lets events wait that an earlier incarnation has not begun.
+    /// Queues events that an earlier incarnation has not begun.
     pub(crate) fn give_waiting(&self, waiting: Vec<Arrival>) {
         self.queue.borrow_mut().extend(waiting);
     }
 
-    /// What callers are told whose handlers ran when their object was restored.
+    /// The error for callers whose handlers were running when their object was restored.
     pub(crate) fn was_restored() -> Error {
         Error::with_kind(
             ErrorKind::Reset,
-            "the object was reset because it is restored to an earlier state; the next call starts it from there",
+            "the object was reset to restore an earlier state; the next call starts it from that state",
         )
     }
 }

@@ -1,4 +1,4 @@
-//! The object's WebSockets: taking them, finding them again.
+//! The object's WebSockets: accepting and listing them.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -47,19 +47,19 @@ impl Object {
         Ok(socket)
     }
 
-    /// Opens a socket to another server, once what the object wrote before is durable.
+    /// Opens a socket to another server, once the object's earlier writes are durable.
     pub(crate) async fn connect_websocket(
         self: &Rc<Self>,
         request: http::Request<()>,
         tags: &[&str],
     ) -> Result<WebSocket> {
         self.must_be_current()?;
-        // What would be refused afterwards is refused before anybody is called.
+        // Detect invalid tags before connecting.
         checked(tags)?;
         let Some(connector) = self.worker.env.router().clients.websockets.clone() else {
             return Err(Error::with_kind(
                 ErrorKind::Unavailable,
-                "this node opens no WebSockets: give it a connector with `NodeBuilder::websocket_connector`",
+                "this node cannot open WebSockets: set a connector with `NodeBuilder::websocket_connector`",
             ));
         };
         let (leave, left) = oneshot::channel();
@@ -107,7 +107,7 @@ impl Object {
     }
 }
 
-/// Each tag once, in order.
+/// Removes duplicate tags, keeping their order.
 fn checked(tags: &[&str]) -> Result<Box<[Arc<str>]>> {
     let mut kept: Vec<Arc<str>> = Vec::with_capacity(tags.len().min(MAX_TAGS));
     for tag in tags {
@@ -115,7 +115,7 @@ fn checked(tags: &[&str]) -> Result<Box<[Arc<str>]>> {
             return Err(Error::with_kind(
                 ErrorKind::Limit,
                 format!(
-                    "a WebSocket tag has {} bytes; at most {MAX_TAG} are allowed: use the attachment for longer values",
+                    "a WebSocket tag has {} bytes, but the limit is {MAX_TAG}: use the attachment for longer values",
                     tag.len()
                 ),
             ));
@@ -126,7 +126,7 @@ fn checked(tags: &[&str]) -> Result<Box<[Arc<str>]>> {
         if kept.len() == MAX_TAGS {
             return Err(Error::with_kind(
                 ErrorKind::Limit,
-                format!("a WebSocket has at most {MAX_TAGS} tags"),
+                format!("a WebSocket may have at most {MAX_TAGS} tags"),
             ));
         }
         kept.push((*tag).into());

@@ -1,12 +1,13 @@
-//! Turns, and the tasks whose polls they are.
+//! Turns, and the tasks that run in them.
 //!
-//! A turn is one poll of one future of the object, and one transaction. What it sends leaves after its commit; if it
-//! panics, fails or is aborted, nothing of it is kept or sent.
+//! A turn is one poll of one future of the object, and one transaction. Its messages leave after its commit; if it
+//! panics, fails or is aborted, none of its writes are kept and none of its messages are sent.
 
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
+    sync::Arc,
     task::{Poll, Waker},
 };
 
@@ -30,9 +31,10 @@ impl Object {
         f: impl FnOnce() -> Result<Poll<()>>,
     ) -> Turn {
         let now = self.worker.now();
+        self.worker.note_turn(self);
         self.last_active.set(now);
         self.turn_of.set(token);
-        self.tell_reserve(self.uses_reserve.get());
+        self.set_reserve(self.uses_reserve.get());
         let watch = self
             .worker
             .mailbox
@@ -63,8 +65,8 @@ impl Object {
                 self.leave_attempt();
                 self.flush();
                 self.spawn_all();
-                if self.restart_after_turn.take() {
-                    return Turn::Broken(self.restart());
+                if let Some(why) = self.restart_after_turn.take() {
+                    return Turn::Broken(self.restart(why));
                 }
                 if poll.is_ready() {
                     Turn::Done
@@ -99,9 +101,9 @@ impl Object {
         Ok(())
     }
 
-    /// Sends what the turn has gathered.
+    /// Sends the messages collected in the turn.
     pub(super) fn flush(&self) {
-        // Taken out for the time of sending: releasing a call may run code that looks at the object.
+        // Taken out while sending: releasing a call may run code that accesses the object.
         let mut outbox = self.outbox.take();
         outbox
             .drain(..)
@@ -122,20 +124,20 @@ impl Object {
             .depart(&self.worker.store, lsn, &self.last_held, departure);
     }
 
-    /// Sends an error in place of what a departure carries.
+    /// Sends an error in place of a departure's content.
     fn depart_failed(self: &Rc<Self>, departure: Departure, error: Error) {
         let (failed, discarded) = departure.into_failed(error);
         self.depart(failed);
         self.discard(discarded);
     }
 
-    /// Adds to what the current turn sends. Outside a turn, which only a destructor can be, it fails: there
-    /// is no commit that it could follow.
+    /// Adds a departure to the current turn. Outside a turn, which happens only in a destructor, it fails: no commit
+    /// follows that it could wait for.
     pub(crate) fn push(self: &Rc<Self>, departure: Departure) {
         let refusal = match self.fate() {
             None if self.discarding.get() => Some(Error::with_kind(
                 ErrorKind::Reset,
-                "a destructor that runs outside the object's handlers cannot call anybody",
+                "a destructor that runs outside the object's handlers cannot make calls",
             )),
             fate => fate,
         };
@@ -145,7 +147,7 @@ impl Object {
         }
     }
 
-    /// The turn must not take effect: nothing of it is kept or sent, and the object is reset.
+    /// Aborts the turn: none of its writes are kept, none of its messages are sent, and the object is reset.
     pub(super) fn break_off(self: &Rc<Self>, error: Error) -> Error {
         if broken(Variant::PanicCommits) {
             let _ = self.commit();
@@ -161,7 +163,7 @@ impl Object {
     pub(super) fn panicked(&self, panic: &(dyn Any + Send)) -> Error {
         self.worker.mailbox.counters.panics.add();
         let text = unwind::message(panic);
-        tracing::error!(class = self.binding.class.name(), id = %self.id, panic = text, "an object panicked and is reset");
+        tracing::error!(class = self.binding.class.name(), id = %self.id, panic = text, "an object panicked; resetting it");
         Error::with_kind(
             ErrorKind::Reset,
             format!("the object panicked and was reset: {text}"),
@@ -183,15 +185,17 @@ impl Object {
         if kind == Kind::Handler {
             self.handlers.set(self.handlers.get() + 1);
         }
+        let waits = self.worker.observes().then(Arc::default);
         self.running.borrow_mut().insert(
             token,
             Running {
                 waker: Waker::noop().clone(),
                 kind,
                 deadline,
+                waits: waits.clone(),
             },
         );
-        tokio::task::spawn_local(Task::new(Rc::clone(self), token, work));
+        tokio::task::spawn_local(Task::new(Rc::clone(self), token, work, waits));
     }
 
     pub(super) fn spawn_all(self: &Rc<Self>) {
@@ -200,7 +204,7 @@ impl Object {
         }
     }
 
-    /// The task waits; a reset wakes it by this waker.
+    /// Suspends the task; a reset wakes it with this waker.
     pub(crate) fn suspended(&self, token: Token, waker: &Waker) {
         if let Some(running) = self.running.borrow_mut().get_mut(&token) {
             running.waker.clone_from(waker);
@@ -216,13 +220,13 @@ impl Object {
         }
         if !self.queue.borrow().is_empty() && self.may_start() && !self.pump_scheduled.replace(true)
         {
-            // A task of its own: it comes after the parked tasks that the gate has just woken.
+            // In its own task: it comes after the parked tasks that the gate has just woken.
             let object = Rc::clone(self);
             tokio::task::spawn_local(async move { object.pump() });
         }
     }
 
-    /// Makes a task in the current turn; it starts when the turn has committed.
+    /// Creates a task in the current turn; it starts after the turn has committed.
     pub(crate) fn spawn_later(&self, token: Token, future: LocalFuture<Result<()>>) {
         let ticket = Ticket::new(&self.worker.mailbox, EVENT_BYTES);
         let work = Work::Inner {
@@ -232,7 +236,7 @@ impl Object {
         self.spawned.borrow_mut().push((token, work));
     }
 
-    /// Refuses a task of the object's own that would be one too many.
+    /// Rejects a task if the object has reached its limit.
     pub(crate) fn may_spawn(&self) -> Result<()> {
         self.must_be_current()?;
         let running = self.running.borrow().len() - self.handlers.get();
@@ -242,15 +246,18 @@ impl Object {
         Err(Error::with_kind(
             ErrorKind::Limit,
             format!(
-                "an object may have {MAX_BACKGROUND_PER_OBJECT} background tasks and streamed bodies at a time: \
-                 let some finish before you start more"
+                "an object may have at most {MAX_BACKGROUND_PER_OBJECT} background tasks and streamed bodies at a time: \
+                 let some finish before starting more"
             ),
         ))
     }
 
-    /// Makes a task of background work in the current turn; it starts when the turn has committed.
+    /// Creates a background task in the current turn; it starts after the turn has committed.
     pub(crate) fn wait_until(&self, future: LocalFuture<()>) -> Result<()> {
         self.may_spawn()?;
+        if self.worker.env.router().rehearsal {
+            return Ok(());
+        }
         let ticket = Ticket::new(&self.worker.mailbox, EVENT_BYTES);
         let work = Work::Background {
             future,

@@ -1,4 +1,4 @@
-//! Answers that the gateway gives in an object's name, without waking it.
+//! Replies that the gateway sends on an object's behalf, without waking it.
 
 use std::{
     collections::VecDeque,
@@ -9,7 +9,7 @@ use bytestring::ByteString;
 
 use crate::{Error, ErrorKind, Result, gate::Released, limits::MAX_AUTO_RESPONSE, socket::Message};
 
-/// A text message and the text that answers it while the object sleeps.
+/// A text message and the reply sent while the object hibernates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestResponsePair {
     request: ByteString,
@@ -24,7 +24,7 @@ impl RequestResponsePair {
                 return Err(Error::with_kind(
                     ErrorKind::Limit,
                     format!(
-                        "the {what} of a WebSocket auto-response has {} bytes; at most {MAX_AUTO_RESPONSE} are allowed",
+                        "the {what} of a WebSocket auto-response has {} bytes, but the limit is {MAX_AUTO_RESPONSE}",
                         text.len()
                     ),
                 ));
@@ -36,12 +36,12 @@ impl RequestResponsePair {
         })
     }
 
-    /// What a client sends.
+    /// The client's message.
     pub fn request(&self) -> &str {
         &self.request
     }
 
-    /// What it gets.
+    /// The reply.
     pub fn response(&self) -> &str {
         self.response.as_text().unwrap_or_default()
     }
@@ -51,12 +51,12 @@ impl RequestResponsePair {
 #[derive(Default)]
 pub(crate) struct AutoResponses(RwLock<Settings>);
 
-/// What an object has set, by number.
+/// An object's settings, by number.
 #[derive(Default)]
 struct Settings {
-    /// What has passed the object's output gate.
+    /// The setting that has passed the object's output gate.
     in_force: Setting,
-    /// What is on its way there, in order.
+    /// Settings at the output gate, in order.
     on_its_way: VecDeque<(u64, Setting)>,
     newest: u64,
 }
@@ -64,7 +64,8 @@ struct Settings {
 type Setting = Option<Arc<RequestResponsePair>>;
 
 impl AutoResponses {
-    /// The object's code sets a pair, or none. Returns the number to [`enforce`](Self::enforce) when that has passed the gate.
+    /// Sets a pair, or removes it. Returns the number to pass to [`enforce`](Self::enforce) once it has passed the
+    /// gate.
     pub(crate) fn set(&self, pair: Setting) -> u64 {
         let mut settings = self.write();
         settings.newest += 1;
@@ -73,7 +74,7 @@ impl AutoResponses {
         number
     }
 
-    /// What the object's code has set last.
+    /// The latest setting of the object's code.
     pub(crate) fn get(&self) -> Setting {
         let settings = self.read();
         match settings.on_its_way.back() {
@@ -82,7 +83,7 @@ impl AutoResponses {
         }
     }
 
-    /// A setting has passed the gate.
+    /// Puts a setting into force that has passed the gate.
     pub(crate) fn enforce(&self, number: Released<u64>) {
         let number = number.into_inner();
         let mut settings = self.write();
@@ -94,13 +95,13 @@ impl AutoResponses {
         }
     }
 
-    /// A setting did not take effect: those before it stand.
+    /// Withdraws a setting that did not take effect: earlier ones stay.
     pub(crate) fn withdraw(&self, number: u64) {
         let mut settings = self.write();
         settings.on_its_way.retain(|(other, _)| *other != number);
     }
 
-    /// The answer to a message, if it is one that the object need not see.
+    /// The reply to a message, if the object need not see it.
     pub(crate) fn answer(&self, message: &Message) -> Option<Message> {
         let text = message.as_text()?;
         let settings = self.read();

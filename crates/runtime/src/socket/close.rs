@@ -6,46 +6,46 @@ use crate::{Error, ErrorKind, Result, limits::MAX_CLOSE_REASON};
 
 /// Close codes (RFC 6455, section 7.4.1, and IANA's WebSocket Close Code Number Registry).
 pub mod code {
-    /// The purpose of the connection is fulfilled.
+    /// Normal closure.
     pub const NORMAL: u16 = 1000;
-    /// The server stops, or a browser has left the page.
+    /// The server is stopping, or a browser has left the page.
     pub const GOING_AWAY: u16 = 1001;
-    /// What came was not the protocol.
+    /// The peer violated the protocol.
     pub const PROTOCOL_ERROR: u16 = 1002;
-    /// The close had no code. Never sent.
+    /// The close frame had no code. Never sent.
     pub const NO_STATUS: u16 = 1005;
-    /// The connection ended without a close. Never sent.
+    /// The connection ended without a close frame. Never sent.
     pub const ABNORMAL: u16 = 1006;
     /// Text that is not UTF-8.
     pub const INVALID_DATA: u16 = 1007;
-    /// The peer does what it may not, such as not to finish a message.
+    /// The peer violated a policy, for example by not finishing a message.
     pub const POLICY_VIOLATION: u16 = 1008;
     /// The message is too big.
     pub const TOO_BIG: u16 = 1009;
-    /// The server met a condition that kept it from going on.
+    /// The server encountered an unexpected condition.
     pub const INTERNAL_ERROR: u16 = 1011;
-    /// The server restarts.
+    /// The server is restarting.
     pub const SERVICE_RESTART: u16 = 1012;
     /// The server is overloaded, or the reader too slow: try again later.
     pub const TRY_AGAIN_LATER: u16 = 1013;
 
-    /// True for the codes that may stand in a close frame: the registered ones, and those for libraries and programs.
+    /// Returns whether a code may be sent in a close frame: registered ones, and those for libraries and programs.
     pub const fn may_be_sent(code: u16) -> bool {
         matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
     }
 }
 
-/// A close frame's content.
+/// The content of a close frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Close {
     /// The code; [`code::NO_STATUS`] if there is none.
     pub code: u16,
-    /// Why, for people: at most 123 bytes.
+    /// The reason, for people: at most 123 bytes.
     pub reason: ByteString,
 }
 
 impl Close {
-    /// A close that an object sends. Refuses codes that must not be sent and a reason that does not fit.
+    /// A close frame sent by an object. Rejects codes that must not be sent and a reason that is too long.
     pub(crate) fn new(code: u16, reason: &str) -> Result<Self> {
         if !code::may_be_sent(code) {
             return Err(Error::with_kind(
@@ -60,7 +60,7 @@ impl Close {
             return Err(Error::with_kind(
                 ErrorKind::Limit,
                 format!(
-                    "the reason for closing a WebSocket has {} bytes; at most {MAX_CLOSE_REASON} fit",
+                    "the reason for closing a WebSocket has {} bytes, but the limit is {MAX_CLOSE_REASON}",
                     reason.len()
                 ),
             ));
@@ -71,7 +71,7 @@ impl Close {
         })
     }
 
-    /// A close with a code and a fixed reason.
+    /// A close frame with a code and a fixed reason.
     pub const fn of(code: u16, reason: &'static str) -> Self {
         Self {
             code,

@@ -1,21 +1,21 @@
-//! A socket's event on its way through an object: where its outcome goes, since nobody waits for an answer.
+//! A socket's event passing through an object: handles its outcome, since nobody waits for an answer.
 
 use std::time::Duration;
 
 use super::{Close, WebSocket, code};
 use crate::{Error, ErrorKind};
 
-/// Held by the event's replier. When it is dropped the message is in flight no more.
+/// Held by the event's replier. When it is dropped, the message is no longer in flight.
 pub(crate) struct Delivery {
     socket: WebSocket,
-    /// The bytes of a message; `None` for news of the socket's end.
+    /// The size of a message in bytes; `None` for an event of the socket's end.
     message: Option<usize>,
-    /// When it was first put off, because its object could not be made.
+    /// When it was first deferred, because its object could not be created.
     put_off: Option<Duration>,
 }
 
 impl Delivery {
-    /// A message that has entered flight.
+    /// A message that has become in-flight.
     pub(crate) fn of_message(socket: WebSocket, bytes: usize) -> Self {
         Self {
             socket,
@@ -37,29 +37,29 @@ impl Delivery {
         self.put_off.is_some()
     }
 
-    /// Since when it waits for an object that cannot be made; from `now` on if it has not so far.
+    /// Since when it has been waiting for an object that cannot be created; from `now` on if it has not so far.
     pub(crate) fn put_off(&mut self, now: Duration) -> Duration {
         *self.put_off.get_or_insert(now)
     }
 
-    /// The event has failed, which its socket is told later. No message that waits behind it may reach the object.
+    /// The event has failed; its socket is notified later. No message queued after it may reach the object.
     pub(crate) fn interrupted(&self) {
         if self.message.is_some() {
             self.socket.link().break_off();
         }
     }
 
-    /// The event did not reach the object, or the object was reset while it handled it. A message would be lost silently,
-    /// so its socket is closed: a client that reconnects can send again what was not answered.
+    /// The event did not reach the object, or the object was reset while handling it. A message would be lost silently,
+    /// so its socket is closed: a client that reconnects can resend what was not answered.
     pub(crate) fn fail(self, error: &Error) {
         self.interrupted();
         let owner = self.socket.owner();
         tracing::warn!(
             id = %owner.id, %error, message = self.message.is_some(),
-            "a WebSocket event was not handled, or not to its end"
+            "a WebSocket event was not handled, or not completely"
         );
         let close = match error.kind() {
-            ErrorKind::Unavailable => Close::of(code::SERVICE_RESTART, "the server restarts"),
+            ErrorKind::Unavailable => Close::of(code::SERVICE_RESTART, "the server is restarting"),
             ErrorKind::TooManyCreated => Close::of(
                 code::TRY_AGAIN_LATER,
                 "too many new objects came from this client",

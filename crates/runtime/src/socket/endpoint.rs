@@ -24,19 +24,20 @@ use crate::{
     router::Phase,
 };
 
-/// The gateway's end of an accepted socket: what it writes to the peer comes from here, and what it reads goes here.
+/// The gateway's end of an accepted socket: supplies the frames to write to the peer, and takes the messages that were
+/// read.
 ///
-/// Made by [`ClientSocket::claim`](super::ClientSocket::claim). When it is dropped without [`end`](Self::end) the
-/// object is told that the connection broke (1006).
+/// Created by [`ClientSocket::claim`](super::ClientSocket::claim). If it is dropped without [`end`](Self::end), the
+/// object is notified that the connection broke (1006).
 pub struct Endpoint {
     link: Arc<Link>,
-    /// Set while a message waits to be delivered, or to be read further.
+    /// Set while a message waits for delivery, or for memory to continue reading.
     stalled: Option<Stalled>,
-    /// Bytes of the message that is arriving.
+    /// Bytes of the arriving message.
     arriving: u64,
 }
 
-/// A message waits: since when, and when to look again if nothing wakes us.
+/// A waiting message: since when it waits, and when to check again if nothing wakes us.
 struct Stalled {
     since: Duration,
     alarm: Sleep,
@@ -54,18 +55,18 @@ impl Endpoint {
         }
     }
 
-    /// How the node treats its sockets.
+    /// The node's WebSocket options.
     pub fn options(&self) -> &WebSocketOptions {
         self.owner().options()
     }
 
-    /// A handle with which others can close this socket.
+    /// A handle for closing this socket from elsewhere.
     pub fn handle(&self) -> EndpointHandle {
         EndpointHandle(Arc::clone(&self.link))
     }
 
-    /// Takes the next frame that is to be written. It takes room in the send buffer until [`written`](Self::written) is
-    /// told of it.
+    /// Takes the next frame to write. It counts against the send buffer until it is passed to
+    /// [`written`](Self::written).
     pub fn poll_frame(&self, cx: &mut Context<'_>) -> Poll<Frame> {
         match self.link.take(cx.waker()) {
             Some(frame) => Poll::Ready(frame),
@@ -73,7 +74,7 @@ impl Endpoint {
         }
     }
 
-    /// A frame has been written to the peer.
+    /// Records that a frame has been written to the peer.
     pub fn written(&self, frame: &Frame) {
         self.link.written(frame);
         if let Frame::Message(message) = frame {
@@ -83,8 +84,8 @@ impl Endpoint {
         }
     }
 
-    /// Ready once the object or the node has asked for the close, with how far it is. For a gateway whose peer takes nothing:
-    /// it learns of the close without taking the frames before it.
+    /// Ready once the object or the node has requested the close, with its place in the queue. For a gateway whose peer
+    /// takes nothing: it learns of the close without taking the frames before it.
     pub fn poll_close_ahead(&self, cx: &mut Context<'_>) -> Poll<CloseAhead> {
         match self.link.close_ahead(cx.waker()) {
             Some(ahead) => Poll::Ready(ahead),
@@ -92,14 +93,15 @@ impl Endpoint {
         }
     }
 
-    /// Hands the message in `waiting` to the object and leaves `None`; or answers it for the object, if it has set an
-    /// auto-response. Pending while too many messages of this socket are in flight, or the object's worker is
-    /// overloaded: the gateway must read no further then.
+    /// Passes the message in `waiting` to the object and leaves `None`; or answers it on the object's behalf, if it has
+    /// set an auto-response. Pending while too many messages of this socket are in flight, or the object's worker is
+    /// overloaded: the gateway must then stop reading.
     ///
     /// In a handler of another object the message leaves through that object's output gate.
     ///
-    /// An error means that the node did not take the message, and the socket is to be closed as it says: 1013 if that
-    /// lasted too long, 1001 if the node stops, 1011 if a task that another object has started delivers it.
+    /// An error means that the node did not accept the message, and that the socket must be closed with the given code:
+    /// 1013 if this lasted too long, 1001 if the node is stopping, 1011 if a task started by another object delivers
+    /// it.
     pub fn poll_deliver(
         &mut self,
         cx: &mut Context<'_>,
@@ -118,11 +120,11 @@ impl Endpoint {
         let Ok(sender) = context::sender(Holder::Program) else {
             return Poll::Ready(Err(Close::of(
                 code::INTERNAL_ERROR,
-                "an object sends inside its handlers only: use `state.wait_until(…)`",
+                "an object can send only inside its handlers: use `state.wait_until(…)`",
             )));
         };
         if owner.router.phase() != Phase::Running {
-            return Poll::Ready(Err(Close::of(code::GOING_AWAY, "the server stops")));
+            return Poll::Ready(Err(Close::of(code::GOING_AWAY, "the server is stopping")));
         }
         let bytes = message.len();
         let patience = owner.options().delivery_patience;
@@ -130,7 +132,7 @@ impl Endpoint {
             *waiting = Some(message);
             return self.poll_stalled(cx, patience_without_memory(bytes as u64, patience));
         }
-        // Admission first: what has entered flight must leave it.
+        // Admission first: a message in flight must also leave it.
         if owner.mailbox().admit().is_err() || !self.link.begin_in_flight(bytes, cx.waker()) {
             *waiting = Some(message);
             return self.poll_stalled(cx, patience);
@@ -147,7 +149,7 @@ impl Endpoint {
         Poll::Ready(Ok(()))
     }
 
-    /// Tells how many bytes of an unfinished message the gateway has. They count against the memory budget.
+    /// Reports the size of an unfinished message so far. It is charged to the memory budget.
     pub fn arriving(&mut self, bytes: usize) {
         let before = std::mem::replace(&mut self.arriving, bytes as u64);
         if before != self.arriving {
@@ -157,9 +159,10 @@ impl Endpoint {
         }
     }
 
-    /// Ready if the gateway may read on. Pending while the memory budget is used up and much of a message is there already.
+    /// Ready if the gateway may continue reading. Pending while the memory budget is used up and a large part of a
+    /// message has already arrived.
     ///
-    /// An error means that this lasted too long, and the socket is to be closed as it says.
+    /// An error means that this lasted too long, and that the socket must be closed with the given code.
     pub fn poll_read_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Close>> {
         if self.arriving > WEBSOCKET_TIGHT_BUFFER as u64 && self.is_out_of_memory() {
             let patience = self.options().delivery_patience;
@@ -180,20 +183,20 @@ impl Endpoint {
         is_over
     }
 
-    /// The next frame, as written at once: [`poll_frame`](Self::poll_frame) for a peer that always reads.
+    /// The next frame, considered written at once: [`poll_frame`](Self::poll_frame) for a peer that always reads.
     pub async fn next_frame(&mut self) -> Frame {
         let frame = poll_fn(|cx| self.poll_frame(cx)).await;
         self.written(&frame);
         frame
     }
 
-    /// Hands a message to the object: [`poll_deliver`](Self::poll_deliver) as a future.
+    /// Passes a message to the object: [`poll_deliver`](Self::poll_deliver) as a future.
     pub async fn deliver(&mut self, message: impl Into<Message>) -> Result<(), Close> {
         let mut waiting = Some(message.into());
         poll_fn(|cx| self.poll_deliver(cx, &mut waiting)).await
     }
 
-    /// Ends the socket: the peer has closed it, or it has closed it with the peer.
+    /// Ends the socket after a closing handshake started by either side.
     pub fn end(self, close: Close) {
         self.tell_end(close, true);
     }
@@ -221,8 +224,8 @@ impl Endpoint {
         self.post(event, delivery);
     }
 
-    /// Tells the object of the socket's end. If the node has ended there is nobody to tell. Another object that served the
-    /// socket as its client tells it through its own output gate, after its messages.
+    /// Notifies the object of the socket's end, unless the node has ended. If another object served the socket as its
+    /// client, the event goes through that object's output gate, after its messages.
     fn post(&self, event: Event, delivery: Delivery) {
         let envelope = self.envelope(event, delivery);
         match context::current() {
@@ -260,7 +263,7 @@ impl Endpoint {
                 self.stalled = None;
                 return Poll::Ready(Err(Close::of(
                     code::TRY_AGAIN_LATER,
-                    "the object has too much to do",
+                    "the object is overloaded",
                 )));
             }
             if stalled.alarm.as_mut().poll(cx).is_pending() {
@@ -282,8 +285,8 @@ impl Endpoint {
     }
 }
 
-/// How long a message waits for memory. Large ones hold what the others wait for: if none of them gave way, all would wait in
-/// vain. They look for memory one after the other, so once the first have given way, the rest goes on.
+/// How long a message waits for memory. Large messages hold the memory that others wait for: if none of them gave up,
+/// all would wait in vain. They check for memory one at a time, so once the first have given up, the rest continue.
 fn patience_without_memory(bytes: u64, patience: Duration) -> Duration {
     if bytes > WEBSOCKET_TIGHT_BUFFER as u64 {
         patience.min(WEBSOCKET_MEMORY_PATIENCE)
@@ -292,7 +295,7 @@ fn patience_without_memory(bytes: u64, patience: Duration) -> Duration {
     }
 }
 
-/// The socket of an object ends with its connection, however that ends.
+/// An object's socket ends with its connection, however that ends.
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.arriving(0);
@@ -306,12 +309,12 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// A way to close a socket from beside its connection.
+/// Closes a socket from outside its connection.
 #[derive(Clone)]
 pub struct EndpointHandle(Arc<Link>);
 
 impl EndpointHandle {
-    /// Closes the socket, after what is in its send buffer.
+    /// Closes the socket, after the frames in its send buffer.
     pub fn close(&self, close: Close) {
         self.0.close(close);
     }
@@ -323,7 +326,7 @@ impl fmt::Debug for EndpointHandle {
     }
 }
 
-/// Every endpoint is of an accepted socket.
+/// Every endpoint belongs to an accepted socket.
 fn owner(link: &Link) -> &SocketOwner {
     link.owner().expect("an endpoint's socket has an owner")
 }

@@ -1,8 +1,8 @@
-//! What a socket's two ends share.
+//! The state shared by a socket's two ends.
 //!
-//! The object's end pushes frames that have passed its output gate; the gateway's end takes them. The lock is held for
-//! a few assignments only, so the log's writer thread may push. Code of the program, which is wakers and the destructors of
-//! messages, runs after the lock was given back.
+//! The object's end pushes frames that have passed its output gate; the gateway's end takes them. The lock is held only
+//! for a few assignments, so the log's writer thread may push. Code of the program, namely wakers and the destructors
+//! of messages, runs after the lock was released.
 
 use std::{
     collections::VecDeque,
@@ -30,17 +30,17 @@ use crate::{
     router::Router,
 };
 
-/// What the gateway writes to the peer.
+/// A frame that the gateway writes to the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A message.
     Message(Message),
-    /// The close. Nothing follows it.
+    /// The close frame. Nothing follows it.
     Close(Close),
 }
 
 impl Frame {
-    /// What it counts in the send buffer.
+    /// Its size for the send buffer.
     fn weight(&self) -> usize {
         WEBSOCKET_FRAME_OVERHEAD
             + match self {
@@ -50,22 +50,22 @@ impl Frame {
     }
 }
 
-/// A frame on its way through the output gate, or what became of it.
+/// The state of a frame that passes through the output gate.
 pub(crate) enum Outgoing {
-    /// With what it takes of memory.
+    /// The frame, with its memory charge.
     Frame(Frame, Option<FrameCharge>),
     /// The log has failed, so it can never be sent.
     Lost,
 }
 
 impl Outgoing {
-    /// What is to leave instead, because its turn did not take effect or the log has failed.
+    /// What leaves instead if its turn did not take effect or the log has failed.
     pub(crate) fn instead(&self, socket: &WebSocket, error: &Error) -> Option<Self> {
         match self {
             _ if error.kind() == ErrorKind::Unavailable => Some(Self::Lost),
             Self::Frame(Frame::Close(_), _) => {
-                // At once: what the object does from here on must not see a close that never was.
-                socket.link().not_closing();
+                // Immediately: from here on the object must not see a close that never happened.
+                socket.link().revert_closing();
                 None
             }
             _ => None,
@@ -73,27 +73,27 @@ impl Outgoing {
     }
 }
 
-/// Where a close is on its way to the peer.
+/// The place of a close in the send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseAhead {
-    /// Messages come before it.
+    /// Messages are queued before it.
     Behind,
     /// It is the next frame.
     Next,
 }
 
-/// Where a socket's object lives.
+/// The owner of a socket: its object and worker.
 pub(crate) struct SocketOwner {
     pub(crate) router: Arc<Router>,
     pub(crate) key: ObjectKey,
     pub(crate) binding: usize,
     pub(crate) id: ObjectId,
-    /// Rises in order of acceptance among the sockets of one worker.
+    /// Increases in order of acceptance among the sockets of one worker.
     pub(crate) serial: u64,
     pub(crate) tags: Box<[Arc<str>]>,
     pub(crate) auto_responses: Arc<AutoResponses>,
     pub(crate) held_bytes: Arc<HeldBytes>,
-    /// On whose behalf it was accepted.
+    /// The creator on whose behalf it was accepted.
     pub(crate) creator: Option<Creator>,
 }
 
@@ -122,11 +122,11 @@ pub(crate) struct Link {
 struct Inner {
     /// Frames that the gateway has not taken.
     outgoing: VecDeque<(Frame, Option<FrameCharge>)>,
-    /// What the frames take of memory that it has taken and not written.
+    /// Memory charges of frames that were taken but not written yet.
     writing: VecDeque<Option<FrameCharge>>,
     /// Weight of all frames that have not been written to the peer.
     buffered: usize,
-    /// Since when it is more than the send buffer's size.
+    /// Since when it has exceeded the send buffer's size.
     behind_since: Option<Duration>,
     /// Nothing may follow in `outgoing`.
     closing: bool,
@@ -134,16 +134,16 @@ struct Inner {
     ended: bool,
     /// The client's end was dropped before any gateway claimed it.
     orphaned: bool,
-    /// A message of it is lost, so none may follow.
+    /// One of its messages was lost, so none may follow.
     broken: bool,
     /// Messages that the object has not finished handling, and their bytes.
     in_flight: usize,
     in_flight_bytes: usize,
     /// The gateway waits until one of them is handled.
     wants_room: bool,
-    /// Whoever serves the gateway's end.
+    /// The task that serves the gateway's end.
     waker: Option<Waker>,
-    /// As the object sees it.
+    /// The state that the object sees.
     state: ReadyState,
     attachment: Option<Box<[u8]>>,
     auto_responded_at: Option<u64>,
@@ -154,7 +154,7 @@ impl Link {
         self.owner.get()
     }
 
-    /// Gives the socket to an object. False if another has it.
+    /// Assigns the socket to an object. Returns false if another object has it.
     pub(crate) fn settle(&self, owner: SocketOwner) -> bool {
         let memory = Arc::clone(&owner.mailbox().memory);
         let settled = self.owner.set(owner).is_ok();
@@ -171,12 +171,12 @@ impl Link {
             Outgoing::Frame(Frame::Close(close), _) => self.close(close),
             Outgoing::Lost => self.close(Close::of(
                 code::SERVICE_RESTART,
-                "the server restarts to recover",
+                "the server is restarting to recover",
             )),
         }
     }
 
-    /// Puts a message into the send buffer, or does what the node does with slow readers.
+    /// Puts a message into the send buffer, or applies the policy for slow readers.
     pub(crate) fn push(&self, message: Message, charge: Option<FrameCharge>) {
         let Some(owner) = self.owner() else { return };
         let frame = Frame::Message(message);
@@ -201,9 +201,6 @@ impl Link {
             return;
         }
         inner.buffered += frame.weight();
-        if broken(Variant::FrameDoubled) {
-            inner.outgoing.push_back((frame.clone(), None));
-        }
         if broken(Variant::FrameOvertakes) {
             inner.outgoing.push_front((frame, charge));
         } else {
@@ -213,7 +210,7 @@ impl Link {
         wake(inner);
     }
 
-    /// Puts the close after what is in the send buffer. Only the first close counts.
+    /// Queues the close after the frames in the send buffer. Only the first close counts.
     pub(crate) fn close(&self, close: Close) {
         let mut inner = self.lock();
         if inner.ended || inner.closing {
@@ -229,7 +226,7 @@ impl Link {
         wake(inner);
     }
 
-    /// The gateway's end: takes the next frame. If there is none, `waker` is woken when there is.
+    /// The gateway's end: takes the next frame. If there is none, `waker` is woken when one arrives.
     pub(crate) fn take(&self, waker: &Waker) -> Option<Frame> {
         let mut inner = self.lock();
         let frame = inner.outgoing.pop_front().map(|(frame, charge)| {
@@ -246,7 +243,7 @@ impl Link {
         frame
     }
 
-    /// The gateway's end: a frame that was taken has been written, or dropped.
+    /// The gateway's end: records that a taken frame has been written, or dropped.
     pub(crate) fn written(&self, frame: &Frame) {
         let Some(owner) = self.owner() else { return };
         let mut inner = self.lock();
@@ -258,8 +255,8 @@ impl Link {
         inner.update_backpressure(owner);
     }
 
-    /// The gateway's end: how far the close is, if the object or the node has asked for it. Otherwise `waker` is woken when
-    /// something happens.
+    /// The gateway's end: the place of the close in the queue, if the object or the node has requested one. Otherwise
+    /// `waker` is woken when something happens.
     pub(crate) fn close_ahead(&self, waker: &Waker) -> Option<CloseAhead> {
         let mut inner = self.lock();
         if !inner.closing {
@@ -272,7 +269,7 @@ impl Link {
         })
     }
 
-    /// The gateway's end: counts a message in flight if there is room; otherwise `waker` is woken when there may be.
+    /// The gateway's end: counts a message as in flight if the limit allows; otherwise `waker` is woken when it may.
     pub(crate) fn begin_in_flight(&self, bytes: usize, waker: &Waker) -> bool {
         let Some(owner) = self.owner() else {
             return false;
@@ -307,7 +304,7 @@ impl Link {
         }
     }
 
-    /// The gateway's end is gone. True the first time.
+    /// Marks the gateway's end as gone. Returns true the first time.
     pub(crate) fn end(&self) -> bool {
         let mut inner = self.lock();
         let left = (
@@ -326,13 +323,13 @@ impl Link {
         self.lock().orphaned = true;
     }
 
-    /// True, once, if the client's end is gone and an object has the other: then the socket is to end.
+    /// Returns true, once, if the client's end is gone and an object has the other: the socket must end.
     pub(crate) fn take_orphaned(&self) -> bool {
         let mut inner = self.lock();
         self.owner().is_some() && std::mem::take(&mut inner.orphaned)
     }
 
-    /// A message is lost: the object gets none of those behind it.
+    /// Records that a message is lost: the object gets none of the following ones.
     pub(crate) fn break_off(&self) {
         self.lock().broken = true;
     }
@@ -345,20 +342,20 @@ impl Link {
         self.lock().state
     }
 
-    /// The object's end has asked for the close, which is still on its way through the gate.
+    /// Records that the object's end has requested the close, which is still at the gate.
     pub(crate) fn closing(&self) {
         self.lock().state = ReadyState::Closing;
     }
 
-    /// That was taken back before it left.
-    fn not_closing(&self) {
+    /// Reverts that, because the close was withdrawn before it left.
+    fn revert_closing(&self) {
         let mut inner = self.lock();
         if inner.state == ReadyState::Closing && !inner.closing {
             inner.state = ReadyState::Open;
         }
     }
 
-    /// The object learns that the socket has ended.
+    /// Records that the object has been notified of the socket's end.
     pub(crate) fn closed(&self) {
         self.lock().state = ReadyState::Closed;
     }
@@ -394,7 +391,7 @@ impl Drop for Link {
 }
 
 impl Inner {
-    /// True if the reader is too slow: it has a burst before it, or has been behind for too long.
+    /// Returns whether the reader is too slow: a full burst is waiting, or it has lagged for too long.
     fn is_full(&self, owner: &SocketOwner) -> bool {
         let memory = owner.mailbox().memory.budget();
         if self.buffered > WEBSOCKET_TIGHT_BUFFER && memory.is_over() {
@@ -427,7 +424,7 @@ impl Inner {
     }
 }
 
-/// Gives the lock back and wakes whoever serves the gateway's end.
+/// Releases the lock and wakes the task that serves the gateway's end.
 fn wake(mut inner: MutexGuard<'_, Inner>) {
     let waker = inner.waker.take();
     drop(inner);

@@ -1,11 +1,11 @@
-//! What travels on a WebSocket.
+//! The messages of a WebSocket.
 
 use std::fmt;
 
 use bytes::Bytes;
 use bytestring::ByteString;
 
-/// A message: text or bytes. Clones share their content, so that one message to many sockets exists once.
+/// A message: text or bytes. Clones share their content, so a message sent to many sockets is in memory once.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Message {
     /// UTF-8 text.
@@ -15,7 +15,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// The text, if it is text.
+    /// The text of a text message.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -52,7 +52,7 @@ impl Message {
 
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// A log line holds no more of a message than this.
+        /// The maximum part of a message in a log line.
         const SHOWN: usize = 80;
         match self {
             Self::Text(text) if text.chars().nth(SHOWN).is_none() => write!(f, "Text({text:?})"),

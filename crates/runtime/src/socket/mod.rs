@@ -6,16 +6,16 @@
 //!                    └── Link (send buffer) ◀── output gate ◀┘
 //! ```
 //!
-//! - The gateway owns the connection, the object owns its meaning. An object that leaves memory, or is reset, keeps its
-//!   sockets with their tags and attachments: they are in its worker's registry, not in the object. They end
-//!   with the process; a client reconnects.
-//! - What an object sends to a socket passes its output gate, in order, into the socket's bounded send buffer.
+//! - The gateway owns the connection; the object owns the socket's state. An object that is evicted or reset keeps its
+//!   sockets with their tags and attachments: they are in its worker's registry, not in the object. They end with the
+//!   process; a client reconnects.
+//! - Messages that an object sends to a socket pass its output gate, in order, into the socket's bounded send buffer.
 //!   Only released frames get there.
-//! - Messages of one socket reach the object in order, and only so many at a time: then the gateway stops reading.
+//! - Messages of one socket reach the object in order. Their number in flight is limited: beyond it, the gateway stops
+//!   reading.
 //! - Each accepted socket ends once, with one close event.
 //!
-//! What this module does not know: the protocol's bytes, TCP, and HTTP. A gateway reads and writes them and holds an
-//! [`Endpoint`].
+//! Out of scope: the protocol's bytes, TCP, and HTTP. A gateway reads and writes them and holds an [`Endpoint`].
 
 mod auto_response;
 mod close;

@@ -1,4 +1,5 @@
-//! A socket before it is one: the two ends that an object makes, and the response that hands one to the gateway.
+//! A socket before it is accepted: the two ends that an object creates, and the response that passes one to the
+//! gateway.
 
 use std::{
     fmt,
@@ -28,14 +29,14 @@ use crate::{Error, ErrorKind, Response, Result};
 /// ```
 #[derive(Debug)]
 pub struct WebSocketPair {
-    /// The end that goes to the client, in the response.
+    /// The client's end, which the response carries.
     pub client: ClientSocket,
-    /// The end that an object keeps.
+    /// The object's end.
     pub server: ServerSocket,
 }
 
 impl WebSocketPair {
-    /// Two ends of a socket that nobody has accepted.
+    /// Two ends of a socket that no object has accepted yet.
     #[allow(clippy::new_without_default, reason = "each call makes another socket")]
     pub fn new() -> Self {
         let link = Arc::new(Link::default());
@@ -60,8 +61,8 @@ impl fmt::Debug for ServerSocket {
 
 /// The client's end of a [`WebSocketPair`]: a response carries it to the gateway in its extensions.
 ///
-/// If the last clone of it is dropped before a gateway has claimed it, because the client is gone or another response
-/// was sent, the socket ends with 1006; also if the object accepts its own end only after that.
+/// If its last clone is dropped before a gateway has claimed it, because the client is gone or another response was
+/// sent, the socket ends with 1006, even if the object accepts its own end only later.
 #[derive(Clone)]
 pub struct ClientSocket(Arc<Unclaimed>);
 
@@ -71,7 +72,8 @@ struct Unclaimed {
 }
 
 impl ClientSocket {
-    /// Becomes the gateway's end. Fails if no object has accepted the other end, or this one has been claimed.
+    /// Turns it into the gateway's end. Fails if no object has accepted the other end, or if this one was already
+    /// claimed.
     pub fn claim(self) -> Result<Endpoint> {
         if self.0.link.owner().is_none() {
             return Err(Error::with_kind(
@@ -83,7 +85,7 @@ impl ClientSocket {
         if self.0.claimed.swap(true, Ordering::AcqRel) {
             return Err(Error::with_kind(
                 ErrorKind::Input,
-                "the WebSocket of this response is served already: a pair is for one response",
+                "the WebSocket of this response is already being served: use each pair for one response only",
             ));
         }
         Ok(Endpoint::new(Arc::clone(&self.0.link)))
@@ -99,10 +101,10 @@ impl Drop for Unclaimed {
     }
 }
 
-/// Ends a socket that an object has and no gateway can claim any more.
+/// Ends a socket that an object has accepted and no gateway can claim any more.
 pub(crate) fn end_if_orphaned(link: &Arc<Link>) {
     if link.take_orphaned() {
-        // Its end is the close event.
+        // Dropping it sends the close event.
         drop(Endpoint::new(Arc::clone(link)));
     }
 }
@@ -113,8 +115,8 @@ impl fmt::Debug for ClientSocket {
     }
 }
 
-/// The answer to a request for a WebSocket: status 101 with the client's end. Headers may be added to it, such as
-/// `Sec-WebSocket-Protocol`; those of the protocol itself are the gateway's work.
+/// The response to a WebSocket request: status 101 with the client's end. Headers may be added, such as
+/// `Sec-WebSocket-Protocol`; the gateway adds those of the protocol itself.
 pub fn websocket_response(client: ClientSocket) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -1,4 +1,4 @@
-//! The sockets of a worker's objects. It belongs to the worker, so that they outlive their objects in memory.
+//! The sockets of a worker's objects. The registry belongs to the worker, so they outlive their objects in memory.
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
@@ -28,7 +28,7 @@ struct ObjectSockets {
 }
 
 impl Registry {
-    /// Refuses a socket that would be one too many for its object.
+    /// Rejects a socket if its object has reached the limit.
     pub(crate) fn has_room(&self, key: ObjectKey) -> Result<()> {
         let objects = self.0.borrow();
         let count = objects.get(&key).map_or(0, |object| object.all.len());
@@ -38,7 +38,7 @@ impl Registry {
         Err(Error::with_kind(
             ErrorKind::Limit,
             format!(
-                "an object may have {MAX_WEBSOCKETS_PER_OBJECT} WebSockets at a time: spread them over several objects"
+                "an object may have at most {MAX_WEBSOCKETS_PER_OBJECT} WebSockets at a time: distribute them over several objects"
             ),
         ))
     }
@@ -49,7 +49,7 @@ impl Registry {
         Arc::clone(&objects.entry(key).or_default().auto_responses)
     }
 
-    /// The object's bound on what waits at its output gate.
+    /// The object's bytes at its output gate.
     pub(crate) fn held_bytes(&self, key: ObjectKey) -> Arc<HeldBytes> {
         let mut objects = self.0.borrow_mut();
         Arc::clone(&objects.entry(key).or_default().held_bytes)
@@ -96,7 +96,7 @@ impl Registry {
         found.map_or_else(Vec::new, |sockets| sockets.values().cloned().collect())
     }
 
-    /// The object has left memory: what belongs to sockets that it does not have goes, too.
+    /// Called when the object has left memory: without sockets, its other socket state is removed.
     pub(crate) fn object_left(&self, key: ObjectKey) {
         let mut objects = self.0.borrow_mut();
         if objects

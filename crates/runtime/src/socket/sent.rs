@@ -1,4 +1,4 @@
-//! What messages take of the memory budget from when an object sends them until their peers have taken them.
+//! The memory charge of messages from when an object sends them until their peers have received them.
 
 use std::sync::{Arc, Weak};
 
@@ -7,14 +7,14 @@ use bytes::Bytes;
 
 use crate::limits::{COUNTED_CONTENT, GATED_OVERHEAD};
 
-/// What one frame takes, for as long as it is held.
+/// The memory charge of one frame while it is held.
 pub(crate) struct FrameCharge {
     _frame: MemoryCharge,
     /// Shared by the frames of one message to many sockets.
     _content: Option<Arc<MemoryCharge>>,
 }
 
-/// The message that was sent last on a worker: when it goes to many sockets, its content exists once and is counted once.
+/// The message last sent on a worker: if it goes to many sockets, its content exists once and is charged once.
 #[derive(Default)]
 pub(crate) struct Sent {
     address: usize,
@@ -33,7 +33,7 @@ impl Sent {
         }
         let address = content.as_ptr().addr();
         let is_last = (address, content.len()) == (self.address, self.length);
-        // Where a frame still has it, the address belongs to the same content.
+        // As long as a frame holds it, the address belongs to the same content.
         let shared = self.content.upgrade().filter(|_| is_last);
         let content = shared.unwrap_or_else(|| {
             let charge = Arc::new(frame(content.len()));

@@ -1,4 +1,4 @@
-//! An accepted socket, as its object's code sees it.
+//! An accepted socket, as its object's code uses it.
 
 use std::{
     fmt,
@@ -18,22 +18,23 @@ use crate::{
     object::Object,
 };
 
-/// What an object may do with a socket.
+/// The state of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadyState {
     /// Messages may be sent.
     #[default]
     Open,
-    /// The object has closed it, or the node has; the peer has not confirmed.
+    /// The object or the node has closed it; the peer has not confirmed.
     Closing,
     /// The close event has arrived.
     Closed,
 }
 
-/// A WebSocket that an object has accepted. Clones are the same socket, and equal.
+/// A WebSocket that an object has accepted. Clones refer to the same socket, and are equal.
 ///
-/// It outlives the object in memory: after an eviction or a reset [`State::get_websockets`](crate::State::get_websockets)
-/// finds it again. Its methods work in handlers of its own object only.
+/// It outlives the object in memory: after an eviction or a reset,
+/// [`State::get_websockets`](crate::State::get_websockets) returns it again. Its methods work only in handlers of its
+/// own object.
 #[derive(Clone)]
 pub struct WebSocket(Arc<Link>);
 
@@ -51,15 +52,15 @@ impl WebSocket {
         self.0.owner().expect("an accepted socket has an owner")
     }
 
-    /// Sends a message, when everything that the object wrote before is durable, and after everything that it sent
-    /// before. It does not wait for the reader: see [`SlowReader`](super::SlowReader).
+    /// Sends a message, once all earlier writes of the object are durable, and after everything that it sent before. It
+    /// does not wait for the reader: see [`SlowReader`](super::SlowReader).
     ///
-    /// A socket whose peer has gone takes messages until the object has learned of it by the close event. For many
-    /// sockets make the [`Message`] once and send clones: they share its bytes.
+    /// A socket whose peer has disconnected accepts messages until the object has received the close event. For many
+    /// sockets create the [`Message`] once and send clones: they share its bytes.
     ///
-    /// While the disk is slow, what is sent waits in memory. An object that has
-    /// [256 MiB](crate::limits::MAX_GATED_PER_OBJECT) there gets an [overloaded](Error::overloaded) error: it waits with
-    /// [`Storage::sync`](crate::Storage::sync) and sends again.
+    /// While the disk is slow, sent messages wait in memory. An object that has [256
+    /// MiB](crate::limits::MAX_GATED_PER_OBJECT) waiting gets an [overloaded](Error::overloaded) error: wait with
+    /// [`Storage::sync`](crate::Storage::sync) and send again.
     pub fn send(&self, message: impl Into<Message>) -> Result<()> {
         let object = self.object()?;
         if self.ready_state() != ReadyState::Open {
@@ -74,7 +75,7 @@ impl WebSocket {
             return Err(Error::with_kind(
                 ErrorKind::Limit,
                 format!(
-                    "the WebSocket message has {} bytes; at most {limit} are allowed: send it in parts",
+                    "the WebSocket message has {} bytes, but the limit is {limit}: send it in parts",
                     message.len()
                 ),
             ));
@@ -90,8 +91,8 @@ impl WebSocket {
         Ok(())
     }
 
-    /// Closes the socket, after everything that was sent before. The close event follows when the peer has
-    /// confirmed, or has not for 10 s. On a socket that is closed it does nothing.
+    /// Closes the socket, after everything that was sent before. The close event follows when the peer has confirmed,
+    /// or after 10 s without a confirmation. Has no effect on a closed socket.
     ///
     /// The code is 1000, another of RFC 6455 that may be sent, or 3000 to 4999; the reason has at most 123 bytes.
     pub fn close(&self, code: u16, reason: &str) -> Result<()> {
@@ -106,7 +107,7 @@ impl WebSocket {
         Ok(())
     }
 
-    /// What may be done with it.
+    /// The state of the socket.
     pub fn ready_state(&self) -> ReadyState {
         self.0.state()
     }
@@ -116,19 +117,19 @@ impl WebSocket {
         self.owner().serial
     }
 
-    /// The tags that it was accepted with, in that order.
+    /// The tags that it was accepted with, in order.
     pub fn tags(&self) -> Vec<String> {
         let tags = self.owner().tags.iter();
         tags.map(|tag| tag.as_ref().to_owned()).collect()
     }
 
-    /// True if it was accepted with this tag.
+    /// Returns whether it was accepted with this tag.
     pub fn has_tag(&self, tag: &str) -> bool {
         self.owner().tags.iter().any(|known| &**known == tag)
     }
 
-    /// Keeps a value with the socket, in memory, for as long as the socket lives: at most 16 KiB as CBOR. It replaces
-    /// the one before at once; a turn that fails afterwards does not undo it.
+    /// Attaches a value to the socket, in memory, for as long as the socket exists: at most 16 KiB as CBOR. It replaces
+    /// the previous one immediately; a turn that fails afterwards does not undo it.
     pub fn serialize_attachment<T: Serialize + ?Sized>(&self, value: &T) -> Result<()> {
         self.object()?;
         let bytes = abide_storage::cbor::to_vec(value)?;
@@ -136,7 +137,7 @@ impl WebSocket {
             return Err(Error::with_kind(
                 ErrorKind::Limit,
                 format!(
-                    "the WebSocket's attachment takes {} bytes; at most {MAX_ATTACHMENT} are allowed: keep the rest in \
+                    "the WebSocket's attachment has {} bytes, but the limit is {MAX_ATTACHMENT}: keep the rest in \
                      storage and attach its key",
                     bytes.len()
                 ),
@@ -146,7 +147,7 @@ impl WebSocket {
         Ok(())
     }
 
-    /// The value that was attached last, if any was.
+    /// The last attached value, if any.
     pub fn deserialize_attachment<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         self.object()?;
         match self.0.attachment() {
@@ -155,13 +156,13 @@ impl WebSocket {
         }
     }
 
-    /// When the gateway last answered this socket in the object's name, if it ever did.
+    /// When the gateway last answered this socket on the object's behalf, if ever.
     pub fn auto_response_timestamp(&self) -> Option<SystemTime> {
         let millis = self.0.auto_responded_at()?;
         Some(UNIX_EPOCH + Duration::from_millis(millis))
     }
 
-    /// Its object, if that is the one whose code runs.
+    /// The socket's object, if its code is running now.
     fn object(&self) -> Result<Rc<Object>> {
         let owner = self.owner();
         match context::current() {
@@ -171,7 +172,7 @@ impl WebSocket {
             }
             _ => Err(Error::with_kind(
                 ErrorKind::Input,
-                "a WebSocket works only inside handlers of the object that accepted it",
+                "a WebSocket can be used only inside handlers of the object that accepted it",
             )),
         }
     }

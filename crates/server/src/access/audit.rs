@@ -1,4 +1,4 @@
-//! The audit log: what operators changed.
+//! The audit log: changes made by operators.
 
 use std::time::SystemTime;
 
@@ -25,7 +25,7 @@ pub struct AuditRow {
     pub id: i64,
     /// When the operation began.
     pub at: SystemTime,
-    /// What it was.
+    /// The operation.
     pub operation: Operation,
     /// The status of its answer, or `ok` or `failed: …` of a command. `None`: it still runs, or the process ended during it.
     pub outcome: Option<String>,

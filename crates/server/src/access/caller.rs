@@ -1,4 +1,4 @@
-//! Who sent a request.
+//! The sender of a request.
 
 use std::{convert::Infallible, fmt};
 
@@ -7,7 +7,7 @@ use http::request::Parts;
 
 use super::{Role, Token};
 
-/// Who sent a request, and what they may do. Protected routes have it as an extractor.
+/// The sender of a request and their permissions. Protected routes can use it as an extractor.
 #[derive(Clone, Debug)]
 pub struct Caller {
     identity: Identity,
@@ -23,12 +23,12 @@ enum Identity {
     Other(String),
 }
 
-/// The user of a process on this machine that is connected over the node's Unix socket.
+/// The user of a local process that is connected over the node's Unix socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalUser(pub(crate) u32);
 
 impl Caller {
-    /// A caller that a program's own check has found, and what they may do.
+    /// A caller identified by a program's own check, and their role.
     pub fn new(name: impl Into<String>, role: Role) -> Self {
         Self {
             identity: Identity::Other(name.into()),
@@ -37,14 +37,14 @@ impl Caller {
         }
     }
 
-    /// The same for objects whose `Class/name` begins with this alone.
+    /// Restricts the caller to objects whose `Class/name` begins with this prefix.
     #[must_use]
     pub fn for_objects(mut self, prefix: impl Into<String>) -> Self {
         self.object_prefix = Some(prefix.into());
         self
     }
 
-    /// Whoever reaches a listener that is open to all.
+    /// Anyone who reaches a listener that is open to all.
     pub(super) fn anyone() -> Self {
         Self {
             identity: Identity::Anyone,
@@ -69,7 +69,7 @@ impl Caller {
         }
     }
 
-    /// What stands for the caller's token: its id as a number.
+    /// The id of the caller's token, as a number.
     pub(super) fn token_number(&self) -> Option<u64> {
         match &self.identity {
             Identity::Token(id) => u64::from_str_radix(id, 16).ok(),
@@ -85,13 +85,13 @@ impl Caller {
         }
     }
 
-    /// What the caller may do.
+    /// The caller's role.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Whether the caller may reach an object, named `Class/name`. `None` stands for a route that concerns no single object:
-    /// only a caller without a prefix may reach it.
+    /// Whether the caller may access an object, named `Class/name`. `None` is a route that concerns no single object:
+    /// only a caller without a prefix may use it.
     pub fn may_reach(&self, object: Option<&str>) -> bool {
         match (&self.object_prefix, object) {
             (None, _) => true,
@@ -100,14 +100,14 @@ impl Caller {
         }
     }
 
-    /// Whether the caller may reach every object of a class, whatever its name is.
+    /// Whether the caller may access every object of a class, whatever its name.
     pub fn may_reach_all_of(&self, class: &str) -> bool {
         let prefix = self.object_prefix.as_deref().unwrap_or_default();
         format!("{class}/").starts_with(prefix)
     }
 }
 
-/// As in the audit log.
+/// The form used in the audit log.
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.identity {
@@ -119,7 +119,7 @@ impl fmt::Display for Caller {
     }
 }
 
-/// On a route that is not protected: anyone, who may read.
+/// On an unprotected route: anyone, with the role to read.
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Infallible;
 

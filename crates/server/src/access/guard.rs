@@ -1,4 +1,4 @@
-//! Lets a request through if its caller may send it.
+//! Admits a request if its caller is authorized to send it.
 
 use std::{
     fmt,
@@ -30,7 +30,7 @@ use http::{
 };
 
 use super::{
-    AccessError, AccessStore, Caller, LocalUser, Operation, Role,
+    AccessError, AccessStore, Caller, LocalUser, Operation, Role, Token,
     lease::{self, Lease},
     throttle::Throttle,
     token,
@@ -46,12 +46,12 @@ use crate::{
 /// Who may call a listener's protected routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessPolicy {
-    /// Decide by where the listener can be reached: see `server.access` and `admin.access` in `docs/configuration.md`.
+    /// Depends on who can reach the listener: see `server.access` and `admin.access` in `docs/configuration.md`.
     #[default]
     Auto,
-    /// Everybody who reaches the listener.
+    /// Anyone who reaches the listener.
     Open,
-    /// Whoever has a token.
+    /// Holders of a token.
     Token,
 }
 
@@ -74,10 +74,10 @@ const LOGINS: [&str; 2] = [
     "Basic realm=\"abide\", charset=\"UTF-8\"",
 ];
 
-/// The outcome of an operation for whose answer its client did not wait.
+/// The outcome of an operation whose client did not wait for the answer.
 const GONE: &str = "gone";
 
-/// What a request needs.
+/// The permissions that a request requires.
 #[derive(Clone, Debug)]
 pub struct Need {
     role: Role,
@@ -92,12 +92,12 @@ pub struct Need {
 enum Target {
     /// `Class/name`.
     Named(String),
-    /// An id tells nothing of the name that it was made of.
+    /// An id does not reveal the name that it was derived from.
     ById { class: String, id: String },
 }
 
 impl Target {
-    /// Whether the caller may reach it.
+    /// Whether the caller may access it.
     fn is_open_to(&self, caller: &Caller) -> bool {
         match self {
             Self::Named(name) => caller.may_reach(Some(name)),
@@ -109,7 +109,7 @@ impl Target {
     }
 }
 
-/// As in the audit log.
+/// The form used in the audit log.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -140,15 +140,15 @@ impl Need {
         })
     }
 
-    /// Access to this object. A token for certain objects reaches no route without one.
+    /// Access to this object. A token restricted to certain objects is admitted only to routes that name one.
     #[must_use]
     pub fn object(mut self, class: &str, name: &str) -> Self {
         self.object = Some(Target::Named(format!("{class}/{name}")));
         self
     }
 
-    /// Access to the object with this id. An id tells nothing of the object's name, so a token for certain names does not reach
-    /// it; one for all objects of the class does.
+    /// Access to the object with this id. An id does not reveal the object's name, so a token restricted to certain
+    /// names does not grant access; one for all objects of the class does.
     #[must_use]
     pub fn object_by_id(mut self, class: &str, id: &str) -> Self {
         self.object = Some(Target::ById {
@@ -158,21 +158,22 @@ impl Need {
         self
     }
 
-    /// A row in the audit log, under the name of this action.
+    /// A row in the audit log, with the name of this action.
     #[must_use]
     pub fn audited(mut self, action: &'static str) -> Self {
         self.action = Some(action);
         self
     }
 
-    /// More about the action, for its row.
+    /// Details of the action, for its row.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// The request's body in the row, too. It must hold no secret and have at most [`limits::MAX_AUDIT_DETAIL`] bytes.
+    /// Adds the request's body to the row. It must not contain secrets, and have at most [`limits::MAX_AUDIT_DETAIL`]
+    /// bytes.
     #[must_use]
     pub(crate) fn with_body(mut self) -> Self {
         self.with_body = true;
@@ -180,18 +181,18 @@ impl Need {
     }
 }
 
-/// The route of a request: its method, its path as the router has it, and the parameters in it.
+/// The route of a request: its method, its path pattern, and the path parameters.
 #[derive(Debug)]
 pub struct Route<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The path as the router has it: `/kv/{object}/{*key}`.
+    /// The router's path pattern, such as `/kv/{object}/{*key}`.
     pub path: &'a str,
     params: Option<&'a RawPathParams>,
 }
 
 impl Route<'_> {
-    /// A parameter of the path, decoded; empty if there is none.
+    /// A decoded path parameter; empty if there is none.
     pub fn param(&self, name: &str) -> &str {
         let found = self.params.iter().flat_map(|params| params.iter());
         found
@@ -219,7 +220,7 @@ pub(crate) type Authorize = dyn Fn(&Parts, &Need) -> Result<Caller, ApiError> + 
 #[derive(Clone)]
 pub struct Access {
     shared: Arc<Shared>,
-    /// Whether everybody who reaches the listener may call.
+    /// Whether anyone who reaches the listener may call.
     open: bool,
 }
 
@@ -228,9 +229,9 @@ struct Shared {
     throttle: Throttle,
     authorize: Option<Box<Authorize>>,
     protects: AtomicBool,
-    /// Of requests, for each token.
+    /// The rate of requests, for each token.
     rate: Option<Rate<u64>>,
-    /// For a body that is written into the audit log.
+    /// The time limit for a body that is written into the audit log.
     body_timeout: Duration,
 }
 
@@ -243,7 +244,7 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// `requests_per_token`: in a second.
+    /// `requests_per_token`: per second.
     pub(crate) fn new(
         store: AccessStore,
         authorize: Option<Box<Authorize>>,
@@ -282,8 +283,8 @@ impl Access {
         }
     }
 
-    /// Whether some route is protected by tokens and there is none.
-    pub(crate) fn lets_nobody_in(&self) -> Result<bool, AccessError> {
+    /// Whether some route is protected by tokens, but no token is valid.
+    pub(crate) fn has_no_valid_token(&self) -> Result<bool, AccessError> {
         let needs_token = !self.open
             && self.shared.authorize.is_none()
             && self.shared.protects.load(Ordering::Relaxed);
@@ -295,7 +296,7 @@ impl Access {
         &self.shared.store
     }
 
-    /// Protects every route that the router has now. `need` says what a request to a route needs.
+    /// Protects every route that the router has now. `need` returns the permissions required for a route.
     pub fn protect(
         &self,
         router: Router,
@@ -306,7 +307,7 @@ impl Access {
         protect(router, move || Ok(access.clone()), need)
     }
 
-    /// Answers a request if its caller may send it.
+    /// Answers a request if its caller is authorized.
     async fn answer(&self, need: Need, request: Request, next: Next) -> Response {
         let (mut parts, body) = request.into_parts();
         let caller = match self.caller(&parts, &need) {
@@ -344,6 +345,11 @@ impl Access {
                 self.audited(operation, run(next, request, token)).await
             }
         };
+        self.leased(&caller, response)
+    }
+
+    /// What a token has opened ends with it.
+    fn leased(&self, caller: &Caller, response: Response) -> Response {
         match caller.token_id() {
             Some(id) if !broken(Variant::StreamOutlivesToken) => {
                 lease::leased(response, || Lease::new(self.clone(), id))
@@ -352,9 +358,9 @@ impl Access {
         }
     }
 
-    /// Runs what an operator wants after it is written down, and writes down how it ended.
-    /// Runs an operation as a row of the audit log: for programs that know themselves who asks. The row is on disk before the
-    /// operation begins; if it cannot be written the answer is 503 `audit_failed`, and nothing is run.
+    /// Runs an operation as a row of the audit log: for programs that authenticate callers themselves. The row is on
+    /// disk before the operation begins, and its outcome is recorded afterwards. If the row cannot be written, the
+    /// answer is 503 `audit_failed`, and the operation does not run.
     pub async fn audited(
         &self,
         operation: Operation,
@@ -366,7 +372,7 @@ impl Access {
             Ok(id) => id,
             Err(_) if broken(Variant::AuditFailureIgnored) => return run.await,
             Err(error) => {
-                tracing::error!(%error, "the audit log cannot be written; an operation was refused");
+                tracing::error!(%error, "cannot write the audit log; rejected an operation");
                 return ApiError::new(
                     StatusCode::SERVICE_UNAVAILABLE,
                     "audit_failed",
@@ -383,7 +389,7 @@ impl Access {
         open.id = None;
         let (access, outcome) = (self.clone(), response.status().as_str().to_owned());
         if let Err(error) = blocking(move || access.store().end(id, &outcome)).await {
-            tracing::error!(%error, id, "the outcome of an operation is missing in the audit log");
+            tracing::error!(%error, id, "cannot record the outcome of an operation in the audit log");
         }
         response
     }
@@ -401,7 +407,7 @@ impl Access {
         let Some(text) = credentials(parts) else {
             return Err(unauthorized(
                 "token_missing",
-                "A token is needed: `Authorization: Bearer TOKEN`, or the token as a password. `abide token create` makes one.",
+                "A token is required: send `Authorization: Bearer TOKEN`, or the token as a password. `abide token create` creates one.",
             ));
         };
         let (address, now) = (ClientAddr::of(&parts.extensions), Instant::now());
@@ -409,7 +415,7 @@ impl Access {
             return Err(ApiError::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "too_many_failures",
-                "Too many wrong tokens came from this address; wait as long as `Retry-After` says.",
+                "Too many invalid tokens were sent from this address; wait for the time in `Retry-After`.",
             )
             .retry_after(wait));
         }
@@ -424,7 +430,7 @@ impl Access {
         checked
     }
 
-    /// What a row says more, and the body, which may have been read for it.
+    /// The details of a row, and the body, which may have been read for them.
     async fn read_detail(
         &self,
         need: &Need,
@@ -440,7 +446,7 @@ impl Access {
         Ok((text, Body::from(bytes)))
     }
 
-    /// Counts a request with a token; refuses one too many.
+    /// Counts a request with a token; rejects it if it exceeds the limit.
     fn count(&self, caller: &Caller) -> Result<(), ApiError> {
         let (Some(rate), Some(token)) = (&self.shared.rate, caller.token_number()) else {
             return Ok(());
@@ -455,14 +461,14 @@ impl Access {
             ApiError::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "too_many_requests",
-                "Too many requests came with this token; the setting server.requests_per_token says how many may. Wait as long as \
-                 `Retry-After` says.",
+                "Too many requests were sent with this token (limit: the setting server.requests_per_token). Wait for the time in \
+                 `Retry-After`.",
             )
             .retry_after(wait)
         })
     }
 
-    /// The answer to whoever is not let in, with how to log in.
+    /// The response to an unauthorized caller, with the ways to log in.
     fn refusal(&self, refused: ApiError) -> Response {
         let wants_token =
             refused.status() == StatusCode::UNAUTHORIZED && self.shared.authorize.is_none();
@@ -480,11 +486,11 @@ impl Access {
         let wrong = || unauthorized("token_invalid", "There is no such token.");
         let (id, secret) = token::parse(text).ok_or_else(wrong)?;
         let found = self.shared.store.find(id).map_err(|error| {
-            tracing::error!(%error, "tokens cannot be read");
+            tracing::error!(%error, "cannot read the tokens");
             ApiError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "tokens_unavailable",
-                "Tokens cannot be read; the server's log has the details.",
+                "The tokens cannot be read; the server's log has the details.",
             )
         })?;
         let stored = found
@@ -494,15 +500,19 @@ impl Access {
         if token.revoked.is_some() && !broken(Variant::RevocationIgnored) {
             return Err(unauthorized("token_revoked", "This token was revoked."));
         }
-        let has_expired = token.expires.is_some_and(|at| at <= SystemTime::now());
-        if has_expired && !broken(Variant::ExpiryIgnored) {
+        if has_expired(token) {
             return Err(unauthorized("token_expired", "This token has expired."));
         }
         Ok(Caller::token(token))
     }
 }
 
-/// A row of the audit log whose operation runs. If its client does not wait for the answer, the row says so.
+fn has_expired(token: &Token) -> bool {
+    let has_expired = token.expires.is_some_and(|at| at <= SystemTime::now());
+    has_expired && !broken(Variant::ExpiryIgnored)
+}
+
+/// A row of the audit log whose operation is running. If its client does not wait for the answer, the row records that.
 struct OpenRow {
     access: Access,
     id: Option<i64>,
@@ -516,13 +526,13 @@ impl Drop for OpenRow {
         let access = self.access.clone();
         runtime.spawn_blocking(move || {
             if let Err(error) = access.store().end(id, GONE) {
-                tracing::error!(%error, id, "the outcome of an operation is missing in the audit log");
+                tracing::error!(%error, id, "cannot record the outcome of an operation in the audit log");
             }
         });
     }
 }
 
-/// What follows, on behalf of the caller's token if objects that are made are counted.
+/// Runs the request on behalf of the caller's token if created objects are counted.
 async fn run(next: Next, request: Request, token: Option<u64>) -> Response {
     match creation::creator() {
         Some(creator) if token.is_some() => {
@@ -538,7 +548,7 @@ struct Guard<A, N> {
     need: N,
 }
 
-/// Protects every route that the router has now, as soon as `access` says how.
+/// Protects every route that the router has now, once `access` is set.
 pub(crate) fn protect(
     router: Router,
     access: impl Fn() -> Result<Access, ApiError> + Send + Sync + 'static,
@@ -570,7 +580,7 @@ where
     Ok(access.answer(need, request, next).await)
 }
 
-/// The parameters of the path, if it has any.
+/// The path parameters, if there are any.
 async fn params(parts: &mut Parts) -> Result<Option<RawPathParams>, ApiError> {
     use axum::extract::rejection::RawPathParamsRejection::MissingPathParams;
     match RawPathParams::from_request_parts(parts, &()).await {
@@ -590,32 +600,37 @@ fn check(caller: &Caller, need: &Need, method: &Method) -> Result<(), ApiError> 
             StatusCode::FORBIDDEN,
             "role_too_low",
             format!(
-                "This needs the role {}; the caller has {}.",
+                "This requires the role {}; the caller has {}.",
                 need.role,
                 caller.role()
             ),
         ));
     }
-    let is_open = match &need.object {
-        Some(object) => object.is_open_to(caller),
-        None => caller.may_reach(None),
-    };
-    if !is_open && !broken(Variant::PrefixIgnored) {
+    if !may_reach(caller, need.object.as_ref()) {
         return Err(object_not_allowed());
     }
     Ok(())
 }
 
-/// The caller may not reach this object.
+/// True if what the request names is open to the caller; without a name, if everything is.
+fn may_reach(caller: &Caller, object: Option<&Target>) -> bool {
+    let is_open = match object {
+        Some(object) => object.is_open_to(caller),
+        None => caller.may_reach(None),
+    };
+    is_open || broken(Variant::PrefixIgnored)
+}
+
+/// The error for an object that the caller may not access.
 pub(crate) fn object_not_allowed() -> ApiError {
     ApiError::new(
         StatusCode::FORBIDDEN,
         "object_not_allowed",
-        "The token is for other objects, named by their class and name.",
+        "The token is restricted to other objects, identified by class and name.",
     )
 }
 
-/// Whether a row would take more of the audit log than a row may.
+/// Whether an operation exceeds the maximum size of a row.
 fn is_too_long(operation: &Operation) -> bool {
     let texts = [&operation.object, &operation.detail];
     texts
@@ -629,13 +644,13 @@ fn path_too_long() -> ApiError {
         StatusCode::URI_TOO_LONG,
         "path_too_long",
         format!(
-            "The path of a change has an object and an operation of at most {} bytes each.",
+            "In the path of a change, the object and the operation may have at most {} bytes each.",
             limits::MAX_AUDIT_DETAIL
         ),
     )
 }
 
-/// The token of a request: sent as such, or as the password of a browser's login.
+/// The token of a request: sent as a bearer token, or as the password of a browser's login.
 fn credentials(parts: &Parts) -> Option<String> {
     let mut sent = parts.headers.get_all(AUTHORIZATION).iter();
     let (sent, None) = (sent.next()?.to_str().ok()?, sent.next()) else {
@@ -653,7 +668,7 @@ fn credentials(parts: &Parts) -> Option<String> {
     login.split_once(':').map(|(_, token)| token.to_owned())
 }
 
-/// The client as the audit log has it.
+/// The client as recorded in the audit log.
 fn client(parts: &Parts) -> String {
     if parts.extensions.get::<ConnectInfo<LocalUser>>().is_some() {
         "local".to_owned()

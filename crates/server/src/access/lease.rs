@@ -1,8 +1,8 @@
-//! What outlives the answer to a request ends with the token that asked for it.
+//! Streams that outlive the response head end with the token that authorized them.
 //!
-//! Contract: a WebSocket, and a body whose length is not known when its head is sent, is open for as long as the token is valid.
-//! When it is revoked or expires the socket is closed with 1008, and the body breaks off, within [`limits::TOKENS_REFRESH`]
-//! and a second.
+//! Contract: a WebSocket, and a body whose length is unknown when its head is sent, stay open only while the token is
+//! valid. When it is revoked or expires, the socket is closed with 1008 and the body is aborted, within
+//! [`limits::TOKENS_REFRESH`] and a second.
 
 use std::{
     pin::Pin,
@@ -18,7 +18,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::Access;
 
-/// A token for as long as something that it has opened is open.
+/// A token, tracked while a stream that it opened is open.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     access: Access,
@@ -33,13 +33,13 @@ impl Lease {
         }
     }
 
-    /// Returns when the token ceases to be valid.
+    /// Completes when the token is no longer valid.
     pub(crate) async fn ended(self) {
         let store = self.access.store();
         let mut changed = store.changes();
         loop {
             changed.mark_unchanged();
-            // What cannot be read now is looked at again after the next change.
+            // A read error is retried after the next change.
             let rest = match store.find(&self.token) {
                 Ok(found) => match found.and_then(|stored| stored.token.rest(SystemTime::now())) {
                     Some(rest) => rest,
@@ -56,10 +56,10 @@ impl Lease {
     }
 }
 
-/// The wall clock may be set while a token's end is waited for.
+/// The wall clock may be set while waiting for a token to expire.
 const LONGEST_SLEEP: Duration = Duration::from_mins(1);
 
-/// Has what is left open behind an answer end with the token.
+/// Makes the streams of a response end with the token.
 pub(super) fn leased(mut response: Response, lease: impl FnOnce() -> Lease) -> Response {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         response.extensions_mut().insert(lease());
@@ -79,7 +79,7 @@ pub(super) fn leased(mut response: Response, lease: impl FnOnce() -> Lease) -> R
 
 struct LeasedBody {
     body: Body,
-    /// `None` once the token has ended.
+    /// `None` once the token is no longer valid.
     ended: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -98,7 +98,7 @@ impl HttpBody for LeasedBody {
             self.ended = None;
             let error = Error::with_kind(
                 ErrorKind::Input,
-                "the token that asked is not valid any more",
+                "the token of this request is no longer valid",
             );
             return Poll::Ready(Some(Err(axum::Error::new(error))));
         }

@@ -1,9 +1,9 @@
-//! Access control: who may call the admin listener and an operator's API, and the record of what they changed.
+//! Access control: who may call the admin listener and an operator's API, and a record of their changes.
 //!
 //! Contract: a request reaches a protected route only with a [`Caller`] whose [`Role`] and object prefix allow it. The
-//! caller is a process on this machine that may open the node's Unix socket, the holder of a token, or anyone if the
-//! listener is open. What an operator changes is in the audit log on disk before it is done; if it cannot be written there,
-//! the change is refused.
+//! caller is a local process that may open the node's Unix socket, the holder of a token, or anyone if the listener is
+//! open. A change by an operator is in the audit log on disk before it is made; if it cannot be recorded there, the
+//! change is rejected.
 //!
 //! Tokens and the audit log are tables of `access.db` in the data directory, see [`AccessStore`]. Only the SHA-256 of a
 //! token's secret is stored.

@@ -1,15 +1,15 @@
-//! What a caller may do.
+//! The roles of callers.
 
 use std::{fmt, str::FromStr};
 
-/// What a caller may do. Each role includes those before it.
+/// The permissions of a caller. Each role includes the previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Read: lists, objects' state, metrics.
     Read,
-    /// Change what can be changed again: write values, enqueue, redrive or discard messages, rerun alarms.
+    /// Make repeatable changes: write values, enqueue, redrive or discard messages, rerun alarms.
     Operate,
-    /// Everything: restore, fork and repair objects too.
+    /// Everything, including restore, fork and repair of objects.
     Admin,
 }
 
@@ -38,7 +38,9 @@ impl FromStr for Role {
             "read" => Ok(Self::Read),
             "operate" => Ok(Self::Operate),
             "admin" => Ok(Self::Admin),
-            _ => Err(format!("{text:?} is no role; use read, operate or admin")),
+            _ => Err(format!(
+                "{text:?} is not a role; use read, operate or admin"
+            )),
         }
     }
 }

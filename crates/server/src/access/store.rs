@@ -1,6 +1,6 @@
 //! `access.db` in the data directory: tokens and the audit log.
 //!
-//! Contract: what a method has changed is on disk when it returns. Several processes may have the file open: the node that
+//! Contract: a method's changes are on disk when it returns. Several processes may have the file open: the node that
 //! serves the directory, and commands. A node sees a new or revoked token within [`limits::TOKENS_REFRESH`].
 
 use std::{
@@ -65,20 +65,21 @@ impl From<rusqlite::Error> for AccessError {
 #[derive(Debug)]
 pub struct AccessStore {
     db: Mutex<Connection>,
-    /// Reads tokens, so that nobody who shows one waits for a row of the audit log. `None` in memory: there `db` does.
+    /// Reads tokens, so that checking a token never waits for a row of the audit log. `None` in memory: there `db`
+    /// reads them.
     reader: Option<Mutex<Connection>>,
     known: Mutex<Known>,
-    /// Counts the changes of tokens.
+    /// Counts changes of the tokens.
     changes: watch::Sender<u64>,
 }
 
-/// The tokens as they were read last.
+/// The tokens as last read.
 #[derive(Debug, Default)]
 struct Known {
     tokens: Arc<HashMap<String, Stored>>,
-    /// SQLite's `data_version` then.
+    /// SQLite's `data_version` at that time.
     version: i64,
-    /// When the file was last looked at; `None`: it has to be.
+    /// When the file was last checked; `None` forces a check.
     looked: Option<Instant>,
 }
 
@@ -95,7 +96,7 @@ impl std::fmt::Debug for SecretHash {
 }
 
 impl AccessStore {
-    /// Opens `access.db` of a data directory; makes it if there is none.
+    /// Opens `access.db` of a data directory, creating it if necessary.
     pub fn open(dir: &Path) -> Result<Self, AccessError> {
         let path = dir.join(FILE);
         let failed = |error| AccessError(format!("cannot open {}: {error}", path.display()));
@@ -111,13 +112,13 @@ impl AccessStore {
         Ok(store)
     }
 
-    /// Tokens and an audit log that end with the process, for objects in memory.
+    /// Tokens and an audit log in memory, for objects in memory.
     pub fn open_in_memory() -> Result<Self, AccessError> {
         Self::prepare(Connection::open_in_memory()?)
     }
 
     fn prepare(mut db: Connection) -> Result<Self, AccessError> {
-        // Two processes may make the tables at once.
+        // Two processes may create the tables at the same time.
         let change = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         let version: i64 = change.pragma_query_value(None, "user_version", |row| row.get(0))?;
         match version {
@@ -125,7 +126,7 @@ impl AccessStore {
             VERSION => {}
             newer => {
                 return Err(AccessError(format!(
-                    "the file has version {newer}, this program knows {VERSION}: use a newer program"
+                    "the file has version {newer}, but this program supports {VERSION}: use a newer program"
                 )));
             }
         }
@@ -146,7 +147,7 @@ impl AccessStore {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a token.
+    /// Creates a token.
     pub fn create_token(&self, new: NewToken) -> Result<CreatedToken, AccessError> {
         let (id, text, hash) = token::generate();
         let now = SystemTime::now();
@@ -176,7 +177,7 @@ impl AccessStore {
         Ok(CreatedToken { token, text })
     }
 
-    /// Every token, also those that have expired or were revoked, oldest first.
+    /// All tokens, including expired and revoked ones, oldest first.
     pub fn tokens(&self) -> Result<Vec<Token>, AccessError> {
         let mut tokens: Vec<Token> = read_tokens(&self.db())?
             .into_values()
@@ -186,7 +187,7 @@ impl AccessStore {
         Ok(tokens)
     }
 
-    /// Revokes a token. False if there is no such token, or it was revoked before.
+    /// Revokes a token. Returns false if there is no such token, or it was already revoked.
     pub fn revoke_token(&self, id: &str) -> Result<bool, AccessError> {
         let revoked = self.db().execute(
             "UPDATE tokens SET revoked = ?2 WHERE id = ?1 AND revoked IS NULL",
@@ -196,13 +197,13 @@ impl AccessStore {
         Ok(revoked == 1)
     }
 
-    /// The token with this id. May be as old as [`limits::TOKENS_REFRESH`], or twice that if nobody [refreshes](Self::refresh)
-    /// meanwhile.
+    /// The token with this id. The result may be outdated by [`limits::TOKENS_REFRESH`], or twice that without
+    /// [refreshes](Self::refresh) in the meantime.
     pub(super) fn find(&self, id: &str) -> Result<Option<Stored>, AccessError> {
         {
             let known = self.known();
             let is_fresh = |at: Instant| at.elapsed() < 2 * limits::TOKENS_REFRESH;
-            // One that is not known may be new.
+            // An unknown token may be new.
             if let Some(found) = known.tokens.get(id)
                 && known.looked.is_some_and(is_fresh)
             {
@@ -213,17 +214,17 @@ impl AccessStore {
         Ok(self.known().tokens.get(id).cloned())
     }
 
-    /// Looks whether there are other tokens than those that are known.
+    /// Checks whether the tokens have changed.
     pub(crate) fn refresh(&self) -> Result<(), AccessError> {
         let db = self.reader.as_ref().unwrap_or(&self.db);
-        // Held until the end: what was read first is known first.
+        // Held until the end, to publish reads in their order.
         let db = db.lock().unwrap_or_else(PoisonError::into_inner);
         let version = db.pragma_query_value(None, "data_version", |row| row.get(0))?;
         let (is_first, is_same) = {
             let known = self.known();
             (known.looked.is_none(), known.version == version)
         };
-        // In memory, `data_version` does not change by what this connection writes.
+        // In memory, this connection's own writes do not change `data_version`.
         if is_same && !is_first {
             self.known().looked = Some(Instant::now());
             return Ok(());
@@ -246,12 +247,12 @@ impl AccessStore {
         Ok(())
     }
 
-    /// Hears of every change of the tokens that a refresh finds.
+    /// Notifies of every change of the tokens that a refresh finds.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Writes down an operation that begins. Its row has no outcome until [`AccessStore::end`].
+    /// Records an operation that begins. Its row has no outcome until [`AccessStore::end`].
     pub fn begin(&self, operation: &Operation) -> Result<i64, AccessError> {
         let db = self.db();
         db.execute(
@@ -273,7 +274,7 @@ impl AccessStore {
         Ok(id)
     }
 
-    /// Writes down how an operation ended.
+    /// Records the outcome of an operation.
     pub fn end(&self, id: i64, outcome: &str) -> Result<(), AccessError> {
         self.db().execute(
             "UPDATE audit SET outcome = ?2 WHERE id = ?1",
@@ -312,7 +313,7 @@ impl AccessStore {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Whether some token is valid now.
+    /// Whether any token is currently valid.
     pub fn has_valid_token(&self) -> Result<bool, AccessError> {
         let found = self
             .db()
@@ -326,7 +327,8 @@ impl AccessStore {
     }
 }
 
-/// Makes the file for this user alone, before SQLite would make it for all. SQLite gives its `-wal` and `-shm` the same mode.
+/// Creates the file with private permissions, before SQLite would create it with the default ones. SQLite copies the
+/// mode to `-wal` and `-shm`.
 fn create_private(path: &Path, dir: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let made = File::options()

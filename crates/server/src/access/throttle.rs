@@ -1,8 +1,9 @@
-//! Slows down whoever guesses tokens.
+//! Limits attempts to guess tokens.
 //!
-//! A client with [`limits::MAX_FAILED_LOGINS`] wrong tokens within [`limits::FAILED_LOGIN_WINDOW`] is refused for the rest of
-//! that window. At most [`limits::MAX_FAILED_CLIENTS`] clients are remembered; beyond that the one whose window ends first is
-//! forgotten. An IPv6 client is its /64 network, all of whose addresses it usually has.
+//! After [`limits::MAX_FAILED_LOGINS`] invalid tokens within [`limits::FAILED_LOGIN_WINDOW`], a client is rejected for
+//! the rest of that window. At most [`limits::MAX_FAILED_CLIENTS`] clients are tracked; beyond that, the one whose
+//! window ends first is dropped. An IPv6 client is its /64 network, since a client usually controls all of its
+//! addresses.
 
 use std::{
     collections::HashMap,

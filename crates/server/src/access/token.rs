@@ -1,7 +1,7 @@
 //! Tokens: `abide_ID_SECRET`.
 //!
-//! The secret is 32 random bytes, so a plain SHA-256 protects it: there is nothing to guess that a slow hash would protect
-//! better. The id is no secret; it names the token in lists and in the audit log.
+//! The secret is 32 random bytes, so a plain SHA-256 is sufficient: a slow hash would not make it harder to guess. The
+//! id is not secret; it identifies the token in lists and in the audit log.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,17 +16,17 @@ const PREFIX: &str = "abide_";
 const ID_BYTES: usize = 6;
 const SECRET_BYTES: usize = 32;
 
-/// A token to be made. Made with [`NewToken::new`], then changed.
+/// A token to create. Call [`NewToken::new`], then set fields.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NewToken {
-    /// What its holder may do.
+    /// The role of its holder.
     pub role: Role,
-    /// Only for objects whose `Class/name` begins with this.
+    /// Restricts it to objects whose `Class/name` begins with this prefix.
     pub object_prefix: Option<String>,
-    /// For how long it is valid; `None`: until it is revoked.
+    /// How long it is valid; `None` until it is revoked.
     pub lifetime: Option<Duration>,
-    /// Whose it is, for people.
+    /// A label for people, such as its owner.
     pub label: Option<String>,
 }
 
@@ -46,24 +46,24 @@ impl NewToken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Token {
-    /// Names the token; no secret.
+    /// Identifies the token; not secret.
     pub id: String,
-    /// What its holder may do.
+    /// The role of its holder.
     pub role: Role,
-    /// Only for objects whose `Class/name` begins with this.
+    /// Restricts it to objects whose `Class/name` begins with this prefix.
     pub object_prefix: Option<String>,
-    /// Whose it is, for people.
+    /// A label for people, such as its owner.
     pub label: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub created: SystemTime,
-    /// When it ceases to be valid.
+    /// When it expires.
     pub expires: Option<SystemTime>,
     /// When it was revoked.
     pub revoked: Option<SystemTime>,
 }
 
 impl Token {
-    /// For how long it is still valid; `None` if it is not.
+    /// The remaining validity; `None` if it is not valid.
     pub(super) fn rest(&self, now: SystemTime) -> Option<Duration> {
         match (self.revoked, self.expires) {
             (Some(_), _) => None,
@@ -79,7 +79,7 @@ impl Token {
 pub struct CreatedToken {
     /// The token.
     pub token: Token,
-    /// What its holder sends: `Authorization: Bearer TEXT`.
+    /// The text that its holder sends: `Authorization: Bearer TEXT`.
     pub text: String,
 }
 
@@ -100,7 +100,7 @@ impl SecretHash {
         Self(Sha256::digest(secret).into())
     }
 
-    /// Whether this is the secret's hash. Takes the same time for each secret.
+    /// Whether this is the secret's hash. Constant time.
     pub(super) fn is_of(&self, secret: &[u8]) -> bool {
         let compared = if broken(Variant::HashPrefixAccepted) {
             1

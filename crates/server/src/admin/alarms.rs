@@ -1,14 +1,15 @@
-//! `/alarms`: what will go off, what is failing, what was given up, and another try for these.
+//! `/alarms`: lists pending, failing and failed alarms, and reruns them.
 //!
 //! | Request | Answer |
 //! |---|---|
 //! | `GET /alarms?state=pending`, `failing` or `failed`, `&limit=`, `&after=` | 200 and `{"alarms":[{"class","id","alarm","due","attempts"}…],"next":…}` |
 //! | `POST /alarms/{class}/{object}/rerun`, `?alarm=` | 204, or 404 `no_failed_alarm` |
 //!
-//! Objects are listed in the order of their first alarm, with at most 100 alarms of each; `limit` counts objects. `alarm` is the name of an alarm that has one; `due` is milliseconds since 1970; `next`, if not null, is the
-//! `after` of the next page. Alarms that are failing or were given up have `error` and `crashes`, too, as far as their objects
-//! tell in time. An object is named by its id or its name. A rerun is of all alarms that are failing or were given up, or of the
-//! one that is named; its answer leaves when it is on disk.
+//! Objects are listed in the order of their first alarm, with at most 100 alarms each; `limit` counts objects. `alarm`
+//! is the name of a named alarm; `due` is milliseconds since 1970; `next`, if not null, is the `after` of the next
+//! page. Failing and failed alarms also have `error` and `crashes`, if their objects report them in time. An object is
+//! given by its id or its name. A rerun applies to all alarms that are failing or were given up, or to the named one;
+//! it is on disk before the response is sent.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use tokio::time::{Instant, timeout_at};
 use super::target;
 use crate::{ApiError, UrlPath, UrlQuery, limits::ALARM_TROUBLES_LIMIT, readiness::Readiness};
 
-/// Alarms of a page if the client does not say.
+/// The default number of objects on a page.
 const DEFAULT_PAGE: usize = 100;
 
 /// The routes.
@@ -91,7 +92,7 @@ async fn list(
     if !(1..=MAX_LISTED_ALARMS).contains(&limit) {
         return Err(ApiError::bad_request(
             "invalid_query",
-            format!("limit is from 1 to {MAX_LISTED_ALARMS}."),
+            format!("limit must be from 1 to {MAX_LISTED_ALARMS}."),
         ));
     }
     let after = query.after.as_deref().map(read_place).transpose()?;
@@ -105,11 +106,11 @@ async fn list(
         .last()
         .filter(|_| alarms.len() == limit)
         .map(|last| write_place(last.place));
-    // One limit for all: an object whose worker is blocked does not answer.
+    // One time limit for all: an object on a blocked worker does not answer.
     let until = Instant::now() + ALARM_TROUBLES_LIMIT;
     let mut listed = Vec::with_capacity(alarms.len());
     for alarm in alarms {
-        // What the index does not know of them.
+        // Details that the index does not have.
         let is_asked = alarm.named || state != AlarmState::Pending;
         let of_object = if is_asked {
             timeout_at(until, told(&node, &alarm, state)).await.ok()
@@ -130,17 +131,17 @@ async fn list(
     }))
 }
 
-/// What an object tells of its alarms in this state, if it can.
+/// The object's report of its alarms in this state, if available.
 async fn told(node: &Node, alarm: &AlarmListing, state: AlarmState) -> Option<Vec<AlarmStatus>> {
     let object = target::object(node, &alarm.class, &alarm.id.to_string()).ok()?;
     let all = node.alarms_of(&object).await.ok()?;
     let listed = AlarmStatus::listed(all, state);
-    // It may have changed meanwhile.
+    // It may have changed in the meantime.
     (!listed.is_empty()).then_some(listed)
 }
 
 impl Listed {
-    /// What the index knows.
+    /// The index's data.
     fn known(alarm: AlarmListing) -> Self {
         Self {
             class: alarm.class,
@@ -182,7 +183,7 @@ fn read_place(text: &str) -> Result<AlarmCursor, ApiError> {
     read().ok_or_else(|| {
         ApiError::bad_request(
             "invalid_query",
-            "after is what an earlier answer had as next.",
+            "after must be the `next` of an earlier response.",
         )
     })
 }
@@ -198,7 +199,7 @@ async fn rerun(
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(ApiError::not_found(
             "no_failed_alarm",
-            "The object has no alarm that was given up or waits for a retry; GET /alarms?state=failed and ?state=failing list those there are.",
+            "The object has no alarm that was given up or waits for a retry; GET /alarms?state=failed and ?state=failing list such alarms.",
         )),
         Err(error) => Err(error.into()),
     }

@@ -1,11 +1,11 @@
-//! `/objects/{class}/{object}/components`: what operators ask of the components that an object has, such as its outbox.
+//! `/objects/{class}/{object}/components`: operators' requests to the components of an object, such as its outbox.
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `GET /objects/{class}/{object}/components` | 200 and the names of those that the object has |
-//! | any method of `/objects/{class}/{object}/components/{component}/…` | what the component answers; 404 `no_such_component` or `no_such_object` |
+//! | `GET /objects/{class}/{object}/components` | 200 and the names of the object's components |
+//! | any method of `/objects/{class}/{object}/components/{component}/…` | the component's response; 404 `no_such_component` or `no_such_object` |
 //!
-//! An object is named by its id or its name. What was changed is on disk before the answer leaves.
+//! An object is given by its id or its name. Changes are on disk before the response is sent.
 
 use std::sync::Arc;
 
@@ -63,12 +63,7 @@ async fn operate(
     UrlPath(path): UrlPath<OperationPath>,
     mut request: Request,
 ) -> Result<Response, ApiError> {
-    let name = if broken(Variant::OtherObjectOperated) {
-        "other"
-    } else {
-        &path.object
-    };
-    let object = stub(&readiness, &path.class, name).await?;
+    let object = stub(&readiness, &path.class, &path.object).await?;
     *request.uri_mut() = below(request.uri(), 5)?;
     let component = if broken(Variant::OtherComponentOperated) {
         "other"
@@ -88,7 +83,7 @@ async fn operate(
     }
 }
 
-/// The object, if it is there: one that is only asked is not made.
+/// The object, if it exists: a request must not create one.
 async fn stub(readiness: &Readiness, class: &str, object: &str) -> Result<AnyStub, ApiError> {
     let node = target::node(readiness)?;
     let stub = target::object(&node, class, object)?;
@@ -102,7 +97,7 @@ async fn stub(readiness: &Readiness, class: &str, object: &str) -> Result<AnyStu
     }
 }
 
-/// The address without the first so many parts of its path.
+/// The URI without the first `parts` segments of its path.
 fn below(uri: &Uri, parts: usize) -> Result<Uri, ApiError> {
     let rest = uri.path().splitn(parts + 2, '/').nth(parts + 1);
     let query = uri
@@ -111,7 +106,7 @@ fn below(uri: &Uri, parts: usize) -> Result<Uri, ApiError> {
     let below = format!("/{}{query}", rest.unwrap_or_default());
     below
         .parse()
-        .map_err(|_| ApiError::bad_request("invalid_path", "The address cannot be read."))
+        .map_err(|_| ApiError::bad_request("invalid_path", "The address is not valid."))
 }
 
 #[cfg(test)]

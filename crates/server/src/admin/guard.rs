@@ -1,7 +1,7 @@
-//! What the admin listener's routes need of their callers.
+//! The permissions that the admin listener's routes require.
 //!
-//! Over TCP that is a token, except for `/healthz`, `/readyz`, and `/metrics` of a listener on a loopback address. Whoever may
-//! open the Unix socket may do everything.
+//! Over TCP they require a token, except `/healthz`, `/readyz`, and `/metrics` of a listener on a loopback address.
+//! Over the Unix socket everything is allowed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
     site::Site,
 };
 
-/// Lets requests of those through who may send them.
+/// Admits requests of authorized callers.
 pub(super) fn operators(
     router: Router,
     readiness: Arc<Readiness>,
@@ -60,14 +60,18 @@ fn need(route: &Route<'_>, readiness: &Readiness) -> Need {
     }
 }
 
-/// A change by a component.
+/// A change made through a component.
 fn of_component(route: &Route<'_>) -> Need {
     let role = if broken(Variant::ComponentRoleUnchecked) {
         Role::Read
     } else {
         Role::Operate
     };
-    let need = Need::role(role);
+    audited_for_component(Need::role(role), route)
+}
+
+/// The audit log says which operation of which component it was.
+fn audited_for_component(need: Need, route: &Route<'_>) -> Need {
     if broken(Variant::ComponentChangeUnaudited) {
         return need;
     }
@@ -79,14 +83,14 @@ fn of_component(route: &Route<'_>) -> Need {
     ))
 }
 
-/// What tokens name a class by, whatever the request does; the request's own name if there is no such class.
+/// The class identifier used in tokens, whatever the request uses; the request's own if there is no such class.
 fn unique_key(class: &str, readiness: &Readiness) -> String {
     let node = readiness.parts().map(|(_, node)| node);
     let known = node.and_then(|node| target::class(&node, class).ok());
     known.map_or_else(|| class.to_owned(), |known| known.unique_key().to_owned())
 }
 
-/// Reads the body of whoever may send the request, so that nothing which it is for waits for a client that stalls.
+/// Reads the whole body of an authorized request, so that the operation itself never waits for a stalled client.
 async fn whole_body(
     State(patience): State<Duration>,
     request: Request,
@@ -97,7 +101,7 @@ async fn whole_body(
     Ok(next.run(Request::from_parts(head, body.into())).await)
 }
 
-/// Refuses what another site may have made a browser send.
+/// Rejects requests that another site may have made a browser send.
 pub(super) async fn site(
     State(site): State<Arc<Site>>,
     request: Request,

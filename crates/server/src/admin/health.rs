@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz`, `/metrics`: whether the process is well.
+//! `/healthz`, `/readyz`, `/metrics`: the health of the process.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ async fn metrics(State(readiness): State<Arc<Readiness>>) -> Response {
     let render = || telemetry::metrics_handle().render();
     let text = match readiness.parts() {
         Some((store, node)) => node.publish_metrics(|| {
-            metric::take_store(&store.stats());
+            metric::publish_store(&store.stats());
             render()
         }),
         None => render(),

@@ -1,9 +1,9 @@
-//! The admin listener's answers.
+//! The admin listener.
 //!
-//! Contract: `/healthz` is 200 while the process can answer at all; `/readyz` is 200 while requests are welcome and
-//! otherwise 503 with the reasons; `/metrics` is Prometheus' text format with the current values. `/alarms` lists
-//! alarms and runs those again that were given up. `/objects` restores objects to an earlier moment, forks and repairs them, and reaches their components; `/quarantined` lists those that need it. Who may do what, see [`guard`]. Errors have
-//! the form that [`ApiError`] has everywhere.
+//! Contract: `/healthz` is 200 while the process can answer at all. `/readyz` is 200 while the node accepts requests,
+//! and otherwise 503 with the reasons. `/metrics` is Prometheus' text format with the current values. `/alarms` lists
+//! and reruns alarms. `/objects` restores, forks and repairs objects, and serves their components; `/quarantined` lists
+//! objects that need a repair. For the required permissions see [`guard`]. Errors have the form of [`ApiError`].
 
 mod alarms;
 mod components;
@@ -35,7 +35,7 @@ pub(crate) use target::unavailable;
 
 /// How the admin listener can be reached.
 pub(crate) struct Reach {
-    /// Metrics are for everybody who reaches it.
+    /// Metrics are open to anyone who reaches it.
     open_metrics: bool,
     /// Its other routes need a token.
     needs_token: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// At an address.
+    /// At a TCP address.
     pub(crate) fn tcp(addr: SocketAddr, config: &Config, has_directory: bool) -> Self {
         let open = config.admin.access == AccessPolicy::Open;
         Self {
@@ -56,7 +56,7 @@ impl Reach {
         }
     }
 
-    /// By the socket in the data directory.
+    /// At the socket in the data directory.
     pub(crate) fn socket(config: &Config) -> Self {
         Self {
             open_metrics: true,
@@ -67,12 +67,12 @@ impl Reach {
     }
 }
 
-/// The directory as it can be named from anywhere.
+/// The directory as an absolute path.
 fn absolute(dir: &Path) -> PathBuf {
     std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
 }
 
-/// What the admin listener answers. `body_timeout`: how long a body may take.
+/// The routes of the admin listener. `body_timeout` limits the time for a body.
 pub(crate) fn router(readiness: &Arc<Readiness>, reach: Reach, body_timeout: Duration) -> Router {
     let operators = |routes: Router<Arc<Readiness>>| {
         guard::operators(
@@ -114,7 +114,7 @@ pub(crate) fn router(readiness: &Arc<Readiness>, reach: Reach, body_timeout: Dur
         })
 }
 
-/// Refuses what a page of another site may have made a browser send.
+/// Rejects requests that a page of another site may have made a browser send.
 pub(crate) fn checked(router: Router, site: Site) -> Router {
     router.layer(middleware::from_fn_with_state(Arc::new(site), guard::site))
 }

@@ -1,16 +1,16 @@
-//! `/objects`: bringing objects back to an earlier moment, and repairing those that are quarantined.
+//! `/objects`: restores objects to an earlier point in time, and repairs quarantined ones.
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `GET /objects?find=` | 200 and `{"class","object"}`: the one object that a person means by its name, its id or the first digits of it, with or without `Class/` before |
+//! | `GET /objects?find=` | 200 and `{"class","object"}`: the object with this name, id or unique id prefix, optionally preceded by `Class/` |
 //! | `GET /objects/{class}/{object}/bookmark`, `?at=` | 200 and `{"bookmark"}`: of the last commit at or before a time; without one, now |
 //! | `POST /objects/{class}/{object}/restore` with `{"time"}` or `{"bookmark"}` | 200 and `{"undo"}`: the bookmark that undoes it |
 //! | `POST /objects/{class}/{object}/fork` with the same and `"name"` | 200 and `{"id"}`: of the new object |
 //! | `GET /quarantined` | 200 and `{"objects":[{"class","id","why"}…]}` |
 //! | `POST /objects/{class}/{object}/repair` with `{"with":"accept"}` or `"anew"` | 200 and `{"bookmark","kept"}`: of its new state, and which files of the node's disk hold what it was |
 //!
-//! Times are milliseconds since 1970. An object is named by its id or its name. What was changed is on disk before the
-//! answer leaves.
+//! Times are milliseconds since 1970. An object is given by its id or its name. Changes are on disk before the response
+//! is sent.
 
 use std::{
     sync::Arc,
@@ -135,7 +135,7 @@ impl From<Target> for Moment {
 }
 
 fn time(millis: u64) -> Moment {
-    // The ceiling is beyond what any clock shows.
+    // The maximum is beyond any real clock.
     Moment::Time(UNIX_EPOCH + Duration::from_millis(millis.min(u64::MAX >> 12)))
 }
 

@@ -1,8 +1,8 @@
-//! The Unix socket in the data directory: how a command on the same machine talks to the node.
+//! The Unix socket in the data directory, through which local commands talk to the node.
 //!
-//! Contract: it answers what the admin listener answers, to everybody who may open it: the user of the node and root. The
-//! file permissions (0600, in a directory of 0700) are the login. Only the process that has the data directory makes it, so
-//! one that a killed process has left behind is replaced.
+//! Contract: it serves the admin listener's routes to everyone who may open it: the user of the node and root. The file
+//! permissions (0600, in a directory of 0700) are the authentication. Only the process that has locked the data
+//! directory creates it, so a socket left by a killed process is replaced.
 
 use std::{
     fs::{self, File, Permissions},
@@ -50,7 +50,7 @@ impl AdminSocket {
         })
     }
 
-    /// Accepts nothing more, and gives requests in flight a moment.
+    /// Stops accepting, and gives requests in flight a short grace period.
     pub(crate) async fn stop(mut self) {
         let _ = fs::remove_file(&self.path);
         self.stop.take();
@@ -72,7 +72,7 @@ fn bind(dir: &Path, path: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // The path of a socket has 107 bytes at most, whatever the directory's is.
+    // A socket's path has at most 107 bytes, however long the directory's is.
     let dir = File::open(dir)?;
     let short = format!("/proc/self/fd/{}/{FILE}", dir.as_raw_fd());
     let listener = UnixListener::bind(short)?;

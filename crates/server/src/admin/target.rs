@@ -1,4 +1,4 @@
-//! The node that an admin request is about, and the object.
+//! The node and the object of an admin request.
 
 use abide_runtime::{AnyNamespace, AnyStub, Node, ObjectId};
 
@@ -10,12 +10,12 @@ pub(super) fn node(readiness: &Readiness) -> Result<Node, ApiError> {
     serving.ok_or_else(unavailable)
 }
 
-/// There is no node now.
+/// The error while there is no node.
 pub(crate) fn unavailable() -> ApiError {
     ApiError::new(
         http::StatusCode::SERVICE_UNAVAILABLE,
         "unavailable",
-        "The node is starting or ending; try again.",
+        "The node is starting or stopping; try again.",
     )
     .retry_soon()
 }
@@ -39,7 +39,7 @@ pub(super) fn class(node: &Node, class: &str) -> Result<AnyNamespace, ApiError> 
     })
 }
 
-/// The object of a class with this id, in 64 hex digits, or this name.
+/// The object of a class with this id (64 hex digits) or this name.
 pub(super) fn object(node: &Node, name: &str, object: &str) -> Result<AnyStub, ApiError> {
     let namespace = class(node, name)?;
     if object.parse::<ObjectId>().is_ok() {

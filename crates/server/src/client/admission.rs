@@ -1,4 +1,4 @@
-//! What each client may have at once, and how fast it may ask.
+//! The limits of each client: concurrency and request rate.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use crate::{
     limits, metric,
 };
 
-/// How many connections, or requests through a trusted proxy, each client has.
+/// The number of connections, or requests through a trusted proxy, of each client.
 #[derive(Debug)]
 pub(crate) struct Admission {
     most: Option<usize>,
@@ -25,7 +25,7 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// So many at most for each client.
+    /// At most this many for each client.
     pub(crate) fn new(most: Option<usize>) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -33,16 +33,12 @@ impl Admission {
         })
     }
 
-    /// One more for this client, until what is returned is dropped; `None` if it has as many as it may.
+    /// Adds one for this client until the returned guard is dropped; `None` if it has reached the limit.
     pub(crate) fn enter(self: &Arc<Self>, client: IpAddr) -> Option<ClientSlot> {
         let Some(most) = self.most else {
             return Some(ClientSlot::uncounted());
         };
-        let client = if broken(Variant::ClientsShareCap) {
-            std::net::Ipv4Addr::UNSPECIFIED.into()
-        } else {
-            ClientAddr(client).network()
-        };
+        let client = network_of(client);
         let mut all = lock(&self.taken);
         let taken = all.entry(client).or_default();
         if *taken >= most && !broken(Variant::CapIgnored) {
@@ -51,6 +47,14 @@ impl Admission {
         *taken += 1;
         Some(ClientSlot(Some((Arc::clone(self), client))))
     }
+}
+
+/// What counts as one client.
+fn network_of(client: IpAddr) -> IpAddr {
+    if broken(Variant::ClientsShareCap) {
+        return std::net::Ipv4Addr::UNSPECIFIED.into();
+    }
+    ClientAddr(client).network()
 }
 
 /// One connection or request of a client.
@@ -78,13 +82,13 @@ impl Drop for ClientSlot {
     }
 }
 
-/// A token bucket for each of those who ask: so many a second, and as many as of [`limits::BURST`] seconds at once; or so many
-/// a minute, and as many as of so many minutes.
+/// A token bucket for each client: a rate per second with a burst of [`limits::BURST`] seconds; or a rate per minute
+/// with a burst of as many minutes.
 #[derive(Debug)]
 pub(crate) struct Rate<K> {
     per_second: f64,
     most: f64,
-    /// `None` is who is one too many to be remembered.
+    /// `None` is the bucket shared by clients beyond the maximum number tracked.
     buckets: Mutex<HashMap<Option<K>, Bucket>>,
 }
 
@@ -111,12 +115,12 @@ impl<K: Copy + Eq + Hash> Rate<K> {
         }
     }
 
-    /// Takes a token, or says how long until there is one.
+    /// Takes a token, or returns how long until one is available.
     pub(crate) fn take(&self, of: K, now: Instant) -> Result<(), Duration> {
         let mut of = Some(of);
         let mut buckets = lock(&self.buckets);
         if buckets.len() >= limits::RATED_CLIENTS && !buckets.contains_key(&of) {
-            // A bucket that is full again is as good as none.
+            // A full bucket need not be stored.
             buckets.retain(|_, bucket| self.refilled(bucket, now) < self.most);
             if buckets.len() >= limits::RATED_CLIENTS {
                 of = None;
@@ -172,8 +176,8 @@ impl CreationLimit for NewObjects {
         let refused = |whose: &str, setting: &str, wait| {
             metric::refused_object();
             let why = format!(
-                "{whose} has made as many new objects as {setting} allows, and nothing was written: come back later, or write to \
-                 objects that are there"
+                "{whose} has created as many new objects as {setting} allows, and nothing was written: try again later, or write to \
+                 existing objects"
             );
             (why, wait)
         };

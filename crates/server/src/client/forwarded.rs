@@ -1,13 +1,13 @@
-//! Reading the headers in which proxies say for whom they ask.
+//! Parses the headers in which proxies name their client.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderMap;
 
-/// The header that a trusted proxy writes. Another one may be the client's own, which the proxy hands on.
+/// The header that a trusted proxy writes. Another one may come from the client itself, and be passed on by the proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForwardedHeader {
-    /// `X-Forwarded-For`, as nearly all proxies write.
+    /// `X-Forwarded-For`, written by nearly all proxies.
     #[default]
     XForwardedFor,
     /// `Forwarded` (RFC 7239).
@@ -15,7 +15,8 @@ pub enum ForwardedHeader {
 }
 
 impl ForwardedHeader {
-    /// The hops in the order of the header: the last one is who connected to the peer. `None` where no address can be read.
+    /// The hops in header order: the last one is the address that connected to the peer. `None` for an unreadable
+    /// address.
     pub(super) fn hops(self, headers: &HeaderMap) -> Vec<Option<IpAddr>> {
         let name = match self {
             Self::XForwardedFor => "x-forwarded-for",
@@ -66,7 +67,7 @@ fn address(text: &str) -> Option<IpAddr> {
     })
 }
 
-/// The parts between separators that do not stand in quotes.
+/// Splits at separators outside of quotes.
 fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |c: char| {

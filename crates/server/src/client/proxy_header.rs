@@ -1,8 +1,8 @@
-//! The header of the PROXY protocol (<https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>), versions 1 and 2: the first
-//! bytes of a connection, in which a proxy says for whom it connects.
+//! The header of the PROXY protocol (<https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>), versions 1 and 2:
+//! the first bytes of a connection, in which a proxy names its client.
 //!
-//! Contract: not a byte behind the header is read. A connection that begins otherwise, or with a header that is longer than
-//! [`limits::PROXY_HEADER`], is refused.
+//! Contract: no byte after the header is read. A connection that begins differently, or with a header longer than
+//! [`limits::PROXY_HEADER`], is rejected.
 
 use std::{io, net::SocketAddr};
 
@@ -13,13 +13,14 @@ use crate::limits;
 
 /// The shortest header: `PROXY UNKNOWN\r\n`.
 const SHORTEST: usize = 15;
-/// The head of version 2: its signature, a command, a protocol, and the length of what follows.
+/// The head of version 2: its signature, a command, a protocol, and the length of the rest.
 const V2_HEAD: usize = 16;
 /// The longest line of version 1.
 const V1_LONGEST: usize = 107;
 const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Reads a header. `None`: the proxy connects for itself, as for a health check, or does not know for whom.
+/// Reads a header. `None`: the proxy connects on its own behalf, for example for a health check, or does not know its
+/// client.
 pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {
     let mut header = vec![0; SHORTEST];
     stream.read_exact(&mut header).await?;
@@ -39,7 +40,7 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Op
             header.push(stream.read_u8().await?);
         }
     } else {
-        return Err(invalid("there is none"));
+        return Err(invalid("it is missing"));
     }
     decode(&header).map_err(|why| invalid(&why))
 }
@@ -47,16 +48,16 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Op
 fn invalid(why: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("the header of the PROXY protocol cannot be read: {why}"),
+        format!("invalid PROXY protocol header: {why}"),
     )
 }
 
-/// The client that a whole header names, if it names one.
+/// The client named by a complete header, if any.
 pub(crate) fn decode(header: &[u8]) -> Result<Option<SocketAddr>, String> {
     let read = ProxyHeader::parse(header, ParseConfig::default());
     let (read, length) = read.map_err(|error| error.to_string())?;
     if length != header.len() {
-        return Err("it ends before its end".to_owned());
+        return Err("it is truncated".to_owned());
     }
     match read.proxied_address() {
         None => Ok(None),
@@ -64,7 +65,7 @@ pub(crate) fn decode(header: &[u8]) -> Result<Option<SocketAddr>, String> {
             let address = named.source.ip().to_canonical();
             Ok(Some(SocketAddr::new(address, named.source.port())))
         }
-        Some(_) => Err("it is not of a stream".to_owned()),
+        Some(_) => Err("it is not for a stream protocol".to_owned()),
     }
 }
 

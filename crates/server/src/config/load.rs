@@ -1,4 +1,4 @@
-//! Gathering settings from a file, the environment and the command line.
+//! Loads settings from a file, the environment and the command line.
 
 use std::{
     collections::HashMap,
@@ -14,14 +14,14 @@ use super::{
     settings::SETTINGS,
 };
 
-/// The file that is read when no other is named and it exists.
+/// The file that is read if no other is given and it exists.
 const DEFAULT_FILE: &str = "abide.toml";
 const VARIABLE_PREFIX: &str = "ABIDE";
 const SEPARATOR: &str = "__";
-/// Of the setting that names the file with a secret.
+/// The suffix of a setting that names the file with a secret.
 const FILE_SUFFIX: &str = "_file";
 
-/// Where to look for settings besides the defaults and the environment: what the command line says.
+/// The sources of settings besides the defaults and the environment, from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// The file to read (`--config`); without it `./abide.toml`, if there is one.
@@ -36,12 +36,12 @@ pub struct Sources {
     pub insecure: bool,
 }
 
-/// Why the settings were refused. The message names the key, where it came from and what is allowed.
+/// Why the settings were rejected. The message names the key, its source and the allowed values.
 #[derive(Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(super) String);
 
-/// Where a value came from.
+/// The source of a value.
 enum Origin<'a> {
     File(&'a Path),
     Environment,
@@ -49,7 +49,7 @@ enum Origin<'a> {
 }
 
 impl Origin<'_> {
-    /// The place, as the user would look for it.
+    /// The source, in the terms of the user.
     fn describe(&self, key: &str) -> String {
         match self {
             Self::File(path) => format!("`{key}` in {}", path.display()),
@@ -60,31 +60,31 @@ impl Origin<'_> {
 }
 
 impl Config {
-    /// The settings from a file, the environment and the command line, over the defaults.
+    /// Loads the settings from a file, the environment and the command line, over the defaults.
     pub fn load(sources: &Sources) -> Result<Self, ConfigError> {
         Self::load_with::<()>(sources).map(|(config, ())| config)
     }
 
-    /// The same, and those of a program's own section.
+    /// Also loads a program's own section.
     pub fn load_with<S: Section>(sources: &Sources) -> Result<(Self, S), ConfigError> {
         let default = Path::new(DEFAULT_FILE);
         let file = match &sources.file {
             Some(path) => Some(path.as_path()),
             None => default.exists().then_some(default),
         };
-        // Variables whose names or values are not text cannot be settings.
+        // Variables whose names or values are not valid Unicode cannot be settings.
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
         gather(file, variables, sources)
     }
 
-    /// What must hold between settings.
+    /// Checks constraints between settings.
     fn check(&self) -> Result<(), ConfigError> {
         if self.storage.checkpoint_bytes < self.storage.segment_bytes {
             return Err(ConfigError(format!(
                 "`storage.checkpoint_bytes` is {} and `storage.segment_bytes` is {}; \
-                 a checkpoint needs at least one segment of log, so raise the first or lower the second",
+                 a checkpoint needs at least one segment of log: raise the first or lower the second",
                 self.storage.checkpoint_bytes, self.storage.segment_bytes
             )));
         }
@@ -92,15 +92,15 @@ impl Config {
             let is_half = tls.certificate.is_some() != tls.key.is_some();
             if is_half || (tls.client_ca.is_some() && tls.key.is_none()) {
                 return Err(ConfigError(format!(
-                    "`{section}.tls_certificate` and `{section}.tls_key` go together, and `{section}.tls_client_ca` needs both"
+                    "`{section}.tls_certificate` and `{section}.tls_key` must be set together, and `{section}.tls_client_ca` needs both"
                 )));
             }
         }
         let speaks = self.server.proxy_protocol || self.admin.proxy_protocol;
         if speaks && self.server.trusted_proxies.is_empty() {
             return Err(ConfigError(
-                "`server.proxy_protocol` and `admin.proxy_protocol` are for the proxies that `server.trusted_proxies` names; it \
-                 names none"
+                "`server.proxy_protocol` and `admin.proxy_protocol` are for the proxies in `server.trusted_proxies`, which is \
+                 empty"
                     .to_owned(),
             ));
         }
@@ -108,7 +108,7 @@ impl Config {
     }
 }
 
-/// The settings that a file with this text and these variables make.
+/// The settings that a file with this text and these variables produce.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn load_text(
     text: &str,
@@ -153,7 +153,7 @@ fn gather<S: Section>(
     Ok((config, section))
 }
 
-/// What was found so far.
+/// The settings found so far.
 #[derive(Default)]
 struct Gathered<S> {
     config: Config,
@@ -171,7 +171,7 @@ impl<S: Section> Gathered<S> {
                 return Err(unknown::<S>(&section, origin));
             };
             if !keys::<S>().any(|key| key.split('.').next() == Some(section.as_str())) {
-                // An empty section has no key to name.
+                // An empty section has no key to report.
                 let key = entries
                     .keys()
                     .next()
@@ -205,7 +205,7 @@ impl<S: Section> Gathered<S> {
         Ok(())
     }
 
-    /// Sets a secret to what a file holds, but for line ends at its end.
+    /// Sets a secret to the content of a file, without trailing line breaks.
     fn set_from_file(
         &mut self,
         key: &str,
@@ -233,7 +233,7 @@ impl<S: Section> Gathered<S> {
         set.map_err(|expected| {
             let place = origin.describe(key);
             ConfigError(if S::SECRETS.contains(&key) {
-                format!("{place} is refused; expected {expected}")
+                format!("{place} is not valid; expected {expected}")
             } else {
                 format!("{place} is \"{text}\"; expected {expected}")
             })
@@ -254,7 +254,7 @@ fn keys<S: Section>() -> impl Iterator<Item = &'static str> {
 fn read_file(path: &Path) -> Result<Map<String, Value>, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         ConfigError(format!(
-            "cannot read the configuration file {}: {error}; correct the path after --config, or make the file",
+            "cannot read the configuration file {}: {error}; correct the path after --config, or create the file",
             path.display()
         ))
     })?;
@@ -270,7 +270,7 @@ fn read_text(text: &str, path: &Path) -> Result<Map<String, Value>, ConfigError>
         })
 }
 
-/// What a TOML error says, without the lines of the file that it shows (`2 | password = …`): they may be secrets.
+/// The message of a TOML error, without the quoted lines of the file (`2 | password = …`): they may contain secrets.
 fn without_lines(error: &str) -> String {
     let is_shown = |line: &str| {
         let digit_or_space = |letter: char| letter.is_ascii_digit() || letter == ' ';
@@ -286,13 +286,13 @@ fn read_variables(variables: HashMap<String, String>) -> Result<Map<String, Valu
         .into_iter()
         .filter(|(name, _)| name.starts_with(&prefix))
         .collect::<HashMap<_, _>>();
-    // The `config` crate nests a name with too few parts oddly; such a name is refused here.
+    // The `config` crate nests a name with too few parts incorrectly; such a name is rejected here.
     if let Some(name) = ours
         .keys()
         .find(|name| name[prefix.len()..].split(SEPARATOR).count() != 2)
     {
         return Err(ConfigError(format!(
-            "the environment variable {name} names no setting; expected {prefix}SECTION{SEPARATOR}KEY, such as {}",
+            "the environment variable {name} is not a setting; expected {prefix}SECTION{SEPARATOR}KEY, such as {}",
             variable("server.listen")
         )));
     }
@@ -340,7 +340,7 @@ fn unknown<S: Section>(key: &str, origin: &Origin<'_>) -> ConfigError {
         Origin::File(_) | Origin::Option(_) => known.join(", "),
     };
     ConfigError(format!(
-        "{} names no setting; expected one of: {known}",
+        "{} is not a setting; expected one of: {known}",
         origin.describe(key)
     ))
 }
@@ -418,7 +418,7 @@ mod tests {
     fn an_unknown_key_is_refused_and_told_its_neighbours() {
         assert_eq!(
             from_file("[data]\npath = \"x\"\n").unwrap_err(),
-            "`data.path` in abide.toml names no setting; expected one of: data.dir"
+            "`data.path` in abide.toml is not a setting; expected one of: data.dir"
         );
         assert!(
             from_file("[sever]\nlisten = \"x\"\n")
@@ -437,7 +437,7 @@ mod tests {
         );
         assert_eq!(
             from_variable("ABIDE__DATA__PATH", "x").unwrap_err(),
-            "the environment variable ABIDE__DATA__PATH names no setting; expected one of: ABIDE__DATA__DIR"
+            "the environment variable ABIDE__DATA__PATH is not a setting; expected one of: ABIDE__DATA__DIR"
         );
         assert!(
             from_variable("ABIDE__LISTEN", "1")
@@ -537,13 +537,13 @@ mod tests {
         );
         assert_eq!(
             own("ABIDE__MAIL__RETRY", "3").unwrap_err(),
-            "the environment variable ABIDE__MAIL__RETRY names no setting; \
+            "the environment variable ABIDE__MAIL__RETRY is not a setting; \
              expected one of: ABIDE__MAIL__RETRIES, ABIDE__MAIL__PASSWORD"
         );
         assert_eq!(own("ABIDE__MAIL__RETRIES", "7").unwrap_err(), "not 7");
         let told = own("ABIDE__MAIL__PASSWORD", "abc").unwrap_err();
         assert!(
-            told.contains("PASSWORD is refused") && !told.contains("abc"),
+            told.contains("PASSWORD is not valid") && !told.contains("abc"),
             "{told}"
         );
         assert!(
@@ -581,7 +581,7 @@ mod tests {
                 &[("PASSWORD_FILE", &file("long", &"x".repeat(70_000)))],
                 "65536",
             ),
-            (&[("RETRIES_FILE", &good)], "names no setting"),
+            (&[("RETRIES_FILE", &good)], "is not a setting"),
         ] {
             let told = load(variables).unwrap_err();
             assert!(told.contains(said), "{told}");

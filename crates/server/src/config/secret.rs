@@ -1,7 +1,7 @@
 //! Secrets of a program's own options.
 //!
-//! Contract: a secret can be an option, a variable, or a file that another option or variable names: others see the arguments
-//! of a program. No error shows it.
+//! Contract: a secret can be an option, a variable, or a file that another option or variable names, since other users
+//! can see a program's arguments. Errors never show it.
 
 use std::{
     fs::File,
@@ -12,11 +12,11 @@ use std::{
 use super::ConfigError;
 use crate::limits;
 
-/// Of the variable that names the file with a secret.
+/// The suffix of the variable that names the file with a secret.
 const FILE_SUFFIX: &str = "_FILE";
 
-/// The places of a program's secret. It is found where it was given: as an option, in the file of `OPTION-file`, in the variable, or in the
-/// file of `VARIABLE_FILE`. Options come first.
+/// The sources of a program's secret: an option, the file of `OPTION-file`, the variable, or the file of
+/// `VARIABLE_FILE`. Options take precedence.
 ///
 /// ```
 /// use abide_server::SecretOption;
@@ -40,11 +40,11 @@ impl SecretOption {
         Self { option, variable }
     }
 
-    /// The secret, if it was given anywhere. `given` and `file` are what the options say.
+    /// The secret, if it was given. `given` and `file` are the values of the options.
     ///
     /// # Errors
-    /// If a file cannot be read, has more than 64 KiB or holds nothing, or if the secret and its file are both given as options, or both as
-    /// variables.
+    /// If a file cannot be read, has more than 64 KiB or is empty, or if the secret and its file are both given as
+    /// options, or both as variables.
     pub fn find(
         &self,
         given: Option<String>,
@@ -62,7 +62,7 @@ impl SecretOption {
         one_of(of_variable, of_file, self.variable, &place)
     }
 
-    /// The same of a secret without which the program cannot start.
+    /// Like [`Self::find`], for a secret without which the program cannot start.
     ///
     /// # Errors
     /// Also if it was not given.
@@ -74,7 +74,7 @@ impl SecretOption {
         self.find(given, file)?.ok_or_else(|| {
             let Self { option, variable } = self;
             ConfigError(format!(
-                "give {option} or {option}-file, or set {variable} or {variable}{FILE_SUFFIX}"
+                "pass {option} or {option}-file, or set {variable} or {variable}{FILE_SUFFIX}"
             ))
         })
     }
@@ -95,7 +95,7 @@ fn one_of(
     }
 }
 
-/// What a file holds, but for line ends at its end. `place` is what names it.
+/// Reads a file's content, without trailing line breaks. `place` is the source that names the file.
 pub(super) fn read(path: &Path, place: &str) -> Result<String, ConfigError> {
     let failed = |why: String| {
         let path = path.display();

@@ -1,6 +1,6 @@
 //! Sections of settings that a program adds to those of the node.
 //!
-//! They are found in the same places and refused with the same messages:
+//! They have the same sources and the same error messages:
 //!
 //! ```
 //! use abide_server::setting::{self, Section, Setting};
@@ -33,26 +33,26 @@ pub use super::value::{bytes, count, duration, duration_or_off, switch};
 pub struct Setting<T> {
     /// `section.key`, as in the file.
     pub key: &'static str,
-    /// Reads a value, as the file or the variable holds it; `Err` is what is allowed, as the end of the sentence
-    /// "expected …".
+    /// Parses a value from the file or the variable; `Err` is what is allowed, as the end of the sentence "expected …".
     pub set: fn(&mut T, &str) -> Result<(), String>,
 }
 
-/// Settings of a program's own. Made with the defaults, then given what the file and the environment say.
+/// A program's own settings. Created with the defaults, then updated from the file and the environment.
 pub trait Section: Default + 'static {
-    /// Every setting there is. Their sections are not among those of [`Config`](crate::Config).
+    /// All settings. Their sections must differ from those of [`Config`](crate::Config).
     const SETTINGS: &'static [Setting<Self>];
 
-    /// The keys of those that no message may show. Each can be a file, too: `section.key_file` names it.
+    /// The keys whose values must never appear in a message. Each can also be read from a file: `section.key_file`
+    /// names it.
     const SECRETS: &'static [&'static str] = &[];
 
-    /// What must hold between settings; `Err` says what does not, and what to do.
+    /// Checks constraints between settings; `Err` says which one is violated, and what to do.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// None.
+/// No settings.
 impl Section for () {
     const SETTINGS: &'static [Setting<Self>] = &[];
 }

@@ -1,4 +1,4 @@
-//! The table of settings: for each key, where its value goes and how it is read.
+//! The table of settings: for each key, where its value is stored and how it is parsed.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::limits;
 
-/// Gives `target` the value, if it could be read.
+/// Sets `target` to the value, if it is valid.
 fn put<T>(target: &mut T, value: Result<T, Expected>) -> Result<(), Expected> {
     *target = value?;
     Ok(())
@@ -18,7 +18,7 @@ fn put<T>(target: &mut T, value: Result<T, Expected>) -> Result<(), Expected> {
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Every setting there is.
+/// All settings.
 pub(super) const SETTINGS: &[Setting<Config>] = &[
     Setting {
         key: "server.listen",

@@ -1,7 +1,7 @@
-//! Reading one value from its text.
+//! Parses one value.
 //!
-//! Every function takes the text as the file, variable or option holds it and returns the value, or what is allowed
-//! there, as the end of the sentence "expected …".
+//! Every function takes the text from the file, variable or option and returns the value, or what is allowed, as the
+//! end of the sentence "expected …".
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -37,7 +37,7 @@ pub(super) fn listen_or_off(text: &str) -> Result<Option<ListenAddress>, Expecte
         .map_err(|expected| format!("{expected}, or \"off\""))
 }
 
-/// A time with its unit, such as `500ms`, `30s`, `5m`, `1h` or `7d`.
+/// A duration with its unit, such as `500ms`, `30s`, `5m`, `1h` or `7d`.
 pub fn duration(text: &str, allowed: RangeInclusive<Duration>) -> Result<Duration, Expected> {
     let parsed = split_unit(text).and_then(|(number, unit)| {
         let millis = match unit {
@@ -109,7 +109,7 @@ fn is_origin(origin: &str) -> bool {
         .is_some_and(|(_, authority)| !authority.is_empty() && !authority.contains(['/', '*', '@']))
 }
 
-/// Words with spaces between them; none for `off`.
+/// Words separated by spaces; none for `off`.
 fn words_or_off(text: &str) -> Option<Vec<String>> {
     if text == "off" {
         return Some(Vec::new());
@@ -126,7 +126,7 @@ pub(super) fn slow_reader(text: &str) -> Result<SlowReader, Expected> {
     }
 }
 
-/// A number of bytes, alone or with a unit: `512KiB`, `64MiB`, `1GiB`.
+/// A number of bytes, with or without a unit: `512KiB`, `64MiB`, `1GiB`.
 pub fn bytes(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, Expected> {
     let parsed = split_unit(text).and_then(|(number, unit)| {
         let factor = match unit {

@@ -1,4 +1,4 @@
-//! The address under which a client asks for a page, for the commands on it.
+//! The address with which a client requested a page, for the commands on it.
 
 use std::net::SocketAddr;
 
@@ -9,13 +9,13 @@ use crate::{
     site::{Origins, host_of},
 };
 
-/// Where a listener is.
+/// The address of a listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     scheme: &'static str,
-    /// The address that is listened on; none for a Unix socket.
+    /// The TCP address; `None` for a Unix socket.
     listen: Option<SocketAddr>,
-    /// Origins of the node: they say that a proxy in front of it speaks TLS.
+    /// The node's origins: if one uses https, a proxy in front of it terminates TLS.
     origins: Origins,
 }
 
@@ -29,7 +29,7 @@ impl Endpoint {
         }
     }
 
-    /// One that only this machine can reach, by no address.
+    /// A listener without an address that only this machine can reach.
     pub(crate) fn local() -> Self {
         Self {
             scheme: "http",
@@ -38,7 +38,7 @@ impl Endpoint {
         }
     }
 
-    /// `http://127.0.0.1:8080`: as the client asked for it. It is safe in a shell.
+    /// `http://127.0.0.1:8080`: as the client requested it. Safe to use in a shell.
     pub(crate) fn address(&self, request: &Parts) -> String {
         let host = host_of(&request.headers, &request.uri).ok().flatten();
         let host = host.filter(|host| is_plain(host));
@@ -56,7 +56,7 @@ impl Endpoint {
         format!("{}://{host}", self.scheme)
     }
 
-    /// The address of this listener for a client that has asked another one of the node at `other`.
+    /// The address of this listener for a client that has requested a page from the node's listener at `other`.
     pub(crate) fn address_beside(&self, other: &str) -> Option<String> {
         let listen = self.listen?;
         if !listen.ip().is_unspecified() {
@@ -71,7 +71,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a host has only what names, addresses and ports have.
+/// Whether a host consists only of characters of names, addresses and ports.
 fn is_plain(host: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
     !host.is_empty() && host.bytes().all(plain)

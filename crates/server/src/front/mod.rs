@@ -1,7 +1,8 @@
-//! The front page of a listener, at `/`: what runs here, and what to try next.
+//! The front page of a listener, at `/`: what is running, and commands to try.
 //!
-//! Contract: a browser (`Accept: text/html`) gets a page, everybody else the same as JSON. Who may not read the node is told
-//! that it is an abide node and how to log in, and nothing else. The page loads nothing from elsewhere and runs no script.
+//! Contract: a browser (`Accept: text/html`) gets a page, all others get the same content as JSON. A client without
+//! permission learns only that this is an abide node and how to log in. The page loads nothing from elsewhere and runs
+//! no script.
 
 mod address;
 mod overview;
@@ -27,12 +28,12 @@ use crate::{
 pub(crate) use address::Endpoint;
 use overview::Census;
 
-/// The most of an error's body that is read to show it on a page.
+/// The maximum size of an error's body that is shown on a page.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// What a program says of itself at `/`: see [`HostBuilder::front_page`](crate::HostBuilder::front_page).
+/// A program's description at `/`: see [`HostBuilder::front_page`](crate::HostBuilder::front_page).
 ///
-/// The host adds the classes with the numbers of their objects, the outboxes and what they hold, and links to health and
+/// The host adds the classes with their object counts, the outboxes with their message counts, and links to health and
 /// metrics.
 ///
 /// ```
@@ -62,7 +63,7 @@ struct Link {
 #[derive(Clone, Debug)]
 struct Command {
     purpose: String,
-    /// What follows `curl` before the address.
+    /// The options between `curl` and the address.
     options: String,
     path: String,
 }
@@ -88,9 +89,9 @@ impl FrontPage {
         self
     }
 
-    /// Adds a command to try: `curl OPTIONS ADDRESS/PATH`. The page fills in the address under which it was asked for, and a
-    /// header for the token if the listener needs one. `{address}` in `options` is that address, too. `options` and `path`
-    /// must be written as a shell reads them.
+    /// Adds a command to try: `curl OPTIONS ADDRESS/PATH`. The page fills in the address with which it was requested,
+    /// and a header for the token if the listener requires one. `{address}` in `options` is replaced by that address,
+    /// too. `options` and `path` must be quoted for a shell.
     #[must_use]
     pub fn try_curl(
         mut self,
@@ -110,21 +111,21 @@ impl FrontPage {
 /// The listener that shows the page.
 #[derive(Clone, Debug)]
 pub(crate) enum Listener {
-    /// That of clients. `admin`: the admin listener beside it.
+    /// The clients' listener. `admin`: the admin listener of the same node.
     Clients {
         page: FrontPage,
         admin: Option<Endpoint>,
     },
-    /// The admin listener. `data_dir`: where `admin.sock` is, if there is one.
+    /// The admin listener. `data_dir`: where `admin.sock` is, if it exists.
     Admin {
         data_dir: Option<PathBuf>,
-        /// Metrics are for everybody who reaches it.
+        /// Metrics are open to anyone who reaches it.
         open_metrics: bool,
     },
 }
 
 impl Listener {
-    /// The paths that everybody may read.
+    /// The paths that anyone may read.
     fn open(&self) -> &'static [&'static str] {
         match self {
             Self::Clients { .. } => &[],
@@ -139,7 +140,7 @@ impl Listener {
     }
 }
 
-/// What a front page needs to know.
+/// The data for a front page.
 struct Front {
     listener: Listener,
     endpoint: Endpoint,
@@ -148,7 +149,7 @@ struct Front {
     census: Census,
 }
 
-/// A router that answers `/`. `access` says who may read, as soon as that is known.
+/// A router that serves `/`. `access` controls who may read it, once it is known.
 pub(crate) fn router(
     listener: Listener,
     endpoint: Endpoint,
@@ -180,7 +181,7 @@ async fn show(State(front): State<Arc<Front>>, request: Request) -> Result<Respo
     })
 }
 
-/// Shows a refusal to a browser as a page, with the status and the headers that it has.
+/// Shows an error to a browser as a page, with its status and headers.
 async fn show_refusal(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     let address = front.endpoint.address(&head);
@@ -238,7 +239,7 @@ fn uncached(mut response: Response<Body>) -> Response {
     response
 }
 
-/// Whether the client is a browser: it names HTML, and prefers no JSON.
+/// Whether the client is a browser: it accepts HTML, and does not prefer JSON.
 fn wants_html(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter();
     let accepted: Vec<&str> = accepted

@@ -1,4 +1,4 @@
-//! What runs on a node: its classes with the numbers of their objects, and what its outboxes hold.
+//! A node's overview: its classes with their object counts, and its outboxes with their message counts.
 
 use std::{
     collections::BTreeMap,
@@ -17,22 +17,23 @@ use crate::{
     telemetry,
 };
 
-/// For how long a count of objects is shown at least.
+/// How long an object count is reused at least.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// Counting reads directories. It takes at most one part in so many of a processor core, however often the page is loaded.
+/// Counting reads directories. It uses at most one part in this many of a processor core, however often the page is
+/// loaded.
 const COUNTING_SHARE: u32 = 20;
 
 /// What runs on a node.
 #[derive(Debug, Serialize)]
 pub(super) struct Overview {
-    /// Why requests are not welcome; empty when they are.
+    /// Why the node does not accept requests; empty if it does.
     pub(super) reasons: Vec<Reason>,
     pub(super) classes: Vec<ClassCount>,
     pub(super) outboxes: Vec<OutboxSums>,
 }
 
-/// The objects of a class that have been written.
+/// The number of stored objects of a class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ClassCount {
     pub(super) class: String,
@@ -40,7 +41,7 @@ pub(super) struct ClassCount {
     pub(super) objects: usize,
 }
 
-/// What the outboxes of a class hold together: those that have been in memory since the process started.
+/// The totals of the outboxes of a class that have been in memory since the process started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct OutboxSums {
     pub(super) class: String,
@@ -50,7 +51,7 @@ pub(super) struct OutboxSums {
     pub(super) dead_letters: u64,
 }
 
-/// Counts objects, not too often.
+/// Counts objects at a limited rate.
 pub(super) struct Census {
     readiness: Arc<Readiness>,
     counted: Mutex<Option<Counted>>,
@@ -80,7 +81,7 @@ impl Census {
         })
     }
 
-    /// One count at a time: whoever asks meanwhile waits for it.
+    /// One count at a time: concurrent callers wait for it.
     async fn classes(&self, node: Node) -> Result<Vec<ClassCount>, ApiError> {
         let mut counted = self.counted.lock().await;
         let now = Instant::now();
@@ -110,8 +111,8 @@ fn count(node: &Node) -> Result<Vec<ClassCount>, ApiError> {
     classes.collect()
 }
 
-/// Reads the outboxes' gauges from the metrics as `/metrics` shows them: the components of objects are none of this crate's
-/// business, and these names are documented.
+/// Reads the outboxes' gauges from the metrics as `/metrics` shows them: this crate does not depend on components, and
+/// these names are documented.
 fn outboxes(metrics: &str) -> Vec<OutboxSums> {
     let mut classes = BTreeMap::new();
     for (gauge, class, value) in metrics.lines().filter_map(outbox_gauge) {

@@ -1,4 +1,4 @@
-//! The looks of the front page.
+//! The rendering of the front page.
 
 use std::{path::Path, sync::LazyLock};
 
@@ -15,7 +15,7 @@ use crate::readiness::Reason;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The page's one style sheet is in it and known by its hash; nothing else is loaded or run.
+/// The page's only style sheet is inline and allowed by its hash; nothing else is loaded or run.
 pub(super) static POLICY: LazyLock<String> = LazyLock::new(|| {
     let style = BASE64_STANDARD.encode(Sha256::digest(STYLE));
     format!(
@@ -28,13 +28,13 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
                     height='32' rx='8' fill='%234f46e5'/%3E%3Cpath d='M9 10h14M9 16h14M9 22h8' stroke='white' stroke-width='2.6' \
                     stroke-linecap='round'/%3E%3C/svg%3E";
 
-/// A link of the page: where it leads, and what is there.
+/// A link on the page: its target and text.
 struct Target {
     href: String,
     text: String,
 }
 
-/// A command of the page: what for, and the whole line.
+/// A command on the page: its purpose and the complete line.
 struct Line {
     purpose: String,
     command: String,
@@ -54,7 +54,7 @@ impl Line {
     }
 }
 
-/// What the page says, whatever its form.
+/// The content of the page, in either format.
 struct Content<'a> {
     title: &'a str,
     about: &'a str,
@@ -122,7 +122,8 @@ pub(super) fn overview(front: &Front, overview: &Overview, address: &str) -> Mar
     )
 }
 
-/// What a browser sees that may not see the node. `address`: it can log in with a token there. `open`: what needs none.
+/// The page for a browser without permission. `address`: where it can log in with a token. `open`: the paths without a
+/// token.
 pub(super) fn refusal(message: &str, address: Option<&str>, open: &[&str]) -> Markup {
     frame(
         "abide",
@@ -139,7 +140,7 @@ pub(super) fn refusal(message: &str, address: Option<&str>, open: &[&str]) -> Ma
                     h2 { "A token is needed" }
                     p { "In a browser, reload this page and log in with any name and the token as the password. Elsewhere:" }
                     pre tabindex="0" { code { "curl -H \"Authorization: Bearer $ABIDE_TOKEN\" " (address) "/" } }
-                    p.soft { "Whoever runs the node makes tokens with " code { "abide token create" } "." }
+                    p.soft { "The operator of the node creates tokens with " code { "abide token create" } "." }
                 } @else {
                     h2 { "Not now, or not for this caller" }
                     p { (message) }
@@ -203,8 +204,8 @@ fn clients<'a>(
 
 fn admin(data_dir: Option<&Path>, address: &str, login: &str) -> Content<'static> {
     let links = [
-        ("/readyz", "Whether requests are welcome"),
-        ("/healthz", "Whether the process answers"),
+        ("/readyz", "Whether the node accepts requests"),
+        ("/healthz", "Whether the process responds"),
         ("/metrics", "Metrics, for Prometheus"),
         ("/alarms", "Alarms"),
         ("/quarantined", "Objects that need a repair"),
@@ -216,11 +217,11 @@ fn admin(data_dir: Option<&Path>, address: &str, login: &str) -> Content<'static
     if let Some(dir) = data_dir {
         let dir = quoted(&dir.display().to_string());
         commands.push(Line::new(
-            "The same on this machine, as the user that runs the node",
+            "The same locally, as the user that runs the node",
             format!("abide alarms list --data {dir}"),
         ));
         commands.push(Line::new(
-            "Without the command",
+            "Without the `abide` command",
             format!("curl --unix-socket {dir}/admin.sock http://localhost/alarms"),
         ));
     }
@@ -234,7 +235,7 @@ fn admin(data_dir: Option<&Path>, address: &str, login: &str) -> Content<'static
     }
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
     if word.bytes().all(plain) {
@@ -284,7 +285,7 @@ fn status(reasons: &[Reason]) -> Markup {
     }
 }
 
-/// `alone`: nothing stands beside it.
+/// `alone`: nothing is shown next to it.
 fn classes(classes: &[ClassCount], alone: bool) -> Markup {
     html! {
         section.card.wide[alone] {
@@ -325,12 +326,12 @@ fn outboxes(outboxes: &[OutboxSums]) -> Markup {
                     }
                 }
             }
-            p.soft { "All outboxes of a class together, as far as they have been in memory since the process started." }
+            p.soft { "Totals of all outboxes of a class that have been in memory since the process started." }
         }
     }
 }
 
-/// 1234567 as `1,234,567`.
+/// Formats 1234567 as `1,234,567`.
 fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Bodies on their way out and in.
+//! Bodies of outgoing requests and their responses.
 
 use std::{
     pin::Pin,
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, time::Sleep};
 
-/// A body that the client may share between threads. It never does, so nobody waits for the lock.
+/// A body that the client may share between threads. It never does, so the lock is uncontended.
 pub(super) struct Shared(Mutex<Body>);
 
 impl Shared {
@@ -44,11 +44,10 @@ impl HttpBody for Shared {
     }
 }
 
-/// A response's body: it keeps its slot until it has been read or dropped, and breaks off if nothing comes for too
-/// long.
+/// A response's body: it keeps its slot until it has been read or dropped, and fails if nothing arrives for too long.
 pub(super) struct Incoming {
     body: reqwest::Body,
-    /// How long the server may say nothing.
+    /// How long the server may stay silent.
     silence: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
     slot: Option<OwnedSemaphorePermit>,
@@ -90,7 +89,10 @@ impl HttpBody for Incoming {
         Poll::Ready(frame.map(|frame| {
             frame.map_err(|error| {
                 let error = super::error::causes(&error);
-                Error::with_kind(ErrorKind::Io, format!("the response broke off: {error}"))
+                Error::with_kind(
+                    ErrorKind::Io,
+                    format!("the response was interrupted: {error}"),
+                )
             })
         }))
     }
@@ -108,7 +110,7 @@ fn silent(limit: Duration) -> Error {
     Error::with_kind(
         ErrorKind::Timeout,
         format!(
-            "nothing more of the response came for {} s (outbound.read_timeout)",
+            "no more of the response arrived for {} s (outbound.read_timeout)",
             limit.as_secs_f64()
         ),
     )

@@ -1,4 +1,4 @@
-//! What an object is told of a request that failed.
+//! Errors of outgoing requests.
 
 use std::{error::Error as StdError, fmt::Write};
 
@@ -9,17 +9,17 @@ use super::policy::Forbidden;
 /// How a request ended, for the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// A response came, whatever its status.
+    /// A response arrived, whatever its status.
     Answered,
     /// The policy forbids the address.
     Forbidden,
-    /// No connection could be made: nothing was sent.
+    /// No connection could be established: nothing was sent.
     Unreachable,
     /// It took too long.
     TimedOut,
-    /// Too many others were on their way.
+    /// Too many other requests were in flight.
     Overloaded,
-    /// Anything else: a request that makes no sense, a connection that broke.
+    /// Anything else: an invalid request, a broken connection.
     Failed,
 }
 
@@ -35,7 +35,7 @@ impl Outcome {
         }
     }
 
-    /// The value of the metric's label.
+    /// The value of the metric label.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Answered => "answered",
@@ -48,7 +48,7 @@ impl Outcome {
     }
 }
 
-/// The error of a request that the client could not carry.
+/// The error of a request that the client could not complete.
 pub(super) fn failed(error: &reqwest::Error) -> Error {
     if let Some(forbidden) = find::<Forbidden>(error) {
         return forbidden_address(forbidden);
@@ -60,18 +60,18 @@ pub(super) fn failed(error: &reqwest::Error) -> Error {
     if error.is_builder() {
         return Error::with_kind(
             ErrorKind::Input,
-            format!("the request makes no sense: {causes}"),
+            format!("the request is invalid: {causes}"),
         );
     }
-    // Also if it took too long: nothing of the request was sent.
+    // Even after a timeout: nothing of the request was sent.
     if error.is_connect() {
         return Error::with_kind(
             ErrorKind::Unavailable,
-            format!("no connection could be made: {causes}"),
+            format!("could not connect: {causes}"),
         );
     }
     if error.is_timeout() {
-        return Error::with_kind(ErrorKind::Timeout, format!("no answer in time: {causes}"));
+        return Error::with_kind(ErrorKind::Timeout, format!("no response in time: {causes}"));
     }
     Error::with_kind(ErrorKind::Io, format!("the request failed: {causes}"))
 }
@@ -80,12 +80,12 @@ pub(super) fn forbidden_address(forbidden: &Forbidden) -> Error {
     Error::with_kind(ErrorKind::Forbidden, forbidden.to_string())
 }
 
-/// A server that sends its clients from place to place.
+/// A server that keeps redirecting its clients.
 #[derive(Debug, thiserror::Error)]
 #[error("the server redirected more than {0} times (outbound.max_redirects)")]
 pub(super) struct TooManyRedirects(pub(super) usize);
 
-/// The reasons of an error, without the address: it may hold secrets.
+/// The causes of an error, without the URL: it may contain secrets.
 pub(super) fn causes(error: &reqwest::Error) -> String {
     let mut text = String::new();
     let mut next = error.source();
@@ -96,7 +96,7 @@ pub(super) fn causes(error: &reqwest::Error) -> String {
         next = cause.source();
     }
     if text.is_empty() {
-        "no reason is known".clone_into(&mut text);
+        "unknown cause".clone_into(&mut text);
     }
     text
 }

@@ -1,12 +1,12 @@
-//! The HTTP client that carries objects' requests to the world outside.
+//! The HTTP client for objects' requests to other servers.
 //!
-//! Contract: a request is handed over without blocking and runs on the program's async runtime, so that no thread of
-//! the node waits for the network. At most `max_in_flight` are on their way at once, their response's body included;
-//! `max_queued` more wait, for `request_timeout` at most, and what is beyond that is refused as overloaded before anything
-//! of it is sent. From then on a response's head comes within `request_timeout`, and its body without a pause longer than
-//! `read_timeout`, or there is an error. Each address that is connected to has passed the [`policy`], also behind a redirect. No cookies,
-//! no proxy, no decompression: what the server says is what the object gets, except for the headers that concern one
-//! connection only.
+//! Contract: a request is submitted without blocking and runs on the program's async runtime, so no thread of the node
+//! waits for the network. At most `max_in_flight` requests are in flight, including their responses' bodies;
+//! `max_queued` more wait, for at most `request_timeout`; any further request is rejected as overloaded before anything
+//! of it is sent. Then a response's head arrives within `request_timeout`, and its body without a pause longer than
+//! `read_timeout`, or there is an error. Every address that is connected to has passed the [`policy`], including
+//! redirect targets. No cookies, no proxy, no decompression: the object gets the server's response unchanged, except
+//! for the headers that concern a single connection.
 
 mod body;
 mod error;
@@ -51,7 +51,7 @@ struct Inner {
     config: OutboundConfig,
     policy: AddressPolicy,
     runtime: Handle,
-    /// Made with the first request: it reads the machine's certificates.
+    /// Created with the first request: it reads the machine's certificates.
     clients: OnceCell<Clients>,
     slots: Arc<Semaphore>,
     waiting: AtomicUsize,
@@ -77,7 +77,7 @@ impl Outbound for HttpClient {
         let inner = Arc::clone(&self.0);
         self.0.runtime.spawn(async move {
             let result = inner.send(request).await;
-            // Nobody may wait for it; it was sent all the same.
+            // Nobody may be waiting for it; it was sent regardless.
             let _ = answer.send(result);
         });
         Box::pin(async move { response.await.unwrap_or_else(|_| Err(cut_off())) })
@@ -117,7 +117,7 @@ impl Inner {
         Ok(Response::from_parts(parts, Body::new(body)))
     }
 
-    /// Waits for a slot among the requests in flight, unless too many do.
+    /// Waits for a slot among the requests in flight, unless too many are waiting.
     async fn slot(&self) -> Result<OwnedSemaphorePermit> {
         if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
             return Ok(slot);
@@ -127,7 +127,7 @@ impl Inner {
             return Err(Error::with_kind(
                 ErrorKind::Overloaded,
                 format!(
-                    "too many requests are on their way: {} (outbound.max_in_flight), and {} wait (outbound.max_queued)",
+                    "too many requests: {} in flight (outbound.max_in_flight), and {} waiting (outbound.max_queued)",
                     self.config.max_in_flight, self.config.max_queued
                 ),
             ));
@@ -147,19 +147,19 @@ impl Inner {
             .map_err(|_| ending())?
     }
 
-    /// The request as the client takes it.
+    /// The request in the client's type.
     async fn prepare(&self, request: Request) -> Result<reqwest::Request> {
         let (mut parts, body) = request.into_parts();
         if !matches!(parts.uri.scheme_str(), Some("http" | "https")) {
             return Err(Error::with_kind(
                 ErrorKind::Input,
                 format!(
-                    "`{}` is no address for HTTP: it begins with http:// or https://",
+                    "`{}` is not an HTTP URL: it must begin with http:// or https://",
                     parts.uri
                 ),
             ));
         }
-        // The address says which host; a forwarded request may say another.
+        // The URI determines the host; a forwarded request may name another.
         parts.headers.remove(header::HOST);
         remove_connection_headers(&mut parts.headers);
         parts.extensions.clear();
@@ -169,14 +169,14 @@ impl Inner {
             .exact()
             .is_some_and(|size| size <= limits::REPEATABLE_BODY);
         let body = if small {
-            // In one piece, so that it can be sent again where a redirect leads.
+            // In one piece, so that it can be resent after a redirect.
             reqwest::Body::from(body.collect().await?.to_bytes())
         } else {
             reqwest::Body::wrap(body::Shared::new(body))
         };
         let request = reqwest::Request::try_from(http::Request::from_parts(parts, body))
             .map_err(|error| failed(&error))?;
-        // A client asks no resolver for an address.
+        // The client does not resolve IP addresses.
         self.policy
             .check_literal(request.url().host_str().unwrap_or_default())
             .map_err(|error| forbidden_address(&error))?;
@@ -184,7 +184,7 @@ impl Inner {
     }
 }
 
-/// Whether redirects are followed belongs to a client, so there are two.
+/// Following redirects is configured per client, so there are two.
 struct Clients {
     following: Client,
     /// For requests with [`NoRedirects`].
@@ -239,14 +239,14 @@ fn client(config: &OutboundConfig, policy: &AddressPolicy, max_redirects: usize)
         .map_err(|error| failed(&error))
 }
 
-/// The policy as the client's resolver.
+/// Exposes the policy as the client's resolver.
 struct Resolver(AddressPolicy);
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let policy = self.0.clone();
         Box::pin(async move {
-            // The client puts the port in.
+            // The client sets the port.
             let found = policy.resolve(name.as_str(), 0).await;
             let found = found.map_err(|error| match error {
                 Unresolved::Forbidden(error) => Box::<dyn StdError + Send + Sync>::from(error),
@@ -260,7 +260,7 @@ impl Resolve for Resolver {
 /// Counts a request that waits for a slot.
 struct Waiting<'a> {
     count: &'a AtomicUsize,
-    /// How many waited before it.
+    /// How many were waiting before it.
     before: usize,
 }
 
@@ -279,7 +279,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Headers that concern one connection only (RFC 9110, section 7.6.1), and so are not passed on.
+/// Headers that concern a single connection (RFC 9110, section 7.6.1), and are therefore not passed on.
 static CONNECTION_HEADERS: [HeaderName; 8] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -308,7 +308,7 @@ fn late(limit: Duration) -> Error {
     Error::with_kind(
         ErrorKind::Timeout,
         format!(
-            "no response within {} s (outbound.request_timeout); the request may have had its effect",
+            "no response within {} s (outbound.request_timeout); the request may have taken effect",
             limit.as_secs_f64()
         ),
     )
@@ -318,7 +318,7 @@ fn no_turn(limit: Duration) -> Error {
     Error::with_kind(
         ErrorKind::Overloaded,
         format!(
-            "too many requests are on their way (outbound.max_in_flight): this one waited {} s for its turn \
+            "too many requests in flight (outbound.max_in_flight): this one waited {} s to start \
              (outbound.request_timeout) and was not sent",
             limit.as_secs_f64()
         ),
@@ -328,13 +328,13 @@ fn no_turn(limit: Duration) -> Error {
 fn cut_off() -> Error {
     Error::with_kind(
         ErrorKind::Io,
-        "the program ended before the response came; the request may have had its effect",
+        "the program stopped before the response arrived; the request may have taken effect",
     )
 }
 
 fn ending() -> Error {
     Error::with_kind(
         ErrorKind::Unavailable,
-        "the program is ending: no more requests are sent",
+        "the program is stopping: no more requests are sent",
     )
 }

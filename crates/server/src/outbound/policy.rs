@@ -1,12 +1,13 @@
-//! Which addresses objects may reach.
+//! The addresses that objects may reach.
 //!
-//! Contract: but for what `outbound.allow_private` allows, nothing is sent to an address that is not of the public
-//! internet: this machine, private networks, link-local addresses (where clouds keep their metadata service), and
-//! whatever else IANA's registries of special-purpose addresses
+//! Contract: apart from the exceptions in `outbound.allow_private`, nothing is sent to an address outside the public
+//! internet: this machine, private networks, link-local addresses (where clouds have their metadata service), and
+//! everything else in IANA's registries of special-purpose addresses
 //! (<https://www.iana.org/assignments/iana-ipv4-special-registry>,
-//! <https://www.iana.org/assignments/iana-ipv6-special-registry>) set apart; and the address of one cloud's service for its machines. What is checked is the address that is
-//! connected to: names are resolved here, and only what passed is handed on, so a name that changes its address
-//! between a check and a connection gains nothing. An IPv6 address that carries an IPv4 address is checked as that.
+//! <https://www.iana.org/assignments/iana-ipv6-special-registry>); and the address of one cloud's service for its
+//! machines. The check applies to the address that is connected to: names are resolved here, and only permitted
+//! addresses are passed on, so a name that changes its address between check and connection gains nothing. An IPv6
+//! address that embeds an IPv4 address is checked as that.
 
 use std::{
     io,
@@ -16,20 +17,20 @@ use std::{
 
 use thiserror::Error;
 
-/// Which addresses that are not of the public internet objects may reach all the same. Read from `true`, `false`, or
-/// addresses and blocks of them, separated by commas (`10.0.0.0/8, 127.0.0.1`).
+/// The addresses outside the public internet that objects may reach. Parsed from `true`, `false`, or addresses and
+/// blocks of them, separated by commas (`10.0.0.0/8, 127.0.0.1`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AllowPrivate {
     /// None.
     #[default]
     None,
-    /// Those in these blocks.
+    /// The addresses in these blocks.
     Blocks(Vec<AddressBlock>),
     /// All.
     All,
 }
 
-/// Addresses that begin with the same bits.
+/// A block of addresses with the same prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressBlock {
     first: IpAddr,
@@ -78,7 +79,8 @@ impl AddressBlock {
         Self { first, bits }
     }
 
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+    /// Whether an address lies in the block.
+    pub fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address) {
             (IpAddr::V4(first), IpAddr::V4(address)) => {
                 let different = first.to_bits() ^ address.to_bits();
@@ -102,7 +104,7 @@ pub(crate) struct AddressPolicy {
 /// An address that objects may not reach.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "the address {address} is not of the public internet ({what}): objects reach it only with the setting \
+    "the address {address} is outside the public internet ({what}): to let objects reach it, use the setting \
      outbound.allow_private"
 )]
 pub(crate) struct Forbidden {
@@ -124,7 +126,7 @@ impl AddressPolicy {
         Self { allow_private }
     }
 
-    /// Refuses an address that objects may not reach.
+    /// Rejects an address that objects may not reach.
     pub(crate) fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
         let address = address.to_canonical();
         let Some(what) = special(address) else {
@@ -142,8 +144,8 @@ impl AddressPolicy {
         }
     }
 
-    /// Refuses a host, as a URL has it, that is an address which objects may not reach. A name passes: it is checked
-    /// when it is resolved.
+    /// Rejects a URL's host if it is an address that objects may not reach. A name passes: it is checked when it is
+    /// resolved.
     pub(crate) fn check_literal(&self, host: &str) -> Result<(), Forbidden> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         match bare.parse() {
@@ -177,13 +179,13 @@ impl AddressPolicy {
     }
 }
 
-/// Blocks of addresses that are not of the public internet, and what they are for.
+/// Blocks of addresses outside the public internet, and their purposes.
 const SPECIAL: &[(AddressBlock, &str)] = &[
     (v4(0, 0, 0, 0, 8), "this network"),
     (v4(10, 0, 0, 0, 8), "private"),
     (v4(100, 64, 0, 0, 10), "shared by a carrier's customers"),
     (v4(127, 0, 0, 0, 8), "this machine"),
-    // No registry has it: <https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16>.
+    // Not in any registry: <https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16>.
     (
         v4(168, 63, 129, 16, 32),
         "a cloud's service for its machines",
@@ -212,11 +214,11 @@ const SPECIAL: &[(AddressBlock, &str)] = &[
     (v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20), "documentation"),
 ];
 
-/// Where IPv6 addresses of the public internet are.
+/// The block of public IPv6 addresses.
 const GLOBAL_V6: AddressBlock = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// Blocks of IPv6 addresses that carry an IPv4 address, and how many bits come before it: translation by NAT64 (RFC
-/// 6052) and 6to4 (RFC 3056). Mapped addresses (RFC 4291) have become IPv4 addresses before.
+/// Blocks of IPv6 addresses that embed an IPv4 address, and the length of the prefix before it: translation by NAT64
+/// (RFC 6052) and 6to4 (RFC 3056). Mapped addresses (RFC 4291) have already been converted to IPv4.
 const CARRIES_V4: &[(AddressBlock, u32)] = &[
     (v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96), 96),
     (v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16), 16),
@@ -230,7 +232,7 @@ const fn v6(first: [u16; 8], bits: u32) -> AddressBlock {
     AddressBlock::v6(first, bits)
 }
 
-/// What an address is, if it is not of the public internet.
+/// The purpose of an address outside the public internet.
 fn special(address: IpAddr) -> Option<&'static str> {
     if let IpAddr::V6(v6) = address
         && let Some((_, before)) = CARRIES_V4.iter().find(|(block, _)| block.contains(address))
@@ -311,7 +313,7 @@ mod tests {
         let error = policy.check_literal("[::ffff:10.0.0.1]").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the address 10.0.0.1 is not of the public internet (private): objects reach it only with the \
+            "the address 10.0.0.1 is outside the public internet (private): to let objects reach it, use the \
              setting outbound.allow_private"
         );
         assert_eq!(

@@ -4,11 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 
-/// Read once for a process, with the first connection.
+/// Read once per process, with the first connection.
 static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
 
 /// Trusts the machine's certificates: those of the operating system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`. Reads
-/// files when it is first called. `protocols` are offered in this order (ALPN).
+/// files on the first call. `protocols` are offered in this order (ALPN).
 pub(crate) fn client_config(protocols: &[&str]) -> Result<ClientConfig, rustls::Error> {
     let roots = Arc::clone(ROOTS.get_or_init(|| Arc::new(trusted())));
     let provider = Arc::new(ring::default_provider());
@@ -30,7 +30,7 @@ fn trusted() -> RootCertStore {
     if trusted == 0 {
         tracing::warn!(
             errors = ?found.errors,
-            "this machine has no certificates to trust, so no https:// address can be reached: install the package \
+            "this machine has no trusted certificates, so no https:// address can be reached: install the package \
              ca-certificates, or name a file in SSL_CERT_FILE"
         );
     }

@@ -1,8 +1,8 @@
 //! WebSockets that objects open to other servers.
 //!
-//! Contract: an address is connected to only if the policy for outgoing requests allows it; `wss://` needs a certificate
-//! that the machine trusts. Connection and handshake have [`CONNECT_TIMEOUT`] together and run on the program's async
-//! runtime, not on the object's thread; whoever gives up waiting closes the connection.
+//! Contract: only addresses permitted by the policy for outgoing requests are connected to; `wss://` requires a
+//! certificate that the machine trusts. Connection and handshake share [`CONNECT_TIMEOUT`] and run on the program's
+//! async runtime, not on the object's thread; if the caller stops waiting, the connection is closed.
 
 use std::{io, sync::Arc};
 
@@ -64,14 +64,14 @@ impl WebSocketConnector for Connector {
                     ),
                 ))
             });
-            // If nobody waits for it any more the connection is dropped.
+            // If nobody waits for it any more, the connection is dropped.
             drop(answer.send(opened));
         });
         Box::pin(async move {
             answered.await.unwrap_or_else(|_| {
                 Err(Error::with_kind(
                     ErrorKind::Unavailable,
-                    "the program is ending: no more WebSockets are opened",
+                    "the program is stopping: no more WebSockets are opened",
                 ))
             })
         })
@@ -88,7 +88,7 @@ impl Connector {
         let config = tls::client_config(&["http/1.1"])
             .map_err(|error| Error::with_kind(ErrorKind::Io, format!("setting up TLS: {error}")))?;
         let name = ServerName::try_from(target.host.clone())
-            .map_err(|_| target.refused("its host is no name for a certificate"))?;
+            .map_err(|_| target.refused("its host is not valid for a certificate"))?;
         let stream = TlsConnector::from(Arc::new(config))
             .connect(name, stream)
             .await
@@ -96,7 +96,7 @@ impl Connector {
         self.shake_hands(stream, &target, request).await
     }
 
-    /// A TCP connection to one of the host's addresses that objects may reach.
+    /// A TCP connection to one of the host's permitted addresses.
     async fn reach(&self, target: &Target) -> Result<TcpStream> {
         let allowed = self.policy.resolve(&target.host, target.port).await;
         let addresses = allowed.map_err(|error| target.refused(&error.to_string()))?;
@@ -104,7 +104,7 @@ impl Connector {
         for address in addresses {
             match TcpStream::connect(address).await {
                 Ok(stream) => {
-                    // Refused only for a socket that is already gone.
+                    // Fails only if the socket is already gone.
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
@@ -141,7 +141,10 @@ impl Connector {
             .map_err(|error| target.failed(&error))?;
         let _ = driving.await;
         let parts = upgraded.downcast::<TokioIo<S>>().map_err(|_| {
-            Error::with_kind(ErrorKind::Io, "the connection is not the one that was made")
+            Error::with_kind(
+                ErrorKind::Io,
+                "unexpected connection type after the upgrade",
+            )
         })?;
         let (stream, early) = (
             parts.io.into_inner(),
@@ -161,7 +164,7 @@ impl Connector {
     }
 }
 
-/// Where a WebSocket goes.
+/// The target of a WebSocket.
 struct Target {
     uri: Uri,
     host: String,
@@ -210,11 +213,11 @@ impl Target {
 fn no_address(uri: &Uri) -> Error {
     Error::with_kind(
         ErrorKind::Input,
-        format!("`{uri}` is no address of a WebSocket: it begins with ws:// or wss://"),
+        format!("`{uri}` is not a WebSocket URL: it must begin with ws:// or wss://"),
     )
 }
 
-/// The request that offers the upgrade. The user's headers go along, except for those of the handshake itself.
+/// The request that offers the upgrade. It includes the user's headers, except those of the handshake itself.
 fn offer(request: &Request<()>, target: &Target, key: &str) -> Result<Request<Empty<Bytes>>> {
     let path = request.uri().path_and_query();
     let mut offered = Request::builder()
@@ -225,7 +228,7 @@ fn offer(request: &Request<()>, target: &Target, key: &str) -> Result<Request<Em
     headers.clone_from(request.headers());
     headers.remove(header::SEC_WEBSOCKET_EXTENSIONS);
     let host = target.uri.authority().map_or("", |authority| {
-        // What stands before `@` is a password; it belongs in a header that the user writes.
+        // The part before `@` is a password; it belongs in a header set by the user.
         authority.as_str().rsplit('@').next().unwrap_or_default()
     });
     for (name, value) in [
@@ -241,7 +244,7 @@ fn offer(request: &Request<()>, target: &Target, key: &str) -> Result<Request<Em
     Ok(offered)
 }
 
-/// True to the protocol, the answer opens a WebSocket; otherwise, what is wrong with it.
+/// Checks that the response opens a WebSocket according to the protocol; returns what is wrong with it otherwise.
 fn check(response: &Response<Incoming>, asked: &HeaderMap, key: &str) -> Result<(), String> {
     let (status, headers) = (response.status(), response.headers());
     if status != StatusCode::SWITCHING_PROTOCOLS {
@@ -252,7 +255,7 @@ fn check(response: &Response<Incoming>, asked: &HeaderMap, key: &str) -> Result<
         || accept
             .is_none_or(|accept| accept.as_bytes() != derive_accept_key(key.as_bytes()).as_bytes())
     {
-        return Err("the server's answer is not of the WebSocket protocol".to_owned());
+        return Err("the server's response violates the WebSocket protocol".to_owned());
     }
     if headers.contains_key(header::SEC_WEBSOCKET_EXTENSIONS) {
         return Err("the server uses an extension that was not offered".to_owned());

@@ -1,4 +1,4 @@
-//! The reader of frames for fuzzers: what bytes say, however they are cut.
+//! The frame reader for fuzzers: input must be read the same way however it is split.
 
 use abide_runtime::socket::Message;
 use bytes::Bytes;
@@ -23,16 +23,16 @@ pub enum PeerInput {
     Close(u16, String),
 }
 
-/// What bytes said up to their end, the first close frame or the first violation.
+/// The input up to its end, the first close frame or the first violation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conversation {
-    /// What was whole.
+    /// The complete messages and control frames.
     pub said: Vec<PeerInput>,
     /// The close code that answers the violation, if there was one.
     pub violation: Option<u16>,
 }
 
-/// Reads what a client (`from_client`), or a server, sends in these pieces.
+/// Reads the input that a client (`from_client`), or a server, sends in these pieces.
 pub fn read_frames<'a>(
     from_client: bool,
     max_message: usize,

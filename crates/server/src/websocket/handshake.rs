@@ -1,4 +1,4 @@
-//! The opening handshake (RFC 6455, section 4.2): what a request must say, and what the answer says.
+//! The opening handshake (RFC 6455, section 4.2): checks the request and builds the response.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -6,23 +6,23 @@ use tungstenite::handshake::derive_accept_key;
 
 use crate::ApiError;
 
-/// The one version of the protocol.
+/// The only supported version of the protocol.
 pub(super) const VERSION: &str = "13";
 
 /// A key is 16 bytes in base64.
 const KEY_LENGTH: usize = 24;
 
-/// The accept key that answers a request for a WebSocket, or why there is none.
+/// The accept key for a WebSocket request, or why it is rejected.
 pub(super) fn accept_key(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, ApiError> {
     if !upgrades(headers) {
         return Err(upgrade_required(
-            "This address is a WebSocket: connect with the WebSocket protocol over HTTP/1.1.",
+            "This is a WebSocket endpoint: connect with the WebSocket protocol over HTTP/1.1.",
         ));
     }
     if method != Method::GET {
         return Err(ApiError::bad_request(
             "bad_websocket_request",
-            "A WebSocket is asked for with GET.",
+            "A WebSocket request must use GET.",
         ));
     }
     let version = headers.get(header::SEC_WEBSOCKET_VERSION);
@@ -39,7 +39,7 @@ pub(super) fn accept_key(method: &Method, headers: &HeaderMap) -> Result<HeaderV
         ));
     };
     HeaderValue::try_from(derive_accept_key(key.as_bytes()))
-        .map_err(|_| ApiError::bad_request("bad_websocket_request", "The key cannot be answered."))
+        .map_err(|_| ApiError::bad_request("bad_websocket_request", "The key is not valid."))
 }
 
 /// Puts the protocol's headers on a 101.
@@ -49,7 +49,7 @@ pub(super) fn put_headers(headers: &mut HeaderMap, accept: HeaderValue) {
     headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
 }
 
-/// An error as a response; 426 says what to upgrade to (RFC 9110, section 15.5.22; RFC 6455, section 4.4).
+/// An error as a response; 426 names the protocol to upgrade to (RFC 9110, section 15.5.22; RFC 6455, section 4.4).
 pub(super) fn refusal(error: ApiError) -> Response {
     let mut response = error.into_response();
     if response.status() == StatusCode::UPGRADE_REQUIRED {
@@ -68,13 +68,13 @@ fn upgrade_required(message: &str) -> ApiError {
     ApiError::new(StatusCode::UPGRADE_REQUIRED, "websocket_required", message)
 }
 
-/// True if the headers ask for, or grant, the upgrade to a WebSocket.
+/// Returns whether the headers request, or grant, the upgrade to a WebSocket.
 pub(super) fn upgrades(headers: &HeaderMap) -> bool {
     has_token(headers, &header::UPGRADE, "websocket")
         && has_token(headers, &header::CONNECTION, "upgrade")
 }
 
-/// True if one of the header's comma-separated words is this one.
+/// Returns whether one of the header's comma-separated words is this one.
 pub(super) fn has_token(headers: &HeaderMap, name: &header::HeaderName, token: &str) -> bool {
     headers
         .get_all(name)

@@ -1,4 +1,4 @@
-//! All sockets of one host, so that an orderly end can reach them.
+//! All sockets of one host, so that a clean shutdown can close them.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use tokio::{runtime::Handle, sync::Notify, task::AbortHandle};
 
 use super::KeepAlive;
 
-/// The sockets of one host. Clones are the same hub.
+/// The sockets of one host. Clones share the same hub.
 #[derive(Clone, Debug)]
 pub(crate) struct Hub(Arc<Inner>);
 
@@ -53,7 +53,7 @@ impl Hub {
         self.0.keep_alive
     }
 
-    /// Runs a socket's connection, of which the hub knows until it ends.
+    /// Runs a socket's connection, tracked by the hub until it ends.
     pub(super) fn spawn<F: Future<Output = ()> + Send + 'static>(
         &self,
         endpoint: EndpointHandle,
@@ -82,13 +82,13 @@ impl Hub {
         if sockets.ended {
             task.abort();
         }
-        // It may have ended already.
+        // It may already have ended.
         if let Some(open) = sockets.open.get_mut(&number) {
             open.task = Some(task);
         }
     }
 
-    /// Ends every connection at once, also those to come.
+    /// Ends every connection immediately, including future ones.
     fn end(&self) {
         let mut sockets = self.lock();
         sockets.ended = true;
@@ -97,7 +97,8 @@ impl Hub {
         }
     }
 
-    /// Closes every socket, also those to come, with 1001; after the grace the connections that are left end at once.
+    /// Closes every socket, including future ones, with 1001; after the grace period the remaining connections are
+    /// ended.
     pub(crate) async fn close(&self, grace: Duration) {
         {
             let mut sockets = self.lock();
@@ -120,7 +121,7 @@ impl Hub {
                 .collect();
             tracing::warn!(
                 sockets = left.len(),
-                "ending WebSockets whose peers did not confirm the close within the grace"
+                "ending WebSockets whose peers did not confirm the close within the grace period"
             );
             left.iter().for_each(AbortHandle::abort);
         }
@@ -134,7 +135,8 @@ impl Hub {
     }
 }
 
-/// The hub of whoever runs the host: when it is dropped, the connections end. They would keep the node and its directory.
+/// The hub's owner, held by the host: when it is dropped, the connections end. Otherwise they would keep the node and
+/// its directory open.
 #[derive(Debug)]
 pub(crate) struct OwnedHub(Hub);
 
@@ -155,10 +157,10 @@ impl Drop for OwnedHub {
 }
 
 fn going_away() -> Close {
-    Close::of(code::GOING_AWAY, "the server stops")
+    Close::of(code::GOING_AWAY, "the server is stopping")
 }
 
-/// A connection that the hub knows of.
+/// A connection tracked by the hub.
 pub(super) struct Member {
     hub: Hub,
     number: u64,

@@ -2,12 +2,12 @@
 //!
 //! Contract: a response that carries a client's end ([`ClientSocket`](abide_runtime::socket::ClientSocket)) becomes an
 //! upgraded connection if its request asked for one; otherwise the client gets an error and the socket ends. An open
-//! socket is one task with one timer and no buffers of its own while nothing moves. It is no request in flight and
-//! `server.request_timeout` does not end it; it keeps its slot of `server.max_connections`.
+//! socket is one task with one timer, and without buffers of its own while idle. It does not count as a request in
+//! flight, and `server.request_timeout` does not end it; it keeps its slot of `server.max_connections`.
 //!
-//! The bytes are RFC 6455 without extensions. Frame headers and the handshake's key are `tungstenite`'s. What reads and
-//! writes is our own, because a library's connection keeps its buffers for life: here an idle socket has none, and a
-//! message to a thousand sockets is written from one place in memory.
+//! The bytes are RFC 6455 without extensions. Frame headers and the handshake's key use `tungstenite`. Reading and
+//! writing are implemented here, because a library's connection keeps its buffers for life: here an idle socket has
+//! none, and a message to a thousand sockets is written from one buffer.
 
 mod connector;
 #[cfg(feature = "fuzzing")]
@@ -29,7 +29,7 @@ pub(crate) use self::{
     upgrade::{ConnectionHold, upgrading},
 };
 
-/// Which side of the connection this is. Clients mask what they send.
+/// Which end of the connection this is. Clients mask what they send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Server,
@@ -37,7 +37,7 @@ enum Role {
 }
 
 impl KeepAlive {
-    /// As the settings say.
+    /// The keep-alive configuration from the settings.
     pub(crate) fn of(config: &WebSocketConfig) -> Self {
         Self {
             ping_interval: config.ping_interval,
@@ -48,13 +48,13 @@ impl KeepAlive {
     }
 }
 
-/// When a peer that says nothing is asked, and given up; and when one that does not close.
+/// When a silent peer is pinged and disconnected, and when a peer that does not close is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeepAlive {
-    /// `None`: never asked.
+    /// `None` disables pings.
     pub(crate) ping_interval: Option<Duration>,
     pub(crate) pong_timeout: Duration,
     pub(crate) close_timeout: Duration,
-    /// For a message that has begun to arrive.
+    /// Time limit for a message that has begun to arrive.
     pub(crate) message_timeout: Duration,
 }

@@ -1,12 +1,13 @@
-//! One connection: carries frames from an object's socket to the peer and messages back, until one of them ends it.
+//! One connection: carries frames from an object's socket to the peer, and messages back, until either side ends it.
 //!
-//! A single future does everything, so an idle connection is one small task. It reads no further while a message waits
-//! for the object (TCP then slows the peer down), and takes frames out of the send buffer only as fast as the peer takes
-//! them (the send buffer then decides about slow readers).
+//! A single future does everything, so an idle connection is one small task. It stops reading while a message waits for
+//! the object (TCP then slows the peer down), and takes frames out of the send buffer only as fast as the peer receives
+//! them (the send buffer then handles slow readers).
 //!
-//! How it ends: both sides have sent a close; or the peer breaks off or says nothing, which is 1006; or it breaks the
-//! protocol, and the object is told at once while the peer gets a close. In every case the peer has
-//! [`CLOSE_TIMEOUT`](crate::limits::CLOSE_TIMEOUT) to take what is left; if messages come before the close, to take some of them.
+//! How it ends: both sides have sent a close; or the peer disconnects or stays silent, which is 1006; or it violates
+//! the protocol, and the object is notified immediately while the peer gets a close. In every case the peer has
+//! [`CLOSE_TIMEOUT`](crate::limits::CLOSE_TIMEOUT) to receive what is left, or some of it if messages precede the
+//! close.
 
 use std::{
     cell::RefCell,
@@ -35,49 +36,49 @@ use super::{
 use crate::{limits::SOCKET_READ_BYTES, metric};
 
 thread_local! {
-    /// What is read at once. One for each thread: between two polls nothing is in it.
+    /// The read buffer. One per thread: it is empty between polls.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SOCKET_READ_BYTES].into());
 }
 
 pub(super) struct Pump<S> {
     stream: S,
-    /// `None` once the object has been told of the end.
+    /// `None` once the object has been notified of the end.
     endpoint: Option<Endpoint>,
     reader: Reader,
     writer: Writer,
-    /// Read and not parsed, because a message before it waits.
+    /// Bytes that were read but not parsed, because an earlier message waits.
     unread: Bytes,
-    /// The message that waits for the object.
+    /// The message waiting for the object.
     waiting: Option<Message>,
-    /// The peer did not take all that was to be written.
+    /// The peer has not received everything to be written.
     blocked: bool,
     ending: Ending,
-    /// Since when the peer takes nothing of what is before a close, or no close that is next.
+    /// Since when the peer has received nothing of the frames before a close, or not the close itself.
     closing: Option<Instant>,
     keep_alive: KeepAlive,
-    /// When the message that has not come whole began.
+    /// When the incomplete message began.
     begun: Option<Instant>,
-    /// When the peer last gave a sign of life.
+    /// When the peer last sent or received anything.
     heard: Instant,
-    /// When it was asked for one.
+    /// When it was pinged.
     asked: Option<Instant>,
     alarm: Pin<Box<Sleep>>,
 }
 
-/// How far the end has come.
+/// The progress of the close.
 #[derive(Debug)]
 enum Ending {
     No,
-    /// Our close is on its way; theirs is awaited.
+    /// Our close is being sent; theirs is awaited.
     Ours {
         since: Instant,
     },
-    /// Theirs has come, and ours has been sent or is on its way: the connection ends when it is written.
+    /// Theirs has arrived, and ours has been sent or is being sent: the connection ends when it is written.
     Both {
         since: Instant,
         theirs: Close,
     },
-    /// The object knows; the peer gets what is left, and is read from until it closes, so that it sees our close.
+    /// The object knows; the peer gets the remaining frames, and is read until it closes, so that it sees our close.
     Lingering {
         since: Instant,
         shut: bool,
@@ -99,7 +100,7 @@ impl Ending {
 struct ConnectionEnded;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
-    /// `early` came with the handshake.
+    /// `early` was received with the handshake.
     pub(super) fn new(
         role: Role,
         stream: S,
@@ -127,12 +128,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
     }
 
-    /// Does what can be done now.
+    /// Makes all possible progress.
     fn step(&mut self, cx: &mut Context<'_>) -> Result<(), ConnectionEnded> {
         loop {
             let wrote = self.write(cx)?;
             let read = self.read(cx)?;
-            // Reading may have brought a close or a ping to be answered.
+            // Reading may have received a close or a ping that needs a reply.
             if !read && !wrote {
                 break;
             }
@@ -140,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         self.watch(cx)
     }
 
-    /// Takes frames and writes them. True if there may be more to do at once.
+    /// Takes frames and writes them. Returns whether there may be more to do immediately.
     fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, ConnectionEnded> {
         let mut took = false;
         if let (Some(endpoint), Ending::No) = (&self.endpoint, &self.ending) {
@@ -167,7 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         });
         let progress = self.writer.total() > before;
         if self.blocked && progress {
-            // It takes what we send, if slowly: it lives.
+            // It receives what we send, if slowly: it is alive.
             self.alive();
         }
         self.blocked = written.is_pending();
@@ -178,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             Poll::Pending => return Ok(false),
         }
         match &mut self.ending {
-            // Nothing more may come; the server closes first (RFC 6455, section 7.1.1).
+            // Nothing more may arrive; the server closes first (RFC 6455, section 7.1.1).
             Ending::Both { .. } => Err(ConnectionEnded),
             Ending::Lingering { shut, .. } if !*shut => {
                 match Pin::new(&mut self.stream).poll_shutdown(cx) {
@@ -192,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
     }
 
-    /// A peer that takes nothing keeps frames in the send buffer; a close among them must end the connection all the same.
+    /// If the peer receives nothing, frames stay in the send buffer; a close among them must still end the connection.
     fn look_for_close(&mut self, cx: &mut Context<'_>, progress: bool) {
         let (Some(endpoint), Ending::No, false) =
             (&self.endpoint, &self.ending, self.writer.has_room())
@@ -208,7 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
     }
 
-    /// Delivers and reads. True if there may be more to do at once.
+    /// Delivers and reads. Returns whether there may be more to do immediately.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, ConnectionEnded> {
         if !self.deliver(cx) {
             return Ok(false);
@@ -236,7 +237,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         })
     }
 
-    /// Reports the size of an unfinished message. False if there is no memory for more of it yet.
+    /// Reports the size of an unfinished message. Returns false if there is no memory for more of it yet.
     fn has_memory_for_message(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(endpoint) = &mut self.endpoint else {
             return true;
@@ -247,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             Poll::Ready(Ok(())) => true,
             Poll::Ready(Err(close)) => {
                 let why = format!(
-                    "a WebSocket message was not read to its end: {}",
+                    "a WebSocket message was not read completely: {}",
                     close.reason
                 );
                 let error = Error::with_kind(ErrorKind::Overloaded, why);
@@ -257,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
     }
 
-    /// Hands the waiting message to the object. False if it must wait on.
+    /// Passes the waiting message to the object. Returns false if it must continue to wait.
     fn deliver(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(endpoint) = &mut self.endpoint else {
             self.waiting = None;
@@ -267,10 +268,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             Poll::Pending => false,
             Poll::Ready(Ok(())) => true,
             Poll::Ready(Err(close)) => {
-                // A message is lost, so none may follow.
+                // A message was lost, so none may follow.
                 let overloaded = close.code == code::TRY_AGAIN_LATER;
                 let error = overloaded.then(|| {
-                    let why = format!("a WebSocket message was given up: {}", close.reason);
+                    let why = format!("a WebSocket message was dropped: {}", close.reason);
                     Error::with_kind(ErrorKind::Overloaded, why)
                 });
                 self.break_off(close, error);
@@ -279,7 +280,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
     }
 
-    /// Takes what has come, and notes when what has not come whole began.
+    /// Processes received bytes, and records when an incomplete message began.
     fn take_input(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
         self.parse_input(cx, bytes);
         if !self.reader.is_within_message() {
@@ -289,7 +290,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
     }
 
-    /// Parses bytes and acts on them. What follows a message that must wait is kept.
+    /// Parses bytes and acts on them. Bytes after a message that must wait are kept.
     fn parse_input(&mut self, cx: &mut Context<'_>, mut bytes: &[u8]) {
         while matches!(self.ending, Ending::No | Ending::Ours { .. }) {
             match self.reader.read(&mut bytes) {
@@ -317,7 +318,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                     } else {
                         ErrorKind::Decode
                     };
-                    let error = format!("the WebSocket's peer was refused with {code}: {reason}");
+                    let error = format!("the WebSocket was closed with {code}: {reason}");
                     let error = Some(Error::with_kind(kind, error));
                     self.break_off(Close::of(code, reason), error);
                 }
@@ -325,13 +326,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
     }
 
-    /// Tells the object that the socket is broken off, and the peer why.
+    /// Notifies the object that the socket failed, and sends the peer the reason.
     fn break_off(&mut self, close: Close, error: Option<Error>) {
         match (self.endpoint.take(), error) {
             (Some(endpoint), Some(error)) => endpoint.fail(error),
             (endpoint, _) => drop(endpoint),
         }
-        // The peer may take its time to close; the memory has been given back.
+        // The peer may take its time to close; the memory has been released.
         self.reader.give_up();
         self.begun = None;
         self.waiting = None;
@@ -343,13 +344,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         self.ending = Ending::Lingering { since, shut: false };
     }
 
-    /// The peer has given a sign of life.
+    /// Records that the peer is alive.
     fn alive(&mut self) {
         self.heard = Instant::now();
         self.asked = None;
     }
 
-    /// Breaks off a socket whose message does not come to its end.
+    /// Closes a socket whose message is not completed.
     fn give_up_message(&mut self) {
         metric::gave_up("websocket_message");
         let reason = "a message was not finished in time";
@@ -360,7 +361,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         self.break_off(Close::of(code::POLICY_VIOLATION, reason), Some(error));
     }
 
-    /// Looks at the time: is the peer still there, does it finish its message, does it take too long to close?
+    /// Checks the time limits: is the peer still there, does it finish its message, does it take too long to close?
     fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), ConnectionEnded> {
         loop {
             let now = Instant::now();
@@ -374,7 +375,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                     until
                 }
                 (None, None) => now + FAR,
-                // Nobody can hear a peer that is not read from.
+                // A peer that is not being read cannot be heard.
                 (None, Some(interval)) if self.waiting.is_some() => {
                     self.alive();
                     now + interval
@@ -402,7 +403,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 continue;
             }
             let next = unfinished.map_or(next, |until| next.min(until));
-            // The alarm may stand earlier than needed, so that not every message moves it.
+            // The timer may fire earlier than needed, so that not every message resets it.
             if self.alarm.deadline() > next || self.alarm.is_elapsed() {
                 self.alarm.as_mut().reset(next);
             }
@@ -413,7 +414,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     }
 }
 
-/// Later than anything that is waited for.
+/// Later than any deadline.
 const FAR: Duration = Duration::from_hours(24 * 365);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Future for Pump<S> {
@@ -423,7 +424,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Pump<S> {
         match self.step(cx) {
             Ok(()) => Poll::Pending,
             Err(ConnectionEnded) => {
-                // Dropping the endpoint tells the object that the connection broke, unless it knows better.
+                // Dropping the endpoint notifies the object that the connection broke, unless it already knows.
                 let endpoint = self.endpoint.take();
                 if let (Some(endpoint), Ending::Both { theirs, .. }) = (endpoint, &self.ending) {
                     endpoint.end(theirs.clone());

@@ -1,7 +1,7 @@
-//! From bytes to messages (RFC 6455, section 5).
+//! Parses bytes into messages (RFC 6455, section 5).
 //!
-//! Takes bytes as they come and keeps only what belongs to an unfinished message. What a frame's header promises is not
-//! reserved before it has arrived.
+//! Takes bytes as they arrive and keeps only those of an unfinished message. Memory is not reserved for a frame's
+//! declared length before the payload has arrived.
 
 use std::io::Cursor;
 
@@ -20,10 +20,10 @@ const LONGEST_HEADER: usize = 14;
 /// A control frame's longest payload (RFC 6455, section 5.5).
 const LONGEST_CONTROL: u64 = 125;
 
-/// Reserved at most before a message's bytes arrive.
+/// The most that is reserved before a message's bytes arrive.
 const FIRST_RESERVATION: u64 = 16 << 10;
 
-/// What a peer said.
+/// Input from a peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Input {
     Message(Message),
@@ -32,7 +32,7 @@ pub(super) enum Input {
     Close(Close),
 }
 
-/// The peer broke the protocol or a limit: the close that tells it.
+/// The peer violated the protocol or a limit: the close to send.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) code: u16,
@@ -54,12 +54,12 @@ enum Kind {
     Binary,
 }
 
-/// A frame whose payload has not arrived whole.
+/// A frame whose payload has not arrived completely.
 #[derive(Debug)]
 struct Arriving {
     header: FrameHeader,
     missing: u64,
-    /// Where in the mask the next byte is.
+    /// The mask position of the next byte.
     mask_at: usize,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Reader {
     frame: Option<Arriving>,
     /// The message that frames are adding to.
     message: Option<(Kind, Vec<u8>)>,
-    /// The control frame that is arriving; it may stand between the frames of a message.
+    /// The arriving control frame; it may come between the frames of a message.
     control: Vec<u8>,
 }
 
@@ -88,19 +88,19 @@ impl Reader {
         }
     }
 
-    /// Bytes kept of the message that is arriving.
+    /// Bytes kept of the arriving message.
     pub(super) fn arriving(&self) -> usize {
         self.message
             .as_ref()
             .map_or(0, |(_, bytes)| bytes.capacity())
     }
 
-    /// True if a message or a frame has begun and not ended.
+    /// Returns whether a message or a frame has begun and not ended.
     pub(super) fn is_within_message(&self) -> bool {
         self.message.is_some() || self.frame.is_some() || !self.head.is_empty()
     }
 
-    /// Gives up what has arrived: nothing more is read.
+    /// Discards what has arrived: nothing more is read.
     pub(super) fn give_up(&mut self) {
         self.message = None;
         self.frame = None;
@@ -108,7 +108,7 @@ impl Reader {
         self.control = Vec::new();
     }
 
-    /// Takes bytes off `input` until something is complete. `None`: all are taken, and more are needed.
+    /// Takes bytes off `input` until something is complete. `None` if all bytes were taken and more are needed.
     pub(super) fn read(&mut self, input: &mut &[u8]) -> Result<Option<Input>, Violation> {
         loop {
             let Some(frame) = &mut self.frame else {
@@ -146,7 +146,7 @@ impl Reader {
         }
     }
 
-    /// Takes a header off `input`, if it has come whole.
+    /// Takes a header off `input`, if it has arrived completely.
     fn header(&mut self, input: &mut &[u8]) -> Result<Option<Arriving>, Violation> {
         if self.head.is_empty() {
             let mut cursor = Cursor::new(*input);
@@ -167,7 +167,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// Checks a frame's header and makes room for its payload.
+    /// Checks a frame's header and reserves memory for its payload.
     fn begin(&mut self, (header, length): (FrameHeader, u64)) -> Result<Arriving, Violation> {
         if header.rsv1 || header.rsv2 || header.rsv3 {
             return Err(Violation::protocol("a reserved bit is set"));
@@ -217,7 +217,7 @@ impl Reader {
         })
     }
 
-    /// A frame has come whole.
+    /// Handles a frame that has arrived completely.
     fn complete(&mut self, header: &FrameHeader) -> Result<Option<Input>, Violation> {
         match header.opcode {
             OpCode::Control(Control::Ping) => Ok(Some(Input::Ping(self.take_control()))),
@@ -249,7 +249,7 @@ impl Reader {
     }
 }
 
-/// A header and its payload's length, if there is a whole one.
+/// A header and its payload's length, if it is complete.
 fn parse(cursor: &mut Cursor<&[u8]>) -> Result<Option<(FrameHeader, u64)>, Violation> {
     FrameHeader::parse(cursor).map_err(|_| Violation::protocol("a frame of unknown kind"))
 }
@@ -276,7 +276,7 @@ fn close(payload: &[u8]) -> Result<Close, Violation> {
     })
 }
 
-/// Takes the mask off bytes of which the first meets byte `at` of the mask.
+/// Unmasks bytes, the first of which is at position `at` of the mask.
 pub(super) fn unmask(bytes: &mut [u8], mask: [u8; 4], at: usize) {
     let mask = u32::from_ne_bytes(mask);
     let mask = if cfg!(target_endian = "little") {

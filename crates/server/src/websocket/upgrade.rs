@@ -1,4 +1,4 @@
-//! From a response that carries a client's end to a connection that serves it.
+//! Upgrades the connection of a response that carries a client's end.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{Hub, Role, handshake, hub::Member, pump::Pump};
 use crate::{ApiError, access::Lease, client::ClientSlot, limits, metric, tls::Stream};
 
-/// What a connection of the gateway holds for as long as it is open. A request finds it in its extensions.
+/// Resources that a gateway connection holds while it is open. A request finds it in its extensions.
 #[derive(Clone)]
 pub(crate) struct ConnectionHold {
     _connection: Arc<Held>,
-    /// The request's place among those of its client.
+    /// The request's slot among those of its client.
     _request: Option<Arc<ClientSlot>>,
 }
 
@@ -50,7 +50,7 @@ impl ConnectionHold {
         }
     }
 
-    /// The same for one request.
+    /// The same, for one request.
     pub(crate) fn with_request(&self, slot: Option<ClientSlot>) -> Self {
         Self {
             _request: slot.map(Arc::new),
@@ -59,14 +59,14 @@ impl ConnectionHold {
     }
 }
 
-/// Puts the upgrade around a user's router.
+/// Wraps a user's router with the upgrade.
 pub(crate) fn upgrading(router: axum::Router, hub: Hub) -> axum::Router {
     router.layer(middleware::from_fn_with_state(hub, upgrade))
 }
 
-/// What is kept of a request that may become a WebSocket.
+/// The parts of a request that are needed if it becomes a WebSocket.
 struct UpgradeRequest {
-    /// Left in the request, too: a handler may serve WebSockets by itself.
+    /// Also left in the request: a handler may serve WebSockets itself.
     connection: Option<OnUpgrade>,
     accept: Result<HeaderValue, ApiError>,
     hold: Option<ConnectionHold>,
@@ -95,8 +95,7 @@ async fn upgrade(State(hub): State<Hub>, request: Request, next: Next) -> Respon
     }
 }
 
-/// Makes the response a 101 and lets the connection be served when it is upgraded. A socket that does not come to that
-/// ends.
+/// Turns the response into a 101 and serves the connection once it is upgraded. A socket whose upgrade fails ends.
 fn switch(
     hub: &Hub,
     requested: UpgradeRequest,
@@ -104,7 +103,7 @@ fn switch(
     response: &mut Response,
 ) -> Result<(), ApiError> {
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        // The handler changed its mind; what it answers goes to the client.
+        // The handler did not open a WebSocket; its response goes to the client.
         return Ok(());
     }
     let accept = requested.accept?;
@@ -116,7 +115,7 @@ fn switch(
         )
     })?;
     let endpoint = client.claim().map_err(|error| {
-        tracing::error!(%error, "a WebSocket cannot be served; the client got 500");
+        tracing::error!(%error, "cannot serve a WebSocket; responded with 500");
         ApiError::bare(StatusCode::INTERNAL_SERVER_ERROR)
     })?;
     handshake::put_headers(response.headers_mut(), accept);
@@ -132,14 +131,14 @@ fn switch(
                 () = serve(upgraded, endpoint, keep_alive) => {}
                 () = end_with(lease, handle) => {}
             },
-            // The client was gone before it had the answer.
+            // The client disconnected before receiving the response.
             Err(error) => tracing::debug!(%error, "a WebSocket was not upgraded"),
         }
     });
     Ok(())
 }
 
-/// Closes the socket when the token ends that has opened it. Returns when the peer has had time to hear of that.
+/// Closes the socket when its token is no longer valid. Returns once the peer has had time to learn of it.
 async fn end_with(lease: Option<Lease>, socket: EndpointHandle) {
     match lease {
         None => std::future::pending().await,
@@ -147,13 +146,13 @@ async fn end_with(lease: Option<Lease>, socket: EndpointHandle) {
     }
     socket.close(Close::of(
         code::POLICY_VIOLATION,
-        "the token is not valid any more",
+        "the token is no longer valid",
     ));
     tokio::time::sleep(limits::ENDED_TOKEN_GRACE).await;
 }
 
 async fn serve(upgraded: Upgraded, endpoint: Endpoint, keep_alive: super::KeepAlive) {
-    // Down to the bare connection: hyper's wrapping would be kept for every idle socket.
+    // Down to the bare connection: hyper's wrapper would otherwise be kept for every idle socket.
     match downcast::<TokioIo<Stream>>(upgraded) {
         Ok(parts) => {
             let (stream, early) = (

@@ -1,7 +1,7 @@
-//! From frames to bytes.
+//! Serializes frames into bytes.
 //!
-//! A frame's header is made here, up to 14 bytes of it; its payload is written from where it lies, shared with whatever
-//! other sockets the message goes to. Only a client's frames are copied, because their mask is their own.
+//! The frame header, up to 14 bytes, is built here; the payload is written from its shared buffer, which all sockets of
+//! a broadcast use. Only a client's frames are copied, because each has its own mask.
 
 use std::{
     collections::VecDeque,
@@ -23,17 +23,17 @@ use tungstenite::protocol::frame::{
 
 use super::{Role, reader::unmask};
 
-/// Frames that are taken out of the send buffer to be written together.
+/// Frames taken out of the send buffer to be written together.
 const BATCH: usize = 32;
 
-/// Frames on their way into the kernel.
+/// Frames being written to the kernel.
 #[derive(Debug)]
 pub(super) struct Writer {
     role: Role,
     queue: VecDeque<Chunk>,
-    /// Bytes of the first chunk that are written.
+    /// Bytes of the first chunk that have been written.
     written: usize,
-    /// Bytes written in all.
+    /// Total bytes written.
     total: u64,
     flushed: bool,
 }
@@ -43,7 +43,7 @@ struct Chunk {
     head: [u8; 14],
     head_len: u8,
     payload: Bytes,
-    /// The frame that it came from, unless it is a ping or pong.
+    /// The original frame, unless it is a ping or pong.
     frame: Option<Frame>,
 }
 
@@ -64,12 +64,12 @@ impl Writer {
         }
     }
 
-    /// True while more frames may be taken out of the send buffer.
+    /// Returns whether more frames may be taken out of the send buffer.
     pub(super) fn has_room(&self) -> bool {
         self.queue.len() < BATCH
     }
 
-    /// Bytes written so far: tells whether the peer takes any.
+    /// Bytes written so far, to detect whether the peer receives any.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
@@ -91,8 +91,8 @@ impl Writer {
         });
     }
 
-    /// Puts a ping or pong before whatever has not begun to be written. Of several pongs that wait only the last is
-    /// sent (RFC 6455, section 5.5.3).
+    /// Queues a ping or pong before all chunks that have not begun to be written. Of several waiting pongs only the
+    /// last is sent (RFC 6455, section 5.5.3).
     pub(super) fn control(&mut self, control: Control, payload: Bytes) {
         let chunk = self.chunk(OpCode::Control(control), payload);
         let first = usize::from(self.written > 0);
@@ -102,7 +102,7 @@ impl Writer {
         }
     }
 
-    /// Writes. Ready when everything is written; `done` is told of each frame.
+    /// Writes. Ready when everything is written; `done` is called for each frame.
     pub(super) fn poll_write<S: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -136,7 +136,7 @@ impl Writer {
         Poll::Ready(Ok(()))
     }
 
-    /// One call of the system.
+    /// One system call.
     fn poll_once<S: AsyncWrite + Unpin>(
         &self,
         cx: &mut Context<'_>,
@@ -168,7 +168,7 @@ impl Writer {
                 let mut mask = [0; 4];
                 SystemRandomness.fill(&mut mask);
                 let mut masked = BytesMut::from(payload.as_ref());
-                // The same operation puts a mask on and takes it off.
+                // Masking and unmasking are the same operation.
                 unmask(&mut masked, mask, 0);
                 (Some(mask), masked.freeze())
             }

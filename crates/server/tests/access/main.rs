@@ -519,7 +519,7 @@ fn every_broken_variant_of_access_is_caught() {
         Variant::ComponentChangeUnaudited => {
             "components::a_change_by_a_component_is_in_the_audit_log"
         }
-        Variant::OtherObjectOperated | Variant::OtherComponentOperated => {
+        Variant::OtherComponentOperated => {
             "components::an_operation_is_that_of_the_object_and_component_that_are_named"
         }
         Variant::AbsentObjectOperated => "components::an_object_that_is_not_there_is_not_made",

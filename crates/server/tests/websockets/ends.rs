@@ -74,9 +74,7 @@ async fn a_client_that_breaks_the_protocol_is_told_and_the_object_learns_why() {
         assert_eq!(u16::from(frame.code), code, "{what}");
         world
             .notes
-            .wait(&format!(
-                "error the WebSocket's peer was refused with {code}"
-            ))
+            .wait(&format!("error the WebSocket was closed with {code}"))
             .await;
         while world.notes.count("closed 1006") == before {
             tokio::task::yield_now().await;
@@ -123,7 +121,10 @@ async fn open_sockets_are_closed_with_1001_when_the_host_ends() {
     assert_eq!(u16::from(frame.code), 1001);
     assert!(client.next().await.is_none());
     ending.await.unwrap().unwrap();
-    assert_eq!(notes.count(r#"closed 1001 "the server stops" true"#), 1);
+    assert_eq!(
+        notes.count(r#"closed 1001 "the server is stopping" true"#),
+        1
+    );
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ async fn messages_of_which_a_part_has_come_are_bounded_together() {
     }
     world
         .notes
-        .wait("error a WebSocket message was not read to its end")
+        .wait("error a WebSocket message was not read completely")
         .await;
     let most = taken(&world);
     assert!(most < 6 * MIB as u64, "{most}");

@@ -1,4 +1,4 @@
-//! A model of the index of alarms: commits that set alarms, beside a scheduler that takes what is due.
+//! A model of the alarm index: commits set alarms while a scheduler takes due ones.
 
 use super::index::AlarmIndex;
 use super::{AlarmChange, AlarmEntry};
@@ -7,7 +7,7 @@ use crate::interleavings::{explore, spawn};
 use crate::sync::{Condvar, Mutex};
 use std::sync::Arc;
 
-/// What the scheduler waits for: a listener's call, which is not lost if it comes before the wait.
+/// What the scheduler waits for. A notification that arrives before the wait is not lost.
 #[derive(Default)]
 struct Signal(Mutex<bool>, Condvar);
 
@@ -26,7 +26,7 @@ impl Signal {
     }
 }
 
-/// An object's row: when its alarm is due. The index is told while it is locked, as by a commit.
+/// An object's row: when its alarm is due. As in a commit, the index is updated while the row is locked.
 struct Row {
     key: ObjectKey,
     due: Mutex<Option<i64>>,
@@ -40,7 +40,7 @@ impl Row {
         index.apply(self.key, AlarmChange::Set(entry), Lsn(1));
     }
 
-    /// The alarm goes off, if it is still due then. True if it did.
+    /// Fires the alarm if it is still due at that time. Returns whether it did.
     fn fire(&self, index: &AlarmIndex, due: i64) -> bool {
         let mut row = self.due.lock();
         let fires = *row == Some(due);
@@ -84,7 +84,7 @@ fn an_alarm_that_is_set_while_it_goes_off_goes_off_again() {
             let (index, rows) = (index.clone(), rows.clone());
             spawn(move || {
                 let mut last_fired = 0;
-                // The last time of each must go off, whatever went off before it.
+                // The last alarm of each object must fire, whatever fired before it.
                 while last_fired < rows.len() {
                     while let Some(due) = index.take_due(0, 100) {
                         let row = rows.iter().find(|row| row.key == due.key).unwrap();

@@ -1,12 +1,12 @@
-//! Alarms: each object may have one of its own and others with a name, and the node has one index of all objects.
+//! Alarms: each object may have one unnamed alarm and several named ones. The node has one index over all objects.
 //!
-//! The rows in the object's own database ([`AlarmRow`]) are the truth, written in the transaction of whoever sets them. What
-//! the node needs to know of them, an [`AlarmEntry`], travels in the header of the record that commits a row, and the
-//! commit puts it into the [`AlarmIndex`] before the next commit of that object can. A checkpoint saves what has changed
-//! in the index as a *run*; a restart reads the runs and replays the log behind them, and opens no object for it. If a run
-//! is damaged or missing, the index is rebuilt from the rows.
+//! The rows in the object's own database ([`AlarmRow`]) are the truth, written in the transaction that sets them. What
+//! the node needs to know, an [`AlarmEntry`], travels in the header of the record that commits a row. The commit puts
+//! it into the [`AlarmIndex`] before that object's next commit can. A checkpoint saves the changes to the index as a
+//! *run*. A restart reads the runs and replays the log after them, without opening any object. If a run is damaged or
+//! missing, the index is rebuilt from the rows.
 //!
-//! Invariant (s14): the index never says later than the rows.
+//! Invariant (s14): the index is never later than the rows.
 
 mod index;
 #[cfg(test)]
@@ -30,30 +30,31 @@ pub(crate) use wall_clock::ClockReading;
 
 use serde::{Deserialize, Serialize};
 
-/// What the node knows of an object's alarms without opening the object: of the first of them, and what is true of any.
+/// What the node knows of an object's alarms without opening the object: the first alarm, and flags that cover all of
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "they are marks, and saved as bits"
+    reason = "they are flags, saved as bits"
 )]
 pub struct AlarmEntry {
-    /// When the first pending one is due, milliseconds since 1970. If all were given up: when one of them had been due.
+    /// When the first pending alarm is due, in milliseconds since 1970. If all were given up: when one of them was due.
     pub due: i64,
-    /// Attempts of that one begun so far; 65 535 stands for more, too.
+    /// Attempts of that alarm begun so far; 65 535 also stands for any larger number.
     pub attempts: u16,
-    /// All were given up: they wait for somebody to run them again.
+    /// All alarms were given up: they wait for an operator to run them again.
     pub failed: bool,
-    /// The last attempt of one failed, or the process ended during it; it will be retried.
+    /// The last attempt of an alarm failed, or the process ended during it. It will be retried.
     pub failing: bool,
-    /// An attempt with this isolation has begun and its end is not recorded.
+    /// An attempt with this isolation has begun, and its end is not recorded.
     pub begun: Option<Isolation>,
-    /// That attempt began in an epoch that is over. It is not saved: only one that the index was told of since is known.
+    /// That attempt began in an earlier epoch. Not saved: set only for changes the index has received since the start.
     pub cut_off: bool,
-    /// One is due when some time has passed, not when the clock shows some time. See [`AlarmIndex::clock_set_back`].
+    /// An alarm is due after a duration, not at a time of the clock. See [`AlarmIndex::clock_set_back`].
     pub wait: bool,
-    /// One has a name.
+    /// An alarm has a name.
     pub named: bool,
-    /// One was given up, and the object has alarms with names.
+    /// An alarm was given up, and the object has named alarms.
     pub some_failed: bool,
 }
 
@@ -73,10 +74,10 @@ impl AlarmEntry {
         }
     }
 
-    /// True if what the index knows of an object's alarms is what its rows say.
+    /// Returns whether the index and the rows of an object agree.
     ///
-    /// A wait may end earlier than its row says, because the clock was set back since. Saved runs of format 2 do not tell what is
-    /// failing and those of format 4 not what waits; nothing depends on either.
+    /// A wait may end earlier in the index than in its row, because the clock was set back since. Saved runs of format
+    /// 2 do not record which alarms are failing and those of format 4 not which are waits; nothing depends on either.
     pub fn agree(known: Option<Self>, row: Option<Self>) -> bool {
         let (Some(known), Some(row)) = (known, row) else {
             return known == row;
@@ -97,8 +98,8 @@ impl AlarmEntry {
     }
 }
 
-/// How far an attempt is kept apart from other suspects: attempts that ran when an earlier process ended. One of them may
-/// have ended it.
+/// How far an attempt is isolated from other suspects. Suspects are attempts that were running when an earlier process
+/// ended: one of them may have crashed it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -107,14 +108,14 @@ pub enum Isolation {
     /// Not a suspect.
     #[default]
     Free,
-    /// It ran when a process ended, and runs beside at most a few other suspects.
+    /// It was running when a process ended; it now runs beside at most a few other suspects.
     Few,
-    /// A process ended again while it ran beside a few: no other suspect may run.
+    /// A process ended again while it ran beside a few others: no other suspect may run.
     Alone,
 }
 
-/// The flags of an entry, as bits. Runs and records have them at different offsets.
-pub(crate) mod marks {
+/// The flags of an entry, as bits. Runs and records store them at different offsets.
+pub(crate) mod flags {
     use super::{AlarmEntry, Isolation};
 
     const FAILED: u32 = 1;
@@ -126,7 +127,7 @@ pub(crate) mod marks {
     const NAMED: u32 = 64;
     const SOME_FAILED: u32 = 128;
 
-    /// All of them.
+    /// All flags.
     pub(crate) const ALL: u32 = FAILED | FAILING | BEGUN | FEW | ALONE | WAIT | NAMED | SOME_FAILED;
 
     pub(crate) fn of(entry: &AlarmEntry) -> u32 {
@@ -144,25 +145,25 @@ pub(crate) mod marks {
         begun | failed | failing | wait | named | some_failed
     }
 
-    /// `None` if no version writes these.
-    pub(crate) fn entry(marks: u32, due: i64, attempts: u16) -> Option<AlarmEntry> {
-        let begun = match marks & (BEGUN | FEW | ALONE) {
+    /// `None` if the bits are not a combination that any version writes.
+    pub(crate) fn entry(bits: u32, due: i64, attempts: u16) -> Option<AlarmEntry> {
+        let begun = match bits & (BEGUN | FEW | ALONE) {
             0 => None,
             BEGUN => Some(Isolation::Free),
-            marks if marks == BEGUN | FEW => Some(Isolation::Few),
-            marks if marks == BEGUN | ALONE => Some(Isolation::Alone),
+            bits if bits == BEGUN | FEW => Some(Isolation::Few),
+            bits if bits == BEGUN | ALONE => Some(Isolation::Alone),
             _ => return None,
         };
-        (marks & !ALL == 0).then_some(AlarmEntry {
+        (bits & !ALL == 0).then_some(AlarmEntry {
             due,
             attempts,
-            failed: marks & FAILED != 0,
-            failing: marks & FAILING != 0,
+            failed: bits & FAILED != 0,
+            failing: bits & FAILING != 0,
             begun,
             cut_off: false,
-            wait: marks & WAIT != 0,
-            named: marks & NAMED != 0,
-            some_failed: marks & SOME_FAILED != 0,
+            wait: bits & WAIT != 0,
+            named: bits & NAMED != 0,
+            some_failed: bits & SOME_FAILED != 0,
         })
     }
 }
@@ -170,8 +171,8 @@ pub(crate) mod marks {
 /// A change of an object's alarms, which travels with the transaction that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlarmChange {
-    /// This is what there is now.
+    /// The current entry.
     Set(AlarmEntry),
-    /// There is none any more.
+    /// The object has no alarm any more.
     Cleared,
 }

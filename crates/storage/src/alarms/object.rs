@@ -1,5 +1,5 @@
-//! The alarms of an object, as its database holds them: its own is a row of `_abide_meta`, JSON text under the key `alarm`;
-//! those with a name are rows of `_abide_alarms`, which is made for the first of them.
+//! The alarms of an object, as its database holds them. The unnamed alarm is a row of `_abide_meta`: JSON text under
+//! the key `alarm`. Named alarms are rows of `_abide_alarms`, a table that is created for the first of them.
 
 use super::{AlarmChange, AlarmEntry, AlarmRow};
 use crate::broken::{Variant, broken};
@@ -12,18 +12,18 @@ use std::collections::BTreeMap;
 /// What a connection knows of its object's alarms.
 #[derive(Debug, Default)]
 pub(crate) enum KnownAlarms {
-    /// The rows are to be read.
+    /// The rows have not been read yet.
     #[default]
     Unread,
-    /// What the rows say.
+    /// The contents of the rows.
     Read(Alarms),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Alarms {
-    /// By name; the object's own has the empty one.
+    /// By name; the unnamed alarm has the empty name.
     rows: BTreeMap<Box<str>, AlarmRow>,
-    /// `_abide_alarms` is there.
+    /// The table `_abide_alarms` exists.
     has_table: bool,
 }
 
@@ -47,10 +47,10 @@ impl Alarms {
         self.rows.keys().any(|name| !name.is_empty())
     }
 
-    /// What the index is told of them.
+    /// The entry for the index.
     ///
-    /// An attempt that an earlier process began and did not end goes before one of this process: the object stays a suspect
-    /// until it has been made again.
+    /// The object stays a suspect until every unfinished attempt of an earlier process has been repeated. Apart from
+    /// `cut_off`, the entry does not depend on the current process, because the next process reads it as it is.
     fn entry(&self, epoch: Epoch) -> Option<AlarmEntry> {
         let of = |row: &AlarmRow| AlarmEntry {
             cut_off: !row.failed && row.was_cut_off(epoch.0),
@@ -62,15 +62,11 @@ impl Alarms {
             return Some(first);
         }
         let all = || self.rows.values().map(of);
-        let begun = all()
-            .filter(|entry| entry.begun.is_some())
-            .max_by_key(|entry| (entry.cut_off, entry.begun));
         Some(AlarmEntry {
             failing: all().any(|entry| entry.failing),
-            begun: begun.and_then(|entry| entry.begun),
-            cut_off: begun.is_some_and(|entry| entry.cut_off)
-                && !broken(Variant::SuspectClearedByAnother),
-            // One that waits may come to be the first when the clock is set back.
+            begun: all().filter_map(|entry| entry.begun).max(),
+            cut_off: all().any(|entry| entry.cut_off) && !broken(Variant::SuspectClearedByAnother),
+            // A waiting alarm may become the first when the clock is set back.
             wait: all().any(|entry| entry.wait),
             named: true,
             some_failed: all().any(|entry| entry.failed),
@@ -80,17 +76,17 @@ impl Alarms {
 }
 
 impl ObjectDb {
-    /// The object's own alarm, as it stands in the current transaction.
+    /// The object's unnamed alarm, as of the current transaction.
     pub fn alarm(&self) -> Result<Option<AlarmRow>> {
         self.named_alarm("")
     }
 
-    /// The alarm of this name, as it stands in the current transaction. The object's own has the empty name.
+    /// The alarm with this name, as of the current transaction. The unnamed alarm has the empty name.
     pub fn named_alarm(&self, name: &str) -> Result<Option<AlarmRow>> {
         self.with_alarms(|alarms| alarms.rows.get(name).cloned())
     }
 
-    /// All alarms of the object by name, as they stand in the current transaction.
+    /// All alarms of the object by name, as of the current transaction.
     pub fn alarms(&self) -> Result<Vec<(Box<str>, AlarmRow)>> {
         self.with_alarms(|alarms| {
             let rows = alarms.rows.iter();
@@ -107,25 +103,26 @@ impl ObjectDb {
         })
     }
 
-    /// What the index is to know of the object's alarms.
+    /// The index entry that the object's alarms should have.
     pub fn alarm_entry(&self) -> Result<Option<AlarmEntry>> {
         let epoch = self.epoch();
         self.with_alarms(|alarms| alarms.entry(epoch))
     }
 
-    /// Sets or removes the object's own alarm, in the current transaction.
+    /// Sets or removes the object's unnamed alarm, in the current transaction.
     pub fn set_alarm(&self, alarm: Option<&AlarmRow>) -> Result<()> {
         self.set_named_alarm("", alarm)
     }
 
-    /// Sets or removes the alarm of this name, in the current transaction.
+    /// Sets or removes the alarm with this name, in the current transaction.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the name is too long, or the object has as many as it may.
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the name is too long, or the object already has the maximum
+    /// number of alarms.
     pub fn set_named_alarm(&self, name: &str, alarm: Option<&AlarmRow>) -> Result<()> {
         if name.len() > MAX_ALARM_NAME_BYTES {
             return Err(Error::input(format!(
-                "the name of an alarm has at most {MAX_ALARM_NAME_BYTES} bytes, this one has {}",
+                "an alarm name has at most {MAX_ALARM_NAME_BYTES} bytes; this one has {}",
                 name.len()
             )));
         }
@@ -133,17 +130,17 @@ impl ObjectDb {
             let is_new = !alarms.rows.contains_key(name);
             (is_new, alarms.rows.len(), alarms.has_table)
         })?;
-        // The index is told of the other alarms, too.
+        // The index also records whether there are other alarms.
         if count > usize::from(!is_new) {
             self.follow_index()?;
         }
         if is_new && alarm.is_none() {
-            // What the index knows may still have to be said again.
+            // The index may still be out of date, so the entry is committed again.
             return self.begin().map(|()| self.touch_alarm());
         }
         if is_new && !name.is_empty() && count >= MAX_NAMED_ALARMS {
             return Err(Error::input(format!(
-                "an object has at most {MAX_NAMED_ALARMS} alarms: keep later times in a table, and set an alarm to the first"
+                "an object has at most {MAX_NAMED_ALARMS} alarms: keep further times in a table and set one alarm to the earliest"
             )));
         }
         self.begin()?;
@@ -191,7 +188,7 @@ impl ObjectDb {
         Ok(())
     }
 
-    /// Commits the object's alarms again, whether they have changed or not: the index has come to say something else.
+    /// Commits the object's alarms again, whether or not they have changed, to correct the index.
     pub fn repeat_alarms(&self) -> Result<()> {
         self.begin()?;
         self.touch_alarm();
@@ -199,8 +196,9 @@ impl ObjectDb {
         Ok(())
     }
 
-    /// Brings the rows up to date with the index: if the wall clock was set back since they were written, waits are due earlier
-    /// by as much. To be called before an alarm is attempted or changed, because that tells the index what the rows say.
+    /// Updates the rows from the index: if the wall clock was set back since the rows were written, waits are due
+    /// earlier by that much. Call this before an alarm is attempted or changed, because both copy the rows to the
+    /// index.
     pub fn follow_index(&self) -> Result<()> {
         let Some(known) = self.known_alarm_entry().filter(|known| known.wait) else {
             return Ok(());
@@ -224,7 +222,7 @@ impl ObjectDb {
         Ok(())
     }
 
-    /// What the transaction, if it has touched an alarm, makes of them.
+    /// The change that the transaction makes to the alarms, if it has touched any.
     pub(crate) fn alarm_change(&self) -> Result<AlarmChange> {
         Ok(match self.alarm_entry()? {
             Some(entry) => AlarmChange::Set(entry),
@@ -273,5 +271,31 @@ impl ObjectDb {
             rows.insert(name.into(), alarm);
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alarms::{BegunAttempt, Isolation};
+
+    /// The index keeps what it was told in an earlier epoch.
+    #[test]
+    fn attempts_of_two_processes_look_the_same_to_a_third() {
+        let begun = |epoch, isolation| AlarmRow {
+            begun: Some(BegunAttempt { epoch, isolation }),
+            ..AlarmRow::at(50)
+        };
+        let rows = [
+            ("first".into(), begun(1, Isolation::Free)),
+            ("second".into(), begun(2, Isolation::Few)),
+        ];
+        let alarms = Alarms {
+            rows: rows.into(),
+            has_table: true,
+        };
+        let told = alarms.entry(Epoch(2));
+        assert!(told.is_some_and(|entry| entry.cut_off), "{told:?}");
+        assert!(AlarmEntry::agree(told, alarms.entry(Epoch(3))), "{told:?}");
     }
 }

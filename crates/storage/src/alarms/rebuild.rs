@@ -1,12 +1,13 @@
 //! Rebuilds the index from the objects' rows when a saved run is damaged or missing.
 //!
-//! Called when a store is opened, after the log's tail was replayed and before anybody uses the store. Each object is
-//! opened in its turn, so memory holds one of them beside the index. The damaged run is kept beside the others under
-//! another name. The manifest lists it until the next checkpoint has saved the whole index, so a crash before that ends in
-//! another rebuild.
+//! Called while a store is opened, after the log's tail was replayed and before anybody uses the store. Objects are
+//! opened one at a time, so memory holds the index and one object. The damaged run is kept in the same directory under
+//! another name. The manifest lists it until the next checkpoint has saved the whole index, so a crash before that
+//! leads to another rebuild.
 //!
-//! An object whose row cannot be read is damaged itself: it is logged, and has no alarm until it is restored. If its file
-//! cannot be read it is quarantined, unless so many cannot that it is the disk that fails: then the store is not opened.
+//! An object whose row cannot be read is itself damaged: this is logged, and the object has no alarm until it is
+//! restored. If its file cannot be read, the object is quarantined. If too many files cannot be read, the disk itself
+//! is failing, and the store is not opened.
 
 use super::{AlarmChange, AlarmEntry, dir_of};
 use crate::engine::Engine;
@@ -25,15 +26,15 @@ pub(crate) struct DamagedRun {
     pub(crate) why: io::Error,
 }
 
-/// Objects between two log lines about the progress.
+/// Objects between two log lines about progress.
 const REPORT: u64 = 100_000;
 
 impl DamagedRun {
-    /// Completes the index, which holds only the log's tail, from the rows.
+    /// Completes the index from the rows; so far it holds only the log's tail.
     pub(crate) fn rebuild(&self, engine: &Arc<Engine>) -> Result<()> {
         tracing::error!(
             path = %self.path.display(), why = %self.why,
-            "a saved run of the alarm index is damaged or missing: the index is rebuilt from the objects, which takes a while; \
+            "a saved run of the alarm index is damaged or missing: rebuilding the index from the objects, which takes a while; \
              check the disk"
         );
         let begun = timing::now();
@@ -54,14 +55,14 @@ impl DamagedRun {
                             return Err(Error::new(
                                 ErrorKind::Io,
                                 format!(
-                                    "the alarm index cannot be rebuilt: more than {MAX_FAILING_FILES} files of objects cannot be \
-                                     read, so look at the disk; the last: {error}"
+                                    "the alarm index cannot be rebuilt: more than {MAX_FAILING_FILES} object files cannot be \
+                                     read; check the disk. The last error: {error}"
                                 ),
                             ));
                         }
                         failing.push((key, error));
                     }
-                    // The error may be transient, and must not be taken for "no alarm".
+                    // The error may be transient and must not be mistaken for "no alarm".
                     Err(error)
                         if matches!(
                             error.kind(),
@@ -74,7 +75,7 @@ impl DamagedRun {
                         unreadable += 1;
                         tracing::error!(
                             object = %key, %error,
-                            "an object's alarm cannot be read: it has none until the object is restored"
+                            "an object's alarm cannot be read: the object has no alarm until it is restored"
                         );
                     }
                 }
@@ -101,7 +102,7 @@ impl DamagedRun {
         Ok(())
     }
 
-    /// Renames the run, so that nothing removes it.
+    /// Renames the run so that it is not removed.
     fn keep_aside(&self, engine: &Engine) {
         let aside = aside(&self.path);
         let Shared { disk, dir, .. } = &*engine.shared;
@@ -109,10 +110,10 @@ impl DamagedRun {
             .rename(&self.path, &aside)
             .and_then(|()| disk.sync_dir(&dir_of(dir)));
         match renamed {
-            Ok(()) => tracing::warn!(path = %aside.display(), "the damaged run is kept here"),
+            Ok(()) => tracing::warn!(path = %aside.display(), "kept the damaged run"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                tracing::warn!(path = %self.path.display(), %error, "the damaged run could not be kept aside");
+                tracing::warn!(path = %self.path.display(), %error, "cannot rename the damaged run to keep it");
             }
         }
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct BegunAttempt {
     /// The epoch of the store in which it began ([`Store::epoch`](crate::Store::epoch)).
     pub epoch: u32,
-    /// How far it was kept apart from suspects.
+    /// How far it was isolated from suspects.
     #[serde(default, skip_serializing_if = "is_free")]
     pub isolation: Isolation,
 }
@@ -17,57 +17,58 @@ pub struct BegunAttempt {
 /// An alarm of an object. Times are milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlarmRow {
-    /// When it was set to go off.
+    /// When it was set to fire.
     pub scheduled: i64,
-    /// It was set to go off after some time, not at some time: a clock that is set back does not delay it.
+    /// It fires after a duration, not at a time of the clock: setting the clock back does not delay it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wait: bool,
-    /// When it was asked for, if its time had passed by then.
+    /// When it was set, if its time had already passed by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_at: Option<i64>,
     /// Attempts begun so far.
     #[serde(default)]
     pub attempts: u32,
-    /// Of the attempts, those that were cut off: they have not failed, and count for no retry.
+    /// Attempts that were cut off. They have not failed and do not count as retries.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut_off: u32,
-    /// Attempts in a row, its own and those of the alarms before it in which it was set, that their process did not
-    /// survive. They lengthen the wait and count for nothing else.
+    /// Consecutive attempts that their process did not survive, of this alarm and of the alarms that led to it. They
+    /// lengthen the wait and have no other effect.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub broken: u32,
-    /// How often the process has ended while an attempt of it, or of an alarm before it in which it was set, ran with no
-    /// other suspect beside it.
+    /// How often the process has ended while an attempt of this alarm, or of an alarm that led to it, ran with no other
+    /// suspect beside it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub crashes: u32,
-    /// The attempt that has begun and whose end is not written. If its epoch is over, its process has not survived it.
+    /// The attempt that has begun and whose end is not recorded. If its epoch is over, its process did not survive it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<BegunAttempt>,
-    /// When the attempt that has begun, or has failed, is tried again. An attempt is only run after this is durable, so
-    /// one that its process does not survive is not repeated at once.
+    /// When the attempt that has begun or failed is retried. An attempt runs only after this is durable, so an attempt
+    /// that crashes its process is not repeated immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<i64>,
-    /// The alarm that was set while the attempt ran. It takes the place of this one when the attempt ends.
+    /// The alarm that was set while the attempt ran. It replaces this one when the attempt ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<i64>,
-    /// What [`wait`](Self::wait) is of the next one.
+    /// [`wait`](Self::wait) of the next alarm.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub next_wait: bool,
-    /// All attempts have failed. It goes off no more unless somebody runs it again.
+    /// All attempts have failed. It does not fire again unless an operator runs it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
     /// How the last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// It is tried until it succeeds, with at most so many milliseconds between attempts, whatever the object's class says.
+    /// It is retried until it succeeds, with at most this many milliseconds between attempts, whatever the object's
+    /// class declares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_backoff: Option<u32>,
-    /// How far the wall clock was set back since the time was set for which it waits. See [`Self::set_back`].
+    /// How far the wall clock was set back since the alarm's time was set. See [`Self::set_back`].
     #[serde(default, skip_serializing_if = "is_none_back")]
     pub set_back: i64,
 }
 
 impl AlarmRow {
-    /// An alarm that nothing has happened to yet.
+    /// A new alarm without attempts.
     pub fn at(scheduled: i64) -> Self {
         Self {
             scheduled,
@@ -75,7 +76,7 @@ impl AlarmRow {
         }
     }
 
-    /// An alarm that is asked for at `now`.
+    /// An alarm that is set at `now`.
     pub fn asked(scheduled: i64, now: i64) -> Self {
         Self {
             asked_at: (scheduled < now).then_some(now),
@@ -94,7 +95,7 @@ impl AlarmRow {
                 let counts = broken(Variant::CrashCountsForAll);
                 self.cut_off = self.cut_off.saturating_add(u32::from(!counts));
             }
-            // Rows of format 2 do not tell of an attempt that has begun, but for the alarm that it has set.
+            // Rows of format 2 do not record an attempt that has begun, only the alarm that it has set.
             None if self.next.is_some() => {
                 self.broken = self.broken.saturating_add(self.attempts);
             }
@@ -112,8 +113,8 @@ impl AlarmRow {
         }
     }
 
-    /// What the orderly end of a process makes of an attempt that runs: it is made again at once when the next one begins,
-    /// or what it has set takes its place. A suspect stays one.
+    /// The alarm after its process shut down cleanly during an attempt: the attempt is repeated as soon as the next
+    /// process starts, or the alarm that it set replaces it. A suspect stays one.
     #[must_use]
     pub fn interrupted(mut self, now: i64) -> Self {
         match (&mut self.begun, self.next) {
@@ -124,7 +125,7 @@ impl AlarmRow {
             (_, Some(_)) => self.after(now).unwrap_or(self),
             _ => Self {
                 begun: None,
-                // The clock may have been set back since it was set.
+                // The clock may have been set back since the alarm was set.
                 retry_at: (self.scheduled > now).then_some(now),
                 cut_off: self.cut_off.saturating_add(1),
                 ..self
@@ -132,7 +133,7 @@ impl AlarmRow {
         }
     }
 
-    /// The alarm that was set while the attempt ran, which takes the place of this one at `now`.
+    /// The alarm that was set while the attempt ran, which replaces this one at `now`.
     pub fn after(&self, now: i64) -> Option<Self> {
         self.next.map(|next| Self {
             wait: self.next_wait,
@@ -141,8 +142,8 @@ impl AlarmRow {
         })
     }
 
-    /// The alarm that goes off at once, as if for the first time, if it was given up or waits for a retry. `epoch` is the
-    /// store's: of an attempt that runs there is nothing to be run again.
+    /// The alarm reset to fire immediately as if for the first time, if it was given up or waits for a retry. `epoch`
+    /// is that of the store: a running attempt is not rerun.
     pub fn rerun(self, now: i64, epoch: u32) -> Option<Self> {
         let runs = self.begun.is_some() && !self.was_cut_off(epoch);
         let waits = self.attempts > 0 && !runs;
@@ -153,29 +154,30 @@ impl AlarmRow {
         })
     }
 
-    /// The wall clock was set back by so much: if the alarm waits, it is due earlier by that. The times that it was set to stay as they
-    /// were; whoever is woken finds by them that the clock was set back.
+    /// Moves the deadline earlier by `by_millis` if the alarm is a wait, after the wall clock was set back by that
+    /// much. The times that it was set to stay unchanged; the handler can tell from them that the clock was set back.
     pub(crate) fn clock_set_back(&mut self, by_millis: i64) {
         if !self.failed && self.entry().wait {
             self.set_back = self.set_back.saturating_add(by_millis);
         }
     }
 
-    /// Attempts that have failed, and one that runs, if one does.
+    /// Failed attempts, including the one that is running, if any.
     pub fn counted_attempts(&self) -> u32 {
         self.attempts.saturating_sub(self.cut_off)
     }
 
-    /// True if an attempt has begun in an epoch that is over.
+    /// Returns whether an attempt began in an earlier epoch.
     pub fn was_cut_off(&self, epoch: u32) -> bool {
         self.begun.is_some_and(|begun| begun.epoch != epoch)
     }
 
-    /// What the index is told of it, if it is the object's only one.
+    /// The index entry of this alarm, if it is the object's only one.
     pub fn entry(&self) -> AlarmEntry {
         let (due, wait) = match (self.next, self.retry_at) {
             _ if self.failed => (self.scheduled, false),
-            // An attempt that never ended does not hasten the alarm that it has set: it may have ended its process.
+            // An attempt that never ended does not bring forward the alarm that it has set: it may have crashed its
+            // process.
             (Some(next), Some(retry_at)) if next > retry_at => (next, self.next_wait),
             (_, Some(retry_at)) => (retry_at, true),
             (Some(next), None) => (next, self.next_wait),

@@ -1,12 +1,12 @@
 //! Runs: the alarm index on disk, as the files `alarms/NUMBER.run` that the manifest lists.
 //!
-//! The first run of the list holds the whole index of its moment, each later one what had changed since the one before.
-//! Together they say at least what the index was at the manifest's redo position; what replay then applies again comes
-//! to the same. A run is written and synced, and its name is, before the manifest names it; it is removed when no
-//! manifest does any more. Bytes: `docs/format.md`.
+//! The first run of the list holds the whole index at its time; each later run holds the changes since the one before.
+//! Together they are at least as new as the index at the manifest's redo position; replaying later changes again is
+//! idempotent. A run and its directory entry are synced before the manifest lists it. The run is removed once no
+//! manifest lists it any more. Bytes: `docs/format.md`.
 
 use super::index::{AlarmIndex, Unsaved};
-use super::{AlarmChange, DamagedRun, marks};
+use super::{AlarmChange, DamagedRun, flags};
 use crate::broken::{Variant, broken};
 use crate::disk::{Disk, DiskFile, OpenMode, sync_names};
 use crate::error::{Error, Result};
@@ -23,10 +23,10 @@ const HEADER_BYTES: usize = 48;
 const ENTRY_BYTES: usize = 48;
 
 const CLEARED: u32 = 1;
-/// Where an entry's marks begin.
-const MARKS_SHIFT: u32 = 1;
+/// The bit at which an entry's flags begin.
+const FLAGS_SHIFT: u32 = 1;
 
-/// Entries that are read and written at a time.
+/// Entries read and written at a time.
 const CHUNK: usize = 16 * 1024;
 
 /// The runs of a data directory, as the manifest lists them.
@@ -46,7 +46,7 @@ pub(crate) struct RunRef {
 }
 
 impl Runs {
-    /// True if so many changes are better written with everything else as a new first run.
+    /// Returns whether this many changes are better written together with everything else as a new first run.
     fn merges(&self, changes: usize) -> bool {
         let Some((base, later)) = self.list.split_first() else {
             return true;
@@ -65,7 +65,7 @@ fn path_of(data: &Path, number: u64) -> PathBuf {
     dir_of(data).join(format!("{number:016}.run"))
 }
 
-/// Writes what the index has not saved as a run, and returns what the next manifest is to list.
+/// Writes the unsaved part of the index as a run, and returns the list for the next manifest.
 pub(crate) fn write(
     disk: &dyn Disk,
     data: &Path,
@@ -83,7 +83,7 @@ pub(crate) fn write(
     } else {
         unsaved.changes()
     };
-    // Like a page of a file, an entry of a run must not tell of what may still be lost.
+    // As with a page of a file, an entry of a run must not reveal a change that may still be lost.
     durable(unsaved.newest)?;
     let mut next = if merges {
         Runs {
@@ -145,8 +145,8 @@ fn encode(bytes: &mut Vec<u8>, key: ObjectKey, change: AlarmChange) {
     let (flags, due) = match change {
         AlarmChange::Cleared => (CLEARED, 0),
         AlarmChange::Set(entry) => {
-            let marks = marks::of(&entry) << MARKS_SHIFT;
-            (marks | u32::from(entry.attempts) << 16, entry.due)
+            let bits = flags::of(&entry) << FLAGS_SHIFT;
+            (bits | u32::from(entry.attempts) << 16, entry.due)
         }
     };
     bytes.put_u32_le(key.namespace.0);
@@ -167,13 +167,13 @@ fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<(ObjectKey, AlarmChange)> {
     let change = if flags & CLEARED != 0 {
         AlarmChange::Cleared
     } else {
-        let marks = (flags & 0xffff) >> MARKS_SHIFT;
-        AlarmChange::Set(marks::entry(marks, due, (flags >> 16) as u16)?)
+        let bits = (flags & 0xffff) >> FLAGS_SHIFT;
+        AlarmChange::Set(flags::entry(bits, due, (flags >> 16) as u16)?)
     };
     Some((key, change))
 }
 
-/// Makes the checksums of a run right.
+/// Recomputes the checksums of a run.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn seal(bytes: &mut [u8]) {
     let end = bytes.len();
@@ -213,7 +213,7 @@ pub(crate) fn load(disk: &dyn Disk, data: &Path, runs: &Runs) -> Result<Loaded> 
     Ok(Loaded::Whole(Box::new(index)))
 }
 
-/// True if a retry cannot help: the bytes are wrong, missing, or unreadable on the medium.
+/// Returns whether a retry is pointless: the bytes are wrong, missing, or unreadable on the medium.
 fn is_damage(error: &io::Error) -> bool {
     /// `EIO` on every Unix.
     const MEDIUM: i32 = 5;
@@ -235,12 +235,12 @@ fn read_entries(
     }
     fields.advance(MAGIC.len());
     if fields.get_u32_le() != VERSION {
-        return Err(damaged("it has another version"));
+        return Err(damaged("its version is not supported"));
     }
     let entries_crc = fields.get_u32_le();
     let (number, _redo) = (fields.get_u64_le(), fields.get_u64_le());
     if number != run.number || fields.get_u64_le() != run.entries {
-        return Err(damaged("it is another run than the manifest says"));
+        return Err(damaged("it is not the run that the manifest lists"));
     }
     let mut bytes = vec![0; CHUNK * ENTRY_BYTES];
     let (mut at, mut crc) = (HEADER_BYTES as u64, 0);
@@ -255,7 +255,7 @@ fn read_entries(
         at += wanted as u64;
         left -= wanted / ENTRY_BYTES;
         for entry in bytes[..wanted].as_chunks::<ENTRY_BYTES>().0 {
-            let (key, change) = decode(entry).ok_or_else(|| damaged("it has unknown marks"))?;
+            let (key, change) = decode(entry).ok_or_else(|| damaged("it has unknown flags"))?;
             take(key, change);
         }
     }
@@ -265,7 +265,7 @@ fn read_entries(
     Ok(())
 }
 
-/// Removes the runs that the manifest does not list: what a crash or a newer run has left.
+/// Removes the runs that the manifest does not list: leftovers of a crash, or runs replaced by newer ones.
 pub(crate) fn remove_others(disk: &dyn Disk, data: &Path, runs: &Runs) -> io::Result<()> {
     for name in disk.list(&dir_of(data))? {
         let number: Option<u64> = name

@@ -1,4 +1,4 @@
-//! One part of the alarm index, behind a lock of its own: the alarms of one class on one worker.
+//! One shard of the alarm index, with its own lock: the alarms of one class on one worker.
 
 use super::{AlarmChange, AlarmEntry, AlarmState, Isolation};
 use crate::broken::{Variant, broken};
@@ -10,35 +10,34 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 pub(super) struct Shard {
     pub(super) entries: FxHashMap<ObjectKey, AlarmEntry>,
-    /// With no alarm that is pending.
+    /// Objects without a pending alarm.
     pub(super) failed: usize,
-    /// With an alarm that was given up.
+    /// Objects with an alarm that was given up.
     pub(super) given_up: usize,
-    /// How many alarms of each namespace are failing; without those that have none.
+    /// The number of failing alarms of each namespace. Namespaces without any are omitted.
     pub(super) failing: BTreeMap<NamespaceNo, u64>,
     pub(super) in_flight: FxHashSet<ObjectKey>,
     /// Changed since the last run.
     pub(super) changed: FxHashSet<ObjectKey>,
-    /// The position behind the newest change.
+    /// The position after the newest change.
     pub(super) newest: Lsn,
-    /// The pending alarms that nobody has taken, by time, with as much isolation as they need; `None` as long as nobody
-    /// takes any from here.
+    /// Pending alarms that are not taken, by time, one queue for each isolation. `None` until the shard has a taker.
     queues: Option<[BTreeSet<(i64, ObjectKey)>; 3]>,
-    /// Suspects: alarms whose attempt an earlier process began and did not end, with their isolation.
+    /// Suspects: alarms whose attempt an earlier process began and never ended, with their isolation.
     suspects: FxHashMap<ObjectKey, Isolation>,
 }
 
 /// The effect of a change on what a scheduler waits for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Effect {
-    /// The change is due earlier than everything else that needs as much isolation.
+    /// The change is due earlier than everything else with the same isolation.
     pub(super) earlier: Option<Isolation>,
     /// This many suspects were cleared.
     pub(super) cleared: usize,
 }
 
 impl Shard {
-    /// Builds the queues. Alarms that were taken before can be taken again; attempts that had begun make suspects.
+    /// Builds the queues. Alarms taken earlier can be taken again; attempts that had begun become suspects.
     pub(super) fn open_queues(&mut self) {
         self.in_flight.clear();
         self.suspects = FxHashMap::default();
@@ -90,7 +89,7 @@ impl Shard {
         Some((key, *self.entries.get(&key)?))
     }
 
-    /// Puts a taken alarm back, at the time of its entry. Says of which queue it is now the earliest.
+    /// Puts a taken alarm back, at the time of its entry. Returns the queue in which it is now the earliest, if any.
     pub(super) fn give_back(&mut self, key: ObjectKey) -> Option<Isolation> {
         self.in_flight.remove(&key);
         match self.entries.get(&key) {
@@ -114,7 +113,7 @@ impl Shard {
                 cleared,
             };
         };
-        // The attempt is still the earlier one if the alarm was moved, or another one of the object went off.
+        // The earlier attempt still counts if the alarm was moved, or if another alarm of the object fired.
         let cleared = usize::from(!entry.cut_off && self.suspects.remove(&key).is_some());
         self.given_up += usize::from(entry.failed || entry.some_failed);
         self.failed += usize::from(entry.failed);
@@ -149,7 +148,7 @@ impl Shard {
         self.suspects.get(key).copied().unwrap_or_default()
     }
 
-    /// Queues an alarm by its time. Says of which queue it is now the earliest.
+    /// Queues an alarm by its time. Returns the queue in which it is now the earliest, if any.
     fn enqueue(&mut self, key: ObjectKey, entry: AlarmEntry) -> Option<Isolation> {
         if entry.failed || self.in_flight.contains(&key) {
             return None;
@@ -172,7 +171,7 @@ impl Shard {
         }
     }
 
-    /// The wall clock was set back by so much: what waits is due by the new clock when it would have been by the old one.
+    /// Moves waiting alarms earlier by `by_millis`, after the wall clock was set back by that much.
     pub(super) fn clock_set_back(&mut self, by_millis: i64) {
         let waits = self.entries.iter().filter(|(_, entry)| entry.wait);
         let waits: Vec<_> = waits.map(|(key, entry)| (*key, *entry)).collect();

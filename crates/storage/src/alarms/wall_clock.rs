@@ -1,25 +1,27 @@
-//! The wall clock as the log's records show it, for recovery: where the clock was set back, waits come earlier.
+//! The wall clock as the log's records show it, for recovery: where the clock was set back, waits are due earlier.
 //!
-//! A process that sees its clock set back tells [`AlarmIndex::clock_set_back`](super::AlarmIndex::clock_set_back). The index
-//! is saved by the next checkpoint; after a crash before that, and for a clock that was set back while no process ran, the times
-//! of the records tell by how much. They tell at most what it was, since time passed between two records.
+//! A process that sees its clock set back calls [`AlarmIndex::clock_set_back`](super::AlarmIndex::clock_set_back). The
+//! next checkpoint saves the index. After a crash before that, and for a clock that was set back while no process ran,
+//! recovery derives the step from the timestamps of the records. The derived step is at most the real one, since time
+//! passed between two records.
 
 use crate::broken::{Variant, broken};
 use crate::ident::Lsn;
 use crate::limits::CLOCK_TOLERANCE;
 use serde::{Deserialize, Serialize};
 
-/// What the wall clock showed when the alarm index was saved.
+/// The wall clock's time when the alarm index was saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClockReading {
-    /// The end of the log at that moment: steps of the clock before it are in the saved index.
+    /// The end of the log at that time: earlier steps of the clock are in the saved index.
     pub(crate) position: u64,
-    /// Milliseconds since 1970; 0 if nobody has read it yet.
+    /// Milliseconds since 1970; 0 if it has not been read yet.
     pub(crate) unix_millis: u64,
 }
 
 impl ClockReading {
-    /// Takes the next reading. Returns by how many milliseconds the clock was set back since the one before, if it was.
+    /// Takes the next reading. Returns the milliseconds by which the clock was set back since the previous one, if it
+    /// was.
     pub(crate) fn advance(&mut self, position: Lsn, unix_millis: u64) -> Option<i64> {
         if position.get() < self.position
             || unix_millis == 0
@@ -29,7 +31,7 @@ impl ClockReading {
         }
         let back = self.unix_millis.saturating_sub(unix_millis);
         let is_step = u128::from(back) > CLOCK_TOLERANCE.as_millis();
-        // Threads take their times one after the other and append in another order.
+        // Threads read their times in one order and append in another.
         if is_step || unix_millis > self.unix_millis {
             self.unix_millis = unix_millis;
         }

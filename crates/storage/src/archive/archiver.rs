@@ -1,8 +1,8 @@
-//! The archiver: the log's records before a redo position become runs.
+//! The archiver turns the log's records before a redo position into runs.
 //!
-//! The records are gathered in memory, [`ARCHIVE_STEP_BYTES`] at a time, sorted by object, and written. The caller is a
-//! checkpoint, which holds the lock that keeps every object file as it is: so an object's file is the object as of the
-//! commit in the file's header, and a snapshot is a copy of it.
+//! It gathers records in memory, [`ARCHIVE_STEP_BYTES`] at a time, sorts them by object and writes them. Its caller is
+//! a checkpoint, which holds the lock that keeps all object files unchanged. Each object file therefore holds the
+//! object as of the commit in the file's header, and a snapshot is a copy of it.
 
 use super::Archive;
 use super::bookmark::Bookmark;
@@ -27,20 +27,20 @@ use crate::shared::Shared;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-/// Fast: the writer of the log waits for no compressor, but the checkpoint does.
+/// Fast: compression does not block the log's writer, but it does block the checkpoint.
 const COMPRESSION: i32 = 1;
 
-/// The commit that a checkpoint has brought an object's file to.
+/// The commit up to which a checkpoint has written an object's file.
 #[derive(Clone, Copy)]
 pub(crate) struct Written {
     pub(crate) commit: CommitNo,
     pub(crate) newest: Lsn,
 }
 
-/// The commits that a checkpoint has brought the objects' files to, of those that it has written.
+/// The commits up to which a checkpoint has written object files, for the files that it has written.
 pub(crate) type WrittenFiles = FxHashMap<ObjectKey, Written>;
 
-/// Entries of a range of the log, encoded, and where those of each object are.
+/// The encoded entries of a range of the log, and where the entries of each object are.
 #[derive(Default)]
 struct Gathered {
     bytes: Vec<u8>,
@@ -70,7 +70,7 @@ impl Gathered {
 
     fn entry(&self, place: usize) -> Result<Entry<'_>> {
         let entry = self.bytes.get(place..).and_then(Entry::decode);
-        // Encoded above; a length beyond 32 bits cannot be, because records are bounded.
+        // Encoded above; a length beyond 32 bits is impossible, because records are bounded.
         entry
             .map(|(entry, _)| entry)
             .ok_or_else(|| Error::damaged("an entry of the archive in memory cannot be read"))
@@ -92,9 +92,9 @@ impl Archiver {
         &self.archive.shared
     }
 
-    /// Archives the log up to `redo`. Called by a checkpoint that has published it; `written` is what it wrote. If that
-    /// fails the log is kept and the next checkpoint tries again, unless commits need the room. The error is one of the
-    /// manifest.
+    /// Archives the log up to `redo`. A checkpoint calls this after publishing `redo`; `written` lists the files it
+    /// wrote. If archiving fails, the log is kept and the next checkpoint tries again, unless commits need the space.
+    /// Only errors of the manifest are returned.
     pub(crate) fn archive(&self, redo: Lsn, written: &WrittenFiles) -> Result<()> {
         let mut pause = ARCHIVE_RETRY_PAUSE;
         let mut retries = 0;
@@ -111,7 +111,7 @@ impl Archiver {
                 break error;
             }
             if !self.room_has_run_out() {
-                tracing::warn!(%error, "the log cannot be archived: it is kept, and the next checkpoint tries again");
+                tracing::warn!(%error, "cannot archive the log: keeping it until the next checkpoint tries again");
                 return Ok(());
             }
             if retries == ARCHIVE_RETRIES {
@@ -123,7 +123,7 @@ impl Archiver {
                 pause *= 2;
             }
         };
-        // The objects' files have it all; what is lost is history.
+        // The object files have all the changes; only history is lost.
         let state = self.archive.state();
         let hole = ArchiveHole {
             from: state.archived.unwrap_or(redo.0),
@@ -142,8 +142,8 @@ impl Archiver {
             .give_up(hole, |state| state.archived = Some(redo.0))
     }
 
-    /// True if the log cannot be kept for the archive any longer: commits wait for the room that it takes, or would before
-    /// the next checkpoint.
+    /// Returns whether the log can no longer be kept for the archive: commits wait for its space, or would before the
+    /// next checkpoint.
     fn room_has_run_out(&self) -> bool {
         let shared = self.shared();
         let next = shared.options.checkpoint_bytes;
@@ -176,7 +176,7 @@ impl Archiver {
         self.archive_range(&mut gathered, from, redo, redo, written)
     }
 
-    /// Writes what was gathered of the log from `from` to `to` as a run and publishes it.
+    /// Writes the gathered part of the log, from `from` to `to`, as a run and publishes it.
     fn archive_range(
         &self,
         gathered: &mut Gathered,
@@ -185,7 +185,7 @@ impl Archiver {
         redo: Lsn,
         written: &WrittenFiles,
     ) -> Result<()> {
-        // By object; those of one object stay in their order.
+        // By object; the entries of one object keep their order.
         gathered.places.sort_unstable();
         let mut unreadable = FxHashSet::default();
         let writer = loop {
@@ -193,9 +193,9 @@ impl Archiver {
             match self.write_range(gathered, range, written, &unreadable) {
                 Ok(writer) => break writer,
                 Err(error) => match error.object() {
-                    // One object's file is no reason to lose the history of the others, nor its own.
+                    // An unreadable file must not cost the history of the other objects, nor its own.
                     Some(key) if unreadable.insert(key) => {
-                        tracing::error!(object = %key, %error, "an object gets no snapshot in the archive: its file cannot be read");
+                        tracing::error!(object = %key, %error, "no archive snapshot of an object: its file cannot be read");
                     }
                     _ => return Err(error),
                 },
@@ -213,7 +213,7 @@ impl Archiver {
         Ok(())
     }
 
-    /// Writes what was gathered, without snapshots of the objects whose files are unreadable.
+    /// Writes the gathered entries, without snapshots of the objects whose files are unreadable.
     fn write_range(
         &self,
         gathered: &Gathered,
@@ -246,7 +246,7 @@ impl Archiver {
         let (first, last) = (gathered.entry(first)?.head, gathered.entry(last)?.head);
         let rebase = Lsn(self.archive.state().rebase);
         let before = if first.commit == CommitNo(1) {
-            // A new object: nothing is before it, and its history begins with nothing.
+            // A new object: its history begins empty.
             Some(0)
         } else {
             older
@@ -271,7 +271,7 @@ impl Archiver {
         Ok(())
     }
 
-    /// Adds a snapshot of an object to a run, from its file. False if there is none to be had.
+    /// Adds a snapshot of an object to a run, from its file. Returns false if there is none.
     fn archive_snapshot(
         &self,
         last: &Head,
@@ -287,8 +287,8 @@ impl Archiver {
             if commit == last.commit || broken(Variant::SnapshotAhead) {
                 return Some(*last);
             }
-            // Newer than what is archived now. A file that this checkpoint did not write was written by an earlier one,
-            // so its commit is before redo; the time is not known, but it is not later than now.
+            // Newer than the range being archived. A file that this checkpoint did not write was written by an earlier
+            // one, so its commit is before redo. Its time is unknown, but not later than now.
             let newest = written.filter(|written| written.commit == commit);
             commit.is_after(last.commit).then(|| Head {
                 commit,
@@ -300,8 +300,8 @@ impl Archiver {
         })
     }
 
-    /// Adds what is in an object's file to a run, as a snapshot. `head` gives the entry's header from the file's commit,
-    /// or refuses it. False if there is no snapshot to be had. The caller holds the lock of checkpoints.
+    /// Adds the content of an object's file to a run, as a snapshot. `head` returns the entry's header for the file's
+    /// commit, or rejects the commit. Returns false if there is no snapshot. The caller holds the checkpoint lock.
     fn archive_file(
         &self,
         key: ObjectKey,
@@ -336,8 +336,8 @@ impl Archiver {
         Ok(true)
     }
 
-    /// Archives what is in an object's file as a snapshot, also while the archive is off. `present` must be its newest
-    /// commit. The caller has paused checkpoints.
+    /// Archives the content of an object's file as a snapshot, even while the archive is off. `present` must be its
+    /// newest commit. The caller has paused checkpoints.
     pub(crate) fn archive_present(&self, key: ObjectKey, present: &Bookmark) -> Result<()> {
         let at = self.shared().catalog.current().archived().get();
         let mut writer = self.new_run(at, at)?;
@@ -357,7 +357,7 @@ impl Archiver {
         })?;
         if !copied {
             return Err(Error::refused(format!(
-                "the object {key} was written while it was to be restored: try again"
+                "the object {key} was written during the restore: try again"
             )));
         }
         writer.end_object(present.commit, 0);

@@ -1,5 +1,5 @@
-//! Compressed blocks of a run: `stored length: u32, raw length: u32, CRC-32C of the eight bytes before and of the stored
-//! bytes: u32`, then a zstd frame (RFC 8878).
+//! Compressed blocks of a run: `stored length: u32, raw length: u32, CRC-32C of the preceding eight bytes and of the
+//! stored bytes: u32`, then a zstd frame (RFC 8878).
 
 use crate::limits::MAX_ARCHIVE_BLOCK_BYTES;
 use bytes::{Buf, BufMut};
@@ -7,7 +7,7 @@ use bytes::{Buf, BufMut};
 /// Bytes before the frame.
 pub(crate) const BLOCK_HEADER: usize = 12;
 
-/// Makes blocks; keeps the compressor's tables between them.
+/// Compresses blocks, reusing the compressor's tables.
 pub(crate) struct Packer(zstd::bulk::Compressor<'static>);
 
 impl Packer {
@@ -28,7 +28,7 @@ impl Packer {
     }
 }
 
-/// What a block's header says.
+/// The fields of a block header.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockHeader {
     pub(crate) stored: usize,
@@ -38,7 +38,7 @@ pub(crate) struct BlockHeader {
 }
 
 impl BlockHeader {
-    /// `None` if no block begins so.
+    /// `None` if the bytes are not a block header.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = bytes.get(..BLOCK_HEADER)?;
         let lengths_crc = crc32c::crc32c(&fields[..8]);
@@ -52,7 +52,7 @@ impl BlockHeader {
         (header.raw <= MAX_ARCHIVE_BLOCK_BYTES && header.stored <= bound).then_some(header)
     }
 
-    /// The entries of a block, from its stored bytes. `None` if they are not what was written.
+    /// Decompresses the entries of a block from its stored bytes. `None` if they are damaged.
     pub(crate) fn unpack(&self, stored: &[u8]) -> Option<Vec<u8>> {
         if crc32c::crc32c_append(self.lengths_crc, stored) != self.crc {
             return None;
@@ -62,7 +62,7 @@ impl BlockHeader {
     }
 }
 
-/// Makes the checksum of the block at the beginning of `bytes` right, and returns its length if it is whole.
+/// Recomputes the checksum of the block at the beginning of `bytes`, and returns its length if it is complete.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn seal(bytes: &mut [u8]) -> Option<usize> {
     let header = BlockHeader::decode(bytes)?;

@@ -1,4 +1,4 @@
-//! Bookmarks: a moment in an object's history, as text that a program can keep and compare.
+//! Bookmarks: a position in an object's history, as text that a program can store and compare.
 
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
@@ -12,9 +12,9 @@ const EXAMPLE: &str = "00000003-0000000000001a40-00000011-5e0c-4a988a7e";
 
 /// The state of one object after one of its commits.
 ///
-/// As text, `eeeeeeee-llllllllllllllll-cccccccc-oooo-ssssssss` in hexadecimal: the epoch of the log, a position in it, the
-/// object's commit number, a mark of the object, and a checksum of the text before, so that a mistyped bookmark is refused, and
-/// one of another object. Bookmarks of one object order as their moments do, as values and as text.
+/// As text, `eeeeeeee-llllllllllllllll-cccccccc-oooo-ssssssss` in hexadecimal: the epoch of the log, a position in it,
+/// the object's commit number, a tag of the object, and a checksum of the preceding text. The checksum rejects mistyped
+/// bookmarks, the tag bookmarks of other objects. Bookmarks of one object sort chronologically, as values and as text.
 ///
 /// ```
 /// use abide_storage::Bookmark;
@@ -27,25 +27,25 @@ const EXAMPLE: &str = "00000003-0000000000001a40-00000011-5e0c-4a988a7e";
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Bookmark {
-    /// The epoch that the commit, or the look at it, belongs to: the commit's own epoch is not later.
+    /// The epoch in which the commit was made or the bookmark was taken: the commit's own epoch is not later.
     pub(crate) epoch: Epoch,
-    /// A position between the end of the commit and that of the object's next one. For a commit that is still to come:
-    /// a position between the end of the commit before it and its own.
+    /// A position between the end of the commit and the end of the object's next one. For a commit that has not been
+    /// made yet: a position between the end of the preceding commit and its own.
     pub(crate) lsn: Lsn,
-    /// The commit; 0 is the object before its first.
+    /// The commit number; 0 is the object before its first commit.
     pub(crate) commit: CommitNo,
-    /// The mark of the object.
+    /// The tag of the object.
     pub(crate) object: u16,
 }
 
 impl Bookmark {
-    /// Refuses a bookmark of another object.
+    /// Rejects a bookmark of another object.
     pub(crate) fn must_be_of(&self, key: ObjectKey) -> Result<()> {
         if self.object == mark(key) {
             return Ok(());
         }
         Err(Error::input(format!(
-            "{self} is not a bookmark of the object {key}: use one that was taken of it"
+            "{self} is not a bookmark of the object {key}: use one that was taken from this object"
         )))
     }
 
@@ -57,7 +57,7 @@ impl Bookmark {
     }
 }
 
-/// A short mark of an object: part of a checksum of its key.
+/// A short tag of an object: part of a checksum of its key.
 pub(crate) fn mark(key: ObjectKey) -> u16 {
     let namespace = crc32c::crc32c(&key.namespace.0.to_le_bytes());
     crc32c::crc32c_append(namespace, &key.id) as u16
@@ -95,7 +95,7 @@ impl FromStr for Bookmark {
     fn from_str(text: &str) -> Result<Self> {
         let refused = || {
             Error::input(format!(
-                "{text:?} is not a bookmark: it looks like {EXAMPLE}, and must be copied whole"
+                "{text:?} is not a bookmark: copy the whole text, which looks like {EXAMPLE}"
             ))
         };
         let number = |range| {
@@ -112,7 +112,7 @@ impl FromStr for Bookmark {
             })
         };
         let bookmark = parse().ok_or_else(refused)?;
-        // Writing it again checks what stands between the numbers, and the checksum.
+        // Formatting it again also checks the separators and the checksum.
         if bookmark.to_string() == text {
             Ok(bookmark)
         } else {

@@ -1,18 +1,18 @@
-//! Whether entries make a whole: the commits of one object, one after the other, from a snapshot or from nothing.
+//! Whether entries form a complete state: consecutive commits of one object, starting from a snapshot or from nothing.
 
 use super::entry::{Head, Kind};
 use crate::ident::CommitNo;
 
-/// How far the entries followed so far make a whole.
+/// The state reached by the entries so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chain {
-    /// Nothing yet: the object's first commit, or a snapshot, may come.
+    /// No entries yet: the object's first commit, or a snapshot, may follow.
     Nothing,
     /// The object as of this commit.
     At(Head),
     /// In the middle of this commit or snapshot.
     Within(Head),
-    /// A commit is missing: only a snapshot helps.
+    /// A commit is missing: only a snapshot can follow.
     Broken,
 }
 
@@ -34,7 +34,7 @@ impl Chain {
         }
     }
 
-    /// The commit whose state is whole; `None` if there is none.
+    /// The commit whose state is complete; `None` if there is none.
     pub(crate) fn at(&self) -> Option<&Head> {
         match self {
             Self::At(head) => Some(head),
@@ -42,7 +42,7 @@ impl Chain {
         }
     }
 
-    /// The commit that may come next; `None` if only a snapshot may.
+    /// The number of the commit that may come next; `None` if only a snapshot may.
     pub(crate) fn next_commit(&self) -> Option<CommitNo> {
         match self {
             Self::Nothing => Some(CommitNo(1)),

@@ -1,18 +1,18 @@
-//! The compactor keeps the archive small: runs are merged, and what is too old is folded into bases.
+//! The compactor keeps the archive small: it merges runs, and reduces expired history to bases.
 //!
-//! - A **merge** makes one run of [`crate::limits::ARCHIVE_FAN_IN`] adjacent runs of the same level. Nothing is lost.
-//! - A **fold** makes one **base** of the oldest runs: of each object only its last state in them remains, as a snapshot.
-//!   It is done when the expired runs are a good share of the base that has to be written again with them, so the cost
-//!   of a byte of history is bounded, and an object with a busy life costs its size and the changes of the retention.
+//! - A **merge** combines [`crate::limits::ARCHIVE_FAN_IN`] adjacent runs of the same level into one. Nothing is lost.
+//! - A **fold** replaces the oldest runs by one **base**, which keeps only the last state of each object in them, as a
+//!   snapshot. It runs once the expired runs are a sizeable share of the base that must be rewritten with them. This
+//!   bounds the cost of a byte of history: an object with many changes costs its size and its changes within the
+//!   retention.
+//! - If there is no space even for a fold, the oldest history is **dropped**: the base and the newest runs stay.
 //!
-//! - If there is no room even for that, the oldest history is **dropped**: the base and the newest runs stay.
+//! The new run is durable before the manifest lists it in place of the old ones, which are removed afterwards. Merges
+//! and folds stream their input and output. Memory is bounded by a block for each run, the index of the new run (128
+//! bytes for each of its objects) and, in a fold, the pages of one object, up to a bound.
 //!
-//! The new run is durable before the manifest lists it in place of the old ones; these are removed afterwards. Both read
-//! and write as streams: memory is bounded by a block for each run, the index of the new run (128 bytes for each of its
-//! objects), and in a fold the pages of one object, up to a bound.
-//!
-//! A run that cannot be read is not merged, and the others are merged around it: somebody may put it back. Once it has
-//! expired, a fold takes what can be read of it. No error here stops the node; compaction is retried later.
+//! A run that cannot be read is not merged; the others are merged around it, since somebody may restore it. Once it has
+//! expired, a fold salvages the readable part of it. No error here stops the node; compaction is retried later.
 
 use super::hole::ArchiveHole;
 use super::image::Image;
@@ -36,25 +36,25 @@ use crate::sync::atomic::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Better than in a step: a merge has time, and its output lives longer.
+/// Stronger than at archiving: a merge has more time, and its output lives longer.
 const COMPRESSION: i32 = 3;
 
 /// State that is kept between two passes.
 #[derive(Default)]
 struct State {
-    /// The runs that were found damaged before this start were looked at again.
+    /// The runs found damaged before this start have been checked again.
     looked: bool,
-    /// A fold did not fit in so much room.
+    /// A fold did not fit into this many bytes.
     too_little: u64,
-    /// Folds in a row that had too little room.
+    /// Consecutive folds that lacked space.
     folds_refused: u32,
     /// Failed reads of runs that are not known to be damaged.
     unread: BTreeMap<u64, u32>,
-    /// The warning that history is folded early was logged and still applies.
+    /// The warning about folding history early was logged and still applies.
     over: bool,
 }
 
-/// Merges, folds and drops runs, one piece of work at a time.
+/// Merges, folds and drops runs, one step at a time.
 pub(crate) struct Compactor {
     archive: Arc<Archive>,
     state: Mutex<State>,
@@ -76,7 +76,7 @@ impl Compactor {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(error) => {
-                        tracing::warn!(%error, "the archive is tidied later");
+                        tracing::warn!(%error, "the archive cannot be compacted now; compaction is retried");
                         break;
                     }
                 }
@@ -84,7 +84,8 @@ impl Compactor {
         }
     }
 
-    /// Runs the next compaction. False if there is none, or if it must wait. An error is one of the manifest.
+    /// Runs the next compaction. Returns false if there is none, or if it must wait. Only errors of the manifest are
+    /// returned.
     pub(crate) fn compact(&self) -> Result<bool> {
         let mut known = self.state.lock();
         if !known.looked {
@@ -110,7 +111,7 @@ impl Compactor {
                 bytes = state.bytes(),
                 max_bytes = options.max_bytes,
                 available = room.available,
-                "the archive is over its size, or the disk is nearly full: history leaves before its time"
+                "the archive exceeds its size limit, or the disk is nearly full: removing history before it expires"
             );
         }
         known.over = over;
@@ -121,7 +122,7 @@ impl Compactor {
         let inputs = &state.runs[range.clone()];
         let made = match &work {
             Compaction::Merge(_) => self.merge(inputs, room.reserve),
-            Compaction::Fold(_) => self.fold(inputs, room.floor()),
+            Compaction::Fold(_) => self.fold(inputs, room.fold_reserve()),
             Compaction::Drop(_) => Ok(Outcome::Dropped),
         };
         match made {
@@ -136,10 +137,10 @@ impl Compactor {
             }
             Err(error) if log.failed() => Err(error),
             Err(error) if error.kind() == ErrorKind::NoSpace => {
-                tracing::warn!(%error, "there is no room to tidy the archive");
+                tracing::warn!(%error, "no disk space to compact the archive");
                 let fold = matches!(work, Compaction::Fold(_));
                 if fold {
-                    // One refusal may be transient, and the step after a fold loses history.
+                    // A single failure may be transient, and the step after a fold loses history.
                     known.folds_refused += 1;
                     if known.folds_refused >= ARCHIVE_FULL_AFTER {
                         known.too_little = room.available;
@@ -150,15 +151,15 @@ impl Compactor {
             Err(error) => {
                 let found = self.set_aside(inputs, &mut known.unread)?;
                 if !found {
-                    tracing::warn!(%error, "the archive is tidied later");
+                    tracing::warn!(%error, "the archive cannot be compacted now; compaction is retried");
                 }
                 Ok(found)
             }
         }
     }
 
-    /// Looks for damage in runs, and notes it. Objects that are written from now on get a new base. False: there is
-    /// no more than was known.
+    /// Looks for damaged runs, and records them. Objects that are written from now on get a new base. Returns false if
+    /// no new damage was found.
     fn set_aside(&self, runs: &[RunMeta], unread: &mut BTreeMap<u64, u32>) -> Result<bool> {
         let known = self.archive.state().damaged;
         let mut damaged = BTreeSet::new();
@@ -167,15 +168,15 @@ impl Compactor {
                 unread.remove(&run.number);
                 continue;
             };
-            // It could not be looked at.
+            // It could not be checked.
             if error.kind() == ErrorKind::Busy {
                 continue;
             }
-            // Any other error may pass.
+            // Any other error may be transient.
             let failures = unread.entry(run.number).or_default();
             *failures += 1;
             if error.kind() == ErrorKind::Damaged || *failures >= ARCHIVE_SET_ASIDE_AFTER {
-                tracing::error!(%error, "a run of the archive is set aside");
+                tracing::error!(%error, "ignoring an unreadable run of the archive");
                 unread.remove(&run.number);
                 damaged.insert(run.number);
             }
@@ -202,7 +203,7 @@ impl Compactor {
             match self.archive.verify_run(run) {
                 Ok(_) => whole.insert(run.number),
                 Err(error) => {
-                    tracing::error!(%error, "a run of the archive is set aside");
+                    tracing::error!(%error, "ignoring an unreadable run of the archive");
                     still.insert(run.number)
                 }
             };
@@ -210,7 +211,7 @@ impl Compactor {
         if still == state.damaged {
             return Ok(());
         }
-        tracing::info!(runs = whole.len(), "runs of the archive can be read again");
+        tracing::info!(runs = whole.len(), "archive runs are readable again");
         self.archive.publish(|state| state.damaged = still)
     }
 
@@ -229,13 +230,13 @@ impl Compactor {
         self.archive.create_run(meta, COMPRESSION)
     }
 
-    fn merge(&self, inputs: &[RunMeta], floor: u64) -> Result<Outcome> {
+    fn merge(&self, inputs: &[RunMeta], keep_free: u64) -> Result<Outcome> {
         let level = inputs.iter().map(|run| run.level).max().unwrap_or(0);
         let readers = inputs.iter().map(|run| self.archive.reader(run));
         let streams = readers.map(|reader| Stream::run(reader?));
         let mut merged = Merged::new(streams.collect::<Result<_>>()?);
         let mut writer = self.output(inputs, level + 1, false)?;
-        let mut room = RoomCheck::new(&self.archive, floor);
+        let mut room = RoomCheck::new(&self.archive, keep_free);
         while let Some(key) = merged.key() {
             let newest = merged.newest_index(key);
             while let Some(entry) = merged.current().filter(|entry| entry.head.key == key) {
@@ -256,12 +257,12 @@ impl Compactor {
         finish(writer, false)
     }
 
-    fn fold(&self, inputs: &[RunMeta], floor: u64) -> Result<Outcome> {
+    fn fold(&self, inputs: &[RunMeta], keep_free: u64) -> Result<Outcome> {
         let level = inputs.iter().map(|run| run.level).max().unwrap_or(0);
         let end = Lsn(inputs.last().map_or(0, |run| run.to));
         let (mut merged, mut lost) = self.salvaged(inputs)?;
         let mut writer = self.output(inputs, level, true)?;
-        let mut room = RoomCheck::new(&self.archive, floor);
+        let mut room = RoomCheck::new(&self.archive, keep_free);
         let mut image = self.archive.new_image();
         while let Some(key) = merged.key() {
             let newest = merged.newest_index(key);
@@ -274,7 +275,7 @@ impl Compactor {
                     room.count(PAGE_BYTES)?;
                     image.page(page_no)
                 })?;
-                // If its last commits could not be read its history has a hole here, and needs a new base behind it.
+                // If its last commits could not be read, its history has a hole here and needs a new base after it.
                 if newest.last_commit.is_after(head.commit) {
                     lost = true;
                     writer.end_object(head.commit, NO_BASE);
@@ -283,25 +284,25 @@ impl Compactor {
                 }
             } else {
                 lost = true;
-                // A run that held its base was damaged or is gone. Its history begins anew with its next commit.
-                tracing::error!(object = %key, "the archive has no whole state of an object: its expired history is dropped");
+                // The run that held its base was damaged or is missing. Its history starts over with its next commit.
+                tracing::error!(object = %key, "the archive has no complete state of an object: dropping its expired history");
             }
         }
         finish(writer, lost)
     }
 
-    /// The runs of a fold: what cannot be read of them is left out. It has expired, and nothing can be made of it. True if
-    /// a whole run was left out.
+    /// The input runs of a fold, without the parts that cannot be read: they have expired and cannot be recovered.
+    /// Returns true if a whole run was left out.
     fn salvaged(&self, inputs: &[RunMeta]) -> Result<(Merged, bool)> {
         let mut lost = false;
         let mut streams = Vec::new();
         let set_aside = self.archive.state().damaged;
         for run in inputs {
-            // An error that may pass must not cost history; see `set_aside`.
+            // A transient error must not cost history; see `set_aside`.
             let given_up = set_aside.contains(&run.number);
             match self.archive.reader(run) {
                 Err(error) if given_up || error.kind() == ErrorKind::Damaged => {
-                    tracing::error!(%error, "expired history is given up: a run cannot be read");
+                    tracing::error!(%error, "losing expired history: a run cannot be read");
                     lost = true;
                 }
                 reader => streams.push(Stream::salvage(reader?, given_up)?),
@@ -309,7 +310,7 @@ impl Compactor {
         }
         Ok((Merged::new(streams), lost))
     }
-    /// Makes `image` the last state of an object in the runs that are merged, which end at `end`.
+    /// Sets `image` to the last state of an object in the merged runs, which end at `end`.
     fn last_state(
         &self,
         merged: &mut Merged,
@@ -319,8 +320,8 @@ impl Compactor {
     ) -> Result<()> {
         image.reset()?;
         while let Some(entry) = merged.current().filter(|entry| entry.head.key == key) {
-            // A snapshot may be ahead of the commits archived with it. What is between is in later runs, and must stay
-            // within reach, so such a snapshot counts only if there is no other state.
+            // A snapshot may be ahead of the commits archived with it. The commits in between are in later runs and
+            // must stay reachable, so such a snapshot counts only if there is no other state.
             if entry.head.lsn <= end || image.at().is_none() {
                 image.apply(&entry)?;
             }
@@ -365,7 +366,7 @@ impl Compactor {
                 after_millis: inputs.iter().map(|run| run.first_millis).min().unwrap_or(0),
                 until_millis: inputs.iter().map(|run| run.last_millis).max().unwrap_or(0),
                 given_up_millis: now,
-                reason: "the disk has no room even to fold it".to_owned(),
+                reason: "the disk has no space even to fold it".to_owned(),
             };
             self.archive.give_up(hole, change)?;
         } else {
@@ -379,25 +380,25 @@ impl Compactor {
         for run in runs {
             let path = self.archive.dir.join(RunMeta::file_name(run.number));
             if let Err(error) = self.archive.shared.disk.remove(&path) {
-                // It does no harm; the next start removes it.
-                tracing::warn!(%error, path = %path.display(), "an old run of the archive was not removed");
+                // Harmless; the next start removes it.
+                tracing::warn!(%error, path = %path.display(), "cannot remove an old run of the archive");
             }
         }
     }
 }
 
-/// Keeps a merge or fold from taking the last room of the disk.
+/// Keeps a merge or fold from using the last space on the disk.
 struct RoomCheck<'a> {
     archive: &'a Archive,
-    floor: u64,
+    keep_free: u64,
     bytes: u64,
 }
 
 impl<'a> RoomCheck<'a> {
-    fn new(archive: &'a Archive, floor: u64) -> Self {
+    fn new(archive: &'a Archive, keep_free: u64) -> Self {
         Self {
             archive,
-            floor,
+            keep_free,
             bytes: 0,
         }
     }
@@ -408,8 +409,8 @@ impl<'a> RoomCheck<'a> {
             return Ok(());
         }
         self.bytes = 0;
-        if self.archive.available() < self.floor {
-            let why = "the disk has no room for a second copy of the history that is tidied";
+        if self.archive.available() < self.keep_free {
+            let why = "the disk has no space for a second copy of the history being compacted";
             return Err(Error::new(ErrorKind::NoSpace, why));
         }
         Ok(())
@@ -420,9 +421,9 @@ impl<'a> RoomCheck<'a> {
 enum Outcome {
     /// The store is closed; nothing was changed.
     Stopped,
-    /// There is no room even for a fold: the runs are given up.
+    /// Not even a fold fits on the disk: the runs are dropped.
     Dropped,
-    /// The new run; `None` if nothing was worth keeping. `lost`: an object's history has a hole now.
+    /// The new run; `None` if there was nothing to keep. `lost`: an object's history now has a hole.
     Run { run: Option<RunMeta>, lost: bool },
 }
 

@@ -1,5 +1,5 @@
-//! One entry of the archive: the page entries of a commit, or of a part of it, as they stood in the log; or a part of
-//! a snapshot, which is the same with every page of the object and only full images.
+//! One entry of the archive: the page entries of a commit, or of a part of it, as they were in the log; or a part of a
+//! snapshot, which has the same format and contains a full image of every page of the object.
 //!
 //! Bytes, little-endian (`docs/format.md` draws them):
 //!
@@ -10,14 +10,14 @@
 //! | 8 | 4 | namespace |
 //! | 12 | 32 | object id |
 //! | 44 | 4 | commit number of the object |
-//! | 48 | 8 | LSN behind the commit; of a snapshot, one between its commit and the next |
+//! | 48 | 8 | LSN after the commit; for a snapshot, an LSN between its commit and the next |
 //! | 56 | 4 | epoch |
 //! | 60 | 4 | size of the database in pages |
 //! | 64 | 8 | time of the commit, milliseconds since 1970 |
 //! | 72 | 4 | number of page entries |
 //! | 76 | | page entries |
 //!
-//! Entries are sorted by object, then LSN; a snapshot comes behind the commit of the same LSN.
+//! Entries are sorted by object, then LSN; a snapshot follows the commit with the same LSN.
 
 use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
 use bytes::{Buf, BufMut};
@@ -29,16 +29,16 @@ const FIRST: u32 = 1;
 const LAST: u32 = 2;
 const SNAPSHOT: u32 = 4;
 
-/// What an entry holds. In the order in which entries of the same LSN stand.
+/// What an entry holds. Entries with the same LSN are in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// What a commit changed.
+    /// The changes of a commit.
     Commit,
     /// The whole object as of a commit.
     Snapshot,
 }
 
-/// What an entry's header says.
+/// The fields of an entry's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) key: ObjectKey,
@@ -61,7 +61,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Head {
-    /// The place of the entry in the archive's order.
+    /// The sort key of the entry in the archive.
     pub(crate) fn place(&self) -> (ObjectKey, Lsn, Kind) {
         (self.key, self.lsn, self.kind)
     }
@@ -88,7 +88,8 @@ impl<'a> Entry<'a> {
         out.put_slice(self.payload);
     }
 
-    /// Reads the entry at the beginning of `bytes` and returns it with its length. `None` if it is none.
+    /// Reads the entry at the beginning of `bytes` and returns it with its length. `None` if the bytes are not an
+    /// entry.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<(Self, usize)> {
         let mut fields = bytes.get(..ENTRY_BYTES)?;
         let length = fields.get_u32_le() as usize;

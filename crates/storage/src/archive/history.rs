@@ -1,7 +1,7 @@
-//! Looking into the past of one object: the commit at a time, and the pages at a commit.
+//! Reads the history of one object: the commit at a time, and the pages at a commit.
 //!
-//! A bookmark's commit is found by its position in the log and proved by its number and epoch: a bookmark of another
-//! object, or of a commit that a crash has taken back before it was durable, names no commit of the history.
+//! A bookmark's commit is found by its log position and verified by its number and epoch. A bookmark of another object,
+//! or of a commit that was lost in a crash before it was durable, does not match any commit of the history.
 
 use super::Archive;
 use super::bookmark::{self, Bookmark};
@@ -17,18 +17,18 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey};
 
-/// What the archive has of one object: a section for each run that knows it, oldest first.
+/// The archive's content for one object: a section for each run that contains it, oldest first.
 struct History {
     key: ObjectKey,
     sections: Vec<(RunReader, IndexEntry)>,
-    /// Why a run was left out. What it held of the object is missing, if it held anything.
+    /// Why a run was left out. Anything it held of the object is missing.
     lost: Option<Error>,
-    /// What was given up of the history of all objects.
+    /// The lost parts of the history, of all objects.
     holes: Vec<ArchiveHole>,
 }
 
 impl History {
-    /// Hands over the entries of a section, in order, while `take` wants more. False if it wants no more.
+    /// Passes the entries of a section to `take`, in order, until it returns false.
     fn entries(
         &self,
         section: usize,
@@ -45,8 +45,8 @@ impl History {
         Ok(true)
     }
 
-    /// Where to begin for a state at `target`: the section and position of the newest snapshot that is not behind it.
-    /// `None`: at the object's first commit.
+    /// Where to start for a state at `target`: the section and position of the newest snapshot at or before it. `None`:
+    /// at the object's first commit.
     fn base(&self, target: &Bookmark) -> Result<Option<(usize, Lsn)>> {
         for (section, (_, index)) in self.sections.iter().enumerate().rev() {
             if index.first_snapshot > target.lsn {
@@ -68,7 +68,8 @@ impl History {
         Ok(None)
     }
 
-    /// Hands over, in order, the entries that make the state at `target`. `take` returns what it has so far.
+    /// Passes to `take`, in order, the entries that make up the state at `target`. `take` returns the state reached so
+    /// far.
     fn replay(
         &self,
         target: &Bookmark,
@@ -107,7 +108,7 @@ impl History {
         Ok(chain)
     }
 
-    /// True if the state at `target` is there as a whole.
+    /// Returns whether the state at `target` is complete.
     fn has(&self, target: &Bookmark) -> Result<bool> {
         let mut chain = Chain::Nothing;
         let reached = self.replay(target, |entry| {
@@ -117,7 +118,7 @@ impl History {
         Ok(shows(&reached, target))
     }
 
-    /// The first state that can be restored.
+    /// The first restorable state.
     fn begin(&self) -> Result<Option<Head>> {
         let mut first = None;
         for section in 0..self.sections.len() {
@@ -136,7 +137,7 @@ impl History {
         Ok(first)
     }
 
-    /// The last commit or snapshot whose time is not later, and the first commit behind it.
+    /// The last commit or snapshot at or before this time, and the first commit after it.
     fn around(&self, unix_millis: u64) -> Result<Option<(Head, Option<Head>)>> {
         for (section, (_, index)) in self.sections.iter().enumerate().rev() {
             if index.first_millis > unix_millis {
@@ -169,23 +170,23 @@ impl History {
         Ok(None)
     }
 
-    /// Why there is no such state: what is missing may have been in a run that was left out.
+    /// The error for a missing state: what is missing may have been in a run that was left out.
     fn refused(&self, why: impl std::fmt::Display) -> Error {
         self.lost.clone().unwrap_or_else(|| {
             Error::input(format!(
-                "the object {} cannot be restored so: {why}",
+                "the object {} cannot be restored to that point: {why}",
                 self.key
             ))
         })
     }
 
-    /// The newest hole that has a part of what lies between two positions.
+    /// The newest hole that overlaps the range between two positions.
     fn hole(&self, from: Lsn, to: Lsn) -> Option<&ArchiveHole> {
         let mut newest = self.holes.iter().rev();
         newest.find(|hole| hole.is_between(from, to))
     }
 
-    /// Why what lies between two positions is not there.
+    /// The error for a missing range of positions.
     fn missing(&self, why: impl std::fmt::Display, from: Lsn, to: Lsn) -> Error {
         match self.hole(from, to) {
             Some(hole) => self.refused(format_args!("{why}: {hole}")),
@@ -193,15 +194,13 @@ impl History {
         }
     }
 
-    /// Why there is nothing at or before a moment.
+    /// The error for a time before the history begins.
     fn too_early(&self) -> Result<Error> {
         Ok(match self.begin()? {
-            None => self.refused("the archive has nothing of it"),
+            None => self.refused("the archive has no history of it"),
             Some(first) if first.kind == Kind::Commit => {
                 let at = time(first.unix_millis);
-                self.refused(format_args!(
-                    "its first commit was at {at}; there was nothing before"
-                ))
+                self.refused(format_args!("its first commit was at {at}"))
             }
             Some(first) => {
                 let at = time(first.unix_millis);
@@ -210,7 +209,7 @@ impl History {
         })
     }
 
-    /// Why a state is not there as a whole.
+    /// The error for an incomplete state.
     fn incomplete(&self, target: &Bookmark) -> Result<Error> {
         match self.begin()? {
             Some(begin) if begin.lsn <= target.lsn => Ok(self.missing(
@@ -223,12 +222,12 @@ impl History {
     }
 }
 
-/// True if an entry is a commit after another.
+/// Returns whether an entry is a later commit than another.
 fn follows(head: &Head, other: &Head) -> bool {
     head.kind == Kind::Commit && head.commit.is_after(other.commit)
 }
 
-/// True if a chain has led to a bookmark's commit.
+/// Returns whether a chain has reached a bookmark's commit.
 fn shows(chain: &Chain, target: &Bookmark) -> bool {
     match chain {
         Chain::At(head) => head.commit == target.commit,
@@ -238,7 +237,7 @@ fn shows(chain: &Chain, target: &Bookmark) -> bool {
     }
 }
 
-/// A time as RFC 3339 has it.
+/// Formats a time as RFC 3339.
 pub(super) fn time(unix_millis: u64) -> String {
     jiff::Timestamp::from_millisecond(unix_millis.cast_signed())
         .map_or_else(|_| format!("{unix_millis} ms"), |time| time.to_string())
@@ -255,7 +254,7 @@ impl Archive {
         }
     }
 
-    /// The pages of an object at a bookmark, if the archive has all that makes them.
+    /// The pages of an object at a bookmark, if the archive has everything they are built from.
     pub(crate) fn image(&self, key: ObjectKey, at: &Bookmark) -> Option<Image> {
         let built = self.build(&self.history(key), at);
         let (image, reached) = built.ok()?;
@@ -274,7 +273,8 @@ impl Archive {
 }
 
 impl Engine {
-    /// Takes a checkpoint if anything is not archived yet. An error if something is not afterwards.
+    /// Takes a checkpoint if anything is not archived yet. Returns an error if something is still not archived
+    /// afterwards.
     fn archive_everything(&self) -> Result<()> {
         let end = self.shared.log.appended().0;
         let behind = || {
@@ -293,8 +293,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The bookmark of an object's newest commit at or before a time. Should clocks have gone backwards, it is the last
-    /// of all whose time is not later.
+    /// The bookmark of an object's newest commit at or before a time. If clocks went backwards, it is the last commit
+    /// whose time is not later.
     pub(crate) fn bookmark_for_time(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
         let present = self.present_commit(key)?;
         let behind = self.archive_everything();
@@ -302,7 +302,7 @@ impl Engine {
         let Some((found, next)) = history.around(unix_millis)? else {
             return Err(history.too_early()?);
         };
-        // The object was as of this commit then only if no other came between it and the time.
+        // The object was in this state at that time only if no other commit came in between.
         let followed = match &next {
             Some(next) => next.commit == found.commit.next(),
             None => {
@@ -345,7 +345,7 @@ impl Engine {
             }
             return Ok(image);
         }
-        // What is not archived yet may be what is missing.
+        // The missing part may not be archived yet.
         behind?;
         match reached {
             Chain::At(head) if history.hole(head.lsn, target.lsn).is_some() => Err(history
@@ -355,7 +355,7 @@ impl Engine {
                     target.lsn,
                 )),
             Chain::At(_) => Err(history.refused(format_args!(
-                "{target} names no commit of it: the commit was never durable"
+                "{target} matches none of its commits: the commit never became durable"
             ))),
             _ => Err(history.incomplete(target)?),
         }

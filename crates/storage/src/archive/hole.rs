@@ -1,6 +1,6 @@
-//! Holes: parts of the history that were given up because there was no room for them.
+//! Holes: parts of the history that were dropped for lack of disk space.
 //!
-//! The manifest lists them, so that a request for a state in one is refused with the reason.
+//! The manifest lists them, and a request for a state inside a hole is rejected with the reason.
 
 use super::ArchiveState;
 use super::history::time;
@@ -9,19 +9,19 @@ use crate::limits::MAX_ARCHIVE_HOLES;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A part of the history that was given up. Commits in it cannot be restored one by one.
+/// A part of the history that was dropped. Individual commits in it cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchiveHole {
     /// The range of the log.
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// The commits were made after this time, milliseconds since 1970; 0: since the beginning.
+    /// The commits were made after this time, in milliseconds since 1970; 0 means since the beginning.
     pub after_millis: u64,
-    /// And not after this one.
+    /// The commits were made at or before this time.
     pub until_millis: u64,
-    /// When they were given up.
+    /// When the history was dropped.
     pub given_up_millis: u64,
-    /// Why there was no room.
+    /// Why there was no space.
     pub reason: String,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for ArchiveHole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the history between {} and {} was given up at {} for want of room: {}",
+            "the history between {} and {} was dropped at {} for lack of disk space: {}",
             time(self.after_millis),
             time(self.until_millis),
             time(self.given_up_millis),
@@ -39,14 +39,14 @@ impl fmt::Display for ArchiveHole {
 }
 
 impl ArchiveHole {
-    /// True if it has a part of what lies between two positions.
+    /// Returns whether the hole overlaps the range between two positions.
     pub(crate) fn is_between(&self, from: Lsn, to: Lsn) -> bool {
         self.from < to.0 && self.to > from.0
     }
 }
 
 impl ArchiveState {
-    /// Notes a hole. One that adjoins the newest is joined to it.
+    /// Records a hole. It is joined to the newest one if they are adjacent.
     pub(super) fn add_hole(&mut self, hole: ArchiveHole) {
         match self.holes.last_mut() {
             Some(last) if last.to >= hole.from => {
@@ -64,7 +64,7 @@ impl ArchiveState {
         }
     }
 
-    /// Forgets the holes that are older than all history can be.
+    /// Forgets the holes that are older than any possible history.
     pub(super) fn forget_holes(&mut self, horizon: u64) {
         self.holes.retain(|hole| hole.until_millis > horizon);
     }

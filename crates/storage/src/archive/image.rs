@@ -1,8 +1,9 @@
-//! An object's pages as of some commit, built from the archive: a snapshot, or nothing, and then the commits one by one.
+//! An object's pages as of some commit, built from the archive: a snapshot or an empty image, followed by the commits
+//! in order.
 //!
-//! A hole in the commit numbers makes the image unknown until the next snapshot: it never shows pages that did not
-//! stand beside each other at one commit. Pages are kept in memory up to a bound; beyond it they go to a scratch file,
-//! which is removed with the image.
+//! After a gap in the commit numbers the image is invalid until the next snapshot: it never shows pages of different
+//! commits together. Pages are kept in memory up to a bound; further pages go to a scratch file, which is removed with
+//! the image.
 
 use super::chain::Chain;
 use super::entry::{Entry, Head, Kind};
@@ -27,7 +28,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// An image of nothing. `scratch` is where pages go if there are more than `max_pages`.
+    /// An empty image. Pages beyond `max_pages` go to `scratch`.
     pub(crate) fn new(disk: Arc<dyn Disk>, scratch: PathBuf, max_pages: usize) -> Self {
         Self {
             disk,
@@ -56,12 +57,12 @@ impl Image {
         self.chain.at()
     }
 
-    /// What was applied so far.
+    /// The entries applied so far.
     pub(crate) fn chain(&self) -> Chain {
         self.chain
     }
 
-    /// Makes it the image of an object before its first commit.
+    /// Sets it to the image of an object before its first commit.
     pub(crate) fn begin(&mut self, template: &[Arc<Page>]) {
         for (page_no, page) in (1..).zip(template) {
             self.pages.insert(page_no, Box::new(**page));
@@ -74,7 +75,7 @@ impl Image {
         self.size
     }
 
-    /// Applies the next entry in the archive's order.
+    /// Applies the next entry, in archive order.
     pub(crate) fn apply(&mut self, entry: &Entry<'_>) -> Result<()> {
         let head = entry.head;
         let chain = self.chain.then(&head);
@@ -93,7 +94,7 @@ impl Image {
         Ok(())
     }
 
-    /// Applies the page entries. False if they do not fit what is there.
+    /// Applies the page entries. Returns false if they do not match the current pages.
     fn take(&mut self, entry: &Entry<'_>) -> Result<bool> {
         let mut rest = entry.payload;
         for _ in 0..entry.head.entries {
@@ -158,7 +159,7 @@ impl Image {
         Ok(())
     }
 
-    /// Pages behind the end are gone: should the database grow again they are zeros.
+    /// Pages after the end are dropped: if the database grows again they read as zeros.
     fn resize(&mut self, size: u32) -> Result<()> {
         if size < self.size {
             self.pages.retain(|page_no, _| *page_no <= size);
@@ -183,7 +184,7 @@ impl Image {
 impl Drop for Image {
     fn drop(&mut self) {
         if self.spilled.take().is_some() {
-            // If it cannot be removed now, the next start does it.
+            // If it cannot be removed now, the next start removes it.
             let _ = self.disk.remove(&self.scratch);
         }
     }

@@ -1,4 +1,4 @@
-//! The index of a run: for each object of the run where its entries are, and what they cover.
+//! The index of a run: for each object in the run, where its entries are and what they cover.
 //!
 //! An index entry has 128 bytes, little-endian:
 //!
@@ -18,8 +18,8 @@
 //! | 96 | 8 | bytes archived since the object's newest snapshot, in this run and those before it, or 2⁶⁴ − 1 for "no base" |
 //! | 104 | 24 | zero |
 //!
-//! Entries are sorted by object and stand in blocks of 64; each block is `CRC-32C of all that follows: u32, number of entries:
-//! u32`, then the entries.
+//! Entries are sorted by object and grouped into blocks of 64. Each block is `CRC-32C of everything that follows: u32,
+//! number of entries: u32`, followed by the entries.
 
 use super::entry::{Head, Kind};
 use crate::ident::{CommitNo, Lsn, ObjectKey};
@@ -34,7 +34,7 @@ pub(crate) const INDEX_BLOCK_ENTRIES: usize = 64;
 /// Bytes before the entries of an index block.
 pub(crate) const INDEX_BLOCK_HEADER: usize = 8;
 
-/// Marks an object whose archived history has nothing to begin with: it gets a snapshot at the next opportunity.
+/// Marks an object whose archived history has no base: it gets a snapshot at the next opportunity.
 pub(crate) const NO_BASE: u64 = u64::MAX;
 
 /// See the module.
@@ -54,7 +54,7 @@ pub(crate) struct IndexEntry {
 }
 
 impl IndexEntry {
-    /// The entry of an object without entries.
+    /// The entry of an object that has no entries yet.
     pub(crate) fn begin(key: ObjectKey, block: u64, in_block: usize) -> Self {
         Self {
             key,
@@ -71,7 +71,7 @@ impl IndexEntry {
         }
     }
 
-    /// Counts one more entry.
+    /// Adds one more entry to the totals.
     pub(crate) fn count(&mut self, head: &Head) {
         self.entries += 1;
         self.first_lsn = self.first_lsn.min(head.lsn);
@@ -129,7 +129,7 @@ pub(crate) fn encode_block(entries: &[IndexEntry], out: &mut Vec<u8>) {
     (&mut out[start..]).put_u32_le(crc);
 }
 
-/// Reads an index block of which the place says how many entries it has. `None` if it is not what was written.
+/// Reads an index block. `bytes` must have exactly its length. `None` if it is damaged.
 pub(crate) fn decode_block(bytes: &[u8]) -> Option<Vec<IndexEntry>> {
     let mut rest = bytes;
     let crc = rest.try_get_u32_le().ok()?;
@@ -142,7 +142,7 @@ pub(crate) fn decode_block(bytes: &[u8]) -> Option<Vec<IndexEntry>> {
     entries.iter().map(IndexEntry::decode).collect()
 }
 
-/// Makes the checksum of an index block right.
+/// Recomputes the checksum of an index block.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn seal(block: &mut [u8]) {
     let end = block.len();

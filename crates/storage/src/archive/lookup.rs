@@ -1,5 +1,5 @@
-//! Looking objects up in the runs. Runs are opened when they are asked, the newest first, and only so many are kept
-//! open: a step of the archive mostly needs the newest few.
+//! Looks objects up in the runs. Runs are opened on demand, the newest first, and a limited number is kept open: most
+//! steps of the archive need only the newest few.
 
 use super::Archive;
 use super::index::IndexEntry;
@@ -9,14 +9,14 @@ use crate::ident::ObjectKey;
 use crate::limits::OPEN_RUNS;
 use std::collections::VecDeque;
 
-/// The runs of an archive. One that cannot be read is left out: what was in it is missing, and commit numbers show that.
+/// The runs of an archive. An unreadable run is skipped: its content is missing, and commit numbers reveal the gap.
 pub(crate) struct Lookup<'a> {
     archive: &'a Archive,
     /// As in the manifest, oldest first.
     listed: Vec<RunMeta>,
-    /// The one used last is at the end.
+    /// Least recently used first.
     open: VecDeque<RunReader>,
-    /// The numbers of the runs that were left out.
+    /// The numbers of the skipped runs.
     left_out: Vec<u64>,
     lost: Option<Error>,
 }
@@ -33,17 +33,17 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Why a run was left out; `None` if none was.
+    /// Why a run was skipped; `None` if none was.
     pub(crate) fn into_lost(self) -> Option<Error> {
         self.lost
     }
 
-    /// What the newest run that knows an object says of it.
+    /// The object's entry in the newest run that contains it.
     pub(crate) fn newest(&mut self, key: ObjectKey) -> Option<IndexEntry> {
         self.find(key, 1).pop().map(|(_, index)| index)
     }
 
-    /// The runs that know an object, oldest first.
+    /// The runs that contain an object, oldest first.
     pub(crate) fn all(&mut self, key: ObjectKey) -> Vec<(RunReader, IndexEntry)> {
         self.find(key, usize::MAX)
     }
@@ -60,11 +60,11 @@ impl<'a> Lookup<'a> {
             match self.find_in(&run, key) {
                 Ok(section) => found.extend(section),
                 Err(error) if self.archive.has(run.number) => {
-                    tracing::error!(%error, "a run of the archive is left out");
+                    tracing::error!(%error, "skipping an unreadable run of the archive");
                     self.left_out.push(run.number);
                     self.lost = Some(error);
                 }
-                // A merge has replaced it meanwhile.
+                // A merge has replaced it in the meantime.
                 Err(_) => {
                     self.listed = self.archive.state().runs;
                     self.open.clear();

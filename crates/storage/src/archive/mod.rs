@@ -5,23 +5,24 @@
 //!                                                                     (older than the retention: one snapshot an object)
 //! ```
 //!
-//! - After a checkpoint has published its redo position, the [`archiver`] writes the records before it, regrouped by object and
-//!   compressed, as a **run** ([`run`]), and publishes the run in the manifest together with the position up to which
-//!   the log is archived. Only then are the log's segments before that position recycled.
-//! - An object whose history since its last **snapshot** has grown beyond its size gets a snapshot with it, taken from
-//!   its file, which the checkpoint has just written. So has an object whose history begins in the middle: one that is
-//!   older than its archive, or was written while the archive was off.
-//! - Runs of a level are merged into one of the next ([`compactor`]), so that there are tens of them. History that is older
-//!   than the retention, or that passes the size cap, is folded: one snapshot remains of it for each object.
-//! - The state at a commit is the newest snapshot before it and the commits after that, without a hole ([`history`]).
+//! - After a checkpoint has published its redo position, the [`archiver`] regroups the records before it by object,
+//!   writes them compressed as a **run** ([`run`]), and publishes the run in the manifest together with the position up
+//!   to which the log is archived. Only then are the log's segments before that position recycled.
+//! - When an object's history since its last **snapshot** has outgrown its size, the run includes a new snapshot, taken
+//!   from its file, which the checkpoint has just written. An object whose history starts in the middle also gets one:
+//!   it is older than its archive, or was written while the archive was off.
+//! - Runs of one level are merged into a run of the next ([`compactor`]), which keeps their number in the tens. History
+//!   that is older than the retention, or exceeds the size cap, is folded: one snapshot of each object remains.
+//! - The state at a commit is the newest snapshot before it plus the commits after that, without a hole ([`history`]).
 //!
-//! A run that is not in the manifest does not exist: a crash leaves files that the next start removes. A run that is in
-//! it is durable. All bytes are checked when they are read; damage is an error that names the file, never a wrong page.
+//! A run that is not in the manifest does not exist: a crash may leave files, which the next start removes. A run in
+//! the manifest is durable. All bytes are checked when they are read; damage is an error that names the file, never a
+//! wrong page.
 //!
-//! No error of the archive's own files stops the node. A run that cannot be read is left out, and commit numbers show
-//! what is missing. If runs cannot be written, for whatever reason, the log is kept for the next attempt as long as commits
-//! have room ([`crate::StoreStats::archive_failing`]). When there is none left, and trying again has not helped, its history
-//! is given up, and a [`hole`] in the manifest says so.
+//! No error of the archive's own files stops the node. An unreadable run is skipped, and commit numbers reveal the gap.
+//! If runs cannot be written, for whatever reason, the log is kept for the next attempt as long as commits have space
+//! ([`crate::StoreStats::archive_failing`]). When no space is left and retries have not helped, the history in that
+//! part of the log is dropped, and a [`hole`] in the manifest records it.
 
 pub(crate) mod archiver;
 pub(crate) mod block;
@@ -49,6 +50,7 @@ use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::timing;
+use derive_setters::Setters;
 use hole::ArchiveHole;
 use image::Image;
 use lookup::Lookup;
@@ -63,19 +65,21 @@ use stream::Stream;
 /// The archive's directory in the data directory.
 const DIR: &str = "archive";
 
-/// What is kept of the past.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How much history is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct ArchiveOptions {
-    /// Keep history. While it is off nothing is archived, and what was stays as it is. Switched on (again), the history of an
-    /// object that was written meanwhile begins with the checkpoint after its next commit: until then, up to
-    /// [`crate::StoreOptions::checkpoint_interval`], only its latest state can be restored. Default true.
+    /// Keep history. While it is off, nothing is archived and existing history stays unchanged. When it is switched on
+    /// (again), the history of an object that was written in the meantime begins with the checkpoint after its next
+    /// commit. Until then, up to [`crate::StoreOptions::checkpoint_interval`], only its latest state can be restored.
+    /// Default true.
     pub enabled: bool,
-    /// Every commit of this time can be restored; older history is folded away. Default 30 days.
+    /// Every commit within this time can be restored; older history is folded. Default 30 days.
     pub retention: Duration,
-    /// Most bytes that the archive should take: over it the oldest history is folded away before its time. One snapshot of
-    /// each object always stays. Default 64 GiB. A merge needs room for a second copy of what it merges meanwhile; it waits
-    /// if there is none. When the disk has less room than a full log takes, and less than the archive, the oldest
-    /// history is folded away too: history gives way to commits.
+    /// The size limit of the archive in bytes: beyond it the oldest history is folded before it expires. One snapshot
+    /// of each object always stays. Default 64 GiB. A merge temporarily needs space for a second copy of its input; it
+    /// waits if there is none. When the disk has less free space than a full log needs, and less than the archive
+    /// takes, the oldest history is folded too: commits take precedence over history.
     pub max_bytes: u64,
 }
 
@@ -96,14 +100,14 @@ pub(crate) struct ArchiveState {
     pub(crate) archived: Option<u64>,
     /// The runs, oldest first; their ranges of the log do not overlap.
     pub(crate) runs: Vec<RunMeta>,
-    /// The numbers of the runs in which damage was found: they are not merged.
+    /// The numbers of damaged runs: they are not merged.
     #[serde(default)]
     pub(crate) damaged: BTreeSet<u64>,
-    /// History before this position has a hole: an object whose newest archived commit is not behind it gets a snapshot
-    /// with its next.
+    /// History before this position has a hole: an object whose newest archived commit is before it gets a snapshot
+    /// with its next commit.
     #[serde(default)]
     pub(crate) rebase: u64,
-    /// Parts of the history that were given up, oldest first.
+    /// Parts of the history that were dropped, oldest first.
     #[serde(default)]
     pub(crate) holes: Vec<ArchiveHole>,
 }
@@ -113,7 +117,7 @@ impl ArchiveState {
         self.runs.iter().map(|run| run.bytes).sum()
     }
 
-    /// Notes that a part of the history is gone.
+    /// Records that a part of the history is gone.
     fn lose_history(&mut self) {
         let newest = self.runs.iter().map(|run| run.to).max();
         self.rebase = self.rebase.max(newest.unwrap_or(0));
@@ -126,8 +130,8 @@ impl ArchiveState {
     }
 }
 
-/// Prepares the archive's directory when a store is opened: removes what a crash has left, and notes in
-/// `manifest`, which the caller publishes, where archiving begins or that it has ended.
+/// Prepares the archive's directory when a store is opened: removes what a crash has left, and records in `manifest`,
+/// which the caller publishes, where archiving begins or that it has ended.
 pub(crate) fn prepare(
     disk: &dyn Disk,
     data_dir: &Path,
@@ -161,7 +165,7 @@ pub(crate) fn prepare(
             && !known(&name)
             && let Err(error) = disk.remove(&path)
         {
-            tracing::warn!(%error, path = %path.display(), "a file that the archive does not need was not removed");
+            tracing::warn!(%error, path = %path.display(), "cannot remove an unneeded file of the archive");
         }
     }
     Ok(())
@@ -176,13 +180,13 @@ pub(crate) struct Archive {
     /// True if there may be work for the compactor.
     work: Mutex<bool>,
     wake: Condvar,
-    /// Merges end at their next object.
+    /// Makes merges stop at their next object.
     stopping: AtomicBool,
     /// Why the last step did not archive everything; `None` if it did.
     failing: Mutex<Option<Error>>,
-    /// Steps in a row that have met a full disk.
+    /// Consecutive steps that found the disk full.
     refused: AtomicU32,
-    /// Times that history was given up.
+    /// How often history was dropped.
     losses: AtomicU64,
 }
 
@@ -195,7 +199,7 @@ impl Archive {
             shared,
             next_run: AtomicU64::new(next_run.unwrap_or(1)),
             next_scratch: AtomicU64::new(0),
-            // A smaller size or a shorter retention may have been set.
+            // The size or retention may have been reduced in the configuration.
             work: Mutex::new(true),
             wake: Condvar::default(),
             stopping: AtomicBool::new(false),
@@ -260,7 +264,7 @@ impl Archive {
         self.wake.notify_all();
     }
 
-    /// Waits for work for the compactor. False: stop.
+    /// Waits for work for the compactor. Returns false to stop.
     fn await_compaction(&self) -> bool {
         let mut work = self.work.lock();
         while !*work && !self.is_stopping() {
@@ -297,9 +301,9 @@ impl Archive {
         }
     }
 
-    /// Publishes that a part of the history is given up, which `change` takes from the archive.
+    /// Publishes the loss of a part of the history, which `change` removes from the archive.
     fn give_up(&self, hole: ArchiveHole, change: impl FnOnce(&mut ArchiveState)) -> Result<()> {
-        tracing::error!(%hole, "history is given up: its commits cannot be restored one by one");
+        tracing::error!(%hole, "dropping history: its individual commits can no longer be restored");
         self.losses.fetch_add(1, Ordering::Relaxed);
         self.publish(|state| {
             change(state);
@@ -307,7 +311,7 @@ impl Archive {
         })
     }
 
-    /// Times that history was given up since the store was opened.
+    /// How often history was dropped since the store was opened.
     pub(crate) fn losses(&self) -> u64 {
         self.losses.load(Ordering::Relaxed)
     }
@@ -319,11 +323,11 @@ impl Archive {
 
     /// Bytes that can still be written to the disk.
     fn available(&self) -> u64 {
-        // A disk that does not tell is asked by writing.
+        // If the disk does not report it, writing will tell.
         self.shared.disk.available(&self.dir).unwrap_or(u64::MAX)
     }
 
-    /// An image of nothing. If it grows large it has a scratch file.
+    /// An empty image. It uses a scratch file if it grows large.
     fn new_image(&self) -> Image {
         let number = self.next_scratch.fetch_add(1, Ordering::Relaxed);
         let scratch = self.dir.join(format!("{number}.scratch"));
@@ -336,13 +340,13 @@ impl Archive {
         newest.map_or(CommitNo(0), |index| index.last_commit)
     }
 
-    /// Reads the whole archive and returns how many entries it has. Damage is an error that names the file.
+    /// Reads the whole archive and returns the number of entries. Damage is an error that names the file.
     pub(crate) fn verify(&self) -> Result<u64> {
         let runs = self.state().runs;
         let mut entries = 0;
         for run in &runs {
             match self.verify_run(run) {
-                // A merge has replaced it meanwhile: ignore the result.
+                // A merge has replaced it in the meantime: ignore the result.
                 Err(_) if !self.has(run.number) => return self.verify(),
                 verified => entries += verified?,
             }
@@ -350,7 +354,7 @@ impl Archive {
         Ok(entries)
     }
 
-    /// Reads a run and returns how many entries it has.
+    /// Reads a run and returns the number of entries.
     fn verify_run(&self, run: &RunMeta) -> Result<u64> {
         let mut stream = Stream::run(self.reader(run)?)?;
         let mut entries = 0;
@@ -362,7 +366,7 @@ impl Archive {
     }
 }
 
-/// True if a file's name is one that the archive gives.
+/// Returns whether a file name is one that the archive uses.
 fn is_own(name: &str) -> bool {
     let digits = |text: &str, hex: bool| {
         let digit = |b: u8| b.is_ascii_digit() || (hex && matches!(b, b'a'..=b'f'));

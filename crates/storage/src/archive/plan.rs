@@ -1,4 +1,4 @@
-//! Plans compaction: a pure decision from the list of runs and the room on the disk.
+//! Plans compaction: a pure decision from the list of runs and the disk space.
 
 use super::run::RunMeta;
 use super::{ArchiveOptions, ArchiveState};
@@ -6,21 +6,21 @@ use crate::broken::{Variant, broken};
 use crate::limits::{ARCHIVE_FAN_IN, ARCHIVE_FOLD_SHARE, ARCHIVE_FULL_AFTER, ARCHIVE_SPAN_SHARE};
 use std::ops::Range;
 
-/// The room on the disk.
+/// The disk space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// Bytes that can be written.
     pub(super) available: u64,
-    /// Bytes that the archive leaves free: those of a full log, but not more than the archive takes.
+    /// Bytes that the archive leaves free: the size of a full log, but not more than the archive takes.
     pub(super) reserve: u64,
     /// A fold needs more than this.
     pub(super) too_little: u64,
-    /// Steps in a row that could not be written.
+    /// Consecutive steps that could not be written.
     pub(super) refused: u32,
 }
 
 impl Room {
-    /// True if the archive has no room: the disk reports it, or has refused several steps in a row.
+    /// Returns whether the archive has no space: the disk reports it, or has rejected several steps in a row.
     fn is_full(&self) -> bool {
         let little = self.available < self.reserve;
         self.refused >= ARCHIVE_FULL_AFTER || (self.refused > 0 && little)
@@ -30,18 +30,18 @@ impl Room {
         self.is_full() || self.available < self.reserve
     }
 
-    /// What a fold may not use either: half of the reserve, for it makes room.
-    pub(super) fn floor(&self) -> u64 {
+    /// The free space that even a fold must leave: half of the reserve, since a fold frees space.
+    pub(super) fn fold_reserve(&self) -> u64 {
         self.reserve / 2
     }
 
     fn fits_fold(&self, base_bytes: u64) -> bool {
         self.available > self.too_little
-            && base_bytes.saturating_add(self.floor()) <= self.available
+            && base_bytes.saturating_add(self.fold_reserve()) <= self.available
     }
 }
 
-/// A compaction, with the places of its runs.
+/// A compaction, with the range of its runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Compaction {
     Merge(Range<usize>),
@@ -87,7 +87,7 @@ pub(super) fn plan(
         if fits && worth_it(history) {
             return Some(Compaction::Fold(0..half));
         }
-        // A step that could not be written needs room, whatever it costs; a cap only if there is much to gain.
+        // A step that could not be written needs space at any cost; a size limit only if there is much to gain.
         if !history.is_empty() && (room.is_full() || (worth_it(history) && !fits)) {
             return Some(Compaction::Drop(bases..half));
         }
@@ -100,7 +100,7 @@ pub(super) fn plan(
             !run.base && run.level == first.level && !state.damaged.contains(&run.number)
         });
         let span = last.last_millis.saturating_sub(first.first_millis);
-        // What has expired leaves together. A merge leaves as much room as it takes.
+        // Runs that have expired leave together. A merge leaves as much free space as it takes.
         let short = span <= retention / ARCHIVE_SPAN_SHARE || last.last_millis <= horizon;
         let fits = bytes(window).saturating_mul(2) <= room.available;
         (alike && short && fits).then_some(Compaction::Merge(range))

@@ -1,7 +1,7 @@
-//! Restoring an object to an earlier commit, and making a new object of it.
+//! Restores an object to an earlier commit, and forks a new object from it.
 //!
-//! A restore is one ordinary commit: the pages that differ are staged and go through the log like any others. So it is
-//! there wholly or not at all after a crash, and another restore can undo it.
+//! A restore is one ordinary commit: the pages that differ are staged and go through the log like any others. After a
+//! crash it is therefore complete or absent, and another restore can undo it.
 
 use super::bookmark::{self, Bookmark};
 use super::image::Image;
@@ -32,7 +32,7 @@ impl Engine {
         let image = self.image_at(key, to)?;
         let archived = self.archive.image(key, &undo);
         if archived.is_none() {
-            // The archive was off, or had to give something up: without this nobody could undo the restore.
+            // The archive was off, or had to drop history: without this nobody could undo the restore.
             self.checkpointer.checkpoint()?;
             let _paused = self.checkpointer.pause();
             self.archiver.archive_present(key, &undo)?;
@@ -40,7 +40,7 @@ impl Engine {
         let file = self.page_file(key)?;
         if file.bookmark().commit != undo.commit {
             return Err(Error::refused(format!(
-                "the object {key} was written while it was to be restored: try again"
+                "the object {key} was written during the restore: try again"
             )));
         }
         stage(
@@ -48,7 +48,7 @@ impl Engine {
             &image,
             archived.as_ref(),
             "restoring",
-            "choose a moment nearer to the present state",
+            "choose a point closer to the present state",
         )?;
         let db = ObjectDb::open(file, self.shared.options.cache_kib)?;
         db.commit_restored(name.as_deref())?;
@@ -58,7 +58,8 @@ impl Engine {
         Ok(undo)
     }
 
-    /// Restores an object that cannot be opened or read. What undoes it is the newest state that its history has.
+    /// Restores an object that cannot be opened or read. The bookmark that undoes it is the newest state in its
+    /// history.
     fn restore_broken(self: &Arc<Self>, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
         let undo = self.bookmark_for_time(key, u64::MAX);
         let repaired = self.repair(key, Repair::Restore(*to))?;
@@ -79,8 +80,8 @@ impl Engine {
         ) {
             return Err(error);
         }
-        // It would fail the next time too, and the object could never start again.
-        tracing::error!(object = %key, bookmark = %to, %error, "a restore that the object asked for is impossible; it goes on as it is");
+        // It would fail again the next time, and the object could never start.
+        tracing::error!(object = %key, bookmark = %to, %error, "cannot perform a restore that the object requested; it keeps its present state");
         let db = self.open_database(key)?;
         db.forget_requested_restore()?;
         db.commit()?;
@@ -147,7 +148,7 @@ impl Engine {
         let file = self.page_file(to)?;
         if !file.is_new() {
             return Err(Error::input(format!(
-                "the object {to} exists: fork to a name that has never been used"
+                "the object {to} exists: fork to a name that was never used"
             )));
         }
         let image = self.image_at(from, at)?;
@@ -174,11 +175,12 @@ impl Engine {
     }
 }
 
-/// Stages what is different in the image. If that is too much, the error says what was being done and what to do.
+/// Stages the pages that differ from the image. If there are too many, the error says what was being done and what to
+/// do instead.
 ///
-/// `archived` is the present state as the archive has it. A free page may differ between it and the object's file: in
+/// `archived` is the present state according to the archive. Free pages may differ between it and the object's file: in
 /// directories of earlier versions, a file can hold old content in pages that were added after a shrink and never
-/// written. What only the file has must be in the commit, or the history would lack it.
+/// written. Pages that only the file has must be in the commit, or the history would lack them.
 fn stage(
     file: &PageFile,
     image: &Image,
@@ -204,7 +206,7 @@ fn stage(
         }
         file.write(&wanted, offset).map_err(|error| match error.kind() {
             ErrorKind::Limit => Error::limit(format!(
-                "{doing} would change more than {} MiB of pages, the most of one transaction: {advice}",
+                "{doing} would change more than {} MiB of pages, the limit of one transaction: {advice}",
                 MAX_TRANSACTION_BYTES >> 20
             )),
             _ => error,

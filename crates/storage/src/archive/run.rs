@@ -1,5 +1,5 @@
-//! A run: one file of the archive, written once and never changed. It holds the history of every object that was
-//! written in a range of the log, or, as a **base**, one snapshot of each.
+//! A run: one immutable file of the archive. It holds the history of every object that was written in a range of the
+//! log or, as a **base**, one snapshot of each object.
 //!
 //! ```text
 //! header | blocks of entries, sorted by object and LSN | index blocks | footer
@@ -38,12 +38,12 @@ const INDEX_BLOCK: usize = INDEX_BLOCK_HEADER + INDEX_BLOCK_ENTRIES * INDEX_ENTR
 /// Written at once.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// What the manifest says of a run.
+/// A run's entry in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunMeta {
-    /// Its name.
+    /// The number in its file name.
     pub(crate) number: u64,
-    /// How many merges made it; a run straight from the log has level 0.
+    /// How many merges it took to produce it; a run written directly from the log has level 0.
     pub(crate) level: u32,
     /// True if it holds one snapshot of each object and no commits.
     pub(crate) base: bool,
@@ -98,26 +98,26 @@ pub(crate) struct RunWriter {
     meta: RunMeta,
     /// One for each thread that compresses.
     packers: Vec<Mutex<Packer>>,
-    /// Where the bytes in `out` belong.
+    /// The file offset of the bytes in `out`.
     at: u64,
     out: Vec<u8>,
-    /// The block that is gathered.
+    /// The block being filled.
     raw: Vec<u8>,
-    /// Blocks that are to be compressed.
+    /// Blocks waiting for compression.
     waiting: Vec<Vec<u8>>,
-    /// Emptied buffers for the next blocks.
+    /// Empty buffers for the next blocks.
     spare: Vec<Vec<u8>>,
-    /// Where the blocks are that have been compressed.
+    /// The file offsets of the compressed blocks.
     blocks: Vec<u64>,
-    /// An entry has the number of its block until it is known where that is.
+    /// Until a block's offset is known, its entries hold the block's number.
     index: Vec<IndexEntry>,
     object: Option<IndexEntry>,
     finished: bool,
 }
 
 impl RunWriter {
-    /// Begins a run. `meta` says what is known before: number, level, kind and range. So many threads compress; the bytes
-    /// are the same with any number.
+    /// Begins a run. `meta` holds what is known beforehand: number, level, kind and range. The output does not depend
+    /// on the number of compression threads.
     pub(crate) fn create(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -151,7 +151,7 @@ impl RunWriter {
         })
     }
 
-    /// Adds an entry. Those of one object come together and in order, and are ended by [`Self::end_object`].
+    /// Adds an entry. Entries of one object are added together and in order, followed by [`Self::end_object`].
     pub(crate) fn add(&mut self, entry: &Entry<'_>) -> Result<()> {
         let block = (self.blocks.len() + self.waiting.len()) as u64;
         let in_block = self.raw.len();
@@ -168,7 +168,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Ends an object's entries. What is told is kept in the index.
+    /// Ends an object's entries. The arguments are stored in the index.
     pub(crate) fn end_object(&mut self, last_commit: CommitNo, since_base: u64) {
         if let Some(object) = self.object.take() {
             self.index.push(IndexEntry {
@@ -194,7 +194,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Compresses the blocks that wait for it, in their order.
+    /// Compresses the waiting blocks, in order.
     fn compress(&mut self) -> Result<()> {
         let threads = self.packers.len();
         let share = self.waiting.len().div_ceil(threads).max(1);
@@ -244,7 +244,7 @@ impl RunWriter {
         self.index.is_empty()
     }
 
-    /// Writes index and footer. Durable, name included, when it returns.
+    /// Writes index and footer. When it returns, the file and its name are durable.
     pub(crate) fn finish(mut self) -> Result<RunMeta> {
         self.end_block()?;
         self.compress()?;
@@ -271,8 +271,8 @@ impl RunWriter {
 }
 
 impl RunWriter {
-    /// Whatever the error is, the node may go on: nothing is built on a run that was not finished, and the next attempt
-    /// writes another file.
+    /// An error here is never final for the node: nothing is built on an unfinished run, and the next attempt writes
+    /// another file.
     fn sync(&self) -> Result<()> {
         let dir = self.path.parent().unwrap_or(Path::new("."));
         let names = self.disk.names(dir);
@@ -289,13 +289,13 @@ impl RunWriter {
 impl Drop for RunWriter {
     fn drop(&mut self) {
         if !self.finished {
-            // Half a run is of no use to anybody; if it cannot be removed now, the next start does it.
+            // An incomplete run is useless; if it cannot be removed now, the next start removes it.
             let _ = self.disk.remove(&self.path);
         }
     }
 }
 
-/// Makes every checksum of a run right: header, footer, blocks, index.
+/// Recomputes every checksum of a run: header, footer, blocks, index.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn seal(bytes: &mut [u8]) {
     let Some(footer) = bytes.len().checked_sub(FOOTER_BYTES) else {
@@ -320,7 +320,7 @@ fn writing(path: &Path, error: &std::io::Error) -> Error {
     Error::io(format_args!("writing {}", path.display()), error)
 }
 
-/// Reads a run. Every byte that it hands out has passed a checksum; what has not is an error of kind `Damaged`.
+/// Reads a run. Every byte that it returns has passed a checksum; a failed checksum is an error of kind `Damaged`.
 #[derive(Clone)]
 pub(crate) struct RunReader {
     pub(crate) meta: RunMeta,
@@ -352,7 +352,7 @@ impl RunReader {
         if header != meta.header() {
             return Err(match newer_version(&header) {
                 Some(version) => Error::refused(format!(
-                    "{} has format {version}, this program knows up to {RUN_VERSION}: use a newer program",
+                    "{} has format {version}, but this program supports formats up to {RUN_VERSION}: use a newer program",
                     reader.path.display()
                 )),
                 None => reader.damaged("its header"),
@@ -380,7 +380,7 @@ impl RunReader {
         Ok(bytes)
     }
 
-    /// The entries of the block at `at`, and where the next block begins.
+    /// The entries of the block at `at`, and the offset of the next block.
     pub(crate) fn block(&self, at: u64) -> Result<(Vec<u8>, u64)> {
         let damaged = || self.damaged(format_args!("the block at {at}"));
         let head = self.bytes(at, BLOCK_HEADER)?;
@@ -427,7 +427,8 @@ impl RunReader {
             .copied())
     }
 
-    /// Where an object is in this run. Quick for keys asked in order: the block read last and the next are tried first.
+    /// Finds an object in this run. Fast for keys in ascending order: the block read last and the next one are tried
+    /// first.
     pub(crate) fn find(&mut self, key: ObjectKey) -> Result<Option<IndexEntry>> {
         let blocks = self.index_blocks();
         if let Some(last) = self.cached.as_ref().map(|(number, _)| *number) {
@@ -449,7 +450,7 @@ impl RunReader {
         Ok(None)
     }
 
-    /// Whether a key would stand before, in or behind an index block.
+    /// Whether a key belongs before, in or after an index block.
     fn side_of(&mut self, block: u64, key: ObjectKey) -> Result<Ordering> {
         Ok(match self.index_block(block)? {
             [first, ..] if key < first.key => Ordering::Less,
@@ -467,8 +468,8 @@ impl RunReader {
 
 fn unreadable(path: &Path, what: impl std::fmt::Display) -> Error {
     Error::damaged(format!(
-        "the archive is damaged: {} cannot be read ({what}); objects go on, but the history in it cannot be restored. \
-         Put the file back from a backup, and restart",
+        "the archive is damaged: {} cannot be read ({what}). Objects are not affected, but the history in this file cannot be restored. \
+         Restore the file from a backup and restart",
         path.display()
     ))
 }
@@ -477,7 +478,7 @@ fn reading(path: &Path, error: &std::io::Error) -> Error {
     Error::io(format_args!("reading {}", path.display()), error)
 }
 
-/// The version in a whole header of a later one.
+/// The version in a valid header of a later version.
 fn newer_version(header: &[u8]) -> Option<u32> {
     let (mut fields, mut crc) = header.split_at_checked(HEADER_BYTES - 4)?;
     let whole = fields.starts_with(MAGIC) && crc.try_get_u32_le() == Ok(crc32c::crc32c(fields));

@@ -1,4 +1,4 @@
-//! Writing a snapshot: every page of an object as a chain of entries, all of them full images.
+//! Writes a snapshot: every page of an object as a chain of entries with full images.
 
 use super::entry::{Entry, Head, Kind};
 use super::run::RunWriter;
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ident::Page;
 use crate::limits::{MAX_RECORD_PAYLOAD, PAGE_BYTES};
 
-/// Adds the snapshot of an object as of the commit in `head`, whose pages `page` gives by their numbers.
+/// Adds the snapshot of an object as of the commit in `head`. `page` returns a page by its number.
 pub(crate) fn add(
     writer: &mut RunWriter,
     head: Head,

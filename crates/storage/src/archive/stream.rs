@@ -10,10 +10,10 @@ use std::ops::Range;
 /// The entries of one run, or those of one object in it.
 pub(crate) struct Stream {
     reader: RunReader,
-    /// The number in the run of the object after this one; `None` if only one object was asked for.
+    /// The number in the run of the object after this one; `None` for a stream of a single object.
     next_object: Option<u64>,
     object: Option<IndexEntry>,
-    /// Entries of the object behind the current one.
+    /// Remaining entries of the object after the current one.
     left: u32,
     block: Vec<u8>,
     next_block: u64,
@@ -22,11 +22,11 @@ pub(crate) struct Stream {
     salvage: Option<Salvage>,
 }
 
-/// Unreadable entries are skipped.
+/// Skips unreadable entries.
 struct Salvage {
-    /// Whatever the error is; else only damage.
+    /// Skip on any error; otherwise only on damage.
     any_error: bool,
-    /// True once it was logged.
+    /// The skip has been logged.
     said: bool,
 }
 
@@ -38,8 +38,8 @@ impl Stream {
         Ok(stream)
     }
 
-    /// The entries of a run that can be read: an object is left at the first of its entries that is damaged, or, with
-    /// `any_error`, that cannot be read for whatever reason.
+    /// The readable entries of a run. The rest of an object is skipped from its first damaged entry on or, with
+    /// `any_error`, from the first that cannot be read for any reason.
     pub(crate) fn salvage(reader: RunReader, any_error: bool) -> Result<Self> {
         let said = false;
         let mut stream = Self::new(reader, Some(0), Some(Salvage { any_error, said }));
@@ -70,7 +70,7 @@ impl Stream {
         }
     }
 
-    /// The entry at which the stream stands; `None` at its end.
+    /// The current entry; `None` at the end.
     pub(crate) fn current(&self) -> Option<Entry<'_>> {
         let (head, payload) = self.current.as_ref()?;
         Some(Entry {
@@ -79,20 +79,20 @@ impl Stream {
         })
     }
 
-    /// Goes to the next entry.
+    /// Advances to the next entry.
     pub(crate) fn advance(&mut self) -> Result<()> {
         let stepped = self.step();
         self.pass_over(stepped)
     }
 
-    /// After an error goes on with the next object that can be read, if the stream is told to.
+    /// After an error, continues with the next readable object, if the stream salvages.
     fn pass_over(&mut self, mut stepped: Result<()>) -> Result<()> {
         while let (Err(error), Some(salvage)) = (&stepped, &mut self.salvage) {
             if error.kind() != ErrorKind::Damaged && !salvage.any_error {
                 break;
             }
             if !salvage.said {
-                tracing::error!(%error, "objects' history that cannot be read is passed over");
+                tracing::error!(%error, "skipping unreadable history of objects");
                 salvage.said = true;
             }
             stepped = self.skip();
@@ -100,7 +100,7 @@ impl Stream {
         stepped
     }
 
-    /// Goes to the first entry of the next object.
+    /// Advances to the first entry of the next object.
     fn skip(&mut self) -> Result<()> {
         self.current = None;
         self.left = 0;
@@ -114,7 +114,7 @@ impl Stream {
         }
     }
 
-    /// Stands before the first entry of an object.
+    /// Positions the stream at the first entry of an object.
     fn seek(&mut self, object: IndexEntry) -> Result<()> {
         (self.block, self.next_block) = self.reader.block(object.block)?;
         self.position = object.in_block as usize;
@@ -187,7 +187,7 @@ impl Merged {
         self.0[self.next_stream()?].current()
     }
 
-    /// Goes to the entry after it.
+    /// Advances to the next entry.
     pub(crate) fn advance(&mut self) -> Result<()> {
         match self.next_stream() {
             Some(at) => self.0[at].advance(),
@@ -195,7 +195,7 @@ impl Merged {
         }
     }
 
-    /// What the newest stream that stands at an object says of it.
+    /// The object's index entry in the newest stream positioned at it.
     pub(crate) fn newest_index(&self, key: ObjectKey) -> Option<IndexEntry> {
         let standing = self.0.iter().rev().filter(|s| s.current.is_some());
         standing.filter_map(|s| s.object).find(|o| o.key == key)

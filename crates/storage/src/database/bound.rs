@@ -1,7 +1,7 @@
-//! Statements are held to the bounds of what may be stored.
+//! Enforces the storage limits on statements.
 //!
-//! A statement that makes the database longer than it may be is undone, and the transaction goes on without it. SQLite's own
-//! `max_page_count`, which ends the transaction, lies behind the reserve.
+//! A statement that grows the database beyond its limit is undone, and the transaction continues without it. SQLite's
+//! own `max_page_count`, which ends the transaction, is set above the reserve.
 
 use super::{ObjectDb, State};
 use crate::broken::{Variant, broken};
@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::limits::{NEAR_BOUND_PAGES, VACUUM_WHEN_FULL_BYTES};
 
 impl ObjectDb {
-    /// Whether what is written from here on may use the reserve behind the bounds of stored bytes: for work that must end,
-    /// such as that of alarms. False at first. Updates, deletes and what the engine writes always may.
+    /// Sets whether writes from here on may use the reserve beyond the storage limits: for work that must be able to
+    /// finish, such as alarms. Initially false. Updates, deletes and the engine's own writes always may.
     pub fn use_reserve(&self, uses: bool) {
         self.uses_reserve.set(uses);
     }
@@ -26,7 +26,7 @@ impl ObjectDb {
         };
         let before = self.page_count()?;
         let most = bound.pages.max(before);
-        // A savepoint costs more than the look afterwards.
+        // A savepoint costs more than the check afterwards.
         let is_near = before.saturating_add(NEAR_BOUND_PAGES) >= bound.pages;
         if is_near {
             self.internal("SAVEPOINT abide/*abide*/", ())?;
@@ -51,7 +51,7 @@ impl ObjectDb {
         Err(refusal.into())
     }
 
-    /// Ends the transaction without keeping anything of it.
+    /// Rolls the transaction back.
     fn lose(&self, why: Error) {
         let _ = self.internal("ROLLBACK/*abide*/", ());
         self.file.discard();
@@ -59,7 +59,7 @@ impl ObjectDb {
         self.lost_to.replace(Some(why));
     }
 
-    /// While all objects together have as much as they may, one that has freed much gives it back.
+    /// While all objects together have reached their limit, an object with many free pages returns them.
     pub(super) fn shrink_if_full(&self) {
         if !self.file.store_is_full() {
             return;
@@ -77,14 +77,14 @@ impl ObjectDb {
         }
     }
 
-    /// The database's pages, with what is not committed yet.
+    /// The database's size in pages, including uncommitted ones.
     pub(super) fn page_count(&self) -> Result<u32> {
         let pages = self.internal_row("PRAGMA page_count/*abide*/", (), |row| row.get(0))?;
         Ok(pages.unwrap_or(0))
     }
 }
 
-/// True for a statement that can be expected to free or replace something. It may use the reserve.
+/// Returns whether a statement can be expected to free or replace something. It may use the reserve.
 pub(super) fn uses_reserve(sql: &str) -> bool {
     let word = sql.trim_start().split(|c: char| !c.is_ascii_alphabetic());
     let word = word.map(str::to_ascii_lowercase).next();

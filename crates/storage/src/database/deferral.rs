@@ -1,25 +1,25 @@
-//! An object that has only made its tables is not stored.
+//! An object that has only created its tables is not stored.
 //!
-//! Most constructors make tables, so an object would be written because somebody read it, and stay for ever. Until a new object
-//! has a row, its tables are in a transaction that stays open from poll to poll; the first write commits it, and if the
-//! object leaves memory before, nothing of it was ever on disk. The next constructor makes the tables again, so nothing is
-//! lost that anybody has seen: only what a constructor does each time is deferred, and never a row.
+//! Most constructors create tables, so merely reading an object would write it, and it would stay forever. Until a new
+//! object has a row, its tables are in a transaction that stays open from poll to poll. The first write commits it; if
+//! the object leaves memory before that, nothing of it was ever on disk. The next constructor creates the tables again,
+//! so nothing is lost that anybody has seen: only what a constructor does each time is deferred, and never a row.
 
 use super::{ObjectDb, State};
 use crate::error::Result;
 use crate::limits::MAX_DEFERRED_TABLES;
 
-/// The tables of the object. Virtual ones have rows of their own.
+/// The tables of the object. Virtual tables have rows of their own.
 const TABLES: &str = "
     SELECT name, sql LIKE 'CREATE VIRTUAL %' FROM sqlite_schema
     WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name NOT LIKE '!_abide!_%' ESCAPE '!'/*abide*/";
 
 impl ObjectDb {
-    /// Ends a poll without a commit, if the object has never been committed and has only made empty tables: they wait in the
-    /// open transaction. False if there is more, or nothing.
+    /// Ends a poll without a commit, if the object has never been committed and has only created empty tables: they
+    /// stay in the open transaction. Returns false if there is more, or nothing.
     ///
     /// # Errors
-    /// SQLite could not look; the connection is of no use then.
+    /// SQLite could not check this; the connection is unusable.
     pub fn defer(&self) -> Result<bool> {
         let is_more = || self.alarm_touched.get() || self.vacuum.get() || self.file.needs_commit();
         if self.state.get() != State::Transaction || is_more() {
@@ -47,7 +47,7 @@ impl ObjectDb {
             return Ok(false);
         }
         for (name, _) in &tables {
-            // `CREATE TABLE … AS` does not count the rows that it makes.
+            // `CREATE TABLE … AS` does not count the rows that it inserts.
             if self.has_rows(name)? {
                 return Ok(false);
             }

@@ -1,11 +1,11 @@
-//! The deletion of everything that an object has stored.
+//! Deletes everything that an object has stored.
 
 use super::ObjectDb;
 use crate::error::Result;
 use rusqlite::config::DbConfig;
 
 impl ObjectDb {
-    /// Removes every table, view, trigger, index and key, and the alarm, and gives the space back at the commit.
+    /// Removes every table, view, trigger, index and key, and the alarm, and frees the space at the commit.
     /// If it fails, nothing is removed.
     pub fn delete_all(&self) -> Result<()> {
         self.begin()?;
@@ -32,7 +32,7 @@ impl ObjectDb {
     }
 
     fn drop_everything(&self) -> rusqlite::Result<()> {
-        // A virtual table takes its shadow tables with it, so what is left is asked again each time.
+        // Dropping a virtual table also drops its shadow tables, so the remaining items are queried again each time.
         let next = "SELECT type, name FROM sqlite_schema
             WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE '\\_abide\\_%' ESCAPE '\\' AND type <> 'index'
             ORDER BY type = 'trigger' DESC, type = 'view' DESC, sql LIKE 'CREATE VIRTUAL%' DESC LIMIT 1";

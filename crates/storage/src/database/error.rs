@@ -1,4 +1,4 @@
-//! Errors of SQLite as users read them.
+//! Translates SQLite's errors for users.
 
 use super::sql_error::{SqlError, SqlErrorKind};
 use super::{ObjectDb, State};
@@ -17,12 +17,12 @@ impl ObjectDb {
         if loses {
             self.state.set(State::Lost);
             self.known_alarms.take();
-            // SQLite may have been refused while it put pages back.
+            // SQLite may have been refused a write while restoring pages.
             self.file.discard();
         }
         let told = self.told_of(error);
         if loses {
-            // SQL that asked for it, else whatever SQLite has met.
+            // The error of the SQL that caused it, otherwise the error that SQLite reported.
             let met = (told.kind() != ErrorKind::Input).then(|| told.clone());
             self.lost_to.replace(met);
         }
@@ -32,7 +32,7 @@ impl ObjectDb {
     fn told_of(&self, error: &rusqlite::Error) -> Error {
         let told = self.worded(error);
         let sql = SqlError::of(error).map(|sql| match told.kind() {
-            // SQLite met these in a file.
+            // SQLite got these from a file operation.
             ErrorKind::NoSpace => sql.with_kind(SqlErrorKind::Full),
             ErrorKind::Busy => sql.with_kind(SqlErrorKind::Busy),
             _ => sql,
@@ -62,11 +62,11 @@ impl ObjectDb {
             rusqlite::Error::SqliteFailure(_, Some(text)) => text.clone(),
             rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
             rusqlite::Error::InvalidParameterCount(given, wanted) => {
-                format!("{given} parameters were given, the statement has {wanted}")
+                format!("{given} parameters were passed, but the statement has {wanted}")
             }
             rusqlite::Error::ToSqlConversionFailure(why) if why.is::<TryFromIntError>() => {
                 format!(
-                    "a parameter is over {}, the largest integer of SQLite: bind it as a text or a blob",
+                    "a parameter exceeds {}, the largest SQLite integer: bind it as text or a blob",
                     i64::MAX
                 )
             }
@@ -74,34 +74,34 @@ impl ObjectDb {
         };
         match error.sqlite_error_code() {
             Some(ErrorCode::TooBig) => Error::limit(format!(
-                "{text}: a string, blob or row has {} MiB at most",
+                "{text}: a string, blob or row may have at most {} MiB",
                 MAX_VALUE_BYTES >> 20
             )),
             Some(ErrorCode::DiskFull) => self.file.refusal(BoundOf::Object),
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::damaged(format!(
-                "the object's database is damaged: {text}. Bring it back to a moment of its history with `abide \
-                     restore`, or begin it anew with `abide repair --anew`"
+                "the object's database is damaged: {text}. Restore it from its history with `abide \
+                     restore`, or reset it with `abide repair --anew`"
             )),
             Some(ErrorCode::SystemIoFailure) => Error::new(ErrorKind::Io, text),
             _ if text.contains("too many SQL variables")
                 || text.contains("variable number must be") =>
             {
                 Error::limit(format!(
-                    "{text}: a statement has {MAX_BOUND_PARAMETERS} bound parameters at most"
+                    "{text}: a statement may have at most {MAX_BOUND_PARAMETERS} bound parameters"
                 ))
             }
             _ if text.contains("too many columns") => Error::limit(format!(
-                "{text}: a table or result has {MAX_COLUMNS} columns at most"
+                "{text}: a table or result may have at most {MAX_COLUMNS} columns"
             )),
             _ => Error::input(text),
         }
     }
 
-    /// Why nothing more can be written in this poll, and nothing of it is kept.
+    /// The error for a lost transaction: nothing written in this poll is kept, and nothing more can be written.
     pub(super) fn lost(&self) -> Error {
         self.lost_to.borrow().clone().unwrap_or_else(|| {
             Error::input(
-                "SQLite rolled the transaction back (ON CONFLICT ROLLBACK, RAISE(ROLLBACK), or no memory): nothing of it was \
+                "SQLite rolled the transaction back (ON CONFLICT ROLLBACK, RAISE(ROLLBACK), or out of memory): none of its writes were \
                  kept, and nothing more can be written in this poll",
             )
         })

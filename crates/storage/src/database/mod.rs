@@ -1,9 +1,9 @@
 //! One object's database: a SQLite connection on the engine's VFS, with the transaction of the current poll.
 //!
-//! The first write since the last [`ObjectDb::commit`] begins a transaction; `commit` ends it as one transaction of the
-//! log and returns the position that must be durable before anyone outside may see the effect. Reading needs no
-//! transaction. After an error of `commit` the connection is of no use: drop it, and open the object again to go on
-//! from what is committed.
+//! The first write since the last [`ObjectDb::commit`] begins a transaction. `commit` ends it as one transaction of the
+//! log and returns the position that must be durable before anyone outside may see the effect. Reads need no
+//! transaction. After an error of `commit` the connection is unusable: drop it and open the object again to continue
+//! from the committed state.
 
 mod bound;
 mod deferral;
@@ -31,7 +31,7 @@ use std::rc::Rc;
 
 pub use sql_error::{SqlError, SqlErrorKind};
 
-/// Ends each of the engine's own statements, so that none can be found in the statement cache by a user's text.
+/// Ends each of the engine's own statements, so that a user's text never matches one in the statement cache.
 const MARK: &str = "/*abide*/";
 
 const SETUP: &str = "
@@ -43,29 +43,29 @@ const SETUP: &str = "
 
 /// See the module's documentation. `!Send`: an object lives on one thread.
 pub struct ObjectDb {
-    // In this order: statements are finalised before their connection closes, and that before its file.
+    // In this order: statements are finalized before their connection closes, and the connection before its file.
     begin: Control,
     commit: Control,
     connection: Connection,
     file: Rc<PageFile>,
     guard: Guard,
     state: Cell<State>,
-    /// The error with which SQLite rolled the transaction back, if it was no statement's.
+    /// The error with which SQLite rolled the transaction back, unless a statement reported it.
     lost_to: RefCell<Option<Error>>,
     /// Written with the object's first transaction.
     pending_name: RefCell<Option<String>>,
     vacuum: Cell<bool>,
     /// The transaction has touched an alarm of the object.
     alarm_touched: Cell<bool>,
-    /// The object's alarms as their rows have them now, if that is known.
+    /// The object's alarms as they are in its rows, if known.
     pub(crate) known_alarms: RefCell<KnownAlarms>,
     was_new: bool,
-    /// The transaction has only made tables, and waits for the first write. See [`deferral`].
+    /// The transaction has only created tables, and waits for the first write. See [`deferral`].
     deferred: Cell<bool>,
-    /// Rows that the connection had changed when the transaction had only stored the object's name.
+    /// Rows that the connection had changed by the time the transaction had stored only the object's name.
     changes_of_name: Cell<u64>,
     memory: Cell<Measured>,
-    /// What the transaction may make of the database, if it could make more.
+    /// The size to which the transaction may grow the database, unless it cannot exceed the limit.
     bound: Cell<Option<Bound>>,
     uses_reserve: Cell<bool>,
 }
@@ -83,7 +83,7 @@ struct Measured {
 enum State {
     Idle,
     Transaction,
-    /// SQLite rolled the transaction back by itself: what the poll wrote is lost, so it must not be acknowledged.
+    /// SQLite rolled the transaction back on its own: the poll's writes are lost, so it must not be acknowledged.
     Lost,
 }
 
@@ -106,8 +106,8 @@ impl ObjectDb {
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false)?;
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
-            // A plan does not depend on parameters' values: else a statement that might use a partial index is prepared
-            // anew each time that it runs.
+            // Plans do not depend on parameter values. Otherwise a statement that might use a partial index is prepared
+            // again each time it runs.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
             guard.attach(connection)
@@ -144,8 +144,8 @@ impl ObjectDb {
         })
     }
 
-    /// Bytes of memory that the connection takes; `None` if they cannot have grown much since this was last asked. Cheap
-    /// enough to be asked after each poll.
+    /// The connection's memory in bytes; `None` if it cannot have grown much since the last call. Cheap enough to call
+    /// after each poll.
     pub fn memory(&self) -> Option<u64> {
         let mut memory = self.memory.get();
         let growth = self.file.growth();
@@ -154,22 +154,22 @@ impl ObjectDb {
         }
         memory.growth = growth;
         memory.times = memory.times.saturating_add(1);
-        // Statements are prepared early in an object's life, and looking at all of them takes its time.
+        // Statements are prepared early in an object's life, and examining all of them takes time.
         if memory.times.is_power_of_two() {
             memory.schema_bytes = vfs::schema_bytes(&self.connection);
         }
         self.memory.set(memory);
-        // A page and its header do not fit an allocator's size of 4 KiB: the next is 5.
+        // A page with its header does not fit the allocator's 4 KiB size class: the next is 5 KiB.
         let cache_bytes = vfs::cache_bytes(&self.connection) / 4 * 5;
         Some(CONNECTION_BYTES + memory.schema_bytes + cache_bytes)
     }
 
-    /// True if the object had never been written when it was opened.
+    /// Returns whether the object had never been written when it was opened.
     pub fn is_new(&self) -> bool {
         self.was_new
     }
 
-    /// True if the object has been committed.
+    /// Returns whether the object has been committed.
     pub fn is_stored(&self) -> bool {
         !self.file.is_new()
     }
@@ -195,12 +195,12 @@ impl ObjectDb {
         Ok(())
     }
 
-    /// Notes that the transaction touches the object's alarm.
+    /// Records that the transaction touches the object's alarm.
     pub(crate) fn touch_alarm(&self) {
         self.alarm_touched.set(true);
     }
 
-    /// What the index of alarms knows of the object; `None` also if the transaction has touched its alarms since.
+    /// The object's entry in the alarm index; `None` also if the transaction has touched its alarms since.
     pub(crate) fn known_alarm_entry(&self) -> Option<AlarmEntry> {
         if self.alarm_touched.get() {
             return None;
@@ -213,15 +213,15 @@ impl ObjectDb {
         self.file.epoch()
     }
 
-    /// True if something was written that neither `commit` nor [`Self::defer`] has ended.
+    /// Returns whether there are writes that neither `commit` nor [`Self::defer`] has ended.
     pub fn in_transaction(&self) -> bool {
         self.state.get() != State::Idle && !self.deferred.get()
     }
 
-    /// Ends the poll's transaction. `None`: nothing has changed, so there is nothing to wait for.
+    /// Ends the poll's transaction. `None` if nothing has changed, so there is nothing to wait for.
     ///
     /// # Errors
-    /// The transaction is lost and the connection of no use; see the module.
+    /// The transaction is lost and the connection is unusable; see the module.
     pub fn commit(&self) -> Result<Option<Lsn>> {
         self.deferred.set(false);
         let alarm_touched = self.alarm_touched.take();
@@ -242,7 +242,7 @@ impl ObjectDb {
         let committed = alarm.and_then(|change| {
             self.file.set_alarm(change);
             self.control(&self.commit)?;
-            // A bookmark was taken in the transaction, and SQLite had no page to write.
+            // A bookmark was taken in the transaction, but SQLite had no page to write.
             if self.file.needs_commit() {
                 self.file.commit()?;
             }
@@ -258,24 +258,25 @@ impl ObjectDb {
             self.file.discard();
             return Err(error);
         }
-        // The commit stands; SQLite reuses the space if it cannot be given back.
+        // The commit is kept either way; SQLite reuses the space if it cannot be freed.
         if self.vacuum.take()
             && let Err(error) = self.internal("VACUUM/*abide*/", ())
         {
-            tracing::warn!(%error, "the space of a deleted object is kept for its next writes");
+            tracing::warn!(%error, "cannot free the space of a deleted object; its next writes reuse it");
             self.file.discard();
         }
         Ok(self.file.take_committed())
     }
 
-    /// The position behind the object's newest commit, also of an earlier connection. After an error of [`Self::commit`] nothing
-    /// newer than this can be seen by another connection.
+    /// The position after the object's newest commit, including commits of earlier connections. After an error of
+    /// [`Self::commit`], another connection sees nothing newer than this.
     pub fn newest(&self) -> Lsn {
         self.file.newest()
     }
 
-    /// The bookmark of the object as it is now. With a transaction open it is that of the commit that will end it, which
-    /// is then made even if nothing has changed; it is of no use if the transaction is rolled back.
+    /// The bookmark of the object's present state. In an open transaction it is the bookmark of the commit that ends
+    /// the transaction, which then happens even if nothing has changed. The bookmark is invalid if the transaction is
+    /// rolled back.
     pub fn bookmark(&self) -> Bookmark {
         match self.state.get() {
             State::Transaction => self.file.next_bookmark(),
@@ -295,9 +296,10 @@ impl ObjectDb {
         self.file.discard();
     }
 
-    /// Runs `f`, whose writes are undone if it returns an error or panics. Nests.
+    /// Runs `f`, and rolls its writes back if it returns an error or panics. Can be nested.
     ///
-    /// The first one of a poll that has written nothing is the poll's transaction itself; any other is a savepoint in it.
+    /// The first call in a poll that has written nothing uses the poll's transaction itself; any other uses a savepoint
+    /// in it.
     pub fn transaction<R, E: From<Error>>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         struct Savepoint<'a>(Option<(&'a ObjectDb, bool)>);
         impl Drop for Savepoint<'_> {
@@ -348,7 +350,7 @@ impl ObjectDb {
         Ok(result)
     }
 
-    /// Undoes a transaction in which the object's name may have been written. A bookmark that was given out in it stands.
+    /// Rolls back a transaction in which the object's name may have been written. A bookmark taken in it stays valid.
     fn undo_all(&self, name: Option<String>) {
         if self.state.get() != State::Transaction || broken(Variant::RollbackForgotten) {
             return;
@@ -361,7 +363,7 @@ impl ObjectDb {
         }
     }
 
-    /// The size of the database in bytes, with what is not committed yet.
+    /// The size of the database in bytes, including uncommitted changes.
     pub fn database_size(&self) -> Result<u64> {
         Ok(u64::from(self.page_count()?) * PAGE_BYTES as u64)
     }
@@ -395,8 +397,8 @@ impl ObjectDb {
         Ok(first)
     }
 
-    /// Calls `take` with each row of one of the engine's own statements. SQLite may prepare a statement again while it steps,
-    /// so the engine's rights last until the end.
+    /// Calls `take` with each row of one of the engine's own statements. SQLite may prepare a statement again while
+    /// stepping it, so the engine's privileges last until the end.
     pub(crate) fn internal_rows(
         &self,
         sql: &'static str,

@@ -1,4 +1,4 @@
-//! Users' SQL: statements are checked and run, and their rows collected or passed on.
+//! Users' SQL: checks and runs statements, and collects or streams their rows.
 
 use super::bound::uses_reserve;
 use super::{MARK, ObjectDb};
@@ -15,15 +15,15 @@ impl ObjectDb {
     /// that has any. Returns the rows of the last statement.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](crate::ErrorKind::Input) with SQLite's words, or with the right call for what is not available here;
-    /// [`ErrorKind::Limit`](crate::ErrorKind::Limit) with the limit passed.
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) with SQLite's message, or with the call to use instead if the
+    /// statement is not available here; [`ErrorKind::Limit`](crate::ErrorKind::Limit) if a limit is exceeded.
     pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
         check_text(sql)?;
         match self.connection.prepare_cached(sql) {
             Ok(mut statement) => self
                 .run(&mut statement, params, uses_reserve(sql))
                 .map(Rows::from),
-            // A later statement may need what an earlier one makes, so each is prepared when its turn comes.
+            // A later statement may need what an earlier one creates, so each is prepared just before it runs.
             Err(_) if sql.trim_end().trim_end_matches(';').contains(';') => {
                 self.guard.take_refusal();
                 self.run_batch(sql, params).map(Rows::from)
@@ -32,8 +32,8 @@ impl ObjectDb {
         }
     }
 
-    /// Runs one statement of a user's SQL and hands over its rows one by one, without gathering them. An error of `row`
-    /// ends it; what the statement has written so far stays in the transaction.
+    /// Runs one statement of a user's SQL and passes its rows to `row` one by one, without collecting them. An error of
+    /// `row` ends it; the statement's writes so far stay in the transaction.
     pub fn for_each<E: From<Error>>(
         &self,
         sql: &str,
@@ -79,7 +79,7 @@ impl ObjectDb {
         Ok(rows)
     }
 
-    /// `uses_reserve`: the statement is not held to the bounds of what may be stored.
+    /// `uses_reserve`: the statement is exempt from the storage limits.
     fn run(
         &self,
         statement: &mut Statement<'_>,
@@ -111,7 +111,7 @@ impl ObjectDb {
             if cells.size() > MAX_RESULT_BYTES {
                 let most = MAX_RESULT_BYTES >> 20;
                 return Err(Error::limit(format!(
-                    "the result is over {most} MiB: read it with for_each, or add a LIMIT"
+                    "the result exceeds {most} MiB: read it with for_each, or add a LIMIT"
                 )));
             }
             Ok(())
@@ -150,7 +150,7 @@ impl ObjectDb {
 fn check_text(sql: &str) -> Result<()> {
     if sql.len() > MAX_SQL_BYTES {
         return Err(Error::limit(format!(
-            "the SQL text has {} bytes; {MAX_SQL_BYTES} is the most: bind values as parameters",
+            "the SQL text has {} bytes, but the limit is {MAX_SQL_BYTES}: bind values as parameters",
             sql.len()
         )));
     }

@@ -1,15 +1,15 @@
-//! Restores: requested in a transaction, committed when the pages of the earlier state are staged.
+//! Restores: requested in a transaction, committed once the pages of the earlier state are staged.
 
 use super::ObjectDb;
 use crate::archive::bookmark::Bookmark;
 use crate::error::{Error, Result};
 
 impl ObjectDb {
-    /// Commits what is staged beside SQLite: the pages of an earlier state. The object keeps its name and has the alarm of
-    /// that state, and its requested restore is done.
+    /// Commits the pages that are staged outside of SQLite: those of an earlier state. The object keeps its name and
+    /// gets the alarm of that state, and its requested restore is complete.
     pub(crate) fn commit_restored(&self, name: Option<&str>) -> Result<()> {
         self.begin()?;
-        // Its row is in the pages that were staged.
+        // Its row is in the staged pages.
         self.known_alarms.take();
         self.touch_alarm();
         self.forget_requested_restore()?;
@@ -19,7 +19,7 @@ impl ObjectDb {
         self.commit_staged()
     }
 
-    /// As [`Self::commit_restored`], for a new object made of another's pages. It has no alarm.
+    /// Like [`Self::commit_restored`], for a new object forked from another's pages. It has no alarm.
     pub(crate) fn commit_forked(&self, name: Option<&str>) -> Result<()> {
         self.begin()?;
         match name {
@@ -39,9 +39,9 @@ impl ObjectDb {
         self.internal(upsert, [name]).map(drop)
     }
 
-    /// Requests a restore, in the current transaction: the next opener of the object finds it with
-    /// [`Self::requested_restore`] and does it with [`crate::Store::restore_requested`]. Returns the bookmark that undoes it,
-    /// which is that of the commit that ends the transaction.
+    /// Requests a restore, in the current transaction. Whoever opens the object next finds the request with
+    /// [`Self::requested_restore`] and performs it with [`crate::Store::restore_requested`]. Returns the bookmark that
+    /// undoes the restore: that of the commit that ends the transaction.
     ///
     /// # Errors
     /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the bookmark is of another object, or later than the present.
@@ -60,7 +60,7 @@ impl ObjectDb {
         Ok(present)
     }
 
-    /// The restore that was requested and is not done yet.
+    /// The requested restore that has not been performed yet.
     pub fn requested_restore(&self) -> Result<Option<Bookmark>> {
         let text: Option<String> = self.internal_row(
             "SELECT value FROM _abide_meta WHERE key = 'restore'/*abide*/",

@@ -1,30 +1,31 @@
-//! Which rule an SQL statement has broken, for code that acts on it.
+//! Which constraint an SQL statement has violated, for code that acts on it.
 
 use rusqlite::{ErrorCode, ffi};
 use serde::{Deserialize, Serialize};
 
-/// Why SQLite refused a statement, as far as a program acts on it.
+/// Why SQLite rejected a statement, as far as a program acts on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum SqlErrorKind {
     /// A `UNIQUE` constraint, a `UNIQUE` index or a `PRIMARY KEY`: there is such a row already.
     Unique,
-    /// A `REFERENCES`: the row that is referred to is missing, or others still refer to this one.
+    /// A `REFERENCES` constraint: the referenced row is missing, or other rows still reference this one.
     ForeignKey,
     /// A `CHECK` constraint.
     Check,
     /// A `NOT NULL` constraint.
     NotNull,
-    /// Something else uses what the statement needs: a table that is being read, or the machine is out of descriptors.
+    /// Something else is using what the statement needs: a table that is being read, or the machine is out of
+    /// descriptors.
     Busy,
-    /// The object's database has its largest size, or the disk is full.
+    /// The object's database has reached its size limit, or the disk is full.
     Full,
     /// Anything else, such as an error of syntax, a wrong type in a `STRICT` table, or `RAISE` in a trigger.
     #[serde(other)]
     Other,
 }
 
-/// What SQLite says about a statement that it refused.
+/// SQLite's report about a statement that it rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SqlError {
     kind: SqlErrorKind,
@@ -32,12 +33,12 @@ pub struct SqlError {
 }
 
 impl SqlError {
-    /// Which rule was broken.
+    /// The constraint that was violated.
     pub fn kind(&self) -> SqlErrorKind {
         self.kind
     }
 
-    /// What SQLite names, if it names anything:
+    /// What SQLite names in its message, if anything:
     ///
     /// - `Unique`: the columns, such as `seats.flight, seats.seat`, or the name of an index on expressions;
     /// - `NotNull`: the column, such as `seats.flight`;
@@ -49,7 +50,7 @@ impl SqlError {
     /// `None` if the error is not SQLite's.
     pub(crate) fn of(error: &rusqlite::Error) -> Option<Self> {
         let code = match error {
-            // What it cannot parse has a variant of its own.
+            // Statements that cannot be parsed have a variant of their own.
             rusqlite::Error::SqlInputError { error, .. } => error,
             error => error.sqlite_error()?,
         };

@@ -1,17 +1,17 @@
-//! Classifies errors of the disk, independent of the operation.
+//! Classifies disk errors, independent of the operation.
 
 use rustix::io::Errno;
 use std::io;
 
-/// The class of an error of the disk.
+/// The class of a disk error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The disk, or a quota of it, is full. Nothing was changed; it ends when space is freed.
+    /// The disk or a quota is full. Nothing was changed; the error goes away when space is freed.
     Full,
     /// The process or the machine is out of descriptors or memory. Nothing was changed; a retry may succeed.
     Passing,
-    /// Anything else: the device, the file system, permissions, a name that is missing or taken. It will be the same the
-    /// next time, unless it is repaired.
+    /// Anything else: the device, the file system, permissions, a name that is missing or taken. A retry fails again
+    /// unless somebody fixes the cause.
     Lasting,
 }
 
@@ -26,8 +26,8 @@ impl Failure {
         }
     }
 
-    /// The class of an error of a sync. Lack of space or memory is lasting here: some of the data may be lost, and a
-    /// second sync would report success. A missing descriptor is not: it was missing before anything was synced.
+    /// The class of a sync error. Lack of space or memory is permanent here: some of the data may be lost, and a second
+    /// sync would report success. A missing descriptor is not: the failure came before anything was synced.
     pub(crate) fn of_sync(error: &io::Error) -> Self {
         if is_without_descriptors(error) {
             Self::Passing

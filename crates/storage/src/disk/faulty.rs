@@ -1,8 +1,8 @@
 //! A simulated disk with faults on command.
 //!
-//! [`FaultyDisk`] passes every operation on to a [`SimDisk`], unless a rule covers it: by what is done, and by a part of the
-//! path. A covered operation fails, waits or panics, as the rule's [`Fault`] says; if it fails or panics it has not happened.
-//! Rules can be added and cleared at any time.
+//! [`FaultyDisk`] passes every operation on to a [`SimDisk`], unless a rule covers it. A rule selects operations by
+//! kind and by a part of the path. A covered operation fails, waits or panics, as the rule's [`Fault`] specifies; if it
+//! fails or panics, it has no effect. Rules can be added and cleared at any time.
 
 use super::{Barrier, Disk, DiskFile, OpenMode, SimDisk};
 use crate::sync::{Condvar, Mutex};
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How long [`FaultyDisk::wait_until_held`] waits.
 const HELD_WITHIN: Duration = Duration::from_mins(1);
 
-/// Errors of Linux, by their numbers.
+/// Linux error numbers.
 pub mod errno {
     /// "No such file or directory".
     pub const ENOENT: i32 = 2;
@@ -36,7 +36,7 @@ pub mod errno {
     pub const ENOSPC: i32 = 28;
 }
 
-/// What is done to a file or a directory.
+/// An operation on a file or a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskOp {
     /// [`Disk::open`] and [`Disk::temporary`].
@@ -70,10 +70,10 @@ pub enum DiskOp {
 }
 
 impl DiskOp {
-    /// Those that need a descriptor.
+    /// Operations that need a descriptor.
     pub const OPENING: [Self; 4] = [Self::Open, Self::List, Self::OpenDir, Self::Barrier];
 
-    /// Those of a file and its name, without syncs.
+    /// Operations on a file and its name, except syncs.
     pub const OF_FILES: [Self; 7] = [
         Self::Open,
         Self::Read,
@@ -109,17 +109,17 @@ impl Fault {
         }
     }
 
-    /// The operation fails with this number of the operating system.
+    /// The operation fails with this error number of the operating system.
     pub const fn error(errno: i32) -> Self {
         Self::new(Effect::Fail(errno))
     }
 
-    /// The operation panics, and the disk has no rules any more.
+    /// The operation panics, and all rules are cleared.
     pub const fn panic() -> Self {
         Self::new(Effect::Panic)
     }
 
-    /// The first `count` operations pass.
+    /// The first `count` operations succeed.
     #[must_use]
     pub const fn after(self, count: u32) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl Fault {
         }
     }
 
-    /// It happens `count` times.
+    /// The fault occurs `count` times.
     #[must_use]
     pub const fn times(self, count: u32) -> Self {
         Self {
@@ -147,7 +147,7 @@ struct Rule {
 #[derive(Default)]
 struct Rules {
     list: Vec<Rule>,
-    /// Operations that wait now.
+    /// Operations that are waiting now.
     held: usize,
 }
 
@@ -155,7 +155,8 @@ struct Rules {
 struct Shared {
     rules: Mutex<Rules>,
     changed: Condvar,
-    /// False while there are no rules. Of the standard library even in a model: a disk without rules adds no step to it.
+    /// False while there are no rules. An atomic of the standard library even in a model: a disk without rules adds no
+    /// scheduling step.
     has_rules: AtomicBool,
     failed: AtomicU64,
 }
@@ -163,7 +164,7 @@ struct Shared {
 /// See the module. Clones share the disk and its rules.
 #[derive(Clone, Default)]
 pub struct FaultyDisk {
-    /// The disk behind it.
+    /// The underlying disk.
     pub sim: SimDisk,
     shared: Arc<Shared>,
 }
@@ -177,17 +178,17 @@ impl FaultyDisk {
         }
     }
 
-    /// From now on, such operations on paths that contain `path` fail with `errno`.
+    /// From now on, these operations on paths that contain `path` fail with `errno`.
     pub fn fail(&self, ops: &[DiskOp], path: &str, errno: i32) {
         self.inject(ops, path, Fault::error(errno));
     }
 
-    /// From now on, such operations on paths that contain `path` wait until the rules are cleared.
+    /// From now on, these operations on paths that contain `path` wait until the rules are cleared.
     pub fn hold(&self, ops: &[DiskOp], path: &str) {
         self.inject(ops, path, Fault::new(Effect::Hold));
     }
 
-    /// Adds a rule. The first rule that covers an operation decides.
+    /// Adds a rule. The first rule that covers an operation applies.
     pub fn inject(&self, ops: &[DiskOp], path: &str, fault: Fault) {
         let rule = Rule {
             ops: ops.to_vec(),
@@ -198,14 +199,14 @@ impl FaultyDisk {
         self.shared.has_rules.store(true, Ordering::SeqCst);
     }
 
-    /// Removes every rule; operations that wait go on.
+    /// Removes every rule; waiting operations continue.
     pub fn clear(&self) {
         self.shared.has_rules.store(false, Ordering::SeqCst);
         self.shared.rules.lock().list.clear();
         self.shared.changed.notify_all();
     }
 
-    /// Returns when an operation waits.
+    /// Returns once an operation is waiting.
     ///
     /// # Panics
     /// None waits within a minute.
@@ -219,7 +220,7 @@ impl FaultyDisk {
         }
     }
 
-    /// The number of operations that have failed by a rule.
+    /// The number of operations that failed because of a rule.
     pub fn failed(&self) -> u64 {
         self.shared.failed.load(Ordering::Relaxed)
     }

@@ -1,21 +1,24 @@
-//! The file system as a seam: everything that the engine does to a disk goes through [`Disk`].
+//! The file system interface: every disk operation of the engine goes through [`Disk`].
 //!
-//! Implementations: [`RealDisk`]; [`SimDisk`], which is in memory and loses and tears what is not synced when its power is cut;
-//! and [`FaultyDisk`], a [`SimDisk`] whose operations fail, wait or panic on command.
-//! The contract follows POSIX at its weakest: a write is durable after [`DiskFile::sync`] of that file, a created,
-//! renamed or removed name after [`Disk::sync_dir`] of its directory, and either after [`Barrier::wait`]. After an
-//! error of a sync nothing is known about what is durable, and asking again tells nothing.
+//! Implementations: [`RealDisk`]; [`SimDisk`], which is in memory and loses and tears unsynced data when its power is
+//! cut; [`FaultyDisk`], a [`SimDisk`] whose operations fail, wait or panic on command; and [`ScratchDisk`], which leaves the
+//! files that it shows unchanged. The contract is the weakest
+//! that POSIX allows: a write is durable after [`DiskFile::sync`] of that file, a created, renamed or removed name
+//! after [`Disk::sync_dir`] of its directory, and either after [`Barrier::wait`]. After a failed sync it is unknown
+//! what is durable, and another sync does not tell.
 
 mod failure;
 mod faulty;
 mod real;
 mod reclaiming;
+mod scratch;
 mod sim;
 
 pub(crate) use failure::Failure;
 pub use faulty::{DiskOp, Fault, FaultyDisk, errno};
 pub use real::RealDisk;
 pub(crate) use reclaiming::ReclaimingDisk;
+pub use scratch::ScratchDisk;
 pub use sim::{DiskEvent, SimDisk};
 
 use crate::error::{Error, Result};
@@ -23,7 +26,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes the names of a directory durable. If the directory cannot be opened nothing was tried, so that can be tried again.
+/// Makes the names in a directory durable. If the directory cannot be opened, nothing was attempted, and the caller may
+/// retry.
 pub(crate) fn sync_names(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let doing = || format!("syncing the directory {}", dir.display());
     let names = disk.names(dir);
@@ -36,16 +40,16 @@ pub(crate) fn sync_names(disk: &dyn Disk, dir: &Path) -> Result<()> {
 pub enum OpenMode {
     /// The file must exist.
     Existing,
-    /// The file is made if it does not exist. The name is durable after [`Disk::sync_dir`].
+    /// The file is created if it does not exist. The name is durable after [`Disk::sync_dir`].
     Create,
 }
 
-/// A file system, as far as the engine needs one.
+/// The part of a file system that the engine needs.
 pub trait Disk: Send + Sync + 'static {
-    /// Makes a directory and its missing parents, durably.
+    /// Creates a directory and its missing parents, durably.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
-    /// True if other users of the machine may look into a directory.
+    /// Returns whether other users of the machine can read a directory.
     fn others_may_read(&self, _dir: &Path) -> bool {
         false
     }
@@ -57,27 +61,27 @@ pub trait Disk: Send + Sync + 'static {
     fn file_len(&self, path: &Path) -> io::Result<u64> {
         self.open(path, OpenMode::Existing)?.len()
     }
-    /// Makes an empty file without a name, on the file system of `dir`, which is made if it does not exist. It is gone when
-    /// its last handle is dropped or the process ends; nothing of it is ever durable.
+    /// Creates an empty file without a name, on the file system of `dir`, which is created if it does not exist. It
+    /// disappears when its last handle is dropped or the process ends; it is never durable.
     fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>>;
-    /// Gives a file another name in the same directory, replacing what has that name.
+    /// Renames a file within its directory, replacing any file that has the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Makes the names of a directory durable.
+    /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Opens a directory, so that calling what is returned makes its names durable as [`Disk::sync_dir`] does. For those
-    /// who must not learn only after a rename that there are no descriptors left.
+    /// Opens a directory and returns a function that makes its names durable, as [`Disk::sync_dir`] does. For callers
+    /// that must not discover only after a rename that no descriptors are left.
     fn names(&self, dir: &Path) -> io::Result<Box<dyn Fn() -> io::Result<()> + '_>> {
         let dir = dir.to_owned();
         Ok(Box::new(move || self.sync_dir(&dir)))
     }
-    /// Takes the exclusive lock that a file stands for, until the guard is dropped.
+    /// Takes the exclusive lock that a file represents, until the guard is dropped.
     /// [`io::ErrorKind::WouldBlock`] if another holder has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
     /// Bytes that can still be written to the file system of a directory.
     fn available(&self, dir: &Path) -> io::Result<u64>;
-    /// Begins a barrier: take it before the writes that it shall cover, so that no error is missed.
+    /// Begins a barrier. Begin it before the writes that it shall cover, so that no error is missed.
     fn barrier(&self, dir: &Path) -> io::Result<Box<dyn Barrier>>;
 }
 
@@ -93,13 +97,13 @@ pub trait DiskFile: Send + Sync {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Cuts or grows (with zeros) the file.
+    /// Truncates the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Makes the file's content and length durable.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Everything written to a file system up to a moment.
+/// A sync of everything written to a file system.
 pub trait Barrier: Send {
     /// Returns when all writes, names and lengths up to this call are durable.
     fn wait(&self) -> io::Result<()>;

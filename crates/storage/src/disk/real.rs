@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Objects hold what their users entrust to them: only the program's own user reads what is made here.
+/// Objects hold private data: only the program's own user can read what is created here.
 const PRIVATE_DIR: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 
@@ -76,7 +76,7 @@ impl Disk for RealDisk {
             .create_new(true)
             .mode(PRIVATE_FILE)
             .open(&path)?;
-        // The system keeps a file without a name until its descriptor is closed, however the process ends.
+        // The kernel keeps an unlinked file until its descriptor is closed, however the process ends.
         fs::remove_file(&path)?;
         Ok(Arc::new(RealFile(file)))
     }

@@ -1,4 +1,4 @@
-//! A disk that gives descriptors back when the process has none left, and tries again.
+//! A disk that frees descriptors when the process has none left, and retries.
 
 use super::failure::is_without_descriptors;
 use super::{Barrier, Disk, DiskFile, OpenMode};
@@ -7,9 +7,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Passes everything on to another disk. When something needs a descriptor and there is none, the object files that are only
-/// kept open are closed, and it is tried once more: what serves to save time must not stand in the way of commits and
-/// checkpoints.
+/// Delegates to another disk. When an operation lacks a descriptor, it closes the object files that are only cached and
+/// retries once: a cache must not block commits and checkpoints.
 pub(crate) struct ReclaimingDisk {
     disk: Arc<dyn Disk>,
     open_files: Arc<OpenFiles>,
@@ -20,7 +19,7 @@ impl ReclaimingDisk {
         Self { disk, open_files }
     }
 
-    /// An attempt without a descriptor has done nothing.
+    /// An attempt that failed for lack of a descriptor had no effect.
     fn attempt<R>(&self, act: impl Fn() -> io::Result<R>) -> io::Result<R> {
         match act() {
             Err(error) if is_without_descriptors(&error) && self.open_files.close_idle() => act(),
@@ -30,7 +29,7 @@ impl ReclaimingDisk {
 }
 
 impl Disk for ReclaimingDisk {
-    // May have made some of them when it finds no descriptor to sync the next.
+    // May have created some of them before it lacks a descriptor to sync the next.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.disk.create_dir_all(dir)
     }

@@ -1,8 +1,10 @@
-//! Runs a model under a checker that decides which thread goes on at each lock, atomic and wait: schedules are drawn at
-//! random, half of them with few switches only, which finds rare orders sooner. A model that fails names its schedule.
+//! Runs a model under a checker that decides at each lock, atomic and wait which thread runs next. Schedules are
+//! random; half of them have only a few thread switches, which finds rare orders sooner. A failing model reports its
+//! schedule.
 //!
-//! What a model can show: a lost wake-up, a deadlock, an order that breaks a promise. What it cannot: memory orders weaker
-//! than sequential consistency, and waits that only a timeout ends (no time passes in a model, so these deadlock).
+//! A model can reveal a lost wake-up, a deadlock, or an order that breaks a guarantee. It cannot reveal memory orders
+//! weaker than sequential consistency, nor waits that only a timeout ends (no time passes in a model, so these
+//! deadlock).
 
 #[cfg(test)]
 mod store;
@@ -14,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Switches of threads in a schedule with few of them.
+/// Thread switches in a schedule with few of them.
 const FEW_SWITCHES: usize = 3;
 
 /// SQLite runs on the stack of a model's thread.
@@ -23,7 +25,7 @@ const STACK_BYTES: usize = 512 << 10;
 /// More steps than any terminating model takes.
 const MAX_STEPS: usize = 200_000;
 
-/// Runs a model with so many schedules, times `ABIDE_INTERLEAVINGS`.
+/// Runs a model with this many schedules, times `ABIDE_INTERLEAVINGS`.
 pub fn explore(schedules: usize, model: impl Fn() + Send + Sync + 'static) {
     let times = std::env::var("ABIDE_INTERLEAVINGS");
     let times = times.map_or(1, |times| times.parse().expect("a number"));

@@ -1,4 +1,4 @@
-//! Models of a whole store with its threads: opening, committing and closing objects beside checkpoints, and disks that
+//! Models of a whole store with its threads: opening, committing and closing objects during checkpoints, and disks that
 //! are slow in one place.
 
 use super::{explore, spawn};
@@ -6,7 +6,7 @@ use crate::{DiskOp, FaultyDisk, ObjectDb, ObjectKey, Store, StoreOptions};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A whole store takes many steps.
+/// A whole store takes many steps, so fewer schedules fit.
 const SCHEDULES: usize = 100;
 
 fn open(disk: &FaultyDisk, checkpoint_bytes: u64) -> Store {
@@ -30,7 +30,7 @@ fn put(db: &ObjectDb, value: &[u8]) {
     db.commit().unwrap();
 }
 
-/// Bytes that neither SQLite nor the log can make fewer.
+/// Bytes that neither SQLite nor the log can compress.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed * 7919 + 88_172_645_463_325_252;
     let next = |_| {
@@ -50,7 +50,7 @@ fn commits_go_on_while_a_checkpoint_waits_for_its_disk() {
         let db = store.open_object(key(&store, 1)).unwrap();
         put(&db, b"begun");
         disk.hold(&[DiskOp::Sync, DiskOp::BarrierWait], "/objects");
-        // Three times what begins a checkpoint; four times would make commits wait for it.
+        // Three times the checkpoint threshold; at four times, commits would wait for the checkpoint.
         for n in 0..16 {
             put(&db, &noise(n, 200_000));
         }
@@ -153,7 +153,7 @@ fn a_store_closes_beside_everything_else() {
                 return;
             };
             db.kv_put("key", b"value").unwrap();
-            // It is closed, or it is not.
+            // The store may be closed by now.
             let _ = db.commit();
         });
         let other = store.clone();

@@ -43,7 +43,7 @@ enum Thread {
     Absent,
     /// It waits, or is notifying and will check for more.
     Idle,
-    /// It is to notify.
+    /// It was asked to notify.
     Asked,
 }
 
@@ -71,7 +71,7 @@ impl Announcer {
         self.listeners.write().push(listener);
     }
 
-    /// Panics of listeners, and the time spent in them.
+    /// The number of listener panics, and the time spent in listeners.
     pub(super) fn stats(&self) -> (u64, Duration) {
         (self.panics.get(), Duration::from_nanos(self.nanos.get()))
     }
@@ -92,7 +92,7 @@ impl Announcer {
         }
     }
 
-    /// Notifies listeners of progress that they do not know, unless another thread is doing so.
+    /// Notifies listeners of new progress, unless another thread is doing so.
     pub(super) fn notify(&self) {
         let mut notified = self.notified.lock();
         if notified.busy {
@@ -121,7 +121,7 @@ impl Announcer {
         self.nanos.add_time(begun.elapsed());
     }
 
-    /// What became durable before a failure is announced first.
+    /// Progress made before a failure is announced first.
     fn next(&self, notified: &mut Notified) -> Option<Progress> {
         let failed = self.failed();
         let durable = self.durable();
@@ -174,7 +174,7 @@ impl Announcer {
         self.notify();
     }
 
-    /// Ends the thread when all is notified.
+    /// Stops the thread after all notifications.
     pub(super) fn stop(&self) {
         self.notified.lock().stopped = true;
         self.wake.notify_all();

@@ -1,4 +1,4 @@
-//! Models of the log: appenders, the writer, room and those who wait, with failures of all kinds.
+//! Models of the log: appenders, the writer, admission and waiters, with failures of all kinds.
 
 use super::*;
 use crate::ident::{CommitNo, NamespaceNo, ObjectKey};
@@ -7,7 +7,7 @@ use crate::sync::thread;
 use record::{HEADER_BYTES, Header};
 use std::sync::Arc;
 
-/// A disk for groups, which does what it is told with the group of a number.
+/// A durability provider with a scripted outcome for a group of a given number.
 #[derive(Default)]
 struct Provider {
     groups: usize,
@@ -31,7 +31,7 @@ impl Durability for Provider {
     }
 }
 
-/// Records follow one another without a gap, each with its position.
+/// Records follow each other without a gap, each with its position.
 fn assert_whole(group: &Group<'_>) {
     let mut lsn = group.first;
     for record in group.records() {
@@ -101,7 +101,7 @@ fn commit(log: &Log, bytes: usize) -> Result<Lsn> {
     }
 }
 
-/// The threads of a log as the store runs them.
+/// The threads of a log, as the store runs them.
 struct Threads(Vec<thread::JoinHandle<()>>);
 
 impl Threads {
@@ -123,12 +123,12 @@ impl Threads {
         for thread in self.0 {
             thread.join().unwrap();
         }
-        // What a listener asserts is a panic of the listener.
+        // An assertion that fails in a listener is a panic of the listener.
         assert_eq!(log.listeners().0, panics, "panics of listeners");
     }
 }
 
-/// Hears what listeners are told, and checks its order.
+/// A listener that records notifications and checks their order.
 #[derive(Clone, Default)]
 struct Ear(Arc<(Mutex<Vec<Progress>>, Condvar)>);
 
@@ -157,7 +157,7 @@ impl Ear {
         ear
     }
 
-    /// Returns when it has heard that everything up to `lsn` is durable.
+    /// Returns once it was notified that everything up to `lsn` is durable.
     fn wait_for(&self, lsn: Lsn) {
         let mut heard = self.0.0.lock();
         while !matches!(heard.last(), Some(Progress::Durable(durable)) if *durable >= lsn) {
@@ -299,7 +299,7 @@ fn whoever_waits_for_room_gets_it_with_the_next_segment() {
         let maintenance = {
             let log = log.clone();
             spawn(move || {
-                // Nine records of four in a segment, whatever their order.
+                // Nine records, four to a segment, in any order.
                 for _ in 0..5 {
                     log.add_segment(4 * SMALL as u64);
                 }
@@ -321,7 +321,7 @@ fn whoever_waits_for_room_gets_it_with_the_next_segment() {
     });
 }
 
-/// Keeps what the log has appended and not made durable within its bound, as the provider sees it.
+/// Checks, from the provider, that the log keeps unsynced bytes within the limit.
 struct Bounded {
     log: Arc<std::sync::OnceLock<std::sync::Weak<Log>>>,
     most: u64,
@@ -402,7 +402,7 @@ fn nobody_passes_a_large_transaction_that_waits_for_room() {
             }
         };
         if let Some(at) = refused_at {
-            // One of each appender may have been in the queue before it.
+            // One record of each appender may have been ahead of it in the queue.
             assert!(start <= at.advance(2 * SMALL), "it was passed");
         }
         for appender in appenders {

@@ -1,7 +1,7 @@
 //! The local durability provider: segments on this machine's disk, `fdatasync` after each group.
 //!
-//! A segment is synced before its successor is begun, so a valid header says that everything before its first position
-//! was durable.
+//! A segment is synced before the next one is begun. A valid header therefore proves that everything before its first
+//! position was durable.
 
 use super::provider::{Durability, Group, NotDurable};
 use super::segment::{HEADER_BLOCK, Segment, SegmentHeader};
@@ -19,7 +19,7 @@ pub(crate) struct LocalSegments {
     pool: Arc<SegmentPool>,
     epoch: Epoch,
     current: Option<Current>,
-    /// Small transactions are gathered here, so that one call writes them.
+    /// Small transactions are gathered here and written with one call.
     gathered: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ struct Current {
 }
 
 impl LocalSegments {
-    /// Begins with no segment: the first group opens one, whose header marks where this epoch begins.
+    /// Begins without a segment: the first group opens one, whose header marks the beginning of this epoch.
     pub(crate) fn new(pool: Arc<SegmentPool>, epoch: Epoch) -> Self {
         Self {
             pool,
@@ -39,7 +39,7 @@ impl LocalSegments {
         }
     }
 
-    /// Takes the next prepared segment into use. The header is durable before a record is written.
+    /// Begins the next prepared segment. The header is durable before a record is written.
     fn begin_segment(&mut self, first: Lsn) -> io::Result<()> {
         if let Some(full) = &self.current {
             full.segment.file.sync()?;
@@ -61,7 +61,7 @@ impl LocalSegments {
         Ok(())
     }
 
-    /// Writes and syncs a group. Returns the time that the sync took.
+    /// Writes and syncs a group. Returns the duration of the sync.
     fn write(&mut self, group: &Group<'_>) -> io::Result<Duration> {
         let mut lsn = group.first;
         for record in group.records() {
@@ -93,7 +93,7 @@ impl LocalSegments {
         }
         if record.len() > GATHERED_BYTES / 4 {
             self.flush()?;
-            return self.write_behind(record);
+            return self.write_at_end(record);
         }
         self.gathered.extend_from_slice(record);
         Ok(())
@@ -102,16 +102,16 @@ impl LocalSegments {
     fn flush(&mut self) -> io::Result<()> {
         let mut gathered = std::mem::take(&mut self.gathered);
         if !gathered.is_empty() {
-            self.write_behind(&gathered)?;
+            self.write_at_end(&gathered)?;
         }
         gathered.clear();
         self.gathered = gathered;
         Ok(())
     }
 
-    fn write_behind(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write_at_end(&mut self, bytes: &[u8]) -> io::Result<()> {
         let current = self.current.as_mut();
-        let current = current.ok_or_else(|| io::Error::other("no segment is begun"))?;
+        let current = current.ok_or_else(|| io::Error::other("no segment has been begun"))?;
         current.segment.file.write_at(bytes, current.at)?;
         current.at += bytes.len() as u64;
         Ok(())

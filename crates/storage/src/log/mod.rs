@@ -1,16 +1,17 @@
 //! The commit log: one for all objects of a node.
 //!
-//! A commit is appended under a lock, which gives it its position and copies it if it is small or takes its buffer, and
-//! returns at once: nothing is checksummed there. The writer (a thread, or a test that calls [`Log::write_group`]) takes whatever has
-//! gathered, puts the positions into the records, hands them to the durability provider as one group and moves the
-//! durable LSN. No delay is added: under load groups grow by themselves while the disk is busy. Listeners are told by
-//! the writer, or by a thread beside it while the writer has more to write ([`announcer`]).
+//! A commit is appended under a lock. The append assigns its position, copies it if it is small or takes over its
+//! buffer, and returns immediately: nothing is checksummed there. The writer (a thread, or a test that calls
+//! [`Log::write_group`]) takes all gathered commits, writes the positions into the records, passes them to the
+//! durability provider as one group and advances the durable LSN. No delay is added: under load, groups grow by
+//! themselves while the disk is busy. The writer notifies listeners, or a separate thread does while the writer has
+//! more to write ([`announcer`]).
 //!
-//! - An error or a panic of the provider poisons the log for good: the durable LSN never moves again, every later append
-//!   is refused and the listeners are told once.
-//! - Room is counted before a record is accepted, so the disk never runs full in the middle of one ([`room`]).
-//! - A delta may be appended only if the full image it builds on is behind the horizon of full images; that is checked
-//!   here again, under the lock, because a checkpoint can begin between encoding and appending.
+//! - An error or a panic of the provider poisons the log permanently: the durable LSN never advances again, every later
+//!   append is rejected, and the listeners are notified once.
+//! - Space is reserved before a record is accepted, so the disk never fills up in the middle of one ([`room`]).
+//! - A delta may be appended only if its base has a full image after the full-image horizon. This is checked again
+//!   here, under the lock, because a checkpoint can begin between encoding and appending.
 
 mod announcer;
 #[cfg(test)]
@@ -52,20 +53,19 @@ pub enum Progress {
 
 type Listener = Box<dyn Fn(Progress) + Send + Sync>;
 
-/// A transaction, encoded and ready to be appended: its records one behind the other, each begun by a header that
-/// lacks only its position.
+/// An encoded transaction, ready to be appended: consecutive records, whose headers lack only the position.
 #[derive(Default)]
 pub(crate) struct Transaction {
     pub(crate) bytes: Vec<u8>,
     pub(crate) lengths: Vec<usize>,
     /// The horizon that its deltas were encoded against.
     pub(crate) full_image_horizon: Lsn,
-    /// Its place in the queue for room.
+    /// Its place in the queue for log space.
     ticket: Option<Ticket>,
 }
 
 impl Transaction {
-    /// Writes the time of the commit anew.
+    /// Updates the time of the commit.
     pub(crate) fn set_time(&mut self, unix_millis: u64) {
         let mut at = 0;
         for length in &self.lengths {
@@ -75,7 +75,7 @@ impl Transaction {
     }
 }
 
-/// Where a transaction stands in the log.
+/// The position of a transaction in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Appended {
     pub(crate) start: Lsn,
@@ -88,21 +88,21 @@ pub(crate) struct Appended {
 pub(crate) enum Refused {
     /// A checkpoint has begun since it was encoded: encode again.
     Stale,
-    /// There is no room yet: wait with [`Log::wait_for_room`] and try again, or [`Log::give_up`].
+    /// There is no space yet: wait with [`Log::wait_for_room`] and retry, or [`Log::give_up`].
     NoRoom(Shortage),
     /// The log has failed or was closed.
     Failed(Error),
 }
 
-/// Counters of the log. They use atomics of the standard library, also in a model: no decision depends on them.
+/// Counters of the log. They use atomics of the standard library even in a model: no decision depends on them.
 #[derive(Debug, Default)]
 pub(crate) struct LogStats {
     pub(crate) commits: Counter,
-    /// Transactions encoded, counted again if a checkpoint has made it necessary.
+    /// Transactions encoded. A transaction is counted again if a checkpoint forced it to be encoded again.
     pub(crate) encodings: Counter,
     pub(crate) groups: Counter,
     pub(crate) bytes: Counter,
-    /// Time that the provider took for groups, and of it the part that was spent on syncs.
+    /// Time that the provider took for groups, and the part of it spent on syncs.
     pub(crate) provider_nanos: Counter,
     pub(crate) sync_nanos: Counter,
     pub(crate) last_group_nanos: Counter,
@@ -110,7 +110,7 @@ pub(crate) struct LogStats {
     pub(crate) release_nanos: Counter,
     /// Groups whose listeners were notified while the next group was written.
     pub(crate) overlapped: Counter,
-    /// Of one append in [`MEASURED`]: how long it waited for the lock and how long it held it.
+    /// For one append in [`MEASURED`]: how long it waited for the lock and how long it held it.
     pub(crate) append_wait_nanos: Counter,
     pub(crate) append_held_nanos: Counter,
 }
@@ -134,21 +134,21 @@ impl Counter {
     }
 }
 
-/// One append of so many is measured: looking at the clock costs as much as appending.
+/// One append in this many is measured: reading the clock costs as much as appending.
 pub(crate) const MEASURED: u64 = 64;
 
 pub(crate) struct Log {
     state: Mutex<State>,
     /// The writer waits here for records.
     work: Condvar,
-    /// Threads that wait for durability or for room.
+    /// Threads that wait for durability or for space.
     progress: Condvar,
     announcer: Announcer,
-    /// A page's first image behind this position must be full. Changed under the lock.
+    /// A page's first image after this position must be a full image. Changed under the lock.
     full_image_horizon: AtomicU64,
     failure: OnceLock<String>,
     provider: Mutex<Box<dyn Durability>>,
-    /// When the provider was given the group that it has.
+    /// When the provider received its current group.
     writing_since: Mutex<Option<Instant>>,
     pub(crate) epoch: Epoch,
     pub(crate) stats: LogStats,
@@ -156,7 +156,7 @@ pub(crate) struct Log {
 
 struct State {
     pending: Batch,
-    /// What the last group needed, for the next one.
+    /// The buffers of the last group, reused for the next one.
     spare: Batch,
     buffers: Vec<Vec<u8>>,
     appended: Lsn,
@@ -177,7 +177,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Takes a transaction's bytes. No transaction is spread over two buffers.
+    /// Takes a transaction's bytes. No transaction is split over two buffers.
     fn push(&mut self, transaction: &mut Transaction, spare: &mut Vec<Vec<u8>>) {
         let bytes = &mut transaction.bytes;
         self.bytes += bytes.len();
@@ -201,7 +201,7 @@ impl Batch {
         bytes.clear();
     }
 
-    /// Puts into each record its position, and what was durable before the group.
+    /// Writes into each record its position, and the durable LSN before the group.
     fn stamp(&mut self, durable: Lsn) {
         let mut lsn = self.first;
         let mut lengths = self.lengths.iter();
@@ -221,7 +221,7 @@ impl Batch {
         self.first.advance(self.bytes)
     }
 
-    /// Empties it, and gives back the buffers that are small enough to be kept.
+    /// Clears the batch, and returns the buffers that are small enough to be reused.
     fn clear(&mut self) -> Vec<Vec<u8>> {
         self.bytes = 0;
         self.lengths.clear();
@@ -233,8 +233,8 @@ impl Batch {
 }
 
 impl Log {
-    /// A log that goes on at `end`; nothing can be appended before [`Self::add_segment`]. A segment holds
-    /// `largest_segment` bytes of records at most.
+    /// A log that continues at `end`; nothing can be appended before [`Self::add_segment`]. A segment holds at most
+    /// `largest_segment` bytes of records.
     pub(crate) fn new(
         provider: Box<dyn Durability>,
         epoch: Epoch,
@@ -294,7 +294,7 @@ impl Log {
         self.announcer.failed()
     }
 
-    /// The horizon of full images that deltas must be encoded against.
+    /// The full-image horizon that deltas must be encoded against.
     pub(crate) fn full_image_horizon(&self) -> Lsn {
         Lsn(self.full_image_horizon.load(Ordering::Acquire))
     }
@@ -304,12 +304,12 @@ impl Log {
         self.announcer.subscribe(listener);
     }
 
-    /// Panics of listeners, and the time spent in them.
+    /// The number of listener panics, and the time spent in listeners.
     pub(crate) fn listeners(&self) -> (u64, Duration) {
         self.announcer.stats()
     }
 
-    /// Appends a transaction and takes its bytes: it is empty then.
+    /// Appends a transaction and takes its bytes, leaving it empty.
     pub(crate) fn append(&self, transaction: &mut Transaction) -> Result<Appended, Refused> {
         let measured = self.stats.commits.get().is_multiple_of(MEASURED);
         let begun = measured.then(timing::now);
@@ -354,14 +354,14 @@ impl Log {
         Ok(Appended { start, end })
     }
 
-    /// Gives up the place of a transaction that was refused for lack of room.
+    /// Gives up the queue place of a transaction that was rejected for lack of space.
     pub(crate) fn give_up(&self, transaction: &mut Transaction) {
         if transaction.ticket.is_some() && self.state.lock().room.leave(&mut transaction.ticket) {
             self.progress.notify_all();
         }
     }
 
-    /// Waits a moment for the room that a transaction was refused.
+    /// Waits briefly for the space that a transaction lacks.
     pub(crate) fn wait_for_room(&self, transaction: &Transaction, timeout: Duration) {
         let mut state = self.state.lock();
         let free = state.room.look(transaction.ticket, &transaction.lengths);
@@ -370,7 +370,7 @@ impl Log {
         }
     }
 
-    /// An error once the log has failed or was closed.
+    /// Returns an error if the log has failed or was closed.
     pub(crate) fn must_be_open(&self) -> Result<()> {
         if self.failed() || self.state.lock().closed {
             return Err(self.failure());
@@ -378,7 +378,7 @@ impl Log {
         Ok(())
     }
 
-    /// An error once the log has failed.
+    /// Returns an error if the log has failed.
     pub(crate) fn must_not_have_failed(&self) -> Result<()> {
         if self.failed() {
             return Err(self.failure());
@@ -386,49 +386,49 @@ impl Log {
         Ok(())
     }
 
-    /// Adds a prepared segment's room, in bytes of records. Segments are begun in the order in which they are added.
+    /// Adds a prepared segment's capacity, in bytes of records. Segments are used in the order in which they are added.
     pub(crate) fn add_segment(&self, capacity: u64) {
         self.state.lock().room.add_segment(capacity);
         self.progress.notify_all();
     }
 
-    /// The number of segments that are ready and not yet begun.
+    /// The number of prepared segments that have not been begun.
     pub(crate) fn segments_ready(&self) -> usize {
         self.state.lock().room.segments()
     }
 
-    /// Bytes of the first transaction in the queue that the segments which are ready have no room for.
+    /// Bytes of the first queued transaction that do not fit the prepared segments.
     pub(crate) fn missing_room(&self) -> u64 {
         self.state.lock().room.missing()
     }
 
-    /// Bytes of records that fit the segments that are there.
+    /// Bytes of records that fit the available segments.
     pub(crate) fn room(&self) -> u64 {
         self.state.lock().room.bytes()
     }
 
-    /// True if a transaction waits for more than one segment.
+    /// Returns whether a transaction waits for more than one segment.
     pub(crate) fn wants_segments_at_once(&self) -> bool {
         self.state.lock().room.wants_segments_at_once()
     }
 
-    /// True if so many segments should be prepared ahead, or a transaction waits for more.
+    /// Returns whether `ahead` segments are not prepared yet, or a transaction waits for more.
     pub(crate) fn wants_segment(&self, ahead: usize) -> bool {
         self.state.lock().room.wants_segment(ahead)
     }
 
-    /// Wakes everybody who waits for room, to look again.
+    /// Wakes all threads that wait for space.
     pub(crate) fn notify_progress(&self) {
         self.progress.notify_all();
     }
 
-    /// Waits a moment for a group to be written or a segment to be added.
+    /// Waits briefly for a group to be written or a segment to be added.
     pub(crate) fn wait_for_progress(&self, timeout: Duration) {
         let state = self.state.lock();
         drop(self.progress.wait_timeout(state, timeout));
     }
 
-    /// Begins a checkpoint: from the returned position on, the first image of each page is full.
+    /// Begins a checkpoint: from the returned position on, the first image of each page is a full image.
     pub(crate) fn advance_full_image_horizon(&self) -> Lsn {
         let state = self.state.lock();
         if !broken(Variant::HorizonNotAdvanced) {
@@ -438,7 +438,7 @@ impl Log {
         state.appended
     }
 
-    /// Writes one group, if there is anything to write. True if there was.
+    /// Writes one group, if there is anything to write. Returns whether there was.
     pub(crate) fn write_group(&self) -> bool {
         let mut provider = self.provider.lock();
         let Some(mut batch) = self.take_pending() else {
@@ -495,7 +495,7 @@ impl Log {
         true
     }
 
-    /// How long the provider has had the group that it is making durable now.
+    /// How long the provider has been working on its current group.
     pub(crate) fn group_wait(&self) -> Option<Duration> {
         self.writing_since.lock().map(|since| since.elapsed())
     }
@@ -514,7 +514,7 @@ impl Log {
         Some(std::mem::replace(&mut state.pending, spare))
     }
 
-    /// Keeps what a written group needed. True if there is another one.
+    /// Keeps the buffers of a written group. Returns whether there is another one.
     fn recycle(&self, mut state: MutexGuard<'_, State>, mut batch: Batch) -> bool {
         state.room.synced(batch.bytes);
         let more = !state.pending.buffers.is_empty();
@@ -528,7 +528,7 @@ impl Log {
         more
     }
 
-    /// Everything before this position is durable now; nothing is if the log has failed meanwhile.
+    /// Marks everything before this position as durable, unless the log has failed in the meantime.
     fn reached(&self, durable: Lsn) -> Option<MutexGuard<'_, State>> {
         let state = self.state.lock();
         if self.failed() {
@@ -538,7 +538,7 @@ impl Log {
         Some(state)
     }
 
-    /// The writer's thread: writes groups until the log is closed and empty, or fails.
+    /// The body of the writer's thread: writes groups until the log is closed and empty, or fails.
     pub(crate) fn run_writer(&self) {
         if let Err(why) = guard(|| self.write_groups()) {
             self.poison(&format!("the log's writer panicked: {why}"));
@@ -562,12 +562,12 @@ impl Log {
         }
     }
 
-    /// The body of the thread that notifies listeners while the writer goes on. It ends after the writer.
+    /// The body of the thread that notifies listeners in parallel with the writer. It ends after the writer.
     pub(crate) fn run_announcer(&self) {
         self.announcer.run();
     }
 
-    /// Returns when everything up to `lsn` is durable. `write` is for a log without a writer's thread.
+    /// Returns when everything up to `lsn` is durable. `write` is for a log without a writer thread.
     pub(crate) fn wait_durable(&self, lsn: Lsn, write: bool) -> Result<()> {
         while self.durable() < lsn {
             if self.failed() {
@@ -592,14 +592,14 @@ impl Log {
         Ok(())
     }
 
-    /// Refuses appends from now on; the writer ends when it has written what is there.
+    /// Rejects appends from now on; the writer ends after writing what was appended.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.work.notify_all();
         self.progress.notify_all();
     }
 
-    /// The log has failed, here or in whoever calls: nothing becomes durable any more.
+    /// Fails the log, because of an error here or in the caller: nothing becomes durable any more.
     pub(crate) fn poison(&self, why: &str) {
         {
             let _state = self.state.lock();
@@ -610,7 +610,7 @@ impl Log {
         }
         tracing::error!(
             why,
-            "the commit log has failed; nothing more is acknowledged, restart to recover"
+            "the commit log has failed: nothing more is acknowledged until the process restarts and recovers"
         );
         self.work.notify_all();
         self.progress.notify_all();

@@ -1,8 +1,8 @@
-//! The durability provider: who makes a group of records durable.
+//! The durability provider: makes groups of records durable.
 //!
-//! The log gathers records, gives them their positions and hands them over group by group, always in order and one
-//! group at a time. [`super::local::LocalSegments`] writes them to this machine's disk; an engine that replicates them
-//! would be another implementation. Nothing above the log knows which one it is.
+//! The log gathers records, assigns their positions and passes them on group by group, always in order and one group at
+//! a time. [`super::local::LocalSegments`] writes them to this machine's disk; a replicated log would be another
+//! implementation. Nothing above the log depends on which one is used.
 
 use crate::ident::Lsn;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) struct Group<'a> {
     /// The position of the first record.
     pub(crate) first: Lsn,
-    /// The transactions, each with its records one behind the other.
+    /// The transactions, each with its records in sequence.
     pub(crate) buffers: &'a [Vec<u8>],
     /// The length of each record of all transactions.
     pub(crate) lengths: &'a [usize],
@@ -33,10 +33,10 @@ impl<'a> Group<'a> {
     }
 }
 
-/// What became of a group that is not durable for certain.
+/// The outcome of a group that may not be durable.
 #[derive(Debug)]
 pub(crate) enum NotDurable {
-    /// Another owner has taken over; nothing of the group counts.
+    /// Another owner has taken over; the group is void.
     #[allow(dead_code, reason = "a replicated provider answers it")]
     Fenced,
     /// It may or may not be durable; only recovery can tell.
@@ -45,7 +45,7 @@ pub(crate) enum NotDurable {
 
 /// Makes groups durable, in order.
 pub(crate) trait Durability: Send {
-    /// Returns when the group is durable, and how long it waited for the disk to say so. After an error the provider is
-    /// not called again.
+    /// Returns when the group is durable, with the time it waited for the disk sync. After an error the provider is not
+    /// called again.
     fn append(&mut self, group: &Group<'_>) -> Result<Duration, NotDurable>;
 }

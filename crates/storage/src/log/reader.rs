@@ -1,11 +1,11 @@
-//! Reading the log back: every transaction of the tail, in order, and the decision where the tail ends.
+//! Reads the log back: every transaction of the tail, in order. Decides where the tail ends.
 //!
-//! A record is taken if its header's checksum, position and epoch are right and its payload's checksum is. The first
-//! record that is not ends the log, **unless** it can be shown to have been durable, which means damage:
-//! - a later segment begins behind it (a segment is begun only when all before it is durable), or
-//! - a valid record behind it says that the durable LSN had passed it.
+//! A record is accepted if its header's checksum, position and epoch are valid, and so is its payload's checksum. The
+//! first invalid record ends the log, **unless** it was provably durable, which means damage:
+//! - a later segment begins after it (a segment is begun only when everything before it is durable), or
+//! - a valid record after it says that the durable LSN had passed it.
 //!
-//! A transaction of several records counts only with its last part.
+//! A transaction of several records counts only once its last part is present.
 
 use super::record::{self, HEADER_BYTES, Header};
 use super::segment::{FoundHeader, HEADER_BLOCK, SegmentHeader, file_name, number_of};
@@ -33,7 +33,7 @@ impl Found {
         }
     }
 
-    /// Writes the records between two positions anew, and the header if it stands before none that is older.
+    /// Rewrites the records between two positions, and the header if there are no records before them in the segment.
     pub(crate) fn rewrite(&self, from: Lsn, to: Lsn) -> std::io::Result<()> {
         let FoundHeader::Valid(header) = self.header else {
             return Ok(());
@@ -96,7 +96,7 @@ pub(crate) fn open(
                 FoundHeader::Valid(h) if h.number != number => FoundHeader::Invalid,
                 FoundHeader::Newer(version) => {
                     return Err(Error::refused(format!(
-                        "the log segment {} has format {version}; this program knows {}: use a newer program, nothing was changed",
+                        "the log segment {} has format {version}, but this program supports {}: use a newer program; nothing was changed",
                         path.display(),
                         super::segment::LOG_VERSION
                     )));
@@ -113,16 +113,16 @@ pub(crate) fn open(
         .collect()
 }
 
-/// One transaction as it stands in the log.
+/// One transaction in the log.
 pub(crate) struct Logged<'a> {
     /// The headers and payloads of its records.
     pub(crate) parts: &'a [(Header, Cow<'a, [u8]>)],
-    /// The position behind its last record.
+    /// The position after its last record.
     pub(crate) end: Lsn,
 }
 
-/// Hands every whole transaction from `redo` on to `take`, in order, and returns where the log ends. With `until`, the
-/// end of a transaction that is known to be durable, it stops there.
+/// Passes every complete transaction from `redo` on to `take`, in order, and returns where the log ends. With `until`,
+/// the end of a transaction that is known to be durable, it stops there.
 pub(crate) fn read(
     segments: &[Found],
     redo: Lsn,
@@ -133,7 +133,7 @@ pub(crate) fn read(
     let start = used.iter().rposition(|s| s.first() <= Some(redo));
     let mut end = redo;
     let Some(start) = start else {
-        // A segment is given back only when its successor has a header, so one that covers redo is always there.
+        // A segment is recycled only when its successor has a header, so there is always one that covers redo.
         return match segments.first() {
             Some(first) if redo > Lsn::ZERO || !used.is_empty() => Err(damaged(
                 first,
@@ -141,7 +141,7 @@ pub(crate) fn read(
                 "the segment that holds it is missing, or its header is damaged",
             )),
             None if redo > Lsn::ZERO => Err(Error::refused(format!(
-                "the log is missing: the manifest says that it goes on at position {redo}. Nothing was changed; restore the data directory from a backup"
+                "the log is missing: according to the manifest it continues at position {redo}. Nothing was changed; restore the data directory from a backup"
             ))),
             _ => {
                 refuse_lost_header(segments, redo, (0, Epoch(0)))?;
@@ -149,7 +149,7 @@ pub(crate) fn read(
             }
         };
     };
-    // The parts of a chain that goes on in the next segment.
+    // The parts of a chain that continues in the next segment.
     let mut carried: Vec<(Header, Vec<u8>)> = Vec::new();
     for (index, segment) in used.iter().enumerate().skip(start) {
         let next = used.get(index + 1);
@@ -238,8 +238,8 @@ fn epoch_of(segment: &Found) -> Option<Epoch> {
     }
 }
 
-/// A header is synced before the first record of its segment, so a segment without a valid header that holds, where it
-/// should be, the very record that comes next has lost its header to damage.
+/// A header is synced before the first record of its segment. A segment without a valid header that contains exactly
+/// the expected next record has therefore lost its header to damage.
 fn refuse_lost_header(segments: &[Found], end: Lsn, after: (u64, Epoch)) -> Result<()> {
     for segment in segments
         .iter()
@@ -264,7 +264,7 @@ fn refuse_lost_header(segments: &[Found], end: Lsn, after: (u64, Epoch)) -> Resu
     Ok(())
 }
 
-/// The record's header at a distance from a segment's first record.
+/// The record header at a distance from a segment's first record.
 fn header_at(segment: &Found, distance: u64) -> Result<Option<Header>> {
     let mut head = [0; HEADER_BYTES];
     let read = segment.file.read_at(&mut head, HEADER_BLOCK + distance);
@@ -302,7 +302,7 @@ fn read_all(segment: &Found) -> Result<Vec<u8>> {
 fn damaged(segment: &Found, at: Lsn, evidence: &str) -> Error {
     Error::refused(format!(
         "the log is damaged in {} at position {at}: acknowledged commits are unreadable ({evidence}). Nothing was changed. \
-         Restore the data directory from a backup, or make a copy of it and look at the disk",
+         Restore the data directory from a backup, or copy it and check the disk",
         segment.path.display()
     ))
 }
@@ -324,20 +324,24 @@ impl<'a> Cursor<'a> {
     fn record(&mut self) -> Option<(Header, &'a [u8])> {
         let rest = self.rest();
         let header = Header::read(rest)?;
-        let elsewhere = header.lsn != self.at || header.epoch != self.epoch;
-        if elsewhere && !broken(Variant::OldRecordsTaken) {
+        if !self.is_next(&header) {
             return None;
         }
         let payload = rest.get(HEADER_BYTES..header.length)?;
-        let torn = crc32c::crc32c(payload) != header.payload_crc;
-        if torn && !broken(Variant::PayloadUnchecked) {
+        if is_torn(&header, payload) {
             return None;
         }
         self.at = self.at.advance(header.length);
         Some((header, payload))
     }
 
-    /// The position of a valid record further on that says the durable LSN had passed this position.
+    /// True of the record that belongs here, and not of an old one of a recycled segment.
+    fn is_next(&self, header: &Header) -> bool {
+        let is_here = header.lsn == self.at && header.epoch == self.epoch;
+        is_here || broken(Variant::OldRecordsTaken)
+    }
+
+    /// The position of a later valid record that says the durable LSN had passed this position.
     fn durable_beyond(&self) -> Option<Lsn> {
         let rest = self.rest();
         (record::ALIGN..rest.len())
@@ -352,4 +356,9 @@ impl<'a> Cursor<'a> {
                 (header.epoch == self.epoch && header.durable > self.at).then_some(lsn)
             })
     }
+}
+
+/// True if the payload is not what the header says that it is.
+fn is_torn(header: &Header, payload: &[u8]) -> bool {
+    crc32c::crc32c(payload) != header.payload_crc && !broken(Variant::PayloadUnchecked)
 }

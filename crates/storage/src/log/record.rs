@@ -13,16 +13,16 @@
 //! | 32 | 32 | object id |
 //! | 64 | 4 | commit number of the object |
 //! | 68 | 4 | size of the database in pages |
-//! | 72 | 4 | flags: 1 last part of its transaction, 2 sets an alarm, 4 clears the alarm, and of the alarm that it sets: 8 given up, 16 failing, 32 an attempt has begun, 64 beside few suspects, 128 beside none, 256 it waits, bits 16–31 the attempts |
+//! | 72 | 4 | flags: 1 last part of its transaction, 2 sets an alarm, 4 clears the alarm, and for the alarm that it sets: 8 given up, 16 failing, 32 an attempt has begun, 64 beside few suspects, 128 beside none, 256 it is a wait, bits 16–31 the attempts |
 //! | 76 | 4 | number of page entries |
 //! | 80 | 8 | time of the commit, milliseconds since 1970 |
 //! | 88 | 8 | when the alarm is due, milliseconds since 1970, if flag 2 |
 //! | 96 | 4 | CRC-32C of the payload |
 //! | 100 | 4 | page size |
 //!
-//! A record's length is a multiple of 8; what is left behind the last entry is zero.
+//! A record's length is a multiple of 8; the bytes after the last entry are zero.
 
-use crate::alarms::{AlarmChange, marks};
+use crate::alarms::{AlarmChange, flags};
 use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
 use crate::limits::PAGE_BYTES;
 use bytes::{Buf, BufMut};
@@ -36,15 +36,15 @@ pub(crate) const ALIGN: usize = 8;
 const LAST: u32 = 1;
 const ALARM_SET: u32 = 2;
 const ALARM_CLEARED: u32 = 4;
-/// Where the marks of a set alarm begin.
-const MARKS_SHIFT: u32 = 3;
-/// Where the number of the alarm's attempts begins.
+/// The bit at which the flags of a set alarm begin.
+const FLAGS_SHIFT: u32 = 3;
+/// The bit at which the number of the alarm's attempts begins.
 const ATTEMPTS_SHIFT: u32 = 16;
-/// What only a set alarm has.
-const OF_SET_ALARM: u32 = marks::ALL << MARKS_SHIFT | (u16::MAX as u32) << ATTEMPTS_SHIFT;
+/// Flags that only a set alarm has.
+const OF_SET_ALARM: u32 = flags::ALL << FLAGS_SHIFT | (u16::MAX as u32) << ATTEMPTS_SHIFT;
 const KNOWN_FLAGS: u32 = LAST | ALARM_SET | ALARM_CLEARED | OF_SET_ALARM;
 
-/// What a header says.
+/// The fields of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) length: usize,
@@ -62,14 +62,14 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Writes the header. What is not known yet, [`stamp`] and [`set_time`] put in later.
+    /// Writes the header. [`stamp`] and [`set_time`] fill in the fields that are not known yet.
     pub(crate) fn write(&self, bytes: &mut [u8]) {
         let (alarm_flags, alarm_due) = match self.alarm {
             None => (0, 0),
             Some(AlarmChange::Set(alarm)) => {
-                let marks = marks::of(&alarm) << MARKS_SHIFT;
+                let bits = flags::of(&alarm) << FLAGS_SHIFT;
                 let attempts = u32::from(alarm.attempts) << ATTEMPTS_SHIFT;
-                (ALARM_SET | marks | attempts, alarm.due)
+                (ALARM_SET | bits | attempts, alarm.due)
             }
             Some(AlarmChange::Cleared) => (ALARM_CLEARED, 0),
         };
@@ -91,7 +91,7 @@ impl Header {
         seal_header(bytes);
     }
 
-    /// Reads a header; `None` if it is not one: bad checksum, or a field that no version writes.
+    /// Reads a header. `None` if it is invalid: bad checksum, or a field that no version writes.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut fields = bytes.get(..HEADER_BYTES)?;
         if fields.get_u32_le() != crc32c::crc32c(fields) {
@@ -110,8 +110,8 @@ impl Header {
         let payload_crc = fields.get_u32_le();
         let page_bytes = fields.get_u32_le() as usize;
         let alarm = match flags & (ALARM_SET | ALARM_CLEARED) {
-            ALARM_SET => Some(AlarmChange::Set(marks::entry(
-                flags >> MARKS_SHIFT & marks::ALL,
+            ALARM_SET => Some(AlarmChange::Set(flags::entry(
+                flags >> FLAGS_SHIFT & flags::ALL,
                 alarm_due,
                 (flags >> ATTEMPTS_SHIFT) as u16,
             )?)),
@@ -141,7 +141,7 @@ impl Header {
     }
 }
 
-/// Writes into a record's header where it stands and what is durable, and seals it with its checksum.
+/// Writes a record's position and the durable LSN into its header, and seals it with its checksum.
 pub(crate) fn stamp(bytes: &mut [u8], lsn: Lsn, durable: Lsn) {
     let mut fields = &mut bytes[8..];
     fields.put_u64_le(lsn.0);
@@ -154,7 +154,7 @@ fn seal_header(bytes: &mut [u8]) {
     (&mut bytes[..]).put_u32_le(crc);
 }
 
-/// Writes the time of the commit anew; [`stamp`] seals it.
+/// Updates the time of the commit; [`stamp`] seals it.
 pub(crate) fn set_time(bytes: &mut [u8], unix_millis: u64) {
     (&mut bytes[80..]).put_u64_le(unix_millis);
 }
@@ -164,7 +164,7 @@ pub(crate) fn lsn_field(bytes: &[u8]) -> Option<Lsn> {
     bytes.get(8..HEADER_BYTES)?.try_get_u64_le().ok().map(Lsn)
 }
 
-/// Makes the checksums of the record at `at` right, and returns its length if it is whole.
+/// Recomputes the checksums of the record at `at`, and returns its length if it is complete.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn seal(bytes: &mut [u8], at: usize) -> Option<usize> {
     let record = bytes.get_mut(at..)?;

@@ -1,39 +1,39 @@
 //! Admission of transactions to the log: first come, first served.
 //!
-//! Two things are counted before a transaction is accepted: the bytes in memory that are not durable yet, those of the
-//! group being written included, and the room in prepared segments. A refused transaction has a [`Ticket`] and is next when
-//! those before it are served, so a large transaction is not passed by small ones for ever.
+//! Two resources are reserved before a transaction is accepted: bytes in memory that are not durable yet, including
+//! those of the group being written, and capacity of prepared segments. A rejected transaction has a [`Ticket`] and its
+//! turn comes after those before it, so small transactions cannot overtake a large one forever.
 
 use std::collections::VecDeque;
 
-/// A place in the queue for room.
+/// A place in the queue for log space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
-/// What a transaction lacks.
+/// The resource that a transaction lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
     /// Prepared segments.
     Segments,
     /// Bytes that may wait for a sync.
     Unsynced,
-    /// Pages that files may lack.
+    /// Pages not yet written to object files.
     Overlay,
 }
 
 pub(super) struct Room {
-    /// Most bytes that are appended and not durable.
+    /// Most bytes that may be appended and not durable.
     most_unsynced: usize,
     /// Bytes of records that the largest segment holds.
     largest: u64,
     unsynced: usize,
-    /// What is left in the segment being filled, counted as the provider fills it.
+    /// What is left in the segment being filled, as the provider fills it.
     left: u64,
-    /// Bytes of records that each segment holds which is ready and not begun, in the order in which they are begun.
+    /// The capacity of each prepared segment, in the order of use.
     segments: VecDeque<u64>,
-    /// The segments that the first in the queue needs, if those which are missing are of the largest size.
+    /// The segments that the first in the queue needs, assuming that missing ones have the largest size.
     wanted: usize,
-    /// Bytes of the first in the queue that those which are ready have no room for.
+    /// Bytes of the first in the queue that do not fit the prepared segments.
     missing: u64,
     /// What the first in the queue lacked at its last try.
     shortage: Shortage,
@@ -41,13 +41,13 @@ pub(super) struct Room {
     next_ticket: u64,
 }
 
-/// Where records come to lie.
+/// Where records are placed.
 struct Placed {
-    /// What is left in the last segment with them in it.
+    /// What is left in the last segment after them.
     left: u64,
     /// The new segments that they need.
     segments: usize,
-    /// Their bytes beyond the segments that are ready.
+    /// Their bytes that do not fit the prepared segments.
     missing: u64,
 }
 
@@ -67,7 +67,7 @@ impl Room {
         }
     }
 
-    /// Takes room for records of these lengths, or nothing at all and a place in the queue.
+    /// Reserves space for records of these lengths, or reserves nothing and returns a place in the queue.
     pub(super) fn take(
         &mut self,
         ticket: &mut Option<Ticket>,
@@ -90,7 +90,7 @@ impl Room {
         Ok(())
     }
 
-    /// What [`Self::take`] would lack. The first in the queue says here what it needs.
+    /// What [`Self::take`] would lack. Records what the first in the queue needs.
     pub(super) fn look(
         &mut self,
         ticket: Option<Ticket>,
@@ -98,7 +98,7 @@ impl Room {
     ) -> Result<(), Shortage> {
         let first = self.queue.front().copied();
         if first.is_some() && first != ticket {
-            // That of the first in the queue.
+            // The shortage of the first in the queue.
             return Err(self.shortage);
         }
         let placed = self.place(lengths);
@@ -108,7 +108,7 @@ impl Room {
             self.missing = placed.missing;
             self.shortage = Shortage::Segments;
         } else if self.unsynced > 0 && self.unsynced + bytes > self.most_unsynced {
-            // A transaction alone may pass the bound, or a large one could never be appended.
+            // A single transaction may exceed the limit, or a large one could never be appended.
             self.shortage = Shortage::Unsynced;
         } else {
             return Ok(());
@@ -116,7 +116,7 @@ impl Room {
         Err(self.shortage)
     }
 
-    /// Where these records come to lie.
+    /// Where these records would be placed.
     fn place(&self, lengths: &[usize]) -> Placed {
         let mut placed = Placed {
             left: self.left,
@@ -138,7 +138,7 @@ impl Room {
         placed
     }
 
-    /// Gives up a place in the queue. True if others wait.
+    /// Gives up a place in the queue. Returns whether others wait.
     pub(super) fn leave(&mut self, ticket: &mut Option<Ticket>) -> bool {
         if let Some(ticket) = ticket.take() {
             if self.queue.front() == Some(&ticket) {
@@ -154,27 +154,27 @@ impl Room {
         !self.queue.is_empty()
     }
 
-    /// Releases bytes that are durable, or lost.
+    /// Releases bytes that are durable or lost.
     pub(super) fn synced(&mut self, bytes: usize) {
         self.unsynced -= bytes;
     }
 
-    /// Adds a segment that holds so many bytes of records.
+    /// Adds a segment with this capacity, in bytes of records.
     pub(super) fn add_segment(&mut self, capacity: u64) {
         self.segments.push_back(capacity);
     }
 
-    /// The segments that are ready and not begun.
+    /// The number of prepared segments that have not been begun.
     pub(super) fn segments(&self) -> usize {
         self.segments.len()
     }
 
-    /// Bytes of records that fit the segments that are there.
+    /// Bytes of records that fit the available segments.
     pub(super) fn bytes(&self) -> u64 {
         self.left + self.segments.iter().sum::<u64>()
     }
 
-    /// Bytes that the first in the queue lacks segments for.
+    /// Bytes of the first in the queue that do not fit the prepared segments.
     pub(super) fn missing(&self) -> u64 {
         self.missing
     }
@@ -184,7 +184,7 @@ impl Room {
         self.wanted > 1
     }
 
-    /// True if so many segments should be prepared ahead, or the first in the queue needs more.
+    /// Returns whether `ahead` segments are not prepared yet, or the first in the queue needs more.
     pub(super) fn wants_segment(&self, ahead: usize) -> bool {
         self.segments.len() < ahead.max(self.wanted)
     }

@@ -1,11 +1,11 @@
-//! The log's files. A segment is a 4096-byte header block and then records, one behind the other; no record crosses
-//! into the next segment.
+//! The log's files. A segment is a 4096-byte header block followed by consecutive records; no record crosses into the
+//! next segment.
 //!
-//! They begin small and grow with the load: each header says how long its own segment is.
+//! Segments begin small and grow with the load: each header records the length of its own segment.
 //!
-//! Segments are prepared ahead (zeroed and synced, so that a record's sync writes no file-system metadata) and named
-//! by their number in advance; the header is written, and synced before any record, when the segment is taken into
-//! use. Until then its header block is zero.
+//! Segments are prepared ahead (zeroed and synced, so that a record's sync writes no file-system metadata) and named by
+//! their number in advance. The header is written when the segment is begun, and synced before any record. Until then
+//! its header block is zero.
 
 use crate::disk::{Disk, DiskFile, Failure, OpenMode};
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ const MAGIC: &[u8; 8] = b"abidelog";
 const HEADER_FIELDS: usize = 48;
 const ZERO_CHUNK: usize = 1 << 20;
 
-/// What a segment's header says.
+/// The fields of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) epoch: Epoch,
@@ -33,7 +33,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) bytes: u64,
 }
 
-/// What was found where a segment's header should be.
+/// The content found at a segment header's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FoundHeader {
     Valid(SegmentHeader),
@@ -85,7 +85,7 @@ impl SegmentHeader {
     }
 }
 
-/// Makes the checksum of a segment's header right.
+/// Recomputes the checksum of a segment's header.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn seal_header(bytes: &mut [u8]) {
     crate::fuzzing::put_crc(bytes, HEADER_FIELDS - 4, 0..HEADER_FIELDS - 4);
@@ -102,7 +102,7 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
     (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
-/// The first segment's size: one that holds a record of the largest payload, a page more, and its header block.
+/// The first segment's size: enough for a record with the largest payload, one more page, and the header block.
 pub(crate) const MIN_SEGMENT_BYTES: u64 = 512 << 10;
 const _: () =
     assert!(MIN_SEGMENT_BYTES > crate::limits::MAX_RECORD_PAYLOAD as u64 + 2 * HEADER_BLOCK + 4096);
@@ -111,20 +111,20 @@ const _: () =
 #[derive(Clone)]
 pub(crate) struct Segment {
     pub(crate) number: u64,
-    /// Its size with the header block.
+    /// Its size including the header block.
     pub(crate) bytes: u64,
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) path: PathBuf,
 }
 
 impl Segment {
-    /// Bytes of records that it holds.
+    /// Bytes of records that fit.
     pub(crate) fn capacity(&self) -> u64 {
         self.bytes - HEADER_BLOCK
     }
 
-    /// Makes segment `number` ready for use: full length, header block zero, synced, name durable.
-    /// With `recycle`, the file of an old segment, of `bytes`, is renamed instead of writing a new one.
+    /// Prepares segment `number`: full length, header block zero, synced, name durable. With `recycle`, an old
+    /// segment's file of `bytes` is renamed instead of writing a new one.
     pub(crate) fn prepare(
         disk: &dyn Disk,
         dir: &Path,
@@ -137,10 +137,10 @@ impl Segment {
         let failed = |error| Error::io(doing(), &error);
         let unsynced = |error| Error::sync(doing(), &error);
         let write = || {
-            // Opened before anything is renamed, so that a missing descriptor is met while nothing has changed.
+            // Opened before anything is renamed, to detect a missing descriptor while nothing has changed.
             let names = disk.names(dir).map_err(failed)?;
             if let Some(old) = recycle {
-                // The header goes first: under its new name the file must not look like a used segment.
+                // Clear the header first: under its new name the file must not look like a used segment.
                 let file = disk.open(old, OpenMode::Existing).map_err(failed)?;
                 file.write_at(&[0; HEADER_BLOCK as usize], 0)
                     .map_err(failed)?;
@@ -148,7 +148,7 @@ impl Segment {
                 disk.rename(old, &path)
                     .map_err(|error| match Failure::of(&error) {
                         Failure::Full | Failure::Passing => failed(error),
-                        // Under which name it is now is unknown.
+                        // It is unknown which name it has now.
                         Failure::Lasting => unsynced(error),
                     })?;
                 names().map_err(unsynced)?;
@@ -174,7 +174,7 @@ impl Segment {
                 path,
             }),
             Err(error) => {
-                // Give back what was taken, or a full disk stays full.
+                // Free the space again, or a full disk stays full.
                 if recycle.is_none() {
                     let _ = disk.remove(&path);
                 }

@@ -1,10 +1,10 @@
-//! The segments that are not being written: prepared ones ahead of the log's end, used ones behind it.
+//! The segments that are not being written: prepared ones ahead of the log's end, and used ones.
 //!
-//! A thread prepares segments ahead, the writer takes them into use, and a checkpoint gives back those that are no
-//! longer needed. They are recycled: their blocks are allocated already.
+//! A thread prepares segments ahead, the writer takes them, and a checkpoint returns those that are no longer needed.
+//! They are recycled, because their blocks are already allocated.
 //!
-//! A segment is twice as long as the log that is kept when it is prepared, within bounds: a directory with little to
-//! write stays small, and a busy one seldom changes segments.
+//! A segment is prepared with twice the length of the log that is kept at that time, within limits: a directory with
+//! few writes stays small, and a busy one seldom switches segments.
 
 use super::segment::{HEADER_BLOCK, MIN_SEGMENT_BYTES, Segment};
 use crate::disk::Disk;
@@ -59,7 +59,7 @@ impl From<UsedSegment> for SpareSegment {
 }
 
 impl SegmentPool {
-    /// `used` are the segments that recovery found and still needs, `spare` those that are recycled first.
+    /// `used` are the segments that recovery found and still needs, `spare` those to recycle first.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
@@ -83,12 +83,12 @@ impl SegmentPool {
         }
     }
 
-    /// Bytes of records that a segment holds at most.
+    /// The largest capacity of a segment, in bytes of records.
     pub(crate) fn largest_capacity(&self) -> u64 {
         self.largest - HEADER_BLOCK
     }
 
-    /// Size of the segment that is prepared next for a log that needs so many bytes.
+    /// The size of the next segment to prepare for a log that needs this many bytes.
     pub(crate) fn next_bytes(&self, needed: u64) -> u64 {
         let wanted = self.wanted_bytes(needed);
         let segments = self.segments.lock();
@@ -98,7 +98,7 @@ impl SegmentPool {
         recycled.unwrap_or(wanted)
     }
 
-    /// Without a spare one.
+    /// The size without a spare segment.
     fn wanted_bytes(&self, needed: u64) -> u64 {
         let whole = needed
             .saturating_add(HEADER_BLOCK)
@@ -108,8 +108,8 @@ impl SegmentPool {
             .clamp(MIN_SEGMENT_BYTES, self.largest)
     }
 
-    /// Prepares one segment for a log that needs so many bytes. Returns how many bytes of records it holds. One caller at a
-    /// time.
+    /// Prepares one segment for a log that needs this many bytes. Returns its capacity in bytes of records. One caller
+    /// at a time.
     pub(crate) fn prepare(&self, needed: u64) -> Result<u64> {
         let wanted = self.wanted_bytes(needed);
         let recycle = {
@@ -119,7 +119,7 @@ impl SegmentPool {
         };
         let whole = recycle.is_none();
         match self.prepare_from(wanted, recycle) {
-            // A smaller one takes no more room.
+            // A smaller one needs no more space.
             Err(error) if whole && error.kind() == ErrorKind::NoSpace => {
                 let spare = self.segments.lock().spare.pop();
                 match spare {
@@ -131,7 +131,7 @@ impl SegmentPool {
         }
     }
 
-    /// Prepares one of so many bytes, or from a spare one.
+    /// Prepares a segment of this size, or recycles a spare one.
     fn prepare_from(&self, bytes: u64, recycle: Option<SpareSegment>) -> Result<u64> {
         let number = {
             let mut segments = self.segments.lock();
@@ -158,7 +158,7 @@ impl SegmentPool {
         }
     }
 
-    /// Takes back the segments that lie wholly before `redo`; those beyond what is kept prepared are removed.
+    /// Takes back the segments that are entirely before `redo`; those beyond the number to keep are removed.
     pub(crate) fn trim(&self, redo: Lsn) -> io::Result<()> {
         let mut surplus = {
             let mut segments = self.segments.lock();
@@ -166,7 +166,7 @@ impl SegmentPool {
                 let used = segments.used.pop_front();
                 segments.spare.extend(used.map(SpareSegment::from));
             }
-            // The largest stay.
+            // Keep the largest.
             segments.spare.sort_by_key(|spare| Reverse(spare.bytes));
             let kept = segments.spare.len().min(PREPARED_SEGMENTS);
             segments.spare.split_off(kept)
@@ -192,11 +192,11 @@ impl SegmentPool {
     pub(super) fn take(&self) -> io::Result<Segment> {
         let segment = self.segments.lock().prepared.pop_front();
         self.wakeup.request();
-        // The log counts the room before it accepts a record, so there is always one.
+        // The log reserves space before it accepts a record, so there is always one.
         segment.ok_or_else(|| io::Error::other("no segment is prepared"))
     }
 
-    /// A segment's header is durable: from now on its predecessors may be given back.
+    /// Called when a segment's header is durable: from now on its predecessors may be recycled.
     pub(super) fn begun(&self, segment: &Segment, first: Lsn) {
         self.segments.lock().used.push_back(UsedSegment {
             path: segment.path.clone(),
@@ -207,7 +207,7 @@ impl SegmentPool {
 }
 
 impl Segments {
-    /// The smallest spare segment of at least so many bytes.
+    /// The smallest spare segment of at least this many bytes.
     fn spare_for(&self, bytes: u64) -> Option<usize> {
         let fitting = self.spare.iter().enumerate();
         fitting

@@ -25,10 +25,7 @@ pub fn manual(disk: &SimDisk) -> Store {
 }
 
 pub fn try_manual(disk: &SimDisk) -> abide_storage::Result<Store> {
-    let options = StoreOptions {
-        manual: true,
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small().manual(true);
     Store::open(Arc::new(disk.clone()), Path::new(DIR), options)
 }
 

@@ -66,7 +66,7 @@ fn a_disk_whose_files_cannot_be_read_does_not_quarantine_them_all() {
     disk.fail(&[DiskOp::Read], ".sqlite", EIO);
     let error = try_store(&disk).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(error.to_string().contains("look at the disk"), "{error}");
+    assert!(error.to_string().contains("check the disk"), "{error}");
     disk.clear();
     let store = store(&disk);
     assert_eq!(store.quarantined(), []);

@@ -12,7 +12,7 @@ use std::{
 
 use abide_storage::{
     AlarmRow, Barrier, Disk, DiskFile, DiskOp, ErrorKind, Fault, FaultyDisk, ObjectKey, OpenMode,
-    SimDisk, Store, StoreOptions,
+    SimDisk, Store,
     errno::{EMFILE, ENFILE, ENOMEM},
 };
 
@@ -279,12 +279,10 @@ fn a_file_that_is_read_all_the_time_stays_open_beside_many_others() {
         let disk = FaultyDisk::new(SimDisk::new());
         let store = store_with(
             &disk,
-            StoreOptions {
+            options()
                 // The value below does not fit the page cache, so it is read from the file.
-                cache_kib: 8,
-                cores: NonZero::new(cores),
-                ..options()
-            },
+                .cache_kib(8)
+                .cores(NonZero::new(cores)),
         );
         let large = "x".repeat(60_000);
         let objects = (0..=u8::MAX).map(|id| {
@@ -436,10 +434,7 @@ fn files_that_are_kept_open_make_way_for_what_needs_a_descriptor() {
             disk: SimDisk::new(),
             free: Arc::new(AtomicUsize::new(100)),
         };
-        let options = StoreOptions {
-            cores: NonZero::new(cores),
-            ..options()
-        };
+        let options = options().cores(NonZero::new(cores));
         let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap();
         let large = "x".repeat(60_000);
         // In parts: a checkpoint itself has some open.
@@ -478,10 +473,7 @@ fn files_that_are_kept_open_make_way_for_what_needs_a_descriptor() {
 #[test]
 fn a_transaction_that_a_missing_descriptor_has_ended_says_so_to_the_end() {
     let disk = FaultyDisk::new(SimDisk::new());
-    let options = StoreOptions {
-        cache_kib: 8,
-        ..options()
-    };
+    let options = options().cache_kib(8);
     let store = store_with(&disk, options);
     put(&store, 1, &"x".repeat(200_000)).unwrap();
     store.checkpoint().unwrap();

@@ -171,7 +171,7 @@ fn what_was_written_while_a_file_could_not_be_is_all_there_after_it_is_accepted(
             before.checkpoint().unwrap_or_default();
         }
         assert_eq!(acknowledged, 3, "then it is quarantined");
-        assert!(refused(&before).contains("could not bring its file up to date"));
+        assert!(refused(&before).contains("could not write its file"));
         assert!(before.stats().log_tail_bytes == 0, "the log is given back");
         disk.clear();
         for seed in 0..5 {

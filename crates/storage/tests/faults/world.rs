@@ -20,10 +20,7 @@ pub(crate) fn try_store(disk: &FaultyDisk) -> Result<Store> {
 }
 
 pub(crate) fn options() -> StoreOptions {
-    StoreOptions {
-        manual: true,
-        ..StoreOptions::small()
-    }
+    StoreOptions::small().manual(true)
 }
 
 pub(crate) fn store_with(disk: &FaultyDisk, options: StoreOptions) -> Store {

@@ -72,10 +72,7 @@ fn a_writer_that_panics_fails_the_store_loudly() {
 #[test]
 fn a_checkpoint_that_panics_on_its_thread_fails_the_store_loudly() {
     let disk = SimDisk::new();
-    let options = StoreOptions {
-        checkpoint_interval: Duration::from_millis(1),
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small().checkpoint_interval(Duration::from_millis(1));
     let store = Store::open(std::sync::Arc::new(disk.clone()), Path::new(DIR), options).unwrap();
     disk.while_syncing(|path| {
         assert!(!path.to_string_lossy().contains("/objects/"), "on purpose");

@@ -20,12 +20,10 @@ const MANY: usize = 16;
 
 /// A store that the test drives, with a clock that stands still.
 fn options(cores: usize) -> StoreOptions {
-    StoreOptions {
-        manual: true,
-        cores: NonZero::new(cores),
-        unix_millis: Arc::new(|| 1_000_000),
-        ..StoreOptions::small()
-    }
+    StoreOptions::small()
+        .manual(true)
+        .cores(NonZero::new(cores))
+        .unix_millis(Arc::new(|| 1_000_000))
 }
 
 fn store(disk: &FaultyDisk, cores: usize) -> Store {
@@ -181,10 +179,7 @@ fn an_archive_that_cannot_be_written_keeps_the_log() {
 #[test]
 fn a_checkpoint_is_recorded_only_when_the_last_thread_has_synced() {
     let disk = FaultyDisk::default();
-    let options = StoreOptions {
-        cores: NonZero::new(MANY),
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small().cores(NonZero::new(MANY));
     let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap();
     for id in 0..40 {
         let db = store.open_object(key(&store, id)).unwrap();
@@ -219,11 +214,9 @@ fn a_checkpoint_is_recorded_only_when_the_last_thread_has_synced() {
 #[test]
 fn a_panic_of_one_thread_ends_the_store_loudly() {
     let disk = FaultyDisk::default();
-    let options = StoreOptions {
-        cores: NonZero::new(MANY),
-        checkpoint_interval: std::time::Duration::from_millis(20),
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small()
+        .cores(NonZero::new(MANY))
+        .checkpoint_interval(std::time::Duration::from_millis(20));
     let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap();
     disk.inject(&[DiskOp::Sync], ".sqlite", Fault::panic());
     for id in 0..40 {

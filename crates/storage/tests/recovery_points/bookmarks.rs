@@ -74,7 +74,10 @@ fn a_bookmark_of_a_commit_that_was_never_durable_is_refused() {
     world.put(1, "next");
     let error = world.at(1, &lost).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Input);
-    assert!(error.to_string().contains("never durable"), "{error}");
+    assert!(
+        error.to_string().contains("never became durable"),
+        "{error}"
+    );
     assert_eq!(world.get(1).unwrap(), "next");
 }
 

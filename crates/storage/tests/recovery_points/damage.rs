@@ -64,10 +64,7 @@ fn s16_a_missing_run_never_stops_the_node_and_the_others_are_merged_around_it() 
 
 #[test]
 fn s16_a_damaged_run_leaves_with_its_time_and_does_not_stop_the_tidying() {
-    let world = World::new(ArchiveOptions {
-        retention: Duration::from_mins(50),
-        ..ArchiveOptions::default()
-    });
+    let world = World::new(ArchiveOptions::default().retention(Duration::from_mins(50)));
     let idle = world.put(2, "idle");
     world.put(1, "first");
     world.store.checkpoint().unwrap();

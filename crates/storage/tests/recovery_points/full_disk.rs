@@ -59,10 +59,7 @@ fn s12_history_gives_way_to_commits_when_the_disk_is_full() {
     let last = open(&world.store, 1).bookmark();
     world.store.checkpoint().unwrap();
     // A smaller size takes effect with the next start.
-    world.reopen_with(ArchiveOptions {
-        max_bytes: 1 << 20,
-        ..ArchiveOptions::default()
-    });
+    world.reopen_with(ArchiveOptions::default().max_bytes(1 << 20));
     world.keep();
     let bytes = world.store.stats().archive_bytes;
     assert!(bytes < 1 << 20, "{bytes}");

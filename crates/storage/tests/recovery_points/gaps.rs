@@ -6,12 +6,12 @@ use abide_storage::{ArchiveOptions, ErrorKind};
 
 use crate::{
     common::key,
-    world::{MINUTE, OFF, World},
+    world::{MINUTE, World, off},
 };
 
 #[test]
 fn an_archive_that_is_switched_on_later_says_since_when_an_object_can_be_restored() {
-    let mut world = World::new(OFF);
+    let mut world = World::new(off());
     let before = world.put(1, "before");
     world.put(1, "still before");
     world.store.checkpoint().unwrap();
@@ -47,7 +47,7 @@ fn history_goes_on_after_the_archive_was_off_and_what_is_between_is_refused() {
     let early = world.put(1, "early");
     world.store.checkpoint().unwrap();
     let late = world.put(1, "late");
-    world.reopen_with(OFF);
+    world.reopen_with(off());
     let between = world.put(1, "between");
     world.put(1, "between still");
     world.store.checkpoint().unwrap();
@@ -68,7 +68,7 @@ fn s17_a_restore_over_a_state_that_the_archive_lacks_can_be_undone() {
     let mut world = World::new(ArchiveOptions::default());
     let early = world.put(1, "early");
     world.store.checkpoint().unwrap();
-    world.reopen_with(OFF);
+    world.reopen_with(off());
     world.put(1, "between");
     world.put(1, "the present");
     world.store.checkpoint().unwrap();
@@ -85,7 +85,7 @@ fn s17_a_restore_can_be_undone_while_the_archive_is_off() {
     let early = world.put(1, "early");
     world.put(1, "the present");
     world.store.checkpoint().unwrap();
-    world.reopen_with(OFF);
+    world.reopen_with(off());
     world.put(1, "later");
     let undo = world.restore(1, &early).unwrap();
     let redo = world.restore(1, &undo).unwrap();
@@ -101,7 +101,7 @@ fn a_time_at_which_the_archive_was_off_is_refused() {
     let mut world = World::new(ArchiveOptions::default());
     let early = world.put(1, "early");
     world.store.checkpoint().unwrap();
-    world.reopen_with(OFF);
+    world.reopen_with(off());
     world.pass(MINUTE);
     world.put(1, "between");
     let then = world.now();
@@ -109,7 +109,7 @@ fn a_time_at_which_the_archive_was_off_is_refused() {
         let found = world.store.bookmark_for_time(key(&world.store, 1), time);
         found.and_then(|bookmark| world.at(1, &bookmark))
     };
-    for archive in [OFF, ArchiveOptions::default()] {
+    for archive in [off(), ArchiveOptions::default()] {
         world.reopen_with(archive);
         let error = at(&world, then).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
@@ -117,7 +117,7 @@ fn a_time_at_which_the_archive_was_off_is_refused() {
         assert!(text.contains("are not in the archive"), "{text}");
         world.store.checkpoint().unwrap();
     }
-    world.reopen_with(OFF);
+    world.reopen_with(off());
     world.put(1, "off once more");
     world.store.checkpoint().unwrap();
     world.reopen_with(ArchiveOptions::default());

@@ -61,10 +61,7 @@ fn a_fork_has_the_state_and_a_name_of_its_own_and_never_replaces_an_object() {
 
 #[test]
 fn a_restore_that_was_asked_for_is_done_once_and_forgotten_if_it_is_impossible() {
-    let world = World::new(ArchiveOptions {
-        retention: Duration::from_mins(10),
-        ..ArchiveOptions::default()
-    });
+    let world = World::new(ArchiveOptions::default().retention(Duration::from_mins(10)));
     let ask = |to: &Bookmark| {
         let db = open(&world.store, 1);
         db.request_restore(to).unwrap();
@@ -125,7 +122,7 @@ fn an_object_that_is_open_is_not_restored() {
     let _open = open(&world.store, 1);
     let error = world.restore(1, &first).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
-    assert!(error.to_string().contains("open already"), "{error}");
+    assert!(error.to_string().contains("already open"), "{error}");
 }
 
 #[test]

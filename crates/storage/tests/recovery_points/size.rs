@@ -31,10 +31,7 @@ fn runs_are_merged_so_that_a_busy_month_is_a_handful_of_files() {
 
 #[test]
 fn history_older_than_the_retention_is_folded_and_the_rest_stays() {
-    let world = World::new(ArchiveOptions {
-        retention: Duration::from_mins(100),
-        ..ArchiveOptions::default()
-    });
+    let world = World::new(ArchiveOptions::default().retention(Duration::from_mins(100)));
     world.put(2, "idle");
     let mut bookmarks = Vec::new();
     for i in 0..400 {
@@ -62,10 +59,7 @@ fn history_older_than_the_retention_is_folded_and_the_rest_stays() {
 
 #[test]
 fn a_busy_object_does_not_cost_its_whole_history() {
-    let world = World::new(ArchiveOptions {
-        retention: Duration::from_mins(50),
-        ..ArchiveOptions::default()
-    });
+    let world = World::new(ArchiveOptions::default().retention(Duration::from_mins(50)));
     let db = open(&world.store, 1);
     let mut most = 0;
     for round in 0..400_u64 {
@@ -82,10 +76,7 @@ fn a_busy_object_does_not_cost_its_whole_history() {
 
 #[test]
 fn an_archive_over_its_size_cap_forgets_the_oldest_history_first() {
-    let world = World::new(ArchiveOptions {
-        max_bytes: 300_000,
-        ..ArchiveOptions::default()
-    });
+    let world = World::new(ArchiveOptions::default().max_bytes(300_000));
     let mut last = None;
     for i in 0..300 {
         world.pass(MINUTE);
@@ -103,10 +94,7 @@ fn an_archive_over_its_size_cap_forgets_the_oldest_history_first() {
 
 #[test]
 fn a_short_retention_does_not_pile_up_runs() {
-    let world = World::new(ArchiveOptions {
-        retention: Duration::from_mins(8),
-        ..ArchiveOptions::default()
-    });
+    let world = World::new(ArchiveOptions::default().retention(Duration::from_mins(8)));
     put_noise(&world.store, 1, 1_000_000).unwrap();
     world.store.checkpoint().unwrap();
     for i in 0..300 {

@@ -6,7 +6,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use abide_storage::{ArchiveOptions, Bookmark, Disk as _, ObjectDb, SimDisk, Store, StoreOptions};
@@ -15,11 +14,9 @@ use crate::common::{DIR, flush, key, open};
 
 pub(crate) const MINUTE: u64 = 60_000;
 
-pub(crate) const OFF: ArchiveOptions = ArchiveOptions {
-    enabled: false,
-    retention: Duration::from_hours(720),
-    max_bytes: 64 << 30,
-};
+pub(crate) fn off() -> ArchiveOptions {
+    ArchiveOptions::default().enabled(false)
+}
 
 /// A store without threads, on a simulated disk, with a clock that the test moves.
 pub(crate) struct World {
@@ -43,12 +40,10 @@ impl World {
 
     pub(crate) fn open(disk: &SimDisk, clock: &Arc<AtomicU64>, archive: ArchiveOptions) -> Store {
         let clock = clock.clone();
-        let options = StoreOptions {
-            manual: true,
-            archive,
-            unix_millis: Arc::new(move || clock.load(Ordering::SeqCst)),
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small()
+            .manual(true)
+            .archive(archive)
+            .unix_millis(Arc::new(move || clock.load(Ordering::SeqCst)));
         Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap()
     }
 

@@ -28,15 +28,10 @@ struct World {
 
 fn options(clock: &Arc<AtomicU64>) -> StoreOptions {
     let clock = clock.clone();
-    StoreOptions {
-        manual: true,
-        unix_millis: Arc::new(move || clock.load(Ordering::Relaxed)),
-        archive: ArchiveOptions {
-            retention: Duration::from_hours(24),
-            ..ArchiveOptions::default()
-        },
-        ..StoreOptions::small()
-    }
+    StoreOptions::small()
+        .manual(true)
+        .unix_millis(Arc::new(move || clock.load(Ordering::Relaxed)))
+        .archive(ArchiveOptions::default().retention(Duration::from_hours(24)))
 }
 
 impl World {
@@ -171,14 +166,14 @@ fn history_that_is_given_up_is_named_and_commits_go_on() {
     assert!(holes[0].after_millis < lost_at && lost_at <= holes[0].until_millis);
     let refused = world.restores(&lost).expect_err("it was given up");
     assert!(
-        refused.contains("given up") && refused.contains("os error 24"),
+        refused.contains("was dropped") && refused.contains("os error 24"),
         "{refused}"
     );
     let refused = world
         .store
         .bookmark_for_time(key(&world.store, 1), lost_at + 1);
     let refused = refused.expect_err("it was given up").to_string();
-    assert!(refused.contains("given up"), "{refused}");
+    assert!(refused.contains("was dropped"), "{refused}");
     for kept in [first, before, after] {
         assert_eq!(world.restores(&kept), Ok(()));
     }

@@ -20,11 +20,9 @@ const LONG: Duration = Duration::from_mins(1);
 
 /// Small segments, and a bound of the log that is far away. Checkpoints begin often.
 fn options() -> StoreOptions {
-    StoreOptions {
-        checkpoint_bytes: 64 << 20,
-        checkpoint_interval: Duration::from_millis(20),
-        ..StoreOptions::small()
-    }
+    StoreOptions::small()
+        .checkpoint_bytes(64 << 20)
+        .checkpoint_interval(Duration::from_millis(20))
 }
 
 fn open(disk: &FaultyDisk, options: StoreOptions) -> Store {

@@ -1,7 +1,7 @@
 //! Commits beside a checkpoint and an archive that the disk holds up, and beside threads that panic.
 
 use crate::{LONG, common::key, noise, open, options, put, until};
-use abide_storage::{DiskOp, Fault, FaultyDisk, StoreOptions, WaitReason};
+use abide_storage::{DiskOp, Fault, FaultyDisk, WaitReason};
 
 /// Commits several segments' worth while `held` is held. Those must not wait for it.
 fn commits_pass(held: &'static str) {
@@ -52,13 +52,7 @@ fn commits_do_not_wait_for_the_manifest() {
 fn the_log_stays_within_its_bound_while_a_checkpoint_is_held() {
     let disk = FaultyDisk::default();
     let bound = 4 * (2 << 20);
-    let store = open(
-        &disk,
-        StoreOptions {
-            checkpoint_bytes: 2 << 20,
-            ..options()
-        },
-    );
+    let store = open(&disk, options().checkpoint_bytes(2 << 20));
     disk.hold(&[DiskOp::Sync], "/objects/");
     let worker = {
         let store = store.clone();

@@ -57,10 +57,7 @@ fn stalled(
 
 #[test]
 fn a_commit_that_waits_for_a_checkpoint_to_free_log_says_so() {
-    let options = StoreOptions {
-        checkpoint_bytes: 1 << 20,
-        ..options()
-    };
+    let options = options().checkpoint_bytes(1 << 20);
     waits_for(
         WaitReason::LogBound,
         (DiskOp::Sync, "/objects/"),
@@ -81,12 +78,10 @@ fn a_commit_that_waits_for_a_segment_says_so() {
 
 #[test]
 fn a_commit_that_waits_for_the_disk_to_sync_says_so() {
-    let options = StoreOptions {
-        segment_bytes: 256 << 20,
-        checkpoint_bytes: 1 << 30,
-        checkpoint_interval: LONG,
-        ..options()
-    };
+    let options = options()
+        .segment_bytes(256 << 20)
+        .checkpoint_bytes(1 << 30)
+        .checkpoint_interval(LONG);
     let disk = FaultyDisk::default();
     let store = open(&disk, options);
     // Segments are prepared one after the other: if there are two, one is ready that has room for more than may wait for a
@@ -121,11 +116,9 @@ fn a_commit_that_waits_for_the_disk_to_sync_says_so() {
 #[test]
 fn a_commit_that_waits_for_a_checkpoint_to_write_pages_says_so() {
     let disk = FaultyDisk::default();
-    let options = StoreOptions {
-        segment_bytes: 16 << 20,
-        checkpoint_bytes: 256 << 10,
-        ..options()
-    };
+    let options = options()
+        .segment_bytes(16 << 20)
+        .checkpoint_bytes(256 << 10);
     let store = open(&disk, options);
     let keys: Vec<_> = (1..=200).map(|id| key(&store, id)).collect();
     disk.hold(&[DiskOp::Sync, DiskOp::BarrierWait], "/objects");

@@ -1,4 +1,4 @@
-//! Acknowledged writes survive: what an answer says was written is there in the end, at the place that it named.
+//! Acknowledged writes survive: every acknowledged write is in the final state, at the acknowledged position.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Alarms go off at least once and never before their time; one that was deleted before it went off does not.
+//! Alarms fire at least once and never early; an alarm that was deleted before it fired does not fire.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use crate::history::{Event, Op, Outcome, Value};
 
 pub(super) fn check(events: &[Event]) -> Result<(), String> {
     let lists = Lists::of(events);
-    // What each value did to its object's alarm.
+    // The operation of each value on its object's alarm.
     let mut ops: BTreeMap<Value, &Op> = BTreeMap::new();
     let mut begun = BTreeMap::new();
-    // The latest that the wall clock said since each was set and before the clock was set again.
+    // The latest time of the wall clock after each alarm was set and before the clock was set again.
     let mut latest: BTreeMap<Value, i64> = BTreeMap::new();
-    // The place of the newest deletion of an object's alarm that has been acknowledged.
+    // The position of the newest acknowledged deletion of an object's alarm.
     let mut deleted = BTreeMap::new();
-    // Alarms whose handler has begun, and those of them that were deleted after that: an attempt that runs is not taken back, and
-    // is repeated if it breaks.
+    // Alarms whose handler has begun, and those among them that were deleted afterwards: a running attempt is not
+    // canceled, and is repeated if it fails.
     let mut fired = BTreeSet::new();
     let mut spared = BTreeSet::new();
     for event in events {
@@ -44,7 +44,7 @@ pub(super) fn check(events: &[Event]) -> Result<(), String> {
                 at,
                 now,
             } => {
-                // It may have been due before the clock was set back, and already on its way.
+                // It may have been due before the clock was set back, and already been firing.
                 let latest = latest.get(value).copied().unwrap_or(*now);
                 if latest.max(*now) < *at {
                     return Err(format!(

@@ -1,4 +1,4 @@
-//! The node starts, goes on and answers: whatever happened before, and as long as the disk refuses nothing.
+//! The node starts, continues and answers: whatever happened before, as long as the disk works.
 
 use crate::history::Event;
 

@@ -1,4 +1,4 @@
-//! A call with an idempotency key is applied once: whoever sends it again gets the same answer.
+//! A call with an idempotency key is applied once: a repetition gets the same answer.
 
 use crate::history::Event;
 

@@ -1,8 +1,8 @@
 //! Each object's history is linearizable.
 //!
-//! Every value is appended once, so the list that is found in the end is the one order of all writes that took effect, as
-//! in Kingsbury and Alvaro, "Elle" (VLDB 2020). Then a history is linearizable exactly if every list that was read is a
-//! beginning of that one, and no operation took effect before one that had ended when it began.
+//! Every value is appended once, so the final list is the one order of all writes that took effect, as in Kingsbury and
+//! Alvaro, "Elle" (VLDB 2020). A history is then linearizable exactly if every list that was read is a prefix of the
+//! final one, and no operation took effect before one that had ended when it began.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::history::{Event, ObjectNo, Op, OpId, Outcome};
 pub(super) fn check(events: &[Event]) -> Result<(), String> {
     let lists = Lists::of(events);
     let mut begun: BTreeMap<OpId, (&Op, BTreeMap<ObjectNo, usize>)> = BTreeMap::new();
-    // How long each list was, at least, when the operations that have ended took effect.
+    // A lower bound for each list's length when an operation begins, from the operations that have ended.
     let mut floors: BTreeMap<ObjectNo, usize> = BTreeMap::new();
     for event in events {
         match event {
@@ -63,7 +63,7 @@ pub(super) fn check(events: &[Event]) -> Result<(), String> {
                             && !list.values.starts_with(values)
                         {
                             return Err(format!(
-                                "operation {id} read {values:?} of ledger {object}, which is no beginning of {:?}",
+                                "operation {id} read {values:?} of ledger {object}, which is not a prefix of {:?}",
                                 list.values
                             ));
                         }

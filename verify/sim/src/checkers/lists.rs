@@ -1,10 +1,10 @@
-//! What the objects' lists were in the end, and where each value is.
+//! The final lists of the objects, and the position of each value.
 
 use std::collections::BTreeMap;
 
 use crate::history::{Event, ObjectNo, Value};
 
-/// The lists that were found in the end; empty if a history does not come to it.
+/// The final lists; empty if a history has none.
 pub(super) struct Lists(BTreeMap<ObjectNo, List>);
 
 pub(super) struct List {

@@ -1,4 +1,4 @@
-//! The properties, one checker each. They read a history and nothing else, so that they can be tested by hand-made ones.
+//! The properties, one checker each. They read only a history, so they can be tested with hand-written ones.
 
 mod acknowledged;
 mod alarms;
@@ -14,10 +14,10 @@ mod whole;
 
 use crate::history::Event;
 
-/// A promise, and how a history is checked for it.
+/// A guarantee, and its checker.
 #[derive(Clone, Copy, Debug)]
 pub struct Property {
-    /// What is promised.
+    /// The guarantee.
     pub name: &'static str,
     check: fn(&[Event]) -> Result<(), String>,
 }
@@ -66,12 +66,12 @@ pub const PROPERTIES: &[Property] = &[
     },
 ];
 
-/// A promise that was broken.
+/// A violated guarantee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The guarantee.
     pub property: &'static str,
-    /// How.
+    /// The violation.
     pub text: String,
 }
 
@@ -85,7 +85,7 @@ impl Property {
     }
 }
 
-/// Checks a history for every property; the first that is broken.
+/// Checks a history for every property; returns the first violation.
 pub fn check(events: &[Event]) -> Result<(), Violation> {
     PROPERTIES
         .iter()

@@ -1,5 +1,5 @@
-//! Messages of an outbox are never lost; those with an ordering key take effect in their order; an effect is repeated only
-//! where an answer was lost, and an attempt is repeated only when its wait is over.
+//! Messages of an outbox are never lost; those with an ordering key take effect in order; an effect is repeated only if
+//! a response was lost, and an attempt only after its wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub(super) fn check(events: &[Event]) -> Result<(), String> {
     repeated(events, &posted)
 }
 
-/// What was acknowledged is there, once, and has come to its end.
+/// Every acknowledged message exists, once, and has reached a final state.
 fn lost(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> Result<(), String> {
     let mut ops: BTreeMap<OpId, &Op> = BTreeMap::new();
     for event in events {
@@ -88,7 +88,7 @@ fn lost(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> Resu
     Ok(())
 }
 
-/// Within a key nothing takes effect after its successor did.
+/// Within a key nothing takes effect after its successor.
 fn ordered(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> Result<(), String> {
     let mut reached: BTreeMap<(SenderNo, &str), usize> = BTreeMap::new();
     for event in events {
@@ -115,7 +115,7 @@ fn ordered(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> R
     Ok(())
 }
 
-/// Between two attempts there is the shortest wait, unless somebody has set the clock or asked for another attempt.
+/// There is at least the shortest wait between two attempts, unless the clock was set or a redrive was requested.
 fn in_time(events: &[Event]) -> Result<(), String> {
     let mut last: BTreeMap<(SenderNo, Value), Moment> = BTreeMap::new();
     for event in events {
@@ -138,8 +138,8 @@ fn in_time(events: &[Event]) -> Result<(), String> {
     Ok(())
 }
 
-/// A message takes effect once, and once more for each answer that the receiver, a death or a reset may have lost. All
-/// attempts have one idempotency key, and each is counted before it is made; one that is throttled is not counted.
+/// A message takes effect once, and once more for each response that the receiver, a crash or a reset may have lost.
+/// All attempts have one idempotency key, and each is counted before it is made; a throttled one is not counted.
 fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> Result<(), String> {
     let mut lost: BTreeMap<Value, usize> = BTreeMap::new();
     let mut throttled: BTreeMap<Value, u32> = BTreeMap::new();
@@ -155,17 +155,17 @@ fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> 
                 throttled.insert(*value, count(Act::Throttle) as u32);
             }
             Event::Began(_, Op::Reset(_)) | Event::Died(_) => deaths += 1,
-            // Its attempts are counted anew.
+            // Its attempts are counted from zero.
             Event::Began(_, Op::Redrive(sender)) => {
                 redriven.insert(*sender);
             }
-            // On a full disk no outcome can be written.
+            // On a full disk no outcome can be recorded.
             Event::Filled => deaths += 100,
             Event::Took(sender, value) => *took.entry((*sender, *value)).or_default() += 1,
             Event::Tried(sender, value, _, key, _) => {
                 let (count, before) = tried.entry((*sender, *value)).or_insert((0, key));
                 *count += 1;
-                // A dead letter that is tried again is another message, unless it may have taken effect.
+                // A redriven dead letter is another message, unless it may have taken effect.
                 let another = redriven.contains(sender) && !took.contains_key(&(*sender, *value));
                 if *before != key && !another {
                     return Err(format!(

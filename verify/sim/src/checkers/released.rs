@@ -1,7 +1,7 @@
-//! Nothing leaves an object before its writes are durable: what anybody outside of it was shown is there in the end.
+//! Nothing leaves an object before its writes are durable: everything shown outside of it is in the final state.
 //!
-//! It is checked from the receiver's side. Whatever arrives carries the length and the last value of its sender's list at
-//! that time; had it left too early, a loss of power would have taken that value back.
+//! This is checked from the receiver's side. Every message carries the length and the last value of its sender's list
+//! at that time; if it had left too early, a power loss would have lost that value.
 
 use super::lists::Lists;
 use crate::history::{Event, Op};

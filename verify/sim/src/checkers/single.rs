@@ -1,4 +1,4 @@
-//! An object has one instance at a time: when another has been made, no code of an earlier one runs.
+//! An object has one instance at a time: once another was created, no code of an earlier one runs.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! A socket's messages keep their order, in both directions, and none is left out before the socket ends; in the end every
-//! socket of an object has had the same last one.
+//! A socket's messages keep their order, in both directions, and none is skipped before the socket ends; at the end
+//! every socket of an object has received the same last one.
 
 use std::collections::BTreeMap;
 

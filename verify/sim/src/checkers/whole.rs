@@ -1,4 +1,4 @@
-//! Unacknowledged writes are whole or absent, and nothing is there that nobody wrote.
+//! Unacknowledged writes are whole or absent, and there are no values that nobody wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,7 @@ pub(super) fn check(events: &[Event]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks what one operation left.
+/// Checks the effect of one operation.
 fn check_op(lists: &Lists, op: &Op) -> Result<(), String> {
     let places: Vec<_> = op
         .written(&[])
@@ -80,7 +80,7 @@ fn check_op(lists: &Lists, op: &Op) -> Result<(), String> {
         Op::Panic(..) | Op::Refused(..) if places != [None] => {
             Err("it was undone, and its value is there".to_owned())
         }
-        // One after the other: the second without the first cannot be, nor before it.
+        // In order: the second cannot exist without the first, nor before it.
         Op::Pair(..) | Op::Alone(..) | Op::Tell(..)
             if places[1].is_some() && places[0] >= places[1] =>
         {

@@ -1,6 +1,7 @@
-//! A list to which values are appended, kept in several rows of SQL and of the key-value store that must fit together.
+//! A list of values, stored redundantly in several rows of SQL and of the key-value store, whose consistency is
+//! checked.
 //!
-//! Whatever leaves it carries its version, the length of the list, so that whoever gets it can tell what was promised.
+//! Every outgoing message carries its version, the length of the list, so its receiver knows what was promised.
 
 use abide::{
     clock::{Clock as _, TestClock},
@@ -10,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::{Carrier, Event, ObjectNo, Recorder, Value};
 
-/// Where broadcasts are counted.
+/// The key of the broadcast counter.
 const CASTS: &str = "casts";
 
-/// Rows that each value has beside its own.
+/// Additional rows for each value.
 const PARTS: u32 = 3;
 
 #[durable_object]
@@ -25,17 +26,17 @@ pub(crate) struct Ledger {
     instance: u32,
 }
 
-/// What an append came to.
+/// The result of an append.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Appended {
-    /// The places of its values.
+    /// The positions of its values.
     pub(crate) places: Vec<u32>,
     /// The list's length, and its last value.
     pub(crate) version: u32,
     pub(crate) last: Option<Value>,
 }
 
-/// What an object's alarm is to do.
+/// What an object's alarm does.
 #[derive(Debug, Serialize, Deserialize)]
 struct AlarmPlan {
     value: Value,
@@ -73,7 +74,7 @@ impl DurableObject for Ledger {
         })
     }
 
-    /// Opens a WebSocket, which is told of every value from now on.
+    /// Opens a WebSocket, which receives every value from now on.
     async fn fetch(&self, _request: Request) -> Result<Response> {
         self.runs();
         let pair = WebSocketPair::new();
@@ -109,7 +110,7 @@ impl DurableObject for Ledger {
             assert!(!plan.value.is_multiple_of(32), "{}", crate::ON_PURPOSE);
             return Err(Error::new(crate::ON_PURPOSE));
         }
-        // Until the disk has written: the process may end meanwhile.
+        // Wait for the disk: the process may end in the meantime.
         storage.sync().await?;
         self.runs();
         if !self.list()?.contains(&plan.effect) {
@@ -122,7 +123,7 @@ impl DurableObject for Ledger {
 #[allow(unreachable_pub, reason = "methods that others may call are `pub`")]
 #[rpc]
 impl Ledger {
-    /// Appends values in one transaction; each has so many bytes beside it.
+    /// Appends values in one transaction, each padded with this many bytes.
     pub async fn append(&self, values: Vec<Value>, pad: u32) -> Result<Appended> {
         self.runs();
         self.put(&values, pad)
@@ -145,7 +146,7 @@ impl Ledger {
         self.list()
     }
 
-    /// As [`Self::pair`], with the input gate closed.
+    /// Like [`Self::pair`], with the input gate closed.
     pub async fn alone(&self, values: [Value; 2], pad: u32) -> Result<Appended> {
         let this = self.clone();
         let both = async move { this.pair(values, pad).await };
@@ -161,7 +162,7 @@ impl Ledger {
         })
     }
 
-    /// Appends a value and panics in the same transaction; sometimes behind a closed gate, where others wait.
+    /// Appends a value and panics in the same transaction; sometimes with the gate closed, while others wait.
     pub async fn panic(&self, value: Value, pad: u32) -> Result<Appended> {
         self.runs();
         let this = self.clone();
@@ -212,7 +213,7 @@ impl Ledger {
         self.tell_all(&list, 1)
     }
 
-    /// Appends a value, and then another at another ledger.
+    /// Appends a value, and then another one at another ledger.
     pub async fn relay(&self, value: Value, to: ObjectNo, other: Value, pad: u32) -> Result<()> {
         self.runs();
         let here = self.put(&[value], pad)?;
@@ -229,7 +230,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Appends a value for another ledger, which shows what it has.
+    /// Appends a value for another ledger, and returns its state.
     pub async fn take(
         &self,
         value: Value,
@@ -242,7 +243,7 @@ impl Ledger {
         self.put(&[value], 10)
     }
 
-    /// Appends a value, tells another server of it, and appends another when that has answered.
+    /// Appends a value, sends it to another server, and appends another one after the response.
     pub async fn tell(&self, values: [Value; 2], pad: u32) -> Result<Appended> {
         self.runs();
         let first = self.put(&values[..1], pad)?;
@@ -253,7 +254,7 @@ impl Ledger {
             first.last.unwrap_or_default()
         );
         let request = Request::builder().uri(uri).body(Body::empty())?;
-        // What it answers, or that it does not, makes no difference here.
+        // The response does not matter here.
         let _ = self.state.env().fetch(request).await;
         self.runs();
         let mut second = self.put(&values[1..], pad)?;
@@ -261,13 +262,13 @@ impl Ledger {
         Ok(second)
     }
 
-    /// Writes values and tells everybody who listens.
+    /// Writes values and broadcasts them.
     fn put(&self, values: &[Value], pad: u32) -> Result<Appended> {
         let list = self.write(values, pad)?;
         self.tell_all(&list, values.len())
     }
 
-    /// Writes values, after a check that what is there fits together. Returns the list.
+    /// Writes values after checking the consistency of the rows. Returns the list.
     fn write(&self, values: &[Value], pad: u32) -> Result<Vec<Value>> {
         let storage = self.state.storage();
         // An error must not leave a part of it behind.
@@ -294,11 +295,11 @@ impl Ledger {
         })
     }
 
-    /// Tells everybody who listens of the list, whose last values, so many, are new.
+    /// Broadcasts the list, the last `new` values of which are new.
     fn tell_all(&self, list: &[Value], new: usize) -> Result<Appended> {
         let frame = self.frame(list)?;
         for ws in self.state.get_websockets(None) {
-            // One that is closing takes nothing more.
+            // A socket that is closing accepts nothing more.
             let _ = ws.send(&frame);
         }
         let version = list.len() as u32;
@@ -309,7 +310,7 @@ impl Ledger {
         })
     }
 
-    /// What listeners are told: how many broadcasts there were with this one, and what the list is.
+    /// A broadcast: the number of broadcasts including this one, and the list.
     fn frame(&self, values: &[Value]) -> Result<Message> {
         let casts: u32 = self.state.storage().get(CASTS)?.unwrap_or(0);
         let last = values.last().copied().unwrap_or_default();
@@ -328,10 +329,8 @@ impl Ledger {
                 (),
             )?
             .to_array()?;
-        let kept: Vec<(String, Value)> = storage.list(&ListOptions {
-            prefix: Some("value ".to_owned()),
-            ..ListOptions::default()
-        })?;
+        let kept: Vec<(String, Value)> =
+            storage.list(&ListOptions::default().prefix("value ".to_owned()))?;
         let version: u32 = storage.get("version")?.unwrap_or(0);
         let expected: Vec<_> = rows
             .iter()
@@ -352,7 +351,7 @@ impl Ledger {
         Ok(rows.into_iter().map(|(_, value)| value).collect())
     }
 
-    /// The true time, whatever the machine's clock says.
+    /// The true time, whatever the machine's clock shows.
     fn wall_clock(&self) -> Result<i64> {
         let clock = self.state.env().require::<TestClock>()?;
         Ok(clock.unix_millis().cast_signed())

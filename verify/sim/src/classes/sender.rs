@@ -1,10 +1,10 @@
-//! An object with an outbox, which is kept beside the list of what was put into it.
+//! An object with an outbox, and a list of the messages put into it.
 
 use std::time::Duration;
 
 use abide::outbox::{
-    Batch, BehindDeadLetter, Breaker, DeadLetterFilter, Deliver as _, FanOut, Filter, Message,
-    Options, Outbox, OutboxError, Pace, Polling, Record, Registry, RetryPolicy, Swept,
+    Batch, BehindDeadLetter, Breaker, BulkResult, DeadLetterFilter, Deliver as _, FanOut, Filter,
+    Message, Options, Outbox, OutboxError, Pace, Polling, Record, Registry, RetryPolicy,
 };
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub(crate) struct Sender {
 /// Options of the simulated outboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeliveryOptions {
-    /// Messages wait behind a dead letter with their ordering key.
+    /// Messages wait for a preceding dead letter with their ordering key.
     pub(crate) wait: bool,
     /// Deliveries go in ticks.
     pub(crate) ticks: bool,
@@ -31,8 +31,8 @@ pub(crate) struct DeliveryOptions {
 
 impl DeliveryOptions {
     fn options(self) -> Options {
-        Options {
-            pace: if self.ticks {
+        Options::default()
+            .pace(if self.ticks {
                 Pace::Ticks {
                     every: Duration::from_secs(2),
                     sends: 5,
@@ -40,35 +40,35 @@ impl DeliveryOptions {
                 }
             } else {
                 Pace::unlimited(16)
-            },
-            retry: RetryPolicy::Exponential {
+            })
+            .retry(RetryPolicy::Exponential {
                 base: Duration::from_secs(1),
                 max: Duration::from_secs(4),
                 max_attempts: 6,
-            },
-            polling: Polling {
-                interval: Duration::from_secs(1),
-                deadline: Duration::from_secs(20),
-                max_errors: 3,
-            },
-            breaker: Breaker {
-                failures: 4,
-                pause: Duration::from_secs(2),
-                max_pause: Duration::from_secs(4),
-            },
-            timeout: Duration::from_secs(3),
-            recovery: Duration::from_secs(1),
-            behind_dead_letter: if self.wait {
+            })
+            .polling(
+                Polling::default()
+                    .interval(Duration::from_secs(1))
+                    .deadline(Duration::from_secs(20))
+                    .max_errors(3),
+            )
+            .breaker(
+                Breaker::default()
+                    .failures(4)
+                    .pause(Duration::from_secs(2))
+                    .max_pause(Duration::from_secs(4)),
+            )
+            .timeout(Duration::from_secs(3))
+            .recovery(Duration::from_secs(1))
+            .behind_dead_letter(if self.wait {
                 BehindDeadLetter::Wait
             } else {
                 BehindDeadLetter::GoOn
-            },
-            ..Options::default()
-        }
+            })
     }
 }
 
-/// One message to each of so many.
+/// One message to each of many recipients.
 pub(crate) struct Circular;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,7 +89,7 @@ impl FanOut for Circular {
         limit: usize,
     ) -> Result<Batch> {
         let start = after.and_then(|after| after.parse().ok()).unwrap_or(0);
-        // Small batches, so that there are several.
+        // Small batches, to have several.
         let end = command.values.len().min(start + limit.min(5));
         let messages = command.values[start..end]
             .iter()
@@ -140,7 +140,7 @@ impl Sender {
         self.outbox.fan_out::<Circular>(&Circulate { from, values })
     }
 
-    pub async fn redrive(&self) -> Result<Swept, OutboxError> {
+    pub async fn redrive(&self) -> Result<BulkResult, OutboxError> {
         self.outbox.redrive_all(&DeadLetterFilter::default())
     }
 
@@ -150,7 +150,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Everything that is in the outbox.
+    /// All records of the outbox.
     pub async fn records(&self) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         let mut before = None;

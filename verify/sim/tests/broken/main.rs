@@ -128,7 +128,7 @@ fn of_storage(variant: storage::Variant) -> Option<&'static str> {
     use storage::Variant as V;
     Some(match variant {
         V::RedoTooFar | V::OverlayDroppedEarly => SURVIVE,
-        V::PartTaken | V::PollSplit | V::RollbackForgotten => WHOLE,
+        V::PartTaken | V::RollbackForgotten => WHOLE,
         V::PayloadUnchecked
         | V::OldRecordsTaken
         | V::FileBeforeLog
@@ -171,11 +171,9 @@ fn of_runtime(variant: runtime::Variant) -> Option<&'static str> {
         V::InstanceEach | V::ResetLeavesOld => SINGLE,
         V::InputGateOpen => LINEAR,
         V::AlarmDeletedFirst | V::AlarmDeletedOnError => ALARMS,
-        V::FrameOvertakes
-        | V::FrameDoubled
-        | V::SocketsForgotten
-        | V::MessageOvertakes
-        | V::MessagesDropped => SOCKETS,
+        V::FrameOvertakes | V::SocketsForgotten | V::MessageOvertakes | V::MessagesDropped => {
+            SOCKETS
+        }
         V::KeyForgotten => KEYED,
         V::CreationUncounted => return None,
     })

@@ -1,6 +1,6 @@
-//! What the gateway knows of payments.
+//! The gateway's payments.
 //!
-//! Contract: a key belongs to one call and gives the same payment each time; a payment that has ended stays as it is.
+//! Contract: a key belongs to one call and gives the same payment each time; a finished payment never changes.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,36 +10,36 @@ use thiserror::Error;
 use super::{card::Card, mischief::percent_of};
 use crate::gateway::{Charge, Payment, PaymentStatus};
 
-/// Questions about a slow payment to which it is still on its way.
+/// Status queries of a slow payment that are answered with "processing".
 const SLOW_QUESTIONS: u32 = 2;
 
-/// What came of all payments.
+/// The totals of all payments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// The money came.
+    /// Paid.
     pub succeeded: u64,
-    /// It did not.
+    /// Declined.
     pub declined: u64,
-    /// They were taken back.
+    /// Canceled.
     pub canceled: u64,
-    /// They have not ended.
+    /// Unfinished.
     pub open: u64,
 }
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum Refusal {
     #[error("There is no such payment.")]
     NotFound,
-    #[error("A POST has an Idempotency-Key.")]
+    #[error("A POST must have an Idempotency-Key.")]
     NoKey,
     #[error("The key belongs to another request.")]
     KeyReused,
-    #[error("It is not a charge: {0}.")]
+    #[error("Not a valid charge: {0}.")]
     NoCharge(String),
-    #[error("Of a payment no more is given back than it was over.")]
+    #[error("The refunds exceed the amount of the payment.")]
     TooMuch,
-    #[error("The payment is on its way, or has ended.")]
+    #[error("The payment is being processed, or is finished.")]
     TooLate,
 }
 
@@ -49,7 +49,7 @@ impl Refusal {
             Self::NotFound => 404,
             Self::KeyReused | Self::NoCharge(_) | Self::TooMuch => 422,
             Self::NoKey => 400,
-            // 409 says that an earlier attempt may still run.
+            // 409 would mean that an earlier attempt may still be running.
             Self::TooLate => 403,
         }
     }
@@ -63,7 +63,7 @@ struct Entry {
     questions: u32,
 }
 
-/// What a key was for.
+/// The request that a key was used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Act {
@@ -76,12 +76,12 @@ enum Act {
 pub(super) struct Book {
     seed: u64,
     entries: Vec<Entry>,
-    /// Which payment a key belongs to, and for what.
+    /// The payment and the request of each key.
     keys: HashMap<String, (usize, Act)>,
-    /// Those whose customers must prove who they are.
+    /// Payments waiting for customer authentication.
     waiting: BTreeSet<usize>,
     events: u64,
-    /// How often something has changed.
+    /// Counts changes.
     changes: u64,
 }
 
@@ -137,7 +137,7 @@ impl Book {
         let charge: Charge =
             serde_json::from_slice(body).map_err(|error| refuse(error.to_string()))?;
         let card = Card::named(&charge.payment_method)
-            .ok_or_else(|| refuse(format!("no card is named {}", charge.payment_method)))?;
+            .ok_or_else(|| refuse(format!("there is no card {}", charge.payment_method)))?;
         if charge.amount.amount() <= 0 {
             return Err(refuse("the amount is not above zero".to_owned()));
         }
@@ -170,7 +170,7 @@ impl Book {
         Ok(payment)
     }
 
-    /// Moves the money; whether this has changed anything.
+    /// Moves the money; returns whether this changed anything.
     pub(super) fn confirm(&mut self, key: &str, id: &str) -> Result<(Payment, bool), Refusal> {
         let number = self.find(id)?;
         if let Some(known) = self.known(key, Act::Confirm)? {
@@ -195,7 +195,7 @@ impl Book {
                 self.waiting.insert(number);
             }
             Card::Declined => decline(payment, "card_declined"),
-            // By the client's key, so that the order in which payments come is no matter.
+            // Depends on the client's key, not on the order of payments.
             Card::Flaky(percent) if percent_of(self.seed, &entry.key) < percent => {
                 decline(payment, "insufficient_funds");
             }
@@ -230,7 +230,7 @@ impl Book {
         }
     }
 
-    /// A payment, and the card that it was paid with.
+    /// A payment, and its card.
     pub(super) fn paid_with(&self, id: &str) -> Result<(&Payment, Card), Refusal> {
         let entry = &self.entries[self.find(id)?];
         Ok((&entry.payment, entry.card))

@@ -1,4 +1,4 @@
-//! What a card does.
+//! The behavior of test cards.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +10,13 @@ pub enum Card {
     Good,
     /// `card_declined`: never pays.
     Declined,
-    /// `card_3ds`: pays when the customer has proved who they are.
+    /// `card_3ds`: pays after customer authentication.
     Secured,
-    /// `card_slow`: pays, and is asked about twice before.
+    /// `card_slow`: pays after two status queries.
     Slow,
-    /// `card_unrefundable`: pays, and takes nothing back.
+    /// `card_unrefundable`: pays, and accepts no refunds.
     Unrefundable,
-    /// `card_flaky_30`: does not pay so many times of a hundred.
+    /// `card_flaky_30`: declines this percentage of payments.
     Flaky(u8),
 }
 

@@ -1,9 +1,8 @@
-//! What the gateway was asked that has changed something: a file that is read again when it starts.
+//! The gateway's requests that changed something: a file that is replayed at the start.
 //!
-//! Contract: a request is in the file, and synced, before it is answered. The gateway decides the same each time, so what it
-//! knows follows from the file. A last line that a crash has cut short was never answered, and is cut off. When the changes
-//! have outgrown what they amount to, the file is replaced by one that begins with all that the gateway knows: whole, or
-//! not at all.
+//! Contract: a request is in the file, and synced, before it is answered. The gateway is deterministic, so its state
+//! follows from the file. A last line that a crash has truncated was never answered, and is removed. When the changes
+//! outgrow the state, the file is atomically replaced by one that begins with the entire state.
 
 use std::{
     fs::{File, OpenOptions},
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Told, book::Book, refunds::Refunds};
 
-/// Changes are replaced by what they amount to when they have so many bytes, and more than that has.
+/// The file is compacted when the changes exceed this many bytes and the size of the state.
 const MAX_CHANGES: u64 = 256 << 10;
 
 /// One change.
@@ -37,34 +36,34 @@ pub(super) enum Change {
         key: Option<String>,
         body: String,
     },
-    /// A customer has proved who they are, or has not.
+    /// A customer's authentication has succeeded or failed.
     Authenticated { payment: String, succeeds: bool },
-    /// All that the gateway knew, in place of the changes before.
+    /// The entire state, replacing all earlier changes.
     Known(Box<Known>),
 }
 
-/// All that the gateway knows.
+/// The entire state of the gateway.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Known {
     pub(super) book: Book,
     pub(super) refunds: Refunds,
-    /// Webhooks that wait to be sent, and when they are.
+    /// Webhooks to send, and when.
     pub(super) events: Vec<(u64, Told)>,
 }
 
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
-    /// Bytes of the line at the beginning that holds what was known then.
+    /// Size of the state line at the beginning, in bytes.
     known: u64,
-    /// Bytes of changes since.
+    /// Size of the changes since then, in bytes.
     changes: u64,
-    /// It could not be written, and may end in the midst of a line.
+    /// A write has failed, and the file may end with an incomplete line.
     broken: bool,
 }
 
 impl Journal {
-    /// Opens the file, or makes it; what is in it, oldest first.
+    /// Opens or creates the file; returns its entries, oldest first.
     pub(super) fn open(path: &Path) -> io::Result<(Self, Vec<Entry>)> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -78,7 +77,7 @@ impl Journal {
         let lines = lines.filter(|line| !line.is_empty()).zip(1..);
         let entries = lines.map(|(line, number)| {
             serde_json::from_slice(line).map_err(|error| {
-                let text = format!("{}: line {number} cannot be read: {error}", path.display());
+                let text = format!("{}: line {number} is not valid: {error}", path.display());
                 io::Error::new(io::ErrorKind::InvalidData, text)
             })
         });
@@ -103,7 +102,7 @@ impl Journal {
         Ok((journal, entries))
     }
 
-    /// Writes a change. After a failure none is written any more.
+    /// Writes a change. After a failure all further writes fail.
     pub(super) fn write(&mut self, entry: &Entry) -> io::Result<()> {
         if self.broken {
             return Err(io::Error::other("an earlier change could not be written"));
@@ -119,14 +118,14 @@ impl Journal {
         written
     }
 
-    /// True if the changes are to be replaced by what they amount to.
+    /// Returns whether the file should be compacted.
     pub(super) fn has_grown(&self) -> bool {
         !self.broken && self.changes > MAX_CHANGES.max(self.known)
     }
 
-    /// Replaces all changes by what they amount to. After an error the file is as before.
+    /// Compacts the file to one state entry. After an error the file is unchanged.
     pub(super) fn replace(&mut self, known: &Entry) -> io::Result<()> {
-        // Not again with each change if it fails.
+        // If it fails, do not retry with every change.
         self.changes = 0;
         let mut line = serde_json::to_vec(known)?;
         line.push(b'\n');
@@ -137,7 +136,7 @@ impl Journal {
         file.write_all(&line)?;
         file.sync_all()?;
         std::fs::rename(&new, &self.path)?;
-        // From here on the new file has the name, whatever a crash makes of that.
+        // From here on the new file has the name, even if a crash undoes the rename.
         self.file = file;
         self.known = line.len() as u64;
         sync_directory(&self.path)

@@ -1,38 +1,38 @@
-//! How bad a day it is.
+//! The faults that the local gateway injects.
 
 use std::time::Duration;
 
-/// How often it behaves badly, of a hundred times each.
+/// How often it misbehaves, in percent each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mischief {
-    /// The same seed and the same requests give the same mischief.
+    /// The same seed and the same requests give the same faults.
     pub seed: u64,
     /// Requests that get 429, with a `Retry-After` of one second.
     pub throttled: u32,
-    /// Requests that get 503 and are not heard.
+    /// Requests that get 503 and are not processed.
     pub unavailable: u32,
-    /// Requests whose connection is closed before they are heard.
+    /// Requests whose connection is closed before they are processed.
     pub dropped: u32,
-    /// Requests that are done, and get 500.
+    /// Requests that are processed, but get 500.
     pub broken: u32,
-    /// Requests that are done, and whose answer is lost.
+    /// Requests that are processed, but whose response is lost.
     pub lost: u32,
-    /// Requests that are done, and take up to [`longest`](Self::longest).
+    /// Requests that are processed, but take up to [`longest`](Self::longest).
     pub slow: u32,
-    /// How long a slow one takes, at most.
+    /// Maximum duration of a slow request.
     pub longest: Duration,
     /// Webhooks that are sent twice.
     pub doubled: u32,
     /// Webhooks that are never sent.
     pub forgotten: u32,
-    /// Webhooks that are sent late, and so after others that happened later.
+    /// Webhooks that are sent late, and therefore out of order.
     pub late: u32,
-    /// How late, at most.
+    /// Maximum delay.
     pub latest: Duration,
 }
 
 impl Mischief {
-    /// It does everything right, and at once.
+    /// No faults and no delays.
     pub const fn none(seed: u64) -> Self {
         Self {
             seed,
@@ -50,7 +50,7 @@ impl Mischief {
         }
     }
 
-    /// A bad day: about every fourth request goes wrong, and most webhooks come twice, late or never.
+    /// Many faults: about every fourth request fails, and most webhooks are duplicated, late or lost.
     pub const fn lively(seed: u64) -> Self {
         Self {
             seed,
@@ -69,10 +69,10 @@ impl Mischief {
     }
 }
 
-/// What happens to a request besides what it asks for.
+/// The fault injected into a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fate {
-    /// Instead of being heard it gets this status, with these seconds to wait.
+    /// The request is not processed and gets this status, with a `Retry-After` in seconds.
     pub(super) before: Option<(u16, Option<u64>)>,
     pub(super) dropped: bool,
     pub(super) broken: bool,
@@ -80,7 +80,7 @@ pub(super) struct Fate {
     pub(super) delay: Duration,
 }
 
-/// Numbers that a seed decides (splitmix64).
+/// A seeded random generator (splitmix64).
 #[derive(Clone, Debug)]
 pub(super) struct Dice(u64);
 
@@ -124,7 +124,7 @@ impl Dice {
         fate
     }
 
-    /// How often a webhook is sent.
+    /// The number of times a webhook is sent.
     pub(super) fn copies(&mut self, mischief: &Mischief) -> usize {
         let roll = self.below(100);
         let (forgotten, doubled) = (mischief.forgotten.into(), u64::from(mischief.doubled));
@@ -137,8 +137,7 @@ impl Dice {
 }
 
 impl Mischief {
-    /// How late a copy of a webhook is sent, in milliseconds. By its name, so that the order in which payments come is no
-    /// matter.
+    /// The delay of a webhook's copy in milliseconds. Depends on its name, not on the order of payments.
     pub(super) fn lateness(&self, event: &str, copy: usize) -> u64 {
         if u32::from(percent_of(self.seed, &format!("{event} late {copy}"))) >= self.late {
             return 0;
@@ -149,14 +148,14 @@ impl Mischief {
     }
 }
 
-/// Spreads a number over all others.
+/// Mixes the bits of a number.
 fn mix(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     number ^ (number >> 31)
 }
 
-/// A number below 100 that a seed and a text decide, whenever they are asked.
+/// A number below 100 that depends only on a seed and a text.
 pub(super) fn percent_of(seed: u64, text: &str) -> u8 {
     let hash = text
         .bytes()

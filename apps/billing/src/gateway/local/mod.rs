@@ -1,9 +1,9 @@
-//! A gateway on this machine that behaves badly: for tests, and to try the program with.
+//! A local gateway with fault injection: for tests, and for trying the program.
 //!
-//! Contract: it is a gateway as one should be where it counts, and as bad as real ones everywhere else. It takes a
-//! payment once for each idempotency key and never takes money twice; it also throttles, fails before and after it has
-//! done its work, loses answers, takes its time, and sends its webhooks twice, late and out of order, or not at all. The
-//! same seed and the same requests give the same mischief. What a card does is in its name ([`Card`]).
+//! Contract: it is correct where it counts, and as unreliable as real gateways everywhere else. It accepts a payment
+//! once for each idempotency key and never charges twice; it also throttles, fails before and after it has done its
+//! work, loses responses, is slow, and sends its webhooks twice, late and out of order, or not at all. The same seed
+//! and the same requests give the same faults. A card's behavior is determined by its name ([`Card`]).
 
 mod book;
 mod card;
@@ -34,13 +34,13 @@ pub use mischief::Mischief;
 
 use super::{GatewayEvent, Payment, Refund, RefundEvent, Told};
 
-/// Milliseconds after which a webhook that was not taken is sent again.
+/// Milliseconds after which a rejected webhook is sent again.
 const AGAIN: u64 = 1_000;
 
-/// Webhooks that were to be sent so many milliseconds before the gateway starts again, or later, are sent; perhaps once more.
+/// After a restart, webhooks that were due this many milliseconds before it, or later, are sent; possibly again.
 const REMEMBERED: u64 = 60_000;
 
-/// The gateway. Clones are the same one.
+/// The gateway. Clones share the same one.
 #[derive(Clone)]
 pub struct LocalGateway {
     key: Arc<str>,
@@ -53,13 +53,13 @@ struct Shared {
     book: Book,
     refunds: Refunds,
     dice: Dice,
-    /// Webhooks that wait to be sent, copies included, and when they are, in milliseconds since 1970.
+    /// Webhooks to send, copies included, and when, in milliseconds since 1970.
     events: Vec<(u64, Told)>,
-    /// Where changes are written, if the gateway outlives its process.
+    /// The journal, if the gateway survives its process.
     journal: Option<Journal>,
 }
 
-/// A request as the gateway sees it.
+/// A request to the gateway.
 pub(super) struct Asked<'a> {
     pub(super) method: &'a Method,
     pub(super) path: &'a str,
@@ -68,19 +68,19 @@ pub(super) struct Asked<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// What the client gets.
+/// The response to the client.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// How long it takes.
+    /// Its delay.
     pub(super) delay: std::time::Duration,
-    /// The status and the body; nothing if the connection is closed instead.
+    /// The status and the body; `None` if the connection is closed instead.
     pub(super) said: Option<(u16, Value)>,
-    /// Seconds that the client is to wait.
+    /// The `Retry-After` in seconds.
     pub(super) retry_after: Option<u64>,
 }
 
 impl LocalGateway {
-    /// A gateway that knows its client by this key.
+    /// A gateway whose client has this key.
     pub fn new(key: &str, mischief: Mischief, clock: Arc<dyn Clock>) -> Self {
         Self {
             key: key.into(),
@@ -96,11 +96,10 @@ impl LocalGateway {
         }
     }
 
-    /// The same, which remembers what it was asked in a file. It knows the same payments and refunds when it is opened again with
-    /// the same seed.
+    /// The same, with a journal file. It has the same payments and refunds when it is opened again with the same seed.
     ///
     /// # Errors
-    /// If the file cannot be read or written, or is none of a gateway.
+    /// If the file cannot be read or written, or is not a gateway's journal.
     pub fn open(
         key: &str,
         mischief: Mischief,
@@ -125,7 +124,7 @@ impl LocalGateway {
         self.shared().book.all().collect()
     }
 
-    /// What came of them.
+    /// The totals of all payments.
     pub fn tally(&self) -> Tally {
         self.shared().book.tally()
     }
@@ -135,7 +134,7 @@ impl LocalGateway {
         self.shared().refunds.all().collect()
     }
 
-    /// Takes the webhooks of payments that are to be sent now; some are there twice, and some are late.
+    /// Takes the payment webhooks that are due; some are duplicated, and some are late.
     pub fn take_events(&self) -> Vec<GatewayEvent> {
         let told = self.take_all().into_iter();
         told.filter_map(|told| match told {
@@ -145,7 +144,7 @@ impl LocalGateway {
         .collect()
     }
 
-    /// The same of payments and of refunds.
+    /// The same for payments and refunds.
     pub(super) fn take_all(&self) -> Vec<Told> {
         let now = self.clock.unix_millis();
         let mut shared = self.shared();
@@ -154,18 +153,18 @@ impl LocalGateway {
         shared.events.drain(..due).map(|(_, event)| event).collect()
     }
 
-    /// Sends a webhook again, later: it was not taken.
+    /// Reschedules a webhook that was rejected.
     pub(super) fn send_again(&self, event: Told) {
         let at = self.clock.unix_millis() + AGAIN;
         self.shared().events.push((at, event));
     }
 
-    /// Payments whose customers must prove who they are.
+    /// Payments waiting for customer authentication.
     pub fn waiting(&self) -> Vec<Payment> {
         self.shared().book.waiting().collect()
     }
 
-    /// The customer proves who they are, or fails to. Nothing happens if the payment does not wait for it.
+    /// Completes or fails the customer's authentication. Has no effect if the payment does not wait for it.
     pub fn authenticate(&self, payment: &str, succeeds: bool) -> Option<Payment> {
         let mut shared = self.shared();
         let now = self.clock.unix_millis();
@@ -176,22 +175,22 @@ impl LocalGateway {
         let payment = shared.book.authenticate(payment, succeeds)?;
         shared.announce(&self.mischief, now, &payment);
         if let Err(error) = shared.remember(now, change) {
-            tracing::error!(%error, "the local gateway will forget that a customer has proved who they are");
+            tracing::error!(%error, "the local gateway cannot store a customer's authentication");
         }
         Some(payment)
     }
 
-    /// Does what is asked, or something bad.
+    /// Processes a request, or injects a fault.
     pub(super) fn answer(&self, asked: &Asked<'_>) -> Answer {
         if asked.authorization != format!("Bearer {}", &*self.key) {
-            return Answer::of(401, json!({ "error": "The key is not known." }));
+            return Answer::of(401, json!({ "error": "The key is not valid." }));
         }
         let shared = &mut *self.shared();
         let fate = shared.dice.roll(&self.mischief);
         if let Some((status, retry_after)) = fate.before {
             return Answer {
                 retry_after,
-                ..Answer::of(status, json!({ "error": "This is a bad day." }))
+                ..Answer::of(status, json!({ "error": "Injected fault." }))
             };
         }
         if fate.dropped {
@@ -206,20 +205,20 @@ impl LocalGateway {
         if shared.changes() != before
             && let Err(error) = shared.remember(now, asked.into())
         {
-            tracing::error!(%error, "the local gateway cannot remember what it was asked");
+            tracing::error!(%error, "the local gateway cannot store a request");
             return Answer::of(500, json!({ "error": "The disk cannot be written." }));
         }
         answer.delay = fate.delay;
         if fate.lost {
             answer.said = None;
         } else if fate.broken {
-            answer.said = Some((500, json!({ "error": "This is a bad day." })));
+            answer.said = Some((500, json!({ "error": "Injected fault." })));
         }
         answer
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
-        // What is in it is whole between any two statements.
+        // The state is consistent between any two statements.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -230,7 +229,7 @@ impl From<&Asked<'_>> for Change {
             method: asked.method.to_string(),
             path: asked.path.to_owned(),
             key: asked.key.map(str::to_owned),
-            // What has changed something was JSON.
+            // A request that changed something was valid JSON.
             body: String::from_utf8_lossy(asked.body).into_owned(),
         }
     }
@@ -263,17 +262,17 @@ impl Shared {
             }
             // The change itself is written.
             if let Err(error) = replaced {
-                tracing::warn!(%error, "the local gateway's file is not shortened");
+                tracing::warn!(%error, "cannot compact the local gateway's file");
             }
         }
         Ok(())
     }
 
-    /// Does what was done before the process ended.
+    /// Replays a change of an earlier process.
     fn change_again(&mut self, mischief: &Mischief, at: u64, change: Change) -> io::Result<()> {
         let before = self.changes();
         let of_another = || {
-            let text = "the file of the local gateway is not one of this seed";
+            let text = "the file of the local gateway belongs to another seed";
             io::Error::new(io::ErrorKind::InvalidData, text)
         };
         match change {
@@ -297,7 +296,7 @@ impl Shared {
                     key: key.as_deref(),
                     body: body.as_bytes(),
                 };
-                // What is refused changes nothing, which is told below.
+                // A rejected request changes nothing, which is reported below.
                 let _ = self.handle(&asked, mischief, at);
             }
             Change::Authenticated { payment, succeeds } => {
@@ -359,7 +358,7 @@ impl Shared {
         answer
     }
 
-    /// Queues the webhook of what has happened, with its copies.
+    /// Queues the webhook of an event, with its copies.
     fn announce(&mut self, mischief: &Mischief, now: u64, payment: &Payment) {
         let event = GatewayEvent {
             id: self.book.event_id(),

@@ -1,4 +1,4 @@
-//! The gateway as a node's HTTP client: requests reach it without a socket, so a virtual clock rules them too.
+//! The gateway as a node's HTTP client: requests reach it without a socket, so it works with a virtual clock.
 
 use abide::{
     Body, Error, ErrorKind, Fetching, Outbound, Request, Response,
@@ -21,7 +21,10 @@ impl Outbound for LocalGateway {
                 clock.sleep_until(clock.now() + answer.delay).await;
             }
             said(answer).ok_or_else(|| {
-                Error::with_kind(ErrorKind::Io, "the connection was closed without an answer")
+                Error::with_kind(
+                    ErrorKind::Io,
+                    "the connection was closed without a response",
+                )
             })
         })
     }
@@ -43,7 +46,7 @@ pub(super) fn asked<'a>(
     }
 }
 
-/// The answer, unless there is none.
+/// The response, unless there is none.
 pub(super) fn said(answer: Answer) -> Option<Response> {
     let (status, body) = answer.said?;
     let mut response = Response::builder()

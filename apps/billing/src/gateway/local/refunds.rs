@@ -1,7 +1,7 @@
-//! What the gateway knows of refunds.
+//! The gateway's refunds.
 //!
-//! Contract: of a payment no more is given back than it was over; a key gives the same refund each time; a refund that has ended
-//! stays as it is.
+//! Contract: the refunds of a payment never exceed its amount; a key gives the same refund each time; a finished refund
+//! never changes.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::gateway::{PaymentStatus, Refund, RefundCharge, RefundStatus};
 
-/// Questions about a slow refund to which it is still on its way.
+/// Status queries of a slow refund that are answered with "pending".
 const SLOW_QUESTIONS: u32 = 2;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -25,9 +25,9 @@ struct Entry {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Refunds {
     entries: Vec<Entry>,
-    /// Which refund a key belongs to.
+    /// The refund of each key.
     keys: HashMap<String, usize>,
-    /// How often something has changed.
+    /// Counts changes.
     changes: u64,
 }
 
@@ -40,7 +40,7 @@ impl Refunds {
         self.entries.iter().map(|entry| entry.refund.clone())
     }
 
-    /// Gives money back; whether this has changed anything.
+    /// Refunds a payment; returns whether this changed anything.
     pub(super) fn create(
         &mut self,
         book: &Book,
@@ -95,7 +95,7 @@ impl Refunds {
         Ok((refund, true))
     }
 
-    /// How one stands; whether that has changed.
+    /// The status of a refund; returns whether it changed.
     pub(super) fn status(&mut self, id: &str) -> Result<(Refund, bool), Refusal> {
         let found = self.entries.iter_mut().find(|entry| entry.refund.id == id);
         let entry = found.ok_or(Refusal::NotFound)?;

@@ -1,4 +1,4 @@
-//! How the gateway sends its webhooks.
+//! Sends the gateway's webhooks.
 
 use abide::http::{Request, header};
 use abide::outbox::handlers::Secret;
@@ -8,11 +8,11 @@ use tower::ServiceExt;
 use super::LocalGateway;
 use crate::{Time, gateway::Told};
 
-/// Where it sends them.
+/// Their path.
 const PATH: &str = "/v1/gateway/events";
 
 impl LocalGateway {
-    /// Sends the webhooks that are to be sent now, signed, to the program that has this edge. What is not taken is sent again.
+    /// Sends the webhooks that are due, signed, to the program with this router. Rejected webhooks are sent again.
     pub async fn send_events(&self, secret: &Secret, edge: &Router) {
         for event in self.take_all() {
             let taken = match self.request(secret, &event) {

@@ -1,4 +1,4 @@
-//! The gateway behind HTTP, with a page on which a customer proves who they are.
+//! The gateway over HTTP, with a page for customer authentication.
 
 use axum::{
     Router,
@@ -15,10 +15,10 @@ use super::{
     outbound::{asked, said},
 };
 
-/// Bytes of a request, at most.
+/// Maximum size of a request in bytes.
 const MAX_REQUEST: usize = 64 << 10;
 
-/// Everything that the gateway answers: its API, and `/pay/{id}` for customers.
+/// The gateway's routes: its API, and `/pay/{id}` for customers.
 pub fn router(gateway: LocalGateway) -> Router {
     Router::new()
         .route("/pay/{id}", get(page))
@@ -41,7 +41,7 @@ async fn api(State(gateway): State<LocalGateway>, request: Request) -> Response 
     said(answer).unwrap_or_else(broken)
 }
 
-/// What closes the connection before it has said anything of use.
+/// Closes the connection before anything useful was sent.
 fn broken() -> Response {
     let nothing = futures_util::stream::once(async {
         Err::<axum::body::Bytes, _>(std::io::Error::other("the answer is lost"))
@@ -66,7 +66,7 @@ async fn page(State(gateway): State<LocalGateway>, Path(id): Path<String>) -> Re
                     form method="post" action={ "/pay/" (id) "/yes" } { button { "It is mine" } }
                     form method="post" action={ "/pay/" (id) "/no" } { button { "It is not" } }
                 } @else {
-                    p { "This payment does not wait for you." }
+                    p { "This payment is not waiting for authentication." }
                 }
             }
         }

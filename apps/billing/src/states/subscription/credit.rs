@@ -1,4 +1,4 @@
-//! Credit notes and refunds, as a subscription hears of them.
+//! Credit notes and refunds, as recorded by a subscription.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,29 +11,29 @@ use crate::{
     broken::{Variant, broken},
 };
 
-/// Credits that are remembered, so that one that is told again counts once: more than are on their way at a time.
+/// Credits that are remembered to detect repeated reports: more than are in progress at a time.
 const REMEMBERED: usize = 100;
 
-/// What was given back of a period that was billed. No change of plan and no pause gives it back again.
+/// The credited amount of a billed period, which plan changes and pauses must not credit again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenBack {
     /// The period's number.
     pub number: u32,
-    /// How much of it no change and no pause has withheld yet.
+    /// The part that no plan change or pause has withheld yet.
     pub amount: Money,
-    /// How much of it they have. What is served again is charged for less by that.
+    /// The part that they have withheld. Resumed service is charged that much less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withheld: Option<Money>,
 }
 
 impl Subscription {
-    /// Whether a credit was told before.
+    /// Returns whether a credit was already recorded.
     pub fn knows_credit(&self, id: &str) -> bool {
         self.credits.iter().any(|known| known == id) && !broken(Variant::CreditTwice)
     }
 
-    /// Less is owed of an invoice: what is to be written to `collect` beside that, if nothing is owed of it any more. Not while
-    /// a payment of it is on its way.
+    /// Reduces the amount owed for an invoice; returns the additional outcome of `collect` if nothing is owed any more.
+    /// Rejected while a payment of it is running.
     pub fn reduce(
         &self,
         state: &str,
@@ -49,7 +49,7 @@ impl Subscription {
             || credited.amount.amount() <= 0
         {
             return Err(Refusal::invalid(format!(
-                "{} is owed for {}: a credit note is above zero, and at most over that.",
+                "{} is owed for {}: a credit note must be above zero, and at most that amount.",
                 owed.amount, credited.invoice
             )));
         }
@@ -73,24 +73,24 @@ impl Subscription {
         Ok(Some((outcome, collected)))
     }
 
-    /// Refuses credit for which there is no next invoice.
+    /// Rejects credit if there is no next invoice.
     pub fn may_grant(&self, state: &str) -> Result<(), Refusal> {
         let goes_on = matches!(state, "active" | "past_due" | "unpaid" | "paused");
         if !goes_on || self.cancel_at.is_some() {
             return Err(Refusal::invalid(
-                "The subscription has no next invoice that credit could be on: refund to the card.",
+                "The subscription has no next invoice for the credit: refund to the card instead.",
             ));
         }
         if self.pending.len() + 1 > MAX_PENDING {
             return Err(Refusal::invalid(format!(
-                "{MAX_PENDING} lines wait for the next invoice: ask again when the next period has begun."
+                "{MAX_PENDING} lines are pending for the next invoice: retry when the next period has begun."
             )));
         }
         Ok(())
     }
 
-    /// Whether the money of a payment goes back: the invoice was voided meanwhile, or the subscription has ended and nothing was
-    /// ever served for it. Once it is so it stays so.
+    /// Returns whether a payment must be refunded: the invoice was voided in the meantime, or the subscription has
+    /// ended without providing any service for it. Once true, it stays true.
     pub fn gives_back(&self, id: &str, invoice: &str) -> bool {
         if broken(Variant::LateMoneyKept) {
             return false;
@@ -128,13 +128,13 @@ impl Subscription {
         }
     }
 
-    /// What was given back of the present period.
+    /// Records a credit for the present period.
     fn given_back(&mut self, invoice: &str, amount: Money) {
         let Some(number) = number_of(invoice) else {
             return;
         };
-        // An invoice may be credited before its period is entered, or long after. One that has only what waited for it is of
-        // no period.
+        // An invoice may be credited before its period is entered, or long after. An invoice with only pending lines
+        // belongs to no period.
         let is_past = self.period.is_some_and(|period| period.number > number);
         if is_past || self.changes_only == Some(number) {
             return;
@@ -149,7 +149,7 @@ impl Subscription {
         });
     }
 
-    /// What of a credit for the rest of a period was given back before.
+    /// The part of a credit for the rest of a period that was already credited.
     pub(super) fn withheld(&self, period: &Period, credit: Money) -> Option<Money> {
         let given = self
             .given_back
@@ -160,7 +160,7 @@ impl Subscription {
         (withheld.amount() > 0).then_some(withheld)
     }
 
-    /// What of a charge for the same period was withheld before: it stays with the customer.
+    /// The part of a charge for the same period that was withheld before: the customer keeps it.
     pub(super) fn restored(&self, period: &Period, charge: Money) -> Option<Money> {
         let given = self
             .given_back
@@ -179,7 +179,7 @@ impl Subscription {
         self.moves(restored, Money::minus);
     }
 
-    /// Changes how much is withheld of what was given back. Both together stay the same.
+    /// Moves an amount between credited and withheld. Their sum stays the same.
     fn moves(
         &mut self,
         by: Option<Money>,

@@ -1,11 +1,11 @@
-//! What the outcomes of a subscription's chain say.
+//! The data of a subscription's outcomes.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::{Draft, MAX_QUANTITY, Refusal, Terms};
 use crate::{Every, Line, Money, Time};
 
-/// What a subscription gives, and for how much. The price's own words, copied when it was chosen.
+/// What a subscription provides, and its price: the price's terms, copied when it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -27,11 +27,11 @@ impl Plan {
         Ok(self.unit_amount.times(self.quantity)?)
     }
 
-    /// Refuses what makes no sense.
+    /// Rejects invalid input.
     pub fn check(&self) -> Result<(), Refusal> {
         if !(1..=MAX_QUANTITY).contains(&self.quantity) {
             return Err(Refusal::invalid(format!(
-                "A quantity is 1 to {MAX_QUANTITY}; this one is {}.",
+                "A quantity must be 1 to {MAX_QUANTITY}; this one is {}.",
                 self.quantity
             )));
         }
@@ -40,7 +40,7 @@ impl Plan {
     }
 }
 
-/// What `create` says.
+/// The data of `create`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Created {
@@ -48,67 +48,67 @@ pub struct Created {
     pub customer: String,
     /// What is subscribed to.
     pub plan: Plan,
-    /// Since when.
+    /// When it was created.
     pub at: Time,
     /// When the trial ends and the first period begins, if there is a trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial_end: Option<Time>,
-    /// Its terms, if they are not those that every subscription had once.
+    /// Its terms, if they differ from the original defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<Terms>,
 }
 
-/// What `bill` says.
+/// The data of `bill`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invoiced {
-    /// The invoice that is to be created.
+    /// The invoice to create.
     pub draft: Draft,
 }
 
-/// What `change` says.
+/// The data of `change`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changed {
     /// The plan from now on.
     pub plan: Plan,
-    /// What the next invoice has for the rest of this period.
+    /// The lines on the next invoice for the rest of this period.
     pub lines: Vec<Line>,
-    /// What of the rest of this period a credit note or a refund had given back before.
+    /// The part of the rest of this period that a credit note or a refund had already credited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withheld: Option<Money>,
-    /// What of it the next invoice charges less for, because it had been withheld.
+    /// The amount by which the next invoice charges less, because it had been withheld.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<Money>,
-    /// Since when periods are counted anew, if they have another length.
+    /// The new anchor, if periods have another length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<Time>,
 }
 
-/// What `resume` says.
+/// The data of `resume`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resumed {
     /// When it takes effect.
     pub at: Time,
-    /// What the next invoice has for the rest of a period that was skipped.
+    /// The lines on the next invoice for the rest of a skipped period.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<Line>,
-    /// What of it is not charged, because a credit note or a refund had given it back and a pause had withheld that.
+    /// The part that is not charged, because a credit note or a refund had credited it and a pause had withheld that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<Money>,
-    /// Whether dunning of what is owed begins anew.
+    /// Whether dunning restarts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub anew: bool,
 }
 
-/// What `collect` says.
+/// The data of `collect`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Collected {
     /// The invoice's id.
     pub invoice: String,
-    /// The payment intent's id; empty if nothing was due, or nobody is to pay.
+    /// The payment intent's id; empty if nothing was due, or the invoice need not be paid.
     pub intent: String,
     /// Which attempt it was, from 1.
     pub attempt: u32,
@@ -117,21 +117,22 @@ pub struct Collected {
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the next invoice has for the rest of a period that was skipped, if service begins again with this.
+    /// The lines on the next invoice for the rest of a skipped period, if this resumes service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<Line>,
-    /// What of it is not charged, because a credit note or a refund had given it back and the end of service had withheld that.
+    /// The part that is not charged, because a credit note or a refund had credited it and the end of service had
+    /// withheld that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<Money>,
-    /// Credit that the invoice has used, and that comes back because nobody is to pay it.
+    /// Credit that the invoice has used, and that is returned because the invoice need not be paid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returned: Option<Money>,
-    /// What the next invoice has because another one gave something back of a period that nobody is to pay.
+    /// The line on the next invoice because another one had credited part of a period that need not be paid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<Line>,
 }
 
-/// What `retry` says.
+/// The data of `retry`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
@@ -141,7 +142,7 @@ pub struct Attempt {
     pub attempt: u32,
 }
 
-/// What `end_trial`, `expire` and others say: a time.
+/// The data of `end_trial`, `expire` and others: a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moment {
@@ -149,32 +150,32 @@ pub struct Moment {
     pub at: Time,
 }
 
-/// What `pause` and `end_grace` say.
+/// The data of `pause` and `end_grace`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paused {
     /// When it takes effect.
     pub at: Time,
-    /// What the next invoice gives back for the rest of the period.
+    /// The credit on the next invoice for the rest of the period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<Vec<Line>>,
-    /// What of it a credit note or a refund had given back before.
+    /// The part of it that a credit note or a refund had already credited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withheld: Option<Money>,
 }
 
-/// What `cancel` says of an end that has come.
+/// The data of `cancel` when the end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Canceled {
     /// When it takes effect.
     pub at: Time,
-    /// Whether that was before its first payment.
+    /// Whether this was before its first payment.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unserved: bool,
 }
 
-/// What `credit` says.
+/// The data of `credit`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credited {
@@ -189,7 +190,7 @@ pub struct Credited {
     pub reason: Option<String>,
 }
 
-/// What `give_up` says.
+/// The data of `give_up`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GivenUp {

@@ -1,11 +1,11 @@
-//! Invoices: what the next one has.
+//! The content of the next invoice.
 
 use super::{
     super::{Draft, Refusal},
     Subscription,
 };
 use crate::{
-    Line, LineKind, Lines,
+    Line, LineKind, Lines, Money,
     broken::{Variant, broken},
 };
 
@@ -24,8 +24,8 @@ impl Subscription {
         self.draft(id, Some(line))
     }
 
-    /// The invoice of what waits for one, where the next period is not billed: it is skipped, or there is none. None if
-    /// nothing is due.
+    /// The invoice of pending lines, if the next period is not billed: it is skipped, or there is none. None if nothing
+    /// is due.
     pub fn last_invoice(&self, id: &str) -> Result<Option<Draft>, Refusal> {
         if self.anchor.is_none() || self.pending.is_empty() || broken(Variant::ChangeLeftOut) {
             return Ok(None);
@@ -58,22 +58,29 @@ impl Subscription {
                 amount: carried.negated(),
             })?;
         }
-        let due = lines.totals()?.due;
-        let is_little = due.amount() > 0 && due.amount() < self.terms.minimum_charge;
-        if is_little && !broken(Variant::CentCharged) {
-            lines.add(Line {
-                kind: LineKind::Deferred,
-                description: "Below the minimum charge: on the next invoice".to_owned(),
-                price: None,
-                period: None,
-                amount: due.negated(),
-            })?;
+        if let Some(deferred) = self.deferred(lines.totals()?.due) {
+            lines.add(deferred)?;
         }
         Ok(Draft {
             subscription: id.to_owned(),
             customer: self.customer.clone(),
             period,
             lines,
+        })
+    }
+
+    /// What is too little to be charged is on the next invoice.
+    fn deferred(&self, due: Money) -> Option<Line> {
+        let is_little = due.amount() > 0 && due.amount() < self.terms.minimum_charge;
+        if !is_little || broken(Variant::CentCharged) {
+            return None;
+        }
+        Some(Line {
+            kind: LineKind::Deferred,
+            description: "Below the minimum charge: on the next invoice".to_owned(),
+            price: None,
+            period: None,
+            amount: due.negated(),
         })
     }
 }

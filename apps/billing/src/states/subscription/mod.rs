@@ -24,7 +24,7 @@ pub use self::{
     payments::{PaymentResult, Report, Verdict},
     preview::{Preview, Upcoming},
 };
-use super::{CARD_REPLACED, Draft, INCOMPLETE_HOURS, Metadata, Refusal, Step, Terms};
+use super::{Draft, INCOMPLETE_HOURS, Metadata, Refusal, Step, Terms};
 use crate::{
     Anchor, Line, LineKind, Money, Period, Time,
     broken::{Variant, broken},
@@ -35,62 +35,62 @@ use crate::{
 pub struct Subscription {
     /// The customer's id.
     pub customer: String,
-    /// What it gives, and for how much.
+    /// What it provides, and its price.
     pub plan: Option<Plan>,
-    /// Since when.
+    /// When it was created.
     pub created_at: Time,
-    /// When payments are tried again, how long service goes on without them, and what is too little to be charged.
+    /// When payments are retried, how long service continues without them, and the minimum charge.
     #[serde(default, skip_serializing_if = "Terms::is_default")]
     pub terms: Terms,
     /// When the trial ends, if there is one.
     pub trial_end: Option<Time>,
-    /// Since when what the trial led to waits for its first payment.
+    /// Since when the first payment after the trial has been awaited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_since: Option<Time>,
-    /// What its periods are counted from.
+    /// The moment from which its periods are counted.
     pub anchor: Option<Anchor>,
     /// The number of the period that begins there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub first: u32,
-    /// The period it is in; none before the first.
+    /// The current period; none before the first.
     pub period: Option<Period>,
-    /// Whether that was skipped: nothing of it was billed.
+    /// Whether it was skipped: nothing of it was billed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
-    /// Whether its invoice was voided, or never was: a change of plan gives nothing back and costs nothing.
+    /// Whether its invoice was voided, or never created: a plan change then has no proration.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waived: bool,
     /// The number of the next period to be billed.
     pub next: u32,
-    /// Lines that wait for the next invoice.
+    /// Pending lines for the next invoice.
     pub pending: Vec<Line>,
-    /// Credit that the last invoice has left.
+    /// Credit left over from the last invoice.
     pub carried: Option<Money>,
-    /// Invoices that are not paid, by their id.
+    /// Unpaid invoices, by their id.
     pub owed: BTreeMap<String, Owed>,
-    /// When it ends, if somebody has said so.
+    /// The scheduled end, if any.
     pub cancel_at: Option<Time>,
     /// When it ended.
     pub ended_at: Option<Time>,
-    /// Whether it ended before anything was served for what it owed.
+    /// Whether it ended before providing any service for what it owed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unserved: bool,
-    /// Periods whose invoices nobody is to pay.
+    /// Periods whose invoices need not be paid.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub voided: BTreeSet<u32>,
-    /// The newest credit notes and refunds that it has heard of.
+    /// The newest recorded credit notes and refunds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credits: Vec<String>,
-    /// When it was told that the trial will end.
+    /// When notice of the end of the trial was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial_told: Option<Time>,
-    /// The number of the newest period whose invoice was told of before.
+    /// The number of the newest period whose invoice was announced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upcoming_told: Option<u32>,
-    /// What was given back of the newest period that was billed.
+    /// The credited amount of the newest billed period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_back: Option<GivenBack>,
-    /// The number of the newest invoice that bills no period, but only what waited for one.
+    /// The number of the newest invoice that bills no period, but only pending lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes_only: Option<u32>,
     /// What somebody else wants to know of it.
@@ -99,18 +99,18 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Whether a state gives the customer what they pay for. Days of grace do.
+    /// Returns whether a state entitles the customer to service. Days of grace do.
     pub fn is_entitled(state: &str) -> bool {
         matches!(state, "trialing" | "active")
             || (state == "past_due" && !broken(Variant::GraceUnserved))
     }
 
-    /// Whether a state's periods are billed; those of other states are skipped.
+    /// Returns whether periods are billed in a state; in others they are skipped.
     pub fn is_billed(state: &str) -> bool {
         matches!(state, "incomplete" | "active" | "past_due") || broken(Variant::UnservedBilled)
     }
 
-    /// Refuses a new outcome that makes no sense.
+    /// Rejects an invalid new outcome.
     pub fn validate(&self, step: &Step<'_>) -> Result<(), Refusal> {
         match (step.action, step.outcome) {
             ("create", _) => {
@@ -133,7 +133,7 @@ impl Subscription {
     fn may_bill(&self, draft: &Draft) -> Result<(), Refusal> {
         if draft.period.number != self.next && !broken(Variant::NumberUnchecked) {
             return Err(Refusal::invalid(format!(
-                "Period {} is to be billed next, not {}.",
+                "The next period to bill is {}, not {}.",
                 self.next, draft.period.number
             )));
         }
@@ -148,14 +148,14 @@ impl Subscription {
             .is_some_and(|known| period.number <= known.number);
         if was_entered || !(billed || (skipped && is_next)) {
             return Err(Refusal::invalid(format!(
-                "Period {} does not come next: a period is billed before it is entered, and entered once.",
+                "Period {} is not the next one: a period is billed before it is entered, and entered once.",
                 period.number
             )));
         }
         Ok(())
     }
 
-    /// Nobody gives up what is being paid.
+    /// An invoice that is being paid cannot be written off.
     pub fn may_give_up(&self, invoice: &str) -> Result<(), Refusal> {
         if self.owed(invoice)?.is_on_its_way() {
             return Err(on_its_way(invoice));
@@ -167,7 +167,7 @@ impl Subscription {
         let owed = self.owed(&attempt.invoice)?;
         if attempt.attempt != owed.attempts + 1 || owed.is_on_its_way() {
             return Err(Refusal::invalid(format!(
-                "Attempt {} of {} has not ended, or attempt {} is not the one after it.",
+                "Attempt {} of {} has not ended, or attempt {} does not follow it.",
                 owed.attempts, attempt.invoice, attempt.attempt
             )));
         }
@@ -291,11 +291,7 @@ impl Subscription {
         self.count_changes(&draft)?;
         self.next += 1;
         self.pending.clear();
-        // What was too little to be charged is owed with the next one.
-        let deferred = draft.lines.of_kind(LineKind::Deferred)?;
-        self.carried = Some(totals.left.plus(deferred)?)
-            .filter(|left| !left.is_zero())
-            .filter(|_| !broken(Variant::CreditLost));
+        self.carried = carried(&draft, totals.left)?;
         let lines = draft.lines.all();
         let changes_only = !lines.iter().any(|line| line.kind == LineKind::Period);
         if changes_only && !broken(Variant::NoteOfOthersWithheld) {
@@ -328,17 +324,17 @@ impl Subscription {
         self.waived = false;
     }
 
-    /// Nobody is served the rest of the period, and nobody pays for it.
+    /// The rest of the period is neither served nor charged.
     fn paused(&mut self, lines: Option<Vec<Line>>) {
         let Some(lines) = lines else {
-            // As it was once: the whole period was paid for.
+            // In earlier versions the whole period stayed paid.
             return;
         };
         self.skipped |= self.period.is_some() && !self.waived;
         self.pending.extend(lines);
     }
 
-    /// What was owed before a pause is asked for as if it had failed now.
+    /// Treats debts from before a pause as if they had failed now.
     fn dun_anew(&mut self, at: Time) {
         for owed in self.owed.values_mut().filter(|owed| owed.since.is_some()) {
             owed.since = Some(at);
@@ -352,7 +348,7 @@ impl Subscription {
         }
     }
 
-    /// What an invoice has of changes of periods whose invoices are owed.
+    /// Counts an invoice's lines for changes of periods whose invoices are owed.
     fn count_changes(&mut self, draft: &Draft) -> Result<(), Refusal> {
         for (invoice, owed) in &mut self.owed {
             let number = number_of(invoice);
@@ -381,16 +377,7 @@ impl Subscription {
             self.owed.remove(&collected.invoice);
         } else if let Some(owed) = self.owed.get_mut(&collected.invoice) {
             if outcome == "failed" {
-                if collected.reason.as_deref() == Some(CARD_REPLACED) {
-                    // No card was refused.
-                    owed.before += 1;
-                }
-                owed.failed = owed.failed.max(collected.attempt);
-                if broken(Variant::RetryDaysFromLast) {
-                    owed.since = None;
-                }
-                owed.since.get_or_insert(at);
-                owed.failed_at = Some(at);
+                owed.fail(collected, at);
             } else {
                 owed.asked = owed.asked.max(collected.attempt);
             }
@@ -404,7 +391,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// Nobody pays for the period of an invoice that is owed. So nothing is given back of it either, and nothing is owed for its rest.
+    /// Waives the period of an owed invoice: it is neither credited nor charged any more.
     fn waive(&mut self, invoice: &str) {
         if self.owed.get(invoice).is_none_or(|owed| owed.changes_only) {
             return;
@@ -417,23 +404,23 @@ impl Subscription {
             .retain(|line| !(is_change(line) && line.period.as_ref().is_some_and(is_of)));
     }
 
-    /// Service begins again in the middle of a period that was skipped, whose rest is billed.
+    /// Service resumes in the middle of a skipped period, whose rest is billed.
     fn serve_again(&mut self, lines: Vec<Line>, restored: Option<Money>) {
         self.restore(restored);
         self.skipped &= lines.is_empty();
         self.pending.extend(lines);
     }
 
-    /// What it gives, and for how much.
+    /// What it provides, and its price.
     pub fn plan(&self) -> Result<&Plan, Refusal> {
         let plan = self.plan.as_ref();
         plan.ok_or_else(|| Refusal::invalid("The subscription has not been created."))
     }
 
-    /// What its periods are counted from.
+    /// The moment from which its periods are counted.
     pub fn anchor(&self) -> Result<Anchor, Refusal> {
         self.anchor
-            .ok_or_else(|| Refusal::invalid("No period is counted before the trial has ended."))
+            .ok_or_else(|| Refusal::invalid("There are no periods before the trial has ended."))
     }
 
     /// The next period, to be billed or skipped when it begins. None if the subscription ends before, or is on trial.
@@ -447,7 +434,7 @@ impl Subscription {
         Ok(goes_on.then_some(period))
     }
 
-    /// The period that begins next, whether anything of it is billed or not.
+    /// The next period, whether or not it is billed.
     fn period_after(&self) -> Result<Period, Refusal> {
         let since = self.next.saturating_sub(self.first);
         let period = self.anchor()?.period(since)?;
@@ -457,14 +444,14 @@ impl Subscription {
         })
     }
 
-    /// The period with this number, if it is counted from the present anchor.
+    /// The period with this number, if it is counted from the current anchor.
     fn numbered(&self, number: u32) -> Option<Period> {
         let since = number.checked_sub(self.first)?;
         let period = self.anchor?.period(since).ok()?;
         Some(Period { number, ..period })
     }
 
-    /// What is owed of an invoice.
+    /// The debt of an invoice.
     fn owed(&self, invoice: &str) -> Result<&Owed, Refusal> {
         let owed = self.owed.get(invoice);
         owed.ok_or_else(|| Refusal::invalid(format!("Nothing is owed for {invoice}.")))
@@ -477,7 +464,8 @@ impl Subscription {
             .plus(i64::from(INCOMPLETE_HOURS) * 60 * 60 * 1_000)
     }
 
-    /// Until when a state's service is certain: until what is paid for ends, or the days of grace, or somebody has said so.
+    /// Until when service is certain in a state: the end of the paid period, of the days of grace, or the scheduled
+    /// end.
     pub fn entitled_until(&self, state: &str) -> Option<Time> {
         let grace = self
             .grace_end()
@@ -486,7 +474,7 @@ impl Subscription {
         ends.into_iter().flatten().min()
     }
 
-    /// When what is paid for ends: of the trial, or of the present period.
+    /// The end of what is paid: of the trial, or of the current period.
     pub fn paid_until(&self) -> Option<Time> {
         self.period.map(|period| period.end).or(self.trial_end)
     }
@@ -500,4 +488,13 @@ fn is_zero(number: &u32) -> bool {
 /// The number of the period that an invoice of a subscription bills.
 fn number_of(invoice: &str) -> Option<u32> {
     invoice.rsplit('_').next()?.parse().ok()
+}
+
+/// What a draft leaves for the next one: credit, and what was too little to be charged, which is owed with it.
+fn carried(draft: &Draft, left: Money) -> Result<Option<Money>, Refusal> {
+    if broken(Variant::CreditLost) {
+        return Ok(None);
+    }
+    let carried = left.plus(draft.lines.of_kind(LineKind::Deferred)?)?;
+    Ok(Some(carried).filter(|carried| !carried.is_zero()))
 }

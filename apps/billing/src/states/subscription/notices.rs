@@ -1,4 +1,4 @@
-//! When it is told what will happen.
+//! The times of advance notices.
 
 use super::{super::Refusal, Subscription};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Subscription {
-    /// When it is told that the trial will end, if it is to be.
+    /// When to give notice of the end of the trial, if at all.
     pub fn trial_notice_at(&self, state: &str) -> Option<Time> {
         let days = self.terms.trial_notice_days;
         let end = self.trial_end?;
@@ -16,7 +16,7 @@ impl Subscription {
         (!is_told && !ends_with_it).then(|| before(end, days).max(self.created_at))
     }
 
-    /// When it is told that the next period will be billed, if it is to be.
+    /// When to give notice of the next period's invoice, if at all.
     pub fn upcoming_notice_at(&self, state: &str) -> Result<Option<Time>, Refusal> {
         let days = self.terms.upcoming_notice_days;
         let is_told = self.upcoming_told == Some(self.next) || days == 0;
@@ -26,7 +26,7 @@ impl Subscription {
         let Some(next) = self.next_period()? else {
             return Ok(None);
         };
-        // Not before the period that it is in.
+        // Not before the current period.
         let since = self.period.map_or(self.created_at, |period| period.start);
         Ok(Some(before(next.start, days).max(since).min(next.start)))
     }

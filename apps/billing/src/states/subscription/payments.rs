@@ -1,4 +1,4 @@
-//! What payments report, and what is paid or waived.
+//! Payment reports, and invoices that are paid or waived.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,36 +24,48 @@ pub struct PaymentResult {
     pub attempt: u32,
     /// How much.
     pub amount: Money,
-    /// What came of it.
+    /// The result.
     pub verdict: Verdict,
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What came of a payment.
+impl PaymentResult {
+    /// Whether it is about one of so many attempts.
+    pub(in crate::states) fn is_of_one_of(&self, attempts: u32) -> bool {
+        (1..=attempts).contains(&self.attempt) || broken(Variant::NobodysReport)
+    }
+
+    /// Whether a failure is news when the last that was reported is of this attempt.
+    pub(in crate::states) fn is_news_after(&self, failed: u32) -> bool {
+        self.attempt > failed || broken(Variant::ReportTwice)
+    }
+}
+
+/// The result of a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The money is there.
+    /// The money was transferred.
     Paid,
-    /// It is not, and this attempt is over.
+    /// No money was transferred, and this attempt is over.
     Failed,
-    /// The customer must prove who they are.
+    /// The customer must authenticate.
     RequiresAction,
 }
 
-/// What a report is to a subscription.
+/// What a report means for a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// News: to be written under this outcome of `collect`.
+    /// New: write it as this outcome of `collect`.
     News(&'static str, Box<Collected>),
-    /// Told before, or over since.
+    /// Already reported, or superseded.
     Old,
 }
 
 impl Subscription {
-    /// What it comes to that nobody is to pay an invoice: an outcome of `collect`.
+    /// The outcome of `collect` for an invoice that need not be paid.
     pub fn cleared(
         &self,
         state: &str,
@@ -64,7 +76,7 @@ impl Subscription {
         let is_last = self.owed.len() == 1;
         let is_waived =
             !owed.changes_only && self.period.map(|period| period.number) == number_of(invoice);
-        // Of a period that nobody pays for the rest is free, too.
+        // For a waived period, the rest is free, too.
         let (lines, restored) = if is_waived {
             (Vec::new(), None)
         } else {
@@ -84,7 +96,7 @@ impl Subscription {
         Ok((if is_last { "cleared" } else { "voided" }, cleared))
     }
 
-    /// The same for one that somebody voids. One that is on its way is to be waited for, and a first one ends with its
+    /// The same for voiding on request. A running attempt must end first, and a first invoice ends with its
     /// subscription.
     pub fn void(
         &self,
@@ -98,7 +110,7 @@ impl Subscription {
         }
         if state == "incomplete" {
             return Err(Refusal::invalid(
-                "The first invoice of a subscription is not voided: end the subscription instead.",
+                "The first invoice of a subscription cannot be voided: end the subscription instead.",
             ));
         }
         if self.pending.len() >= MAX_PENDING {
@@ -121,7 +133,7 @@ impl Subscription {
         })
     }
 
-    /// What is to be voided of a subscription that ended before its first payment: what is not on its way.
+    /// The invoices to void of a subscription that ended before its first payment, except those with a running attempt.
     pub fn unserved(
         &self,
         state: &str,
@@ -132,13 +144,18 @@ impl Subscription {
             .collect()
     }
 
-    /// Whether an invoice was billed, and is not owed any more.
+    /// Whether the last invoice that is owed is paid with this one.
+    fn owes_one(&self) -> bool {
+        self.owed.len() == 1 || broken(Variant::SettledEarly)
+    }
+
+    /// Returns whether an invoice was billed, and is no longer owed.
     pub fn is_settled(&self, id: &str, invoice: &str) -> bool {
         let number = Draft::number_of(id, invoice);
         number.is_some_and(|number| number < self.next) && !self.owed.contains_key(invoice)
     }
 
-    /// What a payment's report means at a moment. A payment that was reported before is no news, however often it is.
+    /// What a payment report means at a moment. A repeated report is ignored.
     pub fn report(
         &self,
         id: &str,
@@ -151,22 +168,19 @@ impl Subscription {
                 Ok(Report::Old)
             } else {
                 Err(Refusal::invalid(format!(
-                    "{} is no invoice of {id}.",
+                    "{} is not an invoice of {id}.",
                     result.invoice
                 )))
             };
         };
-        let is_known = (1..=owed.attempts).contains(&result.attempt);
-        if !is_known && !broken(Variant::NobodysReport) {
+        if !result.is_of_one_of(owed.attempts) {
             return Err(Refusal::invalid(format!(
                 "There was no attempt {} of {}.",
                 result.attempt, result.invoice
             )));
         }
         let outcome = match result.verdict {
-            Verdict::Paid
-                if !owed.is_paid_with(result.amount) && !broken(Variant::AmountUnchecked) =>
-            {
+            Verdict::Paid if !owed.is_paid_with(result.amount) => {
                 return Err(Refusal::invalid(format!(
                     "{} is owed for {}, not {}.",
                     owed.amount, result.invoice, result.amount
@@ -175,12 +189,10 @@ impl Subscription {
             Verdict::Paid if broken(Variant::LateMoneyIgnored) && result.attempt <= owed.failed => {
                 return Ok(Report::Old);
             }
-            // Money that is there counts, whatever was said before.
-            Verdict::Paid if self.owed.len() == 1 || broken(Variant::SettledEarly) => "settled",
+            // A successful payment counts, whatever was reported before.
+            Verdict::Paid if self.owes_one() => "settled",
             Verdict::Paid => "paid",
-            Verdict::Failed if result.attempt > owed.failed || broken(Variant::ReportTwice) => {
-                "failed"
-            }
+            Verdict::Failed if result.is_news_after(owed.failed) => "failed",
             Verdict::RequiresAction if result.attempt > owed.failed.max(owed.asked) => {
                 "requires_action"
             }
@@ -204,6 +216,6 @@ impl Subscription {
 
 pub(super) fn on_its_way(invoice: &str) -> Refusal {
     Refusal::invalid(format!(
-        "A payment of {invoice} is on its way: wait until it has ended."
+        "A payment of {invoice} is in progress: wait until it has ended."
     ))
 }

@@ -1,4 +1,4 @@
-//! What the next invoice will be, if nothing else happens.
+//! Previews of the next invoice.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,23 +8,23 @@ use super::{
 };
 use crate::{Time, Totals};
 
-/// An invoice that there will be.
+/// A future invoice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upcoming {
-    /// The id that it will have.
+    /// Its future id.
     pub invoice: String,
-    /// When.
+    /// When it will be created.
     pub at: Time,
-    /// What will be on it.
+    /// Its content.
     pub draft: Draft,
-    /// What that comes to.
+    /// Its totals.
     pub totals: Totals,
 }
 
-/// A change of plan that has not been made.
+/// The preview of a plan change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preview {
-    /// What the change would say.
+    /// The data of the change.
     pub change: Changed,
     /// The invoice after it; none if no period follows.
     pub upcoming: Option<Upcoming>,
@@ -57,7 +57,7 @@ impl Subscription {
         }))
     }
 
-    /// What a change of plan at a moment would come to.
+    /// The effect of a plan change at a moment.
     pub fn preview(&self, id: &str, state: &str, plan: Plan, at: Time) -> Result<Preview, Refusal> {
         let change = self.change(state, plan, at)?;
         let mut after = self.clone();

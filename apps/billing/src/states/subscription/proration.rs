@@ -1,4 +1,4 @@
-//! What changes of plan, pauses and resumptions give back and charge of a period.
+//! Proration of plan changes, pauses and resumptions.
 
 use super::{
     super::{MAX_PENDING, Refusal},
@@ -11,15 +11,15 @@ use crate::{
 };
 
 impl Subscription {
-    /// A change of plan at a moment: the rest of the period is given back for the old plan and owed for the new one. On
-    /// trial, and where nothing of a period is billed, nothing is.
+    /// A plan change at a moment: credits the rest of the period for the old plan and charges it for the new one.
+    /// During a trial, and where the period is not billed, both are nothing.
     pub fn change(&self, state: &str, plan: Plan, at: Time) -> Result<Changed, Refusal> {
         plan.check()?;
         let old = self.plan()?;
         let (before, after) = (old.amount()?, plan.amount()?);
         if before.currency() != after.currency() {
             return Err(Refusal::invalid(format!(
-                "The subscription is in {}; a plan in {} is another subscription.",
+                "The subscription is in {}: a plan in {} requires a new subscription.",
                 before.currency(),
                 after.currency()
             )));
@@ -27,10 +27,10 @@ impl Subscription {
         let is_longer = old.every != plan.every && self.anchor.is_some();
         if is_longer && self.cancel_at.is_some() {
             return Err(Refusal::invalid(
-                "The subscription ends with its period: take that back before its periods have another length.",
+                "The subscription ends with its period: revoke the cancellation before changing the length of its periods.",
             ));
         }
-        // The new period begins now, and is billed whole.
+        // The new period begins now, and is billed in full.
         let anchor = is_longer.then_some(at);
         let is_billed = Self::is_billed(state) && !self.skipped && !self.waived;
         let Some(period) = self.period.filter(|_| is_billed) else {
@@ -95,7 +95,7 @@ impl Subscription {
         })
     }
 
-    /// Refuses a change whose next invoice would be over more than an amount can be.
+    /// Rejects a change whose next invoice would exceed the maximum amount.
     fn can_be_billed(&self, changed: Changed) -> Result<Changed, Refusal> {
         if self.anchor.is_some() && !broken(Variant::ChangeUnbounded) {
             let mut after = self.clone();
@@ -105,7 +105,7 @@ impl Subscription {
         Ok(changed)
     }
 
-    /// What a pause says.
+    /// The data of a pause.
     pub fn pause(&self, at: Time) -> Result<Paused, Refusal> {
         // One line now, and one when service goes on.
         if self.pending.len() + 2 > MAX_PENDING {
@@ -114,7 +114,7 @@ impl Subscription {
         self.stop(at)
     }
 
-    /// What an end of service for a while says: the rest of a period that was billed is given back.
+    /// The data of a temporary end of service: credits the rest of a billed period.
     pub fn stop(&self, at: Time) -> Result<Paused, Refusal> {
         let mut withheld = None;
         let lines = match self.period {
@@ -144,8 +144,8 @@ impl Subscription {
         })
     }
 
-    /// What goes on the next invoice if service begins again at a moment: the rest of the period, if that was skipped. And what
-    /// of it is not charged, because it had been given back.
+    /// The lines on the next invoice if service resumes at a moment: the rest of the period, if it was skipped. Also
+    /// the part of it that is not charged, because it had been credited.
     fn rest_of_skipped(&self, at: Time) -> Result<(Vec<Line>, Option<Money>), Refusal> {
         let Some(period) = self.period.filter(|_| self.skipped && !self.waived) else {
             return Ok((Vec::new(), None));
@@ -169,7 +169,7 @@ impl Subscription {
         Ok((vec![line], restored))
     }
 
-    /// The same for the end of a debt: service begins again if it had ended for that.
+    /// The same when a debt is settled: service resumes if it had ended because of it.
     pub(super) fn lines_of_end(
         &self,
         state: &str,
@@ -183,8 +183,7 @@ impl Subscription {
         }
     }
 
-    /// What service that goes on after a pause comes to: an outcome of `resume`. Who owes after a payment that has failed is
-    /// dunned.
+    /// The outcome of `resume` after a pause. A customer who owes money after a failed payment is dunned.
     pub fn resumed(&self, at: Time) -> Result<(&'static str, Resumed), Refusal> {
         let has_failed = self.owed.values().any(|owed| owed.since.is_some());
         let outcome = if has_failed && !broken(Variant::DebtForgotten) {
@@ -205,11 +204,11 @@ impl Subscription {
 
 pub(super) fn too_many(pending: usize) -> Refusal {
     Refusal::invalid(format!(
-        "{pending} lines wait for the next invoice, and {MAX_PENDING} fit: ask again when the next period has begun."
+        "{pending} lines are pending for the next invoice, and the limit is {MAX_PENDING}: retry when the next period has begun."
     ))
 }
 
-/// A period from a moment of it on.
+/// The rest of a period from a moment on.
 fn rest_of(period: &Period, at: Time) -> Period {
     Period {
         start: at.whole_second().max(period.start).min(period.end),

@@ -1,4 +1,4 @@
-//! Where a `PostgreSQL` server is, and how it is spoken to.
+//! The address of a `PostgreSQL` server, and its connection options.
 
 use std::{fs, str::FromStr};
 
@@ -8,13 +8,13 @@ use tokio_postgres::{Config, config::SslMode};
 use super::tls::Verify;
 use crate::projection::ProjectionError;
 
-/// What a text says of a server.
+/// A parsed connection string.
 pub(super) struct Address {
     pub(super) config: Config,
     pub(super) verify: Verify,
 }
 
-/// What is read here and not by the client: it does not know `verify-full`, and no files.
+/// Parameters that are parsed here and not by the client: it knows neither `verify-full` nor files.
 #[derive(Default)]
 struct Own {
     sslmode: Option<String>,
@@ -22,7 +22,7 @@ struct Own {
 }
 
 impl Address {
-    /// Reads a text of keys and values or a URL. `password` is used if the text names none.
+    /// Parses a text of keys and values, or a URL. `password` is used if the text has none.
     pub(super) fn read(text: &str, password: Option<String>) -> Result<Self, ProjectionError> {
         let mut own = Own::default();
         let rest = if text.starts_with("postgres://") || text.starts_with("postgresql://") {
@@ -30,7 +30,7 @@ impl Address {
         } else {
             own.take_from_pairs(text)
         };
-        // The text may have a password, and what the parser says of it may quote that.
+        // The text may contain a password, and the parser's error may quote it.
         let config = rest.and_then(|rest| Config::from_str(&rest).ok());
         let mut config = config.ok_or_else(|| {
             ProjectionError::Invalid(
@@ -40,7 +40,7 @@ impl Address {
             )
         })?;
         let (mode, verify) = match own.sslmode.as_deref() {
-            // Without a host's name the client would make no TLS connection, and no other.
+            // Without a host name the client would make no TLS connection, and no other.
             None if config.get_hosts().is_empty() => (SslMode::Disable, Verify::Nothing),
             None | Some("prefer") => (SslMode::Prefer, Verify::Nothing),
             Some("disable") => (SslMode::Disable, Verify::Nothing),
@@ -48,7 +48,7 @@ impl Address {
             Some("verify-full") => (SslMode::Require, Verify::Full),
             Some(_) => {
                 return Err(ProjectionError::Invalid(
-                    "sslmode is `disable`, `prefer`, `require` or `verify-full`".to_owned(),
+                    "sslmode must be `disable`, `prefer`, `require` or `verify-full`".to_owned(),
                 ));
             }
         };
@@ -69,7 +69,7 @@ impl Address {
 }
 
 impl Own {
-    /// True if it is a key that is read here.
+    /// True if it is a key that is parsed here.
     fn take(&mut self, key: &str, value: &str) -> bool {
         match key {
             "sslmode" => self.sslmode = Some(value.to_owned()),
@@ -79,7 +79,7 @@ impl Own {
         true
     }
 
-    /// The URL without what is read here.
+    /// The URL without the parameters that are parsed here.
     fn take_from_url(&mut self, url: &str) -> Option<String> {
         let Some((server, query)) = url.split_once('?') else {
             return Some(url.to_owned());
@@ -98,7 +98,7 @@ impl Own {
         }
     }
 
-    /// The pairs without those that are read here. `None` if they are no pairs.
+    /// The pairs without those that are parsed here. `None` if the text does not consist of pairs.
     fn take_from_pairs(&mut self, text: &str) -> Option<String> {
         let mut rest = String::new();
         let mut left = text.trim_start();
@@ -117,7 +117,7 @@ impl Own {
     }
 }
 
-/// The value at the beginning of a text, and how many bytes it takes.
+/// The value at the beginning of a text, and its length in bytes.
 fn value_of(text: &str) -> Option<(String, usize)> {
     let quoted = text.starts_with('\'');
     let mut value = String::new();

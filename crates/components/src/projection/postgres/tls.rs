@@ -1,7 +1,7 @@
 //! TLS to a `PostgreSQL` server.
 //!
-//! As `libpq` does it: `prefer` and `require` encrypt and believe any certificate, `verify-full` believes one that the machine
-//! trusts (`SSL_CERT_FILE` names others) and that is for the host of the address.
+//! As in `libpq`, `prefer` and `require` encrypt and accept any certificate, while `verify-full` accepts only a
+//! certificate that the machine trusts (`SSL_CERT_FILE` names others) and that is valid for the address's host.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::{TlsConnector, client};
 
-/// Whether the server has to prove who it is.
+/// Whether the server must be authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verify {
     Nothing,
@@ -46,7 +46,7 @@ impl Tls {
             }
             Verify::Nothing => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+                .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider))),
         };
         Ok(Self(Arc::new(config.with_no_client_auth())))
     }
@@ -120,11 +120,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
     }
 }
 
-/// Believes any certificate, and that its holder has its key.
+/// Accepts any certificate, but checks that the server holds its key.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

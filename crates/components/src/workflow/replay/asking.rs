@@ -1,4 +1,4 @@
-//! The run's side: asking for steps, attempts, results.
+//! The run's side: requests, attempts, results.
 
 use std::{
     future::{pending, poll_fn},
@@ -9,19 +9,18 @@ use std::{
 
 use super::{
     Mode, Replay, Trouble,
-    history::{AskedFor, History},
+    history::{History, StepRequest},
 };
 use crate::broken::{Variant, broken};
 use crate::workflow::{
-    Attempt, Failure, FailureKind, RetryPolicy, StepKind, StepName, StepState,
-    figures::Running,
-    limits,
+    Attempt, Failure, FailureKind, RetryPolicy, StepKind, StepName, StepState, limits,
+    metrics::Running,
     notices::{self, Child},
     rows::Outcome,
 };
 use abide_component::numbers::millis;
 
-/// What is to happen when a step is asked for.
+/// The requested step.
 pub(in super::super) enum Launch {
     Step(RetryPolicy),
     /// Until a time.
@@ -45,7 +44,7 @@ impl Launch {
     }
 }
 
-/// What comes next for a step.
+/// The next action of a step.
 pub(in super::super) enum Next {
     /// Its function is to be called.
     Attempt(Attempt),
@@ -61,7 +60,7 @@ pub(in super::super) struct Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        // A run may be dropped while its driver looks at the history.
+        // A run may be dropped while its driver reads the history.
         if let Ok(mut history) = self.replay.history.try_borrow_mut() {
             history.close(self.at);
         }
@@ -69,7 +68,7 @@ impl Drop for Asked {
 }
 
 impl Asked {
-    /// Waits for what comes next.
+    /// Waits for the next action.
     pub(in super::super) async fn next(&self) -> Next {
         poll_fn(|cx| {
             let next = self.replay.next(self.at);
@@ -81,7 +80,7 @@ impl Asked {
         .await
     }
 
-    /// Waits for the result of what has no function.
+    /// Waits for the result of a step without a function.
     pub(in super::super) async fn result(&self) -> Result<String, Failure> {
         match self.next().await {
             Next::Result(result) => result,
@@ -91,7 +90,7 @@ impl Asked {
 
     /// The attempt's function is called, until this is dropped.
     pub(in super::super) fn running(&self) -> Running {
-        self.replay.figures.begin()
+        self.replay.metrics.begin()
     }
 
     /// An attempt has ended.
@@ -101,11 +100,11 @@ impl Asked {
         }
     }
 
-    /// The stored result is not what the program takes it for.
+    /// The stored result has another type than the program expects.
     pub(in super::super) async fn misfit<T>(&self, error: &serde_json::Error) -> T {
         let name = self.replay.history.borrow().ops[self.at].row.step();
         self.replay.stop(Trouble::Changed(format!(
-            "the stored result of `{name}` does not fit its type any more ({error}): {WHAT_TO_DO}"
+            "the stored result of `{name}` no longer matches its type ({error}): {WHAT_TO_DO}"
         )));
         pending().await
     }
@@ -116,7 +115,7 @@ pub(in super::super) const WHAT_TO_DO: &str = "let the workflow ask for the same
      or restart this instance from a step before the change";
 
 impl Replay {
-    /// The run asks for a step. It waits for ever if it does not fit its history.
+    /// The run requests a step. It waits for ever if it does not match its history.
     pub(in super::super) async fn ask(
         self: &Rc<Self>,
         name: &str,
@@ -143,10 +142,10 @@ impl Replay {
     /// Finds a step in the history, or adds it at the end.
     fn meet(&self, name: &str, shielded: bool, launch: Launch) -> Result<usize, Refusal> {
         let history = &mut *self.history.borrow_mut();
-        // What is refused leaves no trace, so a replay has to refuse it in the same place.
+        // A refusal leaves no trace, so a replay must refuse it at the same position.
         if history.asked >= limits::MAX_STEPS {
             return Err(Refusal::Failure(Failure::permanent(format!(
-                "an instance has at most {} steps: hand some of its work to children, or continue as new",
+                "an instance has at most {} steps: move some of its work to children, or continue as new",
                 limits::MAX_STEPS
             ))));
         }
@@ -185,7 +184,7 @@ impl Replay {
         };
         history.open(
             at,
-            AskedFor {
+            StepRequest {
                 event,
                 policy,
                 shielded,
@@ -216,7 +215,7 @@ impl Replay {
         let is_past = history.delivered < history.last && !broken(Variant::InsertedUnnoticed);
         if is_past || self.mode == Mode::Rehearsal {
             return Err(Refusal::changed(format!(
-                "after {} results, {} `{step}` was asked for, which was not so before: {WHAT_TO_DO}",
+                "after {} results, {} `{step}` was requested, which is not in the history: {WHAT_TO_DO}",
                 history.delivered,
                 kind.as_str()
             )));
@@ -262,7 +261,7 @@ impl Replay {
         Ok(())
     }
 
-    /// What comes next for a step, if anything does.
+    /// The next action of a step, if there is one.
     fn next(&self, at: usize) -> Option<Next> {
         let mut history = self.history.borrow_mut();
         let delivered = history.delivered;
@@ -335,11 +334,11 @@ impl Replay {
         let due = Some(self.now().saturating_add(millis(wait.max(asked))));
         op.row.state = StepState::Waiting;
         op.row.due = due;
-        self.figures.retried();
+        self.metrics.retried();
         self.rows.wait(op.row.id, due, Some(&failure.to_json()))
     }
 
-    /// An attempt has given a step's result, which the run is given when it is its turn.
+    /// An attempt has returned a step's result, which the run receives when it is its turn.
     fn store(
         &self,
         history: &mut History,
@@ -348,7 +347,7 @@ impl Replay {
     ) -> abide::Result<()> {
         let now = self.now();
         self.write(history, at, result, now)?;
-        self.figures.ended(result.is_ok());
+        self.metrics.ended(result.is_ok());
         history.has_result(at);
         if broken(Variant::OrderedWhenStored) {
             return self.give(history, at, now);
@@ -380,7 +379,7 @@ impl Replay {
     }
 }
 
-/// Refuses a name that cannot be kept.
+/// Refuses an invalid name.
 pub(super) fn check_name(whose: &str, name: &str) -> Result<(), Failure> {
     if (1..=limits::MAX_STEP_NAME_BYTES).contains(&name.len()) {
         return Ok(());
@@ -392,7 +391,7 @@ pub(super) fn check_name(whose: &str, name: &str) -> Result<(), Failure> {
     )))
 }
 
-/// Why a step cannot be asked for.
+/// Why a step cannot be requested.
 pub(super) enum Refusal {
     Failure(Failure),
     Trouble(Trouble),
@@ -410,7 +409,7 @@ impl From<abide::Error> for Refusal {
     }
 }
 
-/// Refuses a step that was another one before.
+/// Refuses a step that differs from the history.
 fn fits(history: &History, at: usize, kind: StepKind) -> Result<(), Refusal> {
     let row = &history.ops[at].row;
     if row.kind != kind {
@@ -423,7 +422,7 @@ fn fits(history: &History, at: usize, kind: StepKind) -> Result<(), Refusal> {
     }
     if row.asked != history.delivered && !broken(Variant::MovedUnnoticed) {
         return Err(Refusal::changed(format!(
-            "{} `{}` was asked for after {} results, and is now after {}: {WHAT_TO_DO}",
+            "{} `{}` was requested after {} results, and is now requested after {}: {WHAT_TO_DO}",
             kind.as_str(),
             row.step(),
             row.asked,

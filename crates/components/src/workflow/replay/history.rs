@@ -15,19 +15,19 @@ use crate::workflow::{
 /// A step of this run.
 pub(super) struct Op {
     pub(super) row: StepRow,
-    /// Set when the run has asked for it.
-    pub(super) asked: Option<AskedFor>,
+    /// Set when the run has requested it.
+    pub(super) asked: Option<StepRequest>,
     /// True from the time at which an attempt begins until it has ended.
     pub(super) flying: bool,
     /// True when the attempt is on disk and its function may be called.
     pub(super) go: bool,
-    /// True when the run is told that the step is canceled.
+    /// True when the run has learned that the step is canceled.
     pub(super) canceled: bool,
     waker: Option<Waker>,
 }
 
-/// What the run says of a step.
-pub(super) struct AskedFor {
+/// The run's request for a step.
+pub(super) struct StepRequest {
     /// The name of the event that it waits for, or the id of the child.
     pub(super) event: String,
     pub(super) policy: RetryPolicy,
@@ -61,9 +61,9 @@ impl Op {
     }
 }
 
-/// What the run is given at a place of the order.
+/// An entry of the order of results.
 #[derive(Clone, Copy, Debug)]
-enum Given {
+enum OrderEntry {
     ResultOf(usize),
     Cancellation,
 }
@@ -71,35 +71,36 @@ enum Given {
 pub(super) struct History {
     pub(super) ops: Vec<Op>,
     by_name: HashMap<StepName, usize>,
-    /// How often each name was asked for.
+    /// How often each name was requested.
     uses: HashMap<String, u32>,
-    /// Steps that were asked for.
+    /// Requested steps.
     pub(super) asked: usize,
-    order: BTreeMap<i64, Given>,
-    /// What was asked for in an earlier life and not yet in this, by the number of results that there were.
+    order: BTreeMap<i64, OrderEntry>,
+    /// Requests of an earlier activation that have not been repeated in this one, by the number of results at that
+    /// time.
     unasked: BTreeMap<i64, BTreeSet<usize>>,
-    /// Steps that the run waits for and that have no place in the order.
+    /// Steps that the run waits for and that have no position.
     pub(super) open: BTreeSet<usize>,
     /// Of these, those whose result is stored, by its time.
     pub(super) stored: BTreeSet<(i64, usize)>,
-    /// Of these, those that end with their time: sleeps, and waits for events.
+    /// Of these, those with a time: sleeps, and waits for events.
     pub(super) timers: BTreeSet<(i64, usize)>,
-    /// Of these, those that wait for an event or a child, by what they wait for.
+    /// Of these, those that wait for an event or a child, by its name or id.
     pub(super) waiting: HashMap<(StepKind, String), BTreeSet<usize>>,
-    /// Events and children's results that nobody has taken.
+    /// Unconsumed events and children's results.
     pub(super) inbox: Inbox,
-    /// Steps whose attempt was under way when an earlier life ended.
+    /// Steps whose attempt was running when an earlier activation ended.
     pub(super) cut_off: Vec<usize>,
-    /// Steps that are yet to be told that they are canceled.
+    /// Steps that have not learned yet that they are canceled.
     canceling: VecDeque<usize>,
-    /// The number of results that the run was given.
+    /// The number of results that the run has received.
     pub(super) delivered: i64,
-    /// The number of results that have a place in the order.
+    /// The number of results that have a position.
     pub(super) last: i64,
     pub(super) canceled: bool,
     pub(super) time: i64,
     pub(super) trouble: Option<Trouble>,
-    /// The input of the run that is to follow this one.
+    /// The input of the next run.
     pub(super) successor: Option<String>,
 }
 
@@ -132,7 +133,7 @@ impl History {
             history.unasked.entry(asked).or_default().insert(at);
         }
         if let Some(seq) = instance.canceled_seq {
-            history.order.insert(seq, Given::Cancellation);
+            history.order.insert(seq, OrderEntry::Cancellation);
         }
         let newest = history.order.last_key_value();
         history.last = newest.map_or(0, |(seq, _)| *seq);
@@ -142,7 +143,7 @@ impl History {
     pub(super) fn add(&mut self, row: StepRow) -> usize {
         let at = self.ops.len();
         if let Some(seq) = row.seq {
-            self.order.insert(seq, Given::ResultOf(at));
+            self.order.insert(seq, OrderEntry::ResultOf(at));
         }
         if row.state == StepState::Running {
             self.cut_off.push(at);
@@ -159,7 +160,7 @@ impl History {
         (name, *uses).into()
     }
 
-    /// A step that was asked for in an earlier life.
+    /// A step that was requested in an earlier activation.
     pub(super) fn find(&self, step: &StepName) -> Option<usize> {
         if let Some(at) = self.by_name.get(step) {
             return Some(*at);
@@ -169,14 +170,14 @@ impl History {
             occurrence: 0,
         };
         let at = *self.by_name.get(&of_version_1)?;
-        // There, two steps that looked the same were one.
+        // There, two steps that looked the same were one step.
         let row = &self.ops[at].row;
         let is_shared = row.asked == self.delivered && row.seq.is_some();
         (self.ops[at].asked.is_none() || is_shared).then_some(at)
     }
 
-    /// The run asks for a step.
-    pub(super) fn open(&mut self, at: usize, asked: AskedFor) {
+    /// The run requests a step.
+    pub(super) fn open(&mut self, at: usize, asked: StepRequest) {
         self.asked += 1;
         let op = &mut self.ops[at];
         if let Some(unasked) = self.unasked.get_mut(&op.row.asked) {
@@ -204,7 +205,7 @@ impl History {
         }
     }
 
-    /// The run does not wait for a step any more, or was given its result.
+    /// The run no longer waits for a step, or has received its result.
     pub(super) fn close(&mut self, at: usize) {
         let op = &mut self.ops[at];
         op.flying = false;
@@ -247,24 +248,24 @@ impl History {
         row.seq = Some(seq);
         row.due = None;
         row.finished_at = Some(time);
-        self.order.insert(seq, Given::ResultOf(at));
+        self.order.insert(seq, OrderEntry::ResultOf(at));
         self.last = seq;
     }
 
     /// The cancellation is the next of the order.
     pub(super) fn cancel(&mut self) {
         self.last = self.next_seq();
-        self.order.insert(self.last, Given::Cancellation);
+        self.order.insert(self.last, OrderEntry::Cancellation);
     }
 
-    /// True if some of the steps that the run waits for are yet to be told that they are canceled.
+    /// True if some of the steps that the run waits for have not learned yet that they are canceled.
     pub(super) fn is_canceling(&self) -> bool {
         self.canceling.iter().any(|at| self.open.contains(at))
     }
 
-    /// Gives the run the next result; false if it has all. What follows from one comes before the next, so no more than one
-    /// of the steps that it waits for is woken, also by a cancellation, which they are told in the order in which they were
-    /// asked for.
+    /// Delivers the next result to the run; false if it has all. The consequences of one result come before the next,
+    /// so at most one of the awaited steps is woken at a time, even by a cancellation, which steps learn of in the
+    /// order of their requests.
     pub(super) fn deliver(&mut self) -> bool {
         while let Some(at) = self.canceling.pop_front() {
             if self.open.contains(&at) {
@@ -280,12 +281,12 @@ impl History {
         }
         self.delivered += 1;
         match self.order.get(&self.delivered) {
-            Some(Given::ResultOf(at)) => {
+            Some(OrderEntry::ResultOf(at)) => {
                 let op = &mut self.ops[*at];
                 self.time = op.row.finished_at.unwrap_or(self.time);
                 op.wake();
             }
-            Some(Given::Cancellation) => {
+            Some(OrderEntry::Cancellation) => {
                 self.canceled = true;
                 let open = self.open.iter().copied();
                 self.canceling = open.filter(|at| !self.ops[*at].is_shielded()).collect();
@@ -295,24 +296,24 @@ impl History {
         true
     }
 
-    /// True if the run does now what it did in an earlier life.
+    /// True if the run is still repeating an earlier activation.
     pub(super) fn is_replaying(&self) -> bool {
         self.delivered < self.last || self.missing().is_some()
     }
 
-    /// A step that was asked for in an earlier life when the run had as many results as now, and was not in this.
+    /// A step that was requested in an earlier activation with as many results as now, and not in this one.
     pub(super) fn missing(&self) -> Option<&Op> {
         let unasked = self.unasked.get(&self.delivered)?;
         unasked.first().map(|at| &self.ops[*at])
     }
 
-    /// A step that was asked for in an earlier life, and was not in this.
+    /// A step that was requested in an earlier activation, and not in this one.
     pub(super) fn missing_at_all(&self) -> Option<&Op> {
         let unasked = self.unasked.values().next()?;
         unasked.first().map(|at| &self.ops[*at])
     }
 
-    /// Brings nearer by so much what waits, but for times that the program named.
+    /// Moves relative waits earlier by this much.
     pub(super) fn bring_nearer(&mut self, by: i64) {
         for op in &mut self.ops {
             if op.row.finished_at.is_none() && !op.row.fixed {

@@ -1,11 +1,11 @@
-//! Events and children's results that nobody has taken, in memory.
+//! Unconsumed events and children's results, in memory.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::broken::{Variant, broken};
 use crate::workflow::{StepKind, rows::EventRow};
 
-/// What has come and was not taken, by its kind and name, in the order in which it came.
+/// Unconsumed entries, by kind and name, in order of arrival.
 #[derive(Default)]
 pub(super) struct Inbox {
     /// The newest that was seen.
@@ -13,7 +13,7 @@ pub(super) struct Inbox {
     events: HashMap<(StepKind, String), VecDeque<Arrival>>,
 }
 
-/// Something that has come.
+/// An event or a child's result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) id: i64,
@@ -47,14 +47,14 @@ impl Inbox {
             .filter_map(move |(name, queue)| Some((name, front(queue)?)))
     }
 
-    /// Somebody has taken the oldest of a name.
+    /// The oldest of a name was consumed.
     pub(super) fn take(&mut self, name: &(StepKind, String)) {
         if broken(Variant::EventHeardTwice) {
             return;
         }
         if let Some(queue) = self.events.get_mut(name) {
             queue.pop_front();
-            if queue.is_empty() || broken(Variant::EventsDropped) {
+            if queue.is_empty() {
                 self.events.remove(name);
             }
         }

@@ -13,17 +13,17 @@ use crate::broken::{Variant, broken};
 use crate::workflow::{Failure, StepKind, StepState, limits, rows::Outcome};
 
 impl Replay {
-    /// Gives the run the next result; false if it has all.
+    /// Delivers the next result to the run; false if it has all.
     pub(in super::super) fn deliver(&self) -> bool {
         self.history.borrow_mut().deliver()
     }
 
-    /// True if what follows from a cancellation is not all done.
+    /// True if the consequences of a cancellation are not complete.
     pub(in super::super) fn is_canceling(&self) -> bool {
         self.history.borrow().is_canceling()
     }
 
-    /// What a run that rests, or has ended, should have asked for and has not.
+    /// A request that an idle or finished run should have made and has not.
     pub(in super::super) fn misses(&self, ended: bool) -> Option<String> {
         if broken(Variant::MissingUnnoticed) {
             return None;
@@ -36,7 +36,7 @@ impl Replay {
         };
         missing.map(|op| {
             format!(
-                "{} `{}` was asked for after {} results, and is not any more: {WHAT_TO_DO}",
+                "{} `{}` was requested after {} results, and no longer is: {WHAT_TO_DO}",
                 op.row.kind.as_str(),
                 op.row.step(),
                 op.row.asked
@@ -49,7 +49,7 @@ impl Replay {
         self.history.borrow().canceled
     }
 
-    /// Attempts that are on their way; only those that a cancellation waits for, or all.
+    /// Running attempts; only those that a cancellation waits for, or all.
     pub(in super::super) fn flights(&self, only_plain: bool) -> usize {
         let history = self.history.borrow();
         let flying = history.open.iter().map(|at| &history.ops[*at]);
@@ -68,7 +68,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Steps that the run waits for; if it is to be canceled, only those that are done all the same.
+    /// Steps that the run waits for; if it is being canceled, only shielded ones.
     fn open(&self, canceling: bool) -> Vec<usize> {
         let history = self.history.borrow();
         let canceling = canceling || history.canceled;
@@ -77,7 +77,7 @@ impl Replay {
             .collect()
     }
 
-    /// What the run waits for, which a rehearsal compares.
+    /// The awaited steps, which a rehearsal compares.
     pub(in super::super) fn waits_for(&self) -> Vec<String> {
         let history = self.history.borrow();
         let open = history.open.iter();
@@ -85,23 +85,24 @@ impl Replay {
             .collect()
     }
 
-    /// Ends the attempts that an earlier life has begun.
+    /// Ends the attempts of an earlier activation.
     pub(in super::super) fn end_cut_off(&self, canceling: bool) -> Result<()> {
         let history = &mut *self.history.borrow_mut();
         let canceling = canceling || history.canceled;
         for at in std::mem::take(&mut history.cut_off) {
             let is_wanted = !canceling || history.ops[at].is_shielded();
             if is_wanted && history.open.contains(&at) {
-                let cut_off =
-                    Failure::temporary("the object or its process ended before the answer came");
+                let cut_off = Failure::temporary(
+                    "the object or its process stopped before the response arrived",
+                );
                 self.fail(history, at, &cut_off)?;
             }
         }
         Ok(())
     }
 
-    /// Gives the next place of the order to a result, if there is one: the first by its time of those that are stored, times
-    /// that have come, and events that are there.
+    /// Assigns the next position to a result, if there is one: the earliest of stored results, elapsed times, and
+    /// available events.
     pub(in super::super) fn advance(&self, canceling: bool) -> Result<bool> {
         let history = &mut *self.history.borrow_mut();
         for event in self.rows.events(history.inbox.newest())? {
@@ -136,16 +137,16 @@ impl Replay {
             self.write(history, at, Ok("null"), now)?;
         } else {
             let event = op.asked.as_ref().map_or("", |asked| &asked.event);
-            let failure = Failure::timeout(format!("no event `{event}` came in time"));
+            let failure = Failure::timeout(format!("no event `{event}` arrived in time"));
             self.write(history, at, Err(&failure), now)?;
         }
         if let Some(late) = late.filter(|late| *late >= 0) {
-            self.figures.woken(late);
+            self.metrics.woken(late);
         }
         self.give(history, at, now)
     }
 
-    /// A step takes an event, or the result of its child.
+    /// A step consumes an event, or the result of its child.
     fn receive(&self, history: &mut History, at: usize, event: i64, now: i64) -> Result<()> {
         let row = &history.ops[at].row;
         let name = (
@@ -178,7 +179,7 @@ impl Replay {
         self.give(history, at, now)
     }
 
-    /// Begins attempts that are due, as many as may run at a time. They are to be let go when they are on disk.
+    /// Begins due attempts, as many as may run at a time. They start when they are on disk.
     pub(in super::super) fn begin(&self, canceling: bool) -> Result<Vec<usize>> {
         let mut room = limits::MAX_PARALLEL.saturating_sub(self.flights(false));
         let mut begun = Vec::new();
@@ -208,7 +209,7 @@ impl Replay {
     pub(in super::super) fn let_go(&self, begun: &[usize]) {
         let mut history = self.history.borrow_mut();
         for at in begun {
-            // The run may have lost interest.
+            // The run may no longer wait for it.
             if history.open.contains(at) {
                 let op = &mut history.ops[*at];
                 op.go = true;

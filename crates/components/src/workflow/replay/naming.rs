@@ -1,6 +1,6 @@
-//! What a step is called by others: its idempotency key, and the id of its child.
+//! The external names of a step: its idempotency key, and the id of its child.
 //!
-//! Contract: two steps have neither in common, whatever names a program gives.
+//! Contract: both are unique, whatever names a program uses.
 
 use sha2::{Digest, Sha256};
 
@@ -8,17 +8,17 @@ use super::Replay;
 use crate::broken::{Variant, broken};
 use crate::workflow::{StepName, rows::Instance};
 
-/// No name begins with this byte: none is UTF-8 then.
+/// No name begins with this byte, because it is not valid UTF-8.
 const NUMBERED: [u8; 1] = [0xff];
 
-/// What the idempotency keys of an instance begin with.
+/// The prefix of an instance's idempotency keys.
 pub(super) fn seed(instance: &Instance) -> Sha256 {
     let mut seed = Sha256::new();
     for part in [instance.workflow.as_bytes(), instance.id.as_bytes()] {
         seed.update(part.len().to_le_bytes());
         seed.update(part);
     }
-    // An id may be used again when its first instance is forgotten.
+    // An id may be reused after its first instance was removed.
     seed.update(instance.created_at.to_le_bytes());
     seed
 }
@@ -45,7 +45,7 @@ impl Replay {
 
     /// The id of a step's child.
     pub(super) fn child_id(&self, step: &StepName, run: i64) -> String {
-        // What tells ids apart is written as something else in a name.
+        // Characters that separate parts of an id are escaped in names.
         let mut name = step.name.replace('%', "%25");
         for (c, escaped) in [('/', "%2F"), ('#', "%23"), ('~', "%7E")] {
             name = name.replace(c, escaped);

@@ -1,12 +1,12 @@
-//! Which result comes next.
+//! The choice of the next result.
 
 use super::history::History;
 use crate::broken::{Variant, broken};
 
-/// Something that a step has its result from.
+/// The source of a step's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ready {
-    /// What it waits for has come: the event of this number.
+    /// The awaited event has arrived, with this number.
     Arrived(usize, i64),
     /// It is stored.
     Stored(usize),
@@ -14,8 +14,8 @@ pub(super) enum Ready {
     Due(usize),
 }
 
-/// The first by its time of all that is ready. If the run is to be canceled, only what is done all the same ends; if it is not
-/// yet, also what has ended already.
+/// The earliest of all ready results. During a cancellation, only shielded steps finish; before it, also steps that
+/// have finished already.
 pub(super) fn next(history: &History, canceling: bool, now: i64) -> Option<Ready> {
     let canceling = canceling || history.canceled;
     let shielded = |at: usize| history.ops[at].is_shielded();

@@ -1,7 +1,7 @@
-//! Which version of a part of the program an instance goes by.
+//! The versions of parts of the program that an instance uses.
 //!
-//! Contract: the first time that the run comes to a change, it is decided and written which version it goes by: the newest, or,
-//! if it does there what it did in an earlier life, the oldest. From then on it is that one, in every life.
+//! Contract: when the run first reaches a change, its version is decided and stored: the newest, or, if the run repeats
+//! an earlier activation at that point, the oldest. From then on it stays the same, in every activation.
 
 use std::{future::pending, ops::RangeInclusive, rc::Rc};
 
@@ -12,7 +12,7 @@ use super::{
 use crate::workflow::Failure;
 
 impl Replay {
-    /// The run comes to a change. It waits for ever if the program does not know its version any more.
+    /// The run reaches a change. It waits for ever if the program no longer knows its version.
     pub(in super::super) async fn version(
         self: &Rc<Self>,
         change: &str,
@@ -39,7 +39,7 @@ impl Replay {
             Some(version) => version,
             None if self.mode == Mode::Rehearsal => {
                 return Err(Refusal::changed(format!(
-                    "it came to change `{change}`, which was not so before: {WHAT_TO_DO}"
+                    "it reached change `{change}`, which is not in the history: {WHAT_TO_DO}"
                 )));
             }
             None => {

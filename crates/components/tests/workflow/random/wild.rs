@@ -1,9 +1,9 @@
-//! A node on a disk in memory that runs programs which a seed has made.
+//! A node on an in-memory disk that runs programs which a seed has made.
 
 use std::{sync::Arc, time::Duration};
 
 use abide::workflow::{
-    self, Failure, Options, Registry, StepKind, StepName, WorkflowDirectory, WorkflowError,
+    self, Options, Registry, StepKind, StepName, WorkflowDirectory, WorkflowError,
     WorkflowInstance, Workflows,
 };
 use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
@@ -31,11 +31,11 @@ impl Wild {
             .class::<WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
             .class::<WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
             .with(Registry::new().with(workflow.clone()))
-            .with(Options {
-                recovery: Duration::from_millis(500),
-                rehearse: true,
-                ..Options::default()
-            })
+            .with(
+                Options::default()
+                    .recovery(Duration::from_millis(500))
+                    .rehearse(true),
+            )
             .clock(Arc::new(clock.clone()))
             .workers(1)
             .start()
@@ -48,7 +48,7 @@ impl Wild {
         }
     }
 
-    /// Another node, on what a kill of this one leaves. The clock may be set back meanwhile.
+    /// Another node on the state that a kill of this one leaves. The clock may be set back meanwhile.
     pub(super) fn killed(self, set_back: i64) -> Self {
         let disk = self.disk.after_kill();
         self.followed(disk, set_back)
@@ -120,11 +120,8 @@ impl Wild {
                 continue;
             };
             let name = StepName::from(&step);
-            let outcome = match &step.error {
-                Some(error) if step.state == workflow::StepState::Failed => {
-                    let failure: Failure = serde_json::from_str(error).unwrap();
-                    Err(failure.kind())
-                }
+            let outcome = match step.failure {
+                Some(failure) if step.state == workflow::StepState::Failed => Err(failure),
                 _ if step.kind == StepKind::Sleep => Ok(1),
                 _ => {
                     let output =

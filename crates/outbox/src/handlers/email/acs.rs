@@ -1,13 +1,13 @@
-//! Mails by the e-mail API of Azure Communication Services.
+//! Email through the API of Azure Communication Services.
 //!
-//! Contract: a mail is an operation of the service, whose id (`Operation-Id`) is made of the idempotency key. If an answer
-//! was lost, the service is first asked for that operation, and gets the mail again, with the same id, only if it does not
-//! know it. A submission that the service has accepted is asked about until it ends, also if it was answered with 429 or
-//! 5xx. Every request is signed with the access key, and none goes to another server.
+//! Contract: an email is an operation of the service, whose id (`Operation-Id`) is derived from the idempotency key. If
+//! a response was lost, the handler first asks the service for that operation, and sends the email again, with the same
+//! id, only if the service does not know it. An accepted submission is polled until it finishes, even if the response
+//! was 429 or 5xx. Every request is signed with the access key, and none goes to another server.
 //!
 //! The headers of [repeatable requests](https://learn.microsoft.com/rest/api/communication/repeatable-requests) are not
-//! sent: the service remembers those for 5 minutes only, answers a repetition of a refused one with the same refusal, and
-//! refuses what was first sent longer ago for good.
+//! sent: the service remembers those for only 5 minutes, repeats a refusal, and permanently refuses requests that were
+//! first sent longer ago.
 
 use std::fmt;
 
@@ -38,8 +38,8 @@ const OPERATION_ID: HeaderName = HeaderName::from_static("operation-id");
 const DATE: HeaderName = HeaderName::from_static("x-ms-date");
 const CONTENT_HASH: HeaderName = HeaderName::from_static("x-ms-content-sha256");
 
-/// Sends [`Email`]s through Azure Communication Services. The sender's display name is that of the service's settings, and
-/// pictures inside the HTML need an [API version](Self::api_version) that knows them.
+/// Sends [`Email`]s through Azure Communication Services. The sender's display name comes from the service's settings,
+/// and inline images need an [API version](Self::api_version) that supports them.
 ///
 /// ```
 /// use abide::{
@@ -76,7 +76,7 @@ impl AcsDelivery {
         endpoint.set_query(None);
         let key = STANDARD
             .decode(access_key)
-            .map_err(|_| invalid("the access key is no base64"))?;
+            .map_err(|_| invalid("the access key is not valid base64"))?;
         Ok(Self {
             endpoint,
             key,
@@ -96,7 +96,7 @@ impl AcsDelivery {
         Self::new(part("endpoint")?, part("accesskey")?)
     }
 
-    /// Speaks another version of the API than 2023-03-31.
+    /// Uses another API version than 2023-03-31.
     #[must_use]
     pub fn api_version(mut self, version: impl Into<String>) -> Self {
         self.api_version = version.into();
@@ -167,7 +167,7 @@ impl AcsDelivery {
         Ok(request)
     }
 
-    /// Asks how an operation goes.
+    /// Polls an operation.
     async fn ask(&self, delivery: &Delivery, operation: &Url) -> Result<Answer, Failure> {
         let request = self
             .request(delivery, &Method::GET, operation, Vec::new())
@@ -217,7 +217,7 @@ impl Deliver for AcsDelivery {
         });
         match operation::begun(&answer, named)? {
             Some(operation) => Ok(operation::accepted(&operation, &answer)),
-            // The id names the operation. That it is taken says that an earlier attempt began it.
+            // The id names the operation. "Already exists" means that an earlier attempt began it.
             None if answer.status.is_success() || answer.status == StatusCode::CONFLICT => {
                 Ok(operation::accepted(&own, &answer))
             }
@@ -238,7 +238,7 @@ impl Deliver for AcsDelivery {
     }
 }
 
-/// An id of the form that the service wants (RFC 9562, version 8), the same for the same key.
+/// An id in the service's format (RFC 9562, version 8), the same for the same key.
 fn operation_id(key: &str) -> String {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&Sha256::digest(key)[..16]);
@@ -265,7 +265,7 @@ impl fmt::Debug for AcsDelivery {
     }
 }
 
-/// A mail in the words of the service.
+/// An email in the service's format.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Sent<'a> {

@@ -1,7 +1,7 @@
-//! A mail as a message.
+//! An email as a message.
 //!
-//! Contract: what passes [`check`](Email::check) becomes one mail whose header says what was given and nothing else:
-//! addresses are addresses, and no text ends its line.
+//! Contract: an email that passes [`check`](Email::check) is sent with exactly the given header: addresses are valid,
+//! and no text can inject a line break.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::handlers::limits;
 
-/// A mail. Addresses are `ada@example.org` or `Ada Lovelace <ada@example.org>`.
+/// An email. Addresses are `ada@example.org` or `Ada Lovelace <ada@example.org>`.
 ///
 /// ```
 /// use abide::outbox::handlers::Email;
@@ -25,29 +25,29 @@ use crate::handlers::limits;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Email {
-    /// Whose mail it is.
+    /// The sender.
     pub from: String,
-    /// Who gets it. With `cc` and `bcc` 1 to 100.
+    /// The recipients. With `cc` and `bcc` 1 to 100.
     #[serde(default)]
     pub to: Vec<String>,
-    /// Who gets a copy.
+    /// Recipients of a copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cc: Vec<String>,
-    /// Who gets a copy that the others do not hear of.
+    /// Recipients of a hidden copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bcc: Vec<String>,
-    /// Where answers go to.
+    /// The address for replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// One line.
+    /// The subject: one line.
     pub subject: String,
-    /// The mail as plain text. It has this or `html`, or both.
+    /// The content as plain text. An email has this or `html`, or both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The mail as HTML.
+    /// The content as HTML.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
-    /// Files, and pictures that the HTML shows.
+    /// Files, and images that the HTML shows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
     /// More headers, such as `List-Unsubscribe`.
@@ -55,7 +55,7 @@ pub struct Email {
     pub headers: BTreeMap<String, String>,
 }
 
-/// A file that goes with a mail.
+/// An attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attachment {
@@ -65,7 +65,7 @@ pub struct Attachment {
     pub content_type: String,
     /// Its bytes, in base64 with padding.
     pub content_base64: String,
-    /// If it is there, the HTML shows the file under this name: `<img src="cid:logo">`.
+    /// If present, the HTML can show the file under this name: `<img src="cid:logo">`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_id: Option<String>,
 }
@@ -85,7 +85,7 @@ impl Attachment {
         }
     }
 
-    /// A file that the HTML shows as `cid:` and this name.
+    /// A file that the HTML can show as `cid:` and this name.
     #[must_use]
     pub fn inline(mut self, content_id: impl Into<String>) -> Self {
         self.content_id = Some(content_id.into());
@@ -94,13 +94,13 @@ impl Attachment {
 
     pub(super) fn content(&self) -> Result<Vec<u8>, String> {
         let content = STANDARD.decode(&self.content_base64);
-        content.map_err(|error| format!("attachment `{}` is no base64: {error}", self.name))
+        content.map_err(|error| format!("attachment `{}` is not valid base64: {error}", self.name))
     }
 
     pub(super) fn content_type(&self) -> Result<ContentType, String> {
         ContentType::parse(&self.content_type).map_err(|_| {
             format!(
-                "attachment `{}`: `{}` is no content type such as image/png",
+                "attachment `{}`: `{}` is not a content type such as image/png",
                 self.name, self.content_type
             )
         })
@@ -108,7 +108,7 @@ impl Attachment {
 }
 
 impl Email {
-    /// A mail without recipients and content.
+    /// An email without recipients and content.
     pub fn new(from: impl Into<String>, subject: impl Into<String>) -> Self {
         Self {
             from: from.into(),
@@ -152,7 +152,7 @@ impl Email {
         self
     }
 
-    /// Refuses what is no mail; the text says what would do.
+    /// Validates the email; an error's text says what is valid.
     pub fn check(&self) -> Result<(), String> {
         mailbox(&self.from)?;
         for address in self.recipients().chain(&self.reply_to) {
@@ -161,13 +161,13 @@ impl Email {
         let recipients = self.recipients().count();
         if !(1..=limits::MAX_RECIPIENTS).contains(&recipients) {
             return Err(format!(
-                "a mail has 1 to {} recipients, not {recipients}",
+                "an email has 1 to {} recipients, not {recipients}",
                 limits::MAX_RECIPIENTS
             ));
         }
         line("the subject", &self.subject)?;
         if self.text.is_none() && self.html.is_none() {
-            return Err("a mail has a text, or HTML, or both".to_owned());
+            return Err("an email has a text, or HTML, or both".to_owned());
         }
         self.check_headers()?;
         self.check_attachments()
@@ -184,7 +184,7 @@ impl Email {
         for (name, value) in &self.headers {
             let printable = |c: char| c.is_ascii_graphic() && c != ':';
             if !(1..=64).contains(&name.len()) || !name.chars().all(printable) {
-                return Err(format!("`{name}` is no name of a header"));
+                return Err(format!("`{name}` is not a valid header name"));
             }
             let lower = name.to_ascii_lowercase();
             let is_own = ["content-", "resent-"]
@@ -192,7 +192,7 @@ impl Email {
                 .any(|own| lower.starts_with(own));
             if is_own || OWN_HEADERS.contains(&&*lower) {
                 return Err(format!(
-                    "header `{name}` is made from the mail's other parts"
+                    "header `{name}` is derived from the email's other fields"
                 ));
             }
             line(&format!("header `{name}`"), value)?;
@@ -217,7 +217,7 @@ impl Email {
                 let plain = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
                 if !(1..=128).contains(&id.len()) || !id.chars().all(plain) {
                     return Err(format!(
-                        "`{id}` is no content id: it has 1 to 128 letters, digits and `._-@`"
+                        "`{id}` is not a content id: use 1 to 128 letters, digits and `._-@`"
                     ));
                 }
                 if self.html.is_none() {
@@ -230,12 +230,12 @@ impl Email {
         Ok(())
     }
 
-    /// All who get it.
+    /// All recipients.
     pub(super) fn recipients(&self) -> impl Iterator<Item = &String> {
         self.to.iter().chain(&self.cc).chain(&self.bcc)
     }
 
-    /// A line for people, `ADDRESS: SUBJECT`: whoever cuts it knows still who gets the mail.
+    /// A line for people, `ADDRESS: SUBJECT`: truncated, it still names the recipient.
     pub(super) fn summary(&self) -> String {
         let first = self.recipients().next().map_or("", |first| bare(first));
         match self.recipients().count() {
@@ -251,7 +251,7 @@ fn bare(mailbox: &str) -> &str {
     address.map_or(mailbox.trim(), |address| address.trim_end_matches('>'))
 }
 
-/// Headers that are made from a mail's parts, and those that servers on its way make.
+/// Headers that are derived from an email's fields, and those that servers add.
 const OWN_HEADERS: [&str; 15] = [
     "from",
     "sender",
@@ -274,10 +274,10 @@ const OWN_HEADERS: [&str; 15] = [
 pub(super) fn mailbox(text: &str) -> Result<Mailbox, String> {
     line("an address", text)?;
     text.parse()
-        .map_err(|error| format!("`{text}` is no address such as ada@example.org: {error}"))
+        .map_err(|error| format!("`{text}` is not an address such as ada@example.org: {error}"))
 }
 
-/// Refuses a text that does not stay in its line.
+/// Refuses a text with line breaks.
 fn line(what: &str, text: &str) -> Result<(), String> {
     if text.chars().any(char::is_control) {
         return Err(format!(
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn what_is_no_mail_is_refused_and_told_why() {
         assert_eq!(mail().check(), Ok(()));
-        assert!(why_not(&mail().to("nobody")).contains("`nobody` is no address"));
+        assert!(why_not(&mail().to("nobody")).contains("`nobody` is not an address"));
         assert!(
             why_not(&Email {
                 to: vec![],
@@ -352,7 +352,7 @@ mod tests {
         assert!(why_not(&mail().header("Message-ID", "<x@y>")).contains("Message-ID"));
         let mut bad = Attachment::new("a.png", "image/png", "x");
         bad.content_base64.push('!');
-        assert!(why_not(&mail().attach(bad)).contains("no base64"));
+        assert!(why_not(&mail().attach(bad)).contains("not valid base64"));
         let lone = Attachment::new("a.png", "image/png", "x").inline("a");
         assert!(why_not(&mail().attach(lone)).contains("no HTML"));
         let many = (0..101).fold(mail(), |mail, n| mail.to(format!("n{n}@example.org")));

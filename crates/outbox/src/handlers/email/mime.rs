@@ -1,7 +1,7 @@
-//! A mail as the bytes that SMTP carries.
+//! An email in MIME format.
 //!
-//! Contract: the bytes are the same at every attempt: `Message-ID` and the boundaries come from the idempotency key, `Date`
-//! is when the mail was enqueued. So a receiver can tell duplicates.
+//! Contract: the bytes are the same on every attempt: `Message-ID` and the boundaries come from the idempotency key,
+//! and `Date` is when the email was enqueued. So a receiver can detect duplicates.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ use url::Host;
 
 use super::{Attachment, Email, mail::mailbox};
 
-/// The mail with this key, enqueued at this time in milliseconds since 1970.
+/// The email with this key, enqueued at this time in milliseconds since 1970.
 pub(super) fn message(mail: &Email, key: &str, created_at: i64) -> Result<Message, String> {
     let from = mailbox(&mail.from)?;
     let date = Duration::from_millis(u64::try_from(created_at).unwrap_or_default());
@@ -50,27 +50,28 @@ pub(super) fn message(mail: &Email, key: &str, created_at: i64) -> Result<Messag
     built.map_err(|error| error.to_string())
 }
 
-/// A text whose every line ends in the same way; a bare CR is the end of a line, too.
+/// Normalizes line endings; a bare CR also ends a line.
 fn lines(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }
 
-/// A domain as the field that names a mail has it: in ASCII.
+/// A domain in ASCII, for the `Message-ID`.
 fn ascii(domain: &str) -> Result<String, String> {
     if domain.is_ascii() {
         return Ok(domain.to_owned());
     }
-    let host = Host::parse(domain).map_err(|error| format!("`{domain}` is no domain: {error}"))?;
+    let host =
+        Host::parse(domain).map_err(|error| format!("`{domain}` is not a domain: {error}"))?;
     Ok(host.to_string())
 }
 
-/// A part of a mail, with or without parts of its own.
+/// A MIME part, with or without nested parts.
 enum Node {
     Single(SinglePart),
     Multi(MultiPart),
 }
 
-/// Makes parts, each with a boundary of its own.
+/// Creates nested parts, each with its own boundary.
 struct Parts<'a> {
     key: &'a str,
     made: u32,
@@ -81,7 +82,7 @@ impl<'a> Parts<'a> {
         Self { key, made: 0 }
     }
 
-    /// Text and HTML are alternatives; pictures belong to the HTML, files to the whole.
+    /// Text and HTML are alternatives; images belong to the HTML, files to the whole.
     fn mail(mut self, mail: &Email) -> Result<Node, String> {
         let (shown, files): (Vec<_>, Vec<_>) = mail
             .attachments
@@ -100,7 +101,7 @@ impl<'a> Parts<'a> {
                 Node::Multi(append(append(both, text), html))
             }
             (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => return Err("a mail has a text, or HTML, or both".to_owned()),
+            (None, None) => return Err("an email has a text, or HTML, or both".to_owned()),
         };
         self.with_files(MultiPartKind::Mixed, content, &files)
     }
@@ -120,7 +121,8 @@ impl<'a> Parts<'a> {
                 Some(id) => Part::new_inline_with_name(id.clone(), file.name.clone()),
                 None => Part::new(file.name.clone()),
             };
-            // Always: a relay may take a bare CR or LF in an attachment for the end of a line, and what follows for commands.
+            // Always encode: a relay may treat a bare CR or LF in an attachment as the end of a line, and the rest as
+            // commands.
             let content = Body::new_with_encoding(file.content()?, ContentTransferEncoding::Base64)
                 .map_err(|_| format!("the attachment `{}` cannot be encoded", file.name))?;
             whole = whole.singlepart(part.body(content, file.content_type()?));

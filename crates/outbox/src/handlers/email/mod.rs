@@ -1,4 +1,4 @@
-//! Kind `email`: mails, and two ways to send them.
+//! Kind `email`: emails, and two handlers that send them.
 
 mod acs;
 mod mail;
@@ -12,7 +12,7 @@ pub use acs::AcsDelivery;
 pub use mail::{Attachment, Email};
 pub use smtp::SmtpDelivery;
 
-/// What a program is told of a service or a relay that cannot be.
+/// The error for an invalid service or relay.
 fn invalid(text: impl Into<String>) -> Error {
     Error::with_kind(ErrorKind::Input, text.into())
 }

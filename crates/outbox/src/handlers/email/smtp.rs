@@ -1,8 +1,8 @@
-//! Mails by SMTP.
+//! Email by SMTP.
 //!
-//! Contract: an attempt is one connection to the relay and one mail, for all its recipients or for none. Nothing is kept
-//! for later here: every error is an error of the attempt. Until the mail itself is sent an attempt has no effect; if the
-//! connection breaks between the mail and the relay's answer, it is unknown whether the relay has it.
+//! Contract: an attempt is one connection to the relay and one email, for all its recipients or for none. Nothing is
+//! queued here: every error is an error of the attempt. An attempt has no effect before the email itself is sent; if
+//! the connection breaks between the email and the relay's reply, the result is unknown.
 
 use std::{
     fmt::{self, Display},
@@ -32,15 +32,15 @@ use super::{
 };
 use crate::{Deliver, Delivery, Failure, Submitted, handlers::limits};
 
-/// How long the relay may take to be ready for a mail. With five times as much for the whole attempt there are, but for a
-/// slow relay, more than 4 minutes for the mail itself; RFC 5321, section 4.5.3.2.6, would have 10, and an attempt ends
-/// after [`MAX_TIMEOUT`](crate::limits::MAX_TIMEOUT).
+/// How long the relay may take until it is ready for an email. With five times as much for the whole attempt, more than
+/// 4 minutes remain for the email itself unless the relay is slow; RFC 5321, section 4.5.3.2.6, recommends 10, but an
+/// attempt ends after [`MAX_TIMEOUT`](crate::limits::MAX_TIMEOUT).
 const TIMEOUT: Duration = Duration::from_secs(58);
 
 /// Sends [`Email`]s through an SMTP relay.
 ///
-/// `Message-ID` is made of the idempotency key, so a receiver can tell a mail that was sent twice because an answer was
-/// lost.
+/// `Message-ID` is derived from the idempotency key, so a receiver can detect an email that was sent twice because a
+/// reply was lost.
 ///
 /// ```
 /// use abide::{
@@ -74,21 +74,21 @@ pub struct SmtpDelivery {
 #[derive(Clone)]
 enum Security {
     None,
-    /// From its first byte.
+    /// TLS from the first byte.
     Tls(TlsParameters),
-    /// By `STARTTLS`, before anything is told.
+    /// `STARTTLS`, before anything else is sent.
     StartTls(TlsParameters),
 }
 
 impl SmtpDelivery {
     /// A relay by its URL: `smtps://USER:PASSWORD@HOST:PORT/HELO`, with TLS from the first byte (port 465 if there is
     /// none), `smtp://HOST?tls=required` with STARTTLS (587), or `smtp://HOST` without TLS (25). User and password are
-    /// percent-encoded and need TLS, but for a relay on this machine.
+    /// percent-encoded and need TLS, except for a relay on this machine.
     pub fn new(url: &str) -> abide::Result<Self> {
         // The URL itself may hold a password, so no error shows it.
         let url = Url::parse(url)
-            .map_err(|error| invalid(format!("the relay's address is no URL: {error}")))?;
-        // Of such a URL all hosts but IPv6 addresses are names.
+            .map_err(|error| invalid(format!("the relay's address is not a URL: {error}")))?;
+        // In such a URL, all hosts except IPv6 addresses are names.
         let host = match url.host() {
             Some(Host::Domain(name)) => name.to_owned(),
             Some(Host::Ipv4(address)) => address.to_string(),
@@ -103,14 +103,14 @@ impl SmtpDelivery {
             ("smtp", None) => (Security::None, 25),
             _ => {
                 return Err(invalid(
-                    "a relay's URL is smtps://HOST, smtp://HOST?tls=required or smtp://HOST",
+                    "a relay's URL must be smtps://HOST, smtp://HOST?tls=required or smtp://HOST",
                 ));
             }
         };
         let credentials = credentials(&url)?;
         if credentials.is_some() && matches!(security, Security::None) && !local {
             return Err(invalid(
-                "a password is sent to a relay only with TLS: smtps://… or smtp://…?tls=required",
+                "a password needs TLS: smtps://… or smtp://…?tls=required",
             ));
         }
         let hello = match url.path().trim_matches('/') {
@@ -127,7 +127,7 @@ impl SmtpDelivery {
         })
     }
 
-    /// Trusts the relay also if its certificate is signed by this one, in PEM, besides those of the operating system.
+    /// Also trusts a relay whose certificate is signed by this one, in PEM, in addition to the operating system's.
     pub fn with_root_certificate(mut self, pem: &[u8]) -> abide::Result<Self> {
         let root = Certificate::from_pem(pem)
             .map_err(|error| invalid(format!("the certificate is not PEM: {error}")))?;
@@ -137,15 +137,16 @@ impl SmtpDelivery {
         Ok(self)
     }
 
-    /// How long the relay may take to be ready for a mail; twice as long if it has 100 recipients. The whole attempt may take
-    /// five times as long. Default and most: 58 s.
+    /// How long the relay may take until it is ready for an email; twice as long with 100 recipients. The whole attempt
+    /// may take five times as long. Default and maximum: 58 s.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(TIMEOUT);
         self
     }
 
-    /// Connects, and says who is there. Before a mail is mentioned nothing speaks against it, whatever the relay says.
+    /// Connects and greets the relay. Errors before the first mail command do not concern the email, whatever the relay
+    /// replies.
     async fn connect(&self) -> Result<AsyncSmtpConnection, Failure> {
         let wire = Wire::connect((&*self.host, self.port)).await;
         let wire = wire.map_err(|error| unusable(&error))?;
@@ -168,13 +169,13 @@ impl SmtpDelivery {
         Ok(connection)
     }
 
-    /// How long the relay may take to be ready for a mail to so many.
+    /// How long the relay may take until it is ready for an email to so many recipients.
     fn patience(&self, recipients: usize) -> Duration {
         let many = recipients as f64 / limits::MAX_RECIPIENTS as f64;
         self.timeout + self.timeout.mul_f64(many.min(1.0))
     }
 
-    /// Waits for a step of the attempt, until so long after the attempt began.
+    /// Waits for a step of the attempt, up to a time after the attempt's start.
     async fn within<T>(
         &self,
         delivery: &Delivery,
@@ -183,10 +184,11 @@ impl SmtpDelivery {
         late: fn(String) -> Failure,
     ) -> Result<T, Failure> {
         let clock = delivery.env().clock();
+        let left = (began + limit).saturating_sub(clock.now());
         tokio::select! {
             biased;
             done = step => done,
-            () = clock.sleep_until(began + limit) => Err(late(format!(
+            () = abide::clock::time_limit(&**clock, left) => Err(late(format!(
                 "the relay did not answer within {} s",
                 limit.as_secs_f64()
             ))),
@@ -255,14 +257,14 @@ impl Deliver for SmtpDelivery {
             // The relay has the mail, whether or not it says goodbye.
             tokio::select! {
                 _ = connection.quit() => {}
-                () = clock.sleep_until(clock.now() + limits::ANSWER_PATIENCE) => {}
+                () = abide::clock::time_limit(&**clock, limits::ANSWER_PATIENCE) => {}
             }
         }
         sent.map(|()| Submitted::Done)
     }
 }
 
-/// Tells the relay from whom and to whom a mail is, and that it comes.
+/// Sends the envelope: sender, recipients, and the announcement of the data.
 async fn announce(connection: &mut AsyncSmtpConnection, message: &Message) -> Result<(), Failure> {
     let envelope = message.envelope();
     let mut parameters = Vec::new();
@@ -272,7 +274,7 @@ async fn announce(connection: &mut AsyncSmtpConnection, message: &Message) -> Re
             .supports_feature(Extension::SmtpUtfEight)
         {
             return Err(Failure::permanent(
-                "the relay takes only addresses of ASCII characters (it has no SMTPUTF8)",
+                "the relay accepts only ASCII addresses (it has no SMTPUTF8)",
             ));
         }
         parameters.push(MailParameter::SmtpUtfEight);
@@ -290,13 +292,13 @@ async fn announce(connection: &mut AsyncSmtpConnection, message: &Message) -> Re
     )
 }
 
-/// Refuses an answer that is no error and not the one that has to come.
+/// Refuses a positive reply with an unexpected code.
 fn expect(answer: &Response, code: u16, other: fn(String) -> Failure) -> Result<(), Failure> {
     if answer.has_code(code) {
         return Ok(());
     }
     Err(other(format!(
-        "the relay said {} in place of {code}",
+        "the relay replied {} instead of {code}",
         answer.code()
     )))
 }
@@ -318,7 +320,7 @@ fn unusable(error: &impl Display) -> Failure {
 }
 
 fn refused(error: &smtp::Error) -> Failure {
-    let text = format!("the relay did not take the mail: {error}");
+    let text = format!("the relay did not accept the email: {error}");
     if error.is_permanent() {
         Failure::permanent(text)
     } else {
@@ -331,7 +333,7 @@ fn lost(error: &smtp::Error) -> Failure {
         return refused(error);
     }
     Failure::unknown(format!(
-        "the mail was sent, and the relay's answer was lost: {error}"
+        "the email was sent, but the relay's reply was lost: {error}"
     ))
 }
 
@@ -352,7 +354,7 @@ fn credentials(url: &Url) -> abide::Result<Option<Credentials>> {
     let decoded = |text| {
         let text = percent_decode_str(text).decode_utf8();
         text.map(String::from)
-            .map_err(|_| invalid("the relay's user or password is no UTF-8"))
+            .map_err(|_| invalid("the relay's user or password is not UTF-8"))
     };
     let password = decoded(url.password().unwrap_or_default())?;
     Ok(Some(Credentials::new(decoded(url.username())?, password)))

@@ -1,8 +1,8 @@
 //! The connection to a relay.
 //!
-//! Contract: of what a relay says at most [`limits::MAX_RELAY_BYTES`] are read, whether its lines end or not. Of what has
-//! come at once no more than a line is handed on at a time, so what was said in the clear behind the last line before TLS
-//! begins is read as the beginning of TLS, which it is not, and never as the answer to something that was said in TLS.
+//! Contract: at most [`limits::MAX_RELAY_BYTES`] are read from a relay, whether its lines end or not. At most one line
+//! of a received chunk is passed on at a time, so plaintext after the last line before TLS is read as the beginning of
+//! TLS, which fails, and never as the reply to a command sent in TLS.
 
 use std::{
     io,
@@ -12,10 +12,7 @@ use std::{
 };
 
 use futures_util::io::{AsyncRead as _, AsyncWrite as _};
-#[allow(
-    deprecated,
-    reason = "nothing else begins TLS on a stream that is there"
-)]
+#[allow(deprecated, reason = "only this begins TLS on an existing stream")]
 use lettre::transport::smtp::client::AsyncNetworkStream;
 use lettre::transport::smtp::{
     self,
@@ -28,7 +25,7 @@ use tokio::{
 
 use crate::handlers::limits;
 
-/// A connection to a relay, as it is before TLS.
+/// A connection to a relay, before TLS.
 #[derive(Debug)]
 pub(super) struct Wire {
     stream: BufReader<TcpStream>,
@@ -61,7 +58,7 @@ impl AsyncRead for Wire {
         self.left = left.unwrap_or(0);
         Poll::Ready(
             left.map(drop)
-                .ok_or_else(|| io::Error::other("it says too much")),
+                .ok_or_else(|| io::Error::other("it sends too much")),
         )
     }
 }
@@ -92,17 +89,11 @@ impl AsyncTokioStream for Wire {
 
 /// A connection that has TLS from its first byte.
 #[derive(Debug)]
-#[allow(
-    deprecated,
-    reason = "nothing else begins TLS on a stream that is there"
-)]
+#[allow(deprecated, reason = "only this begins TLS on an existing stream")]
 pub(super) struct Tls(AsyncNetworkStream);
 
 impl Tls {
-    #[allow(
-        deprecated,
-        reason = "nothing else begins TLS on a stream that is there"
-    )]
+    #[allow(deprecated, reason = "only this begins TLS on an existing stream")]
     pub(super) async fn begin(wire: Wire, tls: TlsParameters) -> Result<Self, smtp::Error> {
         let mut stream = AsyncNetworkStream::use_existing_tokio1(Box::new(wire));
         stream.upgrade_tls(tls).await?;

@@ -1,18 +1,19 @@
-//! The index of a node's alarms: which object's alarm is due when.
+//! The index of a node's alarms: which object has an alarm due, and when.
 //!
-//! - It is divided into shards, one for each class on each worker, each with its own lock: commits of different workers
-//!   do not contend.
-//! - A commit that changes an alarm updates the index right after it was appended, while its object is still locked, so
-//!   the changes of one object arrive in the order of the log.
-//! - A due alarm that was taken belongs to its taker until [`AlarmIndex::finished`]. Changes in the meantime are recorded
-//!   and decide when it is due again.
-//! - An attempt that an earlier process began and did not end makes its alarm a suspect. Only
-//!   [`AlarmIndex::take_suspect`] takes it, until this process has begun an attempt of it or its object has set another.
-//! - The keys that have changed since the last run are kept, so that a checkpoint writes only those; if the run cannot be
-//!   published, the next one includes them.
+//! - The index is divided into shards, one for each class on each worker, each with its own lock. Commits of different
+//!   workers do not contend.
+//! - A commit that changes an alarm updates the index right after the append, while its object is still locked. The
+//!   changes of one object therefore arrive in log order.
+//! - Once taken, a due alarm belongs to its taker until [`AlarmIndex::finished`]. Changes in the meantime are recorded
+//!   and determine when it is due again.
+//! - If an earlier process began an attempt and never ended it, the alarm is a suspect. Only
+//!   [`AlarmIndex::take_suspect`] takes it, until this process has begun an attempt of it or its object has set another
+//!   alarm.
+//! - The index tracks the keys that have changed since the last run, and a checkpoint writes only those. If the run
+//!   cannot be published, the next one includes them.
 //!
-//! Operations on all shards ([`AlarmIndex::counts`], [`AlarmIndex::list`], a checkpoint) lock one after the other: each
-//! alarm is seen once, at some moment of the operation.
+//! Operations on all shards ([`AlarmIndex::counts`], [`AlarmIndex::list`], a checkpoint) lock the shards in turn. Each
+//! alarm is seen once, at some moment during the operation.
 
 mod unsaved;
 
@@ -28,39 +29,39 @@ use std::collections::{BTreeMap, BinaryHeap};
 /// An alarm that was taken because it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueAlarm {
-    /// Its object.
+    /// The object it belongs to.
     pub key: ObjectKey,
-    /// Its entry when it was taken.
+    /// The entry at the time the alarm was taken.
     pub entry: AlarmEntry,
 }
 
-/// How many objects have alarms.
+/// The number of objects with alarms, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlarmCounts {
-    /// With a pending one: it will fire, or is firing now.
+    /// Objects with a pending alarm: it will fire, or is firing now.
     pub pending: u64,
-    /// With one that was given up.
+    /// Objects with an alarm that was given up.
     pub failed: u64,
-    /// With a pending one whose last attempt failed, or ended with its process.
+    /// Objects with a pending alarm whose last attempt failed, or ended with its process.
     pub failing: u64,
-    /// With one that was taken and is not finished.
+    /// Objects whose alarm was taken and is not finished.
     pub in_flight: u64,
-    /// With one that must run in isolation, because an earlier process ended while it ran.
+    /// Objects whose alarm must run in isolation, because an earlier process ended while it ran.
     pub suspects: u64,
 }
 
-/// Objects with which alarms to list.
+/// Which alarms to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlarmState {
-    /// Pending: they will fire, or are firing now.
+    /// Pending: will fire, or is firing now.
     Pending,
-    /// Pending ones whose last attempt failed, or ended with its process.
+    /// Pending, and the last attempt failed or ended with its process.
     Failing,
-    /// Given up.
+    /// Given up after the last attempt.
     Failed,
 }
 
-/// A place in a list of alarms, which is in the order of their times.
+/// A position in a list of alarms, which is ordered by time.
 pub type AlarmCursor = (i64, ObjectKey);
 
 type Listener = Box<dyn Fn(usize, Isolation) + Send + Sync>;
@@ -69,10 +70,10 @@ type PartOf = Box<dyn Fn(&ObjectKey) -> Option<usize> + Send + Sync>;
 /// The alarms of all objects of a store, opened or not.
 #[derive(Default)]
 pub struct AlarmIndex {
-    /// Written when a node begins; until then and from then on only read.
+    /// Written when a node starts; read-only afterwards.
     layout: RwLock<Layout>,
     suspects: AtomicUsize,
-    /// The next run must hold the whole index: those on disk cannot be read.
+    /// The next run must hold the whole index, because the runs on disk cannot be read.
     whole: AtomicBool,
 }
 
@@ -85,7 +86,7 @@ impl std::fmt::Debug for AlarmIndex {
 }
 
 struct Layout {
-    /// One for each part, and then one for the objects that belong to none.
+    /// One for each part, and one more for the objects that belong to no part.
     shards: Box<[Mutex<Shard>]>,
     part_of: Option<PartOf>,
     listener: Option<Listener>,
@@ -110,7 +111,7 @@ impl Layout {
         self.parts().get(part).map(Mutex::lock)
     }
 
-    /// The place of the shard that has this object's alarm.
+    /// The position of the shard that holds this object's alarm.
     fn place(&self, key: &ObjectKey) -> usize {
         let part = self.part_of.as_ref().and_then(|part_of| part_of(key));
         part.unwrap_or(usize::MAX).min(self.shards.len() - 1)
@@ -132,9 +133,9 @@ impl Layout {
 }
 
 impl AlarmIndex {
-    /// Says into how many parts alarms are divided, and to which an object belongs. Alarms of objects for which
-    /// there is none stay pending. Before this is called no alarm can be taken. What somebody took before and did not
-    /// finish can be taken again: there is one taker of each part at a time.
+    /// Divides the alarms into `parts` and sets which part an object belongs to. Alarms of objects without a part stay
+    /// pending. No alarm can be taken before this is called. Alarms that were taken before this call and never finished
+    /// can be taken again: each part has one taker at a time.
     pub fn divide(
         &self,
         parts: usize,
@@ -148,7 +149,7 @@ impl AlarmIndex {
         layout.part_of = Some(Box::new(part_of));
         #[allow(
             clippy::iter_over_hash_type,
-            reason = "what comes of it does not depend on the order"
+            reason = "the result does not depend on the order"
         )]
         for shard in old {
             let shard = shard.into_inner();
@@ -171,13 +172,13 @@ impl AlarmIndex {
         self.suspects.store(suspects, Ordering::Relaxed);
     }
 
-    /// Tells `listener`, from the thread that commits, of a part in which something is due earlier than all else of its
-    /// isolation. It must be quick and must not call the store. It takes the place of the listener before it.
+    /// Notifies `listener`, on the committing thread, when an alarm of a part becomes due earlier than all others of
+    /// its isolation. The listener must return quickly and must not call the store. It replaces the previous listener.
     pub fn subscribe(&self, listener: impl Fn(usize, Isolation) + Send + Sync + 'static) {
         self.layout_mut().listener = Some(Box::new(listener));
     }
 
-    /// When the earliest alarm of a part is due that is not taken and not a suspect.
+    /// The due time of the part's earliest alarm that is neither taken nor a suspect.
     pub fn next_due(&self, part: usize) -> Option<i64> {
         self.layout().part(part)?.next_due(Isolation::Free)
     }
@@ -188,7 +189,7 @@ impl AlarmIndex {
         Some(DueAlarm { key, entry })
     }
 
-    /// When the earliest suspect of this isolation is due.
+    /// The due time of the earliest suspect with this isolation.
     pub fn next_suspect(&self, isolation: Isolation) -> Option<i64> {
         let layout = self.layout();
         self.earliest_suspect(&layout, isolation)
@@ -203,7 +204,7 @@ impl AlarmIndex {
         Some((part, DueAlarm { key, entry }))
     }
 
-    /// The time and the part of the earliest suspect. Costs nothing when there is none, which is the common case.
+    /// The time and the part of the earliest suspect. Free in the common case, when there is none.
     fn earliest_suspect(&self, layout: &Layout, isolation: Isolation) -> Option<(i64, usize)> {
         if self.suspects.load(Ordering::Relaxed) == 0 {
             return None;
@@ -217,7 +218,7 @@ impl AlarmIndex {
             .min()
     }
 
-    /// Returns a taken alarm to the index: its entry decides again when it is due.
+    /// Returns a taken alarm to the index. Its entry determines when it is due again.
     pub fn finished(&self, key: ObjectKey) {
         let layout = self.layout();
         let earlier = layout.shard(&key).give_back(key);
@@ -244,7 +245,7 @@ impl AlarmIndex {
         counts
     }
 
-    /// How many alarms of each namespace are failing; without the namespaces that have none.
+    /// The number of failing alarms of each namespace. Namespaces without any are omitted.
     pub fn failing(&self) -> BTreeMap<NamespaceNo, u64> {
         let mut all = BTreeMap::new();
         for shard in self.layout().each() {
@@ -255,14 +256,14 @@ impl AlarmIndex {
         all
     }
 
-    /// Lists alarms by time, from behind a cursor. Visits every alarm: not for hot paths.
+    /// Lists alarms by time, starting after a cursor. Visits every alarm: not for hot paths.
     pub fn list(
         &self,
         state: AlarmState,
         after: Option<AlarmCursor>,
         limit: usize,
     ) -> Vec<(ObjectKey, AlarmEntry)> {
-        // The largest of the smallest `limit` is on top.
+        // The largest of the smallest `limit` is on top of the heap.
         let mut first = BinaryHeap::new();
         for shard in self.layout().each() {
             let wanted = shard
@@ -284,7 +285,7 @@ impl AlarmIndex {
         listed.map(|(_, key, entry)| (key, entry)).collect()
     }
 
-    /// A commit, or its replay, has changed an object's alarm. `end` is the position behind it.
+    /// Applies a change to an object's alarm, made by a commit or its replay. `end` is the position after the commit.
     pub(crate) fn apply(&self, key: ObjectKey, change: AlarmChange, end: Lsn) {
         let layout = self.layout();
         let place = layout.place(&key);
@@ -297,9 +298,9 @@ impl AlarmIndex {
         self.take_effect(&layout, place, effect);
     }
 
-    /// The wall clock was set back by so much: alarms that wait are due earlier by that, so that they wait no longer than they
-    /// would have. Rows keep the times that they had; the next checkpoint saves those of the index, and until then recovery
-    /// finds the same in the times of the log's records.
+    /// Moves the deadlines of waiting alarms earlier by `by_millis` after the wall clock was set back by that much, so
+    /// that no wait becomes longer. Rows keep their times. The next checkpoint saves the times of the index; until then
+    /// recovery derives the same shift from the timestamps of the log's records.
     pub fn clock_set_back(&self, by_millis: i64) {
         if broken(Variant::ClockSetBackIgnored) {
             return;
@@ -313,7 +314,7 @@ impl AlarmIndex {
         }
     }
 
-    /// Applies an entry of a run, or of a row, when a store is opened, in order of age.
+    /// Applies an entry of a run or a row while a store is opened, oldest first.
     pub(crate) fn load(&self, key: ObjectKey, change: AlarmChange) {
         self.layout().shard(&key).change(key, change);
     }

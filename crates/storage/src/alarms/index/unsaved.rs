@@ -1,20 +1,20 @@
-//! Changes of the index that the next checkpoint saves.
+//! Changes to the index that the next checkpoint saves.
 
 use super::AlarmIndex;
 use crate::alarms::{AlarmChange, AlarmEntry};
 use crate::ident::{Lsn, ObjectKey};
 use crate::sync::atomic::Ordering;
 
-/// The changes since the last run. Dropped without [`Self::saved`], they go back to the index for the next run.
+/// The changes since the last run. If dropped without [`Self::saved`], they return to the index for the next run.
 pub(crate) struct Unsaved<'a> {
     index: &'a AlarmIndex,
     pub(super) keys: Vec<ObjectKey>,
-    /// The changes reach up to this position: the log must be durable so far before they are saved.
+    /// The position up to which the changes reach: the log must be durable up to here before they are saved.
     pub(crate) newest: Lsn,
 }
 
 impl<'a> Unsaved<'a> {
-    /// No changes so far.
+    /// An empty set of changes.
     pub(super) fn none(index: &'a AlarmIndex) -> Self {
         Self {
             index,
@@ -57,7 +57,7 @@ impl<'a> Unsaved<'a> {
         sorted(all)
     }
 
-    /// The changes are in a run that the manifest lists.
+    /// Marks the changes as saved: they are in a run that the manifest lists.
     pub(crate) fn saved(mut self) {
         self.keys.clear();
         self.index.whole.store(false, Ordering::Release);

@@ -1,4 +1,4 @@
-//! A file of the simulated disk: its content, and what of it a crash may leave.
+//! A file of the simulated disk: its content, and what a crash may leave of it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub(super) struct Inode {
     durable_len: usize,
     /// The older versions of each sector written since the last sync, oldest first; `None` is all zeros.
     unsynced: Sectors,
-    /// Those of each sector that a sync has failed to write, and that was not written since.
+    /// The older versions of each sector that a sync failed to write and that was not written since.
     forsaken: Sectors,
 }
 

@@ -1,11 +1,11 @@
-//! A disk in memory that behaves as badly as a real one may.
+//! A disk in memory that fails in every way a real one may.
 //!
-//! What has not been synced can be lost or torn by [`SimDisk::crash`]: of each 512-byte sector any version since the
-//! last sync may remain, independently of every other sector; of the names made, renamed or removed since the last
-//! sync of their directory any prefix remains. Syncs can be made to fail or to wait, space can run out, and the disk
-//! can stop for good at any write. What a failed sync of a file has left behind is not written by later ones, unless it is
-//! written anew: the cache takes it for clean (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC
-//! 2020).
+//! [`SimDisk::crash`] can lose or tear everything unsynced. Of each 512-byte sector, any version since the last sync
+//! may remain, independently of every other sector. Of the names created, renamed or removed since the last sync of
+//! their directory, any prefix remains. Syncs can be made to fail or to wait, space can run out, and the disk can stop
+//! permanently at any write. Data that a failed sync did not write is not written by later syncs either, unless it is
+//! written anew: the page cache considers it clean (Rebello et al., "Can Applications Recover from fsync Failures?",
+//! USENIX ATC 2020).
 
 mod inode;
 mod temporary;
@@ -33,7 +33,7 @@ struct Shared {
 struct State {
     dirs: BTreeSet<PathBuf>,
     names: BTreeMap<PathBuf, usize>,
-    /// Changes of names that are not durable yet, in order.
+    /// Name changes that are not durable yet, in order.
     name_log: Vec<NameChange>,
     files: Vec<Inode>,
     locks: BTreeSet<PathBuf>,
@@ -43,7 +43,7 @@ struct State {
     used: u64,
     syncs_fail: Failing,
     sync_has_failed: bool,
-    /// Syncs of files wait, but for so many.
+    /// File syncs wait, except for this many.
     syncs_held: Option<u64>,
     events: Option<Vec<DiskEvent>>,
     meanwhile: Option<fn(&Path)>,
@@ -59,12 +59,12 @@ enum Failing {
     All,
 }
 
-/// What was done to the disk, for tests that check an order.
+/// An operation on the disk, for tests that check an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskEvent {
-    /// A file was made.
+    /// A file was created.
     Create(PathBuf),
-    /// A file got another name.
+    /// A file was renamed.
     Rename(PathBuf, PathBuf),
     /// Bytes were written to a file.
     Write(PathBuf),
@@ -103,22 +103,22 @@ impl SimDisk {
         self.state().writes
     }
 
-    /// From this many changes on, every operation fails: the machine has lost power.
+    /// From this many changes on, every operation fails, as if the machine had lost power.
     pub fn stop_at(&self, change: u64) {
         self.state().stop_at = Some(change);
     }
 
-    /// True once [`Self::stop_at`] has come.
+    /// Returns whether the point set by [`Self::stop_at`] was reached.
     pub fn has_stopped(&self) -> bool {
         self.state().alive().is_err()
     }
 
-    /// Bytes that files may take in all; writes beyond fail with `StorageFull`. `None` lifts the bound.
+    /// The total size of all files in bytes; writes beyond it fail with `StorageFull`. `None` lifts the limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
     }
 
-    /// Bytes that files take now.
+    /// The current total size of all files in bytes.
     pub fn used(&self) -> u64 {
         self.state().used
     }
@@ -130,33 +130,33 @@ impl SimDisk {
         state.sync_has_failed &= fail;
     }
 
-    /// Makes the next sync fail, and no other.
+    /// Makes only the next sync fail.
     pub fn fail_sync(&self) {
         self.state().syncs_fail = Failing::Next;
     }
 
-    /// True while syncs fail, or are to fail, and once one has.
+    /// Returns whether syncs fail, will fail, or one has failed.
     pub fn syncs_fail(&self) -> bool {
         let state = self.state();
         state.syncs_fail != Failing::None || state.sync_has_failed
     }
 
-    /// Syncs of these files do nothing and say that they did: a disk that lies.
+    /// Syncs of these files do nothing and report success: a disk that lies.
     pub fn ignore_syncs(&self, of: fn(&Path) -> bool) {
         self.state().unsynced = Some(of);
     }
 
-    /// Calls a function at the beginning of every sync of a file: what happens meanwhile. It may use the disk.
+    /// Calls a function at the beginning of every file sync, to simulate concurrent activity. It may use the disk.
     pub fn while_syncing(&self, meanwhile: fn(&Path)) {
         self.state().meanwhile = Some(meanwhile);
     }
 
-    /// Makes every sync of a file wait until [`Self::release_syncs`].
+    /// Makes every file sync wait until [`Self::release_syncs`].
     pub fn hold_syncs(&self) {
         self.state().syncs_held = Some(0);
     }
 
-    /// Lets so many syncs pass that wait, or will.
+    /// Lets this many waiting or future syncs pass.
     pub fn allow_syncs(&self, count: u64) {
         if let Some(allowed) = &mut self.state().syncs_held {
             *allowed += count;
@@ -164,13 +164,13 @@ impl SimDisk {
         self.0.syncs.notify_all();
     }
 
-    /// Lets waiting syncs go on.
+    /// Lets waiting syncs continue.
     pub fn release_syncs(&self) {
         self.state().syncs_held = None;
         self.0.syncs.notify_all();
     }
 
-    /// A number that tells the files' names and contents from others.
+    /// A hash of all file names and contents.
     pub fn digest(&self) -> u64 {
         let state = self.state();
         let mut hasher = rustc_hash::FxHasher::default();
@@ -181,17 +181,17 @@ impl SimDisk {
         hasher.finish()
     }
 
-    /// Starts recording what is done.
+    /// Starts recording operations.
     pub fn record_events(&self) {
         self.state().events = Some(Vec::new());
     }
 
-    /// What was done since [`Self::record_events`].
+    /// The operations since [`Self::record_events`].
     pub fn take_events(&self) -> Vec<DiskEvent> {
         self.state().events.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// The disk as it is found after a loss of power: un-synced sectors and names survive or not, as `seed` says.
+    /// The disk after a power loss: unsynced sectors and names survive or not, depending on `seed`.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
         let state = self.state();
@@ -233,7 +233,7 @@ impl SimDisk {
         Self::with(after)
     }
 
-    /// Changes one byte of a file, as decay does.
+    /// Flips one byte of a file, to simulate bit rot.
     pub fn flip(&self, path: &Path, offset: u64) {
         let mut state = self.state();
         if let Some(&inode) = state.names.get(path)
@@ -262,7 +262,7 @@ impl State {
         }
     }
 
-    /// Tells whether the sync that comes succeeds.
+    /// Returns whether the next sync succeeds.
     fn sync_succeeds(&mut self) -> io::Result<()> {
         match self.syncs_fail {
             Failing::None => return Ok(()),
@@ -352,7 +352,8 @@ impl Disk for SimDisk {
         let mut state = self.state();
         state.change(|| DiskEvent::Rename(from.to_owned(), to.to_owned()))?;
         let inode = *state.names.get(from).ok_or_else(not_found)?;
-        // One step of the name log replaces, the next removes: a crash between them leaves both names, never none.
+        // The new name is set in one step of the name log and the old one removed in the next: a crash in between
+        // leaves both names, never none.
         state.set_name(to, Some(inode));
         state.set_name(from, None);
         to.clone_into(&mut state.files[inode].path);

@@ -5,7 +5,8 @@ use crate::disk::DiskFile;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A file without a name. A crash leaves nothing of it, so its writes are no changes of the disk; they take its space.
+/// A file without a name. A crash leaves nothing of it, so its writes do not count as changes of the disk; they do take
+/// space.
 pub(super) struct SimTemporary {
     disk: SimDisk,
     data: Mutex<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! The figures of a shard, for whoever scrapes the node.
+//! The metrics of a shard.
 
 use std::sync::Once;
 
@@ -13,8 +13,8 @@ const FAILING: &str = "abide_queue_failing";
 const CONSUMED: &str = "abide_queue_messages_consumed_total";
 const FAILED: &str = "abide_queue_attempts_failed_total";
 
-/// Looked up by their names once for each life of a shard.
-pub(super) struct Figures {
+/// Looked up by name once per activation of a shard.
+pub(super) struct Metrics {
     messages: Gauge,
     dead: Gauge,
     oldest: Gauge,
@@ -23,7 +23,7 @@ pub(super) struct Figures {
     failed: Counter,
 }
 
-impl Figures {
+impl Metrics {
     pub(super) fn new(queue: &str, shard: u32) -> Self {
         static DESCRIBED: Once = Once::new();
         DESCRIBED.call_once(describe);
@@ -56,23 +56,17 @@ impl Figures {
 }
 
 fn describe() {
-    describe_gauge!(
-        MESSAGES,
-        "Messages of a queue's shard that are not consumed."
-    );
+    describe_gauge!(MESSAGES, "Unconsumed messages of a queue's shard.");
     describe_gauge!(DEAD, "Dead letters of a queue's shard.");
     describe_gauge!(
         OLDEST,
         Unit::Seconds,
-        "Time since the oldest message of a queue's shard was sent, when it was last looked at."
+        "Age of the oldest message of a queue's shard, when the shard last looked."
     );
     describe_gauge!(
         FAILING,
-        "1 while the consumer of a queue's shard has failed its newest batch as a whole, and rests."
+        "1 while a queue's shard is paused because its consumer failed the newest batch as a whole."
     );
     describe_counter!(CONSUMED, "Messages of a queue's shard that were consumed.");
-    describe_counter!(
-        FAILED,
-        "Attempts of a queue's shard to have a message consumed that failed."
-    );
+    describe_counter!(FAILED, "Failed attempts at messages of a queue's shard.");
 }

@@ -1,4 +1,4 @@
-//! The figures of all schedules of a node, for whoever scrapes it.
+//! The metrics of all schedules of a node.
 
 use std::sync::Once;
 
@@ -10,10 +10,10 @@ const OCCURRENCES: &str = "abide_schedule_occurrences_total";
 const LATENESS: &str = "abide_schedule_lateness_seconds";
 const RUNNING: &str = "abide_schedule_attempts_running";
 
-/// What becomes of occurrences and their attempts, as the history has it.
+/// Counts of occurrences and attempts, by their event in the history.
 const OUTCOMES: [&str; 6] = ["done", "retried", "failed", "skipped", "missed", "dropped"];
 
-/// Something has happened.
+/// Counts an event.
 pub(super) fn happened(event: &str) {
     if let Some(outcome) = OUTCOMES.into_iter().find(|outcome| *outcome == event) {
         counter!(OCCURRENCES, "outcome" => outcome).increment(1);
@@ -25,7 +25,7 @@ pub(super) fn begun(late: i64) {
     histogram!(LATENESS).record(late.max(0) as f64 / 1e3);
 }
 
-/// An attempt that is on its way in the background, until this is dropped.
+/// A running background attempt, until this is dropped.
 pub(super) struct Running(());
 
 impl Running {
@@ -46,16 +46,16 @@ pub(super) fn describe() {
     DESCRIBED.call_once(|| {
         describe_counter!(
             OCCURRENCES,
-            "Occurrences of timers that were done, failed, skipped, missed or dropped, and attempts that are retried."
+            "Occurrences of timers that were done, failed, skipped, missed or dropped, and attempts that were retried."
         );
         describe_histogram!(
             LATENESS,
             Unit::Seconds,
-            "Time from when an occurrence of a timer was planned until its first attempt."
+            "Time from the planned time of a timer's occurrence to its first attempt."
         );
         describe_gauge!(
             RUNNING,
-            "Attempts at occurrences of timers that are on their way in the background."
+            "Running background attempts at occurrences of timers."
         );
     });
 }

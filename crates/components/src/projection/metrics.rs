@@ -1,4 +1,4 @@
-//! The figures of projections, for whoever scrapes the node.
+//! The metrics of projections.
 
 use std::{collections::BTreeMap, sync::Once};
 
@@ -10,7 +10,7 @@ const LAG: &str = "abide_projection_lag_seconds";
 const WRITTEN: &str = "abide_projection_rows_written_total";
 const FAILED: &str = "abide_projection_failures_total";
 
-/// Rows are about to be written: how old is the oldest change of each table?
+/// Records the age of the oldest change of each table, just before its rows are written.
 pub(super) fn lag<'a>(rows: impl Iterator<Item = &'a Row>, now: i64) {
     static DESCRIBED: Once = Once::new();
     DESCRIBED.call_once(describe);
@@ -39,11 +39,11 @@ fn describe() {
     describe_gauge!(
         LAG,
         Unit::Seconds,
-        "Time from the oldest change of the newest batch of a read model's table until it was about to be written."
+        "Time from the oldest change of the newest batch of a read model's table until just before it was written."
     );
     describe_counter!(WRITTEN, "Rows of a read model's table that were written.");
     describe_counter!(
         FAILED,
-        "Batches that a read model did not take because it was not there or not ready."
+        "Batches that failed because a read model was unavailable or not ready."
     );
 }

@@ -1,0 +1,38 @@
+//! The program: `game-rooms serve`.
+#![forbid(unsafe_code)]
+
+use abide::server::ServeArgs;
+use clap::Parser;
+use game_rooms::{Codes, GameHub, GameRoom, HUB_BINDING, ROOM_BINDING, router};
+
+/// As in `abide` itself.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What the help ends with.
+const EXAMPLE: &str = "\
+Example:
+  game-rooms serve --data data
+
+Then open http://127.0.0.1:8080.";
+
+/// A game on the computer with the phone as its controller
+#[derive(Parser)]
+#[command(version, after_help = EXAMPLE)]
+enum Command {
+    /// Serve the pages and the rooms
+    Serve(ServeArgs),
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Command::Serve(args) = Command::parse();
+    abide::Host::from_config(args.load()?)
+        .object::<GameHub>(HUB_BINDING)
+        .object::<GameRoom>(ROOM_BINDING)
+        .with(Codes::default())
+        .router(router)
+        .serve()
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! One desk: its tickets, the timers that escalate them, and the webhooks that report closed ones.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use abide::{
+    outbox::{
+        self, Deliver, Outbox, Registry,
+        handlers::{Webhook, WebhookDelivery},
+    },
+    prelude::*,
+    schedule::{self, Failure, Firing, Schedule, Spec},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    live::{self, Event},
+    settings::Settings,
+    tickets::{Comment, Status, Thread, Ticket, Tickets},
+};
+
+/// A desk. Its name is chosen by its clients.
+#[durable_object]
+pub struct Desk {
+    state: State,
+    tickets: Tickets,
+    outbox: Outbox,
+    schedule: Schedule,
+    settings: Arc<Settings>,
+}
+
+/// Why a desk did not do what it was asked. Nothing changed.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum DeskError {
+    /// There is no ticket with this number.
+    NoSuchTicket(i64),
+    /// The ticket is closed.
+    Closed(i64),
+    /// The storage or a component failed.
+    Failed(Error),
+}
+
+impl<E: Into<Error>> From<E> for DeskError {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl DurableObject for Desk {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let tickets = Tickets::open(state.storage().sql())?;
+        let outbox = Outbox::open(
+            &state,
+            env.require::<Registry>()?,
+            outbox::Options::default(),
+        )?;
+        let schedule = Schedule::open(&state, schedule::Options::default())?;
+        let (desk, rows) = (state.clone(), tickets.clone());
+        schedule.on_firing(move |firing| escalate(&desk, &rows, firing))?;
+        Ok(Self {
+            state,
+            tickets,
+            outbox,
+            schedule,
+            settings: env.require()?,
+        })
+    }
+
+    /// Opens a live view: the router sends nothing else here.
+    async fn fetch(&self, _request: Request) -> Result<Response> {
+        live::accept(&self.state, &self.tickets.list(None, i64::MAX)?)
+    }
+}
+
+/// A timer has gone off: the ticket has not been closed in time.
+fn escalate(state: &State, tickets: &Tickets, firing: &Firing) -> Result<(), Failure> {
+    let id = firing.metadata()?;
+    // However late the timer is, a ticket that was closed in between stays closed.
+    if let Some(ticket) = tickets.escalate(id, now(state))? {
+        live::broadcast(state, &Event::Ticket { ticket: &ticket })?;
+    }
+    Ok(())
+}
+
+#[rpc]
+impl Desk {
+    /// Opens a ticket. The ticket and its timer are written together.
+    pub async fn create(&self, subject: String, from: String) -> Result<Ticket, DeskError> {
+        let now = now(&self.state);
+        let ticket = self.atomically(|| {
+            let ticket = self.tickets.add(&subject, &from, now)?;
+            let wait = i64::try_from(self.settings.escalate_after.as_millis()).unwrap_or(i64::MAX);
+            let spec = Spec::once("escalate", now.saturating_add(wait)).metadata(&ticket.id)?;
+            self.schedule.upsert(&timer(ticket.id), &spec)?;
+            Ok(ticket)
+        })?;
+        live::broadcast(&self.state, &Event::Ticket { ticket: &ticket })?;
+        Ok(ticket)
+    }
+
+    /// Adds a comment, to a closed ticket as well.
+    pub async fn comment(
+        &self,
+        id: i64,
+        author: String,
+        text: String,
+    ) -> Result<Comment, DeskError> {
+        self.ticket(id)?;
+        let comment = self
+            .tickets
+            .add_comment(id, &author, &text, now(&self.state))?;
+        live::broadcast(&self.state, &Event::Comment { ticket: id })?;
+        Ok(comment)
+    }
+
+    /// Gives a ticket to somebody.
+    pub async fn assign(&self, id: i64, assignee: String) -> Result<Ticket, DeskError> {
+        if self.ticket(id)?.status == Status::Closed {
+            return Err(DeskError::Closed(id));
+        }
+        let ticket = self
+            .tickets
+            .assign(id, &assignee)?
+            .ok_or(DeskError::NoSuchTicket(id))?;
+        live::broadcast(&self.state, &Event::Ticket { ticket: &ticket })?;
+        Ok(ticket)
+    }
+
+    /// Closes a ticket. If its webhook cannot be enqueued, the ticket stays open.
+    pub async fn close(&self, id: i64) -> Result<Ticket, DeskError> {
+        self.ticket(id)?;
+        let ticket = self.atomically(|| {
+            let closed = self.tickets.close(id, now(&self.state))?;
+            let ticket = closed.ok_or(DeskError::Closed(id))?;
+            self.schedule.cancel(&timer(id))?;
+            if let Some(hook) = &self.settings.hook {
+                let data = serde_json::json!({ "desk": self.state.name(), "ticket": ticket });
+                let event = Webhook::new(&hook.url, "ticket.closed", &data)?;
+                WebhookDelivery::enqueue(&self.outbox, &event)?;
+            }
+            Ok(ticket)
+        })?;
+        live::broadcast(&self.state, &Event::Ticket { ticket: &ticket })?;
+        Ok(ticket)
+    }
+
+    /// The newest tickets below a number, of one status or of all.
+    pub async fn list(&self, status: Option<Status>, before: i64) -> Result<Vec<Ticket>> {
+        self.tickets.list(status, before)
+    }
+
+    /// A ticket with its comments.
+    pub async fn get(&self, id: i64) -> Result<Thread, DeskError> {
+        let ticket = self.ticket(id)?;
+        let comments = self.tickets.comments(id)?;
+        Ok(Thread { ticket, comments })
+    }
+
+    /// Brings the desk back to a moment, in milliseconds since 1970. Returns the bookmark that undoes it.
+    pub async fn restore_to(&self, at: u64) -> Result<Bookmark> {
+        let then = SystemTime::UNIX_EPOCH + Duration::from_millis(at);
+        let bookmark = self.state.storage().bookmark_for_time(then).await?;
+        live::end(&self.state)?;
+        self.state.restore(&bookmark)
+    }
+
+    fn ticket(&self, id: i64) -> Result<Ticket, DeskError> {
+        self.tickets.get(id)?.ok_or(DeskError::NoSuchTicket(id))
+    }
+
+    /// An `Err` alone would keep what was written before it.
+    fn atomically<R>(&self, change: impl FnOnce() -> Result<R, DeskError>) -> Result<R, DeskError> {
+        self.state.storage().transaction_sync(change)
+    }
+}
+
+/// The name of a ticket's timer.
+fn timer(ticket: i64) -> String {
+    format!("ticket {ticket}")
+}
+
+/// Milliseconds since 1970, by the node's clock, which tests can move.
+pub(crate) fn now(state: &State) -> i64 {
+    i64::try_from(state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,50 @@
+//! The WebSockets of a desk. They stay open while the desk is out of memory.
+
+use abide::prelude::*;
+use serde::Serialize;
+
+use crate::tickets::Ticket;
+
+/// What a live view is told.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Event<'a> {
+    /// First of all: the newest tickets.
+    Tickets { tickets: &'a [Ticket] },
+    /// A ticket is new or has changed.
+    Ticket { ticket: &'a Ticket },
+    /// Somebody has commented on a ticket.
+    Comment { ticket: i64 },
+}
+
+/// Accepts a live view. The gateway answers its pings, so that they wake no desk.
+pub(crate) fn accept(state: &State, tickets: &[Ticket]) -> Result<Response> {
+    state.set_websocket_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
+    let pair = WebSocketPair::new();
+    let ws = state.accept_websocket(pair.server, &[])?;
+    ws.send(message(&Event::Tickets { tickets })?)?;
+    Ok(websocket_response(pair.client))
+}
+
+/// Tells all live views, once the change is on disk.
+pub(crate) fn broadcast(state: &State, event: &Event<'_>) -> Result<()> {
+    let message = message(event)?;
+    for ws in state.get_websockets(None) {
+        // A socket that is about to close may miss it.
+        let _ = ws.send(&message);
+    }
+    Ok(())
+}
+
+/// Ends all live views, so that they come back and see what there is now.
+pub(crate) fn end(state: &State) -> Result<()> {
+    for ws in state.get_websockets(None) {
+        ws.close(1012, "the desk is restored")?;
+    }
+    Ok(())
+}
+
+fn message(event: &Event<'_>) -> Result<Message> {
+    let json = serde_json::to_string(event).map_err(Error::from_std)?;
+    Ok(Message::from(json))
+}

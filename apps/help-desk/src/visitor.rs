@@ -1,0 +1,47 @@
+//! How much one address may write.
+
+use std::{sync::Arc, time::Duration};
+
+use abide::prelude::*;
+
+use crate::{desk::now, settings::Settings};
+
+/// An address, with the time at which it may write as much as ever again. An object without it is not stored.
+#[durable_object]
+pub struct Visitor {
+    state: State,
+    settings: Arc<Settings>,
+}
+
+impl DurableObject for Visitor {
+    fn new(state: State, env: Env) -> Result<Self> {
+        Ok(Self {
+            state,
+            settings: env.require()?,
+        })
+    }
+
+    /// The address has been quiet for long enough to be forgotten.
+    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
+        self.state.storage().delete_all()
+    }
+}
+
+#[rpc]
+impl Visitor {
+    /// Counts a request. `Some` refuses it: the address may write again after this wait.
+    pub async fn admit(&self) -> Result<Option<Duration>> {
+        let (storage, now) = (self.state.storage(), now(&self.state));
+        let every = i64::try_from(self.settings.write_every.as_millis()).unwrap_or(i64::MAX);
+        // Each request moves the time by one interval, and it may run ahead by a burst of them.
+        let free_at = storage.get::<i64>("free at")?.unwrap_or(0).max(now);
+        let ahead = every.saturating_mul(i64::from(self.settings.write_burst.max(1)) - 1);
+        let wait = (free_at - now).saturating_sub(ahead);
+        if let Ok(wait @ 1..) = u64::try_from(wait) {
+            return Ok(Some(Duration::from_millis(wait)));
+        }
+        storage.put("free at", &(free_at + every))?;
+        storage.set_alarm(free_at + every)?;
+        Ok(None)
+    }
+}

@@ -1,0 +1,298 @@
+//! The state of a room: what its data centres have reported, put together.
+//!
+//! Nobody has to agree on anything: each data centre merges the newest reports that it has, and they differ by the delay between them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    division::{Part, Workers},
+    history::{LAG_MINUTES, Shares},
+    minute::Minute,
+    queue::Bucket,
+    report::{Lane, REPORTED_MINUTES, Report},
+    wait,
+};
+
+/// The merged state of a room, as one data centre knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoomState {
+    /// The minute for which it was made.
+    pub minute: Minute,
+    /// The data centre that made it.
+    pub data_centre: String,
+    /// Visitors inside.
+    pub active: u64,
+    /// Who waits, sorted by minute.
+    pub buckets: Vec<Bucket>,
+    /// Admissions in this minute so far, by where visitors stood.
+    pub admitted_by_lane: BTreeMap<Lane, u64>,
+    /// On average, in the minutes that are over.
+    pub admissions_per_minute: f64,
+    /// In the data centre that made this.
+    pub workers_here: u64,
+    /// In all data centres.
+    pub workers_world: u64,
+    /// What it was made of.
+    pub reports: Vec<Report>,
+}
+
+impl RoomState {
+    /// Merges reports; `data_centre` is whose state it is to be. A new room has none: then only its limits are known.
+    pub fn merge(data_centre: &str, minute: Minute, mut reports: Vec<Report>) -> Self {
+        reports.sort_by(|a, b| a.data_centre.cmp(&b.data_centre));
+        let mut waiting: BTreeMap<Minute, u64> = BTreeMap::new();
+        let mut by_lane: BTreeMap<Lane, u64> = BTreeMap::new();
+        for report in &reports {
+            for (bucket, count) in &report.waiting {
+                *waiting.entry(*bucket).or_default() += count;
+            }
+            if report.minute == minute {
+                for (lane, count) in &report.admitted_by_lane {
+                    *by_lane.entry(*lane).or_default() += count;
+                }
+            }
+        }
+        let buckets = waiting.into_iter().filter(|(_, waiting)| *waiting > 0);
+        let buckets = buckets.map(|(minute, waiting)| Bucket {
+            minute,
+            waiting,
+            eligible_slots: 0,
+        });
+        let here = reports
+            .iter()
+            .find(|report| report.data_centre == data_centre);
+        let workers_here = here.map_or(0, |report| report.workers).max(1);
+        let others = reports
+            .iter()
+            .filter(|report| report.data_centre != data_centre);
+        let workers_others: u64 = others.map(|report| report.workers).sum();
+        Self {
+            minute,
+            data_centre: data_centre.to_owned(),
+            active: reports.iter().map(|report| report.active).sum(),
+            buckets: buckets.collect(),
+            admitted_by_lane: by_lane,
+            admissions_per_minute: admissions(minute, &reports),
+            workers_here,
+            workers_world: workers_here + workers_others,
+            reports,
+        }
+    }
+
+    /// Admissions in this minute so far.
+    pub fn admitted(&self) -> u64 {
+        self.admitted_by_lane.values().sum()
+    }
+
+    /// Admissions of this minute with a number of the data centre that made this, and with one of *Anywhere*.
+    pub fn admitted_in(&self, lane: Lane) -> Part {
+        let of = |lanes: &BTreeMap<Lane, u64>| lanes.get(&lane).copied().unwrap_or(0);
+        let reports = self
+            .reports
+            .iter()
+            .filter(|report| report.minute == self.minute);
+        let own = reports
+            .clone()
+            .find(|report| report.data_centre == self.data_centre);
+        let here = own.map_or(0, |own| {
+            of(&own.admitted_by_lane).saturating_sub(of(&own.anywhere_by_lane))
+        });
+        Part {
+            here,
+            anywhere: reports.map(|report| of(&report.anywhere_by_lane)).sum(),
+        }
+    }
+
+    /// Every other data centre has reported in this minute, and so everybody whom it let in before.
+    pub fn is_settled(&self) -> bool {
+        let mut others = self
+            .reports
+            .iter()
+            .filter(|report| report.data_centre != self.data_centre && !report.is_silent);
+        others.all(|report| report.minute >= self.minute)
+    }
+
+    /// Who waits.
+    pub fn waiting(&self) -> u64 {
+        self.buckets.iter().map(|bucket| bucket.waiting).sum()
+    }
+
+    /// Active workers.
+    pub fn workers(&self) -> Workers {
+        Workers {
+            here: self.workers_here,
+            world: self.workers_world,
+        }
+    }
+
+    /// Visitors who came in a minute, by data centre.
+    pub fn arrivals(&self, minute: Minute) -> BTreeMap<String, u64> {
+        let counts = self.reports.iter().filter_map(|report| {
+            let count = report.arrivals.get(&minute)?;
+            Some((report.data_centre.clone(), *count))
+        });
+        counts.collect()
+    }
+
+    /// The shares that divide this minute's slots.
+    pub fn shares(&self) -> Shares {
+        let reachable = self.reports.iter().filter(|report| !report.is_silent);
+        let names: Vec<_> = reachable.map(|report| report.data_centre.clone()).collect();
+        Shares::of_arrivals(&self.arrivals(self.minute.before(LAG_MINUTES)), &names)
+    }
+}
+
+/// The average over the minutes that are over, from the first in which anybody was let in.
+fn admissions(minute: Minute, reports: &[Report]) -> f64 {
+    let of = |minute: Minute| -> u64 {
+        let counts = reports
+            .iter()
+            .filter_map(|report| report.admitted.get(&minute));
+        counts.sum()
+    };
+    let over: Vec<u64> = (1..REPORTED_MINUTES)
+        .rev()
+        .map(|ago| of(minute.before(ago)))
+        .collect();
+    let first = over
+        .iter()
+        .position(|count| *count > 0)
+        .unwrap_or(over.len());
+    match &over[first..] {
+        [] => of(minute) as f64,
+        known => wait::average(known),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logic::{queue::give, slots::Limits};
+
+    fn at(hour: u64, minute: u64) -> Minute {
+        Minute(hour * 60 + minute)
+    }
+
+    fn report(name: &str, active: u64, waiting: &[(Minute, u64)]) -> Report {
+        Report {
+            data_centre: name.to_owned(),
+            active,
+            workers: 2,
+            waiting: waiting.iter().copied().collect(),
+            ..Report::default()
+        }
+    }
+
+    fn dublin_and_nairobi(dublin: u64, nairobi: u64) -> RoomState {
+        let reports = vec![
+            report("Dublin", dublin, &[(at(15, 55), 20), (at(15, 56), 40)]),
+            report(
+                "Nairobi",
+                nairobi,
+                &[(at(15, 54), 2), (at(15, 55), 30), (at(15, 56), 20)],
+            ),
+        ];
+        RoomState::merge("Dublin", at(15, 57), reports)
+    }
+
+    const LIMIT: Limits = Limits {
+        total_active_users: 200,
+        new_users_per_minute: 200,
+    };
+
+    #[test]
+    fn dublin_s_50_and_nairobi_s_151_make_201_and_their_buckets_2_50_60() {
+        let merged = dublin_and_nairobi(50, 151);
+        assert_eq!(merged.active, 201);
+        let waiting: Vec<_> = merged
+            .buckets
+            .iter()
+            .map(|b| (b.minute, b.waiting))
+            .collect();
+        assert_eq!(
+            waiting,
+            [(at(15, 54), 2), (at(15, 55), 50), (at(15, 56), 60)]
+        );
+        assert_eq!(merged.workers(), Workers { here: 2, world: 4 });
+    }
+
+    #[test]
+    fn at_201_of_200_there_is_minus_1_slot_and_at_148_the_two_oldest_buckets_enter() {
+        let mut full = dublin_and_nairobi(50, 151);
+        let slots = LIMIT.slots(full.active, full.admitted());
+        assert_eq!(slots, -1);
+        give(&mut full.buckets, slots);
+        assert!(full.buckets.iter().all(|bucket| bucket.eligible_slots == 0));
+
+        let mut roomy = dublin_and_nairobi(40, 108);
+        let slots = LIMIT.slots(roomy.active, roomy.admitted());
+        assert_eq!(slots, 52);
+        give(&mut roomy.buckets, slots);
+        let eligible: Vec<_> = roomy.buckets.iter().map(|b| b.eligible_slots).collect();
+        assert_eq!(eligible, [2, 50, 0]);
+    }
+
+    #[test]
+    fn the_shares_of_a_minute_are_those_of_two_minutes_before() {
+        let arrived = |name: &str, counts: [u64; 2]| Report {
+            arrivals: BTreeMap::from([(at(16, 31), counts[0]), (at(16, 32), counts[1])]),
+            ..report(name, 0, &[])
+        };
+        let reports = vec![arrived("a", [50, 45]), arrived("b", [50, 55])];
+        let slots = |minute| {
+            RoomState::merge("a", minute, reports.clone())
+                .shares()
+                .divide(1_000)
+        };
+        assert_eq!(
+            slots(at(16, 33)).own,
+            BTreeMap::from([("a".into(), 500), ("b".into(), 500)])
+        );
+        assert_eq!(
+            slots(at(16, 34)).own,
+            BTreeMap::from([("a".into(), 450), ("b".into(), 550)])
+        );
+    }
+
+    #[test]
+    fn a_state_is_settled_when_every_other_data_centre_that_is_heard_of_has_reported_in_the_minute()
+    {
+        let of = |name: &str, minute| Report {
+            minute,
+            ..report(name, 0, &[])
+        };
+        let settled = |reports| RoomState::merge("a", at(12, 1), reports).is_settled();
+        let own = of("a", at(12, 1));
+        assert!(settled(vec![own.clone()]));
+        assert!(settled(vec![own.clone(), of("b", at(12, 1))]));
+        assert!(!settled(vec![own.clone(), of("b", at(12, 0))]));
+        let silent = Report {
+            is_silent: true,
+            ..of("b", at(12, 0))
+        };
+        assert!(settled(vec![own, silent]));
+    }
+
+    #[test]
+    fn of_a_new_room_only_the_limits_are_known() {
+        let new = RoomState::merge("a", at(12, 0), Vec::new());
+        assert_eq!((new.active, new.waiting(), new.admitted()), (0, 0, 0));
+        assert_eq!(new.workers(), Workers { here: 1, world: 1 });
+    }
+
+    #[test]
+    fn admissions_of_another_minute_are_not_counted_as_of_this_one() {
+        let old = Report {
+            minute: at(12, 0),
+            admitted_by_lane: BTreeMap::from([(Lane::New, 7)]),
+            admitted: BTreeMap::from([(at(12, 0), 7)]),
+            ..report("a", 7, &[])
+        };
+        let now = RoomState::merge("a", at(12, 1), vec![old.clone()]);
+        assert_eq!(now.admitted(), 0);
+        assert!((now.admissions_per_minute - 7.0).abs() < 1e-9);
+        assert_eq!(RoomState::merge("a", at(12, 0), vec![old]).admitted(), 7);
+    }
+}

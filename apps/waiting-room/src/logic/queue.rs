@@ -1,0 +1,79 @@
+//! Who of those that wait may enter: the oldest bucket first.
+
+use serde::{Deserialize, Serialize};
+
+use super::minute::Minute;
+
+/// Visitors that came in one minute and wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    pub minute: Minute,
+    pub waiting: u64,
+    /// How many of them may enter now.
+    pub eligible_slots: u64,
+}
+
+impl Bucket {
+    /// Everybody in it may enter, wherever they are.
+    pub fn is_whole(&self) -> bool {
+        self.eligible_slots == self.waiting
+    }
+}
+
+/// Gives slots to buckets that are sorted by minute. Returns what is left for visitors who have just come.
+pub fn give(buckets: &mut [Bucket], slots: i64) -> u64 {
+    let mut left = u64::try_from(slots).unwrap_or(0);
+    for bucket in buckets {
+        bucket.eligible_slots = bucket.waiting.min(left);
+        left -= bucket.eligible_slots;
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logic::history::Shares;
+
+    fn buckets(waiting: &[u64]) -> Vec<Bucket> {
+        let buckets = (954..).zip(waiting).map(|(minute, waiting)| Bucket {
+            minute: Minute(minute),
+            waiting: *waiting,
+            eligible_slots: 0,
+        });
+        buckets.collect()
+    }
+
+    #[test]
+    fn nobody_enters_while_there_is_less_than_no_slot() {
+        let mut queue = buckets(&[2, 50, 60]);
+        assert_eq!(give(&mut queue, -1), 0);
+        assert!(queue.iter().all(|bucket| bucket.eligible_slots == 0));
+    }
+
+    #[test]
+    fn of_52_slots_the_buckets_of_2_and_50_have_all_and_that_of_60_has_none() {
+        let mut queue = buckets(&[2, 50, 60]);
+        assert_eq!(give(&mut queue, 52), 0);
+        let eligible: Vec<_> = queue.iter().map(|bucket| bucket.eligible_slots).collect();
+        assert_eq!(eligible, [2, 50, 0]);
+        assert!(queue[0].is_whole() && queue[1].is_whole() && !queue[2].is_whole());
+    }
+
+    #[test]
+    fn a_bucket_with_20_slots_is_divided_into_5_and_15_by_shares_of_25_and_75_percent() {
+        let mut queue = buckets(&[60]);
+        give(&mut queue, 20);
+        assert!(!queue[0].is_whole());
+        let shares = Shares::of([("a".to_owned(), 0.25), ("b".to_owned(), 0.75)]);
+        let parts = shares.divide(queue[0].eligible_slots);
+        assert_eq!((parts.own["a"], parts.own["b"], parts.anywhere), (5, 15, 0));
+    }
+
+    #[test]
+    fn whoever_has_just_come_gets_what_those_who_wait_leave() {
+        let mut queue = buckets(&[2, 5]);
+        assert_eq!(give(&mut queue, 10), 3);
+        assert_eq!(give(&mut [], 10), 10);
+    }
+}

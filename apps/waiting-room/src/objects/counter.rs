@@ -1,0 +1,126 @@
+//! The object that hands out numbers: one for each data centre and minute, and one for *Anywhere*.
+//!
+//! Contract: a number below the bound goes in. A visitor has one number in a minute, however often it is asked for. Once the counter is
+//! closed it gives no number, so that the data centre knows everybody who was let in before it computes the next minute's slots. Whoever
+//! was given a number is on disk before anybody hears of it.
+
+use std::time::Duration;
+
+use abide::prelude::*;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use crate::{logic::report::Lane, ticket::VisitorId};
+
+/// A counter is forgotten so long after its first number.
+const KEPT: Duration = Duration::from_mins(30);
+
+const CLOSED: &str = "closed";
+
+/// Hands out the numbers of one data centre and minute.
+#[durable_object]
+pub struct TicketCounter {
+    state: State,
+}
+
+/// Somebody who wants a number.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Claim {
+    /// Who.
+    pub visitor: VisitorId,
+    /// Where they stand.
+    pub lane: Lane,
+    /// Numbers of the lane in this minute; unbounded if absent.
+    pub most_in_lane: Option<u64>,
+    /// Numbers of all lanes; unbounded if absent.
+    pub most: Option<u64>,
+}
+
+/// What comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Number {
+    /// The visitor may enter.
+    Given,
+    /// All numbers have been given.
+    NoneLeft,
+    /// The minute is over.
+    Closed,
+}
+
+impl DurableObject for TicketCounter {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        state.storage().sql().exec(
+            "CREATE TABLE IF NOT EXISTS numbers (visitor BLOB PRIMARY KEY, lane INTEGER NOT NULL) WITHOUT ROWID;
+             CREATE TABLE IF NOT EXISTS lanes (lane INTEGER PRIMARY KEY, given INTEGER NOT NULL)",
+            (),
+        )?;
+        Ok(Self { state })
+    }
+
+    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+        self.state.storage().delete_all()
+    }
+}
+
+#[rpc]
+impl TicketCounter {
+    /// Gives a number, if there is one left.
+    pub async fn take(&self, claim: Claim) -> Result<Number> {
+        let storage = self.state.storage();
+        if storage.get::<bool>(CLOSED)?.is_some() {
+            return Ok(Number::Closed);
+        }
+        let sql = storage.sql();
+        let visitor = &claim.visitor.0[..];
+        let has = "SELECT count(*) FROM numbers WHERE visitor = ?";
+        if sql.exec(has, (visitor,))?.one::<i64>()? > 0 {
+            return Ok(Number::Given);
+        }
+        let lane = claim.lane.to_column();
+        let given = "SELECT given FROM lanes WHERE lane = ?";
+        let in_lane = sql.exec(given, (lane,))?.optional::<u64>()?.unwrap_or(0);
+        let in_all = "SELECT coalesce(sum(given), 0) FROM lanes";
+        let in_all = sql.exec(in_all, ())?.one::<u64>()?;
+        let is_left = claim.most_in_lane.is_none_or(|most| in_lane < most)
+            && claim.most.is_none_or(|most| in_all < most);
+        if !is_left {
+            return Ok(Number::NoneLeft);
+        }
+        if in_all == 0 {
+            storage.set_alarm(KEPT)?;
+        }
+        sql.exec(
+            "INSERT INTO numbers (visitor, lane) VALUES (?, ?)",
+            (visitor, lane),
+        )?;
+        sql.exec(
+            "INSERT INTO lanes (lane, given) VALUES (?, 1) ON CONFLICT DO UPDATE SET given = given + 1",
+            (lane,),
+        )?;
+        Ok(Number::Given)
+    }
+
+    /// Gives no more numbers, and tells who has one.
+    pub async fn close(&self) -> Result<Vec<(VisitorId, Lane)>> {
+        let storage = self.state.storage();
+        if storage.get_alarm()?.is_none() {
+            storage.set_alarm(KEPT)?;
+        }
+        storage.put(CLOSED, &true)?;
+        self.given().await
+    }
+
+    /// Who has a number.
+    pub async fn given(&self) -> Result<Vec<(VisitorId, Lane)>> {
+        let storage = self.state.storage();
+        let rows = storage
+            .sql()
+            .exec("SELECT visitor, lane FROM numbers", ())?;
+        let rows = rows.to_array::<(ByteBuf, i64)>()?;
+        let known = rows.into_iter().filter_map(|(visitor, lane)| {
+            let visitor = visitor.into_vec().try_into().ok()?;
+            Some((VisitorId(visitor), Lane::from_column(lane)))
+        });
+        Ok(known.collect())
+    }
+}

@@ -1,0 +1,291 @@
+//! What answers visitors: find the room, decide, and then either pass the request on to the origin or show the queue.
+
+mod cookie;
+mod forward;
+mod headers;
+mod operators;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use abide::{
+    Env,
+    server::{AddressBlock, ApiError, ClientAddr},
+};
+use axum::{
+    Router,
+    body::Body,
+    extract::{ConnectInfo, FromRequestParts, Request, State},
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts};
+use tokio::sync::OnceCell;
+
+pub use forward::Origin;
+
+use crate::{
+    pages::{self, Waiting},
+    room::{Layout, Room, Verdict},
+    settings::Settings,
+};
+
+/// Under this path are the pages of operators. It is never passed on.
+pub const OWN_PATH: &str = "/.waiting-room";
+
+/// Everything that a request meets.
+#[derive(Debug)]
+pub struct Edge {
+    env: Env,
+    settings: Settings,
+    layout: Layout,
+    origin: Origin,
+    rooms: OnceCell<Vec<Arc<Room>>>,
+    /// Proxies that are believed when they say for whom they ask.
+    pub(crate) trusted: Vec<AddressBlock>,
+    /// The listener speaks TLS.
+    pub(crate) speaks_tls: bool,
+}
+
+impl Edge {
+    /// The edge of these rooms.
+    pub fn new(
+        env: Env,
+        settings: Settings,
+        layout: Layout,
+        origin: Origin,
+        trusted: Vec<AddressBlock>,
+        speaks_tls: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            env,
+            settings,
+            layout,
+            origin,
+            rooms: OnceCell::new(),
+            trusted,
+            speaks_tls,
+        })
+    }
+
+    /// The rooms; opened by the first who asks.
+    pub(crate) async fn rooms(&self) -> abide::Result<&[Arc<Room>]> {
+        let rooms = self.rooms.get_or_try_init(|| self.open()).await?;
+        Ok(rooms)
+    }
+
+    async fn open(&self) -> abide::Result<Vec<Arc<Room>>> {
+        let mut rooms = Vec::new();
+        for settings in &self.settings.rooms {
+            rooms.push(Room::open(&self.env, settings, &self.settings, &self.layout).await?);
+        }
+        Ok(rooms)
+    }
+}
+
+/// Something that does not happen: the log says more.
+fn failed() -> ApiError {
+    ApiError::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "internal_error",
+        "The waiting room failed. Try again; the server's log says why.",
+    )
+}
+
+/// The whole HTTP side: operators' pages, and everything else for visitors.
+pub fn router(edge: Arc<Edge>) -> Router {
+    let opening = Arc::clone(&edge);
+    tokio::spawn(async move {
+        if let Err(error) = opening.rooms().await
+            && !opening.env.is_stopping()
+        {
+            tracing::warn!(%error, "the rooms could not be opened; the first visitor tries again");
+        }
+    });
+    operators::router(&edge).merge(Router::new().fallback(serve).with_state(edge))
+}
+
+/// What is known of a request before it is decided.
+struct Visit {
+    client: std::net::IpAddr,
+    /// The host that was asked for.
+    host: Option<String>,
+    /// The connection's peer is a proxy that is believed.
+    is_from_proxy: bool,
+    is_secure: bool,
+}
+
+impl Visit {
+    async fn of(edge: &Edge, parts: &mut Parts) -> Result<Self, ApiError> {
+        let ClientAddr(client) =
+            ClientAddr::from_request_parts(parts, &())
+                .await
+                .map_err(|_| {
+                    ApiError::new(
+                        StatusCode::BAD_REQUEST,
+                        "unknown_client",
+                        "Nobody knows where this request is from.",
+                    )
+                })?;
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let is_from_proxy = peer.is_some_and(|ConnectInfo(peer)| {
+            edge.trusted.iter().any(|block| block.contains(peer.ip()))
+        });
+        let text = |name: &str| {
+            parts
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
+        let is_secure =
+            edge.speaks_tls || (is_from_proxy && text("x-forwarded-proto") == Some("https"));
+        let host = text("host").map(str::to_owned);
+        Ok(Self {
+            client,
+            host: host.or_else(|| parts.uri.authority().map(ToString::to_string)),
+            is_from_proxy,
+            is_secure,
+        })
+    }
+}
+
+async fn serve(State(edge): State<Arc<Edge>>, request: Request) -> Response {
+    match try_serve(&edge, request).await {
+        Ok(response) => response,
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn try_serve(edge: &Edge, request: Request) -> Result<Response, ApiError> {
+    let (mut parts, body) = request.into_parts();
+    if parts.method == Method::CONNECT {
+        return Err(ApiError::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "no_tunnels",
+            "This server passes requests on to one application and opens no tunnels.",
+        ));
+    }
+    if parts.uri.path().starts_with(OWN_PATH) {
+        return Err(ApiError::not_found(
+            "not_found",
+            "There is no such page of the waiting room.",
+        ));
+    }
+    let visit = Visit::of(edge, &mut parts).await?;
+    let rooms = edge.rooms().await?;
+    let path = parts.uri.path();
+    let room = rooms
+        .iter()
+        .find(|room| room.settings.is_for(visit.host.as_deref(), path));
+    let Some(room) = room else {
+        return Ok(edge.origin.forward(parts, body, &visit).await);
+    };
+    let settings = &room.settings;
+    let passes = |rule: &crate::settings::Bypass| {
+        rule.lets(&parts.method, path, &parts.headers, visit.client)
+    };
+    if settings.bypass.iter().any(passes) {
+        cookie::take(&mut parts.headers, &cookie::name(&settings.name));
+        return Ok(edge.origin.forward(parts, body, &visit).await);
+    }
+    let ticket = cookie::take(&mut parts.headers, &cookie::name(&settings.name));
+    let ticket = ticket.and_then(|value| room.sealer.open(&value));
+    let named = edge.settings.data_centre_header.as_ref();
+    let named = named
+        .and_then(|name| parts.headers.get(name))
+        .and_then(|name| name.to_str().ok());
+    let centre = room.centre(named, visit.client);
+    match centre.worker().visit(ticket).await {
+        Verdict::Enter(renewed) => {
+            let mut response = edge.origin.forward(parts, body, &visit).await;
+            if let Some(ticket) = renewed {
+                cookie::give(response.headers_mut(), room, ticket, visit.is_secure)?;
+            }
+            Ok(response)
+        }
+        Verdict::Wait(ticket, place) => {
+            let waiting = Waiting::Queued(place);
+            let mut response = queue_page(room, &parts.headers, waiting);
+            cookie::give(response.headers_mut(), room, ticket, visit.is_secure)?;
+            Ok(response)
+        }
+        Verdict::Full => Ok(queue_page(room, &parts.headers, Waiting::TurnedAway)),
+        Verdict::TryAgain => Err(ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "try_again",
+            "The waiting room could not write down your visit. Try again in a moment; a place that you have is kept.",
+        )
+        .retry_after(std::time::Duration::from_secs(5))),
+    }
+}
+
+fn queue_page(room: &Room, headers: &HeaderMap, waiting: Waiting) -> Response {
+    let wants_json = room.settings.json && prefers_json(headers);
+    let mut response = if wants_json {
+        axum::Json(pages::json(&waiting, room.refresh)).into_response()
+    } else {
+        match pages::queue(room, &waiting) {
+            Ok(page) => {
+                let mut response = Response::new(Body::from(page));
+                let html = HeaderValue::from_static("text/html; charset=utf-8");
+                response.headers_mut().insert(header::CONTENT_TYPE, html);
+                let policy = HeaderValue::from_static(pages::POLICY);
+                if room.settings.template.is_none() {
+                    response
+                        .headers_mut()
+                        .insert(header::CONTENT_SECURITY_POLICY, policy);
+                }
+                response
+            }
+            Err(error) => {
+                tracing::error!(%error, room = room.settings.name, "the template of the queue page failed");
+                failed().into_response()
+            }
+        }
+    };
+    if response.status() == StatusCode::OK {
+        *response.status_mut() = room.settings.status;
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::VARY, HeaderValue::from_static("accept"));
+    // A browser that is asked to come back enters by itself, also without scripts.
+    let refresh = room.refresh.as_secs().max(1).to_string();
+    if let Ok(seconds) = HeaderValue::from_str(&refresh) {
+        headers.insert(header::RETRY_AFTER, seconds.clone());
+        if !wants_json {
+            headers.insert("refresh", seconds);
+        }
+    }
+    response
+}
+
+/// True if JSON is named and HTML is not, or comes later.
+fn prefers_json(headers: &HeaderMap) -> bool {
+    let accept = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    let accept = accept.collect::<Vec<_>>().join(",");
+    match (accept.find("application/json"), accept.find("text/html")) {
+        (Some(json), Some(html)) => json < html,
+        (json, None) => json.is_some(),
+        (None, Some(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_for_clients_that_name_it_before_html() {
+        let prefers = |accept: &'static str| {
+            let value = HeaderValue::from_static(accept);
+            prefers_json(&HeaderMap::from_iter([(header::ACCEPT, value)]))
+        };
+        assert!(prefers("application/json"));
+        assert!(prefers("application/json, text/html;q=0.5"));
+        assert!(!prefers("text/html,application/xhtml+xml,*/*;q=0.8"));
+        assert!(!prefers("*/*"));
+        assert!(!prefers_json(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,27 @@
+//! What comes of a visit.
+
+use crate::ticket::Ticket;
+
+/// Where a visitor is in the queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// So many are ahead, those of the same minute included.
+    pub ahead: u64,
+    /// In so many minutes; nobody knows while nobody is let in.
+    pub minutes: Option<f64>,
+    /// The queue does not move: an event has not begun, or everybody is held.
+    pub is_held: bool,
+}
+
+/// What comes of a visit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// The visitor enters. The ticket is given if it is another than the visitor has.
+    Enter(Option<Ticket>),
+    /// The visitor waits, with this ticket.
+    Wait(Ticket, Place),
+    /// The room is full and keeps no places.
+    Full,
+    /// It could not be put on disk, so nothing is promised.
+    TryAgain,
+}

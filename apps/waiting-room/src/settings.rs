@@ -1,0 +1,212 @@
+//! Settings: one TOML file with the origin and the rooms.
+//!
+//! Contract: what comes out of [`Settings::parse`] can be used; what cannot is refused with a sentence that names the key, shows the
+//! value and says what is expected. Unknown keys are refused.
+
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+use abide::server::AddressBlock;
+use http::{HeaderName, Method as HttpMethod, StatusCode, Uri};
+use thiserror::Error;
+
+use crate::logic::{
+    division::Division,
+    plan::{Method, Rules},
+    slots::Limits,
+};
+
+/// Why settings were refused.
+#[derive(Debug, Error)]
+pub enum SettingsError {
+    /// The file cannot be read.
+    #[error("{path}: {source}; name the file with the rooms with --rooms")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no TOML, or not of this shape.
+    #[error("{path}: {source}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What and where.
+        source: Box<toml::de::Error>,
+    },
+    /// A value that a setting cannot take.
+    #[error("{path}: `{key}` is {value}; expected {expected}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The setting.
+        key: String,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        expected: String,
+    },
+}
+
+/// All settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where requests go: scheme and authority.
+    pub origin: Uri,
+    /// How long a minute is.
+    pub minute: Duration,
+    /// How often a page looks at the queue.
+    pub refresh: Duration,
+    /// The header, written by a proxy in front, that names the data centre of a request.
+    pub data_centre_header: Option<HeaderName>,
+    /// Rooms; those with longer paths first.
+    pub rooms: Vec<RoomSettings>,
+}
+
+/// The settings of a room.
+#[derive(Clone, Debug)]
+pub struct RoomSettings {
+    /// What it is called, in object names, cookies and addresses.
+    pub name: String,
+    /// The host that it is for; every host if absent.
+    pub host: Option<String>,
+    /// The path that it is for, with everything below.
+    pub path: String,
+    /// What it does outside of an event.
+    pub limits: Limits,
+    /// How slots are divided.
+    pub division: Division,
+    /// What happens when it is full.
+    pub method: Method,
+    /// For so long without a request a visitor stays inside.
+    pub session: Duration,
+    /// Everybody who is not inside is queued.
+    pub queue_all: bool,
+    /// Clients that ask for JSON get JSON.
+    pub json: bool,
+    /// The status of the queue page.
+    pub status: StatusCode,
+    /// The queue page's own template.
+    pub template: Option<String>,
+    /// Who does not wait.
+    pub bypass: Vec<Bypass>,
+    /// A planned event.
+    pub event: Option<Event>,
+}
+
+/// Requests that do not wait: those that fit everything that is given.
+#[derive(Clone, Debug)]
+pub struct Bypass {
+    /// Paths that begin so.
+    pub path: Option<String>,
+    /// This method.
+    pub method: Option<HttpMethod>,
+    /// Clients of these addresses.
+    pub address: Option<AddressBlock>,
+    /// A header with this value.
+    pub header: Option<(HeaderName, String)>,
+}
+
+/// A planned event. Times are milliseconds since 1970.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// From when on everybody who comes is queued.
+    pub pre_queue: u64,
+    /// When the queue begins to move.
+    pub starts: u64,
+    /// When the room's own settings hold again.
+    pub ends: u64,
+    /// Whether those who came before the start are one bucket, in which nobody is first.
+    pub shuffle: bool,
+    /// The limits meanwhile.
+    pub limits: Limits,
+    /// The method meanwhile.
+    pub method: Method,
+}
+
+impl RoomSettings {
+    /// What the room does at a moment.
+    pub fn rules(&self, now: u64) -> Rules {
+        let event = self
+            .event
+            .as_ref()
+            .filter(|event| (event.pre_queue..event.ends).contains(&now));
+        let (limits, method) = event.map_or((self.limits, self.method), |event| {
+            (event.limits, event.method)
+        });
+        let gathers = event.is_some_and(|event| now < event.starts);
+        Rules {
+            limits,
+            division: self.division,
+            // Before an event begins nobody is turned away, and nobody slips in.
+            method: if gathers || self.queue_all {
+                Method::Fifo
+            } else {
+                method
+            },
+            holds_everybody: gathers || self.queue_all,
+        }
+    }
+
+    /// The moment whose minute is the bucket of a visitor who comes now.
+    pub fn bucket_moment(&self, now: u64) -> u64 {
+        match &self.event {
+            Some(event) if event.shuffle && (event.pre_queue..event.starts).contains(&now) => {
+                event.starts
+            }
+            _ => now,
+        }
+    }
+
+    /// Whether a request is for this room.
+    pub fn is_for(&self, host: Option<&str>, path: &str) -> bool {
+        let host_fits = self
+            .host
+            .as_ref()
+            .is_none_or(|own| host.is_some_and(|host| strip_port(host).eq_ignore_ascii_case(own)));
+        host_fits && is_below(&self.path, path)
+    }
+}
+
+impl Bypass {
+    /// Whether a request need not wait.
+    pub fn lets(
+        &self,
+        method: &HttpMethod,
+        path: &str,
+        headers: &http::HeaderMap,
+        client: IpAddr,
+    ) -> bool {
+        let header_fits = self.header.as_ref().is_none_or(|(name, value)| {
+            headers
+                .get_all(name)
+                .iter()
+                .any(|sent| sent.as_bytes() == value.as_bytes())
+        });
+        self.path.as_ref().is_none_or(|below| is_below(below, path))
+            && self.method.as_ref().is_none_or(|own| own == method)
+            && self
+                .address
+                .as_ref()
+                .is_none_or(|block| block.contains(client))
+            && header_fits
+    }
+}
+
+/// True for `/shop` and `/shop/cart`, if `above` is `/shop`; not for `/shopping`.
+fn is_below(above: &str, path: &str) -> bool {
+    let above = above.trim_end_matches('/');
+    path.strip_prefix(above)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn strip_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+mod read;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! The objects on a host in memory: no clock but the one that is passed to them.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use abide::{Host, Stub, server::LocalHost};
+use abide_harness::run;
+use waiting_room::{
+    logic::{merge::RoomState, minute::Minute, report::Lane},
+    objects::{Claim, DataCentre, Happening, Number, Terms, TicketCounter, World},
+    ticket::VisitorId,
+};
+
+const MINUTE: u64 = 60_000;
+/// The minute 100 begins.
+const NOW: u64 = 100 * MINUTE;
+
+async fn host() -> LocalHost {
+    Host::open_in_memory()
+        .object::<DataCentre>("DATA_CENTRE")
+        .object::<World>("WORLD")
+        .object::<TicketCounter>("TICKET_COUNTER")
+        .start_local()
+        .await
+        .unwrap()
+}
+
+fn visitor(number: u8) -> VisitorId {
+    VisitorId([number; 16])
+}
+
+fn terms(data_centre: &str) -> Terms {
+    Terms {
+        room: "shop".to_owned(),
+        data_centre: data_centre.to_owned(),
+        minute_millis: MINUTE,
+        session_millis: 5 * MINUTE,
+        patience_millis: MINUTE,
+    }
+}
+
+fn centre(host: &LocalHost, name: &str) -> Stub<DataCentre> {
+    let name = format!("shop/{name}");
+    host.env().object::<DataCentre>().get_by_name(&name)
+}
+
+async fn report(centre: &Stub<DataCentre>, name: &str, now: u64, told: &[Happening]) -> RoomState {
+    let (terms, worker) = (terms(name), "worker-1".to_owned());
+    centre
+        .report(terms, now, worker, told.to_vec())
+        .await
+        .unwrap()
+        .unwrap()
+}
+
+fn claim(number: u8, lane: Lane, most_in_lane: u64, most: Option<u64>) -> Claim {
+    Claim {
+        visitor: visitor(number),
+        lane,
+        most_in_lane: Some(most_in_lane),
+        most,
+    }
+}
+
+#[test]
+fn a_number_below_the_bounds_is_given_once_for_a_visitor_and_none_after_the_minute() {
+    run(async {
+        let host = host().await;
+        let counter = host
+            .env()
+            .object::<TicketCounter>()
+            .get_by_name("shop/dc-1/100");
+        let take = async |claim| counter.take(claim).await.unwrap().unwrap();
+        let bucket = Lane::Bucket(Minute(99));
+        assert_eq!(take(claim(1, Lane::New, 1, Some(2))).await, Number::Given);
+        assert_eq!(
+            take(claim(1, Lane::New, 1, Some(2))).await,
+            Number::Given,
+            "the same number"
+        );
+        assert_eq!(
+            take(claim(2, Lane::New, 1, Some(2))).await,
+            Number::NoneLeft
+        );
+        assert_eq!(take(claim(3, bucket, 5, Some(2))).await, Number::Given);
+        assert_eq!(
+            take(claim(4, bucket, 5, Some(2))).await,
+            Number::NoneLeft,
+            "of all lanes"
+        );
+        let mut known = counter.close().await.unwrap().unwrap();
+        known.sort_by_key(|(visitor, _)| visitor.0);
+        assert_eq!(known, [(visitor(1), Lane::New), (visitor(3), bucket)]);
+        assert_eq!(take(claim(5, Lane::New, 9, None)).await, Number::Closed);
+    });
+}
+
+#[test]
+fn the_state_of_a_minute_counts_whoever_had_a_number_of_the_minute_before() {
+    run(async {
+        let host = host().await;
+        let centre = centre(&host, "dc-1");
+        assert_eq!(report(&centre, "dc-1", NOW, &[]).await.active, 0);
+        let counter = host
+            .env()
+            .object::<TicketCounter>()
+            .get_by_name("shop/dc-1/100");
+        for number in 0..3 {
+            let number = counter
+                .take(claim(number, Lane::New, 9, None))
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(number, Number::Given);
+        }
+        // The worker that let them in tells of one, and is killed.
+        let told = Happening::Admitted {
+            visitor: visitor(0),
+            minute: Minute(100),
+            lane: Lane::New,
+            is_from_anywhere: false,
+        };
+        let before = report(&centre, "dc-1", NOW + 30_000, &[told, told]).await;
+        assert_eq!((before.active, before.admitted()), (1, 1));
+        let after = report(&centre, "dc-1", NOW + MINUTE, &[]).await;
+        assert_eq!((after.active, after.admitted()), (3, 0));
+        assert_eq!(after.reports[0].admitted[&Minute(100)], 3);
+        assert_eq!(after.reports[0].arrivals[&Minute(100)], 3);
+    });
+}
+
+#[test]
+fn whoever_does_not_look_any_more_has_left_the_queue_but_not_because_the_process_was_down() {
+    run(async {
+        let host = host().await;
+        let centre = centre(&host, "dc-1");
+        let bucket = Minute(100);
+        let joined = |number| Happening::Joined {
+            visitor: visitor(number),
+            bucket,
+        };
+        let state = report(&centre, "dc-1", NOW, &[joined(1), joined(2)]).await;
+        assert_eq!(state.waiting(), 2);
+        // A start after ten minutes.
+        let later = NOW + 10 * MINUTE;
+        centre.resume(terms("dc-1"), later).await.unwrap().unwrap();
+        assert_eq!(report(&centre, "dc-1", later, &[]).await.waiting(), 2);
+        let looked = Happening::Looked {
+            visitor: visitor(2),
+            bucket,
+        };
+        report(&centre, "dc-1", later + 50_000, &[looked]).await;
+        assert_eq!(
+            report(&centre, "dc-1", later + MINUTE + 1, &[])
+                .await
+                .waiting(),
+            1
+        );
+        let admitted = Happening::Admitted {
+            visitor: visitor(2),
+            minute: Minute(111),
+            lane: Lane::Bucket(bucket),
+            is_from_anywhere: false,
+        };
+        let state = report(&centre, "dc-1", later + MINUTE + 2, &[admitted, looked]).await;
+        assert_eq!(
+            (state.waiting(), state.active),
+            (0, 1),
+            "a look that comes late brings nobody back"
+        );
+        let ended = later + MINUTE + 2 + 5 * MINUTE;
+        assert_eq!(report(&centre, "dc-1", ended, &[]).await.active, 1);
+        assert_eq!(report(&centre, "dc-1", ended + 1, &[]).await.active, 0);
+    });
+}
+
+#[test]
+fn data_centres_hear_of_each_other_through_the_world_and_one_that_is_silent_has_no_part() {
+    run(async {
+        let host = host().await;
+        let world = host.env().object::<World>().get_by_name("shop");
+        let (one, two) = (centre(&host, "dc-1"), centre(&host, "dc-2"));
+        let joined = |number| Happening::Joined {
+            visitor: visitor(number),
+            bucket: Minute(100),
+        };
+        report(&one, "dc-1", NOW, &[joined(1)]).await;
+        report(&two, "dc-2", NOW, &[joined(2), joined(3)]).await;
+        let exchange = async |name: &str, centre: &Stub<DataCentre>, now| {
+            let own = centre.summary(terms(name), now).await.unwrap().unwrap();
+            let others = world.exchange(own).await.unwrap().unwrap();
+            centre.hear(others).await.unwrap().unwrap();
+        };
+        exchange("dc-2", &two, NOW).await;
+        exchange("dc-1", &one, NOW).await;
+        let merged = report(&one, "dc-1", NOW + 1, &[]).await;
+        assert_eq!((merged.waiting(), merged.workers_world), (3, 2));
+        let silent = report(&one, "dc-1", NOW + MINUTE, &[]).await;
+        assert_eq!(silent.waiting(), 1);
+        assert!(silent.reports[1].is_silent && !silent.reports[0].is_silent);
+    });
+}
+
+#[test]
+fn the_key_of_the_tickets_is_made_once() {
+    run(async {
+        let host = host().await;
+        let key = async |room: &str| {
+            let world = host.env().object::<World>().get_by_name(room);
+            world.key().await.unwrap().unwrap()
+        };
+        assert_eq!(key("shop").await, key("shop").await);
+        assert_ne!(key("shop").await, key("other").await);
+        assert_eq!(key("shop").await.len(), 32);
+    });
+}

@@ -1,0 +1,161 @@
+//! Objects that delete themselves when nobody has used them for a while.
+//!
+//! An object that holds a [`Cleanup`] says when it is used ([`Cleanup::used`]). When it has not been for the time of
+//! [`Options::after`], its alarm deletes all that it stores, and restarts it: the next call finds a new object.
+//!
+//! Nothing is deleted that still has to do something: an object with open WebSockets, or with an alarm of its own or of
+//! another component (a message in its outbox, a timer), counts as used. A hook ([`Cleanup::open_with`]) can refuse too, or
+//! archive what is about to go.
+//!
+//! ```
+//! use abide::prelude::*;
+//! use abide::patterns::cleanup::{Cleanup, Options};
+//! use std::time::Duration;
+//!
+//! #[durable_object]
+//! struct Cart {
+//!     state: State,
+//!     cleanup: Cleanup,
+//! }
+//!
+//! impl DurableObject for Cart {
+//!     fn new(state: State, _env: Env) -> Result<Self> {
+//!         let month = Options::default().after(Duration::from_secs(30 * 86_400));
+//!         let cleanup = Cleanup::open(&state, month)?;
+//!         Ok(Self { state, cleanup })
+//!     }
+//! }
+//!
+//! #[rpc]
+//! impl Cart {
+//!     pub async fn put(&self, article: String, count: u32) -> Result<()> {
+//!         self.cleanup.used()?;
+//!         self.state.storage().put(&article, &count)
+//!     }
+//! }
+//! # fn main() {}
+//! ```
+
+use derive_setters::Setters;
+use std::{rc::Rc, time::Duration};
+
+use abide::{Error, ErrorKind, Result, State};
+
+use super::{
+    limits::{MAX_KEPT_UNUSED, MIN_KEPT_UNUSED, USES_IN_A_LIFE},
+    now,
+};
+use crate::broken::{Variant, broken};
+use abide_component::{WakeUp, numbers::millis};
+
+/// Its alarm: the time at which the object is to go, unless it is used.
+const ALARM: &str = "cleanup";
+
+/// When an object deletes itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
+pub struct Options {
+    /// How long after it was last used. Uses are written down once in a sixteenth of it, so that using an object does not
+    /// always write: it may go so much earlier. Default 30 days.
+    pub after: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            after: Duration::from_hours(30 * 24),
+        }
+    }
+}
+
+/// What becomes of an object that nobody has used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It is deleted.
+    Delete,
+    /// It is kept as if it had just been used.
+    Keep,
+}
+
+/// Deletes its object when nobody has used it for a while. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Cleanup {
+    state: State,
+    alarm: WakeUp,
+    after: i64,
+}
+
+impl Cleanup {
+    /// Opens it in the object's constructor. It has the object's alarm `cleanup`, and no table. An object that has never been
+    /// used has no alarm, and is not written for it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] if an option makes no sense, or the object has such a component already.
+    pub fn open(state: &State, options: Options) -> Result<Self> {
+        Self::open_with(state, options, || Ok(Decision::Delete))
+    }
+
+    /// The same with a hook that is asked just before the object is deleted, and can send what it stores elsewhere. Its
+    /// error is logged, and it is asked again, at most a minute later.
+    ///
+    /// What the hook writes is deleted with all else; calls that it makes leave when the deletion is durable.
+    pub fn open_with(
+        state: &State,
+        options: Options,
+        hook: impl Fn() -> Result<Decision> + 'static,
+    ) -> Result<Self> {
+        if !(MIN_KEPT_UNUSED..=MAX_KEPT_UNUSED).contains(&options.after) {
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                format!(
+                    "an object that nobody uses is kept for {} s to {} days",
+                    MIN_KEPT_UNUSED.as_secs(),
+                    MAX_KEPT_UNUSED.as_secs() / 86_400
+                ),
+            ));
+        }
+        let cleanup = Self {
+            state: state.clone(),
+            alarm: WakeUp::new(state, ALARM),
+            after: millis(options.after),
+        };
+        let (going, hook) = (cleanup.clone(), Rc::new(hook));
+        state.on_alarm(ALARM, move |_| std::future::ready(going.go(&*hook)))?;
+        Ok(cleanup)
+    }
+
+    /// The object is used now. Writes nothing if it has been shortly before.
+    pub fn used(&self) -> Result<()> {
+        let at = now(&self.state).saturating_add(self.after);
+        let set = self.alarm.get()?;
+        let is_enough = |set: i64| set <= at && at - set < (self.after / USES_IN_A_LIFE).max(1);
+        match set {
+            Some(set) if is_enough(set) || broken(Variant::UseIgnored) => Ok(()),
+            _ => self.alarm.set(Some(at)),
+        }
+    }
+
+    /// When the object goes if nobody uses it, in milliseconds since 1970. `None` if it has never been used.
+    pub fn goes_at(&self) -> Result<Option<i64>> {
+        self.alarm.get()
+    }
+
+    /// The alarm: nobody has used the object, or it was used while this waited.
+    fn go(&self, hook: &dyn Fn() -> Result<Decision>) -> Result<()> {
+        if self.alarm.get()?.is_some() {
+            return Ok(());
+        }
+        let storage = self.state.storage();
+        let others = self.state.alarms()?;
+        let has_to_do = storage.get_alarm()?.is_some()
+            || others.iter().any(|(name, _)| name != ALARM)
+            || !self.state.get_websockets(None).is_empty();
+        if has_to_do && !broken(Variant::CleanupBlind) || hook()? == Decision::Keep {
+            return self.used();
+        }
+        storage.delete_all()?;
+        // The next event finds a new object, whose constructor makes its tables.
+        self.state.restart();
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! What a leaderboard answers when it refuses.
+
+use abide::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why a leaderboard refused. Nothing changed.
+#[derive(Clone, Debug, Error, Serialize, Deserialize)]
+pub enum LeaderboardError {
+    /// The request makes no sense; the text says what would.
+    #[error("{0}")]
+    Invalid(String),
+    /// There are too many players.
+    #[error(
+        "the leaderboard has {max} players already: remove some, raise `max_players`, or use several boards"
+    )]
+    Full {
+        /// How many there may be.
+        max: u32,
+    },
+    /// The storage failed, or the object.
+    #[error(transparent)]
+    Object(#[from] Error),
+}
+
+impl From<LeaderboardError> for Error {
+    fn from(error: LeaderboardError) -> Self {
+        let kind = match &error {
+            LeaderboardError::Object(error) => return error.clone(),
+            LeaderboardError::Invalid(_) => ErrorKind::Input,
+            LeaderboardError::Full { .. } => ErrorKind::Limit,
+        };
+        Self::with_kind(kind, error.to_string())
+    }
+}

@@ -1,0 +1,31 @@
+//! How leaderboards work.
+
+use derive_setters::Setters;
+
+use crate::patterns::limits::MAX_PLAYERS;
+
+/// How the leaderboards of a program work.
+#[derive(Clone, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
+pub struct Options {
+    /// Players of a board at most; then new ones are refused. Default 100,000.
+    pub max_players: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_players: 100_000,
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn check(&self) {
+        assert!(
+            (1..=MAX_PLAYERS).contains(&self.max_players),
+            "a leaderboard has 1 to {MAX_PLAYERS} players, not {}",
+            self.max_players
+        );
+    }
+}

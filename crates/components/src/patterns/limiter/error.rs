@@ -1,0 +1,35 @@
+//! What a rate limiter answers when it cannot decide.
+
+use abide::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why a rate limiter did not decide. Nothing was counted.
+#[derive(Clone, Debug, Error, Serialize, Deserialize)]
+pub enum LimiterError {
+    /// The request makes no sense; the text says what would.
+    #[error("{0}")]
+    Invalid(String),
+    /// The limiter counts too many keys.
+    #[error(
+        "the rate limiter counts {max} keys already: use fewer, or one limiter for each of those that are limited"
+    )]
+    TooManyKeys {
+        /// How many there may be.
+        max: usize,
+    },
+    /// The storage failed, or the object.
+    #[error(transparent)]
+    Object(#[from] Error),
+}
+
+impl From<LimiterError> for Error {
+    fn from(error: LimiterError) -> Self {
+        let kind = match &error {
+            LimiterError::Object(error) => return error.clone(),
+            LimiterError::Invalid(_) => ErrorKind::Input,
+            LimiterError::TooManyKeys { .. } => ErrorKind::Limit,
+        };
+        Self::with_kind(kind, error.to_string())
+    }
+}

@@ -1,0 +1,67 @@
+//! Rate limiters: so many requests in a time, for each user, address or token.
+//!
+//! A [`RateLimiter`] is an object named after whoever is limited. The caller says the [`Limit`] with each request, so a
+//! limit is a constant of the program and nobody sets anything up. One limiter counts several keys, such as `login` and
+//! `comment`, each apart.
+//!
+//! - A **sliding window** never admits more than its limit in any window, wherever it begins; after a refusal it takes at
+//!   most a 256th of the window longer than it must to admit again.
+//! - A **token bucket** holds a burst, and one token comes back each interval.
+//!
+//! Counts are in memory and are saved a second after they change ([`Options::save_after`]). An object that leaves memory
+//! forgets nothing. A crash forgets what was admitted in that last second, and nothing else. Once nothing counts any
+//! more, the object deletes all that it holds.
+//!
+//! ```
+//! use abide::prelude::*;
+//! use abide::patterns::limiter::{self, Limit, LimiterError, RateLimiter, Verdict};
+//! use std::time::Duration;
+//!
+//! const COMMENTS: Limit = Limit::window(20, Duration::from_secs(3600));
+//!
+//! async fn may_comment(env: &Env, address: &str) -> Result<bool, LimiterError> {
+//!     let limiter: Stub<RateLimiter> = env.object::<RateLimiter>().get_by_name(address);
+//!     match limiter.check("comment".to_owned(), COMMENTS).await?? {
+//!         Verdict::Admitted { .. } => Ok(true),
+//!         Verdict::Refused { retry_after } => {
+//!             println!("again in {retry_after:?}");
+//!             Ok(false)
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() {
+//! let host = limiter::install(abide::Host::builder("data"), limiter::Options::default());
+//! # }
+//! ```
+
+mod error;
+mod limit;
+mod object;
+mod options;
+mod usage;
+
+use abide::{ClassOptions, server::HostBuilder};
+
+pub use error::LimiterError;
+pub use limit::{Limit, Verdict};
+pub use object::{RateLimiter, RateLimiterStub};
+pub use options::Options;
+
+/// The name under which the class is registered.
+pub const BINDING: &str = "RATE_LIMITER";
+
+/// Registers the class.
+///
+/// # Panics
+/// If the options make no sense.
+pub fn install(host: HostBuilder, options: Options) -> HostBuilder {
+    options.check();
+    host.object_with::<RateLimiter>(BINDING, class_options())
+        .with(options)
+}
+
+/// How to run the class.
+pub fn class_options() -> ClassOptions {
+    ClassOptions::default()
+}

@@ -1,0 +1,171 @@
+//! The class: one limiter.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
+
+use abide::prelude::*;
+
+use super::{Limit, LimiterError, Options, Verdict, usage::Usage};
+use crate::broken::{Variant, broken};
+use crate::patterns::{
+    limits::{MAX_LIMITER_KEY_BYTES, MAX_LIMITER_KEYS},
+    now, wrong_length,
+};
+use abide_component::WakeUp;
+
+/// Where the counts are saved.
+const SAVED: &str = "usage";
+
+/// The alarm that deletes what counts for nothing any more.
+const ALARM: &str = "limiter";
+
+/// A rate limiter: its name says who is limited.
+#[durable_object]
+pub struct RateLimiter {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    state: State,
+    options: Options,
+    alarm: WakeUp,
+    /// What each key has used. Those that have used nothing lately may be missing.
+    usages: RefCell<BTreeMap<String, Usage>>,
+    /// True while a background task is about to save.
+    will_save: Cell<bool>,
+}
+
+impl DurableObject for RateLimiter {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let options = env.get::<Options>().map(|options| (*options).clone());
+        let usages = state.storage().get(SAVED)?.unwrap_or_default();
+        let inner = Rc::new(Inner {
+            alarm: WakeUp::new(&state, ALARM),
+            options: options.unwrap_or_default(),
+            usages: RefCell::new(usages),
+            will_save: Cell::new(false),
+            state,
+        });
+        let cleaning = Rc::clone(&inner);
+        inner
+            .state
+            .on_alarm(ALARM, move |_| std::future::ready(cleaning.clean_up()))?;
+        Ok(Self { inner })
+    }
+}
+
+#[rpc]
+impl RateLimiter {
+    /// Admits one request under a key, and counts it; or refuses it, which does not count.
+    pub async fn check(&self, key: String, limit: Limit) -> Result<Verdict, LimiterError> {
+        self.inner.take(key, &limit, 1)
+    }
+
+    /// The same for a request that counts as several: all or none.
+    pub async fn take(
+        &self,
+        key: String,
+        limit: Limit,
+        count: u32,
+    ) -> Result<Verdict, LimiterError> {
+        self.inner.take(key, &limit, count)
+    }
+
+    /// Forgets what a key has used, such as failed logins after one that succeeded.
+    pub async fn forget(&self, key: String) -> Result<(), LimiterError> {
+        if self.inner.usages.borrow_mut().remove(&key).is_some() {
+            self.inner.save_later()?;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn take(
+        self: &Rc<Self>,
+        key: String,
+        limit: &Limit,
+        count: u32,
+    ) -> Result<Verdict, LimiterError> {
+        if let Some(wrong) = wrong_length("the key", &key, MAX_LIMITER_KEY_BYTES) {
+            return Err(LimiterError::Invalid(wrong));
+        }
+        limit.check(count)?;
+        let now = now(&self.state);
+        let mut usages = self.usages.borrow_mut();
+        if !usages.contains_key(&key) && usages.len() >= MAX_LIMITER_KEYS {
+            usages.retain(|_, usage| usage.ends_at() > now);
+            if usages.len() >= MAX_LIMITER_KEYS {
+                return Err(LimiterError::TooManyKeys {
+                    max: MAX_LIMITER_KEYS,
+                });
+            }
+        }
+        let usage = usages.entry(key).or_insert_with(|| Usage::none(limit));
+        let verdict = usage.take(limit, count, now);
+        drop(usages);
+        if let Verdict::Admitted { .. } = verdict {
+            self.save_later()?;
+        }
+        Ok(verdict)
+    }
+
+    /// Has the counts saved in time. Meanwhile the object stays in memory.
+    fn save_later(self: &Rc<Self>) -> Result<()> {
+        let after = self.options.save_after;
+        if after.is_zero() {
+            return self.save();
+        }
+        if self.will_save.replace(true) {
+            return Ok(());
+        }
+        let inner = Rc::clone(self);
+        let clock = self.state.env().clock();
+        let sleep = clock.sleep_until(clock.now() + after);
+        self.state.wait_until(async move {
+            sleep.await;
+            inner.will_save.set(false);
+            if let Err(error) = inner.save() {
+                tracing::warn!(id = %inner.state.id(), %error, "a rate limiter could not save its counts; it goes on with those in memory");
+            }
+        })
+    }
+
+    fn save(&self) -> Result<()> {
+        if broken(Variant::LimiterUnsaved) {
+            return Ok(());
+        }
+        let storage = self.state.storage();
+        let Some(ends_at) = self.drop_old() else {
+            // What never lasted long enough to be saved leaves no trace.
+            return match storage.get::<BTreeMap<String, Usage>>(SAVED)? {
+                Some(_) => storage.delete_all(),
+                None => Ok(()),
+            };
+        };
+        storage.put(SAVED, &*self.usages.borrow())?;
+        // When it goes off it looks again, so it need not move each time.
+        match self.alarm.get()? {
+            Some(_) => Ok(()),
+            None => self.alarm.set(Some(ends_at)),
+        }
+    }
+
+    /// Forgets what counts for nothing any more; returns until when the rest counts.
+    fn drop_old(&self) -> Option<i64> {
+        let now = now(&self.state);
+        let mut usages = self.usages.borrow_mut();
+        usages.retain(|_, usage| usage.ends_at() > now);
+        usages.values().map(Usage::ends_at).max()
+    }
+
+    fn clean_up(&self) -> Result<()> {
+        match self.drop_old() {
+            Some(ends_at) => self.alarm.set(Some(ends_at)),
+            None => self.state.storage().delete_all(),
+        }
+    }
+}

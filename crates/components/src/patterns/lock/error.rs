@@ -1,0 +1,64 @@
+//! What a lock or a fence answers when it refuses.
+
+use abide::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why a lock, or a fence, refused. Nothing changed.
+#[derive(Clone, Debug, Error, Serialize, Deserialize)]
+pub enum LockError {
+    /// The request makes no sense; the text says what would.
+    #[error("{0}")]
+    Invalid(String),
+    /// Another holder has the lock.
+    #[error(
+        "`{holder}` holds the lock until {expires_at} (milliseconds since 1970), unless it renews or releases it"
+    )]
+    Held {
+        /// Who.
+        holder: String,
+        /// When its lease ends.
+        expires_at: i64,
+    },
+    /// The lease has ended, and another holder may have had the lock since.
+    #[error(
+        "the lease with token {token} has ended: acquire the lock again, and look at what it protects"
+    )]
+    Lost {
+        /// The lease's.
+        token: i64,
+    },
+    /// Too many calls wait for the lock.
+    #[error("{max} calls wait for the lock already: try again later")]
+    TooManyWaiters {
+        /// How many may wait.
+        max: usize,
+    },
+    /// The resource has seen a newer holder.
+    #[error(
+        "token {token} is of an older lease than {newest}, which the resource has seen: acquire the lock again"
+    )]
+    Stale {
+        /// The token that was refused.
+        token: i64,
+        /// The highest that was seen.
+        newest: i64,
+    },
+    /// The storage failed, or the object.
+    #[error(transparent)]
+    Object(#[from] Error),
+}
+
+impl From<LockError> for Error {
+    fn from(error: LockError) -> Self {
+        let kind = match &error {
+            LockError::Object(error) => return error.clone(),
+            LockError::Invalid(_) => ErrorKind::Input,
+            LockError::TooManyWaiters { .. } => ErrorKind::Limit,
+            LockError::Held { .. } | LockError::Lost { .. } | LockError::Stale { .. } => {
+                ErrorKind::Application
+            }
+        };
+        Self::with_kind(kind, error.to_string())
+    }
+}

@@ -1,0 +1,65 @@
+//! The resource's side: it refuses holders whose lease is older than one that it has seen.
+
+use abide::{Result, State, Storage};
+
+use super::LockError;
+use crate::broken::{Variant, broken};
+use crate::patterns::{limits::MAX_RESOURCE_BYTES, wrong_length};
+
+/// A resource of an object that a [`Lock`](super::Lock) protects. Open it in the constructor.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    storage: Storage,
+    resource: String,
+}
+
+impl Fence {
+    /// The fence around a resource of this object; makes the table `lock_fences` if there is none.
+    ///
+    /// # Errors
+    /// [`LockError::Invalid`] if the name has no or more than
+    /// [`MAX_RESOURCE_BYTES`] bytes.
+    pub fn open(state: &State, resource: &str) -> Result<Self, LockError> {
+        if let Some(wrong) = wrong_length("the resource's name", resource, MAX_RESOURCE_BYTES) {
+            return Err(LockError::Invalid(wrong));
+        }
+        let storage = state.storage().clone();
+        storage.sql().exec(
+            "CREATE TABLE IF NOT EXISTS lock_fences (resource TEXT PRIMARY KEY, token INTEGER NOT NULL) WITHOUT ROWID",
+            (),
+        )?;
+        Ok(Self {
+            storage,
+            resource: resource.to_owned(),
+        })
+    }
+
+    /// Admits the holder with this token, and from now on none with a lower one. What it then writes before the next
+    /// `await` is one transaction with this.
+    ///
+    /// # Errors
+    /// [`LockError::Stale`] if a holder with a higher token was admitted before.
+    pub fn admit(&self, token: i64) -> Result<(), LockError> {
+        let newest = self.newest()?;
+        if newest.is_some_and(|newest| token < newest) && !broken(Variant::FenceOpen) {
+            return Err(LockError::Stale {
+                token,
+                newest: newest.unwrap_or(token),
+            });
+        }
+        if newest != Some(token) {
+            self.storage.sql().exec(
+                "INSERT OR REPLACE INTO lock_fences (resource, token) VALUES (?1, ?2)",
+                (&self.resource, token),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The highest token that was admitted.
+    pub fn newest(&self) -> Result<Option<i64>> {
+        let sql = self.storage.sql();
+        let select = "SELECT token FROM lock_fences WHERE resource = ?1";
+        sql.exec(select, (&self.resource,))?.optional()
+    }
+}

@@ -1,0 +1,77 @@
+//! Locks with leases and fencing tokens.
+//!
+//! A [`Lock`] is an object named after a resource. At most one holder has its lease at a time. A holder that dies keeps
+//! it until the lease ends, which the object's alarm sees to; a holder that works longer renews it.
+//!
+//! A lease alone excludes nobody: its holder may be suspended, wake after the lease has ended, and write although another
+//! has the lock. So each lease has a **fencing token**, a number that is higher than those of all leases before it, also
+//! across crashes. The holder sends it with whatever it does to the resource, and the resource refuses lower numbers than
+//! it has seen: a [`Fence`] does that in an object.
+//!
+//! ```
+//! use abide::prelude::*;
+//! use abide::patterns::lock::{self, Fence, Lock, LockError};
+//! use std::time::Duration;
+//!
+//! #[durable_object]
+//! struct Report {
+//!     state: State,
+//!     fence: Fence,
+//! }
+//!
+//! impl DurableObject for Report {
+//!     fn new(state: State, _env: Env) -> Result<Self> {
+//!         let fence = Fence::open(&state, "report")?;
+//!         Ok(Self { state, fence })
+//!     }
+//! }
+//!
+//! #[rpc]
+//! impl Report {
+//!     pub async fn write(&self, token: i64, text: String) -> Result<(), LockError> {
+//!         self.fence.admit(token)?; // an older holder is refused
+//!         Ok(self.state.storage().put("text", &text)?)
+//!     }
+//! }
+//!
+//! async fn write_report(env: &Env, worker: &str) -> Result<(), LockError> {
+//!     let lock: Stub<Lock> = env.object::<Lock>().get_by_name("report");
+//!     let lease = lock.acquire(worker.to_owned(), Duration::from_secs(30)).await??;
+//!     let report = env.object::<Report>().get_by_name("report");
+//!     report.write(lease.token, "all is well".to_owned()).await??;
+//!     lock.release(lease.token).await??;
+//!     Ok(())
+//! }
+//!
+//! # fn main() {
+//! let host = lock::install(abide::Host::builder("data"));
+//! # }
+//! ```
+
+mod error;
+mod fence;
+mod lease;
+mod object;
+mod record;
+
+use std::time::Duration;
+
+use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
+
+pub use error::LockError;
+pub use fence::Fence;
+pub use lease::Lease;
+pub use object::{Lock, LockStub};
+
+/// The name under which the class is registered.
+pub const BINDING: &str = "LOCK";
+
+/// Registers the class.
+pub fn install(host: HostBuilder) -> HostBuilder {
+    host.object_with::<Lock>(BINDING, class_options())
+}
+
+/// How to run the class: its alarm is tried until it succeeds, at most a minute apart.
+pub fn class_options() -> ClassOptions {
+    ClassOptions::default().alarm_retry(AlarmRetry::for_ever(Duration::from_mins(1)))
+}

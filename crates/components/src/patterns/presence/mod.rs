@@ -1,0 +1,327 @@
+//! Presence: who is here.
+//!
+//! An object that holds a [`Presence`], such as a room, knows who has given a sign of life within
+//! [`Options::timeout`], or up to a quarter longer: signs that follow each other closely are not all written down. Signs of
+//! life are:
+//!
+//! - a WebSocket that is opened ([`Presence::enter`]), and each heartbeat on it. Heartbeats are texts that the gateway
+//!   answers without waking the object, so the room can hibernate while its sockets beat;
+//! - a heartbeat by any other way, such as an HTTP request ([`Presence::beat`]).
+//!
+//! Who closes their last socket cleanly has left at once ([`Presence::closed`]). Whoever loses the connection, or the
+//! server is restarted under them, has until the timeout to come back, and nobody hears that they were gone.
+//!
+//! Who is here is stored, so it survives hibernation and crashes. A crash forgets the heartbeats on sockets since anybody
+//! last looked, with the sockets. The object's alarm `presence` looks for those who have
+//! fallen silent, once in each timeout, while anybody is here.
+//!
+//! ```
+//! use abide::prelude::*;
+//! use abide::patterns::presence::{Change, Options, Presence};
+//!
+//! #[durable_object]
+//! struct Room {
+//!     presence: Presence,
+//! }
+//!
+//! impl DurableObject for Room {
+//!     fn new(state: State, _env: Env) -> Result<Self> {
+//!         let presence = Presence::open(&state, Options::default())?;
+//!         presence.on_change(move |change| {
+//!             let news = match change {
+//!                 Change::Came(who) => Message::from(format!("{who} is here")),
+//!                 Change::Left(who) => Message::from(format!("{who} has left")),
+//!             };
+//!             for ws in state.get_websockets(None) {
+//!                 let _ = ws.send(&news); // one that closes at this moment misses it
+//!             }
+//!             Ok(())
+//!         });
+//!         Ok(Self { presence })
+//!     }
+//!
+//!     async fn fetch(&self, request: Request) -> Result<Response> {
+//!         let who = request.uri().path().trim_start_matches('/').to_owned();
+//!         let pair = WebSocketPair::new();
+//!         self.presence.enter(pair.server, &who)?;
+//!         Ok(websocket_response(pair.client))
+//!     }
+//!
+//!     async fn websocket_close(&self, ws: WebSocket, _: u16, _: String, was_clean: bool) -> Result<()> {
+//!         self.presence.closed(&ws, was_clean)
+//!     }
+//! }
+//!
+//! #[rpc]
+//! impl Room {
+//!     pub async fn who(&self) -> Result<Vec<String>> {
+//!         Ok(self.presence.here()?.into_iter().map(|present| present.who).collect())
+//!     }
+//! }
+//! # fn main() {}
+//! ```
+
+mod options;
+mod rows;
+
+use std::{cell::RefCell, collections::BTreeMap, fmt, rc::Rc, time::UNIX_EPOCH};
+
+use abide::{
+    Error, ErrorKind, ReadyState, RequestResponsePair, Result, State, WebSocket,
+    socket::ServerSocket,
+};
+
+use super::{limits, now, wrong_length};
+use crate::broken::{Variant, broken};
+use abide_component::{WakeUp, numbers::millis};
+use rows::Rows;
+
+pub use options::Options;
+pub use rows::Present;
+
+/// The alarm that looks for those who have fallen silent.
+const ALARM: &str = "presence";
+
+/// What tags of sockets begin with; the rest is who.
+const TAG: &str = "presence:";
+
+/// Somebody has come or left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// They were not here before.
+    Came(String),
+    /// They closed their last socket, said so, or have been silent for too long.
+    Left(String),
+}
+
+/// Who is here, in an object. Clones are the same.
+#[derive(Clone)]
+pub struct Presence(Rc<Inner>);
+
+type Hook = Box<dyn Fn(&Change) -> Result<()>>;
+
+struct Inner {
+    state: State,
+    options: Options,
+    alarm: WakeUp,
+    rows: Rows,
+    hook: RefCell<Option<Rc<Hook>>>,
+}
+
+impl Presence {
+    /// Opens the presence of an object, in its constructor; makes its tables, whose names begin with `presence`, when there
+    /// are none. It has the object's alarm `presence`, and its sockets' automatic answer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] if an option makes no sense or the object has a presence already, [`ErrorKind::Damaged`] if the
+    /// tables are of a version that this program does not know.
+    pub fn open(state: &State, options: Options) -> Result<Self> {
+        options.check()?;
+        let pair = RequestResponsePair::new(&options.ping, &options.pong)?;
+        state.set_websocket_auto_response(Some(pair))?;
+        let inner = Rc::new(Inner {
+            state: state.clone(),
+            options,
+            alarm: WakeUp::new(state, ALARM),
+            rows: Rows::open(state.storage())?,
+            hook: RefCell::default(),
+        });
+        let looking = Rc::clone(&inner);
+        state.on_alarm(ALARM, move |_| std::future::ready(looking.look()))?;
+        Ok(Self(inner))
+    }
+
+    /// Has a function called for each change, in the transaction that writes it down: what it sends leaves when that is on
+    /// disk. An error undoes the change, and whoever has caused it gets the error.
+    pub fn on_change(&self, hook: impl Fn(&Change) -> Result<()> + 'static) {
+        let hook: Hook = Box::new(hook);
+        *self.0.hook.borrow_mut() = Some(Rc::new(hook));
+    }
+
+    /// Accepts the WebSocket of somebody, who is here from now on. One may have several sockets.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] for a name of no or more than [`MAX_WHO_BYTES`](limits::MAX_WHO_BYTES) bytes,
+    /// [`ErrorKind::Limit`] if too many are here.
+    pub fn enter(&self, server: ServerSocket, who: &str) -> Result<WebSocket> {
+        let inner = &self.0;
+        inner.state.storage().transaction_sync(|| {
+            inner.came(who)?;
+            let tag = format!("{TAG}{who}");
+            inner.state.accept_websocket(server, &[&tag])
+        })
+    }
+
+    /// A sign of life that came by another way than a WebSocket. The errors are those of [`enter`](Self::enter).
+    pub fn beat(&self, who: &str) -> Result<()> {
+        self.0.came(who)
+    }
+
+    /// To be called in the object's `websocket_close`: whoever has closed their last socket cleanly has left. If it has not
+    /// been closed cleanly, they have until the timeout to come back.
+    pub fn closed(&self, ws: &WebSocket, was_clean: bool) -> Result<()> {
+        let Some(who) = who_of(ws) else {
+            return Ok(());
+        };
+        if self.0.open_sockets(&who).next().is_some() {
+            return Ok(());
+        }
+        if was_clean || broken(Variant::BrokenIsClosed) {
+            return self.leave(&who).map(drop);
+        }
+        // Its last heartbeats go with it.
+        match beaten_at(ws) {
+            Some(at) => self.0.rows.seen(&who, at),
+            None => Ok(()),
+        }
+    }
+
+    /// Somebody leaves: their sockets are closed. False if they were not here.
+    pub fn leave(&self, who: &str) -> Result<bool> {
+        let inner = &self.0;
+        for ws in inner.open_sockets(who) {
+            ws.close(1_000, "left")?;
+        }
+        inner.state.storage().transaction_sync(|| {
+            let was_here = inner.rows.remove(who)?;
+            if was_here {
+                inner.tell(&Change::Left(who.to_owned()))?;
+            }
+            Ok(was_here)
+        })
+    }
+
+    /// Who is here, by name; with whoever has come or fallen silent until this moment.
+    pub fn here(&self) -> Result<Vec<Present>> {
+        self.0.look()?;
+        self.0.rows.all()
+    }
+
+    /// Whose socket this is, if it was accepted here.
+    pub fn who(&self, ws: &WebSocket) -> Option<String> {
+        who_of(ws)
+    }
+}
+
+fn who_of(ws: &WebSocket) -> Option<String> {
+    let mut tags = ws.tags().into_iter();
+    tags.find_map(|tag| tag.strip_prefix(TAG).map(str::to_owned))
+}
+
+/// When the gateway last answered a heartbeat on a socket.
+fn beaten_at(ws: &WebSocket) -> Option<i64> {
+    let since = ws.auto_response_timestamp()?.duration_since(UNIX_EPOCH);
+    since.ok().map(millis)
+}
+
+impl Inner {
+    fn came(&self, who: &str) -> Result<()> {
+        if let Some(wrong) = wrong_length("the name of somebody", who, limits::MAX_WHO_BYTES) {
+            return Err(Error::with_kind(ErrorKind::Input, wrong));
+        }
+        let now = now(&self.state);
+        let storage = self.state.storage();
+        storage.transaction_sync(|| self.seen(who, now, now))
+    }
+
+    fn open_sockets(&self, who: &str) -> impl Iterator<Item = WebSocket> + use<> {
+        let sockets = self.state.get_websockets(Some(&format!("{TAG}{who}")));
+        let sockets = sockets.into_iter();
+        sockets.filter(|ws| ws.ready_state() == ReadyState::Open)
+    }
+
+    /// How long after the last sign of life that was written down somebody counts as here.
+    fn patience(&self) -> i64 {
+        let timeout = millis(self.options.timeout);
+        timeout + timeout / limits::BEATS_IN_A_TIMEOUT
+    }
+
+    /// A sign of life at a time.
+    fn seen(&self, who: &str, at: i64, now: i64) -> Result<()> {
+        let timeout = millis(self.options.timeout);
+        match self.rows.seen_at(who)? {
+            // It says nothing new that would be worth a write.
+            Some(seen_at) if at < seen_at + timeout / limits::BEATS_IN_A_TIMEOUT => Ok(()),
+            Some(seen_at) if seen_at + self.patience() > at => self.rows.seen(who, at),
+            known => {
+                if known.is_some() {
+                    // They had fallen silent, and nobody has looked.
+                    self.rows.remove(who)?;
+                    self.tell(&Change::Left(who.to_owned()))?;
+                }
+                let max = self.options.max_present;
+                if self.rows.count()? >= i64::from(max) {
+                    return Err(Error::with_kind(
+                        ErrorKind::Limit,
+                        format!(
+                            "{max} are here already: use several rooms, or raise `max_present`"
+                        ),
+                    ));
+                }
+                self.rows.insert(who, at)?;
+                self.alarm
+                    .not_later_than(now.saturating_add(self.patience()))?;
+                self.tell(&Change::Came(who.to_owned()))
+            }
+        }
+    }
+
+    /// Compares the rows with the sockets' heartbeats, and with the time.
+    fn look(&self) -> Result<()> {
+        let now = now(&self.state);
+        let timeout = millis(self.options.timeout);
+        let mut beats: BTreeMap<String, i64> = BTreeMap::new();
+        let mut has_sockets = false;
+        for ws in self.state.get_websockets(None) {
+            if ws.ready_state() != ReadyState::Open {
+                continue;
+            }
+            let Some(who) = who_of(&ws) else {
+                continue;
+            };
+            has_sockets = true;
+            if let Some(at) = beaten_at(&ws) {
+                let latest = beats.entry(who).or_insert(at);
+                *latest = at.max(*latest);
+            }
+        }
+        self.state.storage().transaction_sync(|| {
+            self.rows.not_after(now)?;
+            for (who, at) in beats {
+                if at + timeout > now {
+                    self.seen(&who, at.min(now), now)?;
+                }
+            }
+            let silent_since = if broken(Variant::SilentStay) {
+                0
+            } else {
+                now.saturating_sub(self.patience())
+            };
+            for who in self.rows.remove_silent(silent_since)? {
+                self.tell(&Change::Left(who))?;
+            }
+            match self.rows.oldest()? {
+                Some(seen_at) => {
+                    let silent_at = seen_at.saturating_add(self.patience());
+                    self.alarm.set(Some(silent_at))
+                }
+                // One that has fallen silent may beat again, which wakes nobody.
+                None if has_sockets => self.alarm.not_later_than(now.saturating_add(timeout)),
+                None => self.alarm.set(None),
+            }
+        })
+    }
+
+    fn tell(&self, change: &Change) -> Result<()> {
+        let hook = self.hook.borrow().clone();
+        hook.map_or(Ok(()), |hook| hook(change))
+    }
+}
+
+impl fmt::Debug for Presence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Presence")
+            .field("options", &self.0.options)
+            .finish_non_exhaustive()
+    }
+}

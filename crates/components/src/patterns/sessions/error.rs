@@ -1,0 +1,37 @@
+//! What sessions answer when they do not do what they are asked.
+
+use abide::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why nothing was done. Nothing changed.
+#[derive(Clone, Debug, Error, Serialize, Deserialize)]
+pub enum SessionError {
+    /// The request makes no sense; the text says what would.
+    #[error("{0}")]
+    Invalid(String),
+    /// The data are no JSON of the wanted type.
+    #[error("the session's data: {0}")]
+    Data(String),
+    /// The object holds too many sessions.
+    #[error("the object holds {max} sessions already: end some, or raise `max_sessions`")]
+    Full {
+        /// How many there may be.
+        max: u32,
+    },
+    /// The storage failed, or the object.
+    #[error(transparent)]
+    Object(#[from] Error),
+}
+
+impl From<SessionError> for Error {
+    fn from(error: SessionError) -> Self {
+        let kind = match &error {
+            SessionError::Object(error) => return error.clone(),
+            SessionError::Invalid(_) => ErrorKind::Input,
+            SessionError::Data(_) => ErrorKind::Decode,
+            SessionError::Full { .. } => ErrorKind::Limit,
+        };
+        Self::with_kind(kind, error.to_string())
+    }
+}

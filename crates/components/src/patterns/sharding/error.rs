@@ -1,0 +1,38 @@
+//! What sharded namespaces answer when they refuse.
+
+use abide::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why nothing was done. Nothing changed.
+#[derive(Clone, Debug, Error, Serialize, Deserialize)]
+pub enum ShardingError {
+    /// The request makes no sense; the text says what would.
+    #[error("{0}")]
+    Invalid(String),
+    /// The namespace has another number of shards.
+    #[error(
+        "the sharded namespace has {shards} shards, not {wanted}: keys would lose what their shards hold. Use another \
+         name, and move the data"
+    )]
+    Declared {
+        /// How many it has.
+        shards: u32,
+        /// How many were wanted.
+        wanted: u32,
+    },
+    /// The storage failed, or the object.
+    #[error(transparent)]
+    Object(#[from] Error),
+}
+
+impl From<ShardingError> for Error {
+    fn from(error: ShardingError) -> Self {
+        let kind = match &error {
+            ShardingError::Object(error) => return error.clone(),
+            ShardingError::Invalid(_) => ErrorKind::Input,
+            ShardingError::Declared { .. } => ErrorKind::Application,
+        };
+        Self::with_kind(kind, error.to_string())
+    }
+}

@@ -1,0 +1,37 @@
+//! How shards report.
+
+use derive_setters::Setters;
+use std::time::Duration;
+
+use crate::patterns::limits::MAX_REPORT_AFTER;
+
+use super::ShardingError;
+
+/// How the shards of a class report their figures.
+#[derive(Clone, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
+pub struct Options {
+    /// How long after a change a shard reports: so far totals are behind, and so often at most the coordinator hears of each
+    /// shard. Default 1 s.
+    pub report_after: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            report_after: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn check(&self) -> Result<(), ShardingError> {
+        if self.report_after <= MAX_REPORT_AFTER {
+            return Ok(());
+        }
+        Err(ShardingError::Invalid(format!(
+            "a shard reports a change after at most {} h",
+            MAX_REPORT_AFTER.as_secs() / 3_600
+        )))
+    }
+}

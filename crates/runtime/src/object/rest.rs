@@ -1,0 +1,58 @@
+//! Whether an object rests: whether anything of it goes on by itself while the clock stands still.
+
+use super::{Kind, Object, Running};
+use crate::waits::WaitFor;
+
+impl Object {
+    /// What keeps the object busy, for people; `None` if it rests.
+    pub(crate) fn unrest(&self) -> Option<String> {
+        if !self.is_alive() {
+            return None;
+        }
+        if self.held.get() {
+            return Some("it is being restored".to_owned());
+        }
+        let running = self.running.borrow();
+        let busy = running
+            .iter()
+            // Others wait for the one that the gate is closed for.
+            .filter(|(token, _)| self.may_run(**token))
+            .find_map(|(_, task)| task.unrest());
+        if let Some(busy) = busy {
+            return Some(busy);
+        }
+        if self.may_start() && !self.queue.borrow().is_empty() {
+            return Some("events wait for it".to_owned());
+        }
+        (!self.is_durable()).then(|| "what it wrote is not durable yet".to_owned())
+    }
+
+    /// The object as people know it.
+    pub(crate) fn label(&self) -> String {
+        let name = self.name().unwrap_or_else(|| self.id.to_string());
+        format!("{}/{name}", self.binding.class.name())
+    }
+}
+
+impl Running {
+    fn unrest(&self) -> Option<String> {
+        let what = match self.kind {
+            Kind::Handler => "a handler",
+            Kind::Background => "background work",
+            Kind::Block => "block_concurrency_while",
+            // It waits for whoever reads a body, or for the object that writes it.
+            Kind::Inner => return None,
+        };
+        let waits = |wait_for| {
+            let waits = self.waits.as_ref();
+            waits.is_some_and(|waits| waits.include(wait_for))
+        };
+        if waits(WaitFor::Server) {
+            return Some(format!("{what} waits for another server"));
+        }
+        if waits(WaitFor::Clock) || waits(WaitFor::Object) {
+            return None;
+        }
+        Some(format!("{what} runs"))
+    }
+}

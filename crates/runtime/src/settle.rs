@@ -1,0 +1,176 @@
+//! Waiting until nothing goes on by itself: for tests, whose clock stands still.
+//!
+//! Each worker is asked in turn what goes on on its thread ([`Census`]), after all that was ready there has run. The node rests
+//! if two rounds in a row find nothing, and no object has had a turn between them: then whatever one worker has sent
+//! another, before or after it was asked, would have been seen.
+
+use std::time::{Duration, Instant};
+
+use abide_storage::{AlarmState, Isolation};
+use tokio::sync::oneshot;
+
+use crate::{
+    Error, ErrorKind, Node, Result,
+    envelope::Message,
+    limits::{MAX_NAMED_BUSY, SETTLE_PATIENCE, SETTLE_TURNS},
+    router::Phase,
+};
+
+/// How often a worker lets others go first before it reports: what is ready has run then.
+pub(crate) const YIELDS: usize = 3;
+
+/// Rounds that follow each other at once. After them something takes its time, such as another server, and is looked at
+/// less often.
+const QUICK_ROUNDS: u64 = 200;
+const PACE: Duration = Duration::from_millis(1);
+
+/// What goes on on a worker.
+pub(crate) struct Census {
+    /// How many turns its objects have had.
+    pub(crate) turns: u64,
+    /// The objects that do not rest, and why.
+    pub(crate) busy: Vec<String>,
+    /// Something of no particular object is on its way.
+    pub(crate) is_moving: bool,
+    /// The object that had the last turn.
+    pub(crate) last: Option<String>,
+}
+
+/// What goes on in a node.
+#[derive(Default)]
+struct Round {
+    turns: u64,
+    busy: Vec<String>,
+    is_moving: bool,
+    last: Vec<String>,
+}
+
+impl Round {
+    fn rests(&self) -> bool {
+        self.busy.is_empty() && !self.is_moving
+    }
+}
+
+impl Node {
+    /// Returns when nothing goes on by itself any more: no event waits or runs, no alarm is due, nothing waits at an output
+    /// gate, no request to another server is on its way, and what runs on waits for the clock.
+    ///
+    /// For tests, on a clock that stands still ([`TestClock`](crate::clock::TestClock)): move the clock, settle, look. A
+    /// handler, or background work, that waits for the clock or for an object that does is at rest. One that waits for anything
+    /// else (a server, a channel, a thread of its own) is waited for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Timeout`] with the objects that do not rest and what keeps them busy: after
+    /// [`SETTLE_TURNS`] turns, if objects keep each other or themselves busy at a standing clock, and after
+    /// [`SETTLE_PATIENCE`] of the machine's time, if something outside does not end. [`ErrorKind::Input`] on a clock that
+    /// runs by itself.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "it also waits for other servers, whose time is the machine's"
+    )]
+    pub async fn settle(&self) -> Result<()> {
+        let clock = self.env().clock();
+        if !clock.stands_still() {
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                "settling needs a clock that stands still: give the host a `TestClock` with `.clock(…)`",
+            ));
+        }
+        let deadline = Instant::now() + SETTLE_PATIENCE;
+        let mut first_turns = None;
+        let mut before: Option<u64> = None;
+        let mut rounds = 0;
+        loop {
+            let round = self.look().await?;
+            let since = round.turns - *first_turns.get_or_insert(round.turns);
+            if round.rests() && before == Some(round.turns) {
+                return Ok(());
+            }
+            before = round.rests().then_some(round.turns);
+            let expired = Instant::now() >= deadline;
+            if since > SETTLE_TURNS || expired {
+                return Err(restless(round, since, expired));
+            }
+            rounds += 1;
+            if rounds > QUICK_ROUNDS {
+                tokio::time::sleep(PACE).await;
+            } else {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Asks every worker what goes on.
+    async fn look(&self) -> Result<Round> {
+        let router = self.router();
+        if router.phase() != Phase::Running {
+            return Err(Error::stopping());
+        }
+        let mut round = Round::default();
+        for worker in &router.workers {
+            let (tell, told) = oneshot::channel();
+            worker.send(Message::Census(tell))?;
+            let census = told.await.map_err(|_| Error::stopping())?;
+            round.turns += census.turns;
+            round.busy.extend(census.busy);
+            round.is_moving |= census.is_moving;
+            round.last.extend(census.last);
+        }
+        round.is_moving |= router.egress.is_busy();
+        round.busy.extend(self.due_alarms());
+        Ok(round)
+    }
+
+    /// The objects with alarms that are due and have not gone off.
+    fn due_alarms(&self) -> Vec<String> {
+        let router = self.router();
+        let index = router.store.alarms();
+        let now = router.clock.unix_millis().cast_signed();
+        let parts = self.env().bindings().len() * router.workers.len();
+        let due = (0..parts).filter_map(|part| index.next_due(part));
+        let suspects = [Isolation::Few, Isolation::Alone];
+        let suspects = suspects
+            .into_iter()
+            .filter_map(|isolation| index.next_suspect(isolation));
+        if !due.chain(suspects).any(|due| due <= now) {
+            return Vec::new();
+        }
+        let listed = self.alarms(AlarmState::Pending, None, MAX_NAMED_BUSY);
+        let named: Vec<_> = listed
+            .into_iter()
+            .filter(|alarm| alarm.due.unix_millis() <= now)
+            .map(|alarm| format!("{}/{}: its alarm is due", alarm.class, alarm.id))
+            .collect();
+        if named.is_empty() {
+            return vec!["an alarm is due".to_owned()];
+        }
+        named
+    }
+}
+
+fn restless(mut round: Round, turns: u64, expired: bool) -> Error {
+    if round.busy.is_empty() {
+        // They were between two turns.
+        round.busy = round.last;
+    }
+    let more = round.busy.len().saturating_sub(MAX_NAMED_BUSY);
+    round.busy.truncate(MAX_NAMED_BUSY);
+    if more > 0 {
+        round.busy.push(format!("and {more} more"));
+    }
+    let busy = match round.busy.join("; ") {
+        none if none.is_empty() => "something is on its way from object to object".to_owned(),
+        busy => busy,
+    };
+    let bound = if expired {
+        format!("within {} s", SETTLE_PATIENCE.as_secs())
+    } else {
+        format!("within {SETTLE_TURNS} turns")
+    };
+    Error::with_kind(
+        ErrorKind::Timeout,
+        format!(
+            "the objects do not rest {bound} ({turns} turns, and the clock stands still): {busy}"
+        ),
+    )
+}
