@@ -53,7 +53,7 @@ impl DurableObject for Channel {
             (),
         )?;
         let max_connections = env.require::<Bounds>()?.max_connections;
-        let room = Room::open(&state, party::Options { max_connections })?;
+        let room = Room::open(&state, party::Options::default().max_connections(max_connections))?;
         Ok(Self { state, room })
     }
 

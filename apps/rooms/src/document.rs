@@ -51,12 +51,8 @@ impl DurableObject for DocumentRoom {
     fn new(state: State, env: Env) -> Result<Self> {
         let bounds = env.require::<Bounds>()?;
         let max_connections = bounds.max_connections;
-        let room = Room::open(&state, party::Options { max_connections })?;
-        let options = yjs::Options {
-            max_document_bytes: bounds.max_document_bytes,
-            max_message_bytes: bounds.max_message_bytes,
-            ..yjs::Options::default()
-        };
+        let room = Room::open(&state, party::Options::default().max_connections(max_connections))?;
+        let options = yjs::Options::default().max_document_bytes(bounds.max_document_bytes).max_message_bytes(bounds.max_message_bytes);
         let document = Document::open(&state, &room, options)?;
         Ok(Self { room, document })
     }

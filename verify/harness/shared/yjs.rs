@@ -32,11 +32,7 @@ pub(crate) struct YjsClient {
 
 impl YjsClient {
     pub(crate) fn new(id: u64) -> Self {
-        let doc = Doc::with_options(Options {
-            client_id: ClientID::new(id),
-            offset_kind: OffsetKind::Utf16,
-            ..Options::default()
-        });
+        let doc = Doc::with_options(Options::default().client_id(ClientID::new(id)).offset_kind(OffsetKind::Utf16));
         Self {
             text: doc.get_or_insert_text("content"),
             doc,

@@ -6,10 +6,7 @@ use abide_harness::run;
 use crate::support::{Peer, World};
 
 fn every(updates: u64) -> Options {
-    Options {
-        compact_after_updates: updates,
-        ..Options::default()
-    }
+    Options::default().compact_after_updates(updates)
 }
 
 #[test]
@@ -39,10 +36,7 @@ fn updates_become_a_snapshot_past_their_number() {
 #[test]
 fn what_was_deleted_is_forgotten() {
     run(async {
-        let options = Options {
-            compact_after_bytes: 10_000,
-            ..Options::default()
-        };
+        let options = Options::default().compact_after_bytes(10_000);
         let world = World::with(options);
         let mut ada = Peer::connect(&world, 1).await;
         let mut most = 0;
@@ -88,10 +82,7 @@ fn a_long_update_takes_several_rows_and_comes_back_whole() {
 #[test]
 fn a_document_that_would_be_too_long_is_compacted_first_and_then_refused() {
     run(async {
-        let options = Options {
-            max_document_bytes: 5_000,
-            ..Options::default()
-        };
+        let options = Options::default().max_document_bytes(5_000);
         let world = World::with(options);
         let mut ada = Peer::connect(&world, 1).await;
         for _ in 0..20 {
@@ -145,17 +136,11 @@ fn options_that_make_no_sense_are_refused() {
         for (options, word) in [
             (every(0), "merged"),
             (
-                Options {
-                    max_document_bytes: 1 << 40,
-                    ..Options::default()
-                },
+                Options::default().max_document_bytes(1 << 40),
                 "document",
             ),
             (
-                Options {
-                    max_message_bytes: 0,
-                    ..Options::default()
-                },
+                Options::default().max_message_bytes(0),
                 "message",
             ),
         ] {

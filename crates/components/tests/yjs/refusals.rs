@@ -21,10 +21,7 @@ fn framed(head: &[u8], content: &[u8]) -> Vec<u8> {
 #[test]
 fn what_is_no_message_closes_its_connection_and_no_other() {
     run(async {
-        let options = Options {
-            max_message_bytes: 10_000,
-            ..Options::default()
-        };
+        let options = Options::default().max_message_bytes(10_000);
         let world = World::with(options);
         let mut ada = Peer::connect(&world, 1).await;
         ada.insert(0, "kept").await;
