@@ -53,7 +53,10 @@ impl DurableObject for Channel {
             (),
         )?;
         let max_connections = env.require::<Bounds>()?.max_connections;
-        let room = Room::open(&state, party::Options::default().max_connections(max_connections))?;
+        let room = Room::open(
+            &state,
+            party::Options::default().max_connections(max_connections),
+        )?;
         Ok(Self { state, room })
     }
 
@@ -66,7 +69,11 @@ impl DurableObject for Channel {
             self.announce(request).await
         } else {
             let text = "A channel answers GET, POST, and WebSockets.";
-            Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text))
+            Err(ApiError::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                text,
+            ))
         };
         Ok(answer.unwrap_or_else(IntoResponse::into_response))
     }
@@ -105,7 +112,8 @@ impl Channel {
         let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
         let tags = pairs.iter().filter(|(name, _)| name == "tag");
         let tags: Vec<&str> = tags.map(|(_, tag)| &**tag).collect();
-        let fits = |tag: &&str| !tag.is_empty() && tag.len() <= MAX_TAG_BYTES && !tag.starts_with('_');
+        let fits =
+            |tag: &&str| !tag.is_empty() && tag.len() <= MAX_TAG_BYTES && !tag.starts_with('_');
         if tags.len() > party::limits::MAX_TAGS || !tags.iter().all(fits) {
             let text = format!(
                 "A connection has at most {} tags of 1 to {MAX_TAG_BYTES} bytes, and none begins with an underscore.",
@@ -129,7 +137,10 @@ impl Channel {
     async fn announce(&self, request: Request) -> Result<Response, ApiError> {
         let query = request.uri().query().unwrap_or_default();
         let wanted: Wanted = serde_urlencoded::from_str(query).map_err(|error| {
-            ApiError::bad_request("invalid_query", format!("The query makes no sense: {error}."))
+            ApiError::bad_request(
+                "invalid_query",
+                format!("The query makes no sense: {error}."),
+            )
         })?;
         let bytes = body::to_bytes(request.into_body(), MAX_MESSAGE_BYTES).await;
         let bytes = bytes.map_err(|_| {
@@ -137,7 +148,10 @@ impl Channel {
             ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "message_too_long", text)
         })?;
         let Ok(text) = String::from_utf8(bytes.into()) else {
-            return Err(ApiError::bad_request("no_text", "The body must be UTF-8 text."));
+            return Err(ApiError::bad_request(
+                "no_text",
+                "The body must be UTF-8 text.",
+            ));
         };
         let Some(delay) = wanted.r#in else {
             let sent = self.room.send_to(wanted.tag.as_deref(), text, &[]);
@@ -164,7 +178,9 @@ impl Channel {
 
     fn set_next_alarm(&self) -> Result<()> {
         let storage = self.state.storage();
-        let next = storage.sql().exec("SELECT min(due_at) FROM announcements", ())?;
+        let next = storage
+            .sql()
+            .exec("SELECT min(due_at) FROM announcements", ())?;
         match next.one::<Option<i64>>()? {
             Some(due_at) => storage.set_alarm(due_at),
             None => Ok(()),

@@ -41,7 +41,7 @@ pub struct DocumentStatus {
     pub max_connections: usize,
     /// Bytes of the snapshot.
     pub snapshot_bytes: u64,
-    /// Updates since, and their bytes.
+    /// Updates since.
     pub updates: u64,
     /// Their bytes.
     pub update_bytes: u64,
@@ -51,8 +51,13 @@ impl DurableObject for DocumentRoom {
     fn new(state: State, env: Env) -> Result<Self> {
         let bounds = env.require::<Bounds>()?;
         let max_connections = bounds.max_connections;
-        let room = Room::open(&state, party::Options::default().max_connections(max_connections))?;
-        let options = yjs::Options::default().max_document_bytes(bounds.max_document_bytes).max_message_bytes(bounds.max_message_bytes);
+        let room = Room::open(
+            &state,
+            party::Options::default().max_connections(max_connections),
+        )?;
+        let options = yjs::Options::default()
+            .max_document_bytes(bounds.max_document_bytes)
+            .max_message_bytes(bounds.max_message_bytes);
         let document = Document::open(&state, &room, options)?;
         Ok(Self { room, document })
     }

@@ -45,12 +45,13 @@ pub fn router(env: Env) -> Router {
         .route("/", get(async || with_policy(page::home())))
         .route("/d/{name}", get(document))
         .route("/assets/editor.js", get(script));
-    access.protect(pages.merge(parties.router()), move |route: &Route<'_>| {
-        match route.param("party") {
+    access.protect(
+        pages.merge(parties.router()),
+        move |route: &Route<'_>| match route.param("party") {
             "" => Need::role(Role::Read),
             _ => of_room(route),
-        }
-    })
+        },
+    )
 }
 
 #[derive(Deserialize)]

@@ -78,9 +78,12 @@ async fn three_editors_one_of_them_offline_converge_across_kill_9() {
                 }
                 continue;
             }
-            editor.lock().await.reconnect(server.address(), "shared").await;
-            let (editor, count, news) =
-                (Arc::clone(editor), Arc::clone(&count), Arc::clone(&news));
+            editor
+                .lock()
+                .await
+                .reconnect(server.address(), "shared")
+                .await;
+            let (editor, count, news) = (Arc::clone(editor), Arc::clone(&count), Arc::clone(&news));
             writers.push(tokio::spawn(write(editor, count, news)));
         }
         let moment = 1 + random.below(150);
@@ -103,7 +106,11 @@ async fn three_editors_one_of_them_offline_converge_across_kill_9() {
 
     let server = program(&data).start();
     for editor in &editors {
-        editor.lock().await.reconnect(server.address(), "shared").await;
+        editor
+            .lock()
+            .await
+            .reconnect(server.address(), "shared")
+            .await;
     }
     let mut texts = BTreeSet::new();
     for editor in &editors {

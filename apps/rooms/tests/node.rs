@@ -25,12 +25,18 @@ async fn installed() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rooms-node");
     std::fs::create_dir_all(&dir).unwrap();
-    for file in ["web/package.json", "web/package-lock.json", "web/.npmrc", "tests/node/client.mjs"] {
+    for file in [
+        "web/package.json",
+        "web/package-lock.json",
+        "web/.npmrc",
+        "tests/node/client.mjs",
+    ] {
         let from = here.join(file);
         std::fs::copy(&from, dir.join(from.file_name().unwrap())).unwrap();
     }
     let mut npm = Command::new("npm");
-    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&dir);
+    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
+        .current_dir(&dir);
     let status = in_time("npm", npm.status()).await.unwrap();
     assert!(status.success(), "npm ci");
     dir
@@ -45,7 +51,11 @@ struct Node {
 impl Node {
     fn start(dir: &Path, host: &str) -> Self {
         let mut command = Command::new("node");
-        command.arg("client.mjs").arg(host).current_dir(dir).kill_on_drop(true);
+        command
+            .arg("client.mjs")
+            .arg(host)
+            .current_dir(dir)
+            .kill_on_drop(true);
         let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -83,15 +93,21 @@ async fn the_public_clients_connect_buffer_and_reconnect_unmodified() {
     let data = dir.path().join("data");
     let server = program(&data).start();
     let address = server.address().to_owned();
-    let mut rust = connect(&address, "channel", "node", "_pk=rust").await.unwrap();
+    let mut rust = connect(&address, "channel", "node", "_pk=rust")
+        .await
+        .unwrap();
     let mut node = Node::start(&packages, &address);
     assert_eq!(text(&mut rust).await, "buffered");
-    let both = [("partyserver sees", "partyserver websocket"), ("websocket sees", "partyserver websocket")];
+    let both = [
+        ("partyserver sees", "partyserver websocket"),
+        ("websocket sees", "partyserver websocket"),
+    ];
     node.until(&[("open", "from-node"), both[0], both[1]]).await;
     rust.send(Message::text("from rust")).await.unwrap();
     node.until(&[("message", "from rust")]).await;
     node.tell("fetch", "to all").await;
-    node.until(&[("message", "to all"), ("fetched", r#"{"sent":2}"#)]).await;
+    node.until(&[("message", "to all"), ("fetched", r#"{"sent":2}"#)])
+        .await;
     assert_eq!(text(&mut rust).await, "to all");
     node.tell("partyserver", "one ").await;
     node.until(&[("websocket text", "one ")]).await;
@@ -106,7 +122,8 @@ async fn the_public_clients_connect_buffer_and_reconnect_unmodified() {
     let client = server.client();
     until("what was sent meanwhile", async || {
         let there = client.get("/parties/channel/node").await.body;
-        (there["connections"][0] == json!({ "id": "from-node", "tags": ["blue"], "messages": 1 })).then_some(())
+        (there["connections"][0] == json!({ "id": "from-node", "tags": ["blue"], "messages": 1 }))
+            .then_some(())
     })
     .await;
     node.until(&[("partyserver text", "two one ")]).await;

@@ -14,7 +14,8 @@ async fn open(browser: &Browser, base: &str, name: &str) -> Page {
 }
 
 async fn saved(page: &Page) {
-    page.until("document.querySelector('#line').dataset.state === 'saved'").await;
+    page.until("document.querySelector('#line').dataset.state === 'saved'")
+        .await;
 }
 
 async fn write(page: &Page, text: &str) {
@@ -30,9 +31,13 @@ async fn text(page: &Page) -> String {
 async fn converged(pages: &[&Page], words: &[&str]) {
     for page in pages {
         for word in words {
-            page.until(&format!("rooms.view.state.doc.toString().includes({word:?})")).await;
+            page.until(&format!(
+                "rooms.view.state.doc.toString().includes({word:?})"
+            ))
+            .await;
         }
-        page.until("rooms.view.state.doc.toString() === rooms.text.toString()").await;
+        page.until("rooms.view.state.doc.toString() === rooms.text.toString()")
+            .await;
     }
     let first = text(pages[0]).await;
     for page in pages {
@@ -51,7 +56,8 @@ async fn pictures(page: &Page, name: &str) {
         for (dark, scheme) in [(false, "light"), (true, "dark")] {
             page.look(width, height, dark).await;
             let file = format!("rooms-{name}-{size}-{scheme}.png");
-            page.screenshot(&std::path::Path::new(&dir).join(file)).await;
+            page.screenshot(&std::path::Path::new(&dir).join(file))
+                .await;
         }
     }
     page.look(1280, 800, false).await;
@@ -72,23 +78,27 @@ async fn three_pages_converge_one_of_them_offline_across_kill_9() {
     let grace = open(&browser, &base, "Grace").await;
     let mary = open(&browser, &base, "Mary").await;
     for page in [&ada, &grace, &mary] {
-        page.until("document.querySelectorAll('#people li').length === 3").await;
+        page.until("document.querySelectorAll('#people li').length === 3")
+            .await;
     }
     write(&ada, "# Tea for three\n\nAda brings **oolong**.\n").await;
     converged(&[&ada, &grace, &mary], &["oolong"]).await;
 
     // Mary is offline and goes on writing; the others do, too.
     mary.eval("rooms.provider.disconnect()").await;
-    ada.until("document.querySelectorAll('#people li').length === 2").await;
+    ada.until("document.querySelectorAll('#people li').length === 2")
+        .await;
     write(&mary, "Mary brings _cake_.\n").await;
-    mary.until("document.querySelector('#line').dataset.state === 'offline'").await;
+    mary.until("document.querySelector('#line').dataset.state === 'offline'")
+        .await;
     write(&grace, "Grace brings cups.\n").await;
     saved(&grace).await;
     converged(&[&ada, &grace], &["oolong", "cups"]).await;
 
     server.kill();
     for page in [&ada, &grace] {
-        page.until("document.querySelector('#line').dataset.state === 'offline'").await;
+        page.until("document.querySelector('#line').dataset.state === 'offline'")
+            .await;
     }
     write(&ada, "Ada brings sugar, too.\n").await;
     pictures(&ada, "offline").await;
@@ -102,18 +112,23 @@ async fn three_pages_converge_one_of_them_offline_across_kill_9() {
     let all = ["oolong", "cake", "cups", "sugar"];
     converged(&[&ada, &grace, &mary], &all).await;
     for page in [&ada, &grace, &mary] {
-        page.until("document.querySelectorAll('#people li').length === 3").await;
+        page.until("document.querySelectorAll('#people li').length === 3")
+            .await;
     }
 
     // Beside the text, over partysocket; it has connected again by itself.
     grace.until("rooms.talk.readyState === 1").await;
     ada.until("rooms.talk.readyState === 1").await;
-    ada.fill("#say [name=text]", "Shall we say four o’clock?").await;
+    ada.fill("#say [name=text]", "Shall we say four o’clock?")
+        .await;
     ada.click("#say button").await;
-    grace.until("document.querySelector('#talk').textContent.includes('four o’clock')").await;
+    grace
+        .until("document.querySelector('#talk').textContent.includes('four o’clock')")
+        .await;
     grace.fill("#say [name=text]", "Four it is!").await;
     grace.click("#say button").await;
-    ada.until("document.querySelector('#talk').textContent.includes('Four it is!')").await;
+    ada.until("document.querySelector('#talk').textContent.includes('Four it is!')")
+        .await;
     pictures(&ada, "document").await;
 
     let expected = text(&ada).await;
@@ -134,16 +149,22 @@ async fn a_page_sees_who_comes_and_who_goes_and_what_is_refused() {
     let browser = Browser::start().await;
     let ada = open(&browser, &base, "Ada").await;
     let mut grace = Editor::connect(&server, "tea", 7).await;
-    let state = grace.client.state(r##"{"user":{"name":"Grace","color":"#93c47d"}}"##);
+    let state = grace
+        .client
+        .state(r##"{"user":{"name":"Grace","color":"#93c47d"}}"##);
     grace.say(state).await;
-    ada.until("document.querySelector('#people').textContent.includes('Grace')").await;
+    ada.until("document.querySelector('#people').textContent.includes('Grace')")
+        .await;
     // Her connection breaks.
     grace.line = None;
-    ada.until("!document.querySelector('#people').textContent.includes('Grace')").await;
+    ada.until("!document.querySelector('#people').textContent.includes('Grace')")
+        .await;
 
     write(&ada, &"long ".repeat(600)).await;
-    ada.until("document.querySelector('#line').dataset.state === 'refused'").await;
-    ada.until("document.querySelector('#refused').textContent.includes('the document is full')").await;
+    ada.until("document.querySelector('#line').dataset.state === 'refused'")
+        .await;
+    ada.until("document.querySelector('#refused').textContent.includes('the document is full')")
+        .await;
     pictures(&ada, "refused").await;
     let stored = server.client().get("/parties/main/tea/text").await;
     assert_eq!(stored.body, "");

@@ -84,14 +84,32 @@ async fn what_makes_no_sense_is_refused_with_a_reason_and_changes_nothing() {
     let mut ada = Editor::connect(&server, "pad", 1).await;
     assert!(ada.insert(0, "kept").await && ada.settle().await);
     let cases: Vec<(Message, u16, &str)> = vec![
-        (Message::binary(vec![0, 2, 3, 9, 9, 9]), 1007, "the update is malformed"),
-        (Message::binary(vec![0, 0, 200, 1]), 1007, "the message is malformed"),
-        (Message::binary(vec![9]), 1003, "messages of type 9 are unknown"),
+        (
+            Message::binary(vec![0, 2, 3, 9, 9, 9]),
+            1007,
+            "the update is malformed",
+        ),
+        (
+            Message::binary(vec![0, 0, 200, 1]),
+            1007,
+            "the message is malformed",
+        ),
+        (
+            Message::binary(vec![9]),
+            1003,
+            "messages of type 9 are unknown",
+        ),
         (Message::text("hello"), 1003, "texts begin with __YPS:"),
-        (Message::binary(vec![0; 1001]), 1009, "a message has at most 1000 bytes"),
+        (
+            Message::binary(vec![0; 1001]),
+            1009,
+            "a message has at most 1000 bytes",
+        ),
     ];
     for (message, code, reason) in cases {
-        let mut eve = connect(server.address(), "main", "pad", "_pk=eve").await.unwrap();
+        let mut eve = connect(server.address(), "main", "pad", "_pk=eve")
+            .await
+            .unwrap();
         eve.send(message).await.unwrap();
         let close = closed(&mut eve).await;
         assert_eq!(u16::from(close.code), code);
@@ -111,7 +129,9 @@ async fn what_makes_no_sense_is_refused_with_a_reason_and_changes_nothing() {
 #[tokio::test]
 async fn a_full_room_and_names_that_make_no_sense_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let server = program(&dir.path().join("data")).arg("--max-connections=2").start();
+    let server = program(&dir.path().join("data"))
+        .arg("--max-connections=2")
+        .start();
     let address = server.address();
     let _ada = connect(address, "main", "pad", "_pk=a").await.unwrap();
     let grace = connect(address, "main", "pad", "_pk=b").await.unwrap();
@@ -128,7 +148,12 @@ async fn a_full_room_and_names_that_make_no_sense_are_refused() {
         ("main", &*long, "_pk=a", 400),
         ("main", "other", &*format!("_pk={long}"), 400),
         ("main", "other", "_pk=", 400),
-        ("main", "other", &*format!("_pk=a&x={}", "x".repeat(2_048)), 414),
+        (
+            "main",
+            "other",
+            &*format!("_pk=a&x={}", "x".repeat(2_048)),
+            414,
+        ),
         ("channel", "other", "_pk=a&tag=", 400),
     ] {
         let answer = connect(address, party, room, query).await;
@@ -148,8 +173,12 @@ async fn a_channel_passes_on_to_all_others_and_to_tags_and_announces_in_time() {
         .start();
     let address = server.address();
     let (client, admin) = (server.client(), server.admin_client());
-    let mut ada = connect(address, "channel", "lobby", "_pk=ada&tag=blue").await.unwrap();
-    let mut grace = connect(address, "channel", "lobby", "_pk=grace&tag=red").await.unwrap();
+    let mut ada = connect(address, "channel", "lobby", "_pk=ada&tag=blue")
+        .await
+        .unwrap();
+    let mut grace = connect(address, "channel", "lobby", "_pk=grace&tag=red")
+        .await
+        .unwrap();
     for turn in ["one", "two"] {
         asleep(&admin).await;
         ada.send(Message::text(turn)).await.unwrap();
@@ -175,7 +204,10 @@ async fn a_channel_passes_on_to_all_others_and_to_tags_and_announces_in_time() {
     assert_eq!(text(&mut ada).await, "later");
     assert_eq!(post("?in=x", "later").await.code(), "invalid_query");
     assert_eq!(post("?in=9999999", "later").await.code(), "invalid_delay");
-    assert_eq!(post("", &"x".repeat(70_000)).await.code(), "message_too_long");
+    assert_eq!(
+        post("", &"x".repeat(70_000)).await.code(),
+        "message_too_long"
+    );
     ada.send(Message::text("x".repeat(70_000))).await.unwrap();
     assert_eq!(u16::from(closed(&mut ada).await.code), 1009);
 }
@@ -192,6 +224,8 @@ async fn an_announcement_survives_kill_9() {
     assert_eq!(answer.status, StatusCode::ACCEPTED);
     server.kill();
     let server = program(&data).start();
-    let mut ada = connect(server.address(), "channel", "lobby", "_pk=ada").await.unwrap();
+    let mut ada = connect(server.address(), "channel", "lobby", "_pk=ada")
+        .await
+        .unwrap();
     assert_eq!(text(&mut ada).await, "still here");
 }

@@ -9,7 +9,8 @@ use yrs::{
     block::ClientID,
     encoding::read::Cursor,
     sync::{
-        AwarenessUpdate, Message, SyncMessage, awareness::AwarenessUpdateEntry, protocol::MessageReader,
+        AwarenessUpdate, Message, SyncMessage, awareness::AwarenessUpdateEntry,
+        protocol::MessageReader,
     },
     updates::{
         decoder::{Decode, DecoderV1},
@@ -32,7 +33,11 @@ pub(crate) struct YjsClient {
 
 impl YjsClient {
     pub(crate) fn new(id: u64) -> Self {
-        let doc = Doc::with_options(Options::default().client_id(ClientID::new(id)).offset_kind(OffsetKind::Utf16));
+        let doc = Doc::with_options(
+            Options::default()
+                .client_id(ClientID::new(id))
+                .offset_kind(OffsetKind::Utf16),
+        );
         Self {
             text: doc.get_or_insert_text("content"),
             doc,

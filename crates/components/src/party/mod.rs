@@ -61,6 +61,8 @@ use abide::{
     http::header, websocket_response,
 };
 
+use derive_setters::Setters;
+
 use connection::ID_PREFIX;
 use limits::{DEFAULT_MAX_CONNECTIONS, MAX_CONNECTIONS, MAX_ID_BYTES, MAX_TAGS, MAX_URI_BYTES};
 
@@ -69,7 +71,8 @@ pub use error::PartyError;
 pub use router::Parties;
 
 /// How a room is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct Options {
     /// Connections at the same time, at most [`MAX_CONNECTIONS`].
     pub max_connections: usize,

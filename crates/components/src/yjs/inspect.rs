@@ -64,7 +64,10 @@ impl Run<'_> {
 }
 
 /// Looks through an update for a document that has each client's blocks up to the clock that `known` tells.
-pub(super) fn inspect(update: &[u8], known: impl Fn(u64) -> u32) -> Result<Inspected<'_>, Malformed> {
+pub(super) fn inspect(
+    update: &[u8],
+    known: impl Fn(u64) -> u32,
+) -> Result<Inspected<'_>, Malformed> {
     let mut nested_types = 0;
     let reader = &mut Reader::new(update);
     let mut runs = Vec::new();
@@ -96,7 +99,10 @@ pub(super) fn inspect(update: &[u8], known: impl Fn(u64) -> u32) -> Result<Inspe
                 0
             } else {
                 let blocks = &run.blocks[..*kept];
-                blocks.iter().position(|block| !fits(block)).unwrap_or(*kept)
+                blocks
+                    .iter()
+                    .position(|block| !fits(block))
+                    .unwrap_or(*kept)
             };
             if fitting < *kept || (gap && *kept > 0) {
                 *kept = fitting;

@@ -52,7 +52,11 @@ impl<'a> Reader<'a> {
     /// The id of a client: JavaScript has 53 bits for it, and `yrs` no more.
     pub(super) fn client(&mut self) -> Result<u64, Malformed> {
         let client = self.number()?;
-        if client < 1 << 53 { Ok(client) } else { Err(Malformed) }
+        if client < 1 << 53 {
+            Ok(client)
+        } else {
+            Err(Malformed)
+        }
     }
 
     /// A number of things that follow, each of at least `least` bytes: more than there can be is malformed, so nothing is allocated

@@ -113,13 +113,17 @@ mod tests {
         assert_eq!(step2(&[0, 0]), [0, 1, 2, 0, 0]);
         assert_eq!(update(&[0, 0]), [0, 2, 2, 0, 0]);
         let states = awareness([(5, 2, "{}"), (300, 1, "null")].into_iter());
-        let expected: Vec<u8> = [&[1, 14, 2, 5, 2, 2][..], b"{}", &[0xac, 2, 1, 4], b"null"].concat();
+        let expected: Vec<u8> =
+            [&[1, 14, 2, 5, 2, 2][..], b"{}", &[0xac, 2, 1, 4], b"null"].concat();
         assert_eq!(states, expected);
         let mut reader = Reader::new(&states);
         let Ok(Request::Awareness(content)) = Request::read(&mut reader) else {
             panic!("{states:?}");
         };
-        assert_eq!(entries(content, 2), Ok(vec![(5, 2, "{}"), (300, 1, "null")]));
+        assert_eq!(
+            entries(content, 2),
+            Ok(vec![(5, 2, "{}"), (300, 1, "null")])
+        );
         assert_eq!(entries(content, 1), Err(Malformed));
     }
 

@@ -214,10 +214,7 @@ impl Document {
     ///
     /// # Errors
     /// [`ErrorKind::Limit`] if the document is full: nothing was changed.
-    pub fn transact<R>(
-        &self,
-        edit: impl FnOnce(&mut yrs::TransactionMut<'_>) -> R,
-    ) -> Result<R> {
+    pub fn transact<R>(&self, edit: impl FnOnce(&mut yrs::TransactionMut<'_>) -> R) -> Result<R> {
         let mut live = self.0.live()?;
         let (result, change) = live.replica.transact(edit);
         let Some(change) = change else {
@@ -247,7 +244,11 @@ impl Document {
 }
 
 impl Inner {
-    fn take(&self, connection: &Connection, message: &Message) -> Result<Result<Received, Refusal>> {
+    fn take(
+        &self,
+        connection: &Connection,
+        message: &Message,
+    ) -> Result<Result<Received, Refusal>> {
         let bytes = match message {
             Message::Binary(bytes) => bytes,
             Message::Text(text) => {
@@ -370,7 +371,10 @@ impl Inner {
         live.last = self.rows.append(live.last, update)?;
         live.size.updates += 1;
         live.size.update_bytes += bytes;
-        let enough = self.options.compact_after_bytes.max(live.size.snapshot_bytes);
+        let enough = self
+            .options
+            .compact_after_bytes
+            .max(live.size.snapshot_bytes);
         if live.size.updates >= self.options.compact_after_updates
             || live.size.update_bytes >= enough
         {
@@ -423,7 +427,9 @@ impl Inner {
         self.rows.read(|id, update| {
             let applied = live.replica.apply(update);
             if !applied.is_ok_and(|applied| !applied.is_cut) {
-                return Err(damaged(&format!("the update that ends at row {id} does not fit")));
+                return Err(damaged(&format!(
+                    "the update that ends at row {id} does not fit"
+                )));
             }
             live.last = id;
             let bytes = update.len() as u64;

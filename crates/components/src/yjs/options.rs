@@ -1,11 +1,13 @@
 //! How a document is kept.
 
 use abide::{Error, ErrorKind, Result};
+use derive_setters::Setters;
 
 use super::limits;
 
 /// How a document is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct Options {
     /// Bytes of one message from a client. A longer one closes its connection with 1009.
     pub max_message_bytes: usize,
@@ -45,7 +47,9 @@ impl Options {
             ));
         }
         if self.compact_after_updates == 0 || self.compact_after_bytes == 0 {
-            return refuse("updates are merged after 1 or more of them, of 1 byte or more".to_owned());
+            return refuse(
+                "updates are merged after 1 or more of them, of 1 byte or more".to_owned(),
+            );
         }
         Ok(())
     }

@@ -28,10 +28,14 @@ pub enum Refusal {
     #[error("messages of type {0} are unknown: 0 is sync, 1 awareness, 3 asks for awareness")]
     UnknownType(u64),
     /// A text without the prefix of texts for the program.
-    #[error("texts begin with __YPS: and have at most {MAX_CUSTOM_BYTES} bytes; all else is binary")]
+    #[error(
+        "texts begin with __YPS: and have at most {MAX_CUSTOM_BYTES} bytes; all else is binary"
+    )]
     UnknownText,
     /// More awareness than a connection may have.
-    #[error("a connection has at most {MAX_STATES} awareness states of {MAX_AWARENESS_BYTES} bytes")]
+    #[error(
+        "a connection has at most {MAX_STATES} awareness states of {MAX_AWARENESS_BYTES} bytes"
+    )]
     TooMuchAwareness,
     /// The document would be longer than the options allow.
     #[error("the document is full: it has at most {limit} bytes")]

@@ -82,7 +82,9 @@ impl Replica {
         let change = change(&transaction);
         drop(transaction);
         // All of it is there, so nothing is cut off.
-        let inspected = change.as_deref().map(|change| inspect(change, |_| u32::MAX));
+        let inspected = change
+            .as_deref()
+            .map(|change| inspect(change, |_| u32::MAX));
         if let Some(Ok(inspected)) = inspected {
             self.nested_types += inspected.nested_types;
         }

@@ -76,7 +76,9 @@ fn what_clients_repeat_of_others_changes_nothing_and_brings_nobody_back() {
         while grace.client.states.contains_key(&1) {
             grace.hear().await;
         }
-        grace.say(YjsClient::state_of(1, 1, r#"{"name":"ada"}"#)).await;
+        grace
+            .say(YjsClient::state_of(1, 1, r#"{"name":"ada"}"#))
+            .await;
         grace.settle().await;
         let mut late = Peer::connect(&world, 3).await;
         late.settle().await;

@@ -50,7 +50,10 @@ fn what_was_deleted_is_forgotten() {
             }
         }
         ada.insert(0, "what is left").await;
-        assert!(most < 12_000, "{most} bytes were stored of 100,000 that were written");
+        assert!(
+            most < 12_000,
+            "{most} bytes were stored of 100,000 that were written"
+        );
         let size = world.pad().compact().await.unwrap().unwrap();
         assert!(size.total() < 200, "{size:?}");
         ada.settle().await;
@@ -97,7 +100,10 @@ fn a_document_that_would_be_too_long_is_compacted_first_and_then_refused() {
         grace.insert(0, "more").await;
         let close = grace.closed().await;
         assert_eq!(close.code, 4413);
-        assert_eq!(close.reason, "the document is full: it has at most 5000 bytes");
+        assert_eq!(
+            close.reason,
+            "the document is full: it has at most 5000 bytes"
+        );
         assert_eq!(world.text().await, "y".repeat(4_000));
         ada.insert(0, "small ").await;
         ada.settle().await;
@@ -135,14 +141,8 @@ fn options_that_make_no_sense_are_refused() {
     run(async {
         for (options, word) in [
             (every(0), "merged"),
-            (
-                Options::default().max_document_bytes(1 << 40),
-                "document",
-            ),
-            (
-                Options::default().max_message_bytes(0),
-                "message",
-            ),
+            (Options::default().max_document_bytes(1 << 40), "document"),
+            (Options::default().max_message_bytes(0), "message"),
         ] {
             let world = World::with(options);
             let error = world.pad().size().await.unwrap_err();

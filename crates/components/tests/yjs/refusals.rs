@@ -27,7 +27,12 @@ fn what_is_no_message_closes_its_connection_and_no_other() {
         ada.insert(0, "kept").await;
         ada.settle().await;
         let too_much = format!("{{\"a\":\"{}\"}}", "x".repeat(limits::MAX_AWARENESS_BYTES));
-        let deep = [vec![1, 1, 5, 0, 8, 1, 1, b'a', 200, 1], [117, 1].repeat(200), vec![126, 0]].concat();
+        let deep = [
+            vec![1, 1, 5, 0, 8, 1, 1, b'a', 200, 1],
+            [117, 1].repeat(200),
+            vec![126, 0],
+        ]
+        .concat();
         let cases: Vec<(Vec<u8>, u16)> = vec![
             (vec![], 1007),
             (vec![0], 1007),
@@ -41,10 +46,22 @@ fn what_is_no_message_closes_its_connection_and_no_other() {
             // An update of as many clients, of a block that is none, with a clock beyond 32 bits, with text that is none.
             (framed(&[0, 2], &[0xff, 0xff, 0xff, 0x7f]), 1007),
             (framed(&[0, 2], &[1, 1, 5, 0, 15, 1, 1, b'a', 0]), 1007),
-            (framed(&[0, 2], &[1, 1, 5, 0xff, 0xff, 0xff, 0xff, 0x1f, 0, 1, 0]), 1007),
-            (framed(&[0, 2], &[1, 1, 5, 0, 4, 1, 1, b'a', 1, 0xff, 0]), 1007),
+            (
+                framed(&[0, 2], &[1, 1, 5, 0xff, 0xff, 0xff, 0xff, 0x1f, 0, 1, 0]),
+                1007,
+            ),
+            (
+                framed(&[0, 2], &[1, 1, 5, 0, 4, 1, 1, b'a', 1, 0xff, 0]),
+                1007,
+            ),
             // A client beyond 53 bits.
-            (framed(&[0, 2], &[0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0]), 1007),
+            (
+                framed(
+                    &[0, 2],
+                    &[0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0],
+                ),
+                1007,
+            ),
             (framed(&[0, 1], b"rubbish"), 1007),
             // Values in values.
             ([&[0, 2, 0x9c, 3][..], &deep].concat(), 1007),

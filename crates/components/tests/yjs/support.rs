@@ -86,14 +86,18 @@ impl Pad {
 
     /// Writes at the beginning of the text, from here.
     pub async fn prepend(&self, text: String) -> Result<()> {
-        let content = self.document.read(|doc| doc.get_or_insert_text("content"))?;
+        let content = self
+            .document
+            .read(|doc| doc.get_or_insert_text("content"))?;
         self.document
             .transact(|transaction| content.insert(transaction, 0, &text))
     }
 
     /// Writes in a transaction that is then undone.
     pub async fn prepend_and_undo(&self, text: String) -> Result<String> {
-        let content = self.document.read(|doc| doc.get_or_insert_text("content"))?;
+        let content = self
+            .document
+            .read(|doc| doc.get_or_insert_text("content"))?;
         let undone = self.state.storage().transaction_sync(|| {
             self.document
                 .transact(|transaction| content.insert(transaction, 0, &text))?;
