@@ -18,7 +18,7 @@ fn server() -> (Server, tempfile::TempDir) {
 /// Waits until no object is in memory.
 async fn asleep(admin: &Client) {
     until("the objects to leave memory", async || {
-        (admin.figure("abide_objects_resident").await == 0).then_some(())
+        (admin.metric("abide_objects_resident").await == 0).then_some(())
     })
     .await;
 }

@@ -66,6 +66,8 @@ use derive_setters::Setters;
 use connection::ID_PREFIX;
 use limits::{DEFAULT_MAX_CONNECTIONS, MAX_CONNECTIONS, MAX_ID_BYTES, MAX_TAGS, MAX_URI_BYTES};
 
+use crate::broken::{Variant, broken};
+
 pub use connection::Connection;
 pub use error::PartyError;
 pub use router::Parties;
@@ -153,7 +155,8 @@ impl Room {
             return Err(PartyError::InvalidId);
         }
         let limit = self.0.options.max_connections;
-        if self.0.state.get_websockets(None).len() >= limit {
+        let is_full = self.0.state.get_websockets(None).len() >= limit;
+        if is_full && !broken(Variant::RoomOverfull) {
             return Err(PartyError::Full { limit });
         }
         if tags.len() > MAX_TAGS || tags.iter().any(|tag| tag.starts_with(ID_PREFIX)) {
@@ -186,6 +189,7 @@ impl Room {
 
     /// Those that have not ended, in the order in which they came: all, or those with a tag.
     pub fn connections(&self, tag: Option<&str>) -> Vec<Connection> {
+        let tag = tag.filter(|_| !broken(Variant::TagIgnored));
         let sockets = self.0.state.get_websockets(tag);
         sockets.iter().filter_map(Connection::of).collect()
     }
@@ -194,6 +198,9 @@ impl Room {
     pub fn find(&self, id: &str) -> Option<Connection> {
         let tag = format!("{ID_PREFIX}{id}");
         let found = self.connections(Some(&tag)).into_iter();
+        if broken(Variant::OldestFound) {
+            return found.into_iter().find(Connection::is_open);
+        }
         found.rev().find(Connection::is_open)
     }
 
@@ -215,7 +222,8 @@ impl Room {
         let message = message.into();
         let mut sent = 0;
         for connection in self.connections(tag) {
-            if except.contains(&&connection) || !connection.is_open() {
+            let is_excepted = except.contains(&&connection) && !broken(Variant::ExceptIgnored);
+            if is_excepted || !connection.is_open() {
                 continue;
             }
             if connection.send(&message).is_ok() {

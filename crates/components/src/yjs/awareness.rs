@@ -14,7 +14,10 @@ use super::{
     message,
     refusal::Refusal,
 };
-use crate::party::{Connection, Room};
+use crate::{
+    broken::{Variant, broken},
+    party::{Connection, Room},
+};
 
 /// The state of somebody who has gone.
 const GONE: &str = "null";
@@ -73,7 +76,8 @@ impl Awareness {
             Some((_, Whereabouts::Departed)) if state == GONE => false,
             Some(&(known, Whereabouts::Departed)) => clock > known,
             Some(&(known, with)) => {
-                with == owner && (clock > known || (clock == known && state == GONE))
+                let is_its = with == owner || broken(Variant::StrangerBelieved);
+                is_its && (clock > known || (clock == known && state == GONE))
             }
         };
         let news: Vec<_> = entries.into_iter().filter(is_news).collect();
@@ -113,6 +117,9 @@ impl Awareness {
     /// Forgets the clients of a connection that has ended; the message for all others, if it had any.
     pub(super) fn end(&mut self, connection: &Connection) -> Result<Option<Vec<u8>>> {
         let gone = states(connection)?;
+        if broken(Variant::GoneStay) {
+            return Ok(None);
+        }
         for present in &gone {
             self.depart(present.client, present.clock);
         }
@@ -123,6 +130,10 @@ impl Awareness {
     }
 
     fn depart(&mut self, client: u64, clock: u32) {
+        if broken(Variant::DepartedForgotten) {
+            self.known.remove(&client);
+            return;
+        }
         self.known.insert(client, (clock, Whereabouts::Departed));
         self.departed.push_back(client);
         if self.departed.len() > MAX_DEPARTED
@@ -161,6 +172,9 @@ fn states(connection: &Connection) -> Result<Vec<Present>> {
 }
 
 fn attach(connection: &Connection, states: &[Present]) -> Result<()> {
+    if broken(Variant::StatesUnattached) {
+        return Ok(());
+    }
     let raw = |present: &Present| {
         let state = serde_json::value::RawValue::from_string(present.state.clone());
         Ok((present.client, present.clock, state?))

@@ -13,6 +13,7 @@ use super::{
     limits::{LEVELS_WITHOUT_STACK, MAX_NESTED_TYPES, STACK_PER_LEVEL},
     refusal::Refusal,
 };
+use crate::broken::{Variant, broken};
 
 /// An update that changes nothing: no blocks, no deletions.
 const NOTHING: [u8; 2] = [0, 0];
@@ -124,7 +125,7 @@ impl Replica {
 /// What a transaction has changed so far.
 fn change(transaction: &TransactionMut<'_>) -> Option<Vec<u8>> {
     let change = transaction.encode_update_v1();
-    (change != NOTHING).then_some(change)
+    (change != NOTHING || broken(Variant::RepeatStored)).then_some(change)
 }
 
 /// Runs what `yrs` does with somebody's bytes: with stack enough for so many levels, and with its panics as refusals.
