@@ -44,7 +44,8 @@ pub fn router(env: Env) -> Router {
     let pages = Router::new()
         .route("/", get(async || with_policy(page::home())))
         .route("/d/{name}", get(document))
-        .route("/assets/editor.js", get(script));
+        .route("/assets/editor.js", get(script))
+        .route("/assets/LICENSES.txt", get(async || page::LICENSES));
     access.protect(
         pages.merge(parties.router()),
         move |route: &Route<'_>| match route.param("party") {

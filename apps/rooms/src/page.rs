@@ -5,6 +5,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 /// The editor: `web/src/editor.js` and what it imports, as `npm run build` bundles them.
 pub(crate) const SCRIPT: &str = include_str!("../web/dist/editor.js");
 
+/// The licences of what is bundled.
+pub(crate) const LICENSES: &str = include_str!("../web/dist/LICENSES.txt");
+
 const STYLE: &str = include_str!("page.css");
 
 /// An empty icon, so that browsers do not ask for one.
@@ -34,7 +37,7 @@ pub(crate) fn home() -> Markup {
         &html! {
             main.home {
                 h1 { "Rooms" }
-                p.lead { "Documents that several people write at once. Whatever you see is on disk." }
+                p.lead { "Documents that several people write at once. Nobody sees your changes before they are on disk." }
                 form #open action="/d/" {
                     label for="name" { "Document" }
                     div.row {
@@ -43,8 +46,8 @@ pub(crate) fn home() -> Markup {
                     }
                 }
                 p.hint {
-                    "Open the same document in a second window, or on your phone, and write in both. "
-                    "Stop the server meanwhile: you can go on, and nothing is lost."
+                    "Open the same document in a second window, or on your phone, and type in both. "
+                    "If the server stops, keep writing: your changes are merged when it is back."
                 }
             }
             script src="/assets/editor.js" {}
@@ -68,9 +71,9 @@ pub(crate) fn document(name: &str) -> Markup {
                 main {
                     section #editor aria-label="Text" {}
                     aside {
-                        h2 { "Side talk" }
+                        h2 { "Chat" }
                         ol #talk aria-live="polite" {
-                            li.hint { "Said to those who are here now, and not kept." }
+                            li.hint { "Only for those who are here now. Nothing is stored." }
                         }
                         form #say {
                             input name="text" maxlength="500" autocomplete="off" placeholder="Say something" aria-label="Say something";

@@ -58,7 +58,7 @@ function open(name) {
         drawSelection(),
         EditorView.lineWrapping,
         EditorView.contentAttributes.of({ "aria-label": "Text of the document" }),
-        placeholder("Write here. Markdown is shown as what it means."),
+        placeholder("Write here. Markdown is formatted as you type."),
         markdown(),
         syntaxHighlighting(HighlightStyle.define([
           { tag: tags.heading1, fontSize: "1.6em", fontWeight: "700" },
@@ -77,7 +77,7 @@ function open(name) {
 
   people(provider);
   saving(provider, doc);
-  const talk = sideTalk(room, user);
+  const talk = chat(room, user);
   // For tests, and for people who look behind the page.
   window.rooms = { doc, text, provider, view, talk };
 }
@@ -115,7 +115,7 @@ function saving(provider, doc) {
   };
   const told = () => {
     if (line.dataset.state === "refused") return;
-    if (!provider.wsconnected) show("offline", changes > saved ? "Offline – changes are kept in this window" : "Offline – you can go on writing");
+    if (!provider.wsconnected) show("offline", changes > saved ? "Offline – your changes are kept in this window" : "Offline – you can keep writing");
     else if (!provider.synced) show("connecting", "Connecting…");
     else if (changes > saved) show("saving", "Saving…");
     else show("saved", "Saved");
@@ -145,7 +145,7 @@ function saving(provider, doc) {
       show("refused", "Not saved");
       const refused = find("#refused");
       refused.hidden = false;
-      refused.textContent = `The server did not take a change: ${event.reason}. Copy what you need, and load the page again.`;
+      refused.textContent = `The server refused a change: ${event.reason}. Copy what you need and reload the page.`;
     }
   });
   provider.on("connection-error", async () => {
@@ -176,8 +176,8 @@ function size(room) {
   }, 1000);
 }
 
-// A channel beside the document, by partysocket: what is said is passed on, and not kept.
-function sideTalk(room, user) {
+// The chat beside the document, a channel over partysocket: messages are relayed and not stored.
+function chat(room, user) {
   const socket = new PartySocket({ host: location.host, party: "channel", room, protocol: location.protocol === "https:" ? "wss" : "ws" });
   const list = find("#talk");
   const add = ({ name, color, text }) => {

@@ -11,6 +11,7 @@ use abide::{
     storage::SimDisk,
     yjs::{self, Document, Options, Received, Size, yrs},
 };
+use abide_harness::in_time;
 use yrs::{GetString, Text, Transact};
 
 use crate::{client::YjsClient, world::store};
@@ -208,7 +209,8 @@ impl Peer {
 
     /// Hears one frame, and answers it.
     pub(crate) async fn hear(&mut self) {
-        match self.socket.as_mut().unwrap().next_frame().await {
+        let frame = self.socket.as_mut().unwrap().next_frame();
+        match in_time("a frame", frame).await {
             Frame::Message(message) => self.take(message).await,
             Frame::Close(close) => panic!("{close:?}"),
         }
@@ -241,7 +243,8 @@ impl Peer {
     /// The close that the server sends, after whatever it said before.
     pub(crate) async fn closed(&mut self) -> Close {
         loop {
-            if let Frame::Close(close) = self.socket.as_mut().unwrap().next_frame().await {
+            let frame = self.socket.as_mut().unwrap().next_frame();
+            if let Frame::Close(close) = in_time("a close", frame).await {
                 return close;
             }
         }
