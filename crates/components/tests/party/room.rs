@@ -41,7 +41,7 @@ fn a_connection_keeps_its_state_while_the_object_leaves_memory() {
         for _ in 0..3 {
             ada.say("hello").await;
             assert_eq!(grace.hear().await, "hello");
-            world.clock.advance(Duration::from_secs(60));
+            world.clock.advance(Duration::from_mins(1));
         }
         let known = Known {
             id: "ada".to_owned(),

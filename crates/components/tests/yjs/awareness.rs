@@ -41,12 +41,12 @@ fn states_outlive_the_object_in_memory() {
         let mut ada = Peer::connect(&world, 1).await;
         ada.state(r#"{"name":"ada"}"#).await;
         ada.settle().await;
-        world.clock.advance(Duration::from_secs(60));
+        world.clock.advance(Duration::from_mins(1));
         let mut grace = Peer::connect(&world, 2).await;
         grace.settle().await;
         assert!(grace.client.states.contains_key(&1));
         // And it is still known whose it is, when its connection is the first that wakes the object.
-        world.clock.advance(Duration::from_secs(60));
+        world.clock.advance(Duration::from_mins(1));
         ada.break_off();
         while grace.client.states.contains_key(&1) {
             grace.hear().await;

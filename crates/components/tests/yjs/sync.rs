@@ -56,7 +56,7 @@ fn a_document_outlives_the_object_in_memory() {
         let mut ada = Peer::connect(&world, 1).await;
         ada.insert(0, "before").await;
         ada.hear().await;
-        world.clock.advance(Duration::from_secs(60));
+        world.clock.advance(Duration::from_mins(1));
         ada.insert(6, " and after").await;
         let mut grace = Peer::connect(&world, 2).await;
         grace.until_text("before and after").await;
