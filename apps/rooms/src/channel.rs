@@ -1,7 +1,8 @@
 //! The object: a channel, which passes on what its clients say.
 //!
-//! What a client sends goes to all others of the room. Its tags are those of its address (`?tag=blue&tag=player`). `POST` says something to
-//! all, or to those with a tag; with `in=SECONDS` it is said then, by an alarm that survives the end of the process. `GET` lists who is there.
+//! What a client sends goes to all others of the room. Its tags are those of its address (`?tag=blue&tag=player`). `POST` sends a
+//! message to all, or to those with a tag; with `in=SECONDS`, an alarm sends it then, also if the process crashes meanwhile. `GET`
+//! lists who is there.
 
 use abide::{
     party::{self, Room},
@@ -112,14 +113,8 @@ impl Channel {
         let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
         let tags = pairs.iter().filter(|(name, _)| name == "tag");
         let tags: Vec<&str> = tags.map(|(_, tag)| &**tag).collect();
-        let fits =
-            |tag: &&str| !tag.is_empty() && tag.len() <= MAX_TAG_BYTES && !tag.starts_with('_');
-        if tags.len() > party::limits::MAX_TAGS || !tags.iter().all(fits) {
-            let text = format!(
-                "A connection has at most {} tags of 1 to {MAX_TAG_BYTES} bytes, and none begins with an underscore.",
-                party::limits::MAX_TAGS
-            );
-            return Err(ApiError::bad_request("invalid_tag", text));
+        if tags.len() > party::limits::MAX_TAGS || !tags.iter().all(|tag| is_tag(tag)) {
+            return Err(invalid_tag());
         }
         let (_, response) = self.room.connect(request, &tags)?;
         Ok(response)
@@ -142,6 +137,9 @@ impl Channel {
                 format!("The query makes no sense: {error}."),
             )
         })?;
+        if !wanted.tag.as_deref().is_none_or(is_tag) {
+            return Err(invalid_tag());
+        }
         let bytes = body::to_bytes(request.into_body(), MAX_MESSAGE_BYTES).await;
         let bytes = bytes.map_err(|_| {
             let text = format!("A message has at most {MAX_MESSAGE_BYTES} bytes.");
@@ -190,4 +188,16 @@ impl Channel {
     fn now(&self) -> i64 {
         i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
     }
+}
+
+fn is_tag(tag: &str) -> bool {
+    (1..=MAX_TAG_BYTES).contains(&tag.len()) && !tag.starts_with('_')
+}
+
+fn invalid_tag() -> ApiError {
+    let text = format!(
+        "A connection has at most {} tags of 1 to {MAX_TAG_BYTES} bytes, and none begins with an underscore.",
+        party::limits::MAX_TAGS
+    );
+    ApiError::bad_request("invalid_tag", text)
 }

@@ -1,8 +1,8 @@
 //! The object: a document and who edits it.
 //!
-//! Contract: what anybody was shown is on disk. The object keeps nothing in memory that it could not read again, so it leaves memory
-//! between any two messages. Texts that begin with `__YPS:` come back to their sender when everything that it sent before is on disk: the page
-//! asks so whether its changes are saved.
+//! Contract: what anybody was shown is on disk. The object can leave memory between any two messages. A custom message (a text that
+//! begins with `__YPS:`) comes back to its sender when everything that it sent before is on disk: that is how the page knows that its
+//! changes are saved.
 
 use abide::{
     party::{self, Room},
@@ -32,7 +32,7 @@ pub struct DocumentRoom {
     document: Document,
 }
 
-/// How a document stands.
+/// The status of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentStatus {
     /// Connections that are open.

@@ -5,7 +5,7 @@
 //! | `GET /` | the page on which a document is chosen |
 //! | `GET /d/{name}` | the page on which it is edited |
 //! | `/parties/main/{name}`, a WebSocket | the document, by the protocols of Yjs |
-//! | `GET /parties/main/{name}`, `…/text` | how it stands, as JSON; its text |
+//! | `GET /parties/main/{name}`, `…/text` | its status, as JSON; its text |
 //! | `/parties/channel/{name}` | the [channel](crate::Channel) |
 
 use abide::{

@@ -1,8 +1,8 @@
 //! Documents that several people edit at once, and rooms for `partysocket`.
 //!
-//! A document ([`DocumentRoom`], the party `main`) speaks the protocols of Yjs: whatever editor has a binding for Yjs edits it, and the
-//! program's own page does with `CodeMirror`. A channel ([`Channel`], the party `channel`) passes on what its clients say. Each is an object:
-//! it sleeps while nobody says anything, its connections stay open, and what it stored survives the end of the process.
+//! A document ([`DocumentRoom`], the party `main`) speaks the protocols of Yjs: every editor that has a binding for Yjs can edit it; the
+//! program's own page uses `CodeMirror`. A channel ([`Channel`], the party `channel`) relays messages between its clients. Each is an
+//! object, which leaves memory while it is idle and keeps its connections.
 #![forbid(unsafe_code)]
 
 mod channel;

@@ -3,7 +3,7 @@
 /// Bytes of a room's name. It is the name of an object, and stands in addresses.
 pub const MAX_ROOM_BYTES: usize = 128;
 
-/// Bytes of a connection's id (`_pk`). `partysocket` sends a UUID of 36 bytes, the Yjs provider 10 characters; with its prefix it must
+/// Bytes of a connection's id (`_pk`). `partysocket` sends a UUID of 36 bytes, the Yjs provider 10 characters; with a prefix it must
 /// fit a WebSocket's tag (256 bytes).
 pub const MAX_ID_BYTES: usize = 128;
 
@@ -13,15 +13,14 @@ pub const MAX_URI_BYTES: usize = 2_048;
 /// Tags that a program gives a connection. A WebSocket has ten, and one is the connection's id.
 pub const MAX_TAGS: usize = 9;
 
-/// Bytes of a connection's state, as JSON, and of what a component keeps with it. With the address and both of these, a connection fits
-/// a WebSocket's attachment (16 KiB).
+/// Bytes of a connection's state, as JSON. With the address and a component's share, it fits a WebSocket's attachment (16 KiB).
 pub const MAX_STATE_BYTES: usize = 4_096;
 
-/// The same for a component's share.
+/// Bytes of what a component keeps with a connection, as JSON.
 pub(crate) const MAX_SHARE_BYTES: usize = 8_192;
 
 /// Connections of one room, unless its [`Options`](super::Options) say otherwise: a message to each of them is that many frames.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 1_000;
 
-/// Connections that a room may be given: fewer than the WebSockets that an object may have (32,768), since those that are closing count there.
+/// The most that a room may be given: fewer than the WebSockets of an object (32,768), where closing ones count, too.
 pub const MAX_CONNECTIONS: usize = 30_000;

@@ -1,4 +1,4 @@
-//! What clients say, and what becomes of it.
+//! Answers the messages of clients, and passes on what they change.
 
 use std::cell::{RefCell, RefMut};
 
@@ -18,7 +18,7 @@ use crate::{
     party::{Connection, Room},
 };
 
-/// A document, and those who exchange changes of it.
+/// A document and its clients.
 pub(super) struct Exchange {
     pub(super) room: Room,
     pub(super) stored: Stored,

@@ -37,8 +37,8 @@ pub const MAX_DEPTH: usize = 128;
 /// Bytes of a text message that is handed to the program.
 pub const MAX_CUSTOM_BYTES: usize = 16 << 10;
 
-/// Types within types in a document: the paragraphs of a rich text, the cards of a board. `yrs` calls itself for each level when it deletes,
-/// so they bound the stack that an update may need.
+/// Types within types in a document: the paragraphs of a rich text, the cards of a board. `yrs` recurses for each level when it
+/// deletes, so they bound the stack that an update may need.
 pub const MAX_NESTED_TYPES: u64 = 100_000;
 
 /// Bytes of stack for each of them, twice what a build without optimisation takes.
@@ -47,5 +47,5 @@ pub(super) const STACK_PER_LEVEL: usize = 4 << 10;
 /// As many fit any thread's own stack.
 pub(super) const LEVELS_WITHOUT_STACK: u64 = 200;
 
-/// How often an update is gone through to find what of it can be applied. What a client sends out of order is settled in two rounds.
+/// Passes over an update to find what of it can be applied. Two suffice for whatever a client sends out of order.
 pub(super) const MAX_CUT_ROUNDS: usize = 8;

@@ -8,9 +8,9 @@
 //!   become the same document. After a crash they are merged with what was stored, which is everything that anybody was shown.
 //! - **The stored document stays small.** Each change is a row. Past a bound they are merged into a snapshot, which forgets what was
 //!   deleted; the snapshot takes the place of the rows once it was read back and compared.
-//! - **Who has gone is not shown any more.** Awareness states (names, cursors) end with the connection that brought them. They are
+//! - **Nobody is shown who has left.** Awareness states (names, cursors) end with the connection that brought them. They are
 //!   never stored, and survive the object's leaving memory.
-//! - **What makes no sense changes nothing**: its connection is closed with a code and a reason, which [`Refusal`] lists.
+//! - **A malformed message changes nothing**: its connection is closed with a code and a reason, which [`Refusal`] lists.
 //!
 //! ```
 //! use abide::prelude::*;
@@ -139,7 +139,7 @@ impl Document {
         Ok(Self(Rc::new(exchange)))
     }
 
-    /// Begins with a client that was just connected: asks what it has, and tells it who is there.
+    /// Greets a client that has just connected: asks for what it has, and tells it who is there.
     pub fn connect(&self, connection: &Connection) -> Result<()> {
         let vector = self.0.stored.live()?.replica.state_vector();
         connection.send(message::step1(&vector))?;
@@ -199,7 +199,7 @@ impl Document {
         Ok(result)
     }
 
-    /// How the document is stored.
+    /// How many bytes are stored.
     pub fn size(&self) -> Result<Size> {
         Ok(self.0.stored.live()?.size)
     }

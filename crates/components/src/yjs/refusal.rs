@@ -4,8 +4,8 @@ use thiserror::Error;
 
 use super::limits::{MAX_AWARENESS_BYTES, MAX_CUSTOM_BYTES, MAX_NESTED_TYPES, MAX_STATES};
 
-/// Why a message was not taken. The connection is closed with the [code](Self::code), and the text as its reason; of the message nothing was
-/// stored, and what was stored before stays.
+/// Why a message was refused. The connection is closed with the [code](Self::code), and with the text as its reason. Nothing of the
+/// message was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -49,8 +49,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What the connection is closed with: 1003 (unknown), 1007 (malformed), 1009 (too long), or 4413 (full), after which `y-websocket` does not
-    /// connect again by itself.
+    /// The close code: 1003 (unknown), 1007 (malformed), 1009 (too long), or 4413 (full), after which `y-websocket` does not
+    /// reconnect by itself.
     pub fn code(self) -> u16 {
         match self {
             Self::UnknownType(_) | Self::UnknownText => 1003,

@@ -1,4 +1,4 @@
-//! The document in memory: a replica by `yrs`, of which nothing hostile gets out.
+//! The document in memory, a replica of `yrs`: updates are checked first, and a panic of `yrs` refuses the update.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

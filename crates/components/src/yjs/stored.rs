@@ -1,7 +1,7 @@
 //! A document in memory, and the rows that it is read from.
 //!
-//! Contract: memory is never behind the rows. It is ahead of them only within a call, or after a transaction around a change was undone; then it
-//! is dropped and read anew.
+//! Contract: between calls, memory and rows are equal. After a transaction around a change was rolled back, memory is ahead of the
+//! rows; then the next call drops it and reads them again.
 
 use std::cell::{RefCell, RefMut};
 
@@ -40,7 +40,8 @@ impl Stored {
         })
     }
 
-    /// Stores an update that memory has already; merges all if there are many. If it is refused or fails, memory is read anew.
+    /// Stores an update that memory has already, and compacts if it is time. If the update is refused, or storing it fails, memory is read
+    /// again.
     pub(super) fn store(&self, update: &[u8]) -> Result<Result<(), Refusal>> {
         let stored = self.try_store(update);
         if !matches!(stored, Ok(Ok(()))) && !broken(Variant::RefusedKept) {
@@ -102,7 +103,7 @@ impl Stored {
     /// Puts a snapshot in the place of the updates, if it is the same document.
     fn replace(&self, live: &mut Live, snapshot: &[u8]) -> Result<bool> {
         let Some(replica) = live.replica.verified(snapshot) else {
-            // What is stored is right; it only stays long.
+            // The updates are correct; they only take more space.
             tracing::warn!("a snapshot of a Yjs document differs from it, so its updates are kept");
             return Ok(false);
         };
@@ -116,7 +117,7 @@ impl Stored {
         Ok(true)
     }
 
-    /// The document as the table has it. Memory may be ahead of it when a transaction around a change was undone.
+    /// The document as the rows have it.
     pub(super) fn live(&self) -> Result<RefMut<'_, Live>> {
         let last = self.rows.last()?;
         let mut slot = self.live.try_borrow_mut().map_err(|_| in_use())?;
@@ -155,16 +156,16 @@ impl Stored {
         Ok(live)
     }
 
-    /// What is in memory may not be what is stored.
+    /// Drops what is in memory: it may differ from what is stored.
     pub(super) fn forget(&self) {
         *self.live.borrow_mut() = None;
     }
 }
 
-/// The document is asked by what it calls itself.
+/// A function that the document calls has called the document.
 pub(super) fn in_use() -> Error {
     Error::with_kind(
         ErrorKind::Input,
-        "the document is in use: a function that reads or changes it cannot use it as well; it is given what it needs",
+        "the document is in use: inside `Document::read` and `Document::transact`, use only what the function is given",
     )
 }
