@@ -73,7 +73,7 @@ pub(crate) fn document(name: &str) -> Markup {
                     aside {
                         h2 { "Chat" }
                         ol #talk aria-live="polite" {
-                            li.hint { "Only for those who are here now. Nothing is stored." }
+                            li.hint { "Seen by those who are here, and not stored." }
                         }
                         form #say {
                             input name="text" maxlength="500" autocomplete="off" placeholder="Say something" aria-label="Say something";
