@@ -183,6 +183,9 @@ impl Document {
 
     /// Changes the document from here. The change is stored, and sent to every client when it is durable.
     ///
+    /// Do not call it in a transaction that may be rolled back: the clients get the change nevertheless, and one that reconnects brings
+    /// it back.
+    ///
     /// # Errors
     /// [`ErrorKind::Limit`] if the document is full: nothing was changed.
     pub fn transact<R>(&self, edit: impl FnOnce(&mut yrs::TransactionMut<'_>) -> R) -> Result<R> {
