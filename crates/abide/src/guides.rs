@@ -33,6 +33,9 @@ struct Projection;
 #[doc = include_str!("../../../docs/queue.md")]
 struct Queue;
 
+#[doc = include_str!("../../../docs/rooms.md")]
+struct Rooms;
+
 #[doc = include_str!("../../../docs/schedule.md")]
 struct Schedule;
 

@@ -107,6 +107,8 @@
 //! | `workflow` | [`workflow`]: durable functions that run to completion, even across crashes |
 //! | `outcomes` | [`outcomes`]: event sourcing: an object whose only authoritative table is its chain of outcomes |
 //! | `patterns` | [`patterns`]: rate limiters, locks, sessions, shards, leaderboards, presence, retries, cleanup |
+//! | `party` | [`party`]: rooms for the clients of `PartyKit`, such as `partysocket` |
+//! | `yjs` | [`yjs`]: documents that several people edit at once, by the protocols of Yjs |
 //! | `component` | [`component`]: building blocks for custom components |
 //! | `full` | all of these |
 
@@ -124,6 +126,9 @@ pub use abide_component as component;
 #[cfg(feature = "outcomes")]
 #[doc(inline)]
 pub use abide_components::outcomes;
+#[cfg(feature = "party")]
+#[doc(inline)]
+pub use abide_components::party;
 #[cfg(feature = "patterns")]
 #[doc(inline)]
 pub use abide_components::patterns;
@@ -139,6 +144,9 @@ pub use abide_components::schedule;
 #[cfg(feature = "workflow")]
 #[doc(inline)]
 pub use abide_components::workflow;
+#[cfg(feature = "yjs")]
+#[doc(inline)]
+pub use abide_components::yjs;
 #[cfg(feature = "outbox")]
 #[doc(inline)]
 pub use abide_outbox as outbox;

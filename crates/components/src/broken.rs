@@ -72,6 +72,18 @@ abide::broken_variants! {
         /// Using an object does not keep it. It goes when nobody has used it.
         UseIgnored,
     }
+    party {
+        /// A message also goes to those who are excepted. They are left out.
+        ExceptIgnored,
+        /// Whoever asks for the connections with a tag gets all. They get those with the tag.
+        TagIgnored,
+        /// A connection's state is not kept. It survives the object's leaving memory.
+        StateUnkept,
+        /// A full room takes another connection. The number of connections is bounded.
+        RoomOverfull,
+        /// Of two connections with one id the older is found. A client that has come back is found.
+        OldestFound,
+    }
     schedule {
         /// Timers count as due a second before their time. No timer goes off early.
         TimerEarly,
@@ -161,6 +173,32 @@ abide::broken_variants! {
         RefusedUnseen,
         /// A rebuild does not wait for the read model. A rebuild ends when the read model has all.
         RebuildHasty,
+    }
+    yjs {
+        /// A change is shown and not stored. What anybody was shown is on disk.
+        ChangeUnstored,
+        /// Memory is not compared with the rows. A rollback also undoes changes of the document.
+        LiveTrusted,
+        /// What was refused stays in memory. A refused update changes nothing.
+        RefusedKept,
+        /// The document grows beyond its bound. The stored document is bounded.
+        DocumentUnbounded,
+        /// Updates are never merged. The stored document stays small.
+        UpdatesUnmerged,
+        /// A snapshot is stored beside the updates that it was merged from. The stored document stays small.
+        UpdatesKept,
+        /// An update that changes nothing is stored. The stored document stays small.
+        RepeatStored,
+        /// A client is not asked for what its update depends on. All replicas become the same document.
+        RestUnasked,
+        /// The others do not hear that somebody has gone. Who has gone is not shown any more.
+        GoneStay,
+        /// A repetition brings back somebody who has gone. Who has gone is not shown any more.
+        DepartedForgotten,
+        /// Anybody changes a client's state. A state is of the connection that brought it.
+        StrangerBelieved,
+        /// States are not attached to their connections. They survive the object's leaving memory.
+        StatesUnattached,
     }
     workflow {
         /// A step's result is not stored. A result is stored once.

@@ -1,0 +1,184 @@
+//! Who is there: the awareness states of clients.
+//!
+//! A client's state belongs to the connection that brought it first, and goes with it. Nobody else can change it, because clients also
+//! repeat what they hear of others. States are attached to connections, so they outlive the object in memory; the clocks of those who
+//! left are remembered here alone, as long as late repetitions of them may come.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use abide::Result;
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+
+use super::{
+    limits::{MAX_AWARENESS_BYTES, MAX_DEPARTED, MAX_ENTRIES, MAX_STATES},
+    message,
+    refusal::Refusal,
+};
+use crate::{
+    broken::{Variant, broken},
+    party::{Connection, Room},
+};
+
+/// The state of somebody who has gone.
+const GONE: &str = "null";
+
+/// A client's state, as it is attached to its connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Present {
+    client: u64,
+    clock: u32,
+    state: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whereabouts {
+    /// With the connection whose WebSocket has this id.
+    With(u64),
+    Departed,
+}
+
+/// The states of all clients.
+#[derive(Debug)]
+pub(super) struct Awareness {
+    known: BTreeMap<u64, (u32, Whereabouts)>,
+    /// In the order in which they left; some may have come back.
+    departed: VecDeque<u64>,
+}
+
+impl Awareness {
+    /// What the connections have.
+    pub(super) fn of(room: &Room) -> Result<Self> {
+        let mut known = BTreeMap::new();
+        for connection in room.connections(None) {
+            for present in states(&connection)? {
+                let whereabouts = Whereabouts::With(connection.socket().id());
+                known.insert(present.client, (present.clock, whereabouts));
+            }
+        }
+        Ok(Self {
+            known,
+            departed: VecDeque::new(),
+        })
+    }
+
+    /// Takes what a connection says; the message for all, if there is news.
+    pub(super) fn update(
+        &mut self,
+        connection: &Connection,
+        content: &[u8],
+    ) -> Result<Result<Option<Vec<u8>>, Refusal>> {
+        let Ok(entries) = message::entries(content, MAX_ENTRIES) else {
+            return Ok(Err(Refusal::MalformedAwareness));
+        };
+        let owner = Whereabouts::With(connection.socket().id());
+        let is_news = |&(client, clock, state): &(u64, u32, &str)| match self.known.get(&client) {
+            None => state != GONE,
+            Some((_, Whereabouts::Departed)) if state == GONE => false,
+            Some(&(known, Whereabouts::Departed)) => clock > known,
+            Some(&(known, with)) => {
+                let is_its = with == owner || broken(Variant::StrangerBelieved);
+                is_its && (clock > known || (clock == known && state == GONE))
+            }
+        };
+        let news: Vec<_> = entries.into_iter().filter(is_news).collect();
+        if news.is_empty() {
+            return Ok(Ok(None));
+        }
+        let is_json = |text: &str| serde_json::from_str::<IgnoredAny>(text).is_ok();
+        if !news.iter().all(|(_, _, state)| is_json(state)) {
+            return Ok(Err(Refusal::MalformedAwareness));
+        }
+        let mut own = states(connection)?;
+        for &(client, clock, state) in &news {
+            own.retain(|present| present.client != client);
+            if state != GONE {
+                own.push(Present {
+                    client,
+                    clock,
+                    state: state.to_owned(),
+                });
+            }
+        }
+        let bytes: usize = own.iter().map(|present| present.state.len()).sum();
+        if own.len() > MAX_STATES || bytes > MAX_AWARENESS_BYTES {
+            return Ok(Err(Refusal::TooMuchAwareness));
+        }
+        attach(connection, &own)?;
+        for &(client, clock, state) in &news {
+            if state == GONE {
+                self.depart(client, clock);
+            } else {
+                self.known.insert(client, (clock, owner));
+            }
+        }
+        Ok(Ok(Some(message::awareness(news.into_iter()))))
+    }
+
+    /// Forgets the clients of a connection that has ended; the message for all others, if it had any.
+    pub(super) fn end(&mut self, connection: &Connection) -> Result<Option<Vec<u8>>> {
+        let gone = states(connection)?;
+        if broken(Variant::GoneStay) {
+            return Ok(None);
+        }
+        for present in &gone {
+            self.depart(present.client, present.clock);
+        }
+        let entries = gone
+            .iter()
+            .map(|present| (present.client, present.clock, GONE));
+        Ok((!gone.is_empty()).then(|| message::awareness(entries)))
+    }
+
+    fn depart(&mut self, client: u64, clock: u32) {
+        if broken(Variant::DepartedForgotten) {
+            self.known.remove(&client);
+            return;
+        }
+        self.known.insert(client, (clock, Whereabouts::Departed));
+        self.departed.push_back(client);
+        if self.departed.len() > MAX_DEPARTED
+            && let Some(first) = self.departed.pop_front()
+            && !self.departed.contains(&first)
+            && matches!(self.known.get(&first), Some((_, Whereabouts::Departed)))
+        {
+            self.known.remove(&first);
+        }
+    }
+}
+
+/// The states of all who are there, as a message; `None` if nobody has any.
+pub(super) fn everybody(room: &Room) -> Result<Option<Vec<u8>>> {
+    let mut all = Vec::new();
+    for connection in room.connections(None) {
+        all.extend(states(&connection)?);
+    }
+    let entries = all
+        .iter()
+        .map(|present| (present.client, present.clock, &*present.state));
+    Ok((!all.is_empty()).then(|| message::awareness(entries)))
+}
+
+/// The states of a connection, in a compact form: JSON in JSON would double its quotation marks.
+type Attached = Vec<(u64, u32, Box<serde_json::value::RawValue>)>;
+
+fn states(connection: &Connection) -> Result<Vec<Present>> {
+    let attached: Attached = connection.share()?.unwrap_or_default();
+    let present = |(client, clock, state): (u64, u32, Box<serde_json::value::RawValue>)| Present {
+        client,
+        clock,
+        state: state.get().to_owned(),
+    };
+    Ok(attached.into_iter().map(present).collect())
+}
+
+fn attach(connection: &Connection, states: &[Present]) -> Result<()> {
+    if broken(Variant::StatesUnattached) {
+        return Ok(());
+    }
+    let raw = |present: &Present| {
+        let state = serde_json::value::RawValue::from_string(present.state.clone());
+        Ok((present.client, present.clock, state?))
+    };
+    let attached: serde_json::Result<Attached> = states.iter().map(raw).collect();
+    connection.set_share(&attached.map_err(abide::Error::from_std)?)
+}

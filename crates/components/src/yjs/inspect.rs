@@ -1,0 +1,345 @@
+//! A look at an update before `yrs` integrates it.
+//!
+//! `yrs` trusts what is in an update. It reserves memory for as many things as the bytes announce, adds clocks without looking for an
+//! overflow, calls itself for each level of a value, and keeps what depends on blocks that it does not have. What comes from here
+//! has no count beyond its length, no clock beyond 32 bits, no value deeper than [`MAX_DEPTH`], and depends on nothing but what the
+//! document has and what is in the update itself. The rest of an update is cut off; its client has it and is asked again.
+//!
+//! The format is that of `Y.encodeStateAsUpdate` (version 1), read as `yrs` reads it.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use super::{
+    lib0::{Malformed, Reader, write_number},
+    limits::{MAX_CUT_ROUNDS, MAX_DEPTH},
+};
+
+const HAS_LEFT: u8 = 0b1000_0000;
+const HAS_RIGHT: u8 = 0b0100_0000;
+const HAS_KEY: u8 = 0b0010_0000;
+const GC: u8 = 0;
+const SKIP: u8 = 10;
+const XML_ELEMENT: u64 = 3;
+
+/// A client, and a place on its clock.
+type Id = (u64, u32);
+
+/// An update that `yrs` can be given.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Inspected<'a> {
+    /// The update, or as much of it as can be applied.
+    pub(super) update: Cow<'a, [u8]>,
+    /// Types within types: lists, maps, texts and elements that are not roots.
+    pub(super) nested_types: u64,
+}
+
+impl Inspected<'_> {
+    /// Whether something was cut off because it depends on what is not there yet.
+    pub(super) fn is_cut(&self) -> bool {
+        matches!(self.update, Cow::Owned(_))
+    }
+}
+
+/// The blocks of a client, one after the other.
+struct Run<'a> {
+    client: u64,
+    start: u32,
+    blocks: Vec<Block<'a>>,
+}
+
+struct Block<'a> {
+    bytes: &'a [u8],
+    /// The client's clock after it.
+    end: u32,
+    /// What it stands between, and what it is in.
+    needs: [Option<Id>; 3],
+    is_skip: bool,
+}
+
+impl Run<'_> {
+    fn end_of(&self, kept: usize) -> u32 {
+        kept.checked_sub(1)
+            .map_or(self.start, |last| self.blocks[last].end)
+    }
+}
+
+/// Looks through an update for a document that has each client's blocks up to the clock that `known` tells.
+pub(super) fn inspect(
+    update: &[u8],
+    known: impl Fn(u64) -> u32,
+) -> Result<Inspected<'_>, Malformed> {
+    let mut nested_types = 0;
+    let reader = &mut Reader::new(update);
+    let mut runs = Vec::new();
+    let mut ends = BTreeMap::new();
+    for _ in 0..reader.count(3)? {
+        let run = run(reader, &mut nested_types)?;
+        let end = run.end_of(run.blocks.len());
+        if ends.insert(run.client, end).is_some() {
+            return Err(Malformed);
+        }
+        runs.push(run);
+    }
+    let deletions = deletions(reader)?;
+    let has = |ends: &BTreeMap<u64, u32>, client: u64| {
+        let end = ends.get(&client).copied().unwrap_or(0);
+        end.max(known(client))
+    };
+    let mut kept: Vec<usize> = runs.iter().map(|run| run.blocks.len()).collect();
+    let mut rounds = 0;
+    loop {
+        let mut is_settled = true;
+        for (run, kept) in runs.iter().zip(&mut kept) {
+            let fits = |block: &Block<'_>| {
+                let mut needs = block.needs.iter().flatten();
+                !block.is_skip && needs.all(|&(client, clock)| clock < has(&ends, client))
+            };
+            let gap = run.start > known(run.client);
+            let fitting = if gap {
+                0
+            } else {
+                let blocks = &run.blocks[..*kept];
+                blocks
+                    .iter()
+                    .position(|block| !fits(block))
+                    .unwrap_or(*kept)
+            };
+            if fitting < *kept || (gap && *kept > 0) {
+                *kept = fitting;
+                is_settled = false;
+            }
+            let end = if gap { 0 } else { run.end_of(*kept) };
+            ends.insert(run.client, end);
+        }
+        if is_settled {
+            break;
+        }
+        rounds += 1;
+        if rounds == MAX_CUT_ROUNDS {
+            // Somebody made this so that it takes long.
+            return Ok(Inspected {
+                update: Cow::Owned(vec![0, 0]),
+                nested_types: 0,
+            });
+        }
+    }
+    let is_whole = runs
+        .iter()
+        .zip(&kept)
+        .all(|(run, kept)| *kept == run.blocks.len());
+    let is_known = |&(client, from, length): &(u64, u32, u32)| from + length <= has(&ends, client);
+    if is_whole && deletions.iter().all(is_known) {
+        return Ok(Inspected {
+            update: Cow::Borrowed(update),
+            nested_types,
+        });
+    }
+    let clipped = deletions.into_iter().filter_map(|(client, from, length)| {
+        let length = length.min(has(&ends, client).saturating_sub(from));
+        (length > 0).then_some((client, from, length))
+    });
+    Ok(Inspected {
+        update: Cow::Owned(written(&runs, &kept, clipped)),
+        nested_types,
+    })
+}
+
+/// A state vector: what a client has.
+pub(super) fn state_vector(bytes: &[u8]) -> Result<(), Malformed> {
+    let reader = &mut Reader::new(bytes);
+    for _ in 0..reader.count(2)? {
+        reader.client()?;
+        reader.small()?;
+    }
+    Ok(())
+}
+
+/// An update of the first blocks of each run, and of deletions.
+fn written(
+    runs: &[Run<'_>],
+    kept: &[usize],
+    deletions: impl Iterator<Item = (u64, u32, u32)>,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    let some = || runs.iter().zip(kept).filter(|(_, kept)| **kept > 0);
+    write_number(&mut out, some().count() as u64);
+    for (run, &kept) in some() {
+        write_number(&mut out, kept as u64);
+        write_number(&mut out, run.client);
+        write_number(&mut out, run.start.into());
+        for block in &run.blocks[..kept] {
+            out.extend_from_slice(block.bytes);
+        }
+    }
+    let mut by_client: BTreeMap<u64, Vec<(u32, u32)>> = BTreeMap::new();
+    for (client, from, length) in deletions {
+        by_client.entry(client).or_default().push((from, length));
+    }
+    write_number(&mut out, by_client.len() as u64);
+    for (client, ranges) in by_client {
+        write_number(&mut out, client);
+        write_number(&mut out, ranges.len() as u64);
+        for (from, length) in ranges {
+            write_number(&mut out, from.into());
+            write_number(&mut out, length.into());
+        }
+    }
+    out
+}
+
+fn run<'a>(reader: &mut Reader<'a>, nested_types: &mut u64) -> Result<Run<'a>, Malformed> {
+    let count = reader.number()?;
+    let client = reader.client()?;
+    let start = reader.small()?;
+    let mut clock = start;
+    let mut blocks = Vec::new();
+    // Each takes a byte at least, so the bytes end before memory does.
+    for _ in 0..count {
+        let block = block(reader, (client, clock), nested_types)?;
+        clock = block.end;
+        blocks.push(block);
+    }
+    Ok(Run {
+        client,
+        start,
+        blocks,
+    })
+}
+
+fn deletions(reader: &mut Reader<'_>) -> Result<Vec<(u64, u32, u32)>, Malformed> {
+    let mut all = Vec::new();
+    for _ in 0..reader.count(2)? {
+        let client = reader.client()?;
+        for _ in 0..reader.count(2)? {
+            let (from, length) = (reader.small()?, reader.small()?);
+            from.checked_add(length).ok_or(Malformed)?;
+            all.push((client, from, length));
+        }
+    }
+    Ok(all)
+}
+
+fn block<'a>(
+    reader: &mut Reader<'a>,
+    at: Id,
+    nested_types: &mut u64,
+) -> Result<Block<'a>, Malformed> {
+    let begin = *reader;
+    let info = reader.byte()?;
+    let mut needs = [None; 3];
+    let length = if info == GC || info == SKIP {
+        reader.small()?
+    } else {
+        if info & HAS_LEFT != 0 {
+            needs[0] = Some(id(reader)?);
+        }
+        if info & HAS_RIGHT != 0 {
+            needs[1] = Some(id(reader)?);
+        }
+        if info & (HAS_LEFT | HAS_RIGHT) == 0 {
+            if reader.small()? == 1 {
+                reader.text()?;
+            } else {
+                needs[2] = Some(id(reader)?);
+            }
+            if info & HAS_KEY != 0 {
+                reader.text()?;
+            }
+        }
+        content(reader, info & 0b1111, nested_types)?
+    };
+    // Nothing depends on what its own client did later.
+    let is_later = |id: &&Id| id.0 == at.0 && id.1 >= at.1;
+    if needs.iter().flatten().any(|id| is_later(&id)) {
+        return Err(Malformed);
+    }
+    Ok(Block {
+        bytes: begin.until(reader),
+        end: at.1.checked_add(length).ok_or(Malformed)?,
+        needs,
+        is_skip: info == SKIP,
+    })
+}
+
+/// What a block holds; how far it moves its client's clock.
+fn content(reader: &mut Reader<'_>, kind: u8, nested_types: &mut u64) -> Result<u32, Malformed> {
+    match kind {
+        // Deleted.
+        1 => return reader.small(),
+        // JSON of early versions: `yrs` reads one text more than is announced.
+        2 => {
+            let texts = reader.count(1)? + 1;
+            for _ in 0..texts {
+                reader.text()?;
+            }
+            return u32::try_from(texts).map_err(|_| Malformed);
+        }
+        // Bytes.
+        3 => drop(reader.bytes()?),
+        // Text, which is counted as JavaScript does.
+        4 => {
+            let units = reader.text()?.encode_utf16().count();
+            return u32::try_from(units).map_err(|_| Malformed);
+        }
+        // What is embedded in a text, as JSON, whose depth its parser bounds.
+        5 => drop(reader.text()?),
+        // A format: its name, and its value as JSON.
+        6 => {
+            reader.text()?;
+            reader.text()?;
+        }
+        7 => {
+            if reader.number()? == XML_ELEMENT {
+                reader.text()?;
+            }
+            *nested_types += 1;
+        }
+        8 => {
+            let values = reader.count(1)?;
+            for _ in 0..values {
+                any(reader, 0)?;
+            }
+            return u32::try_from(values).map_err(|_| Malformed);
+        }
+        // A document within: its name and options.
+        9 => {
+            reader.text()?;
+            any(reader, 0)?;
+        }
+        _ => return Err(Malformed),
+    }
+    Ok(1)
+}
+
+fn any(reader: &mut Reader<'_>, depth: usize) -> Result<(), Malformed> {
+    if depth > MAX_DEPTH {
+        return Err(Malformed);
+    }
+    match reader.byte()? {
+        // Undefined, null, false, true.
+        127 | 126 | 121 | 120 => {}
+        // An integer: seven bits a byte after the first, which has its sign.
+        125 => while reader.byte()? >= 0x80 {},
+        124 => drop(reader.take(4)?),
+        123 | 122 => drop(reader.take(8)?),
+        119 => drop(reader.text()?),
+        118 => {
+            for _ in 0..reader.count(2)? {
+                reader.text()?;
+                any(reader, depth + 1)?;
+            }
+        }
+        117 => {
+            for _ in 0..reader.count(1)? {
+                any(reader, depth + 1)?;
+            }
+        }
+        116 => drop(reader.bytes()?),
+        _ => return Err(Malformed),
+    }
+    Ok(())
+}
+
+fn id(reader: &mut Reader<'_>) -> Result<Id, Malformed> {
+    Ok((reader.client()?, reader.small()?))
+}

@@ -1,0 +1,51 @@
+//! Every bound of documents, in one place, with the source of its number.
+
+/// Bytes of one message from a client, unless the [`Options`](super::Options) say otherwise: a long offline edit, or a book that is pasted.
+pub const DEFAULT_MAX_MESSAGE_BYTES: usize = 4 << 20;
+
+/// Bytes of a stored document, snapshot and updates together, unless the options say otherwise. In memory it takes about ten times as much.
+pub const DEFAULT_MAX_DOCUMENT_BYTES: u64 = 16 << 20;
+
+/// The most that either may be set to: a document goes to a newcomer in one message, which is at most 32 MiB.
+pub const MAX_DOCUMENT_BYTES: u64 = 30 << 20;
+
+/// Updates since the last snapshot that are merged into one, unless the options say otherwise: what a cold start has to apply.
+pub const DEFAULT_COMPACT_AFTER_UPDATES: u64 = 1_000;
+
+/// Bytes of updates since the last snapshot that are merged into one, if the snapshot has fewer. With more, as many bytes as it
+/// has: so a byte is rewritten about once for each time that it is written.
+pub const DEFAULT_COMPACT_AFTER_BYTES: u64 = 64 << 10;
+
+/// Bytes of a row: an update is stored in as many as it needs. A row of the storage has at most 2 MiB.
+pub(super) const PART_BYTES: usize = 1 << 20;
+
+/// Awareness states of one connection. A page has one; with `BroadcastChannel` it passes on those of other tabs.
+pub const MAX_STATES: usize = 8;
+
+/// Bytes of the awareness states of one connection, as JSON: they are attached to its WebSocket.
+pub const MAX_AWARENESS_BYTES: usize = 6 << 10;
+
+/// States in one awareness message. A client passes on what it heard of all others.
+pub const MAX_ENTRIES: usize = 4_096;
+
+/// Clients that have left whose clocks are remembered, so that an old message does not bring them back.
+pub(super) const MAX_DEPARTED: usize = 1_024;
+
+/// Levels of arrays and maps in one another, in one value of an update. `serde_json` stops at 128, too.
+pub const MAX_DEPTH: usize = 128;
+
+/// Bytes of a text message that is handed to the program.
+pub const MAX_CUSTOM_BYTES: usize = 16 << 10;
+
+/// Types within types in a document: the paragraphs of a rich text, the cards of a board. `yrs` recurses for each level when it
+/// deletes, so they bound the stack that an update may need.
+pub const MAX_NESTED_TYPES: u64 = 100_000;
+
+/// Bytes of stack for each of them, twice what a build without optimisation takes.
+pub(super) const STACK_PER_LEVEL: usize = 4 << 10;
+
+/// As many fit any thread's own stack.
+pub(super) const LEVELS_WITHOUT_STACK: u64 = 200;
+
+/// Passes over an update to find what of it can be applied. Two suffice for whatever a client sends out of order.
+pub(super) const MAX_CUT_ROUNDS: usize = 8;

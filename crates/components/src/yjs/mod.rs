@@ -1,0 +1,222 @@
+//! Documents that several people edit at once, by the protocols of [Yjs](https://yjs.dev): `y-websocket` and the providers of
+//! `y-partyserver` and `y-partykit`, from npm, connect unmodified.
+//!
+//! A [`Document`] is opened in an object's constructor, beside its [`Room`], and the object's handlers hand over what comes. It promises:
+//!
+//! - **Nobody sees a change before it is on disk**, its author included: the author hears it back when it is, as the protocol has it.
+//! - **Who was away gets what was missed, and brings what was done meanwhile**: whatever order changes come in, all replicas
+//!   become the same document. After a crash they are merged with what was stored, which is everything that anybody was shown.
+//! - **The stored document stays small.** Each change is a row. Past a bound they are merged into a snapshot, which forgets what was
+//!   deleted; the snapshot takes the place of the rows once it was read back and compared.
+//! - **Nobody is shown who has left.** Awareness states (names, cursors) end with the connection that brought them. They are
+//!   never stored, and survive the object's leaving memory.
+//! - **A malformed message changes nothing**: its connection is closed with a code and a reason, which [`Refusal`] lists.
+//!
+//! ```
+//! use abide::prelude::*;
+//! use abide::party::{self, Room};
+//! use abide::yjs::{self, Document, Received};
+//!
+//! #[durable_object]
+//! struct Pad {
+//!     room: Room,
+//!     document: Document,
+//! }
+//!
+//! impl DurableObject for Pad {
+//!     fn new(state: State, _env: Env) -> Result<Self> {
+//!         let room = Room::open(&state, party::Options::default())?;
+//!         let document = Document::open(&state, &room, yjs::Options::default())?;
+//!         Ok(Self { room, document })
+//!     }
+//!
+//!     async fn fetch(&self, request: Request) -> Result<Response> {
+//!         match self.room.connect(&request, &[]) {
+//!             Ok((connection, response)) => {
+//!                 self.document.connect(&connection)?;
+//!                 Ok(response)
+//!             }
+//!             Err(refused) => Ok(refused.into_response()),
+//!         }
+//!     }
+//!
+//!     async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
+//!         let connection = self.room.connection(&ws)?;
+//!         if let Received::Custom(text) = self.document.receive(&connection, &message)? {
+//!             // The program's own: `provider.sendMessage(text)` in the page.
+//!             connection.send(yjs::custom_message(&text))?;
+//!         }
+//!         Ok(())
+//!     }
+//!
+//!     async fn websocket_close(&self, ws: WebSocket, _: u16, _: String, _: bool) -> Result<()> {
+//!         self.document.disconnect(&self.room.connection(&ws)?)
+//!     }
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! Texts in the document can be read and changed by the program, too: [`Document::read`] and [`Document::transact`] take
+//! functions of `yrs`, which is exported as [`yrs`].
+
+mod awareness;
+mod exchange;
+mod inspect;
+mod lib0;
+pub mod limits;
+mod message;
+mod options;
+mod refusal;
+mod replica;
+mod rows;
+mod stored;
+
+use std::{fmt, rc::Rc};
+
+use abide::{Error, ErrorKind, Message, Result, State};
+use serde::{Deserialize, Serialize};
+
+use exchange::Exchange;
+
+use crate::party::{Connection, Room};
+
+pub use options::Options;
+pub use refusal::Refusal;
+pub use yrs;
+
+/// What texts for the program begin with, as `y-partyserver` has it.
+const CUSTOM: &str = "__YPS:";
+
+/// A document and its clients. Clones are the same document. An object has one.
+#[derive(Clone)]
+pub struct Document(Rc<Exchange>);
+
+/// How a document is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// Bytes of the snapshot.
+    pub snapshot_bytes: u64,
+    /// Updates since the snapshot.
+    pub updates: u64,
+    /// Their bytes.
+    pub update_bytes: u64,
+}
+
+impl Size {
+    /// Bytes of everything.
+    pub fn total(&self) -> u64 {
+        self.snapshot_bytes + self.update_bytes
+    }
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a custom message is the program's to answer"]
+pub enum Received {
+    /// It was the document's, and is done.
+    Done,
+    /// A text for the program, without the prefix `__YPS:`. Answers take it again: [`custom_message`].
+    Custom(String),
+    /// It was not taken, and its connection is closed.
+    Refused(Refusal),
+}
+
+/// A text for the programs at the other end: `provider.on("custom-message", …)`.
+pub fn custom_message(text: &str) -> Message {
+    format!("{CUSTOM}{text}").into()
+}
+
+impl Document {
+    /// Opens the document of an object, in its constructor; makes its tables, whose names begin with `yjs`, when there are none. It is
+    /// read when it is first needed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] if an option makes no sense; [`ErrorKind::Damaged`] if the tables are of a version that this program does
+    /// not know.
+    pub fn open(state: &State, room: &Room, options: Options) -> Result<Self> {
+        options.check()?;
+        let exchange = Exchange::open(state.storage(), room, options)?;
+        Ok(Self(Rc::new(exchange)))
+    }
+
+    /// Greets a client that has just connected: asks for what it has, and tells it who is there.
+    pub fn connect(&self, connection: &Connection) -> Result<()> {
+        let vector = self.0.stored.live()?.replica.state_vector();
+        connection.send(message::step1(&vector))?;
+        if let Some(states) = awareness::everybody(&self.0.room)? {
+            connection.send(states)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a message of a client.
+    ///
+    /// # Errors
+    /// If the storage fails. What a client does wrong is no error: it is [refused](Received::Refused).
+    pub fn receive(&self, connection: &Connection, message: &Message) -> Result<Received> {
+        if !connection.is_open() {
+            // It may lack what was refused before it, and comes again when its client does.
+            return Ok(Received::Done);
+        }
+        match self.0.take(connection, message)? {
+            Ok(received) => Ok(received),
+            Err(refusal) => {
+                connection.close(refusal.code(), &refusal.to_string())?;
+                Ok(Received::Refused(refusal))
+            }
+        }
+    }
+
+    /// Tells the others that a client has gone.
+    pub fn disconnect(&self, connection: &Connection) -> Result<()> {
+        let news = self.0.awareness()?.end(connection)?;
+        if let Some(states) = news {
+            self.0.room.broadcast(states, &[connection]);
+        }
+        Ok(())
+    }
+
+    /// Shows the document to a function.
+    pub fn read<R>(&self, look: impl FnOnce(&yrs::Doc) -> R) -> Result<R> {
+        Ok(look(self.0.stored.live()?.replica.doc()))
+    }
+
+    /// Changes the document from here. The change is stored, and sent to every client when it is durable.
+    ///
+    /// Do not call it in a transaction that may be rolled back: the clients get the change nevertheless, and one that reconnects brings
+    /// it back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] if the document is full: nothing was changed.
+    pub fn transact<R>(&self, edit: impl FnOnce(&mut yrs::TransactionMut<'_>) -> R) -> Result<R> {
+        let mut live = self.0.stored.live()?;
+        let (result, change) = live.replica.transact(edit);
+        let Some(change) = change else {
+            return Ok(result);
+        };
+        drop(live);
+        if let Err(refusal) = self.0.stored.store(&change)? {
+            return Err(Error::with_kind(ErrorKind::Limit, refusal.to_string()));
+        }
+        self.0.room.broadcast(message::update(&change), &[]);
+        Ok(result)
+    }
+
+    /// How many bytes are stored.
+    pub fn size(&self) -> Result<Size> {
+        Ok(self.0.stored.live()?.size)
+    }
+
+    /// Merges all updates into a snapshot now, if there are any.
+    pub fn compact(&self) -> Result<Size> {
+        self.0.stored.compact_now()
+    }
+}
+
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Document")
+            .field("options", &self.0.stored.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,56 @@
+//! How a document is kept.
+
+use abide::{Error, ErrorKind, Result};
+use derive_setters::Setters;
+
+use super::limits;
+
+/// How a document is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
+pub struct Options {
+    /// Bytes of one message from a client. A longer one closes its connection with 1009.
+    pub max_message_bytes: usize,
+    /// Bytes of the stored document. An update that does not fit closes its connection with 4413, and is not taken.
+    pub max_document_bytes: u64,
+    /// Updates that are merged into a snapshot when so many have come since the last.
+    pub compact_after_updates: u64,
+    /// Bytes of updates that are merged into a snapshot; or as many as the last snapshot has, if that is more.
+    pub compact_after_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_message_bytes: limits::DEFAULT_MAX_MESSAGE_BYTES,
+            max_document_bytes: limits::DEFAULT_MAX_DOCUMENT_BYTES,
+            compact_after_updates: limits::DEFAULT_COMPACT_AFTER_UPDATES,
+            compact_after_bytes: limits::DEFAULT_COMPACT_AFTER_BYTES,
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn check(&self) -> Result<()> {
+        let most = limits::MAX_DOCUMENT_BYTES;
+        let refuse = |text: String| Err(Error::with_kind(ErrorKind::Input, text));
+        if !(1..=most).contains(&self.max_document_bytes) {
+            let bytes = self.max_document_bytes;
+            return refuse(format!(
+                "a document cannot have {bytes} bytes at most: say 1 to {most}"
+            ));
+        }
+        if !(1..=most).contains(&(self.max_message_bytes as u64)) {
+            let bytes = self.max_message_bytes;
+            return refuse(format!(
+                "a message cannot have {bytes} bytes at most: say 1 to {most}"
+            ));
+        }
+        if self.compact_after_updates == 0 || self.compact_after_bytes == 0 {
+            return refuse(
+                "updates are merged after 1 or more of them, of 1 byte or more".to_owned(),
+            );
+        }
+        Ok(())
+    }
+}

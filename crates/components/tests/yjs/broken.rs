@@ -1,0 +1,37 @@
+//! The tests are tested: each deliberately broken variant must be caught by a test of the promise that it breaks.
+
+use abide_components::broken::{VARIABLE, Variant};
+use abide_harness::PATIENCE_VARIABLE;
+
+/// The test that is to catch a variant.
+fn caught_by(variant: Variant) -> &'static str {
+    match variant {
+        Variant::ChangeUnstored => {
+            "sync::what_was_heard_survives_a_kill_and_what_was_done_offline_is_merged"
+        }
+        Variant::LiveTrusted => "sync::the_program_reads_and_writes_the_document_too",
+        Variant::RefusedKept | Variant::DocumentUnbounded => {
+            "compaction::a_document_that_would_be_too_long_is_compacted_first_and_then_refused"
+        }
+        Variant::UpdatesUnmerged | Variant::UpdatesKept => {
+            "compaction::updates_become_a_snapshot_past_their_number"
+        }
+        Variant::RepeatStored => "sync::an_update_that_comes_twice_is_stored_once",
+        Variant::RestUnasked => {
+            "sync::an_update_that_is_too_early_is_asked_for_again_with_what_it_depends_on"
+        }
+        Variant::GoneStay => "awareness::who_comes_sees_who_is_there_and_who_goes_is_gone",
+        Variant::DepartedForgotten | Variant::StrangerBelieved => {
+            "awareness::what_clients_repeat_of_others_changes_nothing_and_brings_nobody_back"
+        }
+        Variant::StatesUnattached => "awareness::states_outlive_the_object_in_memory",
+        _ => panic!("{variant:?} is of another part"),
+    }
+}
+
+#[test]
+fn every_broken_variant_is_caught() {
+    // With some variants a client waits for what never comes.
+    let settings = [(PATIENCE_VARIABLE, "20")];
+    abide_harness::hunt(VARIABLE, &settings, Variant::of("yjs"), caught_by);
+}
