@@ -46,7 +46,13 @@ async fn commands_replay_and_check_chains_and_make_the_read_model_anew() {
     );
     let model = dir.path().join("data/read-model.db");
     assert!(model.exists(), "the read model is in the data directory");
-    let mode = model.parent().unwrap().metadata().unwrap().permissions().mode();
+    let mode = model
+        .parent()
+        .unwrap()
+        .metadata()
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o077, 0, "others may not read the data directory");
     let (done, text) = run(&["rebuild"]).await;
     assert!(
