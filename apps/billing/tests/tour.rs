@@ -23,9 +23,9 @@ async fn a_subscription_is_paid_falls_behind_and_recovers() {
     tour.sh("export ABIDE__OUTBOUND__ALLOW_PRIVATE=127.0.0.0/8");
     // The commands expect the server at its default address.
     let url = tour.sh("echo http://$ABIDE__SERVER__LISTEN");
+    let url = url.trim();
     tour.sh(&format!(
-        "billing() {{ command billing \"$@\" $([ $1 = serve ] || echo --url {}); }}",
-        url.trim()
+        "billing() {{ if [ $1 = serve ]; then exec billing \"$@\"; else command billing \"$@\" --url {url}; fi; }}"
     ));
     tour.run_to("subscription=$(").await;
     until_outcomes(&mut tour, "settled -> active", 1).await;

@@ -160,7 +160,10 @@ impl Tour {
 impl Drop for Tour {
     fn drop(&mut self) {
         // The shell may have ended already.
-        let _ = writeln!(self.stdin, "kill -9 $(jobs -p); exit");
+        let _ = writeln!(
+            self.stdin,
+            "for job in $(jobs -p); do kill -9 -- -$job; done; exit"
+        );
         let _ = self.shell.wait();
     }
 }
