@@ -67,7 +67,7 @@ use crate::{
     states::{Annotation, NewCustomer, NewPrice, NewProduct, SetPaymentMethod},
 };
 
-/// The OpenAPI description of the API.
+/// The `OpenAPI` description of the API.
 pub const OPENAPI: &str = include_str!("../../../../docs/billing.openapi.json");
 
 /// Outcomes in one response, unless fewer are requested.
