@@ -4,7 +4,14 @@
 mod command;
 mod policy;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    fs::DirBuilder,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use abide::{
     Env, Host,
@@ -264,7 +271,7 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
 fn test_clock(config: &Config, wanted: bool) -> anyhow::Result<Option<TestModeClock>> {
     let dir = &config.data.dir;
     if wanted {
-        std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+        create_private(dir)?;
         return Ok(Some(TestModeClock::open(dir).context("the test clock")?));
     }
     anyhow::ensure!(
@@ -278,8 +285,14 @@ fn test_clock(config: &Config, wanted: bool) -> anyhow::Result<Option<TestModeCl
 /// A file in the data directory, which may not exist yet.
 fn in_data(config: &Config, file: &str) -> anyhow::Result<PathBuf> {
     let dir = &config.data.dir;
-    std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    create_private(dir)?;
     Ok(dir.join(file))
+}
+
+/// Creates the data directory, unless it exists, with the permissions that the host would give it.
+fn create_private(dir: &Path) -> anyhow::Result<()> {
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    created.with_context(|| dir.display().to_string())
 }
 
 fn fresh_secret() -> anyhow::Result<Secret> {

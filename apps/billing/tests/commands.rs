@@ -1,7 +1,7 @@
 //! The commands that ask the running program.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use std::process::Command;
+use std::{os::unix::fs::PermissionsExt as _, process::Command};
 
 use abide_harness::{Client, Program};
 use serde_json::{Value, json};
@@ -46,6 +46,14 @@ async fn commands_replay_and_check_chains_and_make_the_read_model_anew() {
     );
     let model = dir.path().join("data/read-model.db");
     assert!(model.exists(), "the read model is in the data directory");
+    let mode = model
+        .parent()
+        .unwrap()
+        .metadata()
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o077, 0, "others may not read the data directory");
     let (done, text) = run(&["rebuild"]).await;
     assert!(
         done && text.starts_with("1 resources are in the read model, 0 failed"),

@@ -359,7 +359,7 @@ fn noted(command: clap::Command, path: &str, note: &'static str) -> clap::Comman
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{CommandFactory as _, error::ErrorKind};
 
     use super::*;
 
@@ -377,16 +377,81 @@ mod tests {
         paths.flatten().collect()
     }
 
-    /// The words of a line, as a shell reads them.
+    /// The words of a line, as a shell reads them, up to a comment, a pipe, a redirection or the end of a `$(…)`.
     fn words(line: &str) -> Vec<String> {
-        let parts = line.split('\'').enumerate().map(|(at, part)| {
-            if at % 2 == 1 {
-                vec![part.to_owned()]
-            } else {
-                part.split_whitespace().map(str::to_owned).collect()
+        let mut words = vec![String::new()];
+        let mut quote = None;
+        for letter in line.chars() {
+            let word = words.last_mut().unwrap();
+            match (quote, letter) {
+                (None, '\'' | '"') => quote = Some(letter),
+                (Some(open), _) if open == letter => quote = None,
+                (None, ' ') if !word.is_empty() => words.push(String::new()),
+                (None, ' ') => {}
+                (None, '#' | '|' | '>' | '&') if word.is_empty() => break,
+                (None, ')') => break,
+                _ => word.push(letter),
             }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    /// The lines of a page's blocks of commands that run `abide`.
+    fn commands(page: &str) -> Vec<&str> {
+        let blocks = page.split("```").skip(1).step_by(2);
+        let blocks =
+            blocks.filter(|block| block.starts_with("sh\n") || block.starts_with("console\n"));
+        let lines = blocks
+            .flat_map(str::lines)
+            .map(|line| line.trim_start_matches("$ "));
+        let commands = lines.filter_map(|line| {
+            if line.starts_with("abide ") {
+                return Some(line);
+            }
+            let at = line.find("$(abide ")?;
+            Some(&line[at + "$(".len()..])
         });
-        parts.flatten().collect()
+        commands.collect()
+    }
+
+    #[test]
+    fn the_command_line_takes_every_command_of_the_guides() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let guides = std::fs::read_dir(root.join("docs")).unwrap();
+        let guides = guides.map(|guide| guide.unwrap().path());
+        let pages = guides.chain([root.join("README.md")]);
+        let pages = pages.filter(|page| page.extension().is_some_and(|end| end == "md"));
+        let mut command = with_notes(crate::Command::command());
+        let mut checked = 0;
+        for page in pages {
+            let text = std::fs::read_to_string(&page).unwrap();
+            for line in commands(&text) {
+                if let Err(error) = command.try_get_matches_from_mut(words(line)) {
+                    // `--help` is no failure, and a variable of the shell has no value here.
+                    let variable = error.kind() == ErrorKind::ValueValidation && line.contains('$');
+                    let accepted = variable || error.exit_code() == 0;
+                    assert!(accepted, "{}: {line}\n{error}", page.display());
+                }
+                checked += 1;
+            }
+        }
+        assert!(checked > 40, "only {checked} commands were found");
+    }
+
+    #[test]
+    fn commands_are_found_and_split() {
+        let page = "abide no\n```sh\nabide sql a \"b 'c'\" > d\nx=$(abide verify)\n```\n```text\nabide no\n```\n";
+        assert_eq!(
+            commands(page),
+            ["abide sql a \"b 'c'\" > d", "abide verify)"]
+        );
+        assert_eq!(words(commands(page)[0]), ["abide", "sql", "a", "b 'c'"]);
+        assert_eq!(words(commands(page)[1]), ["abide", "verify"]);
+        assert_eq!(
+            words("abide a '{\"b\": 1}' # c"),
+            ["abide", "a", "{\"b\": 1}"]
+        );
     }
 
     #[test]

@@ -215,7 +215,7 @@ async fn the_command_looks_into_an_outbox_and_mends_it() {
         said("message 2 is discarded")
     );
     let all = ["redrive", "orders", "--all", "--kind", "http"];
-    assert_eq!(abide(&server, &all).await, said("1 dead letters"));
+    assert_eq!(abide(&server, &all).await, said("1 dead letter redriven"));
     until(&client, 3, "sent").await;
     let none = abide(&server, &["show", "orders", "9"]).await.unwrap_err();
     assert!(none.contains("There is no message 9"), "{none}");

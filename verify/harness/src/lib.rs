@@ -1,5 +1,5 @@
 //! Shared parts of acceptance tests: the real binary as a child process ([`Server`]), an HTTP client ([`Client`]), a
-//! headless browser ([`Browser`]), seeded random numbers ([`Random`]), and fakes of external services: a mail server
+//! headless browser ([`Browser`]), the commands of the tour ([`Tour`]), seeded random numbers ([`Random`]), and fakes of external services: a mail server
 //! ([`SmtpServer`]), a mail API ([`AcsServer`]) and a receiver of requests ([`Receiver`]), which fail on demand, or an
 //! address where nothing listens ([`Nobody`]). Also a real `PostgreSQL` server ([`Postgres`]) that can be killed. Tests
 //! are themselves tested by [`hunt`].
@@ -24,6 +24,7 @@ mod receiver;
 mod record;
 mod server;
 mod smtp;
+mod tour;
 mod walk;
 
 pub use acs::{AcsCourse, AcsEnd, AcsMail, AcsMischief, AcsOptions, AcsPoll, AcsSend, AcsServer};
@@ -40,4 +41,5 @@ pub use random::{Random, setting};
 pub use receiver::{Receiver, ReceiverAct};
 pub use server::{Program, Server, refused};
 pub use smtp::{Mail, SmtpAct, SmtpServer, SmtpStage};
+pub use tour::Tour;
 pub use walk::{WalkTokens, assert_private, walk};

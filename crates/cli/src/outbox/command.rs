@@ -238,7 +238,7 @@ pub(crate) fn run(command: &Command, out: &mut impl Write) -> Result<()> {
                     let path = format!("{}/redrive", outbox.message(id));
                     told(&outbox.node.post::<Record>(&path, &())?, out)
                 }
-                None => sweep(&outbox, "redrive", args, out),
+                None => sweep(&outbox, "redrive", "redriven", args, out),
             }
         }
         Command::Discard(args) => {
@@ -253,7 +253,7 @@ pub(crate) fn run(command: &Command, out: &mut impl Write) -> Result<()> {
                     );
                     told(&outbox.node.delete::<Record>(&outbox.message(id))?, out)
                 }
-                None => sweep(&outbox, "discard", args, out),
+                None => sweep(&outbox, "discard", "discarded", args, out),
             }
         }
     }
@@ -415,7 +415,13 @@ fn edit(args: &EditArgs, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-fn sweep(outbox: &Outbox, verb: &str, args: &SomeArgs, out: &mut impl Write) -> Result<()> {
+fn sweep(
+    outbox: &Outbox,
+    verb: &str,
+    done: &str,
+    args: &SomeArgs,
+    out: &mut impl Write,
+) -> Result<()> {
     let mut which = json!({ "kind": args.kind, "destination": args.destination });
     let path = format!("{}/{verb}", outbox.path);
     let mut count = 0;
@@ -428,7 +434,8 @@ fn sweep(outbox: &Outbox, verb: &str, args: &SomeArgs, out: &mut impl Write) -> 
         // Dead letters that have failed again in the meantime are not included again.
         which["after"] = json!(swept.last);
     }
-    writeln!(out, "{count} dead letters")?;
+    let letters = if count == 1 { "letter" } else { "letters" };
+    writeln!(out, "{count} dead {letters} {done}")?;
     Ok(())
 }
 
