@@ -16,7 +16,7 @@ use std::{
 use abide::{
     Env, Host,
     clock::{Clock, SystemClock},
-    server::{AllowPrivate, Config, Hosts, SecretOption, ServeArgs},
+    server::{Config, Hosts, SecretOption, ServeArgs},
 };
 use abide::{
     outbox::handlers::Secret,
@@ -242,11 +242,8 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
     eprintln!("a gateway with fault injection, for trying the program: http://{address}/pay/pay_1");
     tokio::spawn(axum::serve(listener, server::router(local.clone())).into_future());
     // Apart from webhook endpoints, no other address is ever requested.
-    if config.outbound.allow_private == AllowPrivate::None
-        && let Ok(own) = address.ip().to_string().parse()
-    {
-        config.outbound.allow_private = own;
-    }
+    let allowed = std::mem::take(&mut config.outbound.allow_private);
+    config.outbound.allow_private = allowed.and(address.ip());
     let gateway = AnyGateway::new(HttpGateway::new(&format!("http://{address}"), "local"));
     let secret = fresh_secret()?;
     let mut host = host::install(Host::from_config(config), gateway, model).clock(clock);

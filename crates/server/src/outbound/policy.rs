@@ -37,6 +37,22 @@ pub struct AddressBlock {
     bits: u32,
 }
 
+impl AllowPrivate {
+    /// These addresses and one more.
+    #[must_use]
+    pub fn and(self, address: IpAddr) -> Self {
+        let block = AddressBlock::of(address);
+        match self {
+            Self::None => Self::Blocks(vec![block]),
+            Self::Blocks(mut blocks) => {
+                blocks.push(block);
+                Self::Blocks(blocks)
+            }
+            Self::All => Self::All,
+        }
+    }
+}
+
 impl FromStr for AllowPrivate {
     type Err = ();
 
@@ -77,6 +93,14 @@ impl AddressBlock {
     const fn v6(first: [u16; 8], bits: u32) -> Self {
         let first = IpAddr::V6(Ipv6Addr::from_segments(first));
         Self { first, bits }
+    }
+
+    const fn of(address: IpAddr) -> Self {
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        Self {
+            first: address,
+            bits,
+        }
     }
 
     /// Whether an address lies in the block.
@@ -252,6 +276,18 @@ fn special(address: IpAddr) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_more_address_is_allowed_beside_the_others() {
+        let (own, other): (IpAddr, IpAddr) =
+            ("127.0.0.1".parse().unwrap(), "10.1.2.3".parse().unwrap());
+        for (text, before) in [("false", false), ("10.0.0.0/8", true), ("true", true)] {
+            let allowed: AllowPrivate = text.parse().unwrap();
+            let policy = AddressPolicy::new(allowed.and(own));
+            assert_eq!(policy.check(own), Ok(()), "{text}");
+            assert_eq!(policy.check(other).is_ok(), before, "{text}");
+        }
+    }
 
     #[test]
     fn addresses_of_the_public_internet_pass_and_no_others() {
