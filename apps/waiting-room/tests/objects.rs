@@ -1,7 +1,9 @@
 //! The objects on a host in memory: no clock but the one that is passed to them.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use abide::{Host, Stub, server::LocalHost};
+use std::{sync::Arc, time::Duration};
+
+use abide::{Host, Stub, clock::TestClock, server::LocalHost};
 use abide_harness::run;
 use waiting_room::{
     logic::{merge::RoomState, minute::Minute, report::Lane},
@@ -14,7 +16,12 @@ const MINUTE: u64 = 60_000;
 const NOW: u64 = 100 * MINUTE;
 
 async fn host() -> LocalHost {
+    host_at(&TestClock::new()).await
+}
+
+async fn host_at(clock: &TestClock) -> LocalHost {
     Host::open_in_memory()
+        .clock(Arc::new(clock.clone()))
         .object::<DataCentre>("DATA_CENTRE")
         .object::<World>("WORLD")
         .object::<TicketCounter>("TICKET_COUNTER")
@@ -90,6 +97,37 @@ fn a_number_below_the_bounds_is_given_once_for_a_visitor_and_none_after_the_minu
         known.sort_by_key(|(visitor, _)| visitor.0);
         assert_eq!(known, [(visitor(1), Lane::New), (visitor(3), bucket)]);
         assert_eq!(take(claim(5, Lane::New, 9, None)).await, Number::Closed);
+    });
+}
+
+#[test]
+fn a_counter_is_forgotten_when_nobody_needs_it_and_can_be_asked_nevertheless() {
+    run(async {
+        let clock = TestClock::new();
+        let host = host_at(&clock).await;
+        let counters = host.env().object::<TicketCounter>();
+        let named = |name| counters.get_by_name(name);
+        let (closed, open) = (named("shop/dc-1/100"), named("shop/dc-1/101"));
+        let bound = claim(1, Lane::New, 1, Some(1));
+        for counter in [&closed, &open] {
+            assert_eq!(counter.take(bound).await.unwrap().unwrap(), Number::Given);
+        }
+        assert_eq!(closed.close().await.unwrap().unwrap().len(), 1);
+        clock.advance(Duration::from_mins(29));
+        host.settle().await.unwrap();
+        assert_eq!(closed.given().await.unwrap().unwrap().len(), 1);
+        clock.advance(Duration::from_mins(1));
+        host.settle().await.unwrap();
+        assert_eq!(closed.given().await.unwrap().unwrap(), []);
+        // The data centre was down, and begins where it was.
+        clock.advance(Duration::from_hours(24));
+        host.settle().await.unwrap();
+        assert_eq!(open.given().await.unwrap().unwrap().len(), 1);
+        clock.advance(Duration::from_mins(30));
+        host.settle().await.unwrap();
+        assert_eq!(open.close().await.unwrap().unwrap(), []);
+        let late = claim(2, Lane::New, 1, Some(1));
+        assert_eq!(open.take(late).await.unwrap().unwrap(), Number::Closed);
     });
 }
 
