@@ -274,6 +274,46 @@ fn a_room_hibernates_while_its_sockets_beat() {
 }
 
 #[test]
+fn whoever_beats_again_in_a_room_that_is_full_waits_for_room_and_keeps_nobody_from_leaving() {
+    run(async {
+        let (world, news) = world(2);
+        let mut ada = enter(&world, "ada").await.unwrap();
+        // The connection is open, and nothing beats.
+        for _ in 0..2 {
+            world.pass(secs(20)).await;
+        }
+        for who in ["bob", "eve"] {
+            room(&world).beat(who.to_owned()).await.unwrap().unwrap();
+        }
+        world.pass(secs(5)).await;
+        ping(&mut ada).await;
+        assert_eq!(here(&world).await, ["bob", "eve"]);
+        // The others fall silent, and that is seen without anybody asking.
+        for _ in 0..5 {
+            world.pass(secs(10)).await;
+            ping(&mut ada).await;
+        }
+        assert_eq!(here(&world).await, ["ada"]);
+        let change = |came: bool, who: &str| match came {
+            true => Change::Came(who.to_owned()),
+            false => Change::Left(who.to_owned()),
+        };
+        let told: Vec<_> = [
+            (true, "ada"),
+            (false, "ada"),
+            (true, "bob"),
+            (true, "eve"),
+            (false, "bob"),
+            (false, "eve"),
+            (true, "ada"),
+        ]
+        .map(|(came, who)| change(came, who))
+        .into();
+        assert_eq!(*news.0.lock().unwrap(), told);
+    });
+}
+
+#[test]
 fn a_restart_of_the_server_moves_nobody_who_comes_back_in_time() {
     run(async {
         let (mut world, news) = world(100);
