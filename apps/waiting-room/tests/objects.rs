@@ -166,6 +166,38 @@ fn the_state_of_a_minute_counts_whoever_had_a_number_of_the_minute_before() {
 }
 
 #[test]
+fn whoever_is_let_in_again_with_an_old_place_in_the_queue_counts_again() {
+    run(async {
+        let host = host().await;
+        let centre = centre(&host, "dc-1");
+        let admitted = |minute| Happening::Admitted {
+            visitor: visitor(1),
+            minute: Minute(minute),
+            lane: Lane::Bucket(Minute(99)),
+            is_from_anywhere: false,
+        };
+        let terms = Terms {
+            session_millis: MINUTE,
+            ..terms("dc-1")
+        };
+        let report = async |now, told: &[Happening]| {
+            let worker = "worker-1".to_owned();
+            let state = centre.report(terms.clone(), now, worker, told.to_vec());
+            state.await.unwrap().unwrap()
+        };
+        let inside = report(NOW, &[admitted(100), admitted(100)]).await;
+        assert_eq!((inside.active, inside.admitted()), (1, 1));
+        let gone = report(NOW + 2 * MINUTE, &[]).await;
+        assert_eq!((gone.active, gone.admitted()), (0, 0));
+        let again = report(NOW + 2 * MINUTE, &[admitted(102), admitted(102)]).await;
+        assert_eq!((again.active, again.admitted()), (1, 1));
+        // What was told late changes nothing.
+        let late = report(NOW + 2 * MINUTE, &[admitted(100)]).await;
+        assert_eq!((late.active, late.admitted()), (1, 1));
+    });
+}
+
+#[test]
 fn whoever_does_not_look_any_more_has_left_the_queue_but_not_because_the_process_was_down() {
     run(async {
         let host = host().await;
