@@ -193,7 +193,10 @@ async fn try_serve(edge: &Edge, request: Request) -> Result<Response, ApiError> 
         return Ok(edge.origin.forward(parts, body, &visit).await);
     };
     let ticket = ticket.and_then(|value| room.sealer.open(&value));
+    // Where proxies are known, nobody else chooses.
+    let is_believed = edge.trusted.is_empty() || visit.is_from_proxy;
     let named = edge.settings.data_centre_header.as_ref();
+    let named = named.filter(|_| is_believed);
     let named = named
         .and_then(|name| parts.headers.get(name))
         .and_then(|name| name.to_str().ok());
