@@ -274,6 +274,22 @@ fn a_room_hibernates_while_its_sockets_beat() {
 }
 
 #[test]
+fn what_a_socket_has_beaten_counts_when_it_breaks_also_beside_another() {
+    run(async {
+        let (world, _) = world(100);
+        let _silent = enter(&world, "ada").await.unwrap();
+        let mut beating = enter(&world, "ada").await.unwrap();
+        world.pass(secs(15)).await;
+        ping(&mut beating).await;
+        drop(beating);
+        world.pass(secs(19)).await;
+        assert_eq!(here(&world).await, ["ada"], "19 s after a sign of life");
+        world.pass(secs(6)).await;
+        assert_eq!(here(&world).await, [""; 0]);
+    });
+}
+
+#[test]
 fn whoever_beats_again_in_a_room_that_is_full_waits_for_room_and_keeps_nobody_from_leaving() {
     run(async {
         let (world, news) = world(2);

@@ -163,13 +163,11 @@ impl Presence {
         let Some(who) = who_of(ws) else {
             return Ok(());
         };
-        if self.0.open_sockets(&who).next().is_some() {
-            return Ok(());
-        }
-        if was_clean || broken(Variant::BrokenIsClosed) {
+        let is_last = self.0.open_sockets(&who).next().is_none();
+        if is_last && (was_clean || broken(Variant::BrokenIsClosed)) {
             return self.leave(&who).map(drop);
         }
-        // Its last heartbeats go with it.
+        // Its last heartbeats go with it, whatever other sockets have beaten.
         match beaten_at(ws) {
             Some(at) => self.0.rows.seen(&who, at),
             None => Ok(()),
