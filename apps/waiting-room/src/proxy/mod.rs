@@ -176,7 +176,7 @@ async fn try_serve(edge: &Edge, request: Request) -> Result<Response, ApiError> 
         .iter()
         .find(|room| room.settings.is_for(visit.host.as_deref(), path));
     let wanted = room.map(|room| cookie::name(&room.settings.name));
-    let names: Vec<_> = rooms
+    let of_rooms: Vec<_> = rooms
         .iter()
         .map(|room| cookie::name(&room.settings.name))
         .collect();
@@ -186,7 +186,7 @@ async fn try_serve(edge: &Edge, request: Request) -> Result<Response, ApiError> 
     });
     let ticket = cookie::take(
         &mut parts.headers,
-        &names,
+        &of_rooms,
         wanted.as_deref().unwrap_or_default(),
     );
     let Some(room) = room.filter(|_| !is_let) else {

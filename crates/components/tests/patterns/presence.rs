@@ -310,21 +310,17 @@ fn whoever_beats_again_in_a_room_that_is_full_waits_for_room_and_keeps_nobody_fr
             ping(&mut ada).await;
         }
         assert_eq!(here(&world).await, ["ada"]);
-        let change = |came: bool, who: &str| match came {
-            true => Change::Came(who.to_owned()),
-            false => Change::Left(who.to_owned()),
-        };
-        let told: Vec<_> = [
-            (true, "ada"),
-            (false, "ada"),
-            (true, "bob"),
-            (true, "eve"),
-            (false, "bob"),
-            (false, "eve"),
-            (true, "ada"),
-        ]
-        .map(|(came, who)| change(came, who))
-        .into();
+        let came = |who: &str| Change::Came(who.to_owned());
+        let left = |who: &str| Change::Left(who.to_owned());
+        let told = [
+            came("ada"),
+            left("ada"),
+            came("bob"),
+            came("eve"),
+            left("bob"),
+            left("eve"),
+            came("ada"),
+        ];
         assert_eq!(*news.0.lock().unwrap(), told);
     });
 }

@@ -228,9 +228,10 @@ impl Inner {
         // One that is forgotten begins with the time, which has to be later than its last token: a clock may have been set back.
         let is_behind = record.token < present;
         if forgotten_at(&record) <= due && self.waiting.borrow().is_empty() {
-            return match is_behind {
-                true => self.state.storage().delete_all(),
-                false => self.alarm.set(Some(record.token.saturating_add(1))),
+            return if is_behind {
+                self.state.storage().delete_all()
+            } else {
+                self.alarm.set(Some(record.token.saturating_add(1)))
             };
         }
         self.give_to_next(&mut record, present)
