@@ -89,21 +89,23 @@ mod tests {
         (found, left.map(|value| value.as_bytes().to_vec()).collect())
     }
 
-    fn some(ticket: &str) -> Option<String> {
-        Some(ticket.to_owned())
-    }
-
     #[test]
     fn the_ticket_is_taken_out_and_other_cookies_stay() {
         assert_eq!(
             taken(&[b"a=1; waiting-room-shop=xyz; b=2"]),
-            (some("xyz"), vec![b"a=1; b=2".to_vec()])
+            (Some("xyz".to_owned()), vec![b"a=1; b=2".to_vec()])
         );
-        assert_eq!(taken(&[b"waiting-room-shop=xyz"]), (some("xyz"), vec![]));
-        assert_eq!(taken(&[b"waiting-room-shop = xyz "]), (some("xyz"), vec![]));
+        assert_eq!(
+            taken(&[b"waiting-room-shop=xyz"]),
+            (Some("xyz".to_owned()), vec![])
+        );
+        assert_eq!(
+            taken(&[b"waiting-room-shop = xyz "]),
+            (Some("xyz".to_owned()), vec![])
+        );
         assert_eq!(
             taken(&[b"a=1", b"waiting-room-shop=x", b"waiting-room-shop=y"]),
-            (some("x"), vec![b"a=1".to_vec()])
+            (Some("x".to_owned()), vec![b"a=1".to_vec()])
         );
         for other in [&b"waiting-room-shopping=1"[..], b"waiting-room-shop"] {
             assert_eq!(taken(&[other]), (None, vec![other.to_vec()]));
@@ -115,11 +117,14 @@ mod tests {
     fn a_cookie_of_the_application_that_is_no_ascii_hides_no_ticket() {
         assert_eq!(
             taken(&["name=Jürgen; waiting-room-shop=xyz".as_bytes()]),
-            (some("xyz"), vec!["name=Jürgen".as_bytes().to_vec()])
+            (
+                Some("xyz".to_owned()),
+                vec!["name=Jürgen".as_bytes().to_vec()]
+            )
         );
         assert_eq!(
             taken(&[b"name=\xff; waiting-room-shop=xyz"]),
-            (some("xyz"), vec![b"name=\xff".to_vec()])
+            (Some("xyz".to_owned()), vec![b"name=\xff".to_vec()])
         );
     }
 
@@ -127,7 +132,7 @@ mod tests {
     fn the_origin_sees_the_ticket_of_no_room() {
         assert_eq!(
             taken(&[b"waiting-room-all=abc; a=1; waiting-room-shop=xyz"]),
-            (some("xyz"), vec![b"a=1".to_vec()])
+            (Some("xyz".to_owned()), vec![b"a=1".to_vec()])
         );
         assert_eq!(
             taken(&[b"waiting-room-all=abc; a=1"]),
