@@ -17,7 +17,7 @@
 //! 1. Code of an object runs on one thread, and only inside a *turn*: one poll of one of its futures.
 //! 2. The writes of a turn are one transaction: after a crash, all or none of them are present.
 //! 3. Nothing leaves an object before the log is durable up to the object's newest write. Tasks or threads that an
-//!   object starts outside its handlers send nothing.
+//!    object starts outside its handlers send nothing.
 //! 4. Events of an object start in the order in which they arrived, never while its input gate is closed.
 //! 5. A panic, an abort, a failed constructor or commit, and an exceeded time limit reset one object and no other.
 //! 6. An alarm goes off at least once; an attempt is counted durably before any code of the object runs for it.
