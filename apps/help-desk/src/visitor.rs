@@ -34,8 +34,15 @@ impl Visitor {
         let (storage, now) = (self.state.storage(), now(&self.state));
         let every = i64::try_from(self.settings.write_every.as_millis()).unwrap_or(i64::MAX);
         // Each request moves the time by one interval, and it may run ahead by a burst of them.
-        let free_at = storage.get::<i64>("free at")?.unwrap_or(0).max(now);
         let ahead = every.saturating_mul(i64::from(self.settings.write_burst.max(1)) - 1);
+        let mut free_at = storage.get::<i64>("free at")?.unwrap_or(0).max(now);
+        // It is further than after a whole burst only if the clock was set back: then waits are counted from the new time.
+        let latest = now.saturating_add(ahead).saturating_add(every);
+        if free_at > latest {
+            free_at = latest;
+            storage.put("free at", &free_at)?;
+            storage.set_alarm(free_at)?;
+        }
         let wait = (free_at - now).saturating_sub(ahead);
         if let Ok(wait @ 1..) = u64::try_from(wait) {
             return Ok(Some(Duration::from_millis(wait)));

@@ -20,6 +20,7 @@ use abide_harness::until;
 use request_scheduler::{
     BINDING, Definition, INDEX_BINDING, Phase, Put, RequestIndex, Room, ScheduledRequest,
 };
+use tokio::sync::Notify;
 
 const HOUR: i64 = 3_600_000;
 
@@ -27,7 +28,11 @@ const HOUR: i64 = 3_600_000;
 type Sent = Arc<Mutex<Vec<(String, i64)>>>;
 
 /// A handler that sends nothing and notes everything.
-struct Recorder(Sent);
+struct Recorder {
+    sent: Sent,
+    /// Lets a request to `/slow` go on.
+    go_on: Arc<Notify>,
+}
 
 impl Deliver for Recorder {
     type Payload = HttpCall;
@@ -35,10 +40,14 @@ impl Deliver for Recorder {
     const KIND: &'static str = HttpDelivery::KIND;
 
     async fn submit(&self, delivery: &Delivery, call: &HttpCall) -> Result<Submitted, Failure> {
-        self.0
+        self.sent
             .lock()
             .unwrap()
             .push((call.url.clone(), delivery.now()));
+        if call.url.ends_with("/slow") {
+            self.go_on.notified().await;
+            return Err(Failure::refused("too late"));
+        }
         if call.url.ends_with("/refuse") {
             return Err(Failure::refused("not today"));
         }
@@ -50,6 +59,7 @@ struct World {
     clock: TestClock,
     node: Node,
     sent: Sent,
+    go_on: Arc<Notify>,
 }
 
 impl World {
@@ -58,17 +68,25 @@ impl World {
         let clock = TestClock::new();
         let now = i64::try_from(abide::clock::Clock::unix_millis(&clock)).unwrap();
         clock.set_wall(millis(time) - now);
-        let sent = Sent::default();
+        let (sent, go_on) = (Sent::default(), Arc::new(Notify::new()));
         let disk = Arc::new(SimDisk::new());
         let store = Store::open(disk, Path::new("/data"), StoreOptions::small()).unwrap();
         let node = Node::builder(store)
             .class::<ScheduledRequest>(BINDING, ClassOptions::default())
             .class::<RequestIndex>(INDEX_BINDING, ClassOptions::default())
-            .with(Registry::new().with(Recorder(Arc::clone(&sent))))
+            .with(Registry::new().with(Recorder {
+                sent: Arc::clone(&sent),
+                go_on: Arc::clone(&go_on),
+            }))
             .clock(Arc::new(clock.clone()))
             .start()
             .unwrap();
-        Self { clock, node, sent }
+        Self {
+            clock,
+            node,
+            sent,
+            go_on,
+        }
     }
 
     fn request(&self, id: &str) -> Stub<ScheduledRequest> {
@@ -222,4 +240,33 @@ async fn runs_that_a_receiver_refuses_for_long_are_bounded() {
     .await;
     assert_eq!(shown.open_runs, most);
     world.end().await;
+}
+
+#[tokio::test]
+async fn a_run_that_was_taken_back_while_it_was_sent_is_not_retried_for_the_request_that_follows() {
+    for is_canceled in [true, false] {
+        let world = World::at("2026-01-01T00:00:00Z");
+        let slow = r#"{"url":"https://a.example/slow","retryAfterSeconds":[1,1,1]}"#;
+        world.put("a", slow).await;
+        world.go_to("2026-01-01T00:00:01Z", 1).await;
+        if is_canceled {
+            world.request("a").cancel().await.unwrap().unwrap();
+        }
+        let start = millis("2026-01-01T01:00:00Z");
+        let other = format!(r#"{{"url":"https://a.example/","triggerAt":{start}}}"#);
+        world.put("a", &other).await;
+        world.go_on.notify_one();
+        let shown = until("the first run to be over", async || {
+            let shown = world.request("a").show().await.unwrap().unwrap();
+            (shown.open_runs == 0).then_some(shown)
+        })
+        .await;
+        assert_eq!(
+            (shown.entry.state, shown.failed_runs),
+            (Phase::Scheduled, 0)
+        );
+        world.go_to("2026-01-01T01:00:00Z", 2).await;
+        assert_eq!(world.times()[1], "2026-01-01T01:00:00Z");
+        world.end().await;
+    }
 }

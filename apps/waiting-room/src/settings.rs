@@ -158,13 +158,18 @@ impl RoomSettings {
         }
     }
 
-    /// Whether a request is for this room.
+    /// Whether a request is for this room: by its path as it was sent, or as an origin may read it.
     pub fn is_for(&self, host: Option<&str>, path: &str) -> bool {
+        let is_own = |host: &str, own: &str| {
+            let host = strip_port(host);
+            let host = host.strip_suffix('.').unwrap_or(host);
+            host.eq_ignore_ascii_case(own)
+        };
         let host_fits = self
             .host
             .as_ref()
-            .is_none_or(|own| host.is_some_and(|host| strip_port(host).eq_ignore_ascii_case(own)));
-        host_fits && is_below(&self.path, path)
+            .is_none_or(|own| host.is_some_and(|host| is_own(host, own)));
+        host_fits && (is_below(&self.path, path) || is_plainly_below(&self.path, path))
     }
 }
 
@@ -183,7 +188,12 @@ impl Bypass {
                 .iter()
                 .any(|sent| sent.as_bytes() == value.as_bytes())
         });
-        self.path.as_ref().is_none_or(|below| is_below(below, path))
+        // However the origin reads it.
+        let path_fits = self
+            .path
+            .as_ref()
+            .is_none_or(|below| is_below(below, path) && is_plainly_below(below, path));
+        path_fits
             && self.method.as_ref().is_none_or(|own| own == method)
             && self
                 .address
@@ -200,6 +210,11 @@ fn is_below(above: &str, path: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// The same of the pages that the paths may mean.
+fn is_plainly_below(above: &str, path: &str) -> bool {
+    is_below(&path::plain(above), &path::plain(path))
+}
+
 fn strip_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -207,6 +222,7 @@ fn strip_port(host: &str) -> &str {
     }
 }
 
+mod path;
 mod read;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,9 @@
 //! The objects on a host in memory: no clock but the one that is passed to them.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use abide::{Host, Stub, server::LocalHost};
+use std::{sync::Arc, time::Duration};
+
+use abide::{Host, Stub, clock::TestClock, server::LocalHost};
 use abide_harness::run;
 use waiting_room::{
     logic::{merge::RoomState, minute::Minute, report::Lane},
@@ -14,7 +16,12 @@ const MINUTE: u64 = 60_000;
 const NOW: u64 = 100 * MINUTE;
 
 async fn host() -> LocalHost {
+    host_at(&TestClock::new()).await
+}
+
+async fn host_at(clock: &TestClock) -> LocalHost {
     Host::open_in_memory()
+        .clock(Arc::new(clock.clone()))
         .object::<DataCentre>("DATA_CENTRE")
         .object::<World>("WORLD")
         .object::<TicketCounter>("TICKET_COUNTER")
@@ -94,6 +101,37 @@ fn a_number_below_the_bounds_is_given_once_for_a_visitor_and_none_after_the_minu
 }
 
 #[test]
+fn a_counter_is_forgotten_when_nobody_needs_it_and_can_be_asked_nevertheless() {
+    run(async {
+        let clock = TestClock::new();
+        let host = host_at(&clock).await;
+        let counters = host.env().object::<TicketCounter>();
+        let named = |name| counters.get_by_name(name);
+        let (closed, open) = (named("shop/dc-1/100"), named("shop/dc-1/101"));
+        let bound = claim(1, Lane::New, 1, Some(1));
+        for counter in [&closed, &open] {
+            assert_eq!(counter.take(bound).await.unwrap().unwrap(), Number::Given);
+        }
+        assert_eq!(closed.close().await.unwrap().unwrap().len(), 1);
+        clock.advance(Duration::from_mins(29));
+        host.settle().await.unwrap();
+        assert_eq!(closed.given().await.unwrap().unwrap().len(), 1);
+        clock.advance(Duration::from_mins(1));
+        host.settle().await.unwrap();
+        assert_eq!(closed.given().await.unwrap().unwrap(), []);
+        // The data centre was down, and begins where it was.
+        clock.advance(Duration::from_hours(24));
+        host.settle().await.unwrap();
+        assert_eq!(open.given().await.unwrap().unwrap().len(), 1);
+        clock.advance(Duration::from_mins(30));
+        host.settle().await.unwrap();
+        assert_eq!(open.close().await.unwrap().unwrap(), []);
+        let late = claim(2, Lane::New, 1, Some(1));
+        assert_eq!(open.take(late).await.unwrap().unwrap(), Number::Closed);
+    });
+}
+
+#[test]
 fn the_state_of_a_minute_counts_whoever_had_a_number_of_the_minute_before() {
     run(async {
         let host = host().await;
@@ -124,6 +162,38 @@ fn the_state_of_a_minute_counts_whoever_had_a_number_of_the_minute_before() {
         assert_eq!((after.active, after.admitted()), (3, 0));
         assert_eq!(after.reports[0].admitted[&Minute(100)], 3);
         assert_eq!(after.reports[0].arrivals[&Minute(100)], 3);
+    });
+}
+
+#[test]
+fn whoever_is_let_in_again_with_an_old_place_in_the_queue_counts_again() {
+    run(async {
+        let host = host().await;
+        let centre = centre(&host, "dc-1");
+        let admitted = |minute| Happening::Admitted {
+            visitor: visitor(1),
+            minute: Minute(minute),
+            lane: Lane::Bucket(Minute(99)),
+            is_from_anywhere: false,
+        };
+        let terms = Terms {
+            session_millis: MINUTE,
+            ..terms("dc-1")
+        };
+        let report = async |now, told: &[Happening]| {
+            let worker = "worker-1".to_owned();
+            let state = centre.report(terms.clone(), now, worker, told.to_vec());
+            state.await.unwrap().unwrap()
+        };
+        let inside = report(NOW, &[admitted(100), admitted(100)]).await;
+        assert_eq!((inside.active, inside.admitted()), (1, 1));
+        let gone = report(NOW + 2 * MINUTE, &[]).await;
+        assert_eq!((gone.active, gone.admitted()), (0, 0));
+        let again = report(NOW + 2 * MINUTE, &[admitted(102), admitted(102)]).await;
+        assert_eq!((again.active, again.admitted()), (1, 1));
+        // What was told late changes nothing.
+        let late = report(NOW + 2 * MINUTE, &[admitted(100)]).await;
+        assert_eq!((late.active, late.admitted()), (1, 1));
     });
 }
 

@@ -213,6 +213,56 @@ fn it_is_no_open_proxy() {
 }
 
 #[test]
+fn the_origin_is_asked_for_no_other_protocol_than_websocket() {
+    run(async {
+        let site = Site::new("", ROOM).await;
+        let server = site.start();
+        let answer = raw(
+            server.address(),
+            "GET /headers HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\n\
+             HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
+        )
+        .await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        for dropped in ["h2c", "http2-settings", "upgrade"] {
+            assert!(!answer.contains(dropped), "{dropped}: {answer}");
+        }
+    });
+}
+
+#[test]
+fn no_spelling_of_a_path_passes_the_queue() {
+    run(async {
+        let room = "path = \"/shop\"\nqueue_all = true\n";
+        let bypass = "\n[[rooms.bypass]]\npath = \"/shop/status\"";
+        let site = Site::new("", &format!("{room}{ROOM}{bypass}")).await;
+        let server = site.start();
+        let ask = async |path: &str| {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            raw(server.address(), &request).await
+        };
+        for path in [
+            "/shop",
+            "/%73hop/cart",
+            "//shop",
+            "/x/../shop",
+            "/x/%2e%2e/shop",
+            "/shop;v=1",
+            "/shop/status/../cart",
+            "/shop/status/..%2fcart",
+        ] {
+            let answer = ask(path).await;
+            assert!(answer.contains("set-cookie"), "{path}: {answer}");
+            assert_eq!(site.origin.requests(), 0, "{path}");
+        }
+        for (path, requests) in [("/shopping", 1), ("/shop/status", 2)] {
+            ask(path).await;
+            assert_eq!(site.origin.requests(), requests, "{path}");
+        }
+    });
+}
+
+#[test]
 fn an_origin_that_is_not_there_is_a_502_and_costs_nobody_the_place() {
     run(async {
         let site = Site::new("", ROOM).await;

@@ -214,5 +214,16 @@ async fn an_address_that_writes_too_much_waits_and_delays_no_other() {
     desk.clock.advance(Duration::from_secs(6));
     let (status, ..) = desk.send(ADA, "POST", "support/tickets", new()).await;
     assert_eq!(status, StatusCode::CREATED);
+
+    // A clock that is set back makes nobody wait for longer than after a whole burst.
+    desk.clock.set_wall(-3_600_000);
+    let (status, _, wait) = desk.send(ADA, "POST", "support/tickets", new()).await;
+    assert_eq!(
+        (status, wait.as_deref()),
+        (StatusCode::TOO_MANY_REQUESTS, Some("10"))
+    );
+    desk.clock.advance(Duration::from_secs(10));
+    let (status, ..) = desk.send(ADA, "POST", "support/tickets", new()).await;
+    assert_eq!(status, StatusCode::CREATED);
     desk.host.shutdown().await.expect("an end");
 }

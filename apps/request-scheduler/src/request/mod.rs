@@ -163,9 +163,9 @@ impl ScheduledRequest {
         let stored = parts.live()?;
         parts.atomically(|| {
             parts.disarm()?;
-            parts.take_back()?;
             let progress = Progress {
                 canceled: true,
+                taken_back: parts.take_back(i64::MAX)?,
                 ..stored.progress
             };
             parts.state.storage().put(PROGRESS, &progress)?;
@@ -241,7 +241,10 @@ impl Parts {
         }
         self.atomically(|| {
             self.disarm()?;
-            self.take_back()?;
+            let progress = Progress {
+                taken_back: self.take_back(i64::MAX)?,
+                ..progress
+            };
             let storage = self.state.storage();
             storage.put(ID, id)?;
             storage.put(DEFINITION, definition)?;
@@ -283,22 +286,21 @@ impl Parts {
         Ok(())
     }
 
-    /// Takes back the runs that wait for an attempt, and drops those that have failed.
-    fn take_back(&self) -> Result<(), SchedulerError> {
+    /// Takes back the runs up to one that wait for an attempt, and drops those that have failed. Returns the newest run: one that is
+    /// being sent is taken back when that has failed.
+    fn take_back(&self, up_to: i64) -> Result<i64, SchedulerError> {
         let Some(outbox) = self.outbox.get() else {
-            return Ok(());
+            return Ok(0);
         };
-        let queued = Filter::default()
-            .status(Status::Queued)
-            .before(None)
-            .limit(0);
+        let before = up_to.checked_add(1);
+        let queued = Filter::default().status(Status::Queued).before(before);
         for record in outbox.list(&queued)?.records {
             outbox.cancel(record.id).map_err(of_outbox)?;
         }
-        outbox
-            .discard_all(&DeadLetterFilter::default())
-            .map_err(of_outbox)?;
-        Ok(())
+        let failed = DeadLetterFilter::default().before(before);
+        outbox.discard_all(&failed).map_err(of_outbox)?;
+        let newest = outbox.list(&Filter::default().limit(1))?;
+        Ok(newest.records.first().map_or(0, |newest| newest.id))
     }
 
     /// The outbox; what changes in it has the object look after itself.

@@ -67,8 +67,13 @@ impl Parts {
         let Some(stored) = self.stored()? else {
             return Ok(());
         };
-        if stored.progress.canceled {
-            self.take_back().map_err(of_scheduler)?;
+        let taken_back = if stored.progress.canceled {
+            i64::MAX
+        } else {
+            stored.progress.taken_back
+        };
+        if taken_back > 0 {
+            self.take_back(taken_back).map_err(of_scheduler)?;
         }
         let index = Index::new(self.state.env());
         if self.is_over(&stored)? {

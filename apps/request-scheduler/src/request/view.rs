@@ -92,7 +92,7 @@ impl Parts {
         let Some(outbox) = self.outbox.get() else {
             return Ok(None);
         };
-        let newest = outbox.list(&Filter::default().status(None).before(None).limit(8))?;
+        let newest = outbox.list(&Filter::default().limit(8))?;
         let tried = newest
             .records
             .into_iter()

@@ -154,6 +154,13 @@ impl Plan {
         alone.then(|| slots + self.state.admitted())
     }
 
+    /// The most admissions of this minute in a lane whose visitors may all enter. Those that are known to wait are no more than this, but
+    /// others may come back with tickets of their bucket that nobody remembers. Unbounded if everybody passes through.
+    pub fn most_in_open_lane(&self) -> Option<u64> {
+        let slots = u64::try_from(self.slots).unwrap_or(0);
+        (self.rules.method != Method::PassThrough).then(|| slots + self.state.admitted())
+    }
+
     /// Whether the draw of this minute has taken a visitor.
     pub fn is_drawn(&self, visitor: &[u8]) -> bool {
         let waiting = self.state.waiting();
@@ -240,6 +247,11 @@ mod tests {
         let plan = plan(two, rules(Method::Fifo));
         assert_eq!(plan.slots, 50);
         assert_eq!(plan.way(Lane::Bucket(NOW.before(5))), Way::Open);
+        assert_eq!(
+            plan.most_in_open_lane(),
+            Some(50),
+            "whoever comes back with a place that nobody remembers needs a slot, too"
+        );
         let part = Part {
             here: 5,
             anywhere: 0,
@@ -285,6 +297,7 @@ mod tests {
         let plan = plan(vec![report("a", 500, 1, &[])], rules(Method::PassThrough));
         assert_eq!(plan.way(Lane::New), Way::Open);
         assert_eq!(plan.most_admissions(), None);
+        assert_eq!(plan.most_in_open_lane(), None);
     }
 
     #[test]

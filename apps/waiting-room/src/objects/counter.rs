@@ -12,8 +12,12 @@ use serde_bytes::ByteBuf;
 
 use crate::{logic::report::Lane, ticket::VisitorId};
 
-/// A counter is forgotten so long after its first number.
+/// A counter is forgotten so long after it was closed: its data centre knows by then whoever has a number.
 const KEPT: Duration = Duration::from_mins(30);
+
+/// One that nobody closes is forgotten so long after its first number, when no session can be left of it: the data centre may have been
+/// down for as long.
+const KEPT_OPEN: Duration = Duration::from_hours(25);
 
 const CLOSED: &str = "closed";
 
@@ -58,6 +62,8 @@ impl DurableObject for TicketCounter {
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+        // Whoever asks again finds a new counter, with tables.
+        self.state.restart();
         self.state.storage().delete_all()
     }
 }
@@ -87,7 +93,7 @@ impl TicketCounter {
             return Ok(Number::NoneLeft);
         }
         if in_all == 0 {
-            storage.set_alarm(KEPT)?;
+            storage.set_alarm(KEPT_OPEN)?;
         }
         sql.exec(
             "INSERT INTO numbers (visitor, lane) VALUES (?, ?)",
@@ -103,10 +109,10 @@ impl TicketCounter {
     /// Gives no more numbers, and tells who has one.
     pub async fn close(&self) -> Result<Vec<(VisitorId, Lane)>> {
         let storage = self.state.storage();
-        if storage.get_alarm()?.is_none() {
+        if storage.get::<bool>(CLOSED)?.is_none() {
             storage.set_alarm(KEPT)?;
+            storage.put(CLOSED, &true)?;
         }
-        storage.put(CLOSED, &true)?;
         self.given().await
     }
 

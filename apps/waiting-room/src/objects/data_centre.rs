@@ -222,6 +222,7 @@ impl DataCentre {
         Ok(())
     }
 
+    /// Notes somebody who was let in, once for a minute: whoever comes back with the ticket of the queue is let in again, and counts again.
     fn admit(
         &self,
         visitor: VisitorId,
@@ -231,7 +232,8 @@ impl DataCentre {
         now: u64,
     ) -> Result<()> {
         let added = self.sql().exec(
-            "INSERT OR IGNORE INTO admitted (visitor, minute, lane, is_from_anywhere) VALUES (?, ?, ?, ?) RETURNING minute",
+            "INSERT INTO admitted (visitor, minute, lane, is_from_anywhere) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO UPDATE SET minute = ?2, lane = ?3, is_from_anywhere = ?4 WHERE minute < ?2 RETURNING minute",
             (&visitor.0[..], minute.0, lane.to_column(), is_from_anywhere),
         )?;
         if added.optional::<u64>()?.is_none() {

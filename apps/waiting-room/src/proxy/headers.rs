@@ -31,6 +31,9 @@ const FORWARDED: [&str; 5] = [
 /// The name under which this proxy stands in `Via`.
 const PSEUDONYM: &str = "waiting-room";
 
+/// The only protocol that a connection may switch to.
+const WEBSOCKET: &str = "websocket";
+
 /// For whom a request is passed on.
 pub(super) struct From<'a> {
     pub(super) client: IpAddr,
@@ -40,14 +43,20 @@ pub(super) struct From<'a> {
     pub(super) is_from_proxy: bool,
 }
 
-/// The protocol that a message asks to switch to, or has switched to.
+/// The protocol that a message asks to switch to, or has switched to, if it is WebSocket. Any other would be a tunnel in which a client
+/// sends the origin further requests, such as those of HTTP/2 after `h2c`, past the rooms and with headers that nobody checks.
 pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    let connection = headers.get_all(header::CONNECTION).iter();
-    let mut tokens = connection
+    has_token(headers, &header::CONNECTION, "upgrade")
+        .then(|| HeaderValue::from_static(WEBSOCKET))
+        .filter(|_| has_token(headers, &header::UPGRADE, WEBSOCKET))
+}
+
+fn has_token(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
+    let values = headers.get_all(name).iter();
+    values
         .filter_map(|value| value.to_str().ok())
-        .flat_map(|text| text.split(','));
-    let upgrades = tokens.any(|token| token.trim().eq_ignore_ascii_case("upgrade"));
-    headers.get(header::UPGRADE).filter(|_| upgrades).cloned()
+        .flat_map(|text| text.split(','))
+        .any(|token| token.trim().eq_ignore_ascii_case(wanted))
 }
 
 /// Drops what is about one connection.
@@ -60,12 +69,7 @@ pub(super) fn strip(headers: &mut HeaderMap) {
         .filter_map(|name| name.trim().parse().ok())
         .collect();
     // Of `TE` only that trailers are welcome may be said again.
-    let wants_trailers = headers.get_all(header::TE).iter().any(|value| {
-        value.to_str().is_ok_and(|text| {
-            text.split(',')
-                .any(|token| token.trim().eq_ignore_ascii_case("trailers"))
-        })
-    });
+    let wants_trailers = has_token(headers, &header::TE, "trailers");
     for name in HOP_BY_HOP.iter().chain(&named) {
         headers.remove(name);
     }
@@ -163,6 +167,20 @@ mod tests {
         assert_eq!(upgrade(&sent), None, "`Connection` does not name it");
         strip(&mut sent);
         assert_eq!(sent, headers(&[("accept", "*/*"), ("te", "trailers")]));
+    }
+
+    #[test]
+    fn a_connection_switches_to_websocket_and_to_nothing_else() {
+        let asked = |protocol| {
+            upgrade(&headers(&[
+                ("connection", "x, Upgrade"),
+                ("upgrade", protocol),
+            ]))
+        };
+        assert_eq!(asked("WebSocket").unwrap(), "websocket");
+        assert_eq!(asked("h2c, websocket").unwrap(), "websocket");
+        assert_eq!(asked("h2c"), None);
+        assert_eq!(asked("TLS/1.0"), None);
     }
 
     #[test]

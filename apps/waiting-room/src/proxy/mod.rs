@@ -175,20 +175,28 @@ async fn try_serve(edge: &Edge, request: Request) -> Result<Response, ApiError> 
     let room = rooms
         .iter()
         .find(|room| room.settings.is_for(visit.host.as_deref(), path));
-    let Some(room) = room else {
+    let wanted = room.map(|room| cookie::name(&room.settings.name));
+    let of_rooms: Vec<_> = rooms
+        .iter()
+        .map(|room| cookie::name(&room.settings.name))
+        .collect();
+    let is_let = room.is_some_and(|room| {
+        let mut rules = room.settings.bypass.iter();
+        rules.any(|rule| rule.lets(&parts.method, path, &parts.headers, visit.client))
+    });
+    let ticket = cookie::take(
+        &mut parts.headers,
+        &of_rooms,
+        wanted.as_deref().unwrap_or_default(),
+    );
+    let Some(room) = room.filter(|_| !is_let) else {
         return Ok(edge.origin.forward(parts, body, &visit).await);
     };
-    let settings = &room.settings;
-    let passes = |rule: &crate::settings::Bypass| {
-        rule.lets(&parts.method, path, &parts.headers, visit.client)
-    };
-    if settings.bypass.iter().any(passes) {
-        cookie::take(&mut parts.headers, &cookie::name(&settings.name));
-        return Ok(edge.origin.forward(parts, body, &visit).await);
-    }
-    let ticket = cookie::take(&mut parts.headers, &cookie::name(&settings.name));
     let ticket = ticket.and_then(|value| room.sealer.open(&value));
+    // Where proxies are known, nobody else chooses.
+    let is_believed = edge.trusted.is_empty() || visit.is_from_proxy;
     let named = edge.settings.data_centre_header.as_ref();
+    let named = named.filter(|_| is_believed);
     let named = named
         .and_then(|name| parts.headers.get(name))
         .and_then(|name| name.to_str().ok());

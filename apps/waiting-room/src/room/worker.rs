@@ -163,8 +163,10 @@ impl Worker {
         }
         let by_itself = match way {
             Way::Bounded(part) => plan.allowance(part),
-            // Everybody of the lane may enter: workers that decide alone have nothing to count.
-            _ => plan.allowance(Part::default()).map(|_| u64::MAX),
+            // Everybody of the lane may enter: workers that decide alone have hardly anything to count.
+            _ => plan
+                .allowance(Part::default())
+                .map(|_| plan.most_in_open_lane().unwrap_or(u64::MAX)),
         };
         match by_itself {
             Some(allowance) => {
@@ -213,7 +215,10 @@ impl Worker {
         let claim = Claim {
             visitor,
             lane,
-            most_in_lane: part.map(|part| part.here),
+            most_in_lane: match part {
+                Some(part) => Some(part.here),
+                None => plan.most_in_open_lane(),
+            },
             most: plan.most_admissions(),
         };
         let terms = &self.cache.terms;

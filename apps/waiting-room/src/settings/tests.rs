@@ -141,6 +141,18 @@ fn a_room_is_for_its_host_and_everything_below_its_path() {
     assert!(!room.is_for(Some("shop.example"), "/ticketsale"));
     assert!(!room.is_for(Some("www.example"), "/tickets"));
     assert!(!room.is_for(None, "/tickets"));
+    // As an origin may read it, so that nobody passes the queue.
+    for path in [
+        "/%74ickets",
+        "//tickets/42",
+        "/x/../tickets",
+        "/x/%2e%2e/tickets",
+        "/tickets;v=1",
+    ] {
+        assert!(room.is_for(Some("shop.example"), path), "{path}");
+    }
+    assert!(room.is_for(Some("shop.example."), "/tickets"));
+    assert!(!room.is_for(Some("shop.example"), "/x;/tickets/%2e%2e/y"));
 }
 
 #[test]
@@ -164,6 +176,14 @@ fn a_bypass_rule_lets_what_fits_everything_that_it_says() {
     assert!(lets(HttpMethod::GET, "/health/live", None, [10, 1, 2, 3]));
     assert!(!lets(HttpMethod::GET, "/health", None, [11, 1, 2, 3]));
     assert!(!lets(HttpMethod::GET, "/", None, [10, 1, 2, 3]));
+    for path in [
+        "/health/../tickets",
+        "/health/%2e%2e/tickets",
+        "/health/..%2ftickets",
+        "/x/../health",
+    ] {
+        assert!(!lets(HttpMethod::GET, path, None, [10, 1, 2, 3]), "{path}");
+    }
     assert!(lets(HttpMethod::OPTIONS, "/", None, [1, 1, 1, 1]));
     assert!(lets(HttpMethod::GET, "/", Some("secret"), [1, 1, 1, 1]));
     assert!(!lets(HttpMethod::GET, "/", Some("guess"), [1, 1, 1, 1]));

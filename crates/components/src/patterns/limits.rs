@@ -72,6 +72,9 @@ pub const SHARDS_AT_A_TIME: usize = 64;
 /// Figures of one shard.
 pub const MAX_FIGURES: usize = 100;
 
+/// Different figures of all shards of one sharded namespace: totals of more are refused, not shortened.
+pub const MAX_TOTALS: usize = 6_400;
+
 /// Bytes of the name of a figure.
 pub const MAX_FIGURE_BYTES: usize = 64;
 

@@ -79,6 +79,11 @@ impl Options {
             )
         } else if self.base > self.max_wait {
             "the first wait is longer than the longest".to_owned()
+        } else if self.max_wait > MAX_CALL_PATIENCE {
+            let minutes = MAX_CALL_PATIENCE.as_secs() / 60;
+            format!(
+                "two attempts are at most {minutes} min apart: nobody waits for a call for longer"
+            )
         } else {
             return Ok(());
         };
@@ -157,7 +162,7 @@ impl Retry {
             let wait = self
                 .below(longest)
                 .max(error.retry_after().unwrap_or_default());
-            let next = clock.now() + wait;
+            let next = clock.now().saturating_add(wait);
             if next > deadline {
                 return Err(error);
             }

@@ -1,6 +1,9 @@
 //! Leaderboards.
 
-use abide::patterns::leaderboard::{self, Leaderboard, LeaderboardError, Options, Place};
+use abide::patterns::{
+    leaderboard::{self, Leaderboard, LeaderboardError, Options, Place},
+    limits::MAX_PLACES,
+};
 
 use crate::support::{Random, World, each_seed, run, secs};
 
@@ -119,6 +122,23 @@ async fn simulate(seed: u64, mut random: Random) {
 #[test]
 fn places_are_those_of_a_list_that_is_sorted_anew_each_time() {
     each_seed(simulate);
+}
+
+#[test]
+fn no_page_is_longer_than_it_may_be() {
+    run(async {
+        let world = world(MAX_PLACES + 10);
+        let board = world.object::<Leaderboard>("board");
+        for number in 0..MAX_PLACES + 10 {
+            let submitted = board.submit(number.to_string(), i64::from(number));
+            submitted.await.unwrap().unwrap();
+        }
+        let most = usize::try_from(MAX_PLACES).unwrap();
+        let middle = (MAX_PLACES / 2).to_string();
+        let around = board.around(middle, u32::MAX).await.unwrap().unwrap();
+        assert!(around.len() <= most, "{}", around.len());
+        assert_eq!(board.top(0, u32::MAX).await.unwrap().unwrap().len(), most);
+    });
 }
 
 #[test]

@@ -265,6 +265,28 @@ fn a_clock_that_is_set_back_makes_no_lease_longer_and_no_token_smaller() {
 }
 
 #[test]
+fn a_lock_is_not_forgotten_while_the_clock_is_behind_its_last_token() {
+    run(async {
+        let world = world();
+        let ada = acquire(&world, "ada", secs(10)).await.unwrap();
+        assert!(lock(&world).release(ada.token).await.unwrap().unwrap());
+        // It was two days ahead, and is set right.
+        let two_days = 2 * FORGET_LOCK_AFTER;
+        world
+            .clock
+            .set_wall(-i64::try_from(two_days.as_millis()).unwrap());
+        world.pass(FORGET_LOCK_AFTER).await;
+        let bob = acquire(&world, "bob", secs(10)).await.unwrap();
+        assert!(bob.token > ada.token, "{ada:?} {bob:?}");
+        assert!(lock(&world).release(bob.token).await.unwrap().unwrap());
+        for _ in 0..3 {
+            world.pass(FORGET_LOCK_AFTER).await;
+        }
+        assert_eq!(world.alarms(), 0, "it is forgotten in the end");
+    });
+}
+
+#[test]
 fn a_fence_refuses_older_holders_also_after_a_kill() {
     run(async {
         let mut world = world();

@@ -274,6 +274,58 @@ fn a_room_hibernates_while_its_sockets_beat() {
 }
 
 #[test]
+fn what_a_socket_has_beaten_counts_when_it_breaks_also_beside_another() {
+    run(async {
+        let (world, _) = world(100);
+        let _silent = enter(&world, "ada").await.unwrap();
+        let mut beating = enter(&world, "ada").await.unwrap();
+        world.pass(secs(15)).await;
+        ping(&mut beating).await;
+        drop(beating);
+        world.pass(secs(19)).await;
+        assert_eq!(here(&world).await, ["ada"], "19 s after a sign of life");
+        world.pass(secs(6)).await;
+        assert_eq!(here(&world).await, [""; 0]);
+    });
+}
+
+#[test]
+fn whoever_beats_again_in_a_room_that_is_full_waits_for_room_and_keeps_nobody_from_leaving() {
+    run(async {
+        let (world, news) = world(2);
+        let mut ada = enter(&world, "ada").await.unwrap();
+        // The connection is open, and nothing beats.
+        for _ in 0..2 {
+            world.pass(secs(20)).await;
+        }
+        for who in ["bob", "eve"] {
+            room(&world).beat(who.to_owned()).await.unwrap().unwrap();
+        }
+        world.pass(secs(5)).await;
+        ping(&mut ada).await;
+        assert_eq!(here(&world).await, ["bob", "eve"]);
+        // The others fall silent, and that is seen without anybody asking.
+        for _ in 0..5 {
+            world.pass(secs(10)).await;
+            ping(&mut ada).await;
+        }
+        assert_eq!(here(&world).await, ["ada"]);
+        let came = |who: &str| Change::Came(who.to_owned());
+        let left = |who: &str| Change::Left(who.to_owned());
+        let told = [
+            came("ada"),
+            left("ada"),
+            came("bob"),
+            came("eve"),
+            left("bob"),
+            left("eve"),
+            came("ada"),
+        ];
+        assert_eq!(*news.0.lock().unwrap(), told);
+    });
+}
+
+#[test]
 fn a_restart_of_the_server_moves_nobody_who_comes_back_in_time() {
     run(async {
         let (mut world, news) = world(100);

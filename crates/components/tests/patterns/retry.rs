@@ -244,6 +244,9 @@ fn bad_options_are_refused() {
             Options::default().attempts(101),
             Options::default().patience(Duration::MAX),
             Options::default().base(secs(6)),
+            Options::default()
+                .base(Duration::MAX)
+                .max_wait(Duration::MAX),
         ] {
             let refused = Retry::with(world.node.env(), options).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Input);

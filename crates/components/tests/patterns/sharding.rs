@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use abide::{
     patterns::{
-        limits::{MAX_FIGURES, MAX_SHARDS},
+        limits::{MAX_FIGURES, MAX_SHARDS, MAX_TOTALS},
         sharding::{self, Coordinator, Figures, Options, Sharded, ShardingError},
     },
     prelude::*,
@@ -175,6 +175,39 @@ fn a_report_that_comes_late_or_twice_counts_once() {
 }
 
 #[test]
+fn totals_of_too_many_figures_are_refused_and_not_shortened() {
+    run(async {
+        let world = world();
+        let coordinator = world.object::<Coordinator>("views");
+        let report = async |shard: u32, change, value: i64| {
+            let name = |number| format!("figure {shard} {number}");
+            let figures = (0..MAX_FIGURES).map(|number| (name(number), value));
+            let told = coordinator.report(shard, change, figures.collect());
+            told.await.unwrap().unwrap();
+        };
+        let most = u32::try_from(MAX_TOTALS / MAX_FIGURES).unwrap();
+        for shard in 0..most {
+            report(shard, 1, 7).await;
+        }
+        let totals = coordinator.totals().await.unwrap().unwrap();
+        assert_eq!(totals.figures.len(), MAX_TOTALS);
+        report(most, 1, 7).await;
+        let refused = coordinator.totals().await.unwrap();
+        assert!(
+            matches!(refused, Err(ShardingError::Invalid(_))),
+            "{refused:?}"
+        );
+        // What is nothing takes no place.
+        report(0, 2, 0).await;
+        let totals = coordinator.totals().await.unwrap().unwrap();
+        assert_eq!(
+            (totals.get("figure 0 0"), totals.get("figure 64 99")),
+            (0, 7)
+        );
+    });
+}
+
+#[test]
 fn the_number_of_shards_is_fixed_by_the_first_who_says_it() {
     run(async {
         let mut world = world();
@@ -218,6 +251,8 @@ fn what_makes_no_sense_is_refused() {
             "views/",
             "views/x",
             "views/4294967296",
+            "views/01",
+            "views/+1",
             "a/b/1",
             "/1",
         ] {

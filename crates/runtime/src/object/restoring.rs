@@ -111,14 +111,20 @@ impl Object {
         tokio::task::spawn_local(async move {
             let done = tokio::task::spawn_blocking(move || work(&store)).await;
             object.held.set(false);
-            let done = done.unwrap_or_else(|panic| {
-                tracing::error!(id = %object.id, %panic, "restoring an object panicked");
-                Ok(())
-            });
+            let done = match done {
+                Ok(done) => done.map_err(Error::from),
+                Err(panic) => {
+                    tracing::error!(id = %object.id, %panic, "restoring an object panicked");
+                    Err(Error::with_kind(
+                        ErrorKind::Reset,
+                        "restoring the object panicked; the program's log says where",
+                    ))
+                }
+            };
             match done {
                 _ if !object.is_alive() => {}
                 Ok(()) => object.resume(),
-                Err(error) => object.fail_waiting(&Error::from(error).into_reset()),
+                Err(error) => object.fail_waiting(&error.into_reset()),
             }
             if object.is_alive() {
                 object.check_by(object.worker.now() + object.idle_timeout());

@@ -89,7 +89,7 @@ impl Leaderboard {
         let Some(standing) = self.rows.get(&player)? else {
             return Ok(Vec::new());
         };
-        let count = i64::from(count.min(limits::MAX_PLACES / 2));
+        let count = i64::from(count.min((limits::MAX_PLACES - 1) / 2));
         let before = self.rows.rank(standing)? - 1;
         let first = (before - count).max(0);
         Ok(self.rows.page(first, before + count + 1 - first)?)

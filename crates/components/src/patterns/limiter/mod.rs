@@ -2,7 +2,8 @@
 //!
 //! A [`RateLimiter`] is an object named after whoever is limited. The caller says the [`Limit`] with each request, so a
 //! limit is a constant of the program and nobody sets anything up. One limiter counts several keys, such as `login` and
-//! `comment`, each apart.
+//! `comment`, each apart. A key has one limit: two of them, such as one for a minute and one for a day, need a key each,
+//! because what a shorter window or a limit of the other kind does not count is forgotten.
 //!
 //! - A **sliding window** never admits more than its limit in any window, wherever it begins; after a refusal it takes at
 //!   most a 256th of the window longer than it must to admit again.

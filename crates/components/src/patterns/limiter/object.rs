@@ -125,13 +125,17 @@ impl Inner {
         let inner = Rc::clone(self);
         let clock = self.state.env().clock();
         let sleep = clock.sleep_until(clock.now() + after);
-        self.state.wait_until(async move {
+        let saving = self.state.wait_until(async move {
             sleep.await;
             inner.will_save.set(false);
             if let Err(error) = inner.save() {
                 tracing::warn!(id = %inner.state.id(), %error, "a rate limiter could not save its counts; it goes on with those in memory");
             }
-        })
+        });
+        if saving.is_err() {
+            self.will_save.set(false);
+        }
+        saving
     }
 
     fn save(&self) -> Result<()> {

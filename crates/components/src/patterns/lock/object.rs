@@ -225,8 +225,14 @@ impl Inner {
         if let Some(lease) = &record.lease {
             return self.alarm.set(Some(lease.expires_at));
         }
-        if forgotten_at(&record) <= due {
-            return self.state.storage().delete_all();
+        // One that is forgotten begins with the time, which has to be later than its last token: a clock may have been set back.
+        let is_behind = record.token < present;
+        if forgotten_at(&record) <= due && self.waiting.borrow().is_empty() {
+            return if is_behind {
+                self.state.storage().delete_all()
+            } else {
+                self.alarm.set(Some(record.token.saturating_add(1)))
+            };
         }
         self.give_to_next(&mut record, present)
     }

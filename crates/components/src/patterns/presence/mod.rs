@@ -163,13 +163,11 @@ impl Presence {
         let Some(who) = who_of(ws) else {
             return Ok(());
         };
-        if self.0.open_sockets(&who).next().is_some() {
-            return Ok(());
-        }
-        if was_clean || broken(Variant::BrokenIsClosed) {
+        let is_last = self.0.open_sockets(&who).next().is_none();
+        if is_last && (was_clean || broken(Variant::BrokenIsClosed)) {
             return self.leave(&who).map(drop);
         }
-        // Its last heartbeats go with it.
+        // Its last heartbeats go with it, whatever other sockets have beaten.
         match beaten_at(ws) {
             Some(at) => self.0.rows.seen(&who, at),
             None => Ok(()),
@@ -249,8 +247,8 @@ impl Inner {
                     self.rows.remove(who)?;
                     self.tell(&Change::Left(who.to_owned()))?;
                 }
-                let max = self.options.max_present;
-                if self.rows.count()? >= i64::from(max) {
+                if self.is_full()? {
+                    let max = self.options.max_present;
                     return Err(Error::with_kind(
                         ErrorKind::Limit,
                         format!(
@@ -264,6 +262,10 @@ impl Inner {
                 self.tell(&Change::Came(who.to_owned()))
             }
         }
+    }
+
+    fn is_full(&self) -> Result<bool> {
+        Ok(self.rows.count()? >= i64::from(self.options.max_present))
     }
 
     /// Compares the rows with the sockets' heartbeats, and with the time.
@@ -287,9 +289,12 @@ impl Inner {
         }
         self.state.storage().transaction_sync(|| {
             self.rows.not_after(now)?;
-            for (who, at) in beats {
-                if at + timeout > now {
-                    self.seen(&who, at.min(now), now)?;
+            // Those who are here first: what they have beaten keeps them, and what they have not makes room for others.
+            let mut back = Vec::new();
+            for (who, at) in beats.into_iter().filter(|(_, at)| at + timeout > now) {
+                match self.rows.seen_at(&who)? {
+                    Some(_) => self.seen(&who, at.min(now), now)?,
+                    None => back.push((who, at)),
                 }
             }
             let silent_since = if broken(Variant::SilentStay) {
@@ -299,6 +304,12 @@ impl Inner {
             };
             for who in self.rows.remove_silent(silent_since)? {
                 self.tell(&Change::Left(who))?;
+            }
+            for (who, at) in back {
+                // Where too many are here already, they come when there is room, and keep nobody from leaving.
+                if !self.is_full()? {
+                    self.seen(&who, at.min(now), now)?;
+                }
             }
             match self.rows.oldest()? {
                 Some(seen_at) => {

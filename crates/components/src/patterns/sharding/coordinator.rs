@@ -135,8 +135,14 @@ impl Coordinator {
     /// The sums of what the shards have reported.
     pub async fn totals(&self) -> Result<Totals, ShardingError> {
         let select = "SELECT figure, value FROM coordinator_totals LIMIT ?1";
-        let most = rows(limits::MAX_FIGURES * limits::SHARDS_AT_A_TIME);
-        let figures: Vec<(String, i64)> = self.sql.exec(select, (most,))?.to_array()?;
+        let most = limits::MAX_TOTALS;
+        let figures: Vec<(String, i64)> = self.sql.exec(select, (rows(most + 1),))?.to_array()?;
+        if figures.len() > most {
+            let wrong = format!(
+                "the shards have more than {most} different figures: give the same figure the same name in all of them"
+            );
+            return Err(ShardingError::Invalid(wrong));
+        }
         let select = "SELECT count(*), max(reported_at) FROM coordinator_shards";
         let (shards, reported_at) = self.sql.exec(select, ())?.one()?;
         Ok(Totals {
@@ -155,6 +161,12 @@ impl Coordinator {
         let sum = i64::try_from(i128::from(before.unwrap_or(0)) + more).map_err(|_| {
             ShardingError::Invalid(format!("the total of `{figure}` is more than 64 bits"))
         })?;
+        if sum == 0 {
+            // So that figures that nobody has any more leave nothing.
+            let delete = "DELETE FROM coordinator_totals WHERE figure = ?1";
+            self.sql.exec(delete, (figure,))?;
+            return Ok(());
+        }
         let upsert = "INSERT OR REPLACE INTO coordinator_totals (figure, value) VALUES (?1, ?2)";
         self.sql.exec(upsert, (figure, sum))?;
         Ok(())

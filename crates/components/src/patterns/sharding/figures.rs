@@ -46,7 +46,9 @@ impl Figures {
         let name = state.name().unwrap_or_default();
         let place = name
             .rsplit_once('/')
-            .and_then(|(sharded, shard)| Some((sharded, shard.parse::<u32>().ok()?)));
+            .and_then(|(sharded, shard)| Some((sharded, shard.parse::<u32>().ok()?)))
+            // `likes/07` would be another object that reports as shard 7.
+            .filter(|(sharded, shard)| format!("{sharded}/{shard}") == name);
         let Some((sharded, shard)) = place else {
             let wrong = format!("`{name}` is no shard: reach it by a `Sharded`");
             return Err(ShardingError::Invalid(wrong).into());
