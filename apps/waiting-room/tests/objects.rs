@@ -60,6 +60,7 @@ async fn report(centre: &Stub<DataCentre>, name: &str, now: u64, told: &[Happeni
 
 fn claim(number: u8, lane: Lane, most_in_lane: u64, most: Option<u64>) -> Claim {
     Claim {
+        minute: Minute(100),
         visitor: visitor(number),
         lane,
         most_in_lane: Some(most_in_lane),
@@ -93,7 +94,7 @@ fn a_number_below_the_bounds_is_given_once_for_a_visitor_and_none_after_the_minu
             Number::NoneLeft,
             "of all lanes"
         );
-        let mut known = counter.close().await.unwrap().unwrap();
+        let mut known = counter.close(Minute(100)).await.unwrap().unwrap();
         known.sort_by_key(|(visitor, _)| visitor.0);
         assert_eq!(known, [(visitor(1), Lane::New), (visitor(3), bucket)]);
         assert_eq!(take(claim(5, Lane::New, 9, None)).await, Number::Closed);
@@ -112,22 +113,52 @@ fn a_counter_is_forgotten_when_nobody_needs_it_and_can_be_asked_nevertheless() {
         for counter in [&closed, &open] {
             assert_eq!(counter.take(bound).await.unwrap().unwrap(), Number::Given);
         }
-        assert_eq!(closed.close().await.unwrap().unwrap().len(), 1);
+        assert_eq!(closed.close(Minute(100)).await.unwrap().unwrap().len(), 1);
         clock.advance(Duration::from_mins(29));
         host.settle().await.unwrap();
-        assert_eq!(closed.given().await.unwrap().unwrap().len(), 1);
+        assert_eq!(closed.given(Minute(100)).await.unwrap().unwrap().len(), 1);
         clock.advance(Duration::from_mins(1));
         host.settle().await.unwrap();
-        assert_eq!(closed.given().await.unwrap().unwrap(), []);
+        assert_eq!(closed.given(Minute(100)).await.unwrap().unwrap(), []);
         // The data centre was down, and begins where it was.
         clock.advance(Duration::from_hours(24));
         host.settle().await.unwrap();
-        assert_eq!(open.given().await.unwrap().unwrap().len(), 1);
+        assert_eq!(open.given(Minute(100)).await.unwrap().unwrap().len(), 1);
         clock.advance(Duration::from_mins(30));
         host.settle().await.unwrap();
-        assert_eq!(open.close().await.unwrap().unwrap(), []);
+        assert_eq!(open.close(Minute(100)).await.unwrap().unwrap(), []);
         let late = claim(2, Lane::New, 1, Some(1));
         assert_eq!(open.take(late).await.unwrap().unwrap(), Number::Closed);
+    });
+}
+
+#[test]
+fn a_counter_whose_name_is_used_again_begins_anew_and_does_not_go_back() {
+    run(async {
+        let host = host().await;
+        let counters = host.env().object::<TicketCounter>();
+        let counter = counters.get_by_name("shop/dc-1/100");
+        let (early, late) = (Minute(100), Minute(100 + 2_048));
+        let take = async |minute, number| {
+            let claim = Claim {
+                minute,
+                ..claim(number, Lane::New, 1, Some(1))
+            };
+            counter.take(claim).await.unwrap().unwrap()
+        };
+        let given = async |minute| counter.given(minute).await.unwrap().unwrap();
+        assert_eq!(take(early, 1).await, Number::Given);
+        assert_eq!(counter.close(early).await.unwrap().unwrap().len(), 1);
+        // Nobody was let in in the later minute.
+        assert_eq!(given(late).await, []);
+        assert_eq!(given(early).await.len(), 1);
+        assert_eq!(take(late, 2).await, Number::Given);
+        assert_eq!(take(late, 3).await, Number::NoneLeft);
+        assert_eq!(given(late).await, [(visitor(2), Lane::New)]);
+        // A claim that was long on its way changes nothing.
+        assert_eq!(take(early, 4).await, Number::Closed);
+        assert_eq!(counter.close(early).await.unwrap().unwrap(), []);
+        assert_eq!(take(late, 2).await, Number::Given);
     });
 }
 

@@ -1,4 +1,5 @@
-//! The object that hands out numbers: one for each data centre and minute, and one for *Anywhere*.
+//! The object that hands out numbers: one for each data centre and minute, and one for *Anywhere*. Its name is used again for a later
+//! minute, so that the number of objects is bounded.
 //!
 //! Contract: a number below the bound goes in. A visitor has one number in a minute, however often it is asked for. Once the counter is
 //! closed it gives no number, so that the data centre knows everybody who was let in before it computes the next minute's slots. Whoever
@@ -10,7 +11,10 @@ use abide::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use crate::{logic::report::Lane, ticket::VisitorId};
+use crate::{
+    logic::{minute::Minute, report::Lane},
+    ticket::VisitorId,
+};
 
 /// A counter is forgotten so long after it was closed: its data centre knows by then whoever has a number.
 const KEPT: Duration = Duration::from_mins(30);
@@ -19,7 +23,18 @@ const KEPT: Duration = Duration::from_mins(30);
 /// down for as long.
 const KEPT_OPEN: Duration = Duration::from_hours(25);
 
+/// A name is used again after so many minutes, when the counter of the earlier minute has usually been forgotten.
+const NAMES: u64 = 2_048;
+
 const CLOSED: &str = "closed";
+
+/// The newest minute whose numbers were asked for.
+const MINUTE: &str = "minute";
+
+/// The name of the counter of a data centre, or of *Anywhere*.
+pub(crate) fn counter_name(room: &str, data_centre: &str, minute: Minute) -> String {
+    format!("{room}/{data_centre}/{}", minute.0 % NAMES)
+}
 
 /// Hands out the numbers of one data centre and minute.
 #[durable_object]
@@ -30,6 +45,8 @@ pub struct TicketCounter {
 /// Somebody who wants a number.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Claim {
+    /// Of which minute.
+    pub minute: Minute,
     /// Who.
     pub visitor: VisitorId,
     /// Where they stand.
@@ -73,7 +90,7 @@ impl TicketCounter {
     /// Gives a number, if there is one left.
     pub async fn take(&self, claim: Claim) -> Result<Number> {
         let storage = self.state.storage();
-        if storage.get::<bool>(CLOSED)?.is_some() {
+        if !self.begin(claim.minute)? || storage.get::<bool>(CLOSED)?.is_some() {
             return Ok(Number::Closed);
         }
         let sql = storage.sql();
@@ -107,18 +124,21 @@ impl TicketCounter {
     }
 
     /// Gives no more numbers, and tells who has one.
-    pub async fn close(&self) -> Result<Vec<(VisitorId, Lane)>> {
+    pub async fn close(&self, minute: Minute) -> Result<Vec<(VisitorId, Lane)>> {
         let storage = self.state.storage();
-        if storage.get::<bool>(CLOSED)?.is_none() {
+        if self.begin(minute)? && storage.get::<bool>(CLOSED)?.is_none() {
             storage.set_alarm(KEPT)?;
             storage.put(CLOSED, &true)?;
         }
-        self.given().await
+        self.given(minute).await
     }
 
     /// Who has a number.
-    pub async fn given(&self) -> Result<Vec<(VisitorId, Lane)>> {
+    pub async fn given(&self, minute: Minute) -> Result<Vec<(VisitorId, Lane)>> {
         let storage = self.state.storage();
+        if storage.get(MINUTE)? != Some(minute) {
+            return Ok(Vec::new());
+        }
         let rows = storage
             .sql()
             .exec("SELECT visitor, lane FROM numbers", ())?;
@@ -128,5 +148,25 @@ impl TicketCounter {
             Some((VisitorId(visitor), Lane::from_column(lane)))
         });
         Ok(known.collect())
+    }
+}
+
+impl TicketCounter {
+    /// Begins a minute, unless it has begun, and forgets an earlier one. Returns false if a later one has begun.
+    fn begin(&self, minute: Minute) -> Result<bool> {
+        let storage = self.state.storage();
+        let newest = storage.get::<Minute>(MINUTE)?;
+        if newest == Some(minute) {
+            return Ok(true);
+        }
+        if newest.is_some_and(|newest| newest > minute) {
+            return Ok(false);
+        }
+        storage.put(MINUTE, &minute)?;
+        storage.delete(CLOSED)?;
+        storage
+            .sql()
+            .exec("DELETE FROM numbers; DELETE FROM lanes", ())?;
+        Ok(true)
     }
 }

@@ -9,7 +9,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::TicketCounter;
+use super::{TicketCounter, counter::counter_name};
 use crate::{
     logic::{
         merge::RoomState,
@@ -123,7 +123,7 @@ impl DataCentre {
         if let Some(open) = self.state.storage().get::<Minute>(OPEN_MINUTE)? {
             let name = counter_name(&terms.room, &terms.data_centre, open);
             let counter = self.env.object::<TicketCounter>().get_by_name(&name);
-            for (visitor, lane) in counter.given().await?? {
+            for (visitor, lane) in counter.given(open).await?? {
                 self.admit(visitor, open, lane, false, now)?;
             }
         }
@@ -193,7 +193,7 @@ impl DataCentre {
         }
         let name = counter_name(&terms.room, &terms.data_centre, open);
         let counter = self.env.object::<TicketCounter>().get_by_name(&name);
-        for (visitor, lane) in counter.close().await?? {
+        for (visitor, lane) in counter.close(open).await?? {
             self.admit(visitor, open, lane, false, now)?;
         }
         self.state.storage().put(OPEN_MINUTE, &minute)?;
@@ -357,9 +357,4 @@ impl DataCentre {
         });
         heard.collect()
     }
-}
-
-/// The name of the counter of a data centre, or of *Anywhere*.
-pub(crate) fn counter_name(room: &str, data_centre: &str, minute: Minute) -> String {
-    format!("{room}/{data_centre}/{}", minute.0)
 }

@@ -4,7 +4,7 @@ mod counter;
 mod data_centre;
 mod world;
 
+pub(crate) use counter::counter_name;
 pub use counter::{Claim, Number, TicketCounter};
-pub(crate) use data_centre::counter_name;
 pub use data_centre::{DataCentre, Happening, Terms};
 pub use world::World;

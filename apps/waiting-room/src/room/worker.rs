@@ -213,6 +213,7 @@ impl Worker {
             return Admission::No;
         }
         let claim = Claim {
+            minute: plan.minute(),
             visitor,
             lane,
             most_in_lane: match part {
