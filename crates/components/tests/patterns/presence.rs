@@ -1,12 +1,14 @@
 //! Presence, over sockets that beat and by heartbeats of other ways.
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use abide::{
+    ErrorKind,
     patterns::{
         limits::MAX_PRESENT,
         presence::{Change, Options, Presence, Present},
@@ -25,6 +27,7 @@ struct News(Arc<Mutex<Vec<Change>>>);
 struct Room {
     state: State,
     presence: Presence,
+    others: RefCell<Vec<ClientSocket>>,
 }
 
 impl DurableObject for Room {
@@ -36,7 +39,11 @@ impl DurableObject for Room {
             news.0.lock().unwrap().push(change.clone());
             Ok(())
         });
-        Ok(Self { state, presence })
+        Ok(Self {
+            state,
+            presence,
+            others: RefCell::default(),
+        })
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
@@ -70,6 +77,17 @@ impl Room {
 
     pub async fn here(&self) -> Result<Vec<Present>> {
         self.presence.here()
+    }
+
+    /// Accepts as many sockets of nobody as the object may have.
+    pub async fn fill(&self) {
+        loop {
+            let pair = WebSocketPair::new();
+            if self.state.accept_websocket(pair.server, &[]).is_err() {
+                break;
+            }
+            self.others.borrow_mut().push(pair.client);
+        }
     }
 
     pub async fn open_with(&self, timeout: Duration, max: u32) -> Option<String> {
@@ -322,6 +340,23 @@ fn whoever_beats_again_in_a_room_that_is_full_waits_for_room_and_keeps_nobody_fr
             came("ada"),
         ];
         assert_eq!(*news.0.lock().unwrap(), told);
+    });
+}
+
+#[test]
+fn a_socket_that_cannot_be_accepted_lets_nobody_in() {
+    run(async {
+        let (world, news) = world(5);
+        let _ada = enter(&world, "ada").await.unwrap();
+        room(&world).fill().await.unwrap();
+        for who in ["ada", "grace"] {
+            let refused = enter(&world, who).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
+        }
+        assert_eq!(here(&world).await, ["ada"]);
+        let grace = || "grace".to_owned();
+        let told = news.0.lock().unwrap().split_off(1);
+        assert_eq!(told, [Change::Came(grace()), Change::Left(grace())]);
     });
 }
 

@@ -145,11 +145,15 @@ impl Presence {
     /// [`ErrorKind::Limit`] if too many are here.
     pub fn enter(&self, server: ServerSocket, who: &str) -> Result<WebSocket> {
         let inner = &self.0;
-        inner.state.storage().transaction_sync(|| {
-            inner.came(who)?;
-            let tag = format!("{TAG}{who}");
-            inner.state.accept_websocket(server, &[&tag])
-        })
+        let was_here = inner.rows.seen_at(who)?.is_some();
+        inner.came(who)?;
+        let tag = format!("{TAG}{who}");
+        let accepted = inner.state.accept_websocket(server, &[&tag]);
+        if accepted.is_err() && !was_here {
+            // The program was told that they came.
+            self.leave(who)?;
+        }
+        accepted
     }
 
     /// A sign of life that came by another way than a WebSocket. The errors are those of [`enter`](Self::enter).
