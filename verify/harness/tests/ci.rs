@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-fn directories(of: &Path) -> impl Iterator<Item = PathBuf> {
+fn directories(of: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(of).unwrap();
     entries.map(|entry| entry.unwrap().path())
 }
