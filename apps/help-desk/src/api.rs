@@ -196,8 +196,6 @@ async fn restore(
     JsonBody(moment): JsonBody<Moment>,
 ) -> Result<Json<Restored>, ApiError> {
     let undo = desk(&env, &name).restore_to(moment.at).await??;
-    // An object that asked for a restore is restored at its next call. Without one its timers would wait for the next client.
-    desk(&env, &name).list(None, 0).await??;
     Ok(Json(Restored { undo }))
 }
 
