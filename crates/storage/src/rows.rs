@@ -3,9 +3,12 @@
 use crate::error::{Error, ErrorKind, Result};
 use rusqlite::types::{Value, ValueRef};
 use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, SeqAccess, Visitor,
+};
 use serde::forward_to_deserialize_any;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The rows of a statement, all in memory.
@@ -135,6 +138,7 @@ enum Cell {
 }
 
 impl Cells {
+    #[inline]
     pub(crate) fn push(&mut self, value: ValueRef<'_>) {
         let cell = match value {
             ValueRef::Null => Cell::Null,
@@ -152,12 +156,14 @@ impl Cells {
         self.cells.push(cell);
     }
 
+    #[inline]
     fn keep(&mut self, bytes: &[u8]) -> (usize, usize) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         (start, self.bytes.len())
     }
 
+    #[inline]
     fn get(&self, at: usize) -> ValueRef<'_> {
         match self.cells[at] {
             Cell::Null => ValueRef::Null,
@@ -191,6 +197,7 @@ pub(crate) enum Source<'a> {
 }
 
 impl<'a> Source<'a> {
+    #[inline]
     fn get(self, column: usize) -> ValueRef<'a> {
         match self {
             Self::Gathered(cells, first) => cells.get(first + column),
@@ -218,15 +225,8 @@ impl<'a, E> Row<'a, E> {
             columns: self.columns,
             source: self.source,
         };
-        T::deserialize(row).map_err(|error| {
-            let name = std::any::type_name::<T>();
-            let columns = self.columns.join(", ");
-            Error::new(
-                ErrorKind::Decode,
-                format!("the row ({columns}) is not a {name}: {error}"),
-            )
-            .into()
-        })
+        T::deserialize(row)
+            .map_err(|error| not_a(std::any::type_name::<T>(), self.columns, &error).into())
     }
 
     /// The values in SQLite's types. Text that is not UTF-8 is returned as bytes.
@@ -257,6 +257,15 @@ impl<E> std::fmt::Debug for Row<'_, E> {
 
 type DeError = serde::de::value::Error;
 
+#[cold]
+fn not_a(name: &str, columns: &[String], error: &DeError) -> Error {
+    let columns = columns.join(", ");
+    Error::new(
+        ErrorKind::Decode,
+        format!("the row ({columns}) is not a {name}: {error}"),
+    )
+}
+
 struct RowDe<'a> {
     columns: &'a [String],
     source: Source<'a>,
@@ -272,9 +281,37 @@ impl<'a> RowDe<'a> {
         }
     }
 
-    fn values(&self) -> impl Iterator<Item = ValueDe<'a>> + use<'a> {
-        let source = self.source;
-        (0..self.columns.len()).map(move |column| ValueDe(source.get(column)))
+    /// The columns' names and values.
+    fn pairs(&self) -> impl Iterator<Item = (&'a str, ValueDe<'a>)> + use<'a> {
+        let (columns, source) = (self.columns, self.source);
+        let value = move |column| ValueDe(source.get(column));
+        let names = columns.iter().map(String::as_str);
+        names.zip((0..columns.len()).map(value))
+    }
+}
+
+/// The values of a row in sequence. Short rows are read by the million, so each step is plain.
+struct Columns<'a> {
+    source: Source<'a>,
+    rest: Range<usize>,
+}
+
+impl<'de> SeqAccess<'de> for Columns<'_> {
+    type Error = DeError;
+
+    #[inline]
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, DeError> {
+        let Some(column) = self.rest.next() else {
+            return Ok(None);
+        };
+        seed.deserialize(ValueDe(self.source.get(column))).map(Some)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.rest.len())
     }
 }
 
@@ -294,8 +331,7 @@ impl<'de> Deserializer<'de> for RowDe<'_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
-        let pairs = self.columns.iter().map(String::as_str).zip(self.values());
-        visitor.visit_map(MapDeserializer::new(pairs))
+        visitor.visit_map(MapDeserializer::new(self.pairs()))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -308,7 +344,10 @@ impl<'de> Deserializer<'de> for RowDe<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
-        visitor.visit_seq(SeqDeserializer::new(self.values()))
+        visitor.visit_seq(Columns {
+            source: self.source,
+            rest: 0..self.columns.len(),
+        })
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(
