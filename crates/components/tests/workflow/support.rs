@@ -201,6 +201,19 @@ pub(crate) fn policy() -> RetryPolicy {
         .timeout(Duration::from_secs(10))
 }
 
+/// How long a node has to come to rest, of the machine's time, before an attempt is taken to be on its way.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// What running instances wait for.
+#[derive(PartialEq)]
+enum Next {
+    /// An attempt is on its way.
+    Running,
+    /// The first step that waits for its time.
+    Due(i64),
+    Nothing,
+}
+
 pub(crate) struct World {
     pub(crate) disk: SimDisk,
     pub(crate) clock: TestClock,
@@ -377,26 +390,42 @@ impl World {
     }
 
     /// Lets a little time pass while an attempt is on its way, and otherwise all until something is due.
+    ///
+    /// What is due counts only when the node rests: a wait whose event is there, but not yet taken, must not be passed over.
     async fn tick(&self) -> Result<(), WorkflowError> {
-        let now = self.now();
-        let workflows = self.workflows();
-        let (mut busy, mut due) = (false, None);
-        let filter = Filter::default().status(Status::Running);
-        for instance in workflows.list(filter).await?.instances {
-            for step in workflows.history(&instance.id, 0).await? {
-                busy |= matches!(step.state, StepState::New | StepState::Running);
-                due = due.into_iter().chain(step.due).min();
-            }
+        let mut next = self.next().await?;
+        if next != Next::Running {
+            let settled = tokio::time::timeout(PATIENCE, self.node.settle()).await;
+            next = match settled {
+                Ok(Ok(())) => self.next().await?,
+                _ => Next::Running,
+            };
         }
-        let wait = match due {
-            Some(due) if !busy && due > now => due - now,
-            _ if busy => 20,
-            _ => 100,
+        let wait = match next {
+            Next::Running => 20,
+            Next::Due(due) if due > self.now() => due - self.now(),
+            Next::Due(_) | Next::Nothing => 100,
         };
         self.clock
             .advance(Duration::from_millis(wait.cast_unsigned()));
         tokio::time::sleep(Duration::from_millis(1)).await;
         Ok(())
+    }
+
+    /// What running instances wait for.
+    async fn next(&self) -> Result<Next, WorkflowError> {
+        let workflows = self.workflows();
+        let mut due = None;
+        let filter = Filter::default().status(Status::Running);
+        for instance in workflows.list(filter).await?.instances {
+            for step in workflows.history(&instance.id, 0).await? {
+                if matches!(step.state, StepState::New | StepState::Running) {
+                    return Ok(Next::Running);
+                }
+                due = due.into_iter().chain(step.due).min();
+            }
+        }
+        Ok(due.map_or(Next::Nothing, Next::Due))
     }
 
     /// Lets time pass, in steps in which what is due happens.
