@@ -1,14 +1,17 @@
 // The page of a document: CodeMirror, bound to a Yjs text, over the public providers.
 import { defaultKeymap, indentWithTab } from "@codemirror/commands";
-import { markdown } from "@codemirror/lang-markdown";
-import { HighlightStyle, syntaxHighlighting } from "@codemirror/language";
+import { HighlightStyle, Language, defineLanguageFacet, syntaxHighlighting } from "@codemirror/language";
 import { EditorState } from "@codemirror/state";
 import { EditorView, drawSelection, keymap, placeholder } from "@codemirror/view";
 import PartySocket from "partysocket";
 import { yCollab, yUndoManagerKeymap } from "y-codemirror.next";
 import YProvider from "y-partyserver/provider";
 import { tags } from "@lezer/highlight";
+import { parser } from "@lezer/markdown";
 import * as Y from "yjs";
+
+// Markdown alone: @codemirror/lang-markdown brings HTML, CSS and JavaScript along.
+const markdown = new Language(defineLanguageFacet(), parser, [], "markdown");
 
 const find = (selector) => document.querySelector(selector);
 const COLORS = ["#f6b26b", "#93c47d", "#76a5ff", "#ea9999", "#c9a0ff", "#6fd0d6", "#e6c84f", "#ff9ec7"];
@@ -59,7 +62,7 @@ function open(name) {
         EditorView.lineWrapping,
         EditorView.contentAttributes.of({ "aria-label": "Text of the document" }),
         placeholder("Write here. Markdown is formatted as you type."),
-        markdown(),
+        markdown,
         syntaxHighlighting(HighlightStyle.define([
           { tag: tags.heading1, fontSize: "1.6em", fontWeight: "700" },
           { tag: tags.heading2, fontSize: "1.3em", fontWeight: "700" },
