@@ -113,6 +113,7 @@
 //! | `full` | all of these |
 
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 #[cfg(doctest)]
 mod guides;

@@ -7,6 +7,7 @@
 //! - [`answer`], [`address`]: outgoing HTTP requests and their responses.
 
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 #![cfg_attr(
     not(test),
     warn(clippy::disallowed_methods, clippy::iter_over_hash_type)

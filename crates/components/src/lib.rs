@@ -10,6 +10,7 @@
 //! - [`yjs`]: documents that several people edit at once, by the protocols of Yjs.
 
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 #![cfg_attr(
     not(test),
     warn(clippy::disallowed_methods, clippy::iter_over_hash_type)

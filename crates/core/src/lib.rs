@@ -3,6 +3,7 @@
 //! Programs depend on `abide`, which adds the components; components depend on this crate.
 
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 /// ```
 /// use abide::prelude::*;

@@ -76,6 +76,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 #![cfg_attr(
     not(test),
     warn(clippy::disallowed_methods, clippy::iter_over_hash_type)

@@ -162,6 +162,12 @@ pub trait Remote: Clone + Send + Sync + 'static {
 /// Adapts a Rust class to [`Class`].
 pub struct Native<T>(PhantomData<fn() -> T>);
 
+impl<T> std::fmt::Debug for Native<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Native").finish_non_exhaustive()
+    }
+}
+
 impl<T> Native<T> {
     /// The class of `T`.
     pub const fn new() -> Self {

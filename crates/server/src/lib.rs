@@ -6,6 +6,7 @@
 //! Out of scope: what an object's class does, how a commit becomes durable, when a gate opens. This crate passes
 //! requests to a router; everything that the router's handlers get from objects has already left the output gate.
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 pub mod access;
 mod activity;

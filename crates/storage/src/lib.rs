@@ -68,6 +68,7 @@
 //! # Ok::<(), abide_storage::Error>(())
 //! ```
 
+#![warn(missing_debug_implementations)]
 #![cfg_attr(
     not(test),
     warn(clippy::disallowed_methods, clippy::iter_over_hash_type)

@@ -15,6 +15,14 @@ pub struct QueueShard {
     pub(super) inner: Rc<Inner>,
 }
 
+impl std::fmt::Debug for QueueShard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueueShard")
+            .field("state", &self.inner.state)
+            .finish_non_exhaustive()
+    }
+}
+
 impl DurableObject for QueueShard {
     fn new(state: State, env: Env) -> Result<Self> {
         let name = state.name().unwrap_or_default();

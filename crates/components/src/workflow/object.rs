@@ -55,6 +55,14 @@ pub struct WorkflowInstance {
     inner: Rc<Inner>,
 }
 
+impl std::fmt::Debug for WorkflowInstance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkflowInstance")
+            .field("state", &self.inner.state)
+            .finish_non_exhaustive()
+    }
+}
+
 impl DurableObject for WorkflowInstance {
     fn new(state: State, env: Env) -> Result<Self> {
         let options = env
@@ -401,6 +409,12 @@ fn all_same<'a>(
 #[durable_object]
 pub struct WorkflowDirectory {
     pub(super) directory: Rc<Directory>,
+}
+
+impl std::fmt::Debug for WorkflowDirectory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkflowDirectory").finish_non_exhaustive()
+    }
 }
 
 impl DurableObject for WorkflowDirectory {

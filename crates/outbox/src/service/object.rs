@@ -23,6 +23,14 @@ pub struct Outbox {
     opened: OnceCell<Opened>,
 }
 
+impl std::fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outbox")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
 struct Opened {
     outbox: crate::Outbox,
     live: Live,

@@ -169,6 +169,14 @@ pub struct FaultyDisk {
     shared: Arc<Shared>,
 }
 
+impl std::fmt::Debug for FaultyDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FaultyDisk")
+            .field("sim", &self.sim)
+            .finish_non_exhaustive()
+    }
+}
+
 impl FaultyDisk {
     /// A disk without faults so far.
     pub fn new(sim: SimDisk) -> Self {

@@ -20,6 +20,12 @@ const BLOCK: u64 = 4096;
 #[derive(Clone)]
 pub struct ScratchDisk(Arc<Scratch>);
 
+impl std::fmt::Debug for ScratchDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScratchDisk").finish_non_exhaustive()
+    }
+}
+
 struct Scratch {
     names: Mutex<Names>,
     slots: Slots,

@@ -17,6 +17,14 @@ pub struct Leaderboard {
     alarm: WakeUp,
 }
 
+impl std::fmt::Debug for Leaderboard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Leaderboard")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
 impl DurableObject for Leaderboard {
     fn new(state: State, env: Env) -> Result<Self> {
         let options = env.get::<Options>().map(|options| (*options).clone());

@@ -28,6 +28,14 @@ pub struct RateLimiter {
     inner: Rc<Inner>,
 }
 
+impl std::fmt::Debug for RateLimiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RateLimiter")
+            .field("state", &self.inner.state)
+            .finish_non_exhaustive()
+    }
+}
+
 struct Inner {
     state: State,
     options: Options,

@@ -20,6 +20,14 @@ pub struct Lock {
     inner: Rc<Inner>,
 }
 
+impl std::fmt::Debug for Lock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lock")
+            .field("state", &self.inner.state)
+            .finish_non_exhaustive()
+    }
+}
+
 struct Inner {
     state: State,
     alarm: WakeUp,

@@ -32,6 +32,14 @@ pub struct Coordinator {
     sql: Sql,
 }
 
+impl std::fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Coordinator")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The sums of what the shards have reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {

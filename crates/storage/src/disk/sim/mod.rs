@@ -23,6 +23,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Default)]
 pub struct SimDisk(Arc<Shared>);
 
+impl std::fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimDisk").finish_non_exhaustive()
+    }
+}
+
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
