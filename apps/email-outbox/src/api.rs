@@ -23,7 +23,8 @@ use axum::{
 
 use crate::{
     Composed, Draft, Mail, Overview,
-    request::{ById, Wanted, mails, told},
+    mails::mails,
+    request::{ById, Wanted, told},
 };
 
 pub(crate) fn router() -> Router<Env> {

@@ -31,8 +31,10 @@ use maud::Markup;
 use serde::Deserialize;
 
 use crate::{
-    Composed, Draft, api, assets, pages,
-    request::{ById, PAGE, Wanted, mails, told},
+    Composed, Draft, api, assets,
+    mails::mails,
+    pages,
+    request::{ById, PAGE, Wanted, told},
 };
 
 /// The pages load only their own files and use their own server. Turbo adds a style for its progress bar.

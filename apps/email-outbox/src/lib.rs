@@ -11,7 +11,9 @@ mod assets;
 mod draft;
 mod http;
 mod list;
+mod mail;
 mod mails;
+mod overview;
 mod pages;
 mod request;
 mod sender;
@@ -19,11 +21,10 @@ mod sender;
 pub use draft::{Draft, Invalid, MAX_RECIPIENTS};
 pub use http::router;
 pub use list::{Lists, Mailing, Progress};
-pub use mails::{Composed, Mail, Mails, Overview};
+pub use mail::Mail;
+pub use mails::{Composed, Mails};
+pub use overview::Overview;
 pub use sender::{Author, Sender, registry};
 
 /// The name under which the class is registered.
 pub const BINDING: &str = "MAILS";
-
-/// The name of the one object.
-pub(crate) const OBJECT: &str = "outbox";

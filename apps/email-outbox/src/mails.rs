@@ -6,19 +6,16 @@ use abide::prelude::*;
 use abide::{
     outbox::handlers::{Email, SmtpDelivery},
     outbox::{
-        BulkResult, Change, Counts, DeadLetterFilter, Deliver, Destination, Filter, Options,
-        Outbox, OutboxError, Page, Record, Registry, live::Live,
+        BulkResult, DeadLetterFilter, Deliver, Filter, Options, Outbox, OutboxError, Page, Record,
+        Registry, live::Live,
     },
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Author, Draft, Lists, Progress, pages::Looks};
+use crate::{Author, Draft, Lists, Mail, Overview, pages::Looks};
 
-/// Destinations that a page shows.
-const DESTINATIONS: usize = 3;
-
-/// Pauses up to this, in milliseconds, are too short to show.
-const SHORT_PAUSE: i64 = 3_000;
+/// The name of the one object.
+const NAME: &str = "outbox";
 
 /// The mails.
 #[durable_object]
@@ -40,26 +37,9 @@ pub enum Composed {
     List(i64),
 }
 
-/// The part of pages above the mails.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Overview {
-    /// The number of mails by status.
-    pub counts: Counts,
-    /// Destinations that are paused at the moment.
-    pub destinations: Vec<Destination>,
-    /// The newest lists.
-    pub lists: Vec<Progress>,
-}
-
-/// A mail with its history.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Mail {
-    /// Its record.
-    pub record: Record,
-    /// Its content.
-    pub email: Email,
-    /// What happened, oldest first.
-    pub history: Vec<Change>,
+/// The object.
+pub(crate) fn mails(env: &Env) -> Stub<Mails> {
+    env.object::<Mails>().get_by_name(NAME)
 }
 
 impl DurableObject for Mails {
@@ -165,12 +145,12 @@ impl Mails {
 
     /// Sends failed mails after this one again, a thousand at a time.
     pub async fn redrive_all(&self, after: Option<i64>) -> Result<BulkResult, OutboxError> {
-        self.outbox.redrive_all(&behind(after))
+        self.outbox.redrive_all(&failed_after(after))
     }
 
     /// Discards them, likewise.
     pub async fn discard_all(&self, after: Option<i64>) -> Result<BulkResult, OutboxError> {
-        self.outbox.discard_all(&behind(after))
+        self.outbox.discard_all(&failed_after(after))
     }
 
     /// Cancels a list, and deletes its remaining recipients.
@@ -182,22 +162,6 @@ impl Mails {
     }
 }
 
-fn behind(after: Option<i64>) -> DeadLetterFilter {
-    DeadLetterFilter::default().after(after)
-}
-
-impl Overview {
-    pub(crate) fn of(outbox: &Outbox, lists: &Lists, env: &Env) -> Result<Self> {
-        let now = i64::try_from(env.clock().unix_millis()).unwrap_or(i64::MAX);
-        let mut destinations = outbox.destinations(DESTINATIONS)?;
-        destinations.retain(|destination| {
-            let left = destination.paused_until.unwrap_or(now) - now;
-            left > SHORT_PAUSE || (left > 0 && destination.opened > 0)
-        });
-        Ok(Self {
-            counts: outbox.counts()?,
-            destinations,
-            lists: lists.newest(outbox)?,
-        })
-    }
+fn failed_after(id: Option<i64>) -> DeadLetterFilter {
+    DeadLetterFilter::default().after(id)
 }

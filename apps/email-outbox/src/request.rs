@@ -1,11 +1,9 @@
-//! Shared parts of requests for pages and for JSON: parameters, the object, and error responses.
+//! Shared parts of requests for pages and for JSON: parameters and error responses.
 
 use abide::outbox::{Filter, OutboxError, Status, limits};
-use abide::{Env, Stub, server::ApiError};
+use abide::server::ApiError;
 use axum::http::StatusCode;
 use serde::Deserialize;
-
-use crate::{Mails, OBJECT};
 
 /// Mails on one page.
 pub(crate) const PAGE: usize = 50;
@@ -29,10 +27,6 @@ impl Wanted {
             .before(self.before)
             .limit(self.limit.unwrap_or(PAGE).clamp(1, limits::MAX_PAGE))
     }
-}
-
-pub(crate) fn mails(env: &Env) -> Stub<Mails> {
-    env.object::<Mails>().get_by_name(OBJECT)
 }
 
 /// The error response for an outbox error.
