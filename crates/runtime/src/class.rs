@@ -257,7 +257,8 @@ pub struct ClassOptions {
     /// An object that was activated by its alarm, and that nobody has called since, is evicted after this time if it is
     /// shorter. Default 1 s.
     pub alarm_idle_timeout: Duration,
-    /// A handler that has not finished after this time resets its object.
+    /// A handler that has not finished after this time is stopped at its current `await`, and its object is reset. Code that
+    /// does not reach an `await` cannot be stopped.
     pub event_timeout: Duration,
     /// Background work that has not ended after this time is dropped; the object continues to run.
     pub background_timeout: Duration,

@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use abide_storage::Bookmark;
+use abide_storage::{Bookmark, MemoryCharge, MemoryUse};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -111,6 +111,13 @@ impl State {
     ) -> Result<()> {
         let handler = Rc::new(move |info| -> LocalFuture<_> { Box::pin(handler(info)) });
         self.object().on_alarm(name, handler)
+    }
+
+    /// Charges memory that the object's code holds to the node's budget, until the charge is dropped: an object whose memory is charged
+    /// leaves it when memory is short. Charge what may grow to more than a few KiB, such as a decoded document.
+    pub fn charge_memory(&self, bytes: u64) -> MemoryCharge {
+        let memory = &self.object().worker.mailbox.memory;
+        memory.charge(MemoryUse::Objects, bytes)
     }
 
     /// Runs a future to completion before anything else may happen in this object: arriving events wait, and so do
