@@ -38,6 +38,7 @@ mod meter;
 mod metric;
 mod outbound;
 mod readiness;
+mod request_host;
 mod request_log;
 mod routes;
 mod running;
@@ -67,6 +68,7 @@ pub use json_rpc::{AuditedCall, rpc_router};
 pub use outbound::policy::{
     AddressBlock, AddressPolicy, AllowPrivate, ForbiddenAddress, Unresolved,
 };
+pub use request_host::{InvalidHost, RequestHost};
 pub use request_log::RequestId;
 pub use running::{LocalHost, RunningHost};
 pub use site::{Hosts, Origins};

@@ -126,6 +126,9 @@ pub(crate) const CACHE_BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 30);
 pub(crate) const MAX_SECRET_FILE: u64 = 64 << 10;
 /// How long it may take until a changed certificate is reloaded.
 pub(crate) const TLS_RELOAD: Duration = Duration::from_secs(10);
+/// Longest domain name, and longest part of one between two dots (RFC 1035, section 2.3.4), in bytes.
+pub(crate) const MAX_HOST_NAME: usize = 253;
+pub(crate) const MAX_HOST_LABEL: usize = 63;
 /// Longest request id that is accepted from a client, in bytes.
 pub(crate) const MAX_REQUEST_ID: usize = 128;
 /// How long it may take until a node notices a new or revoked token.
