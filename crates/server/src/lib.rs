@@ -29,6 +29,7 @@ mod front;
 pub mod fuzzing;
 mod gateway;
 mod guard;
+mod half_close;
 mod host;
 mod idempotency_key;
 mod json_rpc;

@@ -24,6 +24,14 @@ pub(crate) const MAX_HTTP2_STREAMS: u32 = 200;
 /// How often an HTTP/2 connection is pinged, and how long the client has to answer.
 pub(crate) const HTTP2_PING: Duration = Duration::from_secs(20);
 
+/// How long a client that has closed its half of the connection waits for the next part of its response. It looks like a
+/// client that has closed both, whose requests and streams are kept as long.
+pub(crate) const HALF_CLOSED: Duration = Duration::from_secs(10);
+
+/// How long the reader of a body waits after the connection's end before the body counts as incomplete: time to read what
+/// has already arrived.
+pub(crate) const BODY_MOMENT: Duration = Duration::from_millis(20);
+
 /// Longest piece of a response given to an HTTP/2 stream before its client has received the previous one.
 pub(crate) const HTTP2_PIECE: usize = 32 << 10;
 
