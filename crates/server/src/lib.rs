@@ -60,7 +60,7 @@ pub use config::{
 };
 pub use dry_run::{DryRun, FailedMigration};
 pub use error::HostError;
-pub use extract::{JsonBody, UrlPath, UrlQuery};
+pub use extract::{JsonBody, TextBody, UrlPath, UrlQuery};
 pub use forward::object_router;
 pub use front::FrontPage;
 pub use host::{Host, HostBuilder};

@@ -6,7 +6,7 @@
 //! it changes something or opens a WebSocket (`Sec-Fetch-Site`). Programs that are not browsers need not send either
 //! header.
 
-use http::{Method, StatusCode, header, request::Parts};
+use http::{HeaderMap, Method, StatusCode, header, request::Parts};
 
 use crate::{
     ApiError, RequestHost,
@@ -106,6 +106,12 @@ impl Site {
             && !headers.contains_key(header::UPGRADE);
         site.is_some() && !only_reads
     }
+}
+
+/// Whether a browser has sent a request that a web page could cause. Browsers add `Origin` to every request with a body
+/// (all of them since 2020), and `Sec-Fetch-Site` to every request to a secure or local address.
+pub(crate) fn is_of_browser(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site")
 }
 
 impl Hosts {
