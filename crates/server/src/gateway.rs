@@ -251,7 +251,7 @@ impl Gateway {
             } = accepted;
             let (peer, client) = match client {
                 Some(client) => (peer, client),
-                None => match introduce(&clients, &mut stream, peer, timeouts.header).await {
+                None => match introduce(&clients, &mut stream, timeouts.header).await {
                     Ok((client, Some(slot))) => (client, slot),
                     Ok((client, None)) => return refuse(client, &refused),
                     Err(error) => {
@@ -338,15 +338,14 @@ impl Gateway {
     }
 }
 
-/// Reads the client's address from a trusted proxy; returns the client's slot, unless it has too many.
+/// Reads the client's address from a proxy; returns the client's slot, unless it has too many.
 async fn introduce(
     clients: &Clients,
     stream: &mut TcpStream,
-    proxy: SocketAddr,
     patience: Duration,
 ) -> io::Result<(SocketAddr, Option<ClientSlot>)> {
     let named = tokio::time::timeout(patience, proxy_header::read(stream)).await??;
-    let client = named.unwrap_or(proxy);
+    let client = named.unwrap_or(proxy_header::UNNAMED);
     Ok((client, clients.connection(client.ip())))
 }
 

@@ -38,6 +38,7 @@ mod machine;
 mod meter;
 mod metric;
 mod outbound;
+mod page;
 mod readiness;
 mod request_host;
 mod request_log;
@@ -69,6 +70,7 @@ pub use json_rpc::{AuditedCall, rpc_router};
 pub use outbound::policy::{
     AddressBlock, AddressPolicy, AllowPrivate, ForbiddenAddress, Unresolved,
 };
+pub use page::Page;
 pub use request_host::{InvalidHost, RequestHost};
 pub use request_log::RequestId;
 pub use running::{LocalHost, RunningHost};

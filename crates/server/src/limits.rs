@@ -45,6 +45,9 @@ pub(crate) const BURST: u32 = 10;
 /// Clients whose request rate is tracked; further ones share one bucket. An entry takes about 64 bytes.
 pub(crate) const RATED_CLIENTS: usize = 1 << 16;
 
+/// How often a full table of clients is searched for entries that are no longer needed.
+pub(crate) const RATE_SWEEP: Duration = Duration::from_secs(1);
+
 /// Longest PROXY protocol header that is read, including what proxies add to the addresses: certificate names and the
 /// like.
 pub(crate) const PROXY_HEADER: usize = 4 << 10;
@@ -151,11 +154,7 @@ pub(crate) const MAX_AUDIT_ROWS: i64 = 1_000_000;
 pub(crate) const ADMIN_BODY_BYTES: usize = 2 << 20;
 /// Longest request body that the audit log records, and longest object and detail of a row.
 pub(crate) const MAX_AUDIT_DETAIL: usize = 4 << 10;
-/// Invalid tokens after which a client is rejected for the rest of [`FAILED_LOGIN_WINDOW`].
-pub(crate) const MAX_FAILED_LOGINS: u32 = 20;
-/// The time window in which invalid tokens are counted.
-pub(crate) const FAILED_LOGIN_WINDOW: Duration = Duration::from_mins(1);
-/// Clients whose invalid tokens are counted at a time.
-pub(crate) const MAX_FAILED_CLIENTS: usize = 10_000;
+/// Invalid tokens that a client may send per minute, all of them at once if it likes.
+pub(crate) const FAILED_LOGINS: usize = 20;
 /// Time for requests on the Unix socket to finish when the host stops.
 pub(crate) const ADMIN_SOCKET_GRACE: Duration = Duration::from_secs(1);
