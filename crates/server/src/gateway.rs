@@ -3,6 +3,7 @@
 //! Contract: at most `max_connections` are served at once, and the next one waits in the kernel; each client has its
 //! own limit. A client that does not send a request's head in time, has no request on its connection for too long, or
 //! stops reading a response, is disconnected (on HTTP/2, the last case resets only the stream); a slow client is not.
+//! A client that closes its half of the connection after a request gets its response ([`HalfClose`]).
 //! Small responses are not delayed (`TCP_NODELAY`). When told to stop, the gateway accepts nothing more, lets requests
 //! in flight finish for the grace period, then closes the remaining connections. HTTP/2 is negotiated by ALPN over TLS,
 //! and used with prior knowledge (h2c) without it.
@@ -22,6 +23,7 @@ use std::{
 
 use abide_storage::{MemoryAccount, MemoryUse};
 use axum::{Router, body::Body, extract::ConnectInfo, response::IntoResponse};
+use http_body::Body as _;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -38,6 +40,7 @@ use crate::{
     ServerConfig,
     activity::{Activity, Outgoing, StreamExecutor},
     client::{ClientSlot, Clients, proxy_header},
+    half_close::{HalfClose, Receiving},
     limits, metric,
     tls::{Stream, Tls},
     websocket::ConnectionHold,
@@ -248,7 +251,7 @@ impl Gateway {
             } = accepted;
             let (peer, client) = match client {
                 Some(client) => (peer, client),
-                None => match introduce(&clients, &mut stream, peer, timeouts.header).await {
+                None => match introduce(&clients, &mut stream, timeouts.header).await {
                     Ok((client, Some(slot))) => (client, slot),
                     Ok((client, None)) => return refuse(client, &refused),
                     Err(error) => {
@@ -268,6 +271,7 @@ impl Gateway {
                     let version = request.version();
                     let admitted = clients.request(peer.ip(), request.headers());
                     let (mut router, hold) = (router.clone(), hold.clone());
+                    let receiving = activity.clone();
                     async move {
                         let (client, slot) = match admitted {
                             Ok(admitted) => admitted,
@@ -279,7 +283,13 @@ impl Gateway {
                             }
                         };
                         let hold = hold.with_request(slot);
-                        let mut request = request.map(Body::new);
+                        let mut request = request.map(|body| {
+                            if body.is_end_stream() {
+                                Body::empty()
+                            } else {
+                                Body::new(Receiving::new(body, receiving))
+                            }
+                        });
                         request.extensions_mut().insert(ConnectInfo(peer));
                         request.extensions_mut().insert(client);
                         // A WebSocket outlives the task that serves its handshake.
@@ -302,6 +312,7 @@ impl Gateway {
                     }
                 },
             };
+            let stream = HalfClose::new(stream, activity.clone());
             let connection = protocols
                 .serve_connection_with_upgrades(TokioIo::new(stream), service)
                 .into_owned();
@@ -327,15 +338,14 @@ impl Gateway {
     }
 }
 
-/// Reads the client's address from a trusted proxy; returns the client's slot, unless it has too many.
+/// Reads the client's address from a proxy; returns the client's slot, unless it has too many.
 async fn introduce(
     clients: &Clients,
     stream: &mut TcpStream,
-    proxy: SocketAddr,
     patience: Duration,
 ) -> io::Result<(SocketAddr, Option<ClientSlot>)> {
     let named = tokio::time::timeout(patience, proxy_header::read(stream)).await??;
-    let client = named.unwrap_or(proxy);
+    let client = named.unwrap_or(proxy_header::UNNAMED);
     Ok((client, clients.connection(client.ip())))
 }
 

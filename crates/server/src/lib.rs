@@ -29,6 +29,7 @@ mod front;
 pub mod fuzzing;
 mod gateway;
 mod guard;
+mod half_close;
 mod host;
 mod idempotency_key;
 mod json_rpc;
@@ -37,7 +38,9 @@ mod machine;
 mod meter;
 mod metric;
 mod outbound;
+mod page;
 mod readiness;
+mod request_host;
 mod request_log;
 mod routes;
 mod running;
@@ -58,7 +61,7 @@ pub use config::{
 };
 pub use dry_run::{DryRun, FailedMigration};
 pub use error::HostError;
-pub use extract::{JsonBody, UrlPath, UrlQuery};
+pub use extract::{JsonBody, TextBody, UrlPath, UrlQuery};
 pub use forward::object_router;
 pub use front::FrontPage;
 pub use host::{Host, HostBuilder};
@@ -67,6 +70,8 @@ pub use json_rpc::{AuditedCall, rpc_router};
 pub use outbound::policy::{
     AddressBlock, AddressPolicy, AllowPrivate, ForbiddenAddress, Unresolved,
 };
+pub use page::Page;
+pub use request_host::{InvalidHost, RequestHost};
 pub use request_log::RequestId;
 pub use running::{LocalHost, RunningHost};
 pub use site::{Hosts, Origins};

@@ -306,6 +306,8 @@ impl RunningHost {
 
 /// [`HostBuilder::serve`].
 pub(crate) async fn serve(builder: HostBuilder) -> Result<(), HostError> {
+    // Whatever the program, its libraries and its children write is for its own user, wherever it is started.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     telemetry::start_logs(&builder.config.log);
     let mut signals = Signals::listen()?;
     let host = tokio::select! {

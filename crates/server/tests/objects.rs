@@ -252,7 +252,7 @@ async fn a_handler_runs_to_its_end_although_the_http_client_is_gone() {
     let request = "POST /call/ada/add_slowly HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx";
     let client = connect(addr, request).await;
     signal.notified().await;
-    drop(client);
+    support::reset(client);
     // The gateway has noticed that the client is gone when it serves nobody any more.
     while !ask(host.admin_addr().unwrap(), Method::GET, "/metrics")
         .await

@@ -78,7 +78,10 @@ impl Program {
 
     /// The command: with a free port, and without settings from this machine.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.binary);
+        // With the loosest mask for the modes of files, so that programs must say which they want.
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "umask 000; exec \"$0\" \"$@\""]);
+        command.arg(&self.binary);
         let beside = self
             .data
             .parent()

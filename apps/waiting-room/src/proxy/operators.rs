@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use abide::server::{
-    ApiError,
+    ApiError, Page,
     access::{Access, Need},
 };
 use axum::{
@@ -35,12 +35,9 @@ pub(super) fn router(edge: &Arc<Edge>) -> Router {
     Access::of(&edge.env).protect(router, |route| Need::by_method(route.method))
 }
 
-async fn dashboard(State(edge): State<Arc<Edge>>) -> Result<impl IntoResponse, ApiError> {
+async fn dashboard(State(edge): State<Arc<Edge>>) -> Result<Page, ApiError> {
     let page = pages::dashboard::page(edge.rooms().await?);
-    Ok((
-        [(header::CONTENT_SECURITY_POLICY, pages::dashboard::POLICY)],
-        Html(page.into_string()),
-    ))
+    Ok(Page::new(page.into_string(), pages::dashboard::POLICY))
 }
 
 async fn live(State(edge): State<Arc<Edge>>) -> Result<impl IntoResponse, ApiError> {

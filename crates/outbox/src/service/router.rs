@@ -3,7 +3,7 @@
 use abide::{
     Env, Stub,
     server::{
-        ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery,
+        ApiError, IdempotencyKey, JsonBody, Page, UrlPath, UrlQuery,
         access::{Access, Need, Route},
     },
 };
@@ -11,7 +11,7 @@ use axum::{
     Json, Router,
     extract::{Request, State as Shared},
     http::{HeaderValue, Method, StatusCode, header},
-    response::{Html, IntoResponse, Response},
+    response::{IntoResponse, Response},
     routing::{MethodRouter, get, post, put},
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -339,11 +339,8 @@ async fn page(
     UrlPath(name): UrlPath<String>,
 ) -> Result<Response, ApiError> {
     let page = object(&env, &name)?.page(name).await??;
-    let headers = [
-        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    Ok((headers, Html(page)).into_response())
+    let uncached = [(header::CACHE_CONTROL, "no-store")];
+    Ok((uncached, Page::new(page, PAGE_POLICY)).into_response())
 }
 
 async fn asset(UrlPath(path): UrlPath<AssetPath>) -> Result<Response, ApiError> {

@@ -107,7 +107,7 @@ pub(super) async fn site(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let (head, body) = request.into_parts();
-    site.check(&head)?;
+    let (mut head, body) = request.into_parts();
+    site.check(&mut head)?;
     Ok(next.run(Request::from_parts(head, body)).await)
 }
