@@ -109,8 +109,9 @@ impl Site {
 }
 
 impl Hosts {
-    /// Returns false for a name that a stranger could own.
-    fn contain(&self, host: &RequestHost) -> bool {
+    /// Returns false for a name that a stranger could own: one with a dot that is not listed.
+    #[must_use]
+    pub fn contain(&self, host: &RequestHost) -> bool {
         let Self::Named(own) = self else { return true };
         broken(Variant::HostUnchecked)
             || host.is_local()
