@@ -10,7 +10,9 @@ use http::{HeaderName, Method as HttpMethod, StatusCode, Uri};
 use thiserror::Error;
 
 use crate::logic::{
+    bucket::Draw,
     division::Division,
+    minute::Minute,
     plan::{Method, Rules},
     slots::Limits,
 };
@@ -78,9 +80,9 @@ pub struct RoomSettings {
     pub division: Division,
     /// What happens when it is full.
     pub method: Method,
-    /// For so long without a request a visitor stays inside.
+    /// How long a visitor stays inside without a request.
     pub session: Duration,
-    /// Everybody who is not inside is queued.
+    /// Every visitor who is not inside is queued.
     pub queue_all: bool,
     /// Clients that ask for JSON get JSON.
     pub json: bool,
@@ -88,7 +90,7 @@ pub struct RoomSettings {
     pub status: StatusCode,
     /// The queue page's own template.
     pub template: Option<String>,
-    /// Who does not wait.
+    /// Requests that do not wait.
     pub bypass: Vec<Bypass>,
     /// A planned event.
     pub event: Option<Event>,
@@ -110,13 +112,13 @@ pub struct Bypass {
 /// A planned event. Times are milliseconds since 1970.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// From when on everybody who comes is queued.
+    /// From when on every visitor is queued.
     pub pre_queue: u64,
     /// When the queue begins to move.
     pub starts: u64,
     /// When the room's own settings hold again.
     pub ends: u64,
-    /// Whether those who came before the start are one bucket, in which nobody is first.
+    /// Whether a draw at the start gives those who wait their places.
     pub shuffle: bool,
     /// The limits meanwhile.
     pub limits: Limits,
@@ -125,8 +127,8 @@ pub struct Event {
 }
 
 impl RoomSettings {
-    /// What the room does at a moment.
-    pub fn rules(&self, now: u64) -> Rules {
+    /// What the room does at a moment, if a minute has this many milliseconds.
+    pub fn rules(&self, now: u64, minute_millis: u64) -> Rules {
         let event = self
             .event
             .as_ref()
@@ -138,24 +140,25 @@ impl RoomSettings {
         Rules {
             limits,
             division: self.division,
-            // Before an event begins nobody is turned away, and nobody slips in.
+            // Before an event starts, visitors are queued: none is rejected and none admitted.
             method: if gathers || self.queue_all {
                 Method::Fifo
             } else {
                 method
             },
             holds_everybody: gathers || self.queue_all,
+            session_minutes: self.session.as_millis() as f64 / minute_millis.max(1) as f64,
+            draw: self.draw(minute_millis).filter(|draw| draw.at <= now),
         }
     }
 
-    /// The moment whose minute is the bucket of a visitor who comes now.
-    pub fn bucket_moment(&self, now: u64) -> u64 {
-        match &self.event {
-            Some(event) if event.shuffle && (event.pre_queue..event.starts).contains(&now) => {
-                event.starts
-            }
-            _ => now,
-        }
+    /// The draw of the event.
+    pub fn draw(&self, minute_millis: u64) -> Option<Draw> {
+        let event = self.event.as_ref().filter(|event| event.shuffle)?;
+        Some(Draw {
+            at: event.starts,
+            minute: Minute::at(event.starts, minute_millis),
+        })
     }
 
     /// Whether a request is for this room: by its path as it was sent, or as an origin may read it.

@@ -283,7 +283,7 @@ fn browsers_get_a_page_that_comes_back_by_itself_and_others_json() {
                 &json.body["people_ahead"],
                 &json.body["refresh_seconds"]
             ),
-            (&"queued".into(), &1.into(), &20.into())
+            (&"queued".into(), &0.into(), &20.into())
         );
         assert!(!json.headers.contains_key("refresh"));
         let page = client
@@ -322,7 +322,7 @@ fn a_page_of_one_s_own_is_filled_in() {
         assert!(Visitor::new().enters(&client).await);
         assert_eq!(
             Visitor::new().ask(&client, "/").await.body,
-            "<p>shop: 1 before you</p>"
+            "<p>shop: 0 before you</p>"
         );
     });
 }

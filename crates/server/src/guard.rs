@@ -75,7 +75,7 @@ pub(crate) fn guarded(
         timeout: config.request_timeout,
         body_bytes: config.max_body_bytes,
         body_timeout: config.body_timeout,
-        site: config.site(),
+        site: config.program_site(),
         rate: config.requests_per_client.map(Rate::per_second),
         counts_objects: config.new_objects_per_client.is_some()
             || config.new_objects_per_token.is_some(),

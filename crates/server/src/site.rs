@@ -115,8 +115,9 @@ pub(crate) fn is_of_browser(headers: &HeaderMap) -> bool {
 }
 
 impl Hosts {
-    /// Returns false for a name that a stranger could own.
-    fn contain(&self, host: &RequestHost) -> bool {
+    /// Returns false for a name that a stranger could own: one with a dot that is not listed.
+    #[must_use]
+    pub fn contain(&self, host: &RequestHost) -> bool {
         let Self::Named(own) = self else { return true };
         broken(Variant::HostUnchecked)
             || host.is_local()

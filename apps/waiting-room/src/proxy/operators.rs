@@ -8,7 +8,7 @@
 //!
 //! Who may is the host's business (`server.access`): on a loopback address everybody, elsewhere whoever has a token.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use abide::server::{
     ApiError, Page,
@@ -24,7 +24,7 @@ use http::header;
 use serde_json::{Value, json};
 
 use super::Edge;
-use crate::{pages, room::Room};
+use crate::{logic::minute::Minute, pages, room::Room};
 
 pub(super) fn router(edge: &Arc<Edge>) -> Router {
     let router = Router::new()
@@ -58,8 +58,14 @@ fn describe(room: &Room) -> Value {
         return json!({ "name": room.settings.name });
     };
     let state = &plan.state;
-    let buckets = state.buckets.iter().map(|bucket| {
-        json!({ "minute": bucket.minute, "waiting": bucket.waiting, "eligible_slots": bucket.eligible_slots })
+    let mut buckets: BTreeMap<Minute, (u64, u64)> = BTreeMap::new();
+    for bucket in &state.buckets {
+        let minute = buckets.entry(bucket.id.minute()).or_default();
+        minute.0 += bucket.waiting;
+        minute.1 += bucket.eligible_slots;
+    }
+    let buckets = buckets.iter().map(|(minute, (waiting, eligible))| {
+        json!({ "minute": minute, "waiting": waiting, "eligible_slots": eligible })
     });
     let centres = state.reports.iter().map(|report| {
         json!({

@@ -33,7 +33,7 @@ impl Link {
     }
 }
 
-/// Before anybody is let in each data centre has reported, and has heard of all others.
+/// Before the first visitor is admitted, each data centre has reported and heard from all others.
 pub(super) async fn meet(env: &Env, centres: &[Arc<Cache>]) -> abide::Result<()> {
     for centre in centres {
         let object = env.object::<DataCentre>().get_by_name(&name(centre));
@@ -49,7 +49,7 @@ pub(super) async fn meet(env: &Env, centres: &[Arc<Cache>]) -> abide::Result<()>
     Ok(())
 }
 
-/// Goes on until the process ends.
+/// Runs until the process ends.
 pub(super) async fn keep_exchanging(env: Env, room: Arc<Room>) {
     let mut centres = JoinSet::new();
     for centre in &room.centres {
@@ -71,7 +71,7 @@ pub(super) async fn keep_exchanging(env: Env, room: Arc<Room>) {
     while centres.join_next().await.is_some() {}
 }
 
-/// Whether all others have reported in the newest minute that any has reported in.
+/// Whether every other data centre has reported for the most recent reported minute.
 enum Settled {
     Yes,
     No,

@@ -30,7 +30,10 @@ pub use worker::Worker;
 pub(crate) use worker::cookie_age;
 
 use crate::{
-    logic::{minute::Minute, plan::Plan},
+    logic::{
+        minute::Minute,
+        plan::{Plan, Rules},
+    },
     objects::{Terms, World},
     settings::{RoomSettings, Settings},
     ticket::{KEY_BYTES, Sealer},
@@ -87,6 +90,8 @@ pub(crate) struct Cache {
     pub(crate) settings: RoomSettings,
     pub(crate) link: Link,
     pub(crate) renew_after: Duration,
+    /// How often a page looks at the queue.
+    pub(crate) refresh: Duration,
     plan: watch::Sender<Option<Arc<Plan>>>,
 }
 
@@ -115,6 +120,7 @@ impl Room {
                 minute_millis: millis(all.minute),
                 session_millis: millis(settings.session + unreported),
                 patience_millis: millis(all.refresh * MISSED_LOOKS + reporter::LONGEST_INTERVAL),
+                draw: settings.draw(millis(all.minute)),
             };
             let cache = Arc::new(Cache {
                 env: env.clone(),
@@ -122,6 +128,7 @@ impl Room {
                 settings: settings.clone(),
                 link: world.link,
                 renew_after,
+                refresh: all.refresh,
                 plan: watch::Sender::new(None),
             });
             caches.push(cache);
@@ -168,6 +175,15 @@ impl Room {
         })
     }
 
+    /// What the room does at a moment.
+    pub(crate) fn rules(&self, now: u64) -> Rules {
+        let minute = self
+            .centres
+            .first()
+            .map_or(1, |centre| centre.terms.minute_millis);
+        self.settings.rules(now, minute)
+    }
+
     /// The newest plan that any data centre has.
     pub fn plan(&self) -> Option<Arc<Plan>> {
         let plans = self.centres.iter().filter_map(|centre| centre.cache.plan());
@@ -195,6 +211,22 @@ impl Cache {
 
     pub(crate) fn minute(&self, now: u64) -> Minute {
         Minute::at(now, self.terms.minute_millis)
+    }
+
+    /// The part of a minute that is over since every visitor who waits has looked at the queue.
+    pub(crate) fn passed(&self, now: u64) -> f64 {
+        let length = self.terms.minute_millis.max(1);
+        let looks = millis(self.refresh).min(length / 2);
+        (now % length).saturating_sub(looks) as f64 / (length - looks) as f64
+    }
+
+    /// Minutes between two looks at the queue.
+    pub(crate) fn look_minutes(&self) -> f64 {
+        millis(self.refresh) as f64 / self.terms.minute_millis.max(1) as f64
+    }
+
+    pub(crate) fn rules(&self, now: u64) -> Rules {
+        self.settings.rules(now, self.terms.minute_millis)
     }
 
     pub(crate) fn plan(&self) -> Option<Arc<Plan>> {

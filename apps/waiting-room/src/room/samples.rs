@@ -69,7 +69,7 @@ impl Samples {
     }
 }
 
-/// Goes on until the process ends.
+/// Runs until the process ends.
 pub(super) async fn keep_sampling(env: Env, room: Arc<Room>) {
     let mut tick = tokio::time::interval(INTERVAL);
     while !env.is_stopping() {
@@ -114,7 +114,7 @@ fn sample(room: &Room, now: u64) -> Sample {
     });
     Sample {
         at: now,
-        limit: room.settings.rules(now).limits.total_active_users,
+        limit: room.rules(now).limits.total_active_users,
         centres: centres.collect(),
     }
 }

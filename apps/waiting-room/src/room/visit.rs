@@ -5,9 +5,9 @@ use crate::ticket::Ticket;
 /// Where a visitor is in the queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
-    /// So many are ahead, those of the same minute included.
+    /// The people ahead.
     pub ahead: u64,
-    /// In so many minutes; nobody knows while nobody is let in.
+    /// The estimated wait; absent if it cannot be estimated.
     pub minutes: Option<f64>,
     /// The queue does not move: an event has not begun, or everybody is held.
     pub is_held: bool,

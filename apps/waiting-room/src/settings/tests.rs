@@ -190,16 +190,16 @@ fn a_bypass_rule_lets_what_fits_everything_that_it_says() {
 }
 
 #[test]
-fn before_an_event_everybody_is_held_and_afterwards_the_room_s_own_settings_hold() {
+fn an_event_holds_visitors_until_it_starts_and_ends_with_the_room_s_settings() {
     let lines = "queueing_method = \"reject\"\n[rooms.event]\nstarts = \"1970-01-01T01:00:00Z\"\nends = \"1970-01-01T02:00:00Z\"\n\
                  pre_queue = \"10m\"\nshuffle = true\ntotal_active_users = 50\nqueueing_method = \"random\"";
     let settings = parse(&with(lines)).unwrap();
     let room = &settings.rooms[0];
-    let at = |minute: u64| room.rules(minute * 60_000);
+    let at = |minute: u64| room.rules(minute * 60_000, 60_000);
     assert!(!at(49).holds_everybody && at(49).method == Method::Reject);
     assert!(
         at(50).holds_everybody && at(50).method == Method::Fifo,
-        "nobody is turned away before it begins"
+        "none is rejected before it starts"
     );
     assert!(!at(60).holds_everybody && at(60).method == Method::Random);
     assert_eq!(
@@ -210,13 +210,8 @@ fn before_an_event_everybody_is_held_and_afterwards_the_room_s_own_settings_hold
         (50, 100)
     );
     assert_eq!(at(120).limits.total_active_users, 200);
-    let minute = |minute: u64| minute * 60_000;
-    assert_eq!(
-        room.bucket_moment(minute(55)),
-        minute(60),
-        "nobody is first"
-    );
-    assert_eq!(room.bucket_moment(minute(61)), minute(61));
+    assert_eq!(at(59).draw, None);
+    assert_eq!(at(60).draw.map(|draw| draw.at), Some(60 * 60_000));
 }
 
 #[test]
@@ -225,6 +220,6 @@ fn a_room_that_queues_everybody_holds_them_whatever_its_method() {
         "queue_all = true\nqueueing_method = \"pass-through\"",
     ))
     .unwrap();
-    let rules = settings.rooms[0].rules(0);
+    let rules = settings.rooms[0].rules(0, 60_000);
     assert!(rules.holds_everybody && rules.method == Method::Fifo);
 }
