@@ -75,9 +75,6 @@ pub const MAX_KEYS_PER_CALL: usize = 128;
 /// A wall clock that moves back by more than this was set back; smaller steps come from threads and time services.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
-/// Tables of a new object that are examined before it is stored: an object with more is stored even if they are empty.
-pub(crate) const MAX_DEFERRED_TABLES: usize = 64;
-
 /// Prepared statements kept for each open object.
 pub const STATEMENT_CACHE: usize = 64;
 

@@ -103,9 +103,14 @@ impl Object {
         let turn = self.turn(self.worker.next_token(), || {
             self.open_db()?;
             outcome = f();
-            if outcome.is_err()
+            if let Err(error) = &outcome
                 && let Some(db) = &*self.db.borrow()
+                && db.in_transaction()
             {
+                // What its constructor has created is in the same transaction.
+                if self.instance.borrow().is_some() && !db.is_stored() {
+                    return Err(error.clone());
+                }
                 db.rollback();
             }
             Ok(Poll::Ready(()))

@@ -119,6 +119,7 @@ impl Object {
             }
             if self.instance.borrow().is_none() {
                 self.construct()?;
+                self.end_construction()?;
                 if !self.gate.borrow().is_open()
                     && let (Some(event), Some(replier)) = (event.take(), replier.take())
                 {
@@ -191,12 +192,27 @@ impl Object {
     /// Creates the instance. An error resets the object.
     pub(super) fn construct(self: &Rc<Self>) -> Result<()> {
         self.open_db()?;
+        if let Some(db) = &*self.db.borrow() {
+            db.begin_construction();
+        }
         self.worker.mailbox.counters.started.add();
         let made = self
             .binding
             .class
             .instantiate(State::new(Rc::clone(self)), self.worker.env.clone());
         *self.instance.borrow_mut() = Some(made.map_err(Error::into_remote)?);
+        Ok(())
+    }
+
+    /// Called before the object's code runs, except its constructor and what the constructor's
+    /// `block_concurrency_while` runs.
+    pub(super) fn end_construction(&self) -> Result<()> {
+        if let Some(db) = &*self.db.borrow()
+            && self.instance.borrow().is_some()
+            && self.gate.borrow().is_open()
+        {
+            db.end_construction()?;
+        }
         Ok(())
     }
 

@@ -41,7 +41,10 @@ impl Object {
             .watch
             .begin(now, self.binding.index, self.id);
         let entered = context::enter(self);
-        let outcome = catch_unwind(AssertUnwindSafe(f));
+        let outcome = match self.end_construction() {
+            Ok(()) => catch_unwind(AssertUnwindSafe(f)),
+            Err(error) => Ok(Err(error)),
+        };
         drop(entered);
         drop(watch);
 

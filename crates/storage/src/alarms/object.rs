@@ -133,7 +133,7 @@ impl ObjectDb {
     ///
     /// # Errors
     /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the name is too long, or the object already has the maximum
-    /// number of alarms.
+    /// number of named alarms.
     pub fn set_named_alarm(&self, name: &str, alarm: Option<&AlarmRow>) -> Result<()> {
         if name.len() > MAX_ALARM_NAME_BYTES {
             return Err(Error::input(format!(
@@ -141,9 +141,11 @@ impl ObjectDb {
                 name.len()
             )));
         }
-        let (is_new, count, has_table) = self.with_alarms(|alarms| {
+        let (is_new, count, named, has_table) = self.with_alarms(|alarms| {
             let is_new = !alarms.rows.contains_key(name);
-            (is_new, alarms.rows.len(), alarms.has_table)
+            let count = alarms.rows.len();
+            let named = count - usize::from(alarms.rows.contains_key(""));
+            (is_new, count, named, alarms.has_table)
         })?;
         // The index also records whether there are other alarms.
         if count > usize::from(!is_new) {
@@ -153,9 +155,9 @@ impl ObjectDb {
             // The index may still be out of date, so the entry is committed again.
             return self.begin().map(|()| self.touch_alarm());
         }
-        if is_new && !name.is_empty() && count >= MAX_NAMED_ALARMS {
+        if is_new && !name.is_empty() && named >= MAX_NAMED_ALARMS {
             return Err(Error::input(format!(
-                "an object has at most {MAX_NAMED_ALARMS} alarms: keep further times in a table and set one alarm to the earliest"
+                "an object has at most {MAX_NAMED_ALARMS} named alarms: keep further times in a table and set one alarm to the earliest"
             )));
         }
         self.begin()?;
