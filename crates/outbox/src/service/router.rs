@@ -59,6 +59,7 @@ fn operations() -> Vec<(&'static str, MethodRouter<Env>)> {
         ("/outbox/{name}", get(overview)),
         ("/outbox/{name}/messages", get(list)),
         ("/outbox/{name}/messages/{id}", get(show).delete(remove)),
+        ("/outbox/{name}/messages/{id}/give-up", post(give_up)),
         ("/outbox/{name}/messages/{id}/redrive", post(redrive)),
         ("/outbox/{name}/dead-letters", get(dead_letters)),
         ("/outbox/{name}/failing", get(failing)),
@@ -112,6 +113,7 @@ fn need(route: &Route<'_>) -> Need {
     let need = Need::by_method(route.method);
     let need = match (route.method, route.path.rsplit('/').next()) {
         (&Method::DELETE, _) => need.audited("cancel_or_discard"),
+        (&Method::POST, Some("give-up")) => need.audited("give_up"),
         (&Method::POST, Some("redrive")) => need.audited("redrive"),
         (&Method::POST, Some("discard")) => need.audited("discard"),
         (&Method::POST, Some("resume")) => need.audited("resume_destination"),
@@ -286,6 +288,14 @@ async fn edit(
     let outbox = object(&env, &path.name)?;
     let edited = outbox.edit(path.id, payload.get().to_owned()).await?;
     edited.map(Json).map_err(refused)
+}
+
+async fn give_up(
+    Shared(env): Shared<Env>,
+    UrlPath(path): UrlPath<MessagePath>,
+) -> Result<Json<Record>, ApiError> {
+    let given_up = object(&env, &path.name)?.give_up(path.id).await?;
+    given_up.map(Json).map_err(refused)
 }
 
 async fn redrive(
