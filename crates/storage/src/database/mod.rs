@@ -13,6 +13,7 @@ mod name;
 mod query;
 mod restore;
 mod sql_error;
+pub(crate) mod timeline;
 
 use crate::alarms::{AlarmEntry, KnownAlarms};
 use crate::archive::bookmark::Bookmark;
