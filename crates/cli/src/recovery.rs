@@ -1,11 +1,11 @@
-//! `abide bookmark`, `abide restore` and `abide fork`: an object's history.
+//! `abide bookmark`, `abide restore`, `abide fork` and `abide activate`: an object's history.
 //!
-//! If no node serves the data directory, it is opened directly; otherwise, or with `--admin`, the running node is
+//! Activation runs the object's code, so it needs a running node. For the others, if no node serves the data directory, it is opened directly; otherwise, or with `--admin`, the running node is
 //! queried.
 
 use std::{io::Write, str::FromStr};
 
-use abide::{Bookmark, ObjectId};
+use abide::{Activation, Bookmark, ObjectId};
 use abide_storage::{ObjectKey, Store};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -57,6 +57,20 @@ pub(crate) struct RestoreArgs {
 
     #[command(flatten)]
     to: MomentArgs,
+
+    /// Leave the object dormant: it answers calls and does nothing else until `abide activate`
+    #[arg(long)]
+    dormant: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ActivateArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+
+    /// Take over the work that the object has inherited (messages, timers, alarms, running steps) instead of dropping it
+    #[arg(long = "continue")]
+    take_over: bool,
 }
 
 #[derive(Args)]
@@ -131,6 +145,18 @@ struct BookmarkBody {
     bookmark: Bookmark,
 }
 
+#[derive(Serialize)]
+struct Restore {
+    #[serde(flatten)]
+    to: Moment,
+    dormant: bool,
+}
+
+#[derive(Serialize)]
+struct Activate {
+    inherited: Activation,
+}
+
 #[derive(Deserialize)]
 struct Restored {
     undo: Bookmark,
@@ -178,19 +204,44 @@ pub(crate) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Result<()> {
     let undo = match args.object.node.source()? {
         Source::Node(node) => {
             let path = object.on_node(&node)?.path("objects", "restore");
-            node.post::<Restored>(&path, &to)?.undo
+            let dormant = args.dormant;
+            node.post::<Restored>(&path, &Restore { to, dormant })?.undo
         }
         Source::Data(data) => {
             let found = object.in_data(&data)?;
             let to = to.find(&data.store, found.key)?;
             let undo = data.audited("restore", &found, Some(to.to_string()), || {
-                Ok(data.store.restore(found.key, &to)?)
+                Ok(if args.dormant {
+                    data.store.restore_dormant(found.key, &to)?
+                } else {
+                    data.store.restore(found.key, &to)?
+                })
             })?;
             data.close()?;
             undo
         }
     };
+    if args.dormant {
+        writeln!(out, "dormant until `abide activate … --continue`")?;
+    }
     writeln!(out, "restored; to undo it: --bookmark {undo}")?;
+    Ok(())
+}
+
+pub(crate) fn activate(args: &ActivateArgs, out: &mut impl Write) -> Result<()> {
+    let node = args.object.node.node()?;
+    let object = args.object.object.on_node(&node)?;
+    let inherited = if args.take_over {
+        Activation::Continue
+    } else {
+        Activation::Fresh
+    };
+    node.post::<()>(&object.path("objects", "activate"), &Activate { inherited })?;
+    let work = match inherited {
+        Activation::Fresh => "dropped",
+        Activation::Continue => "continues",
+    };
+    writeln!(out, "activated; the work that it had inherited {work}")?;
     Ok(())
 }
 
@@ -223,6 +274,11 @@ pub(crate) fn fork(args: &ForkArgs, out: &mut impl Write) -> Result<()> {
         }
     };
     writeln!(out, "{class}\t{id}\t{}", args.to)?;
+    writeln!(
+        out,
+        "dormant: it answers calls and does nothing else; to let it act: abide activate {class}/{}",
+        args.to
+    )?;
     Ok(())
 }
 

@@ -178,6 +178,8 @@ broken_variants! {
         SuspectClearedByAnother,
         /// An object that is to be restored at once is not due in the alarm index. Alarms go off.
         RestoreWaitsForEvent,
+        /// Alarms of dormant objects are due in the alarm index. A dormant object does nothing unasked.
+        DormantAlarmFires,
     }
 }
 

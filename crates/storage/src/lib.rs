@@ -114,6 +114,7 @@ mod sync;
 mod template;
 mod temporary;
 mod threads;
+mod timeline;
 mod timing;
 mod vfs;
 mod waits;
@@ -149,6 +150,7 @@ pub use repair::{Repair, Repaired};
 pub use rows::{Row, Rows};
 pub use store::{Store, StoreOptions, StoreStats};
 pub use template::RESERVED_PREFIX;
+pub use timeline::{Afterwards, StoredCause, TimelineId, TimelineRow, Untold};
 pub use waits::{CommitWait, WaitReason, WaitStats};
 
 pub use rusqlite::types::Value;

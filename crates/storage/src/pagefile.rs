@@ -17,7 +17,7 @@ use crate::delta::{self, Encoded};
 use crate::encoding::{Basis, Encoding};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{Epoch, Lsn, Page, ZERO_PAGE};
+use crate::ident::{Epoch, Lsn, ObjectKey, Page, ZERO_PAGE};
 use crate::limits::{MAX_KEPT_PAGES, MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
 use crate::log::{Appended, Refused, Shortage, Transaction};
@@ -110,6 +110,16 @@ impl PageFile {
     /// The object's entry in the alarm index.
     pub(crate) fn known_alarm_entry(&self) -> Option<AlarmEntry> {
         self.engine.alarms.get(self.object.key)
+    }
+
+    /// The key of the object.
+    pub(crate) fn key(&self) -> ObjectKey {
+        self.object.key
+    }
+
+    /// The time of a commit made now, in milliseconds since 1970.
+    pub(crate) fn unix_millis(&self) -> u64 {
+        self.engine.shared.unix_millis()
     }
 
     /// The epoch of the store.

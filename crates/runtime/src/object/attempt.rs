@@ -9,6 +9,7 @@ use abide_storage::{AlarmEntry, AlarmRow, BegunAttempt, Isolation, ObjectDb};
 use super::{Confirmation, Object, Turn};
 use crate::{
     AlarmInfo, AlarmRetry, AlarmTime, Error, ErrorKind, Event, LocalFuture, Reply, Result,
+    Timeline,
     alarms::{AlarmRequest, AlarmStatus, Cause},
     broken::{Variant, broken},
     envelope::{Envelope, Replier, Ticket},
@@ -20,6 +21,8 @@ use crate::{
 enum FireOutcome {
     /// An attempt has begun: the handler runs once that is durable.
     Begun(AlarmInfo),
+    /// The object starts, to be told of its new timeline, once the attempt is durable.
+    Tell(Timeline),
     /// There is nothing more to do.
     Done(Result<Reply>),
 }
@@ -73,18 +76,22 @@ impl Object {
         let turn = self.alarm_turn(|| {
             let outcome = f()?;
             if let Some(replier) = replier.take() {
-                self.push(match outcome {
-                    // The output gate releases it when the attempt is durable.
-                    FireOutcome::Begun(info) => Departure::Call(Envelope {
+                // The output gate releases it when the attempt is durable.
+                let begin = |event, replier| {
+                    Departure::Call(Envelope {
                         from_outside: false,
                         binding: self.binding.index,
                         id: self.id,
                         name: None,
-                        event: Event::Alarm(info),
+                        event,
                         replier,
                         chain: None,
                         creator: None,
-                    }),
+                    })
+                };
+                self.push(match outcome {
+                    FireOutcome::Begun(info) => begin(Event::Alarm(info), replier),
+                    FireOutcome::Tell(timeline) => begin(Event::Timeline(timeline), replier),
                     FireOutcome::Done(result) => Departure::Reply(replier, result),
                 });
             }
@@ -135,6 +142,9 @@ impl Object {
             self.write(Confirmation::Confirmed, ObjectDb::repeat_alarms)?;
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         }
+        if let Some(outcome) = self.begin_telling(now)? {
+            return Ok(outcome);
+        }
         // Setting the clock back has brought waiting alarms forward.
         self.write(Confirmation::Confirmed, ObjectDb::follow_index)?;
         let first = self.read(ObjectDb::first_alarm)?;
@@ -161,6 +171,23 @@ impl Object {
         row.retry_at = Some(now.saturating_add(wait));
         self.write_alarm(&name, Some(&row))?;
         Ok(FireOutcome::Begun(info(&name, &row)))
+    }
+
+    /// Counts a start for a timeline that the object's code has not been told of. Alarms wait for it.
+    fn begin_telling(&self, now: i64) -> Result<Option<FireOutcome>> {
+        let Some(untold) = self.untold_timeline().and_then(|row| row.untold) else {
+            return Ok(None);
+        };
+        if self.is_dormant() || untold.due > now {
+            return Ok(Some(FireOutcome::Done(Ok(Reply::Done))));
+        }
+        let retry = &self.binding.options.alarm_retry;
+        let times = untold.attempts.saturating_add(1);
+        let wait = retry.crash_backoff_millis(times, self.worker.env.randomness());
+        let next = now.saturating_add(wait);
+        self.write(Confirmation::Confirmed, |db| db.timeline_attempt(next))?;
+        self.timeline_changed.set(true);
+        Ok(Some(FireOutcome::Tell(self.timeline())))
     }
 
     /// The alarm to attempt; logs the outcome of an attempt that was cut off.
@@ -296,6 +323,15 @@ impl Object {
     }
 
     fn rerun(&self, name: Option<&str>) -> Result<FireOutcome> {
+        if self.is_dormant() {
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                format!(
+                    "the object {} is dormant, so its alarms do not go off: activate it first",
+                    self.id
+                ),
+            ));
+        }
         let (now, epoch) = (self.worker.unix_millis(), self.worker.store.epoch());
         let rows = self.read(ObjectDb::alarms)?.into_iter();
         let rerun: Vec<_> = rows

@@ -20,7 +20,7 @@ use crate::{
 impl Object {
     /// Takes an event: starts it, queues it, or rejects it.
     pub(crate) fn accept(self: &Rc<Self>, arrival: Arrival) {
-        let is_alarm = matches!(arrival.event, Event::Alarm(_));
+        let is_alarm = arrival.event.is_own();
         if !is_alarm {
             self.alarm_only.set(false);
         }
@@ -90,6 +90,9 @@ impl Object {
             self.queue.borrow_mut().push_front(arrival);
             return self.restore_as_requested();
         }
+        let Some(arrival) = self.tell_timeline(arrival) else {
+            return;
+        };
         self.worker.mailbox.counters.events.add();
         let token = self.worker.next_token();
         self.note_task(token, &arrival);
@@ -168,14 +171,14 @@ impl Object {
             (Turn::Broken(error), replier, suspended) => {
                 self.discard(suspended);
                 match (event, replier) {
-                    (Some(event), Some(replier)) if event.is_of_socket() => {
+                    (Some(event), Some(replier)) => {
                         let arrival = Arrival {
                             event,
                             replier,
                             chain: None,
                             creator,
                         };
-                        self.put_off(vec![arrival], &error);
+                        self.fail(arrival, &error);
                     }
                     (event, replier) => {
                         self.discard(event);
@@ -186,6 +189,16 @@ impl Object {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Ends an event whose handler has not begun, because its object was reset for this reason.
+    pub(super) fn fail(self: &Rc<Self>, arrival: Arrival, error: &Error) {
+        if arrival.event.is_of_socket() {
+            self.put_off(vec![arrival], error);
+        } else {
+            self.discard(arrival.event);
+            self.answer_broken(arrival.replier, error.clone());
         }
     }
 
@@ -238,6 +251,7 @@ impl Object {
             // Departures of an earlier incarnation leave first.
             self.last_held.set(self.last_held.get().max(newest));
         }
+        self.read_timeline(&db)?;
         db.use_reserve(self.uses_reserve.get());
         *self.db.borrow_mut() = Some(db);
         self.measure_memory();

@@ -98,6 +98,9 @@ impl Object {
                     self.gate_lsn.set(lsn);
                 }
             }
+            if self.timeline_changed.take() {
+                self.read_timeline(db)?;
+            }
         }
         self.measure_memory();
         self.confirmed.set(false);

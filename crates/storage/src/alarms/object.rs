@@ -3,7 +3,7 @@
 
 use super::{AlarmChange, AlarmEntry, AlarmRow};
 use crate::broken::{Variant, broken};
-use crate::database::ObjectDb;
+use crate::database::{ObjectDb, timeline};
 use crate::error::{Error, Result};
 use crate::ident::Epoch;
 use crate::limits::{MAX_ALARM_NAME_BYTES, MAX_NAMED_ALARMS};
@@ -27,6 +27,10 @@ pub(crate) struct Alarms {
     has_table: bool,
     /// A restore is to be performed at once: the object is due, whatever its alarms are.
     due_for_restore: bool,
+    /// When the object is due to be told of its timeline, which comes before its alarms.
+    tell_at: Option<i64>,
+    /// The object's alarms do not go off.
+    dormant: bool,
 }
 
 impl Alarms {
@@ -54,12 +58,18 @@ impl Alarms {
     /// The object stays a suspect until every unfinished attempt of an earlier process has been repeated. Apart from
     /// `cut_off`, the entry does not depend on the current process, because the next process reads it as it is.
     fn entry(&self, epoch: Epoch) -> Option<AlarmEntry> {
-        let entry = self.entry_of_rows(epoch);
-        if !self.due_for_restore || broken(Variant::RestoreWaitsForEvent) {
-            return entry;
+        let restores = self.due_for_restore && !broken(Variant::RestoreWaitsForEvent);
+        if self.dormant && !restores && !broken(Variant::DormantAlarmFires) {
+            return None;
         }
+        let entry = self.entry_of_rows(epoch);
+        let due = match (restores, self.tell_at) {
+            (true, _) => 0,
+            (false, Some(tell_at)) => tell_at,
+            (false, None) => return entry,
+        };
         Some(AlarmEntry {
-            due: 0,
+            due,
             failed: false,
             wait: false,
             ..entry.unwrap_or(AlarmEntry::at(0))
@@ -110,9 +120,12 @@ impl ObjectDb {
         })
     }
 
-    /// The pending alarm that is due first.
+    /// The pending alarm that is due first; `None` if the object is dormant.
     pub fn first_alarm(&self) -> Result<Option<(Box<str>, AlarmRow)>> {
         self.with_alarms(|alarms| {
+            if alarms.dormant && !broken(Variant::DormantAlarmFires) {
+                return None;
+            }
             let first = alarms.first();
             first.map(|(name, row)| (name.into(), row.clone()))
         })
@@ -262,9 +275,18 @@ impl ObjectDb {
         let own = "SELECT '', value FROM _abide_meta WHERE key = 'alarm'/*abide*/";
         self.read_alarms_of(own, &mut alarms.rows)?;
         let present = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_abide_alarms'),
-            EXISTS (SELECT 1 FROM _abide_meta WHERE key = 'restore_at_once')/*abide*/";
-        let present = self.internal_row(present, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
-        (alarms.has_table, alarms.due_for_restore) = present.unwrap_or_default();
+            EXISTS (SELECT 1 FROM _abide_meta WHERE key = 'restore_at_once'),
+            (SELECT value FROM _abide_meta WHERE key = 'timeline')/*abide*/";
+        let present = self.internal_row(present, (), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
+        })?;
+        let timeline;
+        (alarms.has_table, alarms.due_for_restore, timeline) = present.unwrap_or_default();
+        if let Some(timeline) = timeline {
+            let timeline = timeline::read(&timeline)?;
+            alarms.tell_at = timeline.untold.map(|untold| untold.due);
+            alarms.dormant = timeline.dormant;
+        }
         if alarms.has_table {
             let named = "SELECT name, value FROM _abide_alarms/*abide*/";
             self.read_alarms_of(named, &mut alarms.rows)?;
@@ -312,7 +334,7 @@ mod tests {
         let alarms = Alarms {
             rows: rows.into(),
             has_table: true,
-            due_for_restore: false,
+            ..Alarms::default()
         };
         let told = alarms.entry(Epoch(2));
         assert!(told.is_some_and(|entry| entry.cut_off), "{told:?}");

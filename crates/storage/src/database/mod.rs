@@ -15,6 +15,7 @@ mod query;
 mod restore;
 mod sql_error;
 mod text;
+pub(crate) mod timeline;
 
 use crate::alarms::{AlarmEntry, KnownAlarms};
 use crate::archive::bookmark::Bookmark;
