@@ -37,11 +37,13 @@ mod machine;
 mod meter;
 mod metric;
 mod outbound;
+mod plain_words;
 mod readiness;
 mod request_log;
 mod routes;
 mod running;
 mod site;
+mod strict_json;
 mod telemetry;
 mod tls;
 mod websocket;
@@ -70,6 +72,7 @@ pub use outbound::policy::{
 pub use request_log::RequestId;
 pub use running::{LocalHost, RunningHost};
 pub use site::{Hosts, Origins};
+pub use strict_json::{StrictJson, read_json};
 
 /// The guide's examples compile.
 #[cfg(doctest)]
