@@ -9,9 +9,9 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
-use crate::{ApiError, site};
+use crate::{ApiError, plain_words::plain, site, strict_json};
 
 /// The request's body as JSON. Rejects with 400 `malformed_json` or `invalid_body`, 413 `body_too_large`, or 415
 /// `unsupported_media_type`.
@@ -28,15 +28,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
         let bytes = json_text(request).await?;
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| {
-            let code = if error.is_data() {
+        strict_json::from_slice(&bytes).map(Self).map_err(|error| {
+            // Serde takes some values of a wrong type for a fault of the syntax.
+            let is_json = || serde_json::from_slice::<IgnoredAny>(&bytes).is_ok();
+            let code = if error.is_data() || is_json() {
                 "invalid_body"
             } else {
                 "malformed_json"
             };
             ApiError::bad_request(
                 code,
-                format!("The request body does not have the expected form: {error}."),
+                format!(
+                    "The request body does not have the expected form: {}.",
+                    plain(&error.to_string())
+                ),
             )
         })
     }
@@ -136,7 +141,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for UrlPath
                 "invalid_path",
                 format!(
                     "The address cannot be read: {}.",
-                    reason(&rejection.body_text(), "Invalid URL: ")
+                    plain(reason(&rejection.body_text(), "Invalid URL: "))
                 ),
             )),
         }
@@ -164,10 +169,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for UrlQuery<T> {
                 "invalid_query",
                 format!(
                     "The query cannot be read: {}.",
-                    reason(
+                    plain(reason(
                         &rejection.body_text(),
                         "Failed to deserialize query string: "
-                    )
+                    ))
                 ),
             )),
         }

@@ -39,12 +39,14 @@ mod meter;
 mod metric;
 mod outbound;
 mod page;
+mod plain_words;
 mod readiness;
 mod request_host;
 mod request_log;
 mod routes;
 mod running;
 mod site;
+mod strict_json;
 mod telemetry;
 mod tls;
 mod websocket;
@@ -75,6 +77,7 @@ pub use request_host::{InvalidHost, RequestHost};
 pub use request_log::RequestId;
 pub use running::{LocalHost, RunningHost};
 pub use site::{Hosts, Origins};
+pub use strict_json::{StrictJson, read_json};
 
 /// The guide's examples compile.
 #[cfg(doctest)]

@@ -46,3 +46,11 @@ pub(super) async fn with_policy(mut response: Response) -> Response {
     }
     response
 }
+
+/// No browser guesses what a response is, be it a page or JSON.
+pub(super) async fn not_sniffed(mut response: Response) -> Response {
+    let nosniff = HeaderValue::from_static("nosniff");
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
+}

@@ -239,6 +239,12 @@ impl DataCentre {
         for (visitor, lane) in counter.close(open).await?? {
             self.admit(visitor, open, lane, None, now)?;
         }
+        // A later minute may have begun while the counter was asked.
+        let minute = self
+            .state
+            .storage()
+            .get(OPEN_MINUTE)?
+            .map_or(minute, |open: Minute| open.max(minute));
         self.state.storage().put(OPEN_MINUTE, &minute)?;
         Ok(minute)
     }
