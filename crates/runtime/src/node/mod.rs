@@ -94,12 +94,13 @@ impl Node {
             .store()
             .alarms()
             .list(state, after, limit.min(MAX_LISTED_ALARMS));
+        let set_back = self.store().alarms().set_back();
         found
             .into_iter()
             .map(|(key, entry)| {
                 let known = namespaces.iter().find(|(no, _)| *no == key.namespace);
                 let class = known.map_or_else(String::new, |(_, class)| class.clone());
-                AlarmListing::new(class, key, entry)
+                AlarmListing::new(class, key, entry, set_back)
             })
             .collect()
     }

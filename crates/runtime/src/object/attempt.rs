@@ -43,7 +43,8 @@ impl Object {
             }
             Cause::Describe(replier, told) => self.answer_alarm_request(replier, || {
                 let rows = self.read(ObjectDb::alarms)?.into_iter();
-                let status = rows.map(|(name, row)| AlarmStatus::new(&name, row));
+                let set_back = self.worker.store.alarms().set_back();
+                let status = rows.map(|(name, row)| AlarmStatus::new(&name, row, set_back));
                 // The caller may be gone.
                 let _ = told.send(status.collect());
                 Ok(FireOutcome::Done(Ok(Reply::Done)))
@@ -118,7 +119,7 @@ impl Object {
 
     /// Counts an attempt, if the alarm is due.
     fn begin_attempt(&self, isolation: Isolation) -> Result<FireOutcome> {
-        let now = self.worker.unix_millis();
+        let now = self.worker.clock_time();
         let known = self.worker.store.alarms().get(self.key());
         let rows = self.read(ObjectDb::alarm_entry)?;
         if !AlarmEntry::agree(known, rows) {
@@ -130,14 +131,23 @@ impl Object {
             self.write(Confirmation::Confirmed, ObjectDb::repeat_alarms)?;
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         }
-        // Setting the clock back has brought waiting alarms forward.
-        self.write(Confirmation::Confirmed, ObjectDb::follow_index)?;
+        let is_due =
+            |entry: AlarmEntry| !entry.failed && entry.due_at(now.set_back) <= now.unix_millis;
         let first = self.read(ObjectDb::first_alarm)?;
-        let Some((name, row)) = first.filter(|(_, row)| row.entry().due <= now) else {
+        let Some((name, row)) = first.filter(|(_, row)| is_due(row.entry())) else {
+            if known.is_some_and(is_due) {
+                // The index may be early if the clock was set back.
+                self.write(Confirmation::Confirmed, ObjectDb::repeat_alarms)?;
+            }
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         };
         let epoch = self.worker.store.epoch();
         let mut row = self.to_attempt(&name, row, epoch);
+        if !is_due(row.entry()) {
+            // An alarm for a time of the clock, set in an attempt that was cut off. The clock was set back since.
+            self.write_alarm(&name, Some(&row))?;
+            return Ok(FireOutcome::Done(Ok(Reply::Done)));
+        }
         if self.is_over(&row) {
             let lost = "the object was reset before the last attempt ended";
             let why = row.error.clone().unwrap_or_else(|| lost.to_owned());
@@ -147,13 +157,12 @@ impl Object {
         }
         row.attempts = row.attempts.saturating_add(1);
         row.begun = Some(BegunAttempt { epoch, isolation });
-        row.set_back = 0;
         // The retry time in case this process does not survive the attempt.
         let retry = &self.binding.options.alarm_retry;
         let crashes = row.broken.saturating_add(1);
         let wait = retry.crash_backoff_millis(crashes, self.worker.env.randomness());
         let wait = wait.max(self.backoff(&row));
-        row.retry_at = Some(now.saturating_add(wait));
+        row.retry_at = Some(now.steady().saturating_add(wait));
         self.write_alarm(&name, Some(&row))?;
         Ok(FireOutcome::Begun(info(&name, &row)))
     }
@@ -191,8 +200,9 @@ impl Object {
         if self.attempt.replace(Some(attempt.clone())).is_none() {
             let counters = &self.worker.mailbox.counters;
             counters.alarms_fired.add();
-            let wanted = row.asked_at.unwrap_or(row.scheduled);
-            let late = (self.worker.unix_millis() - wanted).max(0);
+            let now = self.worker.clock_time();
+            let wanted = row.asked_at.unwrap_or(row.scheduled_at(now.set_back));
+            let late = now.unix_millis.saturating_sub(wanted).max(0);
             if attempt.is_retry {
                 counters.alarms_retried.add();
             } else {
@@ -225,7 +235,7 @@ impl Object {
             return Ok(());
         };
         let row = match error.filter(|_| !broken(Variant::AlarmDeletedOnError)) {
-            None => row.after(self.worker.unix_millis()),
+            None => row.after(self.worker.clock_time()),
             Some(error) => {
                 self.worker.mailbox.counters.errors.add();
                 Some(self.failed(name, row, &error))
@@ -267,7 +277,7 @@ impl Object {
             return;
         };
         let noted = self.alarm_turn(|| {
-            let now = self.worker.unix_millis();
+            let now = self.worker.clock_time();
             match self.row_of(&attempt)? {
                 Some(row) => self.write_alarm(attempt.stored_name(), Some(&row.interrupted(now))),
                 None => Ok(()),
@@ -291,7 +301,7 @@ impl Object {
     }
 
     fn rerun(&self, name: Option<&str>) -> Result<FireOutcome> {
-        let (now, epoch) = (self.worker.unix_millis(), self.worker.store.epoch());
+        let (now, epoch) = (self.worker.clock_time(), self.worker.store.epoch());
         let rows = self.read(ObjectDb::alarms)?.into_iter();
         let rerun: Vec<_> = rows
             .filter(|(of, _)| name.is_none_or(|name| name == &**of))
@@ -338,7 +348,7 @@ impl Object {
                 "an alarm's handler failed again"
             );
         }
-        if let Some(next) = row.after(self.worker.unix_millis()) {
+        if let Some(next) = row.after(self.worker.clock_time()) {
             return next;
         }
         row.begun = None;
@@ -347,7 +357,7 @@ impl Object {
             self.give_up(name, &mut row, why);
         } else {
             let wait = self.backoff(&row);
-            row.retry_at = Some(self.worker.unix_millis().saturating_add(wait));
+            row.retry_at = Some(self.worker.clock_time().steady().saturating_add(wait));
             row.error = Some(why.to_owned());
         }
         row
