@@ -334,7 +334,8 @@ impl Object {
 
     /// The row after a failed attempt.
     fn failed(&self, name: &str, mut row: AlarmRow, error: &Error) -> AlarmRow {
-        let why = short(error.message());
+        let why = error.for_operators();
+        let why = short(&why);
         let failures = row.counted_attempts();
         // Logging every failure would drown the other messages if an alarm fails for days.
         if failures.is_power_of_two() {
