@@ -17,7 +17,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use abide_runtime::Moment;
+use abide_runtime::{Moment, Node};
 use abide_storage::{Bookmark, Repair};
 use axum::{
     Json, Router,
@@ -63,6 +63,7 @@ struct Found {
 #[serde(deny_unknown_fields)]
 struct BookmarkQuery {
     at: Option<u64>,
+    ago: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -74,6 +75,8 @@ struct BookmarkBody {
 #[serde(rename_all = "lowercase")]
 enum Target {
     Time(u64),
+    /// Milliseconds before now, by the node's clock.
+    Ago(u64),
     Bookmark(Bookmark),
 }
 
@@ -125,11 +128,12 @@ struct RepairedObject {
     kept: Vec<String>,
 }
 
-impl From<Target> for Moment {
-    fn from(target: Target) -> Self {
-        match target {
-            Target::Time(millis) => time(millis),
-            Target::Bookmark(bookmark) => bookmark.into(),
+impl Target {
+    fn on(self, node: &Node) -> Moment {
+        match self {
+            Self::Time(millis) => time(millis),
+            Self::Ago(millis) => time(node.env().clock().unix_millis().saturating_sub(millis)),
+            Self::Bookmark(bookmark) => bookmark.into(),
         }
     }
 }
@@ -159,7 +163,17 @@ async fn bookmark(
 ) -> Result<Json<BookmarkBody>, ApiError> {
     let node = target::node(&readiness)?;
     let object = target::object(&node, &class, &object)?;
-    let bookmark = node.bookmark(&object, query.at.map(time)).await?;
+    let at = match (query.at, query.ago) {
+        (Some(_), Some(_)) => {
+            return Err(ApiError::bad_request(
+                "invalid_query",
+                "Send `at` or `ago`, not both.",
+            ));
+        }
+        (at, ago) => at.map(Target::Time).or(ago.map(Target::Ago)),
+    };
+    let at = at.map(|at| at.on(&node));
+    let bookmark = node.bookmark(&object, at).await?;
     Ok(Json(BookmarkBody { bookmark }))
 }
 
@@ -170,7 +184,7 @@ async fn restore(
 ) -> Result<Json<Restored>, ApiError> {
     let node = target::node(&readiness)?;
     let object = target::object(&node, &class, &object)?;
-    let undo = node.restore(&object, to).await?;
+    let undo = node.restore(&object, to.on(&node)).await?;
     Ok(Json(Restored { undo }))
 }
 
@@ -190,7 +204,7 @@ async fn fork(
         return Err(object_not_allowed());
     }
     let object = target::object(&node, &class, &object)?;
-    let id = node.fork(&object, fork.at, &fork.name).await?;
+    let id = node.fork(&object, fork.at.on(&node), &fork.name).await?;
     Ok(Json(Forked { id: id.to_string() }))
 }
 
