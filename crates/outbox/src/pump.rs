@@ -29,6 +29,7 @@ use std::{pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use crate::broken::{Variant, broken};
 use abide::Result;
+use abide::clock::{OwnWaits, own_waits};
 use futures_util::{
     FutureExt, StreamExt,
     future::{Abortable, LocalBoxFuture},
@@ -70,7 +71,7 @@ impl Inner {
         }
     }
 
-    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<Flight>) -> Result<()> {
+    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<OwnWaits<Flight>>) -> Result<()> {
         let task = Task {
             inner: Rc::clone(self),
             flights,
@@ -378,7 +379,7 @@ enum TaskEnd {
 
 struct Task {
     inner: Rc<Inner>,
-    flights: FuturesUnordered<Flight>,
+    flights: FuturesUnordered<OwnWaits<Flight>>,
     guard: Guard,
 }
 
@@ -512,7 +513,8 @@ impl Task {
         // What was ended meanwhile does not start.
         self.inner.interrupt_ended(landed)?;
         for claim in taken.polls.into_iter().chain(taken.sends) {
-            self.flights.push(self.inner.fly(claim, &durable, now));
+            let flight = self.inner.fly(claim, &durable, now);
+            self.flights.push(own_waits(flight));
         }
         Ok(())
     }

@@ -234,13 +234,14 @@ async fn a_call_that_makes_no_sense_says_what_is_wrong() {
             "SEATS/a/panic",
             json!([]),
             (503, "object_reset"),
-            "panicked",
+            "was reset while it handled the request",
         ),
     ] {
         let answer = call(addr, path, args).await;
         assert_eq!(told(&answer), expected, "{path}: {answer:?}");
         let message = answer.1["error"]["message"].as_str().unwrap();
         assert!(message.contains(says), "{message}");
+        assert!(!answer.1.to_string().contains("on purpose"), "{message}");
     }
     let page = [
         ("content-type", "text/plain"),

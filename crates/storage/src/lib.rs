@@ -106,6 +106,7 @@ mod parallel;
 mod quarantine;
 mod recovery;
 mod repair;
+mod reserve;
 mod rows;
 mod shared;
 mod store;
@@ -129,7 +130,7 @@ pub mod limits;
 
 pub use alarms::{
     AlarmChange, AlarmCounts, AlarmCursor, AlarmEntry, AlarmIndex, AlarmRow, AlarmState,
-    BegunAttempt, DueAlarm, Isolation,
+    BegunAttempt, ClockTime, DueAlarm, Isolation,
 };
 pub use archive::ArchiveOptions;
 pub use archive::bookmark::Bookmark;

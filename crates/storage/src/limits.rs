@@ -116,6 +116,10 @@ pub(crate) const GATHERED_BYTES: usize = 1024 * 1024;
 /// fewer, that thread would take the place of the workers or the writer, at the cost of a thread switch.
 pub(crate) const RELEASE_THREAD_CORES: usize = 3;
 
+/// Disk space that is kept for what a start must write on a full disk: the manifest, several times over. The file
+/// `RESERVE` of the data directory takes it.
+pub const RECOVERY_RESERVE_BYTES: u64 = 256 * 1024;
+
 /// Segments kept prepared ahead of the log's end.
 pub const PREPARED_SEGMENTS: usize = 2;
 

@@ -394,6 +394,21 @@ impl Store {
         &self.0.engine.alarms
     }
 
+    /// Notes that the wall clock was set back by this many milliseconds: waiting alarms go off as if it had not been.
+    /// Call it before anything is written with the new time: the step is durable when this returns.
+    ///
+    /// # Errors
+    /// If the manifest cannot be written. The step counts, and is saved with the next checkpoint.
+    pub fn clock_set_back(&self, by_millis: i64) -> Result<()> {
+        self.0.engine.clock_set_back(by_millis)
+    }
+
+    /// Whether the store has threads of its own, which write the log and take checkpoints. Without them
+    /// ([`StoreOptions::manual`]) the caller does that work.
+    pub fn has_threads(&self) -> bool {
+        self.0.engine.shared.threads
+    }
+
     /// The number of this opening of the data directory, which increases by one each time.
     pub fn epoch(&self) -> u32 {
         self.0.engine.shared.log.epoch.get()

@@ -110,7 +110,7 @@ pub struct TimelineRow {
 pub struct Untold {
     /// Starts for that so far. They are counted before they begin: code that ends the process does not run at each start.
     pub attempts: u32,
-    /// When it starts next, in milliseconds since 1970.
+    /// When it starts next, in steady time ([`ClockTime::steady`](crate::ClockTime::steady)).
     pub due: i64,
 }
 

@@ -10,6 +10,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
+use abide::clock::{OwnWaits, own_waits};
 use abide::{LocalFuture, Result};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 
@@ -64,7 +65,11 @@ impl Inner {
         }
     }
 
-    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<Flight>, flying: InFlight) -> Result<()> {
+    fn spawn(
+        self: &Rc<Self>,
+        flights: FuturesUnordered<OwnWaits<Flight>>,
+        flying: InFlight,
+    ) -> Result<()> {
         let task = Task {
             inner: Rc::clone(self),
             flights,
@@ -143,7 +148,7 @@ enum TaskEnd {
 
 struct Task {
     inner: Rc<Inner>,
-    flights: FuturesUnordered<Flight>,
+    flights: FuturesUnordered<OwnWaits<Flight>>,
     flying: InFlight,
     guard: Guard,
 }
@@ -227,7 +232,8 @@ impl Task {
             && let Some(to) = declared.forwards_to()
         {
             self.flying.forwards += 1;
-            self.flights.push(self.inner.forward(to, taken.dead));
+            let flight = self.inner.forward(to, taken.dead);
+            self.flights.push(own_waits(flight));
         }
         if taken.batches.is_empty() {
             return Ok(());
@@ -245,7 +251,8 @@ impl Task {
         }
         for claim in taken.batches {
             self.flying.batches += 1;
-            self.flights.push(self.inner.fly(declared, claim));
+            let flight = self.inner.fly(declared, claim);
+            self.flights.push(own_waits(flight));
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 use std::{future::Future, panic::AssertUnwindSafe, pin::pin, rc::Rc, sync::Arc};
 
 use abide::Result;
+use abide::clock::{OwnWaits, own_waits};
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{
@@ -126,7 +127,7 @@ fn caught(
 /// The background task.
 struct Task {
     inner: Rc<Inner>,
-    flights: FuturesUnordered<Flight>,
+    flights: FuturesUnordered<OwnWaits<Flight>>,
     _turn: Turn,
 }
 
@@ -214,7 +215,7 @@ impl Task {
             };
             (claim, ended)
         };
-        self.flights.push(flight.boxed_local());
+        self.flights.push(own_waits(flight.boxed_local()));
         Ok(())
     }
 

@@ -170,10 +170,7 @@ impl Object {
         self.worker.mailbox.counters.panics.add();
         let text = unwind::message(panic);
         tracing::error!(class = self.binding.class.name(), id = %self.id, panic = text, "an object panicked; resetting it");
-        Error::with_kind(
-            ErrorKind::Reset,
-            format!("the object panicked and was reset: {text}"),
-        )
+        Error::panicked(text)
     }
 
     pub(super) fn spawn(self: &Rc<Self>, token: Token, work: Work) {

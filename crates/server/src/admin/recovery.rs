@@ -18,7 +18,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use abide_runtime::{Activation, Moment};
+use abide_runtime::{Activation, Moment, Node};
 use abide_storage::{Bookmark, Repair};
 use axum::{
     Json, Router,
@@ -66,6 +66,7 @@ struct Found {
 #[serde(deny_unknown_fields)]
 struct BookmarkQuery {
     at: Option<u64>,
+    ago: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -77,6 +78,8 @@ struct BookmarkBody {
 #[serde(rename_all = "lowercase")]
 enum Target {
     Time(u64),
+    /// Milliseconds before now, by the node's clock.
+    Ago(u64),
     Bookmark(Bookmark),
 }
 
@@ -142,11 +145,12 @@ struct RepairedObject {
     kept: Vec<String>,
 }
 
-impl From<Target> for Moment {
-    fn from(target: Target) -> Self {
-        match target {
-            Target::Time(millis) => time(millis),
-            Target::Bookmark(bookmark) => bookmark.into(),
+impl Target {
+    fn on(self, node: &Node) -> Moment {
+        match self {
+            Self::Time(millis) => time(millis),
+            Self::Ago(millis) => time(node.env().clock().unix_millis().saturating_sub(millis)),
+            Self::Bookmark(bookmark) => bookmark.into(),
         }
     }
 }
@@ -176,7 +180,17 @@ async fn bookmark(
 ) -> Result<Json<BookmarkBody>, ApiError> {
     let node = target::node(&readiness)?;
     let object = target::object(&node, &class, &object)?;
-    let bookmark = node.bookmark(&object, query.at.map(time)).await?;
+    let at = match (query.at, query.ago) {
+        (Some(_), Some(_)) => {
+            return Err(ApiError::bad_request(
+                "invalid_query",
+                "Send `at` or `ago`, not both.",
+            ));
+        }
+        (at, ago) => at.map(Target::Time).or(ago.map(Target::Ago)),
+    };
+    let at = at.map(|at| at.on(&node));
+    let bookmark = node.bookmark(&object, at).await?;
     Ok(Json(BookmarkBody { bookmark }))
 }
 
@@ -187,10 +201,11 @@ async fn restore(
 ) -> Result<Json<Restored>, ApiError> {
     let node = target::node(&readiness)?;
     let object = target::object(&node, &class, &object)?;
+    let to = restore.to.on(&node);
     let undo = if restore.dormant {
-        node.restore_dormant(&object, restore.to).await?
+        node.restore_dormant(&object, to).await?
     } else {
-        node.restore(&object, restore.to).await?
+        node.restore(&object, to).await?
     };
     Ok(Json(Restored { undo }))
 }
@@ -211,7 +226,7 @@ async fn fork(
         return Err(object_not_allowed());
     }
     let object = target::object(&node, &class, &object)?;
-    let id = node.fork(&object, fork.at, &fork.name).await?;
+    let id = node.fork(&object, fork.at.on(&node), &fork.name).await?;
     Ok(Json(Forked { id: id.to_string() }))
 }
 

@@ -7,6 +7,7 @@ mod support;
 
 mod audit;
 mod components;
+mod local;
 mod streams;
 
 use std::{cell::RefCell, fmt::Write as _, net::SocketAddr, path::Path, rc::Rc, time::Duration};

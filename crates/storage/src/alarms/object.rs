@@ -27,7 +27,7 @@ pub(crate) struct Alarms {
     has_table: bool,
     /// A restore is to be performed at once: the object is due, whatever its alarms are.
     due_for_restore: bool,
-    /// When the object is due to be told of its timeline, which comes before its alarms.
+    /// When the object is due to be told of its timeline, in steady time ([`ClockTime::steady`]). That comes before its alarms.
     tell_at: Option<i64>,
     /// The object's alarms do not go off.
     dormant: bool,
@@ -35,12 +35,12 @@ pub(crate) struct Alarms {
 
 impl Alarms {
     /// The pending alarm that is due first.
-    fn first(&self) -> Option<(&str, &AlarmRow)> {
+    fn first(&self, set_back: i64) -> Option<(&str, &AlarmRow)> {
         let pending = self.rows.iter().filter(|(_, row)| !row.failed);
         pending
             .map(|(name, row)| (&**name, row))
             .min_by_key(|(_, row)| {
-                let due = row.entry().due;
+                let due = row.entry().due_at(set_back);
                 if broken(Variant::LastAlarmFirst) {
                     due.saturating_neg()
                 } else {
@@ -57,42 +57,48 @@ impl Alarms {
     ///
     /// The object stays a suspect until every unfinished attempt of an earlier process has been repeated. Apart from
     /// `cut_off`, the entry does not depend on the current process, because the next process reads it as it is.
-    fn entry(&self, epoch: Epoch) -> Option<AlarmEntry> {
+    fn entry(&self, epoch: Epoch, set_back: i64) -> Option<AlarmEntry> {
         let restores = self.due_for_restore && !broken(Variant::RestoreWaitsForEvent);
         if self.dormant && !restores && !broken(Variant::DormantAlarmFires) {
             return None;
         }
-        let entry = self.entry_of_rows(epoch);
-        let due = match (restores, self.tell_at) {
-            (true, _) => 0,
-            (false, Some(tell_at)) => tell_at,
+        let entry = self.entry_of_rows(epoch, set_back);
+        let (due, wait) = match (restores, self.tell_at) {
+            (true, _) => (0, false),
+            (false, Some(tell_at)) => (tell_at, true),
             (false, None) => return entry,
         };
         Some(AlarmEntry {
             due,
             failed: false,
-            wait: false,
+            wait,
             ..entry.unwrap_or(AlarmEntry::at(0))
         })
     }
 
-    fn entry_of_rows(&self, epoch: Epoch) -> Option<AlarmEntry> {
+    fn entry_of_rows(&self, epoch: Epoch, set_back: i64) -> Option<AlarmEntry> {
         let of = |row: &AlarmRow| AlarmEntry {
             cut_off: !row.failed && row.was_cut_off(epoch.0),
             ..row.entry()
         };
-        let first = self.first().map(|(_, row)| row);
+        let first = self.first(set_back).map(|(_, row)| row);
         let first = of(first.or_else(|| self.rows.values().next())?);
         if !self.has_names() {
             return Some(first);
         }
         let all = || self.rows.values().map(of);
+        let wait = all().any(|entry| entry.wait);
         Some(AlarmEntry {
+            // A wait may become the first when the clock is set back.
+            due: if wait && !first.wait {
+                first.due.saturating_add(set_back)
+            } else {
+                first.due
+            },
+            wait,
             failing: all().any(|entry| entry.failing),
             begun: all().filter_map(|entry| entry.begun).max(),
             cut_off: all().any(|entry| entry.cut_off) && !broken(Variant::SuspectClearedByAnother),
-            // A waiting alarm may become the first when the clock is set back.
-            wait: all().any(|entry| entry.wait),
             named: true,
             some_failed: all().any(|entry| entry.failed),
             ..first
@@ -122,19 +128,20 @@ impl ObjectDb {
 
     /// The pending alarm that is due first; `None` if the object is dormant.
     pub fn first_alarm(&self) -> Result<Option<(Box<str>, AlarmRow)>> {
+        let set_back = self.set_back();
         self.with_alarms(|alarms| {
             if alarms.dormant && !broken(Variant::DormantAlarmFires) {
                 return None;
             }
-            let first = alarms.first();
+            let first = alarms.first(set_back);
             first.map(|(name, row)| (name.into(), row.clone()))
         })
     }
 
     /// The index entry that the object's alarms should have.
     pub fn alarm_entry(&self) -> Result<Option<AlarmEntry>> {
-        let epoch = self.epoch();
-        self.with_alarms(|alarms| alarms.entry(epoch))
+        let (epoch, set_back) = (self.epoch(), self.set_back());
+        self.with_alarms(|alarms| alarms.entry(epoch, set_back))
     }
 
     /// Sets or removes the object's unnamed alarm, in the current transaction.
@@ -160,10 +167,6 @@ impl ObjectDb {
             let named = count - usize::from(alarms.rows.contains_key(""));
             (is_new, count, named, alarms.has_table)
         })?;
-        // The index also records whether there are other alarms.
-        if count > usize::from(!is_new) {
-            self.follow_index()?;
-        }
         if is_new && alarm.is_none() {
             // The index may still be out of date, so the entry is committed again.
             return self.begin().map(|()| self.touch_alarm());
@@ -223,32 +226,6 @@ impl ObjectDb {
         self.begin()?;
         self.touch_alarm();
         self.bookmark();
-        Ok(())
-    }
-
-    /// Updates the rows from the index: if the wall clock was set back since the rows were written, waits are due
-    /// earlier by that much. Call this before an alarm is attempted or changed, because both copy the rows to the
-    /// index.
-    pub fn follow_index(&self) -> Result<()> {
-        let Some(known) = self.known_alarm_entry().filter(|known| known.wait) else {
-            return Ok(());
-        };
-        let by = match self.alarm_entry()? {
-            Some(entry) if entry.wait => entry.due.saturating_sub(known.due),
-            _ => return Ok(()),
-        };
-        if by <= 0 || broken(Variant::ClockSetBackForOneAlarm) {
-            return Ok(());
-        }
-        self.begin()?;
-        self.touch_alarm();
-        for (name, mut row) in self.alarms()? {
-            let before = row.set_back;
-            row.clock_set_back(by);
-            if row.set_back != before {
-                self.set_named_alarm(&name, Some(&row))?;
-            }
-        }
         Ok(())
     }
 
@@ -336,8 +313,11 @@ mod tests {
             has_table: true,
             ..Alarms::default()
         };
-        let told = alarms.entry(Epoch(2));
+        let told = alarms.entry(Epoch(2), 0);
         assert!(told.is_some_and(|entry| entry.cut_off), "{told:?}");
-        assert!(AlarmEntry::agree(told, alarms.entry(Epoch(3))), "{told:?}");
+        assert!(
+            AlarmEntry::agree(told, alarms.entry(Epoch(3), 0)),
+            "{told:?}"
+        );
     }
 }

@@ -17,7 +17,7 @@ mod sql_error;
 mod text;
 pub(crate) mod timeline;
 
-use crate::alarms::{AlarmEntry, KnownAlarms};
+use crate::alarms::KnownAlarms;
 use crate::archive::bookmark::Bookmark;
 use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};
@@ -209,12 +209,9 @@ impl ObjectDb {
         self.alarm_touched.set(true);
     }
 
-    /// The object's entry in the alarm index; `None` also if the transaction has touched its alarms since.
-    pub(crate) fn known_alarm_entry(&self) -> Option<AlarmEntry> {
-        if self.alarm_touched.get() {
-            return None;
-        }
-        self.file.known_alarm_entry()
+    /// The sum of the wall clock's steps back.
+    pub(crate) fn set_back(&self) -> i64 {
+        self.file.set_back()
     }
 
     /// The epoch of the store.
