@@ -18,7 +18,7 @@ use jiff::{
     tz::TimeZone,
 };
 
-use crate::{address::without_query, limits};
+use crate::{Fault, address::without_query, limits};
 
 /// A receiver's response.
 #[derive(Debug)]
@@ -63,6 +63,17 @@ pub async fn fetch(env: &Env, mut request: Request) -> Result<Answer> {
 }
 
 impl Answer {
+    /// The answer itself if it reports success.
+    ///
+    /// # Errors
+    /// What else it means for the next attempt.
+    pub fn check(self) -> Result<Self, Fault> {
+        if self.status.is_success() {
+            return Ok(self);
+        }
+        Err(Fault::of_answer(&self))
+    }
+
     /// The status, a redirect's target, and the beginning of the body.
     pub fn text(&self) -> String {
         let to = self.headers.get(header::LOCATION);
@@ -116,30 +127,47 @@ async fn beginning(env: &Env, mut body: Body) -> (Vec<u8>, End) {
 /// `Retry-After`: seconds, or a date (RFC 9110, sections 10.2.3 and 5.6.7).
 fn retry_after(headers: &HeaderMap, now_millis: u64) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More seconds than a number holds are very many.
+        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let then = date(value)?;
     let now = Timestamp::from_millisecond(i64::try_from(now_millis).ok()?).ok()?;
+    let wait = then.duration_since(now.to_zoned(TimeZone::UTC).datetime());
     // A time in the past means now.
-    Some(
-        then.duration_since(now)
-            .try_into()
-            .unwrap_or(Duration::ZERO),
-    )
+    Some(wait.try_into().unwrap_or(Duration::ZERO))
 }
 
-/// A date in one of HTTP's three formats.
-fn date(text: &str) -> Option<Timestamp> {
+/// A date in one of HTTP's three formats, in UTC. It may be later than the last [`Timestamp`], which is before the end of
+/// the year 9999: servers say "never" with it.
+fn date(text: &str) -> Option<DateTime> {
     if let Ok(then) = DateTimeParser::new().parse_timestamp(text) {
-        return Some(then);
+        return Some(then.to_zoned(TimeZone::UTC).datetime());
     }
-    let forms = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
-    let mut read = forms.iter().filter_map(|form| {
-        let then: DateTime = strtime::parse(form, text).ok()?.to_datetime().ok()?;
-        Some(then.to_zoned(TimeZone::UTC).ok()?.timestamp())
-    });
+    let forms = [
+        "%a, %d %b %Y %H:%M:%S GMT",
+        "%A, %d-%b-%y %H:%M:%S GMT",
+        "%a %b %e %H:%M:%S %Y",
+    ];
+    let text = with_a_year_that_fits(text);
+    let mut read = forms
+        .iter()
+        .filter_map(|form| strtime::parse(form, &text).ok()?.to_datetime().ok());
     read.next()
+}
+
+/// The text with the last year of a calendar in place of a later one. The weekday is then another, so it goes.
+fn with_a_year_that_fits(text: &str) -> String {
+    let mut words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let is_late = |word: &str| word.len() > 4 && word.bytes().all(|byte| byte.is_ascii_digit());
+    if let [_, _, month, year, ..] = &mut words[..]
+        && is_late(year)
+    {
+        (*month, *year) = ("Dec", "9999");
+        words[0] = "Fri,";
+        words[1] = "31";
+    }
+    words.join(" ")
 }
 
 #[cfg(test)]
@@ -166,6 +194,25 @@ mod tests {
         );
         assert_eq!(after("soon", now), None);
         assert_eq!(after("-5", now), None);
+        assert_eq!(after("", now), None);
+    }
+
+    #[test]
+    fn a_time_beyond_all_numbers_and_calendars_is_a_long_pause() {
+        let now = 784_111_777_000;
+        for never in [
+            "99999999999999999999999",
+            "Fri, 31 Dec 9999 23:59:59 GMT",
+            "Sun, 01 Jan 10000 00:00:00 GMT",
+            "Fri Dec 31 23:59:59 9999",
+        ] {
+            let pause = after(never, now).unwrap();
+            assert!(pause > limits::MAX_RETRY_AFTER, "{never}: {pause:?}");
+        }
+        assert_eq!(
+            after("Thu, 01 Jan 1970 00:00:00 GMT", now),
+            Some(Duration::ZERO)
+        );
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! Building blocks that the components of `abide` share, also for custom components.
 //!
 //! - [`WakeUp`]: when a component wants its object to be woken.
-//! - [`RetryPolicy`]: the back-off of retries.
+//! - [`RetryPolicy`], [`doubled`], [`throttle`]: the waits of retries, and of receivers that ask for patience.
+//! - [`suspects`]: work that may have ended the process.
+//! - [`seen`]: a clock that was set back.
 //! - [`operating`]: an operator's request to a component.
 //! - [`tables`]: a component's tables in its object's database.
-//! - [`answer`], [`address`]: outgoing HTTP requests and their responses.
+//! - [`answer`], [`address`]: outgoing HTTP requests and their responses; [`fault`]: what a failure means for the next
+//!   attempt.
 
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
@@ -18,15 +21,19 @@ extern crate abide_core as abide;
 
 pub mod address;
 pub mod answer;
+pub mod fault;
 pub mod limits;
 pub mod numbers;
 pub mod operating;
 mod retry;
 pub mod seen;
+pub mod suspects;
 pub mod tables;
 pub mod texts;
+pub mod throttle;
 pub mod waits;
 mod wake_up;
 
-pub use retry::{RetryPolicy, jittered};
+pub use fault::{Fault, FaultKind};
+pub use retry::{RetryPolicy, doubled, jittered};
 pub use wake_up::WakeUp;

@@ -22,3 +22,26 @@ pub const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Bytes of a response body that errors quote.
 pub const MAX_QUOTED_BYTES: usize = 300;
+
+/// The longest pause that a receiver can ask for: a day, which an operator notices.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
+
+/// The pause of a receiver that throttles and does not say for how long. It doubles with each attempt that is throttled.
+pub const DEFAULT_THROTTLE_PAUSE: Duration = Duration::from_secs(1);
+
+/// The same for a receiver that asks for less than a second.
+pub const MIN_THROTTLE_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause that a receiver gets without asking for it.
+pub const MAX_THROTTLE_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long throttled work is tried before it has failed: a week, as operators look at failures on working days.
+pub const PATIENCE: Duration = Duration::from_hours(7 * 24);
+
+/// A stored last-seen time is at most this much older than that of the newest work.
+pub const CLOCK_STEP: Duration = Duration::from_secs(1);
+
+/// A clock that is behind the last-seen time by more than this has been set back.
+pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
+
+const _: () = assert!(CLOCK_STEP.as_secs() < CLOCK_TOLERANCE.as_secs());

@@ -5,7 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::limits::{JITTER, SCHEDULE_JITTER};
+use crate::{
+    limits::{JITTER, MAX_RETRY_AFTER, SCHEDULE_JITTER},
+    numbers::millis,
+};
 
 /// When failed attempts are retried, and when they are given up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,12 +82,36 @@ impl RetryPolicy {
                 base,
                 max,
                 max_attempts,
-            } => (done < *max_attempts).then(|| {
-                let doublings = (done - 1).min(30);
-                (base.saturating_mul(1 << doublings).min(*max), JITTER)
-            }),
+            } => (done < *max_attempts).then(|| (doubled(*base, *max, done - 1), JITTER)),
         }
     }
+
+    /// Milliseconds until the attempt after this many; `None` after the last. A receiver that asks for a pause gets it,
+    /// up to [`MAX_RETRY_AFTER`], and never an earlier attempt than the policy allows. With `parts`, which name the
+    /// attempt, there is jitter.
+    pub fn next(
+        &self,
+        attempts: u32,
+        asked: Option<Duration>,
+        parts: Option<&[&[u8]]>,
+    ) -> Option<i64> {
+        let (wait, share) = self.wait(attempts)?;
+        let wait = match parts {
+            Some(parts) => jittered(millis(wait), share, parts),
+            None => millis(wait),
+        };
+        Some(wait.max(at_most(asked)))
+    }
+}
+
+/// The pause that a receiver asks for, as far as it gets it, in milliseconds.
+fn at_most(asked: Option<Duration>) -> i64 {
+    millis(asked.unwrap_or_default().min(MAX_RETRY_AFTER))
+}
+
+/// A wait that has doubled so many times, up to the longest.
+pub fn doubled(base: Duration, max: Duration, times: u32) -> Duration {
+    base.saturating_mul(1 << times.min(30)).min(max)
 }
 
 /// A wait in milliseconds, plus jitter up to a share of it. Deterministic in its arguments, so a run can be reproduced.
@@ -96,4 +123,29 @@ pub fn jittered(wait: i64, most: f64, parts: &[&[u8]]) -> i64 {
     let share = f64::from(hash.finalize()[0]) / f64::from(u8::MAX);
     let longer = wait as f64 * most * share;
     wait.saturating_add(longer as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_receiver_asks_for_lengthens_a_wait_and_never_shortens_it() {
+        let policy = RetryPolicy::Schedule(vec![Duration::from_secs(10)]);
+        let next = |asked| policy.next(1, asked, None);
+        assert_eq!(next(None), Some(10_000));
+        assert_eq!(next(Some(Duration::from_secs(1))), Some(10_000));
+        assert_eq!(next(Some(Duration::from_secs(60))), Some(60_000));
+        assert_eq!(next(Some(Duration::MAX)), Some(86_400_000));
+        assert_eq!(policy.next(2, Some(Duration::from_secs(60)), None), None);
+        let long = next(None).and(policy.next(1, None, Some(&[b"a"]))).unwrap();
+        assert!((10_000..=11_000).contains(&long), "{long}");
+    }
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let (base, max) = (Duration::from_secs(1), Duration::from_secs(30));
+        let waits = [0, 1, 4, 5, u32::MAX].map(|times| doubled(base, max, times).as_secs());
+        assert_eq!(waits, [1, 2, 16, 30, 30]);
+    }
 }

@@ -4,6 +4,19 @@ use std::cell::Cell;
 
 use abide::State;
 
+use crate::{limits, numbers::millis};
+
+/// By how much the wall clock was set back since a time that was seen, if it was.
+pub fn went_back(seen: i64, now: i64) -> Option<i64> {
+    let by = seen.saturating_sub(now);
+    (by > millis(limits::CLOCK_TOLERANCE)).then_some(by)
+}
+
+/// Whether the stored last-seen time is to be renewed.
+pub fn is_old(seen: i64, now: i64) -> bool {
+    now.saturating_sub(seen) >= millis(limits::CLOCK_STEP)
+}
+
 /// Evidence from the alarm that woke an object: the time for which it was set had come, by the clock with which it was
 /// set.
 #[derive(Debug, Default)]
@@ -31,4 +44,18 @@ pub fn scheduled(state: &State) -> i64 {
     state
         .current_alarm()
         .map_or(0, |alarm| alarm.scheduled_time.unix_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_set_back_if_it_is_behind_by_more_than_the_tolerance() {
+        assert_eq!(went_back(10_000, 5_000), None);
+        assert_eq!(went_back(10_000, 4_999), Some(5_001));
+        assert_eq!(went_back(10_000, 90_000), None);
+        assert_eq!(went_back(i64::MAX, i64::MIN), Some(i64::MAX));
+        assert!(is_old(0, 1_000) && !is_old(1, 1_000) && !is_old(i64::MAX, 0));
+    }
 }

@@ -113,6 +113,12 @@ abide::broken_variants! {
         StaleRetried,
         /// A timer whose next time is unknown is finished. Failures are reported.
         UnplannedEnds,
+        /// An attempt that was throttled counts. Throttling uses up no attempts.
+        FiringThrottledCounts,
+        /// Of those in flight at a crash each is given up. No occurrence has failed for another's crash.
+        FiringsBlamedTogether,
+        /// A timer that catches up keeps its place before others. No timer is behind the catch-up of another.
+        CatchUpFirst,
         /// Times of the day go off whenever a clock shows them. A time that does not exist, or comes twice, goes off once.
         ListIsRhythm,
     }
@@ -149,6 +155,10 @@ abide::broken_variants! {
         ForwardForgotten,
         /// A paused queue continues. A paused queue consumes nothing.
         PauseIgnored,
+        /// A batch that its consumer throttles has used up an attempt. Throttling uses up no attempts.
+        ThrottledCounts,
+        /// A message's last attempt after a crash is made beside others. No message is given up for another's crash.
+        SuspectsTogether,
     }
     projection {
         /// An earlier change replaces a later one in the read model. A row is written only if it shows a later change.
@@ -259,6 +269,10 @@ abide::broken_variants! {
         VersionForgotten,
         /// An instance that continues as new keeps its history. It has an empty one.
         HistoryKept,
+        /// An attempt that was throttled counts. Throttling uses up no attempts.
+        StepThrottledCounts,
+        /// Of the steps in flight at a crash each has failed. No step has failed for another's crash.
+        StepsBlamedTogether,
         /// Waits end at their time, whatever the clock shows. No wait is longer because a clock is set back.
         WaitsFollowClock,
     }

@@ -39,16 +39,7 @@ pub const MAX_TIMEOUT: Duration = Duration::from_mins(5);
 pub const MAX_CONCURRENCY: u32 = 1_024;
 
 /// The longest pause that a receiver can ask for (`Retry-After`): a day, which an operator notices.
-pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
-
-/// The first pause of a destination that throttles and does not say how long; it doubles while its probes are throttled.
-pub const DEFAULT_THROTTLE_PAUSE: Duration = Duration::from_secs(1);
-
-/// The minimum pause of one that says how long: a receiver that asks for none is paused all the same.
-pub const MIN_THROTTLE_PAUSE: Duration = Duration::from_millis(100);
-
-/// The longest pause of a destination that throttles and does not ask for more.
-pub const MAX_THROTTLE_PAUSE: Duration = Duration::from_secs(30);
+pub const MAX_RETRY_AFTER: Duration = abide_component::limits::MAX_RETRY_AFTER;
 
 /// The shortest time between two attempts at a destination that has throttled and has no rate of its own: 1,000 a
 /// second, more than passes make one at a time.

@@ -59,6 +59,8 @@ impl Inner {
         self.clock_went_back(seen - now, now)?;
         meta.last_seen = now;
         meta.next_tick = meta.next_tick.min(now);
+        // A bucket of the old time would have no token before that time comes again.
+        meta.full_at = meta.full_at.min(now.saturating_mul(1_000));
         self.rows.save_meta(meta);
         Ok(())
     }
@@ -583,9 +585,11 @@ impl Inner {
         )?;
         sql.exec_on_all(
             "UPDATE outbox_destinations
-             SET due_at = ?2, paused_until = max(paused_until - ?1, ?2), open_until = max(open_until - ?1, ?2),
-                 ramp_since = ramp_since - ?1
-             WHERE due_at IS NOT NULL OR paused_until IS NOT NULL OR open_until IS NOT NULL OR spacing IS NOT NULL",
+             SET due_at = iif(coalesce(due_at, paused_until, open_until, spacing) IS NULL, NULL, ?2), paused_until = max(paused_until - ?1, ?2),
+                 open_until = max(open_until - ?1, ?2), ramp_since = ramp_since - ?1,
+                 full_at = max(full_at - ?1 * 1000, min(full_at, ?2 * 1000))
+             WHERE due_at IS NOT NULL OR paused_until IS NOT NULL OR open_until IS NOT NULL OR spacing IS NOT NULL
+                 OR full_at > ?2 * 1000",
             (by, now),
         )?;
         self.rows.forget_destinations();

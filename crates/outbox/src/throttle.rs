@@ -113,21 +113,10 @@ impl Throttle {
     }
 }
 
-/// The pause of a throttling destination, in milliseconds: as long as it asks. If it asks for less than a second, or
-/// for nothing, and `in_a_row` probes were throttled, the pause grows.
+/// The pause of a throttling destination, in milliseconds, after so many throttled probes in a row.
 pub(super) fn pause(asked: Option<Duration>, in_a_row: i64) -> i64 {
-    let shortest = match asked {
-        Some(asked) if asked >= limits::DEFAULT_THROTTLE_PAUSE => {
-            return millis(asked.min(limits::MAX_RETRY_AFTER));
-        }
-        Some(_) => limits::MIN_THROTTLE_PAUSE,
-        None => limits::DEFAULT_THROTTLE_PAUSE,
-    };
-    let doublings = u32::try_from(in_a_row).unwrap_or(0).min(16);
-    let grown = shortest
-        .saturating_mul(1 << doublings)
-        .min(limits::MAX_THROTTLE_PAUSE);
-    millis(asked.unwrap_or_default().max(grown))
+    let in_a_row = u32::try_from(in_a_row).unwrap_or(0);
+    millis(abide_component::throttle::pause(asked, in_a_row))
 }
 
 /// Microseconds between two attempts at the configured rate.
@@ -241,17 +230,6 @@ mod tests {
                 "{taken} were taken in 1,000 s, {refused} refused, with pauses of {asked} ms"
             );
         }
-    }
-
-    #[test]
-    fn a_destination_that_asks_for_too_little_is_asked_more_rarely() {
-        let none = Some(Duration::ZERO);
-        assert_eq!(pause(none, 0), 100);
-        assert_eq!(pause(none, 3), 800);
-        assert_eq!(pause(none, 60), 30_000);
-        assert_eq!(pause(Some(Duration::from_mins(5)), 60), 300_000);
-        assert_eq!(pause(Some(Duration::from_hours(48)), 0), 86_400_000);
-        assert_eq!(pause(None, 0), 1_000);
     }
 
     #[test]

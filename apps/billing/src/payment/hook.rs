@@ -1,6 +1,6 @@
 //! Handles the gateway's webhooks.
 
-use abide::workflow::{WorkflowError, Workflows};
+use abide::workflow::{EventKey, WorkflowError, Workflows};
 use abide::{Env, Result};
 
 use super::{Payment, Refunding, is_late, steps::Wake};
@@ -29,7 +29,7 @@ async fn send_once(env: &Env, event: &GatewayEvent) -> Result<(), WorkflowError>
     if broken(Variant::EventHeardTwice) {
         return payments.send_event(intent, EVENT, event).await;
     }
-    let once = payments.send_event_once(intent, &event.id, EVENT, event);
+    let once = payments.send_event_once(intent, EventKey(&event.id), EVENT, event);
     once.await
 }
 
@@ -38,7 +38,7 @@ pub async fn handle_refund_event(env: &Env, event: &RefundEvent) -> Result<()> {
     let refunds = Workflows::<Refunding>::new(env);
     let refund = &event.refund.reference;
     match refunds
-        .send_event_once(refund, &event.id, EVENT, event)
+        .send_event_once(refund, EventKey(&event.id), EVENT, event)
         .await
     {
         Err(late) if is_late(&late) => Ok(()),
@@ -52,7 +52,10 @@ pub(crate) async fn replace_card(env: &Env, intent: &str, card: &str) -> Result<
     let payments = Workflows::<Payment>::new(env);
     let key = format!("{intent} {card}");
     let wake = Wake { replaced: true };
-    match payments.send_event_once(intent, &key, EVENT, &wake).await {
+    match payments
+        .send_event_once(intent, EventKey(&key), EVENT, &wake)
+        .await
+    {
         Err(late) if is_late(&late) => Ok(()),
         sent => Ok(sent?),
     }

@@ -5,7 +5,11 @@
 //! and may panic or hang: marked messages stay marked, and the rest has failed.
 
 use std::{
-    cell::RefCell, future::Future, marker::PhantomData, panic::AssertUnwindSafe, rc::Rc,
+    cell::{Cell, RefCell},
+    future::Future,
+    marker::PhantomData,
+    panic::AssertUnwindSafe,
+    rc::Rc,
     time::Duration,
 };
 
@@ -51,13 +55,32 @@ impl<T> Batch<T> {
 }
 
 impl<T> Batch<T> {
+    /// The consumer asks for patience, as a server does with status 429: the shard delivers nothing for this long, at
+    /// most a day, and then tries it with one batch. Unmarked messages keep their place and use up no attempt. Without a
+    /// time the pause is 1 s, doubled each time up to 30 s.
+    pub fn wait(&self, after: Option<Duration>, error: impl Into<String>) {
+        let error = error.into();
+        for message in &self.messages {
+            message
+                .marks
+                .set_if_none(message.index, || Verdict::InPlace {
+                    error: error.clone(),
+                });
+        }
+        if let Some(message) = self.messages.first() {
+            message.marks.pause.set(Some(after));
+        }
+    }
+
     /// The error, if the whole batch is to be retried.
     pub(super) fn failure_of_all(&self) -> Option<String> {
-        let marks = self.messages.first()?.marks.0.borrow();
+        let marks = self.messages.first()?.marks.of.borrow();
         let mut failure = None;
         for message in &self.messages {
             match &marks[message.index] {
-                Some(Verdict::Retry { error, .. }) => failure = Some(error.clone()),
+                Some(Verdict::Retry { error, .. } | Verdict::Wait { error }) => {
+                    failure = Some(error.clone());
+                }
                 _ => return None,
             }
         }
@@ -104,7 +127,7 @@ impl<T> Received<T> {
         self.marks.set(self.index, Verdict::Ack);
     }
 
-    /// Has it retried: after this time, or when the queue's policy says.
+    /// Has it retried when the queue's policy says, and not before this time has passed.
     pub fn retry(&self, after: Option<Duration>, error: impl Into<String>) {
         let error = error.into();
         self.marks.set(self.index, Verdict::Retry { after, error });
@@ -135,6 +158,10 @@ pub(super) enum Verdict {
     Wait {
         error: String,
     },
+    /// The same, and it keeps its place: its consumer is paused.
+    InPlace {
+        error: String,
+    },
     Dead {
         error: String,
     },
@@ -142,19 +169,34 @@ pub(super) enum Verdict {
 
 /// The marks of a batch. They survive a consumer that panics or hangs.
 #[derive(Debug)]
-pub(super) struct Marks(RefCell<Vec<Option<Verdict>>>);
+pub(super) struct Marks {
+    of: RefCell<Vec<Option<Verdict>>>,
+    pause: Cell<Option<Option<Duration>>>,
+}
 
 impl Marks {
     pub(super) fn new(messages: usize) -> Rc<Self> {
-        Rc::new(Self(RefCell::new(vec![None; messages])))
+        Rc::new(Self {
+            of: RefCell::new(vec![None; messages]),
+            pause: Cell::new(None),
+        })
     }
 
     fn set(&self, index: usize, verdict: Verdict) {
-        self.0.borrow_mut()[index] = Some(verdict);
+        self.of.borrow_mut()[index] = Some(verdict);
+    }
+
+    fn set_if_none(&self, index: usize, verdict: impl FnOnce() -> Verdict) {
+        self.of.borrow_mut()[index].get_or_insert_with(verdict);
     }
 
     pub(super) fn take(&self) -> Vec<Option<Verdict>> {
-        self.0.take()
+        self.of.take()
+    }
+
+    /// The pause that the consumer asks for, if it does.
+    pub(super) fn pause(&self) -> Option<Option<Duration>> {
+        self.pause.get()
     }
 }
 

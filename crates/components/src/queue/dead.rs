@@ -87,6 +87,12 @@ impl Rows {
             .to_array()
     }
 
+    /// When a message died, if it is a dead letter.
+    pub(super) fn died_at(&self, number: i64) -> Result<Option<i64>> {
+        let died = "SELECT died_at FROM queue_dead_letters WHERE id = ?1";
+        self.sql.exec(died, (number,))?.optional()
+    }
+
     /// Turns a dead letter into a due message, like a new one. True if there was one.
     pub(super) fn redrive(&self, number: i64, now: i64) -> Result<bool> {
         let moved = self.sql.exec(

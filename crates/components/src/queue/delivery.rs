@@ -53,7 +53,7 @@ pub struct Exceptions {
 pub struct Retry {
     /// The message.
     pub id: MessageId,
-    /// Not before this many seconds; overrides the queue's policy.
+    /// Not before this many seconds, nor before the queue's policy says.
     #[serde(default)]
     pub after: Option<u32>,
     /// Why.

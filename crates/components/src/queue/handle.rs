@@ -17,7 +17,6 @@ use super::{
 /// A queue. Clones refer to the same queue.
 #[derive(Clone, Debug)]
 pub struct Queue {
-    env: Env,
     shards: Namespace<QueueShard>,
     declared: Arc<Declared>,
 }
@@ -30,7 +29,6 @@ impl Queue {
     pub fn new(env: &Env, name: &str) -> Result<Self, QueueError> {
         let queues = env.require::<Queues>()?;
         Ok(Self {
-            env: env.clone(),
             shards: env.namespace(BINDING)?,
             declared: Arc::clone(queues.get(name)?),
         })
@@ -130,13 +128,12 @@ impl Queue {
 
     /// Redrives all current dead letters; returns how many.
     pub async fn redrive_all(&self) -> Result<u64, QueueError> {
-        // Messages that die meanwhile are left; otherwise a redrive might never finish.
-        self.sweep(true, self.now()).await
+        self.sweep(true, i64::MAX).await
     }
 
     /// Removes every message that is a dead letter now; returns how many.
     pub async fn discard_all(&self) -> Result<u64, QueueError> {
-        self.sweep(false, self.now()).await
+        self.sweep(false, i64::MAX).await
     }
 
     /// Removes every message that became a dead letter before a time, in milliseconds since 1970; returns how many.
@@ -144,19 +141,18 @@ impl Queue {
         self.sweep(false, time.saturating_sub(1)).await
     }
 
-    fn now(&self) -> i64 {
-        i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX)
-    }
-
     async fn sweep(&self, redrive: bool, died_until: i64) -> Result<u64, QueueError> {
         let mut total = 0;
         for shard in self.all() {
-            loop {
-                let swept = shard.sweep(redrive, died_until).await??;
-                total += swept;
-                if swept < limits::MAX_SWEPT as u64 {
+            // No more than there are now: messages may die while others are redriven, and a sweep must end.
+            let mut left = shard.counts().await??.dead.unsigned_abs();
+            while left > 0 {
+                let swept = shard.sweep(redrive, died_until, left).await??;
+                if swept == 0 {
                     break;
                 }
+                total += swept;
+                left = left.saturating_sub(swept);
             }
         }
         Ok(total)

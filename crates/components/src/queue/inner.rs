@@ -9,12 +9,13 @@ use std::{
 use abide::{AlarmTime, Result, ScheduledTime, State};
 use tokio::sync::Notify;
 
-use super::{
-    Counts, QueueError, Queues, limits, meta::Meta, metrics::Metrics, queues::Declared, rows::Rows,
-};
+use super::{Counts, QueueError, Queues, limits, metrics::Metrics, queues::Declared, rows::Rows};
 use crate::broken::{Variant, broken};
 use abide_component::numbers::{millis, rows};
-use abide_component::seen::SeenByAlarm;
+use abide_component::{
+    seen::{SeenByAlarm, went_back},
+    suspects::Suspects,
+};
 
 /// One shard.
 pub(super) struct Inner {
@@ -26,6 +27,8 @@ pub(super) struct Inner {
     pub(super) running: Cell<bool>,
     /// Evidence of a clock change from the alarm that went off.
     pub(super) seen: SeenByAlarm,
+    /// Whether other messages are stopped for one that may have ended the process.
+    pub(super) suspects: Cell<Suspects>,
     /// Wakes the task.
     pub(super) news: Notify,
     /// Until when dead letters wait that the other queue refused.
@@ -43,6 +46,7 @@ impl Inner {
             queues,
             running: Cell::new(false),
             seen: SeenByAlarm::default(),
+            suspects: Cell::default(),
             news: Notify::new(),
             forward_after: Cell::new(0),
             told: RefCell::default(),
@@ -94,9 +98,7 @@ impl Inner {
         let (meta, now) = (self.rows.meta()?, self.now());
         let batch = match self.rows.first_due()? {
             // A pass corrects the times.
-            Some(_) if Meta::clock_went_back(self.seen.or(meta.last_seen), now).is_some() => {
-                Some(now)
-            }
+            Some(_) if went_back(self.seen.or(meta.last_seen), now).is_some() => Some(now),
             Some(due)
                 if declared.consumer.is_some()
                     && (!meta.paused || broken(Variant::PauseIgnored)) =>

@@ -68,15 +68,6 @@ pub const REST: Duration = Duration::from_millis(500);
 /// The longest such pause.
 pub const MAX_REST: Duration = Duration::from_secs(30);
 
-/// The longest pause that a consumer can ask for: a day, which an operator notices.
-pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
-
-/// The stored last-seen time is at most this much older than that of the newest batch.
-pub const CLOCK_STEP: Duration = Duration::from_secs(1);
-
-/// A clock that steps back by more than this has been set.
-pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
-
 /// Shorter waits are made in memory, longer ones by the object's alarm.
 pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 
@@ -87,7 +78,6 @@ pub const PUMP_LIFE: Duration = Duration::from_mins(1);
 pub const UNKNOWN_PAUSE: Duration = Duration::from_mins(1);
 
 const _: () = {
-    assert!(CLOCK_STEP.as_secs() < CLOCK_TOLERANCE.as_secs());
     assert!(SHORT_WAIT.as_secs() < PUMP_LIFE.as_secs());
     assert!(MAX_BODY_BYTES <= MAX_SEND_BYTES && MAX_BODY_BYTES <= MAX_BATCH_BYTES);
 };

@@ -67,7 +67,10 @@ impl QueueShard {
                 let redrive = path == "redrive";
                 match body(request).await? {
                     Which::Some { died_until } => {
-                        let count = self.sweep(redrive, died_until).await.map_err(refused)?;
+                        let count = self
+                            .sweep(redrive, died_until, u64::MAX)
+                            .await
+                            .map_err(refused)?;
                         return Ok(json(&json!({ "count": count })));
                     }
                     Which::One { id } if id.shard != self.inner.rows.shard => {

@@ -12,11 +12,16 @@ use super::{
     rows::Due,
 };
 use crate::broken::{Variant, broken};
-use abide_component::numbers::{millis, rows};
+use abide_component::{
+    numbers::{millis, rows},
+    seen::{is_old, went_back},
+};
 
 /// The next batch.
 enum Next {
     Batch(Vec<Due>),
+    /// A message that is to be attempted with nothing else in flight.
+    Alone(Due),
     /// None before this time.
     Not(Option<i64>),
 }
@@ -60,33 +65,13 @@ impl Inner {
             }
         }
         if declared.consumer.is_some() && !is_paused(&meta) {
-            let mut flights = flying.batches;
-            while flights < concurrency(options, &meta) {
-                if meta.rest_until > now {
-                    let first = self.rows.first_due()?;
-                    wake(&mut taken.wake, first.map(|at| at.max(meta.rest_until)));
-                    break;
-                }
-                match self.next_batch(options, &mut meta, now)? {
-                    Next::Not(at) => {
-                        wake(&mut taken.wake, at);
-                        break;
-                    }
-                    Next::Batch(messages) => {
-                        meta.claims += 1;
-                        let until = end_of_claim(options, now);
-                        let claim = self.rows.claim(&messages, meta.claims, until)?;
-                        taken.batches.push(claim);
-                        flights += 1;
-                    }
-                }
-            }
+            self.take_batches(options, &mut meta, flying.batches, &mut taken, now)?;
         }
         if forwards && meta.dead > before.dead {
             // The next pass sends them on.
             wake(&mut taken.wake, Some(now.max(at)));
         }
-        if meta.last_seen.saturating_add(millis(limits::CLOCK_STEP)) <= now {
+        if is_old(meta.last_seen, now) {
             meta.last_seen = now;
         }
         if meta != before && (!taken.batches.is_empty() || meta.dead != before.dead) {
@@ -95,17 +80,75 @@ impl Inner {
         Ok(taken)
     }
 
-    /// The messages of the next batch, in the order in which they are due. A message's last attempt is made alone.
+    /// Claims batches, as many as may be in flight.
+    fn take_batches(
+        &self,
+        options: &Options,
+        meta: &mut Meta,
+        mut flights: u32,
+        taken: &mut Taken,
+        now: i64,
+    ) -> Result<()> {
+        if flights == 0 && self.suspects.get().is_tried() {
+            // Its task was dropped.
+            self.suspects.set(self.suspects.get().end(now));
+        }
+        while flights < concurrency(options, meta) && !self.suspects.get().is_tried() {
+            if meta.rest_until > now {
+                let first = self.rows.first_due()?;
+                wake(&mut taken.wake, first.map(|at| at.max(meta.rest_until)));
+                break;
+            }
+            let (messages, alone) = match self.next_batch(options, meta, now)? {
+                Next::Not(at) => {
+                    wake(&mut taken.wake, at);
+                    break;
+                }
+                Next::Alone(_) if flights > 0 => {
+                    // It begins when the others have landed.
+                    self.suspects.set(self.suspects.get().wait(now));
+                    break;
+                }
+                Next::Alone(message) => {
+                    self.suspects.set(self.suspects.get().begin(now));
+                    (vec![message], true)
+                }
+                Next::Batch(messages) => (messages, false),
+            };
+            meta.claims += 1;
+            let until = end_of_claim(options, now);
+            let claim = self.rows.claim(&messages, meta.claims, alone, until)?;
+            taken.batches.push(claim);
+            flights += 1;
+        }
+        Ok(())
+    }
+
+    /// The messages of the next batch, in the order in which they are due. A message's last attempt is made in a batch
+    /// of its own; and with nothing else in flight, if the attempt before it was cut off.
     fn next_batch(&self, options: &Options, meta: &mut Meta, now: i64) -> Result<Next> {
         let most = if broken(Variant::DeliveredForEver) {
             u32::MAX
         } else {
             options.retry.max_attempts()
         };
-        let is_last = |due: &Due| due.attempts > 0 && due.attempts + 1 >= most;
-        let mut due = self.rows.due(now, options.max_batch)?;
+        let is_last = |due: &Due| due.attempts + 1 >= most;
+        let mut due = self.rows.due(now, options.max_batch, None)?;
         while self.bury_exhausted(&due, most, meta, now)? {
-            due = self.rows.due(now, options.max_batch)?;
+            due = self.rows.due(now, options.max_batch, None)?;
+        }
+        let suspects = self.suspects.get();
+        let suspect = due.iter().find(|due| due.is_suspect(most)).copied();
+        match suspect {
+            Some(suspect) if suspects.after() <= now => return Ok(Next::Alone(suspect)),
+            Some(_) => {
+                due = self.rows.due(now, options.max_batch, Some(most))?;
+                if due.is_empty() {
+                    return Ok(Next::Not(Some(suspects.after())));
+                }
+            }
+            None if suspects.stop_others() => self.suspects.set(suspects.end(now)),
+            None => {}
         }
         let Some(first) = due.first().copied() else {
             let first = self.rows.first_due()?;
@@ -134,7 +177,7 @@ impl Inner {
     /// Gives up messages whose last attempt was cut off when the object or the process stopped. True if there were any.
     fn bury_exhausted(&self, due: &[Due], most: u32, meta: &mut Meta, now: i64) -> Result<bool> {
         let mut buried = 0;
-        for due in due.iter().filter(|due| due.attempts >= most) {
+        for due in due.iter().filter(|due| due.is_exhausted(most)) {
             let attempt = due.attempts;
             let error = format!("attempt {attempt} was the last, and its result is unknown");
             let claim = self.rows.claim_of(due.id)?;
@@ -147,7 +190,7 @@ impl Inner {
 
     /// Waits are not longer if the wall clock was set back.
     fn mind_clock(&self, meta: &mut Meta, now: i64) -> Result<()> {
-        let Some(by) = Meta::clock_went_back(self.seen.take_or(meta.last_seen), now) else {
+        let Some(by) = went_back(self.seen.take_or(meta.last_seen), now) else {
             return Ok(());
         };
         tracing::warn!(
@@ -156,10 +199,20 @@ impl Inner {
             "the wall clock was set back: waits of the queue are counted from the new time"
         );
         self.rows.clock_went_back(by, now)?;
-        meta.rest_until = meta.rest_until.min(now);
+        if meta.rest_until > now {
+            meta.rest_until = meta.rest_until.saturating_sub(by).max(now);
+        }
         meta.last_seen = now;
+        self.suspects.set(self.suspects.get().clock_went_back(now));
         self.forward_after.set(0);
         self.rows.save_meta(meta)
+    }
+}
+
+impl Inner {
+    /// True if nothing is to be delivered.
+    pub(super) fn is_paused(&self) -> Result<bool> {
+        Ok(is_paused(&self.rows.meta()?))
     }
 }
 

@@ -8,7 +8,7 @@
 //! A consumer is called when its attempt is durable. Whatever it does (panic, hang), it ends within its timeout with a
 //! result.
 
-use std::{rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use abide::clock::{OwnWaits, own_waits};
 use abide::{LocalFuture, Result};
@@ -33,6 +33,8 @@ type Flight = LocalFuture<Finished>;
 pub(super) enum Finished {
     /// A batch, with the mark of each marked message, and the result for the rest.
     Batch(FinishedBatch),
+    /// A batch that is not delivered: the queue was paused before it began.
+    Held(Claim),
     /// Dead letters, which the other queue has accepted or not.
     Forwarded(Vec<DeadLetter>, Result<(), QueueError>),
 }
@@ -41,6 +43,8 @@ pub(super) enum Finished {
 pub(super) struct FinishedBatch {
     pub(super) claim: Claim,
     pub(super) marks: Vec<Option<Verdict>>,
+    /// The pause that the consumer asks for, if it does.
+    pub(super) pause: Option<Option<Duration>>,
     pub(super) rest: Result<(), String>,
 }
 
@@ -88,6 +92,7 @@ impl Inner {
         let Some(consumer) = declared.consumer.clone() else {
             return Box::pin(std::future::ready(Finished::Batch(FinishedBatch {
                 marks: vec![None; claim.deliveries.len()],
+                pause: None,
                 claim,
                 rest: Err("the queue has no consumer".to_owned()),
             })));
@@ -110,6 +115,7 @@ impl Inner {
             };
             Finished::Batch(FinishedBatch {
                 claim,
+                pause: marks.pause(),
                 marks: marks.take(),
                 rest,
             })
@@ -249,10 +255,16 @@ impl Task {
                 first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
             }
         }
+        // The queue may have been paused meanwhile.
+        let is_paused = self.inner.is_paused()?;
         for claim in taken.batches {
             self.flying.batches += 1;
-            let flight = self.inner.fly(declared, claim);
-            self.flights.push(own_waits(flight));
+            if is_paused {
+                landed.push(Finished::Held(claim));
+            } else {
+                let flight = self.inner.fly(declared, claim);
+                self.flights.push(own_waits(flight));
+            }
         }
         Ok(())
     }
@@ -261,7 +273,7 @@ impl Task {
 impl InFlight {
     fn end(&mut self, landed: &Finished) {
         match landed {
-            Finished::Batch(_) => self.batches -= 1,
+            Finished::Batch(_) | Finished::Held(_) => self.batches -= 1,
             Finished::Forwarded(..) => self.forwards -= 1,
         }
     }

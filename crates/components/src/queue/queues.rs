@@ -81,12 +81,23 @@ impl Queues {
 
     pub(super) fn get(&self, name: &str) -> Result<&Arc<Declared>, QueueError> {
         let declared = self.0.get(name).ok_or_else(|| self.unknown(name))?;
-        if let DeadLetters::Queue(other) = &declared.options.dead_letters
-            && (other == name || !self.0.contains_key(other))
-        {
-            return Err(QueueError::Invalid(format!(
-                "the dead letters of queue `{name}` go to `{other}`, which is not another queue of this program"
-            )));
+        let mut way = vec![name];
+        let mut last = declared;
+        while let DeadLetters::Queue(other) = &last.options.dead_letters {
+            let from = &last.name;
+            let Some(next) = self.0.get(other).filter(|next| next.name != *from) else {
+                return Err(QueueError::Invalid(format!(
+                    "the dead letters of queue `{from}` go to `{other}`, which is not another queue of this program"
+                )));
+            };
+            if way.contains(&other.as_str()) {
+                return Err(QueueError::Invalid(format!(
+                    "dead letters go in a ring, from queue `{}` to `{other}`: let one of these queues keep its dead letters",
+                    way.join("` to `")
+                )));
+            }
+            way.push(other);
+            last = next;
         }
         Ok(declared)
     }

@@ -28,20 +28,40 @@ pub(super) struct Due {
     pub(super) since: i64,
     pub(super) attempts: u32,
     pub(super) bytes: i64,
+    /// True if its newest attempt was cut off: the process or the object stopped.
+    pub(super) lost: bool,
+    /// True if that attempt was made with nothing else of the shard in flight.
+    pub(super) alone: bool,
 }
 
 /// Messages that a consumer has.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     pub(super) number: i64,
+    /// True if nothing else of the shard is in flight.
+    pub(super) alone: bool,
     pub(super) deliveries: Vec<Delivery>,
+}
+
+impl Due {
+    /// True if it may be the cause of a crash and has no more attempts than one, of so many: that is made alone, and
+    /// only if it is cut off as well is the message given up.
+    pub(super) fn is_suspect(&self, most: u32) -> bool {
+        self.lost && self.attempts.saturating_add(1) >= most && !broken(Variant::SuspectsTogether)
+    }
+
+    /// True if its last attempt of so many was cut off and there is no other.
+    pub(super) fn is_exhausted(&self, most: u32) -> bool {
+        let is_to_blame = !self.lost || self.alone || broken(Variant::SuspectsTogether);
+        self.attempts >= most && is_to_blame
+    }
 }
 
 impl Rows {
     pub(super) fn meta(&self) -> Result<Meta> {
         self.sql
             .exec(
-                "SELECT messages, bytes, dead, keys, consumed, claims, last_seen, failures, rest_until, paused FROM queue_meta",
+                "SELECT messages, bytes, dead, keys, consumed, claims, last_seen, failures, rest_until, throttled, paused FROM queue_meta",
                 (),
             )?
             .one()
@@ -69,11 +89,12 @@ impl Rows {
             meta.last_seen,
             meta.failures,
             meta.rest_until,
+            meta.throttled,
             meta.paused,
         );
         self.sql.exec(
             "UPDATE queue_meta SET messages = ?1, bytes = ?2, dead = ?3, keys = ?4, consumed = ?5, claims = ?6, last_seen = ?7,
-                 failures = ?8, rest_until = ?9, paused = ?10",
+                 failures = ?8, rest_until = ?9, throttled = ?10, paused = ?11",
             counts,
         )?;
         Ok(())
@@ -209,13 +230,19 @@ impl Rows {
         Ok(gone)
     }
 
-    /// The first messages that are due, in their order.
-    pub(super) fn due(&self, now: i64, limit: usize) -> Result<Vec<Due>> {
+    /// The first messages that are due, in their order; without those that are [to be attempted
+    /// alone](Due::is_suspect), if there are `most` attempts.
+    pub(super) fn due(&self, now: i64, limit: usize, most: Option<u32>) -> Result<Vec<Due>> {
         let mut due: Vec<Due> = self
             .sql
             .exec(
-                "SELECT id, due_at, attempts, bytes FROM queue_messages WHERE due_at <= ?1 ORDER BY due_at, id LIMIT ?2",
-                (now, rows(limit)),
+                "SELECT id, due_at, attempts, bytes, claim <> 0 AS lost, alone FROM queue_messages
+                 WHERE due_at <= ?1 AND (claim = 0 OR attempts < ?3) ORDER BY due_at, id LIMIT ?2",
+                (
+                    now,
+                    rows(limit),
+                    most.map_or(i64::MAX, |most| i64::from(most) - 1),
+                ),
             )?
             .to_array()?;
         if broken(Variant::OrderReversed) {
@@ -239,16 +266,22 @@ impl Rows {
     }
 
     /// Claims messages for a consumer until a time.
-    pub(super) fn claim(&self, messages: &[Due], number: i64, until: i64) -> Result<Claim> {
+    pub(super) fn claim(
+        &self,
+        messages: &[Due],
+        number: i64,
+        alone: bool,
+        until: i64,
+    ) -> Result<Claim> {
         type Row = (i64, u32, Option<String>, i64, String);
         let mut deliveries = Vec::with_capacity(messages.len());
         for message in messages {
             let (id, attempt, key, sent_at, body): Row = self
                 .sql
                 .exec(
-                    "UPDATE queue_messages SET due_at = ?2, claim = ?3, attempts = attempts + 1 WHERE id = ?1
+                    "UPDATE queue_messages SET due_at = ?2, claim = ?3, alone = ?4, attempts = attempts + 1 WHERE id = ?1
                      RETURNING id, attempts, key, sent_at, (SELECT body FROM queue_bodies WHERE message = queue_messages.id)",
-                    (message.id, until, number),
+                    (message.id, until, number, alone),
                 )?
                 .one()?;
             if broken(Variant::DeliveryUncounted) {
@@ -263,7 +296,11 @@ impl Rows {
                 sent_at,
             });
         }
-        Ok(Claim { number, deliveries })
+        Ok(Claim {
+            number,
+            alone,
+            deliveries,
+        })
     }
 
     /// The newest claim of a message.
@@ -304,7 +341,16 @@ impl Rows {
         Ok(changed.rows_written() > 0)
     }
 
-    /// The same, without counting the attempt.
+    /// Puts back a message that was claimed and not delivered.
+    pub(super) fn give_back(&self, number: i64, claim: i64, now: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE queue_messages SET due_at = ?3, claim = 0, attempts = max(attempts - 1, 0) WHERE id = ?1 AND claim = ?2",
+            (number, claim, now),
+        )?;
+        Ok(())
+    }
+
+    /// The same as [`put_back`](Self::put_back), without counting the attempt.
     pub(super) fn put_back_untried(
         &self,
         number: i64,

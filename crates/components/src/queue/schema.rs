@@ -5,13 +5,15 @@ use abide::{Result, Storage};
 use abide_component::tables;
 
 /// The version of the tables, kept in `queue_meta`.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
     CREATE TABLE queue_messages (
         id         INTEGER PRIMARY KEY AUTOINCREMENT,
         due_at     INTEGER NOT NULL,
         claim      INTEGER NOT NULL DEFAULT 0,
+        -- True if nothing else of the shard was in flight with the newest claim.
+        alone      INTEGER NOT NULL DEFAULT 0,
         attempts   INTEGER NOT NULL DEFAULT 0,
         bytes      INTEGER NOT NULL,
         key        TEXT,
@@ -56,6 +58,7 @@ const TABLES: &str = "
         last_seen  INTEGER NOT NULL DEFAULT 0,
         failures   INTEGER NOT NULL DEFAULT 0,
         rest_until INTEGER NOT NULL DEFAULT 0,
+        throttled  INTEGER NOT NULL DEFAULT 0,
         paused     INTEGER NOT NULL DEFAULT 0
     );
 ";

@@ -1,5 +1,7 @@
 //! Applies the results of a batch to its messages.
 
+use std::time::Duration;
+
 use abide::Result;
 
 use super::{
@@ -9,10 +11,10 @@ use super::{
     limits,
     pump::{Finished, FinishedBatch},
     queues::Declared,
+    rows::Claim,
 };
 use crate::broken::{Variant, broken};
-use abide_component::jittered;
-use abide_component::numbers::millis;
+use abide_component::{numbers::millis, throttle};
 
 /// What a batch changes in the counts.
 #[derive(Default)]
@@ -31,6 +33,7 @@ impl Inner {
             Finished::Batch(tried) => {
                 storage.transaction_sync(|| self.settle(declared, tried, now))
             }
+            Finished::Held(claim) => storage.transaction_sync(|| self.hold(&claim, now)),
             Finished::Forwarded(letters, sent) => {
                 if let Err(error) = sent
                     && !broken(Variant::ForwardForgotten)
@@ -40,14 +43,43 @@ impl Inner {
                     self.forward_after.set(now.saturating_add(pause));
                     return Ok(());
                 }
-                let numbers: Vec<i64> = letters.iter().map(|letter| letter.id.number).collect();
-                self.discard(&numbers).map(drop)
+                self.forwarded(&letters)
             }
         }
     }
 
+    /// Removes dead letters that another queue has accepted. One that was redriven meanwhile, and has died again, stays.
+    fn forwarded(&self, letters: &[DeadLetter]) -> Result<()> {
+        let mut numbers = Vec::with_capacity(letters.len());
+        for letter in letters {
+            if self.rows.died_at(letter.id.number)? == Some(letter.died_at) {
+                numbers.push(letter.id.number);
+            }
+        }
+        self.discard(&numbers).map(drop)
+    }
+
+    /// Puts back the messages of a batch that was not delivered.
+    fn hold(&self, claim: &Claim, now: i64) -> Result<()> {
+        if claim.alone {
+            self.suspects.set(self.suspects.get().end(now));
+        }
+        for delivery in &claim.deliveries {
+            self.rows.give_back(delivery.id.number, claim.number, now)?;
+        }
+        Ok(())
+    }
+
     fn settle(&self, declared: &Declared, tried: FinishedBatch, now: i64) -> Result<()> {
-        let FinishedBatch { claim, marks, rest } = tried;
+        let FinishedBatch {
+            claim,
+            marks,
+            pause,
+            rest,
+        } = tried;
+        if claim.alone {
+            self.suspects.set(self.suspects.get().end(now));
+        }
         let mut change = Change::default();
         let mut done = Vec::new();
         for (index, mark) in marks.into_iter().enumerate() {
@@ -60,24 +92,33 @@ impl Inner {
                     change.failed += 1;
                     let delivery = &claim.deliveries[index];
                     let (number, attempt) = (delivery.id.number, delivery.attempt);
-                    let Some(wait) = self.wait(declared, delivery, attempt) else {
+                    let Some(wait) = self.wait(declared, delivery, attempt, after) else {
                         let error = format!("{error}; attempt {attempt} was the last");
                         change.buried +=
                             i64::from(self.rows.bury(number, claim.number, &error, now)?);
                         continue;
                     };
-                    let wait =
-                        after.map_or(wait, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
                     let at = now.saturating_add(wait);
                     self.rows.put_back(number, claim.number, at, &error)?;
                 }
                 Verdict::Wait { error } => {
                     change.failed += 1;
                     let delivery = &claim.deliveries[index];
-                    let wait = self.wait(declared, delivery, 1).unwrap_or_default();
+                    let wait = self.wait(declared, delivery, 1, None).unwrap_or_default();
+                    let wait = wait.max(millis(throttle::pause(None, 0)));
                     let at = now.saturating_add(wait);
                     self.rows
                         .put_back_untried(delivery.id.number, claim.number, at, &error)?;
+                }
+                Verdict::InPlace { error } => {
+                    change.failed += 1;
+                    let number = claim.deliveries[index].id.number;
+                    if broken(Variant::ThrottledCounts) {
+                        self.rows.put_back(number, claim.number, now, &error)?;
+                        continue;
+                    }
+                    self.rows
+                        .put_back_untried(number, claim.number, now, &error)?;
                 }
                 Verdict::Dead { error } => {
                     change.failed += 1;
@@ -94,12 +135,10 @@ impl Inner {
             meta.bytes -= change.bytes;
             meta.dead += change.buried;
             meta.consumed += change.consumed;
-            if is_alive {
-                (meta.failures, meta.rest_until) = (0, 0);
-            } else {
-                meta.failures = meta.failures.saturating_add(1);
-                let rest = limits::REST.saturating_mul(1 << (meta.failures - 1).min(16));
-                meta.rest_until = now.saturating_add(millis(rest.min(limits::MAX_REST)));
+            match pause {
+                Some(asked) => meta.batch_throttled(asked, now),
+                None if is_alive => meta.batch_consumed(now),
+                None => meta.batch_failed(now),
             }
         })?;
         self.metrics.consumed(change.consumed.unsigned_abs());
@@ -116,25 +155,28 @@ impl Inner {
         Ok(())
     }
 
-    /// The time until a message's next attempt after this many, in milliseconds, if there is one.
-    fn wait(&self, declared: &Declared, delivery: &Delivery, attempts: u32) -> Option<i64> {
-        let attempt = if broken(Variant::DeliveredForEver) {
+    /// The time until a message's next attempt after this many, in milliseconds, if there is one: not less than its
+    /// consumer has asked for.
+    fn wait(
+        &self,
+        declared: &Declared,
+        delivery: &Delivery,
+        attempts: u32,
+        asked: Option<Duration>,
+    ) -> Option<i64> {
+        let attempts = if broken(Variant::DeliveredForEver) {
             1
         } else {
-            attempts.max(1)
+            attempts
         };
-        let (wait, share) = declared.options.retry.wait(attempt)?;
-        let wait = millis(wait);
-        if !declared.options.jitter {
-            return Some(wait);
-        }
-        let parts = [
+        let parts: [&[u8]; 4] = [
             self.rows.queue.as_bytes(),
             &delivery.id.shard.to_le_bytes(),
             &delivery.id.number.to_le_bytes(),
             &delivery.attempt.to_le_bytes(),
         ];
-        Some(jittered(wait, share, &parts))
+        let parts = declared.options.jitter.then_some(&parts[..]);
+        declared.options.retry.next(attempts, asked, parts)
     }
 }
 

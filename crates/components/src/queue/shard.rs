@@ -100,6 +100,7 @@ impl QueueShard {
         self.inner.rows.change_meta(|meta| {
             meta.paused = false;
             meta.rest_until = 0;
+            meta.throttled = false;
         })?;
         Ok(self.inner.go_on()?)
     }
@@ -119,9 +120,19 @@ impl QueueShard {
         self.found(number, self.inner.discard(&[number])?)
     }
 
-    /// Redrives or discards some of the dead letters that died up to a time; returns how many.
-    pub async fn sweep(&self, redrive: bool, died_until: i64) -> Result<u64, QueueError> {
-        let numbers = self.inner.rows.dead_until(died_until, limits::MAX_SWEPT)?;
+    /// Redrives or discards some of the dead letters that died up to a time, oldest first, at most so many; returns how
+    /// many.
+    pub async fn sweep(
+        &self,
+        redrive: bool,
+        died_until: i64,
+        most: u64,
+    ) -> Result<u64, QueueError> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let numbers = self
+            .inner
+            .rows
+            .dead_until(died_until, most.min(limits::MAX_SWEPT))?;
         Ok(if redrive {
             self.inner.redrive(&numbers)?
         } else {

@@ -7,8 +7,9 @@ use url::Url;
 
 use super::{Batch, Consumer, Exceptions, MessageId, Received, to_object::mark};
 use abide_component::{
+    Fault,
     address::{target, uri},
-    answer::{self, End},
+    answer::{self, Answer, End},
 };
 
 /// Posts batches to a URL, as JSON:
@@ -23,8 +24,10 @@ use abide_component::{
 /// {"retry": [{"id": "0-17", "after": 60, "error": "busy"}], "dead": [{"id": "0-18", "error": "no such customer"}]}
 /// ```
 ///
-/// Any other response, or none, has the whole batch retried, after `Retry-After` if present. Requests leave through
-/// [`Env::fetch`](abide::Env::fetch), under the address policy of the node's settings; redirects are not followed.
+/// After 429, or 503 with `Retry-After`, the consumer is paused for as long as it asks, and the batch uses up no attempt
+/// ([`Batch::wait`]). Any other response, or none, has the whole batch retried when the queue's policy says, and not
+/// before `Retry-After`. Requests leave through [`Env::fetch`](abide::Env::fetch), under the address policy of the node's
+/// settings; redirects are not followed.
 #[derive(Clone, Debug)]
 pub struct ToHttp {
     url: Url,
@@ -95,16 +98,20 @@ impl Consumer for ToHttp {
 
     async fn consume(&self, batch: &Batch<Self::Body>) -> Result<()> {
         let answer = answer::fetch(batch.env(), self.request(batch)?).await;
-        let answer = answer.map_err(|error| Error::new(error.message().to_owned()))?;
-        if !answer.status.is_success() {
-            let error = answer.text();
-            if answer.after.is_some() {
-                for message in batch.messages() {
-                    message.retry(answer.after, error.clone());
+        let answer = answer.map_err(|error| Fault::of_error(&error));
+        let answer = match answer.and_then(Answer::check) {
+            Ok(answer) => answer,
+            Err(fault) => {
+                if fault.kind.is_no_attempt() {
+                    batch.wait(fault.after, &fault.text);
+                } else if fault.after.is_some() {
+                    for message in batch.messages() {
+                        message.retry(fault.after, &fault.text);
+                    }
                 }
+                return Err(Error::new(fault.text));
             }
-            return Err(Error::new(error));
-        }
+        };
         let messages: Vec<&Received<Box<RawValue>>> = batch.messages().iter().collect();
         let exceptions = match answer.body.trim_ascii() {
             [b'{', ..] if answer.end != End::Whole => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abide::{Error, Result};
+use abide::{Error, ErrorKind, Result};
 use futures_util::future::join_all;
 use serde_json::value::RawValue;
 
@@ -10,7 +10,8 @@ use super::{Batch, Consumer, Delivery, Exceptions, Received};
 
 /// Passes batches to a method of another object: `async fn name(&self, batch: Vec<Delivery>) -> Result<Exceptions>`.
 ///
-/// An `Err` of the method, or a transport error, has the whole batch retried. The method may be called again with
+/// An `Err` of the method, or a transport error, has the whole batch retried; if the object is overloaded, without using
+/// up an attempt. The method may be called again with
 /// messages that it has consumed; it can detect duplicates by the ids that it stores with its writes in one poll.
 ///
 /// ```
@@ -80,7 +81,10 @@ impl ToObject {
             Ok(exceptions) => mark(&messages, exceptions),
             Err(error) => {
                 for message in messages {
-                    message.retry(None, error.to_string());
+                    match error.kind() {
+                        ErrorKind::Overloaded => message.wait(error.to_string()),
+                        _ => message.retry(error.retry_after(), error.to_string()),
+                    }
                 }
             }
         }

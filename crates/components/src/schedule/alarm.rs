@@ -4,7 +4,14 @@
 //! counted, and cannot do so for ever. At most one of the two claims at a time. Whatever it has claimed and did not
 //! start is released by the next.
 
-use std::{future::Future, panic::AssertUnwindSafe, pin::pin, rc::Rc, sync::Arc};
+use std::{
+    any::Any,
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+};
 
 use abide::Result;
 use abide::clock::{OwnWaits, own_waits};
@@ -35,20 +42,27 @@ impl Inner {
         };
         let clock = Arc::clone(self.state.env().clock());
         let end = clock.now() + limits::TURN;
-        // If a handler panics, this replaces a retry of the alarm: the other timers wait only this long, however often
-        // it happens.
-        let again = self.now().saturating_add(millis(limits::AFTER_PANIC));
+        // If the object is reset, this replaces a retry of the alarm: the other timers wait only this long, however often it
+        // happens.
+        let again = self.now().saturating_add(millis(limits::AFTER_RESET));
         self.alarm.set(Some(again))?;
         self.recover(self.now())?;
         while clock.now() < end && !self.state.env().is_stopping() {
-            let claims = self.pass(Taken::Claimed, limits::MAX_CLAIMS, self.now())?;
+            let claims = self.pass(Taken::Claimed, limits::MAX_CLAIMS, 0, self.now())?;
             if claims.is_empty() {
                 break;
             }
             self.rows.storage.sync().await?;
-            for claim in claims {
-                self.attempt(&claim, &handler)?;
-                // One poll each: a handler that panics does not roll back the work of others.
+            for (index, claim) in claims.iter().enumerate() {
+                if self.attempt(claim, &handler)? == Attempted::Panicked {
+                    // The object's memory may be in any state. What was written stays.
+                    self.give_back_the_rest(&claims[index + 1..], self.now())?;
+                    drop(turn);
+                    self.arm_next()?;
+                    self.state.restart();
+                    return Ok(());
+                }
+                // One poll each: a handler that ends the process does not take the work of others with it.
                 tokio::task::yield_now().await;
             }
         }
@@ -61,14 +75,21 @@ impl Inner {
         &self,
         claim: &Claim,
         handler: impl Fn(&Firing) -> Result<(), E>,
-    ) -> Result<()> {
+    ) -> Result<Attempted> {
         let now = self.now();
         let storage = &self.rows.storage;
         let Some(firing) = self.firing(claim, now)? else {
-            return Ok(());
+            return Ok(Attempted::Ended);
         };
-        let goes_off = || {
-            handler(&firing).map_err(Into::into)?;
+        let mut attempted = Attempted::Ended;
+        let mut goes_off = || {
+            match catch_unwind(AssertUnwindSafe(|| handler(&firing))) {
+                Ok(ended) => ended.map_err(Into::into)?,
+                Err(panic) => {
+                    attempted = Attempted::Panicked;
+                    return Err(panicked(&*panic));
+                }
+            }
             self.done(claim, now)?;
             Ok::<(), Failure>(())
         };
@@ -77,10 +98,10 @@ impl Inner {
         } else {
             storage.transaction_sync(goes_off)
         };
-        match done {
-            Ok(()) => Ok(()),
-            Err(failure) => storage.transaction_sync(|| self.failed(claim, &failure, now)),
+        if let Err(failure) = done {
+            storage.transaction_sync(|| self.failed(claim, &failure, now))?;
         }
+        Ok(attempted)
     }
 
     /// Starts a background task for due occurrences, unless one runs, and sets the alarm in case it stops.
@@ -109,18 +130,27 @@ impl Inner {
     }
 }
 
+/// How an attempt in the alarm has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempted {
+    Ended,
+    Panicked,
+}
+
+/// The failure of an attempt that has panicked. Operators see it in the history.
+fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    let text = text_of(panic);
+    tracing::error!(%text, "the handler of a timer panicked");
+    Failure::again(format!("the handler panicked: {text}"))
+}
+
 /// A background handler that panics has failed its attempt. It does not reset the object, because that would interrupt
 /// all others in flight.
 fn caught(
     attempt: impl Future<Output = Result<(), Failure>> + 'static,
 ) -> LocalBoxFuture<'static, Result<(), Failure>> {
     let attempt = AssertUnwindSafe(attempt).catch_unwind();
-    let attempt = attempt.map(|ended| {
-        ended.unwrap_or_else(|panic| {
-            let text = text_of(&*panic);
-            Err(Failure::again(format!("the handler panicked: {text}")))
-        })
-    });
+    let attempt = attempt.map(|ended| ended.unwrap_or_else(|panic| Err(panicked(&*panic))));
     attempt.boxed_local()
 }
 
@@ -155,7 +185,8 @@ impl Task {
             let open = clock.now() < end && !env.is_stopping();
             let free = inner.options.concurrency - self.flights.len();
             if open && free > 0 {
-                let claims = inner.pass(Taken::Running, free.min(limits::MAX_CLAIMS), now)?;
+                let limit = free.min(limits::MAX_CLAIMS);
+                let claims = inner.pass(Taken::Running, limit, self.flights.len(), now)?;
                 if !claims.is_empty() {
                     self.synced().await?;
                     for claim in claims {
@@ -164,7 +195,14 @@ impl Task {
                     continue;
                 }
             }
-            let next = inner.rows.next()?.0.filter(|_| open && free > 0);
+            // While something that may end the process is in flight, or is to be, nothing else begins.
+            let stopped = inner.suspects.get().stop_others() && !self.flights.is_empty();
+            let next = inner
+                .rows
+                .next()?
+                .0
+                .filter(|_| open && free > 0 && !stopped);
+            let next = next.map(|at| inner.look_at(at, now));
             let soon = next.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
             if self.flights.is_empty() && (!open || soon.is_none()) {
                 return inner.arm_next();
@@ -227,6 +265,9 @@ impl Task {
         };
         let inner = &self.inner;
         let now = inner.now();
+        if claim.alone {
+            inner.suspects.set(inner.suspects.get().end(now));
+        }
         inner.rows.storage.transaction_sync(|| match ended {
             Ok(()) => inner.done(&claim, now),
             Err(failure) => inner.failed(&claim, &failure, now),

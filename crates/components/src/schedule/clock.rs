@@ -2,32 +2,40 @@
 //!
 //! Contract: times are wall-clock times: whatever happens to the clock, a one-shot timer goes off when the clock shows
 //! its time. If the clock is behind the last-seen time, relative waits are not longer because of that: retries move
-//! earlier, and so do unanchored intervals. Repeating times that have gone off do not go off again; only if the clock
+//! earlier, and so do unanchored intervals and timers that go off a time after they were set. Repeating times that have gone off do not go off again; only if the clock
 //! was far ahead, by more than three hours, was it wrong before, and repeating timers follow the new time at once. A
 //! clock that is set forward has the same effect as a node that did not run: missed occurrences are missed.
 
 use abide::Result;
 
 use super::{Timing, inner::Inner, limits};
-use abide_component::numbers::millis;
+use abide_component::{
+    numbers::millis,
+    seen::{is_old, went_back},
+};
 
 impl Inner {
     /// Records the time, and corrects waits if the clock was set back.
     pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
         let seen = self.seen.take_or(self.rows.last_seen()?);
-        if now.saturating_sub(seen) >= millis(limits::CLOCK_STEP) {
+        if is_old(seen, now) {
             return self.rows.see(now);
         }
-        let back = seen.saturating_sub(now);
-        if back <= millis(limits::CLOCK_TOLERANCE) {
+        let Some(back) = went_back(seen, now) else {
             return Ok(());
-        }
+        };
         self.rows.see(now)?;
         self.rows.pull_retries(back, now)?;
+        self.rows.none_is_behind()?;
+        self.suspects.set(self.suspects.get().clock_went_back(now));
         let was_wrong = back > millis(limits::CLOCK_CORRECTION);
-        for set in self.rows.repeating()? {
+        for set in self.rows.movable()? {
             let timing = &set.spec.0.timing;
             let (anchor, next) = match timing {
+                Timing::After { .. } => {
+                    let nearer = |at: i64| at.saturating_sub(back).max(now);
+                    (set.anchor, set.due_at.map(nearer))
+                }
                 Timing::Interval { start: None, .. } => {
                     let anchor = timing.anchor(now);
                     (anchor, Some(anchor))

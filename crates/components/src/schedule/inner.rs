@@ -6,10 +6,15 @@ use abide::{Result, State};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
-use super::{Options, limits::AGAIN, metrics, rows::Rows};
+use super::{
+    Options,
+    limits::{AGAIN, SHORT_WAIT},
+    metrics,
+    rows::Rows,
+};
 use abide_component::WakeUp;
 use abide_component::numbers::millis;
-use abide_component::seen::SeenByAlarm;
+use abide_component::{seen::SeenByAlarm, suspects::Suspects};
 
 /// The name of its alarm.
 pub(super) const NAME: &str = "schedule";
@@ -25,6 +30,10 @@ pub(super) struct Inner {
     pub(super) seen: SeenByAlarm,
     /// Wakes that claimer.
     pub(super) news: Notify,
+    /// Whether other runs are stopped for one that may have ended the process.
+    pub(super) suspects: Cell<Suspects>,
+    /// The number of claims so far, for the share of those that catch up.
+    pub(super) claimed: Cell<usize>,
 }
 
 impl Inner {
@@ -38,6 +47,8 @@ impl Inner {
             running: Cell::new(false),
             seen: SeenByAlarm::default(),
             news: Notify::new(),
+            suspects: Cell::default(),
+            claimed: Cell::default(),
         })
     }
 
@@ -65,8 +76,18 @@ impl Inner {
     /// Wakes the object when the first timer or retry is due; at once if something is claimed and nobody handles it.
     pub(super) fn arm_next(&self) -> Result<()> {
         let (next, taken) = self.rows.next()?;
-        let at = if taken { Some(self.now()) } else { next };
-        self.alarm.set(at)
+        let now = self.now();
+        let at = if taken { Some(now) } else { next };
+        self.alarm.set(at.map(|at| self.look_at(at, now)))
+    }
+
+    /// When to look at what is due at a time: a run that is to be attempted alone may have to wait for its turn.
+    pub(super) fn look_at(&self, at: i64, now: i64) -> i64 {
+        let turn = self.suspects.get().after();
+        if at <= now && turn > now {
+            return turn.min(now.saturating_add(millis(SHORT_WAIT)));
+        }
+        at
     }
 
     /// The unique key of an occurrence. It includes its time, because an object that was restored to an earlier state

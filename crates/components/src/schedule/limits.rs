@@ -53,6 +53,10 @@ pub const MAX_CONCURRENCY: usize = 256;
 /// Occurrences that one pass claims; the next follows at once.
 pub const MAX_CLAIMS: usize = 64;
 
+/// Of so many claims one is kept for timers that catch up, if there are any; the others are for occurrences that are due
+/// for the first time, if there are so many.
+pub const CATCH_UP_SHARE: usize = 4;
+
 /// Failed occurrences that are kept per timer; the oldest are moved to the history.
 pub const MAX_FAILED: i64 = 100;
 
@@ -71,15 +75,9 @@ pub const MAX_PAGE: usize = 1_000;
 /// Bytes of a stored error; the rest is truncated.
 pub const MAX_ERROR_BYTES: usize = 1_024;
 
-/// A clock that is behind the last-seen time by more than this has been set back.
-pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
-
 /// A clock that was set back by more than this was wrong before: repeating timers follow the new time at once. After a
 /// smaller step they wait, so no time goes off twice. Vixie's cron has the same bound.
 pub const CLOCK_CORRECTION: Duration = Duration::from_hours(3);
-
-/// The stored last-seen time is at most this much older than that of the newest pass.
-pub const CLOCK_STEP: Duration = Duration::from_secs(1);
 
 /// How long one call of the alarm, or one background task, claims occurrences; then the alarm continues.
 pub const TURN: Duration = Duration::from_secs(20);
@@ -88,12 +86,11 @@ pub const TURN: Duration = Duration::from_secs(20);
 pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 const _: () = {
-    assert!(CLOCK_STEP.as_secs() < CLOCK_TOLERANCE.as_secs());
     assert!(MAX_CLAIMS <= MAX_CONCURRENCY);
 };
 
-/// How soon the object is woken again if a handler has panicked in its alarm.
-pub const AFTER_PANIC: Duration = Duration::from_secs(2);
+/// How soon the object is woken again if it was reset during its alarm.
+pub const AFTER_RESET: Duration = Duration::from_secs(2);
 
 /// How soon the object is woken again if the claimer was interrupted.
 pub const AGAIN: Duration = Duration::from_secs(30);

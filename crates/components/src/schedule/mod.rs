@@ -118,16 +118,18 @@ impl Schedule {
     }
 
     /// Sets a timer, in the transaction of the current poll. If the timer of this name already has the same spec,
-    /// nothing changes, whatever its state.
+    /// nothing changes, whatever its state; only a timer of [`Spec::after`] that has ended waits again.
     ///
     /// A timer with another spec is replaced. An occurrence that has already gone off finishes, and is not repeated; a
-    /// failed one is dropped. A repeating timer with the same timing keeps its times.
+    /// failed one is dropped. A timer with the same timing that repeats, or still waits, keeps its times.
     pub fn upsert(&self, name: &str, spec: &Spec) -> Result<Upserted, ScheduleError> {
         let inner = &self.0;
         let now = inner.now();
         let rows = &inner.rows;
         let known = rows.named(name)?;
-        let is_same = known.as_ref().is_some_and(|set| set.spec.0 == *spec);
+        let is_same = known
+            .as_ref()
+            .is_some_and(|set| set.spec.0 == *spec && !(set.ended && spec.timing.is_relative()));
         if is_same && !broken(Variant::SetAnew) {
             return Ok(Upserted::Unchanged);
         }
@@ -155,7 +157,8 @@ impl Schedule {
                     (Upserted::Created, "created")
                 }
                 Some(set) => {
-                    let keeps = spec.timing.repeats() && spec.timing == set.spec.0.timing;
+                    let keeps = (spec.timing.repeats() || spec.timing.is_relative())
+                        && spec.timing == set.spec.0.timing;
                     let (anchor, due_at) = match set.due_at.filter(|_| keeps) {
                         Some(due_at) => (set.anchor, Some(due_at)),
                         None => (anchor, first),
@@ -230,6 +233,7 @@ impl Schedule {
                     due_at: Some(due_at),
                     fire_at: Some(now),
                     queued: true,
+                    behind: false,
                 };
                 return Ok(inner.rows.plan(set.id, plan)?);
             }
@@ -276,8 +280,8 @@ impl Schedule {
     /// once; the handler owns clones of what it needs of the object, such as its storage.
     ///
     /// The handler's writes and the completion of the occurrence are one transaction. If it returns an error, its
-    /// writes are rolled back, and the attempt has failed. If it panics, the object is reset, as always; the attempt
-    /// has failed, and the others continue. A handler may set and cancel timers, including its own.
+    /// writes are rolled back, and the attempt has failed. If it panics, the attempt has failed with the panic's text,
+    /// and the object restarts, because its memory may be in any state; the others continue. A handler may set and cancel timers, including its own.
     pub fn on_firing<E: Into<Failure>>(
         &self,
         handler: impl Fn(&Firing) -> Result<(), E> + 'static,

@@ -13,25 +13,94 @@ use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 
 impl Inner {
-    /// Claims due runs, at most so many, each with one attempt more.
-    pub(super) fn pass(&self, taken: Taken, limit: usize, now: i64) -> Result<Vec<Claim>> {
+    /// Claims due runs, at most so many, each with one attempt more, while so many are in flight.
+    ///
+    /// Timers whose occurrence is due for the first time go before those that catch up, which get a share of the claims
+    /// and take turns.
+    pub(super) fn pass(
+        &self,
+        taken: Taken,
+        limit: usize,
+        in_flight: usize,
+        now: i64,
+    ) -> Result<Vec<Claim>> {
         self.rows.storage.transaction_sync(|| {
             self.mind_clock(now)?;
             self.go_on_all(now)?;
             for set in self.rows.due(now, limits::MAX_CLAIMS)? {
                 self.go_off(&set, now)?;
             }
+            // What has gone off and waits is enough.
+            let ready = self.rows.waiting(true, now, limits::MAX_CLAIMS)?.len();
+            for set in self.rows.behind(limits::MAX_CLAIMS - ready)? {
+                self.go_off(&set, now)?;
+            }
             self.rows
                 .sweep(now.saturating_sub(millis(self.options.keep_ended)))?;
-            self.rows.take(taken, now, limit)
+            let runs = self.next_runs(limit, in_flight, now)?;
+            self.rows.take(taken, &runs, now)
         })
+    }
+
+    /// The runs to be claimed next.
+    fn next_runs(&self, limit: usize, in_flight: usize, now: i64) -> Result<Vec<i64>> {
+        let mut suspects = self.suspects.get();
+        if suspects.is_tried() && in_flight == 0 {
+            suspects = suspects.end(now);
+        }
+        let next = match self.rows.suspect(now)? {
+            _ if suspects.is_tried() => Some(Vec::new()),
+            Some(_) if suspects.after() > now => None,
+            Some(_) if in_flight > 0 => {
+                suspects = suspects.wait(now);
+                Some(Vec::new())
+            }
+            Some(suspect) => {
+                suspects = suspects.begin(now);
+                Some(vec![suspect])
+            }
+            None => {
+                if suspects.stop_others() {
+                    suspects = suspects.end(now);
+                }
+                None
+            }
+        };
+        self.suspects.set(suspects);
+        next.map_or_else(|| self.shared(limit, now), Ok)
+    }
+
+    /// Due runs: first those that are due for the first time, but for the share of those that catch up.
+    fn shared(&self, limit: usize, now: i64) -> Result<Vec<i64>> {
+        let mut runs = self.rows.waiting(false, now, limit)?;
+        let mut behind = self.rows.waiting(true, now, limit)?;
+        let claimed = self.claimed.get();
+        let kept =
+            claimed.wrapping_add(limit) / limits::CATCH_UP_SHARE - claimed / limits::CATCH_UP_SHARE;
+        behind.truncate(kept.max(limit - runs.len()));
+        runs.truncate(limit - behind.len());
+        runs.append(&mut behind);
+        self.claimed
+            .set(claimed.wrapping_add(runs.len()) % (1 << 16));
+        Ok(runs)
     }
 
     /// A timer's next occurrence is due, or no longer has to wait for the previous one.
     fn go_off(&self, set: &Set, now: i64) -> Result<()> {
         let Some(due) = set.due_at else {
-            return self.rows.plan(set.id, Plan::at(None));
+            return self.rows.plan(set.id, Plan::at(None, now));
         };
+        if set.behind && due > now {
+            // The clock was set back.
+            let queued = set.queued;
+            return self.rows.plan(
+                set.id,
+                Plan {
+                    queued,
+                    ..Plan::at(Some(due), now)
+                },
+            );
+        }
         let spec = &set.spec.0;
         // A computed later one is not due yet, and there is no other.
         let last = spec.timing.last(set.anchor, due, now).unwrap_or(due);
@@ -63,7 +132,7 @@ impl Inner {
         let all = misfire == Misfire::All;
         let waits = spec.overlap == Overlap::Queue || (all && is_late(due));
         if waits && !broken(Variant::QueuedDropped) {
-            return self.rows.plan(set.id, Plan::held(due, !all));
+            return self.rows.plan(set.id, Plan::held(due, !all, set.behind));
         }
         let detail = "the previous one has not finished";
         self.rows

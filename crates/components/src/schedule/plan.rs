@@ -10,17 +10,17 @@ use super::{
     timers::{Plan, Set},
 };
 use crate::broken::{Variant, broken};
-use abide_component::numbers::millis;
 use abide_component::texts::cut;
+use abide_component::{doubled, numbers::millis};
 
 impl Inner {
     /// Plans a timer's next occurrence after one.
     pub(super) fn plan_after(&self, set: &Set, occurrence: i64, now: i64) -> Result<()> {
         let problem = match set.spec.0.timing.after(set.anchor, occurrence) {
-            Ok(next) => return self.rows.plan(set.id, Plan::at(next)),
+            Ok(next) => return self.rows.plan(set.id, Plan::at(next, now)),
             Err(problem) => cut(problem, limits::MAX_ERROR_BYTES),
         };
-        self.rows.plan(set.id, Plan::at(None))?;
+        self.rows.plan(set.id, Plan::at(None, now))?;
         if broken(Variant::UnplannedEnds) {
             return Ok(());
         }
@@ -47,7 +47,7 @@ impl Inner {
         let problem = match set.spec.0.timing.after(set.anchor, stuck.due_at) {
             Ok(next) => {
                 self.rows.end(stuck.id)?;
-                self.rows.plan(set.id, Plan::at(next))?;
+                self.rows.plan(set.id, Plan::at(next, now))?;
                 self.rows.rest(set.id, now)?;
                 return Ok(Ok(true));
             }
@@ -62,8 +62,7 @@ impl Inner {
 
 /// How long until an unknown next time is computed again, after so many failures.
 fn wait(attempts: u32) -> i64 {
-    let wait = limits::PLAN_WAIT.saturating_mul(1 << attempts.min(10));
-    millis(wait.min(limits::MAX_PLAN_WAIT))
+    millis(doubled(limits::PLAN_WAIT, limits::MAX_PLAN_WAIT, attempts))
 }
 
 fn warn(set: &Set, problem: &str) {

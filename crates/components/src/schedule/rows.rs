@@ -28,20 +28,20 @@ impl Rows {
 
     /// When the first timer or retry is due, and whether a run is claimed.
     pub(super) fn next(&self) -> Result<(Option<i64>, bool)> {
-        let (timer, run, taken): (Option<i64>, Option<i64>, bool) = self
+        let (timer, run, taken): (i64, i64, bool) = self
             .sql
             .exec(
-                "SELECT (SELECT min(fire_at) FROM schedule_timers WHERE fire_at IS NOT NULL),
-                        (SELECT min(fire_at) FROM schedule_runs WHERE fire_at IS NOT NULL),
+                "SELECT min(coalesce((SELECT min(fire_at) FROM schedule_timers WHERE fire_at IS NOT NULL AND turn = 0), ?1),
+                            coalesce((SELECT fire_at FROM schedule_timers WHERE fire_at IS NOT NULL AND turn > 0
+                                      ORDER BY turn LIMIT 1), ?1)),
+                        min(coalesce((SELECT min(fire_at) FROM schedule_runs WHERE fire_at IS NOT NULL AND behind = 0), ?1),
+                            coalesce((SELECT min(fire_at) FROM schedule_runs WHERE fire_at IS NOT NULL AND behind = 1), ?1)),
                         EXISTS (SELECT 1 FROM schedule_runs INDEXED BY schedule_runs_taken
                                 WHERE state IN ('claimed', 'running'))",
-                (),
+                (i64::MAX,),
             )?
             .one()?;
-        let first = match (timer, run) {
-            (Some(timer), Some(run)) => Some(timer.min(run)),
-            (timer, run) => timer.or(run),
-        };
+        let first = Some(timer.min(run)).filter(|at| *at < i64::MAX);
         Ok((first, taken))
     }
 

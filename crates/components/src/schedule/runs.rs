@@ -20,7 +20,23 @@ pub(super) struct Claim {
     pub(super) timer: i64,
     pub(super) generation: i64,
     pub(super) due_at: i64,
+    /// Attempts, with those that were throttled.
     pub(super) attempts: u32,
+    pub(super) throttled: u32,
+    /// True if nothing else is in flight.
+    pub(super) alone: bool,
+    /// When the occurrence went off.
+    pub(super) created_at: i64,
+}
+
+/// The columns of a [`Claim`].
+const CLAIM: &str = "id, timer, generation, due_at, attempts, throttled, alone, created_at";
+
+impl Claim {
+    /// Attempts that count.
+    pub(super) fn counted(&self) -> u32 {
+        self.attempts.saturating_sub(self.throttled)
+    }
 }
 
 /// How a run is claimed.
@@ -30,6 +46,17 @@ pub(super) enum Taken {
     Claimed,
     /// It runs concurrently with others.
     Running,
+}
+
+/// The next attempt at a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retry<'a> {
+    pub(super) at: i64,
+    pub(super) error: &'a str,
+    /// True if nothing else is to be in flight with it.
+    pub(super) alone: bool,
+    /// True if the attempt before it does not count.
+    pub(super) throttled: bool,
 }
 
 impl Taken {
@@ -45,9 +72,9 @@ impl Rows {
     /// An occurrence goes off: it is to be claimed at once.
     pub(super) fn begin(&self, set: &Set, due_at: i64, now: i64) -> Result<()> {
         self.sql.exec(
-            "INSERT INTO schedule_runs (timer, generation, due_at, state, fire_at, created_at, updated_at)
-             VALUES (?1, ?2, ?3, 'waiting', ?4, ?4, ?4)",
-            (set.id, set.generation, due_at, now),
+            "INSERT INTO schedule_runs (timer, generation, due_at, state, fire_at, behind, created_at, updated_at)
+             VALUES (?1, ?2, ?3, 'waiting', ?4, ?5, ?4, ?4)",
+            (set.id, set.generation, due_at, now, set.behind),
         )?;
         Ok(())
     }
@@ -63,17 +90,40 @@ impl Rows {
             .one()
     }
 
-    /// Claims due runs, first due first, each with one attempt more.
-    pub(super) fn take(&self, taken: Taken, now: i64, limit: usize) -> Result<Vec<Claim>> {
-        let mut claims: Vec<Claim> = self
-            .sql
+    /// Due runs, first due first: those that catch up, or the others; without those that are to be attempted alone.
+    pub(super) fn waiting(&self, behind: bool, now: i64, limit: usize) -> Result<Vec<i64>> {
+        self.sql
             .exec(
-                "UPDATE schedule_runs SET state = ?1, attempts = attempts + 1, fire_at = NULL, updated_at = ?2
-                 WHERE id IN (SELECT id FROM schedule_runs WHERE fire_at <= ?2 AND state = 'waiting' ORDER BY fire_at, id LIMIT ?3)
-                 RETURNING id, timer, generation, due_at, attempts",
-                (taken.as_str(), now, count(limit)),
+                "SELECT id FROM schedule_runs WHERE behind = ?1 AND fire_at <= ?2 AND state = 'waiting' AND alone = 0
+                 ORDER BY fire_at, id LIMIT ?3",
+                (behind, now, count(limit)),
             )?
-            .to_array()?;
+            .to_array()
+    }
+
+    /// The first due run that is to be attempted alone.
+    pub(super) fn suspect(&self, now: i64) -> Result<Option<i64>> {
+        self.sql
+            .exec(
+                "SELECT id FROM schedule_runs WHERE alone = 1 AND fire_at <= ?1 AND state = 'waiting' ORDER BY fire_at, id LIMIT 1",
+                (now,),
+            )?
+            .optional()
+    }
+
+    /// Claims runs, each with one attempt more.
+    pub(super) fn take(&self, taken: Taken, runs: &[i64], now: i64) -> Result<Vec<Claim>> {
+        let mut claims: Vec<Claim> = Vec::with_capacity(runs.len());
+        for run in runs {
+            let claim = self.sql.exec(
+                &format!(
+                    "UPDATE schedule_runs SET state = ?1, attempts = attempts + 1, fire_at = NULL, updated_at = ?2
+                     WHERE id = ?3 RETURNING {CLAIM}"
+                ),
+                (taken.as_str(), now, run),
+            )?;
+            claims.push(claim.one()?);
+        }
         if broken(Variant::FiringUncounted) {
             let sql = "UPDATE schedule_runs SET attempts = 0 WHERE fire_at IS NULL";
             self.sql.exec(sql, ())?;
@@ -86,26 +136,32 @@ impl Rows {
     pub(super) fn taken(&self, taken: Taken) -> Result<Vec<Claim>> {
         self.sql
             .exec(
-                "SELECT id, timer, generation, due_at, attempts FROM schedule_runs INDEXED BY schedule_runs_taken
-                 WHERE state IN ('claimed', 'running') AND state = ?1 ORDER BY id",
+                &format!(
+                    "SELECT {CLAIM} FROM schedule_runs INDEXED BY schedule_runs_taken
+                     WHERE state IN ('claimed', 'running') AND state = ?1 ORDER BY id"
+                ),
                 (taken.as_str(),),
             )?
             .to_array()
     }
 
-    /// Releases claimed runs that were not started, without counting an attempt.
-    pub(super) fn give_back(&self, claim: &Claim, now: i64) -> Result<()> {
+    /// Releases a claimed run that was not started, without counting an attempt. Its next one is made alone if it is a
+    /// suspect.
+    pub(super) fn give_back(&self, claim: &Claim, alone: bool, now: i64) -> Result<()> {
         self.sql.exec(
-            "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, attempts = attempts - 1, updated_at = ?2 WHERE id = ?1",
-            (claim.id, now),
+            "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, attempts = attempts - 1, alone = ?3, updated_at = ?2 WHERE id = ?1",
+            (claim.id, now, alone),
         )?;
         Ok(())
     }
 
-    pub(super) fn retry_at(&self, claim: &Claim, at: i64, error: &str, now: i64) -> Result<()> {
+    /// An attempt has failed, and another follows.
+    pub(super) fn retry(&self, claim: &Claim, retry: &Retry<'_>, now: i64) -> Result<()> {
         self.sql.exec(
-            "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, last_error = ?3, updated_at = ?4 WHERE id = ?1",
-            (claim.id, at, error, now),
+            "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, last_error = ?3, alone = ?4, throttled = throttled + ?5,
+                 updated_at = ?6
+             WHERE id = ?1",
+            (claim.id, retry.at, retry.error, retry.alone, retry.throttled, now),
         )?;
         Ok(())
     }
@@ -160,8 +216,9 @@ impl Rows {
     pub(super) fn stuck(&self, timer: i64) -> Result<Option<Claim>> {
         self.sql
             .exec(
-                "SELECT id, timer, generation, due_at, attempts FROM schedule_runs
-                 WHERE timer = ?1 AND state = 'failed' AND fire_at IS NOT NULL",
+                &format!(
+                    "SELECT {CLAIM} FROM schedule_runs WHERE timer = ?1 AND state = 'failed' AND fire_at IS NOT NULL"
+                ),
                 (timer,),
             )?
             .optional()
@@ -171,8 +228,10 @@ impl Rows {
     pub(super) fn stuck_until(&self, now: i64, limit: usize) -> Result<Vec<Claim>> {
         self.sql
             .exec(
-                "SELECT id, timer, generation, due_at, attempts FROM schedule_runs
-                 WHERE fire_at <= ?1 AND state = 'failed' ORDER BY fire_at LIMIT ?2",
+                &format!(
+                    "SELECT {CLAIM} FROM schedule_runs WHERE behind = 0 AND fire_at <= ?1 AND state = 'failed'
+                     ORDER BY fire_at LIMIT ?2"
+                ),
                 (now, count(limit)),
             )?
             .to_array()
@@ -197,7 +256,8 @@ impl Rows {
     /// Retries all failed runs of a timer, with fresh counts of attempts. False if there are none.
     pub(super) fn revive(&self, timer: i64, now: i64) -> Result<bool> {
         let revived = self.sql.exec(
-            "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, attempts = 0, updated_at = ?2
+            "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, attempts = 0, throttled = 0, alone = 0, behind = 0, created_at = ?2,
+                 updated_at = ?2
              WHERE timer = ?1 AND state = 'failed' AND fire_at IS NULL",
             (timer, now),
         )?;

@@ -5,7 +5,7 @@ use abide::{Result, Storage};
 use abide_component::tables;
 
 /// The version of the tables, kept in `schedule_meta`.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
     CREATE TABLE schedule_timers (
@@ -19,11 +19,14 @@ const TABLES: &str = "
         due_at     INTEGER,
         fire_at    INTEGER,
         queued     INTEGER NOT NULL DEFAULT 0,
+        -- 0 if the occurrence is the first that is due; otherwise the timer catches up, and this is its place in the line.
+        turn       INTEGER NOT NULL DEFAULT 0,
         ended_at   INTEGER,
         created_at INTEGER NOT NULL,
         updated_at INTEGER NOT NULL
     );
-    CREATE INDEX schedule_fire ON schedule_timers (fire_at) WHERE fire_at IS NOT NULL;
+    CREATE INDEX schedule_fire ON schedule_timers (fire_at) WHERE fire_at IS NOT NULL AND turn = 0;
+    CREATE INDEX schedule_behind ON schedule_timers (turn) WHERE fire_at IS NOT NULL AND turn > 0;
     CREATE INDEX schedule_ended ON schedule_timers (ended_at) WHERE ended_at IS NOT NULL;
 
     CREATE TABLE schedule_runs (
@@ -33,12 +36,19 @@ const TABLES: &str = "
         due_at     INTEGER NOT NULL,
         state      TEXT NOT NULL,
         fire_at    INTEGER,
+        -- True if it catches up.
+        behind     INTEGER NOT NULL DEFAULT 0,
+        -- True if nothing else is to be in flight with its next attempt, or is with the present one.
+        alone      INTEGER NOT NULL DEFAULT 0,
         attempts   INTEGER NOT NULL DEFAULT 0,
+        -- How many of the attempts were throttled and do not count.
+        throttled  INTEGER NOT NULL DEFAULT 0,
         last_error TEXT,
         created_at INTEGER NOT NULL,
         updated_at INTEGER NOT NULL
     );
-    CREATE INDEX schedule_runs_fire ON schedule_runs (fire_at, id) WHERE fire_at IS NOT NULL;
+    CREATE INDEX schedule_runs_fire ON schedule_runs (behind, fire_at, id) WHERE fire_at IS NOT NULL;
+    CREATE INDEX schedule_runs_alone ON schedule_runs (fire_at, id) WHERE alone = 1;
     CREATE INDEX schedule_runs_timer ON schedule_runs (timer, state, id);
     CREATE INDEX schedule_runs_taken ON schedule_runs (id) WHERE state IN ('claimed', 'running');
     CREATE INDEX schedule_runs_failed ON schedule_runs (id) WHERE state = 'failed';

@@ -6,16 +6,21 @@ use std::time::Duration;
 use abide::Result;
 
 use super::{
-    Failure,
+    Failure, RetryPolicy,
     inner::Inner,
     limits,
-    runs::{Claim, Taken},
+    record::FailureKind,
+    runs::{Claim, Retry, Taken},
     timers::Set,
 };
 use crate::broken::{Variant, broken};
-use abide_component::jittered;
-use abide_component::numbers::millis;
-use abide_component::texts::cut;
+use abide_component::{
+    jittered,
+    limits::{JITTER, PATIENCE},
+    numbers::millis,
+    texts::cut,
+    throttle,
+};
 
 impl Inner {
     /// The attempt has succeeded.
@@ -43,15 +48,67 @@ impl Inner {
         let Some(set) = self.current(claim)? else {
             return self.drop_stale(claim, now);
         };
-        let error = cut(failure.error.clone(), limits::MAX_ERROR_BYTES);
-        let due = Some(claim.due_at);
-        let wait = self.wait(&set, claim).filter(|_| !failure.permanent);
-        if let Some((wait, most)) = wait {
-            let wait = self.jittered(millis(wait), most, &set, claim);
-            let at = now.saturating_add(wait).min(limits::MAX_TIME);
-            self.rows.retry_at(claim, at, &error, now)?;
-            return self.rows.note(&set.name, "retried", due, Some(&error), now);
+        let mut error = failure.error.clone();
+        let wait = match failure.kind {
+            FailureKind::Permanent => None,
+            FailureKind::Throttled => {
+                match throttle::why_over(PATIENCE, claim.created_at, now, &error) {
+                    Some(over) => {
+                        error = over;
+                        None
+                    }
+                    None => Some(self.pause(&set, claim, failure.after)),
+                }
+            }
+            FailureKind::Again => self.wait(&set, claim, claim.counted(), failure.after),
+        };
+        let throttled = failure.kind == FailureKind::Throttled;
+        match wait {
+            Some(wait) => {
+                let retry = Retry {
+                    at: now.saturating_add(wait).min(limits::MAX_TIME),
+                    error: &cut(error, limits::MAX_ERROR_BYTES),
+                    alone: false,
+                    throttled: throttled && !broken(Variant::FiringThrottledCounts),
+                };
+                self.try_again(&set, claim, &retry, now)
+            }
+            None => self.give_up(&set, claim, &error, now),
         }
+    }
+
+    /// The attempt was cut off: it may have ended the process, and counts. The last attempt is made alone, and only a run
+    /// that was alone has failed because of a crash.
+    fn cut_off(&self, claim: &Claim, now: i64) -> Result<()> {
+        let Some(set) = self.current(claim)? else {
+            return self.drop_stale(claim, now);
+        };
+        let error = "it was interrupted: its object or the process stopped";
+        let wait = self.wait(&set, claim, claim.counted(), None);
+        let is_to_blame = claim.alone || broken(Variant::FiringsBlamedTogether);
+        if wait.is_none() && is_to_blame {
+            return self.give_up(&set, claim, error, now);
+        }
+        let last = || self.wait(&set, claim, self.policy(&set).max_attempts() - 1, None);
+        let wait = wait.or_else(last).unwrap_or_default();
+        let next = claim.counted().saturating_add(1);
+        let retry = Retry {
+            at: now.saturating_add(wait).min(limits::MAX_TIME),
+            error,
+            alone: self.wait(&set, claim, next, None).is_none(),
+            throttled: false,
+        };
+        self.try_again(&set, claim, &retry, now)
+    }
+
+    fn try_again(&self, set: &Set, claim: &Claim, retry: &Retry<'_>, now: i64) -> Result<()> {
+        self.rows.retry(claim, retry, now)?;
+        let (due, error) = (Some(claim.due_at), Some(retry.error));
+        self.rows.note(&set.name, "retried", due, error, now)
+    }
+
+    fn give_up(&self, set: &Set, claim: &Claim, error: &str, now: i64) -> Result<()> {
+        let error = cut(error.to_owned(), limits::MAX_ERROR_BYTES);
         tracing::error!(
             timer = set.name,
             error,
@@ -63,30 +120,52 @@ impl Inner {
             self.rows.fail(claim, &error, now)?;
         }
         self.rows
-            .note(&set.name, "failed", due, Some(&error), now)?;
+            .note(&set.name, "failed", Some(claim.due_at), Some(&error), now)?;
         self.rows.rest(set.id, now)
     }
 
-    /// The wait until the next attempt, if there is to be one, and the share by which it may be longer.
-    fn wait(&self, set: &Set, claim: &Claim) -> Option<(Duration, f64)> {
-        let policy = set.spec.0.retry.as_ref().unwrap_or(&self.options.retry);
-        if broken(Variant::RetriedForEver) {
-            return policy.wait(1);
-        }
-        policy.wait(claim.attempts)
+    fn policy<'a>(&'a self, set: &'a Set) -> &'a RetryPolicy {
+        set.spec.0.retry.as_ref().unwrap_or(&self.options.retry)
     }
 
-    /// A wait, longer by chance. The same for the same attempt.
-    fn jittered(&self, wait: i64, most: f64, set: &Set, claim: &Claim) -> i64 {
-        if broken(Variant::RetriedAtOnce) {
-            return 0;
-        }
+    /// The time until the attempt after so many, in milliseconds, if there is to be one: not less than was asked for.
+    fn wait(
+        &self,
+        set: &Set,
+        claim: &Claim,
+        attempts: u32,
+        asked: Option<Duration>,
+    ) -> Option<i64> {
+        let attempts = if broken(Variant::RetriedForEver) {
+            1
+        } else {
+            attempts
+        };
+        let key = self.key(claim.id, &set.name, claim.due_at);
+        let parts: [&[u8]; 2] = [key.as_bytes(), &claim.attempts.to_le_bytes()];
+        let parts = self.options.jitter.then_some(&parts[..]);
+        let wait = self.policy(set).next(attempts, asked, parts);
+        wait.map(|wait| {
+            if broken(Variant::RetriedAtOnce) {
+                0
+            } else {
+                wait
+            }
+        })
+    }
+
+    /// The pause of an occurrence that was throttled, in milliseconds.
+    fn pause(&self, set: &Set, claim: &Claim, asked: Option<Duration>) -> i64 {
+        let pause = millis(throttle::pause(asked, claim.throttled));
         if !self.options.jitter {
-            return wait;
+            return pause;
         }
         let key = self.key(claim.id, &set.name, claim.due_at);
-        let parts = [key.as_bytes(), &claim.attempts.to_le_bytes()];
-        jittered(wait, most, &parts)
+        jittered(
+            pause,
+            JITTER,
+            &[key.as_bytes(), &claim.attempts.to_le_bytes()],
+        )
     }
 
     /// Settles claimed runs whose claimer has stopped. A started attempt counts as failed.
@@ -94,15 +173,23 @@ impl Inner {
         if broken(Variant::CutOffForgotten) {
             return Ok(());
         }
-        let failure = Failure::again("it was interrupted: its object or the process stopped");
         let claimed = self.rows.taken(Taken::Claimed)?;
-        // They are handled in this order, and finished ones are removed: only the first can have started.
+        // They are handled in this order, and finished ones are removed: the first has started. Others have as well if the
+        // ends of those before them are not on disk. So each of them is a suspect.
         for waiting in claimed.iter().skip(1) {
-            self.rows.give_back(waiting, now)?;
+            self.rows.give_back(waiting, true, now)?;
         }
         let running = self.rows.taken(Taken::Running)?;
         for begun in claimed.iter().take(1).chain(&running) {
-            self.failed(begun, &failure, now)?;
+            self.cut_off(begun, now)?;
+        }
+        Ok(())
+    }
+
+    /// Releases what an alarm has claimed and has not started.
+    pub(super) fn give_back_the_rest(&self, claims: &[Claim], now: i64) -> Result<()> {
+        for claim in claims {
+            self.rows.give_back(claim, false, now)?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::{
     options::check_retry,
     timing::{Timing, every},
 };
+use abide_component::numbers::millis;
 
 /// The spec of a timer: when it goes off, and for what purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,14 @@ impl Spec {
     /// Goes off once, at a time in milliseconds since 1970; at once if that has passed.
     pub fn once(kind: impl Into<String>, at: i64) -> Self {
         Self::new(kind, Timing::Once { at })
+    }
+
+    /// Goes off once, this long after the timer is set, by the clock of the object's node; at most 100 years.
+    ///
+    /// Setting it again to the same spec while it waits changes nothing. Once it has ended, setting it starts the wait
+    /// again, so do not set it in a constructor.
+    pub fn after(kind: impl Into<String>, wait: Duration) -> Self {
+        Self::new(kind, Timing::After { wait: millis(wait) })
     }
 
     /// Goes off repeatedly, the first time after one interval of 100 ms to 100 years.

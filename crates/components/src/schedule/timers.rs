@@ -11,7 +11,7 @@ use crate::broken::{Variant, broken};
 use abide_component::numbers::rows as count;
 
 /// The columns of a [`Set`].
-const SET: &str = "id, name, spec, generation, anchor, due_at, queued";
+const SET: &str = "id, name, spec, generation, anchor, due_at, queued, turn > 0 AS behind, ended_at IS NOT NULL AS ended";
 
 /// A timer's row.
 #[derive(Clone, Debug, Deserialize)]
@@ -27,6 +27,10 @@ pub(super) struct Set {
     pub(super) due_at: Option<i64>,
     /// True if that waited for the previous one, and goes off however late it is.
     pub(super) queued: bool,
+    /// True if the timer catches up.
+    pub(super) behind: bool,
+    /// True if it will not go off any more.
+    pub(super) ended: bool,
 }
 
 /// The next occurrence of a timer.
@@ -36,24 +40,28 @@ pub(super) struct Plan {
     /// When to look at it. `None`: when the previous one has finished.
     pub(super) fire_at: Option<i64>,
     pub(super) queued: bool,
+    /// True if the timer catches up: it goes to the end of the line of those that do.
+    pub(super) behind: bool,
 }
 
 impl Plan {
-    /// A next occurrence, at its time.
-    pub(super) fn at(due_at: Option<i64>) -> Self {
+    /// A next occurrence, at its time. If that has come already, the timer catches up.
+    pub(super) fn at(due_at: Option<i64>, now: i64) -> Self {
         Self {
             due_at,
             fire_at: due_at,
             queued: false,
+            behind: due_at.is_some_and(|at| at <= now) && !broken(Variant::CatchUpFirst),
         }
     }
 
     /// An occurrence that waits for the previous one.
-    pub(super) fn held(due_at: i64, queued: bool) -> Self {
+    pub(super) fn held(due_at: i64, queued: bool, behind: bool) -> Self {
         Self {
             due_at: Some(due_at),
             fire_at: None,
             queued,
+            behind,
         }
     }
 }
@@ -81,20 +89,33 @@ impl Rows {
             .optional()
     }
 
-    /// Timers that are due, first due first.
+    /// Timers that are due for the first time, first due first.
     pub(super) fn due(&self, now: i64, limit: usize) -> Result<Vec<Set>> {
         self.sql
             .exec(
                 &format!(
-                    "SELECT {SET} FROM schedule_timers WHERE fire_at <= ?1 ORDER BY fire_at LIMIT ?2"
+                    "SELECT {SET} FROM schedule_timers WHERE fire_at <= ?1 AND turn = 0 ORDER BY fire_at LIMIT ?2"
                 ),
                 (early(now), count(limit)),
             )?
             .to_array()
     }
 
-    /// Timers that repeat. Looks at every timer.
-    pub(super) fn repeating(&self) -> Result<Vec<Set>> {
+    /// Timers that catch up, in turn.
+    pub(super) fn behind(&self, limit: usize) -> Result<Vec<Set>> {
+        self.sql
+            .exec(
+                &format!(
+                    "SELECT {SET} FROM schedule_timers WHERE fire_at IS NOT NULL AND turn > 0 ORDER BY turn LIMIT ?1"
+                ),
+                (count(limit),),
+            )?
+            .to_array()
+    }
+
+    /// Timers whose times a clock that is set back changes: those that repeat, and those that are set for a time after
+    /// now. Looks at every timer.
+    pub(super) fn movable(&self) -> Result<Vec<Set>> {
         let mut sets: Vec<Set> = self
             .sql
             .exec(
@@ -102,7 +123,10 @@ impl Rows {
                 (),
             )?
             .to_array()?;
-        sets.retain(|set| set.spec.0.timing.repeats());
+        sets.retain(|set| {
+            let timing = &set.spec.0.timing;
+            timing.repeats() || timing.is_relative()
+        });
         Ok(sets)
     }
 
@@ -139,7 +163,7 @@ impl Rows {
         self.drop_runs(id)?;
         self.sql.exec(
             "UPDATE schedule_timers SET spec = ?2, generation = generation + 1, anchor = ?3, due_at = ?4, fire_at = ?4,
-                 queued = 0, ended_at = NULL, updated_at = ?5
+                 queued = 0, turn = 0, ended_at = NULL, updated_at = ?5
              WHERE id = ?1",
             (id, Json(spec).text()?, anchor, due_at, now),
         )?;
@@ -156,9 +180,18 @@ impl Rows {
 
     pub(super) fn plan(&self, id: i64, plan: Plan) -> Result<()> {
         self.sql.exec(
-            "UPDATE schedule_timers SET due_at = ?2, fire_at = ?3, queued = ?4 WHERE id = ?1",
-            (id, plan.due_at, plan.fire_at, plan.queued),
+            "UPDATE schedule_timers SET due_at = ?2, fire_at = ?3, queued = ?4,
+                 turn = iif(?5, (SELECT coalesce(max(turn), 0) + 1 FROM schedule_timers WHERE fire_at IS NOT NULL AND turn > 0), 0)
+             WHERE id = ?1",
+            (id, plan.due_at, plan.fire_at, plan.queued, plan.behind),
         )?;
+        Ok(())
+    }
+
+    /// The clock was set back: whether a timer catches up is decided when its time has come.
+    pub(super) fn none_is_behind(&self) -> Result<()> {
+        self.sql
+            .exec("UPDATE schedule_timers SET turn = 0 WHERE turn > 0", ())?;
         Ok(())
     }
 

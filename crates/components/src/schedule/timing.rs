@@ -21,6 +21,11 @@ pub enum Timing {
         /// When. A time that has passed is now.
         at: i64,
     },
+    /// Once, a time after it is set.
+    After {
+        /// The time, in milliseconds.
+        wait: i64,
+    },
     /// Repeatedly, after equal intervals.
     Interval {
         /// The interval, in milliseconds.
@@ -45,6 +50,15 @@ impl Timing {
     pub(super) fn check(&self, now: i64) -> Result<(), String> {
         match self {
             Self::Once { at } => in_time(*at),
+            Self::After { wait } => {
+                let max = millis(limits::MAX_INTERVAL);
+                if (0..=max).contains(wait) {
+                    return Ok(());
+                }
+                Err(format!(
+                    "a timer goes off at most 100 years after it is set, not {wait} ms"
+                ))
+            }
             Self::Interval { every, start } => {
                 let (min, max) = (millis(limits::MIN_INTERVAL), millis(limits::MAX_INTERVAL));
                 if !(min..=max).contains(every) {
@@ -63,14 +77,19 @@ impl Timing {
 
     /// True if the timer may go off more than once.
     pub(super) fn repeats(&self) -> bool {
-        !matches!(self, Self::Once { .. })
+        !matches!(self, Self::Once { .. } | Self::After { .. })
+    }
+
+    /// True if the timer goes off once, a time after it is set.
+    pub(super) fn is_relative(&self) -> bool {
+        matches!(self, Self::After { .. })
     }
 
     /// The start of intervals for a timer that is set now.
     pub(super) fn anchor(&self, now: i64) -> i64 {
         match self {
             Self::Interval { every, start } => start.unwrap_or(now.saturating_add(*every)),
-            Self::Once { .. } | Self::Cron { .. } => now,
+            Self::Once { .. } | Self::After { .. } | Self::Cron { .. } => now,
         }
     }
 
@@ -81,6 +100,7 @@ impl Timing {
     pub(super) fn first(&self, anchor: i64, now: i64) -> Result<Option<i64>, String> {
         match self {
             Self::Once { at } => Ok(Some(*at)),
+            Self::After { wait } => Ok(Some(now.saturating_add(*wait))),
             Self::Interval { .. } if anchor >= now => Ok(Some(anchor)),
             Self::Interval { .. } | Self::Cron { .. } => self.after(anchor, now),
         }
@@ -92,7 +112,7 @@ impl Timing {
     /// If it cannot be computed, for example because this machine does not know the time zone.
     pub(super) fn after(&self, anchor: i64, time: i64) -> Result<Option<i64>, String> {
         let next = match self {
-            Self::Once { .. } => None,
+            Self::Once { .. } | Self::After { .. } => None,
             Self::Interval { every, .. } => {
                 let past = time.saturating_sub(anchor).div_euclid(*every);
                 Some(anchor.saturating_add(every.saturating_mul(past.saturating_add(1))))
@@ -108,7 +128,7 @@ impl Timing {
     /// As of [`after`](Self::after).
     pub(super) fn last(&self, anchor: i64, due: i64, time: i64) -> Result<i64, String> {
         let last = match self {
-            Self::Once { .. } => None,
+            Self::Once { .. } | Self::After { .. } => None,
             Self::Interval { every, .. } => {
                 let past = time.saturating_sub(anchor).div_euclid(*every);
                 Some(anchor.saturating_add(every.saturating_mul(past)))

@@ -6,7 +6,7 @@ use abide::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
 use super::limits;
-use abide_component::texts::cut;
+use abide_component::{Fault, FaultKind, texts::cut};
 
 /// Why a step, or a whole workflow, failed. It is stored with the instance, and a replay returns the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -24,6 +24,8 @@ pub struct Failure {
 pub enum FailureKind {
     /// A later attempt may succeed: the step is retried, as its policy says. It may have had its effect.
     Temporary,
+    /// A receiver asks for patience: the step is retried after a pause, and the attempt does not count.
+    Throttled,
     /// It will never succeed unchanged: the step is not retried.
     Permanent,
     /// The awaited event did not arrive in time.
@@ -36,6 +38,15 @@ impl Failure {
     /// A later attempt may succeed.
     pub fn temporary(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Temporary, message)
+    }
+
+    /// A receiver asks for patience, for this long if it says so: this attempt of the step does not count. Without a time
+    /// the wait is 1 s, doubled each time up to 30 s. After a week of it the step has failed.
+    pub fn throttled(message: impl Into<String>, after: Option<Duration>) -> Self {
+        Self {
+            after,
+            ..Self::new(FailureKind::Throttled, message)
+        }
     }
 
     /// It will never succeed unchanged.
@@ -51,7 +62,7 @@ impl Failure {
         Self::new(FailureKind::Canceled, message)
     }
 
-    /// Not to be retried before this time has passed (`Retry-After`), whatever the policy says.
+    /// Not to be retried before this time has passed (`Retry-After`), at most a day, nor before the policy says.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.after = Some(after);
@@ -84,9 +95,15 @@ impl Failure {
 
     /// The stored form.
     pub(super) fn to_json(&self) -> String {
-        let mut kept = self.clone();
-        kept.message = cut(kept.message, limits::MAX_ERROR_BYTES);
-        serde_json::to_string(&kept).unwrap_or_default()
+        serde_json::to_string(&self.shortened()).unwrap_or_default()
+    }
+
+    /// The same, with a message that is not too long to be stored.
+    pub(super) fn shortened(&self) -> Self {
+        Self {
+            message: cut(self.message.clone(), limits::MAX_ERROR_BYTES),
+            ..self.clone()
+        }
     }
 
     /// Parses the stored form.
@@ -104,10 +121,11 @@ impl Failure {
 }
 
 impl From<Error> for Failure {
-    /// Errors of the caller are permanent, all others temporary.
+    /// Errors of the caller are permanent; an overloaded node or object asks for patience; all others are temporary.
     fn from(error: Error) -> Self {
         let message = error.message();
         match error.kind() {
+            ErrorKind::Overloaded => Self::throttled(message, error.retry_after()),
             ErrorKind::Input
             | ErrorKind::Limit
             | ErrorKind::Forbidden
@@ -116,6 +134,20 @@ impl From<Error> for Failure {
             | ErrorKind::NoResult
             | ErrorKind::NotFound => Self::permanent(message),
             _ => Self::temporary(message),
+        }
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        let kind = match fault.kind {
+            FaultKind::NotSent | FaultKind::Throttled => FailureKind::Throttled,
+            FaultKind::Refused | FaultKind::Unknown => FailureKind::Temporary,
+            FaultKind::Permanent => FailureKind::Permanent,
+        };
+        Self {
+            after: fault.after,
+            ..Self::new(kind, fault.text)
         }
     }
 }

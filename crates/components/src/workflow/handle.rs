@@ -10,6 +10,10 @@ use super::{
     WorkflowDirectory, WorkflowError, WorkflowInstance, limits, notices::object_name,
 };
 
+/// What tells an event from others: the id that its source gave it, for example `EventKey(&webhook.id)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventKey<'a>(pub &'a str);
+
 /// The instances of a workflow: starts, inspects and controls them, and sends them events. Clones are cheap and refer
 /// to the same workflow.
 ///
@@ -96,12 +100,12 @@ impl<W: Workflow> Workflows<W> {
     pub async fn send_event_once(
         &self,
         id: &str,
-        key: &str,
+        key: EventKey<'_>,
         name: &str,
         payload: &(impl Serialize + ?Sized),
     ) -> Result<(), WorkflowError> {
         let payload = to_json(payload)?;
-        let instance = self.instance(id).with_idempotency_key(key);
+        let instance = self.instance(id).with_idempotency_key(key.0);
         instance.send_event(name.to_owned(), payload).await?
     }
 
@@ -129,12 +133,12 @@ impl<W: Workflow> Workflows<W> {
         &self,
         id: &str,
         input: &W::Input,
-        key: &str,
+        key: EventKey<'_>,
         name: &str,
         payload: &(impl Serialize + ?Sized),
     ) -> Result<Started, WorkflowError> {
         let order = Self::order(id, input)?;
-        let instance = self.instance(id).with_idempotency_key(key);
+        let instance = self.instance(id).with_idempotency_key(key.0);
         instance
             .start_with_event(order, name.to_owned(), to_json(payload)?)
             .await?

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
-use abide_component::seen::SeenByAlarm;
+use abide_component::seen::{SeenByAlarm, is_old, went_back};
 
 /// One instance's object.
 pub(super) struct Inner {
@@ -71,13 +71,14 @@ impl Inner {
     /// Records the current time. If the clock was set back since the last time, returns by how much, and moves waits
     /// earlier by that.
     pub(super) fn note_time(&self, instance: &Instance, now: i64) -> Result<Option<i64>> {
-        let back = self.seen.take_or(instance.last_seen).saturating_sub(now);
-        if -back >= millis(limits::CLOCK_STEP) {
+        let seen = self.seen.take_or(instance.last_seen);
+        if is_old(seen, now) {
             self.rows.set_last_seen(now)?;
         }
-        if back <= millis(limits::CLOCK_TOLERANCE) || broken(Variant::WaitsFollowClock) {
+        let back = went_back(seen, now).filter(|_| !broken(Variant::WaitsFollowClock));
+        let Some(back) = back else {
             return Ok(None);
-        }
+        };
         tracing::warn!(
             by_millis = back,
             workflow = instance.workflow,
@@ -219,7 +220,10 @@ impl Inner {
                     self.rows.put_off(heard.id, now)
                 }
             }
-            NoticeOutcome::Forgotten if instance.status.is_end() => {
+            // Only if it has not been restarted, and ended again, meanwhile.
+            NoticeOutcome::Forgotten
+                if instance.status.is_end() && self.rows.is_notice(heard.id)? =>
+            {
                 self.state.storage().delete_all()
             }
             // An instance that was removed from the directory but runs was restarted meanwhile, and is listed again.

@@ -40,12 +40,6 @@ pub const MAX_TIME: i64 = abide_component::limits::MAX_TIME;
 /// Random jitter of a wait between attempts, as a share of it: steps that failed together are not retried together.
 pub const JITTER: f64 = abide_component::limits::JITTER;
 
-/// An instance's stored last-seen time is at most this much older than that of its newest turn.
-pub const CLOCK_STEP: Duration = Duration::from_secs(1);
-
-/// A clock that is behind the last-seen time by more than this has been set back.
-pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
-
 /// Shorter waits are made in memory, longer ones by the object's alarm.
 pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 
@@ -79,6 +73,5 @@ pub const MAX_PATIENCE: Duration = Duration::from_mins(2);
 
 const _: () = {
     assert!(SHORT_WAIT.as_secs() < TASK_LIFE.as_secs());
-    assert!(CLOCK_STEP.as_secs() < CLOCK_TOLERANCE.as_secs());
     assert!(MAX_RESULT_BYTES <= 1 << 20);
 };

@@ -73,6 +73,7 @@ mod retry;
 mod rows;
 mod run;
 mod schema;
+mod setback;
 mod signal;
 mod task;
 #[allow(
@@ -89,7 +90,7 @@ pub use attempt::Attempt;
 pub use context::Context;
 pub use error::WorkflowError;
 pub use failure::{Failure, FailureKind};
-pub use handle::Workflows;
+pub use handle::{EventKey, Workflows};
 pub use notices::Parent;
 pub use object::{
     Order, RawResult, Started, WorkflowDirectory, WorkflowDirectoryStub, WorkflowInstance,

@@ -14,7 +14,7 @@ use super::{
     object::{Order, WorkflowDirectory, WorkflowInstance},
     rows::NoticeRow,
 };
-use abide_component::numbers::millis;
+use abide_component::{doubled, numbers::millis};
 
 /// The instance's status, for the directory: the target is the workflow, and there is no payload.
 pub(super) const LIST: &str = "list";
@@ -99,8 +99,11 @@ fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
 
 /// The wait until a notice is sent again.
 pub(super) fn wait(attempts: u32) -> i64 {
-    let wait = limits::TELL_BACKOFF.saturating_mul(1 << attempts.min(10));
-    millis(wait.min(limits::TELL_MAX_BACKOFF))
+    millis(doubled(
+        limits::TELL_BACKOFF,
+        limits::TELL_MAX_BACKOFF,
+        attempts,
+    ))
 }
 
 /// The timeout of a notice.

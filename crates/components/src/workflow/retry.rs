@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use super::limits;
 use crate::broken::{Variant, broken};
-use abide_component::jittered;
-use abide_component::numbers::millis;
 
 /// When a failed step is retried, how often, and how long an attempt may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,25 +63,32 @@ impl RetryPolicy {
         self
     }
 
-    /// The wait after this many attempts, if there is to be another. Deterministic for an attempt, so a run can be
-    /// reproduced.
-    pub(super) fn wait(&self, attempts: u32, key: &str) -> Option<Duration> {
-        if self.has_ended(attempts) {
-            return None;
-        }
-        if broken(Variant::StepAtOnce) {
-            return Some(Duration::ZERO);
-        }
-        let doublings = attempts.saturating_sub(1).min(30);
-        let wait = self.base.saturating_mul(1 << doublings).min(self.max);
-        let parts = [key.as_bytes(), &attempts.to_le_bytes()];
-        let wait = jittered(millis(wait.min(limits::MAX_WAIT)), limits::JITTER, &parts);
-        Some(Duration::from_millis(wait.cast_unsigned()))
+    /// The wait after this many attempts, in milliseconds, if there is to be another: not less than was asked for.
+    /// Deterministic for an attempt, so a run can be reproduced.
+    pub(super) fn wait(&self, attempts: u32, asked: Option<Duration>, key: &str) -> Option<i64> {
+        let parts: [&[u8]; 2] = [key.as_bytes(), &attempts.to_le_bytes()];
+        let wait = self.rule().next(attempts, asked, Some(&parts));
+        wait.map(|wait| if broken(Variant::StepAtOnce) { 0 } else { wait })
     }
 
-    /// True if so many attempts are all that there may be.
-    fn has_ended(&self, attempts: u32) -> bool {
-        attempts >= self.max_attempts && !broken(Variant::StepForEver)
+    /// The longest of the waits, in milliseconds.
+    pub(super) fn last_wait(&self, key: &str) -> i64 {
+        let attempts = self.max_attempts.saturating_sub(1);
+        self.wait(attempts, None, key).unwrap_or_default()
+    }
+
+    /// The same as a policy of all components.
+    fn rule(&self) -> abide_component::RetryPolicy {
+        let max_attempts = if broken(Variant::StepForEver) {
+            u32::MAX
+        } else {
+            self.max_attempts
+        };
+        abide_component::RetryPolicy::Exponential {
+            base: self.base,
+            max: self.max.min(limits::MAX_WAIT),
+            max_attempts,
+        }
     }
 }
 
@@ -97,14 +102,15 @@ mod tests {
             .attempts(5)
             .backoff(Duration::from_secs(1), Duration::from_secs(3));
         for (attempts, least) in [(1, 1_000), (2, 2_000), (3, 3_000), (4, 3_000)] {
-            let wait = policy.wait(attempts, "key").unwrap().as_millis();
+            let wait = policy.wait(attempts, None, "key").unwrap();
             assert!(
                 (least..=least * 5 / 4).contains(&wait),
                 "{attempts}: {wait}"
             );
         }
-        assert_eq!(policy.wait(5, "key"), None);
-        assert!(RetryPolicy::for_ever().wait(1_000_000, "key").is_some());
-        assert_eq!(RetryPolicy::once().wait(1, "key"), None);
+        assert_eq!(policy.wait(5, None, "key"), None);
+        let for_ever = RetryPolicy::for_ever();
+        assert!(for_ever.wait(1_000_000, None, "key").is_some());
+        assert_eq!(RetryPolicy::once().wait(1, None, "key"), None);
     }
 }

@@ -80,10 +80,13 @@ pub(super) struct StepRow {
     pub(super) event: Option<i64>,
     /// The id of its child.
     pub(super) child: Option<String>,
+    /// Why it waits for another attempt, or has one: a [`Setback`](super::setback::Setback) as JSON.
+    pub(super) setback: Option<String>,
     pub(super) finished_at: Option<i64>,
 }
 
-const STEP_ROW: &str = "id, name, occurrence, kind, asked, state, attempts, key_run, due, fixed, seq, event, child, finished_at";
+const STEP_ROW: &str = "id, name, occurrence, kind, asked, state, attempts, key_run, due, fixed, seq, event, child, \
+     CASE WHEN state IN ('waiting', 'running') THEN error END AS setback, finished_at";
 
 impl StepRow {
     /// Its stored name.
@@ -518,8 +521,7 @@ impl Rows {
         now: i64,
     ) -> Result<()> {
         self.sql.exec(
-            "INSERT INTO workflow_notices (kind, target, payload, due) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (kind, target) DO UPDATE SET payload = excluded.payload, due = excluded.due, attempts = 0",
+            "INSERT OR REPLACE INTO workflow_notices (kind, target, payload, due) VALUES (?1, ?2, ?3, ?4)",
             (kind, target, payload, now),
         )?;
         Ok(())
@@ -562,6 +564,12 @@ impl Rows {
             (notice, due),
         )?;
         Ok(())
+    }
+
+    /// True if a notice still waits: it was not removed, and none has taken its place.
+    pub(super) fn is_notice(&self, notice: i64) -> Result<bool> {
+        let sql = "SELECT count(*) FROM workflow_notices WHERE id = ?1";
+        Ok(self.sql.exec(sql, (notice,))?.one::<i64>()? > 0)
     }
 
     pub(super) fn remove_notice(&self, notice: i64) -> Result<()> {

@@ -31,7 +31,8 @@ const INSTANCE: &str = "
     CREATE TABLE workflow_values (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     CREATE TABLE workflow_notices (
-        id       INTEGER PRIMARY KEY,
+        -- Never used again: what was sent is not taken for what has taken its place.
+        id       INTEGER PRIMARY KEY AUTOINCREMENT,
         kind     TEXT NOT NULL,
         target   TEXT NOT NULL,
         payload  TEXT NOT NULL,

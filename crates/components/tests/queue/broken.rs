@@ -38,6 +38,10 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::PauseIgnored => {
             "consuming::a_queue_that_is_paused_consumes_nothing_until_it_is_resumed_even_after_a_kill"
         }
+        Variant::ThrottledCounts => "throttling::a_throttling_server_uses_up_no_attempts",
+        Variant::SuspectsTogether => {
+            "suspects::a_message_in_flight_with_one_that_ends_the_process_is_not_given_up"
+        }
         _ => panic!("{variant:?} is of another part"),
     }
 }

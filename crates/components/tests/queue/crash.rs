@@ -98,6 +98,37 @@ fn small() -> Options {
         .timeout(Duration::from_secs(2))
 }
 
+/// What happens at a message's first attempt, if not all goes well; and whether that is no attempt.
+fn random_act(random: &mut Random) -> (Option<Act>, bool) {
+    match random.below(14) {
+        0 => (Some(Act::Retry(None)), false),
+        1 => (Some(Act::Fail), false),
+        2 => (Some(Act::Hang), false),
+        3 => (Some(Act::Panic), false),
+        4 => (Some(Act::Refuse), false),
+        5 => (Some(Act::Wait), true),
+        6 => (Some(Act::Throttle(Duration::from_millis(700))), true),
+        _ => (None, false),
+    }
+}
+
+/// Something that an operator does while all else goes on.
+fn meddle(world: &World, random: &mut Random) {
+    let queue = world.queue("words");
+    let what = random.below(3);
+    drop(tokio::spawn(async move {
+        match what {
+            0 => drop(queue.redrive_all().await),
+            1 => drop(queue.counts().await),
+            _ => {
+                drop(queue.pause().await);
+                tokio::task::yield_now().await;
+                drop(queue.resume().await);
+            }
+        }
+    }));
+}
+
 #[test]
 fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
     run(async {
@@ -106,19 +137,18 @@ fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
             let mut random = Random::new(seed);
             let mut world = World::new(words_with(small()));
             let mut acknowledged = BTreeSet::new();
+            // Bodies whose attempts may have the same number twice.
+            let mut renumbered = BTreeSet::new();
             let mut sent = 0;
             for round in 0..6 {
                 let queue = world.queue("words");
                 for _ in 0..random.below(6) {
                     let body = format!("{seed}/{sent}");
                     sent += 1;
-                    let act = match random.below(8) {
-                        0 => Some(Act::Retry(None)),
-                        1 => Some(Act::Fail),
-                        2 => Some(Act::Hang),
-                        3 => Some(Act::Panic),
-                        _ => None,
-                    };
+                    let (act, renumbers) = random_act(&mut random);
+                    if renumbers || matches!(act, Some(Act::Refuse)) {
+                        renumbered.insert(body.clone());
+                    }
                     world.script.say(&body, act);
                     let message = Message::new(&body).unwrap().dedup_key(&body);
                     // The answer may be lost with the power: then it is sent again.
@@ -136,6 +166,13 @@ fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
                 for _ in 0..random.below(40) {
                     world.clock.advance(Duration::from_millis(100));
                     tokio::task::yield_now().await;
+                    match random.below(30) {
+                        0 => meddle(&world, &mut random),
+                        1 => world
+                            .clock
+                            .set_wall(-6_000 - i64::from(random.below(14_000))),
+                        _ => {}
+                    }
                 }
                 world = match random.below(2) {
                     0 => world.killed(),
@@ -144,6 +181,7 @@ fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
             }
             // Whoever got no answer sends again, under the same key.
             let queue = world.queue("words");
+            queue.resume().await.unwrap();
             for number in 0..sent {
                 let body = format!("{seed}/{number}");
                 let message = Message::new(&body).unwrap().dedup_key(&body);
@@ -168,9 +206,12 @@ fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
                 assert!(decided, "seed {seed}: nobody took {body}");
             }
             // An attempt that was begun counts, also if all else of it is gone.
+            let throttled = world.script.throttled();
+            renumbered.extend(throttled);
             let mut begun = BTreeSet::new();
             for batch in world.script.seen() {
-                for attempt in batch.bodies.into_iter().zip(batch.attempts) {
+                let attempts = batch.bodies.into_iter().zip(batch.attempts);
+                for attempt in attempts.filter(|(body, _)| !renumbered.contains(body)) {
                     let is_new = begun.insert(attempt.clone());
                     assert!(is_new, "seed {seed}: begun again: {attempt:?}");
                 }

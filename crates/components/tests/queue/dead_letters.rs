@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::queue::{DeadLetters, Message, QueueError, Queues};
+use abide::queue::{DeadLetters, Message, QueueError, Queues, RetryPolicy};
 
 use crate::support::{Act, Script, Scripted, World, message, plain, run, words, words_with};
 
@@ -209,5 +209,35 @@ fn a_queue_whose_dead_letters_go_nowhere_says_so() {
         ));
         let error = abide::queue::Queue::new(world.node.env(), "words").unwrap_err();
         assert!(error.to_string().contains("not another queue"), "{error}");
+    });
+}
+
+#[test]
+fn a_ring_of_dead_letter_queues_is_refused() {
+    run(async {
+        let make = |script: &Script, life: usize| {
+            let to = |other: &str| plain().dead_letters(DeadLetters::Queue(other.to_owned()));
+            Queues::new()
+                .with("words", to("b"), Scripted(script.clone(), life))
+                .with("b", to("c"), Scripted(script.clone(), life))
+                .with("c", to("b"), Scripted(script.clone(), life))
+        };
+        let world = World::new(make);
+        for name in ["words", "b", "c"] {
+            let error = abide::queue::Queue::new(world.node.env(), name).unwrap_err();
+            assert!(error.to_string().contains("in a ring"), "{name}: {error}");
+        }
+    });
+}
+
+#[test]
+fn a_single_attempt_is_made_alone() {
+    run(async {
+        let world = World::new(words_with(plain().retry(RetryPolicy::Schedule(vec![]))));
+        world.script.say("bad", [Act::Fail]);
+        world.send(&["a", "b", "bad", "c", "d"]).await;
+        world.pass_until_decided().await;
+        let counts = world.counts().await;
+        assert_eq!((counts.consumed, counts.dead), (4, 1));
     });
 }

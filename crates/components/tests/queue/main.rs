@@ -10,5 +10,7 @@ mod elsewhere;
 mod limits;
 mod sending;
 mod support;
+mod suspects;
+mod throttling;
 #[path = "../../../../verify/harness/shared/world.rs"]
 mod world;

@@ -12,7 +12,12 @@ use std::{
 use abide::queue::{
     self, Batch, Consumer, Counts, Message, Options, Queue, QueueShard, Queues, RetryPolicy,
 };
-use abide::{Fetching, Node, Outbound, clock::TestClock, prelude::*, storage::SimDisk};
+use abide::{
+    Fetching, Node, Outbound,
+    clock::{Clock as _, TestClock},
+    prelude::*,
+    storage::SimDisk,
+};
 use abide_harness::setting;
 
 use crate::world::store;
@@ -24,10 +29,16 @@ pub(crate) enum Act {
     Ack,
     Retry(Option<Duration>),
     Refuse,
+    /// Not now: this is no attempt.
+    Wait,
+    /// The consumer asks for patience.
+    Throttle(Duration),
     /// The whole batch fails.
     Fail,
     Panic,
     Hang,
+    /// Hangs if another batch runs at the same time.
+    HangUnlessAlone,
 }
 
 /// A batch, as the consumer saw it.
@@ -54,9 +65,22 @@ struct Inner {
     life: usize,
     /// Requests that were sent, with their bodies, and what they are answered.
     requests: Vec<String>,
-    answers: VecDeque<(u16, String)>,
+    answers: VecDeque<Answer>,
+    /// When requests were sent, in milliseconds since the clock began.
+    sent_at: Vec<u64>,
+    clock: Option<TestClock>,
     /// Bodies that the consumer has taken.
     taken: BTreeSet<String>,
+    /// Bodies of batches for which the consumer has asked for patience.
+    throttled: BTreeSet<String>,
+}
+
+/// A response of the scripted server.
+#[derive(Clone, Debug)]
+struct Answer {
+    status: u16,
+    retry_after: Option<String>,
+    body: String,
 }
 
 impl Script {
@@ -67,8 +91,27 @@ impl Script {
     }
 
     pub(crate) fn answer(&self, status: u16, body: &str) {
-        let mut inner = self.0.lock().unwrap();
-        inner.answers.push_back((status, body.to_owned()));
+        self.push(status, None, body);
+    }
+
+    /// Several times, with a `Retry-After`.
+    pub(crate) fn answer_later(&self, times: usize, status: u16, retry_after: &str) {
+        for _ in 0..times {
+            self.push(status, Some(retry_after.to_owned()), "");
+        }
+    }
+
+    fn push(&self, status: u16, retry_after: Option<String>, body: &str) {
+        self.0.lock().unwrap().answers.push_back(Answer {
+            status,
+            retry_after,
+            body: body.to_owned(),
+        });
+    }
+
+    /// When requests were sent, in milliseconds since the clock began.
+    pub(crate) fn sent_at(&self) -> Vec<u64> {
+        self.0.lock().unwrap().sent_at.clone()
     }
 
     pub(crate) fn requests(&self) -> Vec<String> {
@@ -83,6 +126,11 @@ impl Script {
     pub(crate) fn bodies(&self) -> Vec<String> {
         let seen = self.seen();
         seen.into_iter().flat_map(|seen| seen.bodies).collect()
+    }
+
+    /// Bodies of batches for which the consumer has asked for patience.
+    pub(crate) fn throttled(&self) -> BTreeSet<String> {
+        self.0.lock().unwrap().throttled.clone()
     }
 
     /// True if the consumer has taken a body, and said so.
@@ -124,11 +172,16 @@ impl Outbound for Script {
             let mut inner = script.0.lock().unwrap();
             let body = String::from_utf8(body.unwrap().to_vec()).unwrap();
             inner.requests.push(body);
-            let (status, body) = inner.answers.pop_front().unwrap_or((204, String::new()));
-            Ok(Response::builder()
-                .status(status)
-                .body(Body::from(body))
-                .unwrap())
+            let now = inner.clock.as_ref().unwrap().now().as_millis();
+            inner.sent_at.push(u64::try_from(now).unwrap());
+            let Some(answer) = inner.answers.pop_front() else {
+                return Ok(Response::builder().status(204).body(Body::empty()).unwrap());
+            };
+            let mut response = Response::builder().status(answer.status);
+            if let Some(after) = answer.retry_after {
+                response = response.header("retry-after", after);
+            }
+            Ok(response.body(Body::from(answer.body)).unwrap())
         })
     }
 }
@@ -170,7 +223,7 @@ impl Consumer for Scripted {
         // So that batches of one pass are on their way together.
         tokio::task::yield_now().await;
         let mut result = Ok(());
-        let mut unmarked = Vec::new();
+        let (mut unmarked, mut throttled) = (Vec::new(), None);
         for (message, act) in batch.messages().iter().zip(acts) {
             match act {
                 None => unmarked.push(&message.body),
@@ -180,12 +233,24 @@ impl Consumer for Scripted {
                 }
                 Some(Act::Retry(after)) => message.retry(after, "not now"),
                 Some(Act::Refuse) => message.refuse("never"),
+                Some(Act::Wait) => message.wait("not yet"),
+                Some(Act::Throttle(after)) => throttled = Some(after),
                 Some(Act::Fail) => result = Err(Error::new("the script says so")),
                 Some(Act::Panic) => panic!("the script says so"),
                 Some(Act::Hang) => return std::future::pending().await,
+                Some(Act::HangUnlessAlone) => {
+                    if self.0.0.lock().unwrap().running > 1 {
+                        return std::future::pending().await;
+                    }
+                    unmarked.push(&message.body);
+                }
             }
         }
-        if result.is_ok() {
+        if let Some(after) = throttled {
+            let bodies = unmarked.iter().map(|body| (*body).clone());
+            self.0.0.lock().unwrap().throttled.extend(bodies);
+            batch.wait(Some(after), "busy");
+        } else if result.is_ok() {
             for body in unmarked {
                 self.0.take(body);
             }
@@ -220,6 +285,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(make: impl Fn(&Script, usize) -> Queues + 'static) -> Self {
         let (clock, disk, script) = (TestClock::new(), SimDisk::new(), Script::default());
+        script.0.lock().unwrap().clock = Some(clock.clone());
         Self::at(clock, disk, script, Rc::new(make))
     }
 

@@ -35,6 +35,13 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::StaleRetried => {
             "background::a_timer_that_was_canceled_or_set_anew_while_it_ran_is_not_repeated"
         }
+        Variant::CatchUpFirst => "missed::a_timer_that_is_due_is_not_behind_the_catch_up_of_others",
+        Variant::FiringThrottledCounts => {
+            "retries::throttled_attempts_do_not_count_and_end_after_a_week"
+        }
+        Variant::FiringsBlamedTogether => {
+            "suspects::only_the_timer_that_ends_the_process_has_failed"
+        }
         _ => panic!("{variant:?} is of another part"),
     }
 }

@@ -1,6 +1,6 @@
 //! Clock changes.
 
-use abide::schedule::Spec;
+use abide::{clock::Clock as _, schedule::Spec};
 
 use crate::support::{NONE, World, doing, failing, plain, run, secs};
 
@@ -98,5 +98,21 @@ fn a_retry_does_not_wait_longer_because_the_clock_was_set_back() {
         world.pass(secs(2), secs(1)).await;
         assert_eq!(world.calls.attempts("t"), [1, 2]);
         assert_eq!(world.dues("other").await, NONE, "its time is yet to come");
+    });
+}
+
+#[test]
+fn a_timer_after_a_time_is_not_late_because_the_clock_was_set_back() {
+    run(async {
+        let world = World::new(plain());
+        let begun = world.clock.now();
+        world.set("t", Spec::after("a", secs(60))).await;
+        world.pass(secs(20), secs(1)).await;
+        world.clock.set_wall(-3_600_000);
+        world.pass(secs(39), secs(1)).await;
+        assert_eq!(world.calls.all().len(), 0);
+        world.pass(secs(10), secs(1)).await;
+        assert_eq!(world.calls.all().len(), 1);
+        assert!(world.clock.now() - begun < secs(70));
     });
 }

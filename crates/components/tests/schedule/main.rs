@@ -19,6 +19,7 @@ mod missed;
 mod retries;
 mod setting;
 mod simulation;
+mod suspects;
 mod times;
 #[path = "../../../../verify/harness/shared/world.rs"]
 mod world;

@@ -104,3 +104,40 @@ fn a_timer_that_goes_off_once_is_late_or_has_ended() {
         assert_eq!(world.events("never").await, ["created", "missed"]);
     });
 }
+
+/// The number of firings before the first of a timer, if it has gone off.
+async fn firings_before(world: &World, timer: &str) -> Option<i64> {
+    let sql = format!(
+        "SELECT iif(first IS NULL, -1, (SELECT count(*) FROM effects WHERE id < first))
+         FROM (SELECT min(id) AS first FROM effects WHERE timer = '{timer}')"
+    );
+    let before = world.object().scalar(sql).await.unwrap().unwrap();
+    (before >= 0).then_some(before)
+}
+
+#[test]
+fn a_timer_that_is_due_is_not_behind_the_catch_up_of_others() {
+    run(async {
+        let world = World::new(plain());
+        let start = world.now();
+        let minutely = Spec::every("m", secs(60)).misfire(Misfire::All);
+        let specs = (0..150).map(|number| (format!("meter {number}"), minutely.clone()));
+        let set = world.object().upsert_all(specs.collect()).await;
+        set.unwrap().unwrap();
+        let charge = Spec::once("charge", start + 2 * 3_600_000);
+        world.set("charge", charge).await;
+        // Three hours down: the charge was due an hour ago, and each meter has missed 180 times.
+        world.clock.advance(secs(3 * 3_600));
+        let world = world.killed();
+        world.set("new", Spec::once("charge", world.now())).await;
+        abide_harness::until("both have gone off", async || {
+            firings_before(&world, "charge").await?;
+            firings_before(&world, "new").await.map(drop)
+        })
+        .await;
+        for timer in ["charge", "new"] {
+            let before = firings_before(&world, timer).await.unwrap();
+            assert!(before <= 300, "{before} firings before `{timer}`");
+        }
+    });
+}

@@ -125,13 +125,13 @@ fn a_handler_that_panics_is_counted_and_holds_up_nobody() {
         assert_eq!(world.dues("bad").await, NONE);
         let timer = world.timer("bad").await;
         assert_eq!(timer.phase, Phase::Failed);
-        assert!(
-            timer
-                .run
-                .unwrap()
-                .last_error
-                .unwrap()
-                .contains("interrupted")
+        let why = "the handler panicked: as the test wants it";
+        assert_eq!(timer.run.unwrap().last_error.as_deref(), Some(why));
+        let history = world.object().history(Some("bad".into()), 10).await;
+        let failed = history.unwrap().unwrap().remove(0);
+        assert_eq!(
+            (failed.event.as_str(), failed.detail.as_deref()),
+            ("failed", Some(why))
         );
     });
 }
@@ -280,5 +280,35 @@ fn handlers_that_panic_again_and_again_hold_up_the_others_for_seconds_only() {
             let late = went_off - due;
             assert!(late <= 10_000, "{late} ms");
         }
+    });
+}
+
+#[test]
+fn throttled_attempts_do_not_count_and_end_after_a_week() {
+    run(async {
+        let world = World::new(plain());
+        let start = world.now();
+        let busy = |times| Deed {
+            throttled: times,
+            after: Some(secs(3_600)),
+            ..Deed::default()
+        };
+        world
+            .set("busy", doing(Spec::once("a", start), &busy(10)))
+            .await;
+        world
+            .set("always", doing(Spec::once("a", start), &busy(999)))
+            .await;
+        world.pass(secs(11 * 3_600), secs(600)).await;
+        assert_eq!(world.dues("busy").await, [start]);
+        assert_eq!(world.timer("always").await.phase, Phase::Retrying);
+        world.pass(secs(7 * 24 * 3_600), secs(1_800)).await;
+        let timer = world.timer("always").await;
+        assert_eq!(timer.phase, Phase::Failed);
+        let error = timer.run.unwrap().last_error.unwrap();
+        assert_eq!(
+            error,
+            "it was throttled for 7.0 days; the last response: later"
+        );
     });
 }

@@ -6,7 +6,7 @@ use abide::schedule::{
 use abide::{Error, ErrorKind};
 use std::time::Duration;
 
-use crate::support::{World, doing, failing, plain, run, secs};
+use crate::support::{Deed, World, at, doing, failing, plain, run, secs};
 
 #[test]
 fn setting_a_timer_as_it_is_changes_nothing_also_when_it_has_ended() {
@@ -216,4 +216,31 @@ fn timers_that_ended_are_forgotten_after_their_time() {
             1_000
         );
     });
+}
+
+#[test]
+fn a_timer_after_a_time_goes_off_once_and_waits_again_when_it_has_ended() {
+    run(async {
+        let world = World::new(plain());
+        let start = world.now();
+        let after = Spec::after("a", secs(10));
+        assert_eq!(world.set("t", after.clone()).await, Upserted::Created);
+        world.pass(secs(4), secs(1)).await;
+        // It still waits: nothing changes, and another purpose keeps its time.
+        assert_eq!(world.set("t", after.clone()).await, Upserted::Unchanged);
+        let other = after.clone().metadata(&Deed::default()).unwrap();
+        assert_eq!(world.set("t", other.clone()).await, Upserted::Replaced);
+        world.pass(secs(30), secs(1)).await;
+        assert_eq!(world.dues("t").await, at(start, &[10]));
+        assert_eq!(world.timer("t").await.phase, Phase::Ended);
+        assert_eq!(world.set("t", other).await, Upserted::Replaced);
+        world.pass(secs(30), secs(1)).await;
+        assert_eq!(world.dues("t").await, at(start, &[10, 44]));
+    });
+}
+
+#[test]
+fn a_timer_after_too_long_a_time_is_refused() {
+    let error = Spec::after("a", Duration::MAX).check(0).unwrap_err();
+    assert!(error.to_string().contains("100 years"), "{error}");
 }

@@ -30,6 +30,11 @@ pub(crate) struct Deed {
     pub(crate) panics: u32,
     /// It fails for good.
     pub(crate) never: bool,
+    /// So many attempts are throttled, for so long.
+    pub(crate) throttled: u32,
+    pub(crate) after: Option<Duration>,
+    /// The process ends during each attempt: nothing that is not on disk remains.
+    pub(crate) ends: bool,
     /// It waits so long first; only in the background.
     pub(crate) waits: Option<Duration>,
     /// It sets its own timer again, after this time.
@@ -43,25 +48,44 @@ pub(crate) struct Deed {
 /// All calls of handlers, also those whose work was undone; and in which life of the process: one that was killed calls
 /// nobody.
 #[derive(Clone, Default)]
-pub(crate) struct Calls(Arc<Mutex<(u64, Vec<Firing>)>>, u64);
+pub(crate) struct Calls(Arc<Mutex<Called>>, u64);
+
+#[derive(Default)]
+struct Called {
+    life: u64,
+    all: Vec<Firing>,
+    /// True if a handler has ended the process.
+    ended: bool,
+}
 
 impl Calls {
     pub(crate) fn all(&self) -> Vec<Firing> {
-        self.0.lock().unwrap().1.clone()
+        self.0.lock().unwrap().all.clone()
     }
 
     fn add(&self, firing: &Firing) {
         let mut calls = self.0.lock().unwrap();
-        if calls.0 == self.1 {
-            calls.1.push(firing.clone());
+        if calls.life == self.1 && !calls.ended {
+            calls.all.push(firing.clone());
         }
+    }
+
+    /// From now on nothing of this life has happened.
+    fn end(&self) {
+        self.0.lock().unwrap().ended = true;
+    }
+
+    /// True if a handler has ended the process.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.lock().unwrap().ended
     }
 
     /// The calls of the next life. This one has ended.
     fn next_life(&self) -> Self {
         let mut calls = self.0.lock().unwrap();
-        calls.0 += 1;
-        Self(Arc::clone(&self.0), calls.0)
+        calls.life += 1;
+        calls.ended = false;
+        Self(Arc::clone(&self.0), calls.life)
     }
 
     /// The numbers of the attempts at a timer.
@@ -80,6 +104,7 @@ struct Parts {
     state: State,
     schedule: Schedule,
     calls: Arc<Calls>,
+    disk: Option<Arc<SimDisk>>,
 }
 
 impl Parts {
@@ -92,6 +117,7 @@ impl Parts {
         Ok(Self {
             schedule: Schedule::open(&state, Options::clone(&options))?,
             calls: env.require::<Calls>()?,
+            disk: env.get::<SimDisk>(),
             state,
         })
     }
@@ -108,6 +134,15 @@ impl Parts {
             (&firing.timer, firing.due_at, self.now()),
         )?;
         assert!(firing.attempt > deed.panics, "as the test wants it");
+        if deed.ends {
+            // What the handlers before this one have written may not be on disk either.
+            let disk = self.disk.as_ref().expect("a disk that can stop");
+            disk.stop_at(disk.changes());
+            self.calls.end();
+        }
+        if firing.attempt <= deed.throttled {
+            return Err(Failure::throttled("later", deed.after));
+        }
         if firing.attempt <= deed.fails {
             return Err(Failure::again(format!("failure {}", firing.attempt)));
         }
@@ -260,6 +295,7 @@ impl World {
             .class::<Sync>("SYNC", ClassOptions::default())
             .class::<Background>("BACKGROUND", ClassOptions::default())
             .with(calls.clone())
+            .with(disk.clone())
             .with(options.clone())
             .clock(Arc::new(clock.clone()))
             .workers(1)

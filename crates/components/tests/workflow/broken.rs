@@ -61,6 +61,10 @@ fn caught_by(variant: Variant) -> &'static str {
             "clock::a_clock_that_is_set_back_makes_no_wait_longer_and_no_named_time_earlier"
         }
         Variant::StaleListed => "steps::a_directory_believes_what_is_newest_whatever_it_hears_last",
+        Variant::StepThrottledCounts => "steps::throttled_attempts_do_not_count",
+        Variant::StepsBlamedTogether => {
+            "crash::a_step_in_flight_with_one_that_ends_the_process_has_not_failed"
+        }
         _ => panic!("{variant:?} is of another part"),
     }
 }

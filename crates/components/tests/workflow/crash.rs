@@ -4,7 +4,9 @@
 
 use std::{cell::Cell, collections::BTreeSet, time::Duration};
 
-use abide::workflow::{Context, Failure, Filter, Status, StepRecord, StepState, WorkflowError};
+use abide::workflow::{
+    Context, EventKey, Failure, Filter, Status, StepRecord, StepState, WorkflowError,
+};
 use abide::{clock::TestClock, prelude::*, storage::SimDisk};
 use abide_harness::{Random, setting};
 
@@ -39,7 +41,9 @@ fn everything() -> Programs {
 async fn ask(world: &World) -> Result<(), WorkflowError> {
     let workflows = world.workflows();
     workflows.start("a", &"all".into()).await?;
-    workflows.send_event_once("a", "event 1", "go", &7).await
+    workflows
+        .send_event_once("a", EventKey("event 1"), "go", &7)
+        .await
 }
 
 /// Lets time pass until the instance has ended; an error if the power is cut.
@@ -173,7 +177,7 @@ async fn ask_again(world: &World) {
     let started = world.workflows().start("a", &"all".into()).await.unwrap();
     if !started.status.is_end() {
         let workflows = world.workflows();
-        let sent = workflows.send_event_once("a", "event 1", "go", &7);
+        let sent = workflows.send_event_once("a", EventKey("event 1"), "go", &7);
         sent.await.unwrap();
     }
 }
@@ -247,4 +251,35 @@ fn a_workflow_comes_to_its_end_through_failures_kills_and_power_cuts() {
 #[test]
 fn a_workflow_that_is_meddled_with_comes_to_an_end_that_fits_its_history() {
     seeds().for_each(|seed| run(meddled_with(seed)));
+}
+
+#[test]
+fn a_step_in_flight_with_one_that_ends_the_process_has_not_failed() {
+    run(async {
+        let mut world = World::new(Programs::default().with(
+            "p",
+            async |ctx: Context, script: Script| {
+                let few = || crate::support::policy().attempts(3);
+                let good = script.step_with(&ctx, "good", few());
+                let bad = script.step_with(&ctx, "bad", few());
+                let (good, bad) = tokio::join!(good, bad);
+                assert!(bad.is_err(), "it never ends");
+                good
+            },
+        ));
+        world.script.say("bad", vec![Act::Hang; 20]);
+        // Its result is lost as well while the other runs.
+        world.script.say("good", vec![Act::HangBeside("bad"); 20]);
+        world.start("p").await;
+        let mut crashes = 0;
+        while world.record().await.status == Status::Running {
+            world.pass(Duration::from_millis(500)).await;
+            if world.script.of("bad").len() > crashes {
+                crashes = world.script.of("bad").len();
+                world = world.killed();
+            }
+        }
+        world.ended().await.unwrap();
+        assert!((3..=4).contains(&crashes), "{crashes}");
+    });
 }

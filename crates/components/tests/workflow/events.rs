@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::workflow::{Status, StepState, WorkflowError, limits};
+use abide::workflow::{EventKey, Status, StepState, WorkflowError, limits};
 
 use crate::support::{Act, Programs, World, run};
 
@@ -89,14 +89,14 @@ fn an_event_with_a_key_counts_once() {
         world.start("two").await;
         for _ in 0..3 {
             workflows
-                .send_event_once("a", "evt_1", "number", &4)
+                .send_event_once("a", EventKey("evt_1"), "number", &4)
                 .await
                 .unwrap();
         }
         world.pass(Duration::from_secs(3)).await;
         assert_eq!(world.record().await.status, Status::Running);
         workflows
-            .send_event_once("a", "evt_2", "number", &2)
+            .send_event_once("a", EventKey("evt_2"), "number", &2)
             .await
             .unwrap();
         assert_eq!(world.ended().await, Ok(42));
@@ -150,7 +150,8 @@ fn an_event_starts_the_instance_that_it_is_for_or_is_kept_for_it() {
         let workflows = world.workflows();
         let send = async |payload: i64, key: &str| {
             let input = "two".to_owned();
-            let sent = workflows.start_with_event_once("a", &input, key, "number", &payload);
+            let sent =
+                workflows.start_with_event_once("a", &input, EventKey(key), "number", &payload);
             sent.await
         };
         assert!(!send(4, "one").await.unwrap().duplicate);

@@ -531,3 +531,23 @@ fn instances_are_found_by_their_status_and_the_time_of_their_start_or_last_chang
         assert_eq!(found(failed).await, "46");
     });
 }
+
+#[test]
+fn throttled_attempts_do_not_count() {
+    run(async {
+        let world = World::new(Programs::default().with("p", async |ctx, script| {
+            script.step_with(&ctx, "s", policy().attempts(3)).await
+        }));
+        let later = Failure::throttled("later", Some(Duration::from_secs(5)));
+        let fails = Failure::temporary("no");
+        let acts = [&later, &later, &fails, &later, &later, &fails, &later];
+        world
+            .script
+            .say("s", acts.map(|failure| Act::Fail(failure.clone())));
+        world.start("p").await;
+        world.ended().await.unwrap();
+        assert_eq!(world.script.of("s").len(), 8);
+        let step = world.history().await.remove(0);
+        assert_eq!(step.attempts, 8);
+    });
+}

@@ -3,7 +3,7 @@
 pub(crate) use abide_harness::run;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     fmt::Debug,
     future::{Future, pending},
     pin::Pin,
@@ -72,6 +72,8 @@ pub(crate) enum Act {
     Fail(Failure),
     Panic,
     Hang,
+    /// Hangs if this step has been called in this life.
+    HangBeside(&'static str),
     /// Ends when the instance is canceled.
     UntilCanceled,
     /// Ends when the script says so.
@@ -96,6 +98,8 @@ struct Told {
     life: AtomicU64,
     acts: Mutex<HashMap<String, VecDeque<Act>>>,
     calls: Mutex<Vec<Call>>,
+    /// The steps that were called in this life.
+    here: Mutex<BTreeSet<String>>,
     release: Notify,
 }
 
@@ -110,6 +114,7 @@ impl Script {
     pub(crate) fn next_life(&self) -> Self {
         let calls = self.0.calls.lock().unwrap();
         let life = self.0.life.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.here.lock().unwrap().clear();
         drop(calls);
         Self(Arc::clone(&self.0), life)
     }
@@ -141,6 +146,7 @@ impl Script {
         let value = i64::try_from(calls.len()).unwrap() + 1;
         let lives = self.0.life.load(Ordering::SeqCst) == self.1;
         lives.then(|| {
+            self.0.here.lock().unwrap().insert(step.to_owned());
             calls.push(Call {
                 step: step.to_owned(),
                 number: attempt.number(),
@@ -165,6 +171,16 @@ impl Script {
             Act::Fail(failure) => Err(failure),
             Act::Panic => panic!("as the script says"),
             Act::Hang => pending().await,
+            Act::HangBeside(other) => {
+                // Attempts of one turn are on their way together.
+                for _ in 0..20 {
+                    tokio::task::yield_now().await;
+                }
+                if self.0.here.lock().unwrap().contains(other) {
+                    return pending().await;
+                }
+                Ok(value)
+            }
             Act::UntilCanceled => {
                 attempt.canceled().await;
                 Err(Failure::temporary("canceled"))

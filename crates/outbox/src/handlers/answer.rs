@@ -2,8 +2,11 @@
 
 use std::ops::Deref;
 
-use abide::{Error, ErrorKind, Request, http::StatusCode};
-use abide_component::answer::{self, fetch};
+use abide::{Error, Request, http::StatusCode};
+use abide_component::{
+    Fault, FaultKind as FaultIs,
+    answer::{self, fetch},
+};
 
 pub(super) use answer::End;
 
@@ -36,20 +39,11 @@ pub(super) async fn send(delivery: &Delivery, request: Request) -> Result<Answer
 impl Answer {
     /// The failure that an unsuccessful response means.
     pub(super) fn failure(&self) -> Failure {
-        let (status, after) = (self.status, self.after);
-        let error = self.text();
-        match status {
-            StatusCode::TOO_MANY_REQUESTS => Failure::throttled(error, after),
-            StatusCode::SERVICE_UNAVAILABLE if after.is_some() => Failure::throttled(error, after),
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => {
-                Failure::refused(error).retry_after(after)
-            }
-            // The receiver may have failed after it had done its work, and a gateway cannot know.
-            _ if status.is_server_error() => Failure::unknown(error).retry_after(after),
-            // The attempt whose response was lost may still be running there.
-            StatusCode::CONFLICT if self.repeated => Failure::unknown(error).retry_after(after),
-            _ => Failure::permanent(error),
+        // The attempt whose response was lost may still be running there.
+        if self.repeated && self.status == StatusCode::CONFLICT {
+            return Failure::unknown(self.text()).retry_after(self.after);
         }
+        Fault::of_answer(&self.answer).into()
     }
 
     /// The same, for a receiver that may later accept whatever it has refused.
@@ -64,13 +58,18 @@ impl Answer {
 
 /// The failure that an error of the HTTP client means.
 pub(super) fn failure(error: &Error) -> Failure {
-    let text = error.message();
-    match error.kind() {
-        ErrorKind::Overloaded => Failure::not_sent(text),
-        ErrorKind::Unavailable => Failure::refused(text),
-        ErrorKind::Forbidden | ErrorKind::Input | ErrorKind::Limit | ErrorKind::NotFound => {
-            Failure::permanent(text)
-        }
-        _ => Failure::unknown(text),
+    Fault::of_error(error).into()
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        let failure = match fault.kind {
+            FaultIs::NotSent => Self::not_sent(fault.text),
+            FaultIs::Throttled => Self::throttled(fault.text, fault.after),
+            FaultIs::Refused => Self::refused(fault.text),
+            FaultIs::Unknown => Self::unknown(fault.text),
+            FaultIs::Permanent => return Self::permanent(fault.text),
+        };
+        failure.retry_after(fault.after)
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     Mode, Replay, Trouble,
-    history::{History, StepRequest},
+    history::{History, Op, StepRequest},
 };
 use crate::broken::{Variant, broken};
 use crate::workflow::{
@@ -18,7 +18,7 @@ use crate::workflow::{
     notices::{self, Child},
     rows::Outcome,
 };
-use abide_component::numbers::millis;
+use abide_component::{jittered, limits::PATIENCE, numbers::millis, throttle};
 
 /// The requested step.
 pub(in super::super) enum Launch {
@@ -306,6 +306,7 @@ impl Replay {
     fn land(&self, at: usize, result: Result<String, Failure>) -> abide::Result<()> {
         let history = &mut *self.history.borrow_mut();
         history.ops[at].flying = false;
+        history.ops[at].alone = false;
         match result {
             Ok(output) => self.store(history, at, Ok(&output)),
             Err(failure) => self.fail(history, at, &failure),
@@ -319,23 +320,86 @@ impl Replay {
         at: usize,
         failure: &Failure,
     ) -> abide::Result<()> {
-        let op = &mut history.ops[at];
-        let attempts = op.row.attempts;
-        if failure.kind() != FailureKind::Temporary {
-            return self.store(history, at, Err(failure));
+        history.ops[at].setback.cut_off = false;
+        match failure.kind() {
+            FailureKind::Throttled if !broken(Variant::StepThrottledCounts) => {
+                self.throttled(history, at, failure)
+            }
+            FailureKind::Temporary | FailureKind::Throttled => {
+                let op = &mut history.ops[at];
+                op.setback.throttled_since = None;
+                match self.wait_of(op, failure.after()) {
+                    Some(wait) => self.try_again(op, wait, failure),
+                    None => self.exhausted(history, at, failure),
+                }
+            }
+            _ => self.store(history, at, Err(failure)),
         }
+    }
+
+    /// A receiver asks for patience: this is no attempt.
+    fn throttled(&self, history: &mut History, at: usize, failure: &Failure) -> abide::Result<()> {
+        let now = self.now();
+        let op = &mut history.ops[at];
+        let since = *op.setback.throttled_since.get_or_insert(now);
+        if let Some(over) = throttle::why_over(PATIENCE, since, now, failure.message()) {
+            return self.store(history, at, Err(&Failure::temporary(over)));
+        }
+        let pause = throttle::pause(failure.after(), op.setback.throttled);
+        op.setback.throttled = op.setback.throttled.saturating_add(1);
         let key = self.key(&op.row.step(), op.row.key_run);
+        let parts: [&[u8]; 2] = [key.as_bytes(), &op.row.attempts.to_le_bytes()];
+        let wait = jittered(millis(pause), limits::JITTER, &parts);
+        self.try_again(op, wait, failure)
+    }
+
+    /// The attempt was cut off: it may have ended the process, and counts. The last attempt is made alone, and only a
+    /// step that was alone has failed because of a crash. A step with a single attempt has failed: it is never repeated.
+    pub(super) fn cut_off(
+        &self,
+        history: &mut History,
+        at: usize,
+        alone: bool,
+    ) -> abide::Result<()> {
+        let failure =
+            Failure::temporary("the object or its process stopped before the response arrived");
+        let op = &mut history.ops[at];
+        op.setback.cut_off = true;
         let policy = op.asked.as_ref().map(|asked| &asked.policy);
-        let Some(wait) = policy.and_then(|policy| policy.wait(attempts, &key)) else {
-            let last = Failure::temporary(format!("{failure}; attempt {attempts} was the last"));
-            return self.store(history, at, Err(&last));
-        };
-        let asked = failure.after().unwrap_or_default().min(limits::MAX_WAIT);
-        let due = Some(self.now().saturating_add(millis(wait.max(asked))));
+        let once = policy.is_none_or(|policy| policy.max_attempts <= 1);
+        match self.wait_of(op, None) {
+            Some(wait) => self.try_again(op, wait, &failure),
+            None if alone || once || broken(Variant::StepsBlamedTogether) => {
+                self.exhausted(history, at, &failure)
+            }
+            None => {
+                let key = self.key(&op.row.step(), op.row.key_run);
+                let wait = policy.map_or(0, |policy| policy.last_wait(&key));
+                self.try_again(op, wait, &failure)
+            }
+        }
+    }
+
+    /// The time until a step's next attempt, in milliseconds, if there is one.
+    fn wait_of(&self, op: &Op, asked: Option<Duration>) -> Option<i64> {
+        let key = self.key(&op.row.step(), op.row.key_run);
+        let policy = &op.asked.as_ref()?.policy;
+        policy.wait(op.counted(), asked, &key)
+    }
+
+    fn try_again(&self, op: &mut Op, wait: i64, failure: &Failure) -> abide::Result<()> {
+        let due = Some(self.now().saturating_add(wait));
         op.row.state = StepState::Waiting;
         op.row.due = due;
         self.metrics.retried();
-        self.rows.wait(op.row.id, due, Some(&failure.to_json()))
+        let setback = op.setback.to_json(failure);
+        self.rows.wait(op.row.id, due, Some(&setback))
+    }
+
+    fn exhausted(&self, history: &mut History, at: usize, failure: &Failure) -> abide::Result<()> {
+        let attempts = history.ops[at].counted();
+        let last = Failure::temporary(format!("{failure}; attempt {attempts} was the last"));
+        self.store(history, at, Err(&last))
     }
 
     /// An attempt has returned a step's result, which the run receives when it is its turn.

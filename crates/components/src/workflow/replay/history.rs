@@ -10,6 +10,7 @@ use crate::broken::{Variant, broken};
 use crate::workflow::{
     RetryPolicy, StepKind, StepName, StepState,
     rows::{Instance, StepRow},
+    setback::Setback,
 };
 
 /// A step of this run.
@@ -23,6 +24,10 @@ pub(super) struct Op {
     pub(super) go: bool,
     /// True when the run has learned that the step is canceled.
     pub(super) canceled: bool,
+    /// What earlier attempts mean for the next one.
+    pub(super) setback: Setback,
+    /// True while its attempt is made with nothing else in flight.
+    pub(super) alone: bool,
     waker: Option<Waker>,
 }
 
@@ -37,6 +42,8 @@ pub(super) struct StepRequest {
 impl Op {
     fn new(row: StepRow) -> Self {
         Self {
+            setback: Setback::from_json(row.setback.as_deref()),
+            alone: false,
             row,
             asked: None,
             flying: false,
@@ -44,6 +51,28 @@ impl Op {
             canceled: false,
             waker: None,
         }
+    }
+
+    /// True if an attempt is due.
+    pub(super) fn may_begin(&self, now: i64) -> bool {
+        let waits = matches!(self.row.state, StepState::New | StepState::Waiting);
+        let due = self.row.due.is_none_or(|due| due <= now);
+        self.row.kind == StepKind::Step && waits && due && !self.flying
+    }
+
+    /// Attempts that count.
+    pub(super) fn counted(&self) -> u32 {
+        self.row.attempts.saturating_sub(self.setback.throttled)
+    }
+
+    /// True if it may have ended the process and has one attempt left, or none: that is made alone. A step with a single
+    /// attempt is never repeated.
+    pub(super) fn is_suspect(&self) -> bool {
+        let policy = self.asked.as_ref().map(|asked| &asked.policy);
+        let is_last = policy.is_some_and(|policy| {
+            policy.max_attempts > 1 && self.counted().saturating_add(1) >= policy.max_attempts
+        });
+        self.setback.cut_off && is_last && !broken(Variant::StepsBlamedTogether)
     }
 
     pub(super) fn is_shielded(&self) -> bool {

@@ -89,13 +89,12 @@ impl Replay {
     pub(in super::super) fn end_cut_off(&self, canceling: bool) -> Result<()> {
         let history = &mut *self.history.borrow_mut();
         let canceling = canceling || history.canceled;
-        for at in std::mem::take(&mut history.cut_off) {
+        let cut_off = std::mem::take(&mut history.cut_off);
+        let alone = cut_off.len() == 1;
+        for at in cut_off {
             let is_wanted = !canceling || history.ops[at].is_shielded();
             if is_wanted && history.open.contains(&at) {
-                let cut_off = Failure::temporary(
-                    "the object or its process stopped before the response arrived",
-                );
-                self.fail(history, at, &cut_off)?;
+                self.cut_off(history, at, alone)?;
             }
         }
         Ok(())
@@ -181,28 +180,36 @@ impl Replay {
 
     /// Begins due attempts, as many as may run at a time. They start when they are on disk.
     pub(in super::super) fn begin(&self, canceling: bool) -> Result<Vec<usize>> {
-        let mut room = limits::MAX_PARALLEL.saturating_sub(self.flights(false));
-        let mut begun = Vec::new();
+        let flights = self.flights(false);
+        let room = limits::MAX_PARALLEL.saturating_sub(flights);
         let now = self.now();
-        for at in self.open(canceling) {
-            if room == 0 {
-                break;
+        let open = self.open(canceling);
+        let history = &mut *self.history.borrow_mut();
+        let mut due: Vec<usize> = open
+            .into_iter()
+            .filter(|at| history.ops[*at].may_begin(now))
+            .collect();
+        let alone = history.ops.iter().any(|op| op.flying && op.alone);
+        let suspect = due.iter().find(|at| history.ops[**at].is_suspect());
+        match suspect.copied() {
+            // It begins, or others do, when what is in flight has landed.
+            _ if alone => due.clear(),
+            Some(_) if flights > 0 => due.clear(),
+            Some(at) => {
+                due = vec![at];
+                history.ops[at].alone = true;
             }
-            let history = &mut *self.history.borrow_mut();
-            let op = &mut history.ops[at];
-            let waits = matches!(op.row.state, StepState::New | StepState::Waiting);
-            let due = op.row.due.is_none_or(|due| due <= now);
-            if op.row.kind == StepKind::Step && waits && due && !op.flying {
-                self.rows.begin(op.row.id, now)?;
-                op.row.state = StepState::Running;
-                op.row.attempts += u32::from(!broken(Variant::AttemptUncounted));
-                op.row.due = None;
-                op.flying = true;
-                begun.push(at);
-                room -= 1;
-            }
+            None => due.truncate(room),
         }
-        Ok(begun)
+        for at in &due {
+            let op = &mut history.ops[*at];
+            self.rows.begin(op.row.id, now)?;
+            op.row.state = StepState::Running;
+            op.row.attempts += u32::from(!broken(Variant::AttemptUncounted));
+            op.row.due = None;
+            op.flying = true;
+        }
+        Ok(due)
     }
 
     /// Calls the functions of attempts that have begun.

@@ -201,6 +201,9 @@ impl Program {
                             clock.sleep_until(end).await;
                         }
                         match attempt.number() {
+                            number if number <= *fails && number % 2 == 0 => {
+                                Err(Failure::throttled("later", Some(Duration::from_millis(20))))
+                            }
                             number if number <= *fails => Err(Failure::temporary("busy")),
                             _ if *refused => Err(Failure::permanent("no")),
                             _ => Ok(value(attempt.idempotency_key())),
@@ -303,6 +306,7 @@ pub(super) fn code(result: &Result<i64, FailureKind>) -> i64 {
         Err(FailureKind::Permanent) => -2,
         Err(FailureKind::Timeout) => -3,
         Err(FailureKind::Canceled) => -4,
+        Err(FailureKind::Throttled) => -5,
     }
 }
 
