@@ -41,7 +41,9 @@ use crate::{
     activity::{Activity, Outgoing, StreamExecutor},
     client::{ClientSlot, Clients, proxy_header},
     half_close::{HalfClose, Receiving},
+    head::ArrivingHead,
     limits, metric,
+    pace::Paced,
     tls::{Stream, Tls},
     websocket::ConnectionHold,
 };
@@ -120,6 +122,9 @@ struct Said {
     full: Option<Instant>,
     failed: Option<Instant>,
 }
+
+/// The connection under a request, which a WebSocket takes over.
+pub(crate) type Served = HalfClose<Paced<Stream>>;
 
 /// Sent to a gateway once: stop, with this grace period for requests in flight.
 pub(crate) type StopAfter = Option<Duration>;
@@ -239,6 +244,8 @@ impl Gateway {
         let memory = self.memory.as_ref();
         let charge =
             memory.map(|memory| memory.charge(MemoryUse::Connections, limits::CONNECTION_BYTES));
+        let activity = Activity::new();
+        let head = ArrivingHead::new(activity.clone(), memory);
         let (router, clients) = (self.router.clone(), self.clients.clone());
         let (protocols, tls, timeouts) = (self.protocols.clone(), self.tls.clone(), self.timeouts);
         let refused = Arc::clone(&self.refused);
@@ -261,7 +268,6 @@ impl Gateway {
                 },
             };
             let heard = Arc::new(AtomicBool::new(false));
-            let activity = Activity::new();
             let hold = ConnectionHold::new(slot, client, charge);
             let service = {
                 let (heard, hold, activity) = (Arc::clone(&heard), hold.clone(), activity.clone());
@@ -312,7 +318,7 @@ impl Gateway {
                     }
                 },
             };
-            let stream = HalfClose::new(stream, activity.clone());
+            let stream = HalfClose::new(Paced::new(stream, head), activity.clone());
             let connection = protocols
                 .serve_connection_with_upgrades(TokioIo::new(stream), service)
                 .into_owned();

@@ -32,6 +32,15 @@ pub(crate) const HALF_CLOSED: Duration = Duration::from_secs(10);
 /// has already arrived.
 pub(crate) const BODY_MOMENT: Duration = Duration::from_millis(20);
 
+/// Frames without content, such as pings, that are read from a connection per second, and in a burst: common libraries send
+/// far fewer.
+pub(crate) const IDLE_FRAMES: f64 = 200.0;
+pub(crate) const IDLE_FRAMES_BURST: f64 = 2_000.0;
+/// Longest time for which a connection that sent too many is not read.
+pub(crate) const IDLE_FRAMES_PAUSE: Duration = Duration::from_secs(2);
+/// Each further frame is earned by so many bytes sent: clients confirm half a window or more of a response at once.
+pub(crate) const BYTES_PER_IDLE_FRAME: f64 = 1024.0;
+
 /// Longest piece of a response given to an HTTP/2 stream before its client has received the previous one.
 pub(crate) const HTTP2_PIECE: usize = 32 << 10;
 
@@ -113,6 +122,8 @@ pub(crate) const UNCOUNTED_BASE: u64 = 32 << 20;
 pub(crate) const UNCOUNTED_BASE_SHARE: u64 = 8;
 /// The memory charge of a connection besides the bodies on it: its task, and the buffers of both directions.
 pub(crate) const CONNECTION_BYTES: u64 = 16 << 10;
+/// The part of it for the beginning of a request's head; the rest of a longer head is charged as it arrives.
+pub(crate) const FREE_HEAD: usize = 8 << 10;
 /// The size of the read buffer of an HTTP/1.1 connection, and so the longest head of a request. It is charged for an
 /// arriving body in addition to its content.
 pub(crate) const READ_BUFFER_BYTES: usize = 128 << 10;

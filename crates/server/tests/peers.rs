@@ -312,7 +312,9 @@ async fn behind_a_trusted_proxy_each_client_has_its_own_share() {
     assert_eq!(code(&refused), "too_many_connections");
     let other = ask_for(addr, "/a/client", "203.0.113.8").await;
     assert_eq!(other.body, "203.0.113.8");
-    held.map(support::reset);
+    for connection in held {
+        support::reset(connection);
+    }
     until("the client's requests to end", async || {
         let answer = ask_for(addr, "/a/client", "203.0.113.7").await;
         (answer.status == StatusCode::OK).then_some(())
@@ -383,6 +385,31 @@ async fn a_client_that_half_closes_after_its_requests_is_answered() {
     host.shutdown().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_flood_of_pings_is_read_slowly_and_harms_no_other_connection() {
+    const PINGS: usize = 40_000;
+    let host = host(|_| {}).await;
+    let mut flood = connect(host.addr(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    flood.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+    let pings = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8].repeat(PINGS);
+    let (mut read, mut write) = flood.into_split();
+    let sent = tokio::spawn(async move {
+        // The server stops to read.
+        let _ = write.write_all(&pings).await;
+        pending::<()>().await;
+    });
+    let (mut buffer, mut answered) = (vec![0; 64 << 10], 0);
+    while let Ok(bytes) = tokio::time::timeout(SHORT * 3, read.read(&mut buffer)).await {
+        answered += bytes.unwrap() / 17;
+    }
+    assert!((100..PINGS / 2).contains(&answered), "{answered}");
+    let other = ask(host.addr(), Method::GET, "/a/client").await;
+    assert_eq!(other.body, "127.0.0.1");
+    sent.abort();
+    drop(read);
+    host.shutdown().await.unwrap();
+}
+
 #[cfg(feature = "broken")]
 #[test]
 fn every_broken_variant_of_the_edge_is_caught() {
@@ -399,6 +426,7 @@ fn every_broken_variant_of_the_edge_is_caught() {
             "a_stream_that_takes_nothing_is_reset_and_its_connection_stays"
         }
         Variant::HalfClosedGivenUp => "a_client_that_half_closes_after_its_requests_is_answered",
+        Variant::PingFloodServed => "a_flood_of_pings_is_read_slowly_and_harms_no_other_connection",
         Variant::CapIgnored => "one_client_has_as_many_connections_as_it_may_and_no_more",
         Variant::ClientsShareCap => "behind_a_trusted_proxy_each_client_has_its_own_share",
         Variant::RateIgnored => "a_client_that_asks_too_fast_is_told_when_to_come_back",

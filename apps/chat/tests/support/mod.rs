@@ -44,7 +44,10 @@ impl Guest {
 
     /// Comes in through a trusted proxy that names this address.
     pub(crate) async fn enter_from(server: &Server, room: &str, address: &str) -> Self {
-        let url = format!("ws://{}/rooms/{room}/socket?name=ada&since=0", server.address());
+        let url = format!(
+            "ws://{}/rooms/{room}/socket?name=ada&since=0",
+            server.address()
+        );
         let mut request = url.into_client_request().expect("a request");
         let address = address.parse().expect("a header");
         request.headers_mut().insert("x-forwarded-for", address);
