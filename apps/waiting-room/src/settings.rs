@@ -5,9 +5,12 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use abide::server::AddressBlock;
+use abide::server::{AddressBlock, RequestHost};
 use http::{HeaderName, Method as HttpMethod, StatusCode, Uri};
 use thiserror::Error;
+
+pub use path::PathCase;
+use path::{may_be_below, must_be_below};
 
 use crate::logic::{
     bucket::Draw,
@@ -59,6 +62,8 @@ pub struct Settings {
     pub minute: Duration,
     /// How often a page looks at the queue.
     pub refresh: Duration,
+    /// Whether the origin distinguishes the case of paths.
+    pub path_case: PathCase,
     /// The header, written by a proxy in front, that names the data centre of a request.
     pub data_centre_header: Option<HeaderName>,
     /// Rooms; those with longer paths first.
@@ -70,7 +75,7 @@ pub struct Settings {
 pub struct RoomSettings {
     /// What it is called, in object names, cookies and addresses.
     pub name: String,
-    /// The host that it is for; every host if absent.
+    /// The name of the host that it is for, in lower case; every host if absent.
     pub host: Option<String>,
     /// The path that it is for, with everything below.
     pub path: String,
@@ -126,6 +131,19 @@ pub struct Event {
     pub method: Method,
 }
 
+impl Settings {
+    /// Whether a room is for a host of its own. Then requests of other hosts are for no room, and do not reach the origin.
+    pub fn names_hosts(&self) -> bool {
+        self.rooms.iter().any(|room| room.host.is_some())
+    }
+
+    /// Whether a room is for this host, by name.
+    pub fn names_host(&self, host: &RequestHost) -> bool {
+        let mut rooms = self.rooms.iter();
+        rooms.any(|room| room.host.as_deref() == Some(host.name()))
+    }
+}
+
 impl RoomSettings {
     /// What the room does at a moment, if a minute has this many milliseconds.
     pub fn rules(&self, now: u64, minute_millis: u64) -> Rules {
@@ -162,17 +180,12 @@ impl RoomSettings {
     }
 
     /// Whether a request is for this room: by its path as it was sent, or as an origin may read it.
-    pub fn is_for(&self, host: Option<&str>, path: &str) -> bool {
-        let is_own = |host: &str, own: &str| {
-            let host = strip_port(host);
-            let host = host.strip_suffix('.').unwrap_or(host);
-            host.eq_ignore_ascii_case(own)
-        };
+    pub fn is_for(&self, host: Option<&RequestHost>, path: &str, case: PathCase) -> bool {
         let host_fits = self
             .host
-            .as_ref()
-            .is_none_or(|own| host.is_some_and(|host| is_own(host, own)));
-        host_fits && (is_below(&self.path, path) || is_plainly_below(&self.path, path))
+            .as_deref()
+            .is_none_or(|own| host.is_some_and(|host| host.name() == own));
+        host_fits && may_be_below(&self.path, path, case)
     }
 }
 
@@ -195,7 +208,7 @@ impl Bypass {
         let path_fits = self
             .path
             .as_ref()
-            .is_none_or(|below| is_below(below, path) && is_plainly_below(below, path));
+            .is_none_or(|below| must_be_below(below, path));
         path_fits
             && self.method.as_ref().is_none_or(|own| own == method)
             && self
@@ -203,25 +216,6 @@ impl Bypass {
                 .as_ref()
                 .is_none_or(|block| block.contains(client))
             && header_fits
-    }
-}
-
-/// True for `/shop` and `/shop/cart`, if `above` is `/shop`; not for `/shopping`.
-fn is_below(above: &str, path: &str) -> bool {
-    let above = above.trim_end_matches('/');
-    path.strip_prefix(above)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// The same of the pages that the paths may mean.
-fn is_plainly_below(above: &str, path: &str) -> bool {
-    is_below(&path::plain(above), &path::plain(path))
-}
-
-fn strip_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
     }
 }
 

@@ -55,7 +55,8 @@ impl RequestHost {
     }
 
     /// Whether it is an IP address, or a name without a dot: no stranger can own one.
-    pub(crate) fn is_local(&self) -> bool {
+    #[must_use]
+    pub fn is_local(&self) -> bool {
         self.name.starts_with('[')
             || !self.name.contains('.')
             || self.name.parse::<Ipv4Addr>().is_ok()

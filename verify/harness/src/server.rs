@@ -185,6 +185,12 @@ impl Server {
         peak.parse::<u64>().expect("a number") << 10
     }
 
+    /// SIGHUP: the server reads its settings again.
+    pub fn hang_up(&self) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::HUP).expect("the server can be signalled");
+    }
+
     /// `kill -9`.
     pub fn kill(mut self) {
         self.child.kill().expect("the server can be killed");

@@ -274,8 +274,13 @@ impl Plan {
         // Visitors stay for a session at least: in the long run they cannot leave faster.
         let at_most = limits.total_active_users as f64 / self.rules.session_minutes.max(1e-3);
         let leave = self.state.departures_per_minute;
+        // A visitor who waits was refused a slot: one that seems to be free is one of which others have not told yet.
+        let free = match self.slots {
+            ..=0 => limits.total_active_users.saturating_sub(self.state.active),
+            _ => 0,
+        };
         let pace = Pace {
-            free: limits.total_active_users.saturating_sub(self.state.active),
+            free,
             most: limits.new_users_per_minute as f64,
             leave: leave.unwrap_or(at_most).min(at_most),
         };

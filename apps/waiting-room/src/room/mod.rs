@@ -6,6 +6,7 @@
 mod exchange;
 mod reporter;
 mod samples;
+mod session;
 mod visit;
 mod worker;
 
@@ -14,7 +15,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -25,6 +26,7 @@ use tokio::sync::watch;
 pub use exchange::Link;
 pub(crate) use reporter::Reporter;
 pub use samples::{CentreSample, Sample, Samples};
+pub use session::Session;
 pub use visit::{Place, Verdict};
 pub use worker::Worker;
 pub(crate) use worker::cookie_age;
@@ -67,9 +69,10 @@ pub struct Room {
     /// Its data centres.
     pub centres: Vec<Arc<Centre>>,
     /// What it looked like lately.
-    pub samples: Samples,
+    pub samples: Arc<Samples>,
     /// How often a page looks at the queue.
     pub refresh: Duration,
+    is_closed: AtomicBool,
 }
 
 /// A data centre of a room.
@@ -96,12 +99,13 @@ pub(crate) struct Cache {
 }
 
 impl Room {
-    /// Opens a room: its key, its data centres, and what they remember.
+    /// Opens a room: its key, its data centres, and what they remember. With new settings it takes the place of `old`.
     pub async fn open(
         env: &Env,
         settings: &RoomSettings,
         all: &Settings,
         world: &Layout,
+        old: Option<&Self>,
     ) -> abide::Result<Arc<Self>> {
         let object = env.object::<World>().get_by_name(&settings.name);
         let key = object.key().await??;
@@ -136,6 +140,9 @@ impl Room {
         object
             .keep_only(names(world.data_centres).collect())
             .await??;
+        if old.is_none() {
+            exchange::resume(env, &caches).await?;
+        }
         exchange::meet(env, &caches).await?;
         // From here on no worker decides as if its data centre were alone.
         let centres = caches.into_iter().map(|cache| {
@@ -151,13 +158,23 @@ impl Room {
         let room = Arc::new(Self {
             settings: settings.clone(),
             sealer: Sealer::new(&key, &settings.name),
-            samples: Samples::default(),
+            samples: old.map_or_else(Arc::default, |old| Arc::clone(&old.samples)),
             refresh: all.refresh,
             centres,
+            is_closed: AtomicBool::new(false),
         });
         tokio::spawn(exchange::keep_exchanging(env.clone(), Arc::clone(&room)));
         tokio::spawn(samples::keep_sampling(env.clone(), Arc::clone(&room)));
         Ok(room)
+    }
+
+    /// Another room has taken its place: it stops to report when its last request has ended.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// The data centre that serves a client: the one that a proxy in front names, or always the same one for an address.

@@ -106,7 +106,9 @@ async fn keep_reporting(cache: Arc<Cache>, worker: String, mut told: mpsc::Recei
                         batch.push(next);
                         continue;
                     }
-                    None => return,
+                    // The room was closed: what was noted is still to be told.
+                    None if batch.is_empty() => return,
+                    None => {}
                 },
                 () = tokio::time::sleep_until(due) => {}
             }

@@ -72,7 +72,7 @@ impl Samples {
 /// Runs until the process ends.
 pub(super) async fn keep_sampling(env: Env, room: Arc<Room>) {
     let mut tick = tokio::time::interval(INTERVAL);
-    while !env.is_stopping() {
+    while !env.is_stopping() && !room.is_closed() {
         tick.tick().await;
         let now = env.clock().unix_millis();
         let sample = sample(&room, now);

@@ -1,6 +1,6 @@
 //! What comes of a visit.
 
-use crate::ticket::Ticket;
+use crate::ticket::{Ticket, VisitorId};
 
 /// Where a visitor is in the queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// The visitor enters. The ticket is given if it is another than the visitor has.
-    Enter(Option<Ticket>),
+    Enter(VisitorId, Option<Ticket>),
     /// The visitor waits, with this ticket.
     Wait(Ticket, Place),
     /// The room is full and keeps no places.

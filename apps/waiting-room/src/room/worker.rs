@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Cache, Place, Reporter, Verdict, millis, reporter::Recorded};
+use super::{Cache, Place, Reporter, Session, Verdict, millis, reporter::Recorded};
 use crate::{
     logic::{
         bucket::BucketId,
@@ -73,9 +73,21 @@ impl Worker {
         let now = self.cache.now();
         let session = self.cache.settings.session + self.cache.renew_after;
         match ticket.map_or(Standing::Stranger, |ticket| ticket.standing(now, session)) {
-            Standing::Accepted(ticket) => Verdict::Enter(self.check_in(ticket, now)),
+            Standing::Accepted(ticket) => {
+                Verdict::Enter(ticket.visitor, self.check_in(ticket, now))
+            }
             Standing::Waiting(ticket) => self.ask(Some(ticket)).await,
             Standing::Stranger => self.ask(None).await,
+        }
+    }
+
+    /// The session of a visitor who is inside, for a connection that lasts.
+    pub(crate) fn session(&self, visitor: VisitorId) -> Session {
+        Session {
+            reporter: self.reporter.clone(),
+            visitor,
+            length: self.cache.settings.session,
+            renew_after: self.cache.renew_after,
         }
     }
 
@@ -126,13 +138,14 @@ impl Worker {
                 Admission::Yes => {
                     metrics::counter!("waiting_room_admitted_total", "room" => self.cache.settings.name.clone()).increment(1);
                     let bucket_id = bucket.unwrap_or(BucketId::first_of(plan.minute()));
-                    return Verdict::Enter(Some(Ticket {
+                    let ticket = Ticket {
                         visitor,
                         bucket_id,
                         last_check_in_time: now,
                         accepted_at: Some(now),
                         ahead: None,
-                    }));
+                    };
+                    return Verdict::Enter(visitor, Some(ticket));
                 }
                 Admission::No => return self.queue(&plan, ticket, visitor, now).await,
                 Admission::Failed => return Verdict::TryAgain,
