@@ -12,6 +12,9 @@ struct Recovery;
 #[doc = include_str!("../../../docs/rpc.md")]
 struct Rpc;
 
+#[doc = include_str!("../../../docs/sql.md")]
+struct Sql;
+
 #[doc = include_str!("../../../docs/websockets.md")]
 struct WebSockets;
 

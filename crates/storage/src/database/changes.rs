@@ -48,11 +48,11 @@ impl Changes {
         }
     }
 
-    /// Called when a user's statement begins, and again when it has run. `is_dml`: it inserts, updates or deletes.
-    pub(super) fn of_user(&self, connection: &Connection, is_dml: bool) {
+    /// Called when a user's statement begins, and again when it has run. `counts`: it has inserted, updated or deleted.
+    pub(super) fn of_user(&self, connection: &Connection, counts: bool) {
         let total = connection.total_changes() - self.engine.get();
         self.told.total.store(total, Ordering::Relaxed);
-        if is_dml {
+        if counts {
             let last = connection.changes();
             self.told.last.store(last, Ordering::Relaxed);
         }

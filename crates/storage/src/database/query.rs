@@ -144,7 +144,9 @@ impl ObjectDb {
             take(columns, row)
         });
         if !statement.readonly() {
-            self.changes.of_user(&self.connection, is_dml(sql));
+            // Creating a virtual table inserts rows, too.
+            let counts = is_dml(sql) || self.changes_that_count() > before;
+            self.changes.of_user(&self.connection, counts);
             if creates_virtual_table(sql) {
                 self.disregard_changes_since(before);
             }

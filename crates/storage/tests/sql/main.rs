@@ -6,6 +6,7 @@ mod common;
 
 mod columns;
 mod counts;
+mod differential;
 mod errors;
 mod other_databases;
 mod reserved;
