@@ -109,6 +109,10 @@ impl Node {
 
     /// Returns after this much of the machine's time, on a clock that stands still; never on one that runs, or if the
     /// caller does the work of the store's threads, and with it keeps the time.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a clock that stands still has no time to wait for"
+    )]
     pub(crate) async fn machine_time(&self, time: Duration) {
         if !self.may_use_machine_time() {
             std::future::pending::<()>().await;
@@ -187,6 +191,11 @@ impl Node {
     }
 }
 
+/// Lets others go first; after many rounds for longer.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it also waits for other servers, whose time is the machine's"
+)]
 async fn pause(rounds: u64) {
     if rounds > QUICK_ROUNDS {
         tokio::time::sleep(PACE).await;

@@ -86,13 +86,15 @@ pub(crate) fn open(
         }
         take(&mut objects, &alarms, dir, &manifest, logged)
     })?;
+    // The end of the log that the last reading saw may have been lost.
+    clock.position = clock.position.min(end.get());
     if let Some(by_millis) = clock.advance(end, (options.unix_millis)()) {
         tracing::warn!(
             by_millis,
             "the wall clock has been set back since the last commit: waiting alarms fire as if it had not been"
         );
     }
-    clock.position = clock.position.max(end.get());
+    clock.position = end.get();
     alarms.clock_set_back(clock.set_back);
     manifest.clock = clock;
     let bytes = end.get() - manifest.redo;
