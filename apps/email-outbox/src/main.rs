@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use abide::outbox::{Options, Pace};
+use abide::outbox::{GiveUp, Options, Pace};
 use abide::{
     Host,
     http::Uri,
@@ -47,7 +47,7 @@ enum Command {
         )]
         from: String,
 
-        /// Send 15 mails and poll 20 every 10 seconds, instead of each mail immediately
+        /// Send 15 mails and poll 20 every 10 seconds, instead of each mail immediately, and never give up
         #[arg(long)]
         classic: bool,
     },
@@ -134,7 +134,7 @@ async fn main() -> anyhow::Result<()> {
             let author = Author::parse(&from).context("--from")?;
             let mut options = Options::default();
             if classic {
-                options.pace = Pace::CLASSIC;
+                options = options.pace(Pace::CLASSIC).give_up(GiveUp::Never);
             }
             serve_mails(serve, &sender, author, options).await
         }

@@ -19,7 +19,11 @@ use abide::{
     storage::SimDisk,
 };
 use abide::{
-    outbox::{Deliver, Delivery, Failure, Options, Outbox, Registry, Submitted},
+    outbox::{
+        Counts, DeadLetterFilter, Deliver, Delivery, Failure, Options, Outbox, OutboxError,
+        Registry, Submitted,
+    },
+    patterns::cleanup::{self, Cleanup},
     projection::{Feed, Projection, SqliteModel, Table, Tables, Type},
     schedule::{self, Schedule, Spec},
 };
@@ -41,7 +45,10 @@ impl Deliver for Post {
     type Payload = Letter;
     const KIND: &'static str = "letter";
 
-    async fn submit(&self, _: &Delivery, _: &Letter) -> Result<Submitted, Failure> {
+    async fn submit(&self, _: &Delivery, letter: &Letter) -> Result<Submitted, Failure> {
+        if letter.text == "never" {
+            return Err(Failure::permanent("no"));
+        }
         match self.0.fetch_add(1, Ordering::SeqCst) {
             0 => Err(Failure::refused("not now")),
             _ => Ok(Submitted::Done),
@@ -278,6 +285,140 @@ fn times_that_components_shared_become_their_own_alarms() {
             .await;
             let (_, rang, _) = desk.done().await.unwrap().unwrap();
             assert_eq!(rang, None, "it was not the object's");
+        }
+    });
+}
+
+/// An object that deletes itself when it is not used for an hour.
+#[durable_object]
+struct Cart {
+    state: State,
+    outbox: Outbox,
+    cleanup: Cleanup,
+}
+
+impl DurableObject for Cart {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&state, env.require()?, Options::default())?;
+        let hour = cleanup::Options::default().after(Duration::from_hours(1));
+        let cleanup = Cleanup::open(&state, hour)?;
+        Ok(Self {
+            state,
+            outbox,
+            cleanup,
+        })
+    }
+}
+
+#[rpc]
+impl Cart {
+    pub async fn send(&self, texts: Vec<String>) -> Result<(), OutboxError> {
+        self.cleanup.used()?;
+        for text in texts {
+            let message = Post::message(&Letter { text })?;
+            self.outbox.enqueue(&message.ordering_key("k"))?;
+        }
+        Ok(())
+    }
+
+    pub async fn counts(&self) -> Result<Counts> {
+        self.outbox.counts()
+    }
+
+    pub async fn discard_all(&self) -> Result<(), OutboxError> {
+        self.outbox
+            .discard_all(&DeadLetterFilter::default())
+            .map(drop)
+    }
+
+    pub async fn delete_all(&self) -> Result<()> {
+        self.state.storage().delete_all()
+    }
+
+    /// Deletes everything and sends, in one transaction; undone, if that is wanted.
+    pub async fn delete_and_send(&self, text: String, undo: bool) -> Result<(), OutboxError> {
+        self.state.storage().transaction_sync(|| {
+            self.state.storage().delete_all()?;
+            Post::enqueue(&self.outbox, &Letter { text: text.clone() })?;
+            match undo {
+                true => Err(OutboxError::Invalid("undone".to_owned())),
+                false => Ok(()),
+            }
+        })
+    }
+
+    pub async fn tables(&self) -> Result<i64> {
+        let sql = self.state.storage().sql();
+        let count = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'outbox_%'";
+        sql.exec(count, ())?.one()
+    }
+}
+
+/// A node with a cart, and its clock. Attempts at letters succeed.
+fn with_cart() -> (Node, TestClock, Stub<Cart>) {
+    let (clock, disk) = (TestClock::new(), SimDisk::new());
+    let post = Post(Arc::new(AtomicUsize::new(1)));
+    let node = Node::builder(store(&disk, &clock))
+        .class::<Cart>("CART", ClassOptions::default())
+        .with(Registry::new().with(post))
+        .clock(Arc::new(clock.clone()))
+        .workers(1)
+        .start()
+        .unwrap();
+    let cart = node.env().object::<Cart>().get_by_name("ada");
+    (node, clock, cart)
+}
+
+async fn pass(node: &Node, clock: &TestClock, minutes: u32) {
+    for _ in 0..minutes {
+        node.settle().await.unwrap();
+        clock.advance(Duration::from_mins(1));
+    }
+    node.settle().await.unwrap();
+}
+
+#[test]
+fn cleanup_keeps_an_object_whose_messages_wait_for_an_operator() {
+    run(async {
+        let (node, clock, cart) = with_cart();
+        let texts = ["never", "paid: ship the goods", "third"].map(str::to_owned);
+        cart.send(texts.to_vec()).await.unwrap().unwrap();
+        pass(&node, &clock, 150).await;
+        let counts = cart.counts().await.unwrap().unwrap();
+        assert_eq!((counts.failed, counts.queued), (1, 2));
+        cart.discard_all().await.unwrap().unwrap();
+        node.settle().await.unwrap();
+        assert_eq!(cart.counts().await.unwrap().unwrap().sent, 2);
+        pass(&node, &clock, 150).await;
+        let counts = cart.counts().await.unwrap().unwrap();
+        assert_eq!((counts.sent, counts.discarded), (0, 0), "nothing waits");
+    });
+}
+
+#[test]
+fn an_outbox_works_after_everything_was_deleted() {
+    run(async {
+        let (node, clock, cart) = with_cart();
+        let sent = async || cart.counts().await.unwrap().unwrap().sent;
+        cart.send(vec!["one".to_owned()]).await.unwrap().unwrap();
+        node.settle().await.unwrap();
+        let undone = cart.delete_and_send("two".to_owned(), true).await.unwrap();
+        assert!(undone.is_err());
+        pass(&node, &clock, 1).await;
+        assert_eq!(sent().await, 1, "what was deleted is there again");
+        cart.delete_and_send("two".to_owned(), false)
+            .await
+            .unwrap()
+            .unwrap();
+        node.settle().await.unwrap();
+        assert_eq!(sent().await, 1);
+        cart.delete_all().await.unwrap().unwrap();
+        node.settle().await.unwrap();
+        assert_eq!(cart.tables().await.unwrap().unwrap(), 0, "nothing is left");
+        for count in 1..4 {
+            cart.send(vec!["more".to_owned()]).await.unwrap().unwrap();
+            node.settle().await.unwrap();
+            assert_eq!(sent().await, count);
         }
     });
 }

@@ -20,6 +20,8 @@ pub(super) struct Agenda {
     pub(super) deadline: Option<i64>,
     /// When a kept message finished.
     pub(super) finished: Option<i64>,
+    /// When a failed callback is to be called again.
+    pub(super) callback: Option<i64>,
     /// True if a fan-out runs.
     pub(super) fan_out: bool,
 }
@@ -35,7 +37,14 @@ impl Rows {
 
     /// Reads the times.
     pub(super) fn read_agenda(&self) -> Result<Agenda> {
-        type Row = (Option<i64>, Option<i64>, Option<i64>, Option<i64>, bool);
+        type Row = (
+            Option<i64>,
+            Option<i64>,
+            Option<i64>,
+            Option<i64>,
+            Option<i64>,
+            bool,
+        );
         const AGENDA: &str = "SELECT
                  (SELECT min(next_at) FROM outbox_messages INDEXED BY outbox_poll
                   WHERE status = 'sending' AND next_at IS NOT NULL AND alone = 0),
@@ -44,14 +53,16 @@ impl Rows {
                  (SELECT min(deadline) FROM outbox_messages INDEXED BY outbox_deadline
                   WHERE deadline IS NOT NULL AND next_at IS NOT NULL),
                  (SELECT min(finished_at) FROM outbox_messages WHERE finished_at IS NOT NULL),
+                 (SELECT min(next_at) FROM outbox_callbacks),
                  EXISTS (SELECT 1 FROM outbox_fan_outs WHERE status = 'running')";
         let row: Row = self.sql.exec(AGENDA, ())?.one()?;
-        let (poll, alone, deadline, finished, fan_out) = row;
+        let (poll, alone, deadline, finished, callback, fan_out) = row;
         let agenda = Agenda {
             poll,
             alone,
             deadline,
             finished,
+            callback,
             fan_out,
         };
         self.agenda.set(Some(agenda));

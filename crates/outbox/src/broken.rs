@@ -73,6 +73,8 @@ abide::broken_variants! {
         /// Destinations that have not responded may use the outbox's whole concurrency. Nobody waits for silent
         /// receivers.
         SilentTakeAll,
+        /// A callback that fails is not called again. An object learns of each end of a message.
+        CallbackForgotten,
         /// Turns start again when the object is activated. Nobody waits longer than for its turn.
         TurnsRepeated,
     }

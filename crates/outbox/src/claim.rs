@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::flights::Standing;
+
 /// A message in flight: only its claimer changes its row.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Claim {
@@ -29,6 +31,9 @@ pub(super) struct Claim {
     pub(super) alone: bool,
     /// Since when it would have been given up.
     pub(super) failing_since: Option<i64>,
+    /// The standing of its origin when it was claimed.
+    #[serde(skip)]
+    pub(super) standing: Standing,
     /// Its payload, if that is small.
     pub(super) payload: Option<String>,
 }

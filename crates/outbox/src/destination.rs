@@ -61,13 +61,15 @@ pub(super) struct Row {
     ramp_since: i64,
     ramp_unit: i64,
     pub(super) origin: Option<String>,
+    /// Whether it responded to the last attempt; `None` if none has ended.
+    pub(super) heard: Option<bool>,
 }
 
 /// The columns of a [`Row`].
 macro_rules! row {
     () => {
         "destination, due_at, full_at, paused_until, open_until, failures, opened, last_error, turn, served, throttled, \
-         refused, refused_since, spacing, ramp_since, ramp_unit, origin"
+         refused, refused_since, spacing, ramp_since, ramp_unit, origin, heard"
     };
 }
 
@@ -92,6 +94,7 @@ impl Row {
             && self.trouble() == stored.trouble()
             && self.last_error == stored.last_error
             && self.origin == stored.origin
+            && self.heard == stored.heard
     }
 
     /// Its errors, and its throttling state.
@@ -118,11 +121,11 @@ impl Row {
     pub(super) fn save(&self, sql: &Sql) -> Result<()> {
         sql.exec(
             "INSERT INTO outbox_destinations (destination, due_at, full_at, paused_until, failures, opened, last_error,
-                 open_until, turn, served, throttled, spacing, ramp_since, ramp_unit, origin, refused, refused_since)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+                 open_until, turn, served, throttled, spacing, ramp_since, ramp_unit, origin, refused, refused_since, heard)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
              ON CONFLICT (destination) DO UPDATE SET due_at = ?2, full_at = ?3, paused_until = ?4, failures = ?5,
                  opened = ?6, last_error = ?7, open_until = ?8, turn = ?9, served = ?10, throttled = ?11, spacing = ?12,
-                 ramp_since = ?13, ramp_unit = ?14, refused = ?16, refused_since = ?17",
+                 ramp_since = ?13, ramp_unit = ?14, refused = ?16, refused_since = ?17, heard = ?18",
             params![
                 &self.destination,
                 self.due_at,
@@ -141,6 +144,7 @@ impl Row {
                 &self.origin,
                 self.refused,
                 self.refused_since,
+                self.heard,
             ],
         )?;
         Ok(())
@@ -194,6 +198,7 @@ impl Row {
 
     /// It has responded: its errors are cleared. A pause that it asked for stays.
     pub(super) fn answered(&mut self, now: i64) {
+        self.heard = Some(true);
         self.recovered();
         if self.throttled > 0 {
             self.throttled = 0;
@@ -225,6 +230,7 @@ impl Row {
             FailureKind::Permanent => self.answered(now),
             FailureKind::Throttled => self.throttle_by(failure.after, configured, now),
             FailureKind::Refused | FailureKind::Unknown => {
+                self.heard = Some(failure.kind == FailureKind::Refused);
                 self.last_error = Some(cut(failure.error.clone(), limits::MAX_ERROR_BYTES));
                 self.failures = self.failures.saturating_add(1);
                 if let Some(asked) = asked {
@@ -251,6 +257,7 @@ impl Row {
     /// It throttles. Responses to attempts that were in flight when its pause began say nothing new about its capacity,
     /// and a throttled probe means that the pause was too short.
     fn throttle_by(&mut self, asked: Option<Duration>, configured: Option<Rate>, now: i64) {
+        self.heard = Some(true);
         self.recovered();
         let mut refusals = Refusals {
             since: self.refused_since,

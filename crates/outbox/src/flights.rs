@@ -1,17 +1,29 @@
 //! Attempts in flight, and how many more may be.
 //!
 //! Contract: an outbox has at most as many attempts in flight as its limit allows, and an origin as many as a
-//! destination. An origin that has not responded yet, or not the last time, has [`limits::FIRST_ATTEMPTS`]; each
-//! response doubles that. All such origins together get half of the outbox's concurrency: silent receivers, however
-//! many, do not delay those that respond. A destination without room is parked and looked at again when something
-//! finishes.
+//! destination. What is more depends on the origin's standing:
+//!
+//! - An origin that has responded to its last attempt may use all that is free. Each response doubles how many attempts
+//!   it may have in flight. Its destination's row records that it has responded, so it keeps its standing when the object
+//!   starts again.
+//! - Origins whose last response was lost have a quarter of the outbox's concurrency, all together.
+//! - Origins that were not heard of yet have half of it. A quarter may begin at once; while those have no response,
+//!   further attempts begin at the rate at which they time out. So there is always one that may begin soon: at the
+//!   newest destination, because it has all others before it.
+//!
+//! So silent receivers, however many, delay neither those that respond nor a new one. A destination without room is
+//! parked and looked at again when something finishes.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use futures_util::future::{AbortHandle, AbortRegistration};
 
-use super::{claim::Claim, limits, outcome::Outcome, poll_turns::PollTurns};
+use super::{Rate, bucket::Bucket, claim::Claim, limits, outcome::Outcome, poll_turns::PollTurns};
 use crate::broken::{Variant, broken};
+use abide_component::numbers::micros;
 
 /// Attempts or polls in flight, by origin or by destination.
 #[derive(Debug, Default)]
@@ -54,12 +66,22 @@ pub(super) struct Flights {
     /// Polls by origin.
     pub(super) polls: InFlight,
     pub(super) poll_turns: PollTurns,
-    /// How many attempts an origin that has responded may have in flight.
+    /// What this activation knows of origins: how many attempts one that has responded may have in flight, and 0 if
+    /// its last response was lost.
     windows: HashMap<String, u32>,
+    /// Attempts at origins whose last response was lost.
+    silent_sends: u32,
+    /// Attempts at origins that were not heard of.
+    first_sends: u32,
+    /// When the bucket of first attempts is full, and what one takes of it, in microseconds.
+    firsts_full_at: i64,
+    first_interval: i64,
     /// Destinations whose origin had no room, longest waiting first.
     at_origin: HashMap<String, VecDeque<String>>,
-    /// Destinations that have not responded, for which there was no room.
+    /// Destinations whose last response was lost, for which there was no room.
     silent: VecDeque<String>,
+    /// Destinations that were not heard of, for which there was no room, the newest last.
+    unheard: Vec<String>,
     /// How to interrupt the attempt or poll of a message.
     interrupts: HashMap<i64, Interrupt>,
 }
@@ -79,61 +101,173 @@ pub(super) enum Full {
     Destination,
     /// Its origin's limit.
     Origin,
-    /// The limit of all origins that have not responded.
+    /// The limit of all origins whose last response was lost.
     Silent,
+    /// The limit of all origins that were not heard of.
+    First,
+}
+
+/// What is known of an origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It has responded to its last attempt.
+    #[default]
+    Responds,
+    /// Its last response was lost.
+    Silent,
+    /// It was not heard of.
+    New,
+}
+
+/// The limits of an outbox.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Of an origin.
+    pub(super) each: u32,
+    /// Of the outbox.
+    pub(super) all: u32,
+    /// How long an attempt may take.
+    pub(super) timeout: Duration,
+}
+
+impl Bounds {
+    /// At a tick, as many leave at once as the tick allows.
+    fn are_of_ticks(self) -> bool {
+        self.each == limits::MAX_CONCURRENCY
+    }
+
+    fn quarter(self) -> u32 {
+        (self.all / 4).max(1)
+    }
+
+    /// How fast first attempts may begin, while earlier ones have no response.
+    fn of_firsts(self) -> Rate {
+        Rate {
+            interval: self.timeout / self.quarter(),
+            burst: self.quarter(),
+        }
+    }
 }
 
 impl Flights {
-    /// How many attempts may begin. `own` is the limit of the destination, `each` of an origin, `all` of the outbox.
+    /// Waits are counted from the new time.
+    pub(super) fn clock_went_back(&mut self) {
+        self.poll_turns = PollTurns::default();
+        self.firsts_full_at = 0;
+    }
+
+    /// What is known of an origin. `heard` is what the row of one of its destinations says.
+    pub(super) fn standing(&self, origin: &str, heard: Option<bool>) -> Standing {
+        match (self.windows.get(origin), heard) {
+            (Some(0), _) | (None, Some(false)) => Standing::Silent,
+            (Some(_), _) | (None, Some(true)) => Standing::Responds,
+            (None, None) => Standing::New,
+        }
+    }
+
+    /// How many attempts may begin at a destination. `own` is its own limit.
     pub(super) fn room(
         &self,
         destination: &str,
         origin: &str,
+        standing: Standing,
         own: u32,
-        each: u32,
-        all: u32,
+        bounds: Bounds,
+        now: i64,
     ) -> Result<u32, Full> {
         let room = own.saturating_sub(self.to_destination.to(destination));
         if room == 0 {
             return Err(Full::Destination);
         }
-        let window = self.windows.get(origin).copied();
-        let first = match each {
-            // At a tick, as many leave at once as the tick allows.
-            limits::MAX_CONCURRENCY => each,
-            _ => limits::FIRST_ATTEMPTS,
+        let window = match (standing, self.windows.get(origin)) {
+            _ if bounds.are_of_ticks() => bounds.each,
+            (Standing::Responds, Some(window)) => *window,
+            (Standing::Responds, None) => 2 * limits::FIRST_ATTEMPTS,
+            (Standing::Silent | Standing::New, _) => limits::FIRST_ATTEMPTS,
         };
-        let window = window.unwrap_or(first).min(each);
-        let at_origin = window.saturating_sub(self.sends.to(origin));
+        let at_origin = window
+            .min(bounds.each)
+            .saturating_sub(self.sends.to(origin));
         if at_origin == 0 {
             return Err(Full::Origin);
         }
-        let mut room = room.min(at_origin);
-        if !self.windows.contains_key(origin) && !broken(Variant::SilentTakeAll) {
-            let silent: u32 = self
-                .sends
-                .0
-                .iter()
-                .filter(|(origin, _)| !self.windows.contains_key(*origin))
-                .map(|(_, count)| count)
-                .sum();
-            room = room.min((all / 2).max(1).saturating_sub(silent));
-            if room == 0 {
-                return Err(Full::Silent);
-            }
+        let room = room.min(at_origin);
+        if bounds.are_of_ticks() || broken(Variant::SilentTakeAll) {
+            return Ok(room);
         }
-        Ok(room)
+        let (together, full) = match standing {
+            Standing::Responds => return Ok(room),
+            Standing::Silent => {
+                let together = bounds.quarter().saturating_sub(self.silent_sends);
+                (together, Full::Silent)
+            }
+            Standing::New => {
+                let half = (bounds.all / 2).max(1).saturating_sub(self.first_sends);
+                (half.min(self.firsts(bounds, now).tokens(now)), Full::First)
+            }
+        };
+        match room.min(together) {
+            0 => Err(full),
+            room => Ok(room),
+        }
+    }
+
+    fn firsts(&self, bounds: Bounds, now: i64) -> Bucket {
+        Bucket::new(Some(bounds.of_firsts()), self.firsts_full_at, now)
+    }
+
+    /// When another first attempt may begin, if destinations wait for that.
+    pub(super) fn next_first(&self, bounds: Bounds, now: i64) -> Option<i64> {
+        let firsts = self.firsts(bounds, now);
+        let waits = !self.unheard.is_empty() && self.first_sends < (bounds.all / 2).max(1);
+        waits.then(|| match firsts.tokens(now) {
+            0 => firsts.next_token(),
+            _ => now,
+        })
+    }
+
+    /// The newest of the destinations that wait for their first attempt, as many as may begin.
+    pub(super) fn next_unheard(&mut self, bounds: Bounds, now: i64) -> Vec<String> {
+        let half = (bounds.all / 2).max(1).saturating_sub(self.first_sends);
+        let many = half.min(self.firsts(bounds, now).tokens(now)) as usize;
+        let from = self.unheard.len().saturating_sub(many);
+        self.unheard.split_off(from)
     }
 
     /// Parks a destination until there may be room for it.
     pub(super) fn park(&mut self, destination: &str, origin: &str, full: Full) {
         let waiting = match full {
             Full::Destination => return,
+            Full::First => {
+                if !self.unheard.iter().any(|parked| parked == destination) {
+                    self.unheard.push(destination.to_owned());
+                }
+                return;
+            }
             Full::Origin => self.at_origin.entry(origin.to_owned()).or_default(),
             Full::Silent => &mut self.silent,
         };
         if !waiting.iter().any(|parked| parked == destination) {
             waiting.push_back(destination.to_owned());
+        }
+    }
+
+    /// Claimed attempts begin at an origin with this standing.
+    pub(super) fn begin_all(
+        &mut self,
+        claims: &mut [Claim],
+        standing: Standing,
+        bounds: Bounds,
+        now: i64,
+    ) {
+        for claim in claims.iter_mut() {
+            claim.standing = standing;
+            self.begin(claim);
+        }
+        if standing == Standing::New {
+            let firsts = self.firsts(bounds, now).take(claims.len() as u32);
+            self.firsts_full_at = firsts.full_at();
+            self.first_interval = micros(bounds.of_firsts().interval);
         }
     }
 
@@ -149,12 +283,36 @@ impl Flights {
         } else {
             self.sends.begin(claim.origin());
             self.to_destination.begin(&claim.destination);
+            match claim.standing {
+                Standing::Responds => {}
+                Standing::Silent => self.silent_sends += 1,
+                Standing::New => self.first_sends += 1,
+            }
+        }
+    }
+
+    fn end_send(&mut self, claim: &Claim) {
+        self.sends.end(claim.origin());
+        self.to_destination.end(&claim.destination);
+        match claim.standing {
+            Standing::Responds => {}
+            Standing::Silent => self.silent_sends -= 1,
+            Standing::New => {
+                self.first_sends -= 1;
+                // Its room is free: another may begin instead.
+                self.firsts_full_at = self.firsts_full_at.saturating_sub(self.first_interval);
+            }
         }
     }
 
     /// What an attempt or a poll that starts must listen to.
     pub(super) fn start(&mut self, message: i64) -> Option<AbortRegistration> {
         self.interrupts.get_mut(&message)?.registration.take()
+    }
+
+    /// The messages in flight.
+    pub(super) fn messages(&self) -> impl Iterator<Item = i64> {
+        self.interrupts.keys().copied()
     }
 
     /// Interrupts the attempt or poll of a message: it is dropped, and lands as interrupted.
@@ -168,8 +326,7 @@ impl Flights {
     pub(super) fn retract(&mut self, sends: &[Claim], polls: &[Claim]) {
         for claim in sends {
             self.interrupts.remove(&claim.id);
-            self.sends.end(claim.origin());
-            self.to_destination.end(&claim.destination);
+            self.end_send(claim);
         }
         for claim in polls {
             self.interrupts.remove(&claim.id);
@@ -191,8 +348,7 @@ impl Flights {
             }
             return Vec::new();
         }
-        self.sends.end(origin);
-        self.to_destination.end(&claim.destination);
+        self.end_send(claim);
         self.next_parked(origin)
     }
 
@@ -212,18 +368,17 @@ impl Flights {
 
     /// An origin has responded, or one of its responses was lost.
     pub(super) fn heard(&mut self, origin: &str, answered: bool) {
-        if !answered {
-            self.windows.remove(origin);
-            return;
-        }
-        if let Some(window) = self.windows.get_mut(origin) {
-            *window = window.saturating_mul(2).min(limits::MAX_CONCURRENCY);
-            return;
-        }
-        if self.windows.len() >= limits::MAX_KNOWN_ORIGINS {
+        if self.windows.len() >= limits::MAX_KNOWN_ORIGINS && !self.windows.contains_key(origin) {
             self.windows.clear();
         }
-        self.windows
-            .insert(origin.to_owned(), 2 * limits::FIRST_ATTEMPTS);
+        if !answered {
+            self.windows.insert(origin.to_owned(), 0);
+            return;
+        }
+        let window = self.windows.entry(origin.to_owned()).or_default();
+        *window = match *window {
+            0 => 2 * limits::FIRST_ATTEMPTS,
+            window => window.saturating_mul(2).min(limits::MAX_CONCURRENCY),
+        };
     }
 }

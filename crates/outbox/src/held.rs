@@ -47,6 +47,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flights::Standing;
 
     fn claim(id: i64, bytes: usize) -> Claim {
         Claim {
@@ -70,6 +71,7 @@ mod tests {
             since: 0,
             alone: false,
             failing_since: None,
+            standing: Standing::default(),
             payload: Some("x".repeat(bytes)),
         }
     }

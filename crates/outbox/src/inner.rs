@@ -58,11 +58,13 @@ pub(super) struct Inner {
     waiting: RefCell<Counted>,
     /// Counts the turns of destinations.
     turns: Cell<i64>,
+    /// The fan-out that has made the last batch.
+    pub(super) last_fan_out: Cell<i64>,
 }
 
 impl Inner {
     pub(super) fn new(state: &State, registry: Arc<Registry>, options: Options) -> Rc<Self> {
-        Rc::new(Self {
+        let inner = Rc::new(Self {
             state: state.clone(),
             alarm: WakeUp::new(state, NAME),
             registry,
@@ -79,7 +81,10 @@ impl Inner {
             show_at: Cell::new(0),
             waiting: RefCell::default(),
             turns: Cell::new(0),
-        })
+            last_fan_out: Cell::new(0),
+        });
+        inner.rows.callbacks.belong_to(&inner);
+        inner
     }
 
     /// Milliseconds since 1970.
@@ -352,10 +357,50 @@ impl Inner {
         now.saturating_add(millis(self.rows.options.recovery))
     }
 
-    /// True if anything waits or is in flight.
+    /// True if the object must be kept for the outbox: it has work, or something that waits for an operator.
+    pub(super) fn holds(&self) -> Result<bool> {
+        if self.has_work()? || self.rows.counts()?.failed > 0 {
+            return Ok(true);
+        }
+        self.rows
+            .sql
+            .exec(
+                "SELECT EXISTS (SELECT 1 FROM outbox_fan_outs WHERE status = 'failed')
+                     OR EXISTS (SELECT 1 FROM outbox_callbacks)",
+                (),
+            )?
+            .one()
+    }
+
+    /// The object has deleted everything, in a transaction that may be rolled back: memory knows nothing of the tables,
+    /// and attempts in flight are interrupted if their messages are gone.
+    pub(super) fn deleted(self: &Rc<Self>) {
+        self.rows.are_deleted();
+        let in_flight = self.flights.borrow();
+        let unwritten = self.unwritten.borrow();
+        let lost = unwritten.iter().map(|(claim, _)| claim.id);
+        let mut ended = self.ended.borrow_mut();
+        ended.extend(in_flight.messages().chain(lost));
+        if self.running.get() {
+            self.news.notify_one();
+        }
+    }
+
+    /// True if the outbox has anything to do, now or later: messages to deliver, operations to poll, fan-outs to
+    /// continue, callbacks to repeat.
     pub(super) fn has_work(&self) -> Result<bool> {
         let counts = self.rows.counts()?;
-        Ok(counts.queued + counts.sending > 0 || self.fan_outs_run()?)
+        if counts.queued + counts.sending > 0 {
+            return Ok(true);
+        }
+        self.rows
+            .sql
+            .exec(
+                "SELECT EXISTS (SELECT 1 FROM outbox_fan_outs WHERE status = 'running')
+                     OR EXISTS (SELECT 1 FROM outbox_callbacks WHERE next_at IS NOT NULL)",
+                (),
+            )?
+            .one()
     }
 
     pub(super) fn fan_outs_run(&self) -> Result<bool> {

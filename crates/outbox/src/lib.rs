@@ -89,6 +89,7 @@ mod agenda;
 #[doc(hidden)]
 pub mod broken;
 mod bucket;
+mod callbacks;
 mod changes;
 mod claim;
 mod claims;
@@ -143,6 +144,7 @@ use inner::{Added, Inner};
 /// The name of the outbox's component and alarm in the runtime.
 const NAME: &str = "outbox";
 
+pub use callbacks::{Ended, OwedCallback};
 pub use dead_letters::BulkResult;
 pub use deliver::{Deliver, Delivery, Failure, FailureKind, Polled, Submitted};
 pub use destination::Destination;
@@ -161,7 +163,8 @@ pub struct Outbox(Rc<Inner>);
 
 impl Outbox {
     /// Opens the outbox of an object, in its constructor; creates its tables, whose names begin with `outbox_`, if they
-    /// do not exist. Messages that were in flight when the object or its process stopped are queued again, as unknown.
+    /// do not exist. Messages that were in flight when the object or its process stopped are queued again, as unknown,
+    /// when the constructor has returned.
     ///
     /// The outbox has an [alarm](abide::State::alarm) and a component named `outbox`; the object's own alarm remains
     /// the object's.
@@ -175,8 +178,11 @@ impl Outbox {
         let inner = Inner::new(state, registry, options);
         let woken = Rc::clone(&inner);
         state.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
+        let (asked, told) = (Rc::clone(&inner), Rc::clone(&inner));
+        state.has_duties(NAME, move || asked.holds(), move || told.deleted());
         let now = inner.now();
-        inner.recover(now)?;
+        // The task settles attempts that were cut off, when the object has registered its callbacks.
+        inner.orphaned.set(true);
         inner.rows.apply_order()?;
         if inner.has_work()? {
             inner.arm(inner.guard(now))?;
@@ -196,8 +202,11 @@ impl Outbox {
     }
 
     /// Calls a function with changed messages, in their current state, soon after each change and once for several
-    /// consecutive changes. What the function sends leaves when the changes are durable. It is not called for changes
-    /// before a reset of the object.
+    /// consecutive changes. What the function sends leaves when the changes are durable.
+    ///
+    /// It is for views, which can read the current state whenever the object starts: what has changed is known in
+    /// memory only, so it is not called for changes just before the object was reset or its process ended. To act on
+    /// the end of a message use [`on_sent`](Self::on_sent) and [`on_failed`](Self::on_failed).
     pub fn on_change(&self, listener: impl Fn(&[Record]) + 'static) {
         let changes = &self.0.rows.changes;
         changes.listen(Rc::new(|| true), Rc::new(listener));

@@ -89,7 +89,7 @@ pub const MIN_POLL_PAUSE: Duration = Duration::from_millis(100);
 /// concurrency.
 pub const POLL_TURN: Duration = Duration::from_millis(50);
 
-/// Attempts in flight to an origin that has not responded, or whose last response was lost; each response doubles them.
+/// Attempts in flight to an origin whose last response was lost; twice as many after a response, doubled with each more.
 pub const FIRST_ATTEMPTS: u32 = 4;
 
 /// Origins that are remembered in memory as responding; with more, all start again.
@@ -171,6 +171,9 @@ pub const MAX_LOOKED_AT: usize = 64;
 
 /// History events kept of one message; the oldest except the first are dropped.
 pub const MAX_HISTORY: i64 = 100;
+
+/// Fan-outs fill one part in this many of an outbox: the rest is for messages that the program enqueues itself.
+pub const FAN_OUT_SHARE: i64 = 2;
 
 /// Messages that a fan-out creates in one transaction.
 pub const FAN_OUT_BATCH: usize = 500;

@@ -36,6 +36,14 @@ impl Ledger {
         }
     }
 
+    /// The row is not what it was.
+    pub(super) fn forget(self) -> Self {
+        Self {
+            is_turn: self.is_turn,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn end(self) -> Self {
         Self {
             is_turn: false,

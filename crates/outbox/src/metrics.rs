@@ -40,6 +40,10 @@ pub(super) enum Event {
     NotSent,
     /// A dead letter.
     Dead,
+    /// A callback has failed and is called again.
+    CallbackFailed,
+    /// A callback has failed for the last time.
+    CallbackGivenUp,
     /// A circuit breaker has opened that was closed.
     CircuitOpened,
 }
@@ -52,6 +56,8 @@ impl Event {
             Self::Throttled => "throttled",
             Self::NotSent => "not_sent",
             Self::Dead => "dead",
+            Self::CallbackFailed => "callback_failed",
+            Self::CallbackGivenUp => "callback_given_up",
             Self::CircuitOpened => "circuit_opened",
         }
     }

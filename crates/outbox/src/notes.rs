@@ -117,6 +117,12 @@ impl Notes {
             }
             let destination = &note.destination;
             match message {
+                Some(message) if note.event == Event::CallbackFailed => {
+                    tracing::warn!(class, %outbox, message, destination, error, "the callback of a message that has ended failed: it is called again");
+                }
+                Some(message) if note.event == Event::CallbackGivenUp => {
+                    tracing::error!(class, %outbox, message, destination, error, "the callback of a message that has ended failed for the last time: mend it, and repeat it by an operator request");
+                }
                 Some(message) => {
                     tracing::warn!(class, %outbox, message, destination, error, "a message of an outbox became a dead letter");
                 }
@@ -127,7 +133,7 @@ impl Notes {
         }
         if warned > limits::MAX_WARNINGS {
             let more = warned - limits::MAX_WARNINGS;
-            tracing::warn!(class, %outbox, more, "more messages of an outbox became dead letters, or circuits opened");
+            tracing::warn!(class, %outbox, more, "more messages of an outbox became dead letters, callbacks failed, or circuits opened");
         }
         #[allow(
             clippy::iter_over_hash_type,

@@ -1,7 +1,8 @@
 //! Operator requests to the outbox of any object, through the admin listener and the command.
 //!
 //! Contract: paths, bodies and responses are those of the [built-in outbox](crate::service), below
-//! `/objects/{class}/{object}/components/outbox` instead of `/outbox/{name}`; nothing is enqueued. An edit needs a kind
+//! `/objects/{class}/{object}/components/outbox` instead of `/outbox/{name}`; nothing is enqueued, and callbacks are
+//! listed and repeated, which a built-in outbox does not have. An edit needs a kind
 //! that is [open to clients](super::Registry::open_to_clients), as it does there.
 
 use abide::{Request, Response, Result, server::ApiError};
@@ -9,6 +10,7 @@ use axum::{
     http::{Method, StatusCode},
     response::IntoResponse,
 };
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
@@ -72,6 +74,10 @@ impl Outbox {
                 let payload: Box<RawValue> = body(request).await?;
                 record(self.edit_open(id, payload.get()))
             }
+            (Method::GET, ["callbacks"]) => Ok(json(&self.callbacks(limits::MAX_PAGE)?)),
+            (Method::POST, ["callbacks", "repeat"]) => Ok(json(&Repeated {
+                count: self.repeat_callbacks()?,
+            })),
             (Method::POST, ["redrive"]) => {
                 let which: Which = body(request).await?;
                 Ok(json(&self.redrive_all(&which.into()).map_err(refused)?))
@@ -120,6 +126,12 @@ impl Outbox {
         }
         Ok(payload.map(redaction::redacted))
     }
+}
+
+/// How many callbacks are called again.
+#[derive(Serialize)]
+struct Repeated {
+    count: usize,
 }
 
 /// An error: the outbox has no such destination.

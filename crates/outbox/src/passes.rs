@@ -18,12 +18,11 @@ use super::{
     bucket::Bucket,
     claim::Claim,
     destination,
-    flights::{Full, InFlight},
+    flights::{Bounds, Full, InFlight, Standing},
     inner::{Added, Inner},
     limits,
     meta::Meta,
     overload::Overload,
-    poll_turns::PollTurns,
     rows::FailedMessage,
 };
 use abide_component::numbers::{millis, rows};
@@ -117,6 +116,10 @@ impl Inner {
         if agenda.deadline.is_some_and(|at| at <= now) {
             done = true;
             more |= self.expire(now)?;
+        }
+        if agenda.callback.is_some_and(|at| at <= now) {
+            done = true;
+            more |= self.rows.repeat_owed(now)?;
         }
         if agenda.fan_out {
             done = true;
@@ -305,6 +308,10 @@ impl Inner {
 
     /// The send pass: destinations in the order in which they have waited, each as far as its limits allow.
     fn take_due(&self, budget: &mut Budget, sends: &mut Vec<Claim>, now: i64) -> Result<()> {
+        if budget.sends > 0 {
+            let unheard = self.flights.borrow_mut().next_unheard(self.bounds(), now);
+            self.rows.unpark(&unheard, now)?;
+        }
         while budget.sends > 0 {
             let due = self
                 .rows
@@ -316,7 +323,11 @@ impl Inner {
                 if budget.sends == 0 {
                     break;
                 }
-                let mut claims = self.take_from(&mut to, budget.sends, now)?;
+                let standing = {
+                    let flights = self.flights.borrow();
+                    flights.standing(to.origin(), to.heard)
+                };
+                let mut claims = self.take_from(&mut to, standing, budget.sends, now)?;
                 if !claims.is_empty() {
                     to.turn = self.next_turn();
                 }
@@ -325,9 +336,7 @@ impl Inner {
                 budget.sends -= count;
                 budget.bucket = budget.bucket.take(count);
                 let mut flights = self.flights.borrow_mut();
-                for claim in &claims {
-                    flights.begin(claim);
-                }
+                flights.begin_all(&mut claims, standing, self.bounds(), now);
                 sends.append(&mut claims);
             }
         }
@@ -336,19 +345,24 @@ impl Inner {
 
     /// Claims what may be sent to one destination, and stores when to look at it again. If there is room that it does
     /// not use, another parked destination is looked at.
-    fn take_from(&self, to: &mut destination::Row, allowed: u32, now: i64) -> Result<Vec<Claim>> {
+    fn take_from(
+        &self,
+        to: &mut destination::Row,
+        standing: Standing,
+        allowed: u32,
+        now: i64,
+    ) -> Result<Vec<Claim>> {
         if let Some(until) = to.rests_until(now) {
             to.due_at = Some(until);
             self.pass_room_on(to, now)?;
             return Ok(Vec::new());
         }
         let limit = self.destination_limit();
-        let each = concurrency(limit);
-        let own = if to.is_probed() { 1 } else { each };
-        let room = self
-            .flights
-            .borrow()
-            .room(&to.destination, to.origin(), own, each, self.most());
+        let bounds = self.bounds();
+        let own = if to.is_probed() { 1 } else { bounds.each };
+        let flights = self.flights.borrow();
+        let room = flights.room(&to.destination, to.origin(), standing, own, bounds, now);
+        drop(flights);
         let room = match room {
             Ok(room) => room,
             Err(full) => {
@@ -359,7 +373,9 @@ impl Inner {
                     // The first attempt to finish looks again.
                     Full::Destination => None,
                     // A parked destination is looked at then, too; and in any case after a while.
-                    Full::Origin | Full::Silent => Some(now.saturating_add(millis(limits::PARKED))),
+                    Full::Origin | Full::Silent | Full::First => {
+                        Some(now.saturating_add(millis(limits::PARKED)))
+                    }
                 };
                 return Ok(Vec::new());
             }
@@ -389,6 +405,15 @@ impl Inner {
     fn pass_room_on(&self, from: &destination::Row, now: i64) -> Result<()> {
         let parked = self.flights.borrow_mut().next_parked(from.origin());
         self.rows.unpark(&parked, now)
+    }
+
+    /// The limits of attempts in flight.
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds {
+            each: concurrency(self.destination_limit()),
+            all: self.most(),
+            timeout: self.rows.options.timeout.min(limits::MAX_TIMEOUT),
+        }
     }
 
     /// How many attempts may be in flight, in all.
@@ -450,20 +475,25 @@ impl Inner {
         Ok(gone == limits::MAX_SWEPT)
     }
 
-    /// The next batch of the first fan-out that runs. True if there is more to make.
+    /// The next batch of a fan-out, each in turn. It leaves half of the outbox to other messages. True if there is more to
+    /// make.
     fn make_batch(&self, now: i64) -> Result<bool> {
         type Command = (i64, String, String, Option<String>);
         let sql = &self.rows.sql;
-        let running: Option<Command> = sql
-            .exec(
-                "SELECT id, name, command, after FROM outbox_fan_outs WHERE status = 'running' ORDER BY id LIMIT 1",
-                (),
-            )?
-            .optional()?;
+        let after_last = |last: i64| {
+            let next = "SELECT id, name, command, after FROM outbox_fan_outs WHERE status = 'running' AND id > ?1
+                 ORDER BY id LIMIT 1";
+            sql.exec(next, (last,))?.optional::<Command>()
+        };
+        let mut running = after_last(self.last_fan_out.get())?;
+        if running.is_none() {
+            running = after_last(0)?;
+        }
         let Some((id, name, command, after)) = running else {
             return Ok(false);
         };
-        let room = self.rows.options.max_queued - self.rows.counts()?.queued;
+        let share = self.rows.options.max_queued.saturating_add(1) / limits::FAN_OUT_SHARE;
+        let room = share - self.rows.counts()?.queued;
         let limit = usize::try_from(room)
             .unwrap_or(0)
             .min(limits::FAN_OUT_BATCH);
@@ -471,6 +501,7 @@ impl Inner {
             // It continues when some were sent.
             return Ok(false);
         }
+        self.last_fan_out.set(id);
         let made = self.rows.storage.transaction_sync(|| {
             let fan_out = self.registry.fan_out(&name)?;
             let batch = AssertUnwindSafe(|| {
@@ -553,12 +584,17 @@ impl Inner {
                 _ => now,
             };
             wake.not_before(send, token.max(budget.tick));
+            wake.not_before(
+                flights.next_first(self.bounds(), now),
+                token.max(budget.tick),
+            );
             wake.not_before(agenda.alone, token.max(budget.tick).max(suspects.after()));
         }
         if flights.polls.total() < most && !probed && !stopped {
             wake.not_before(agenda.poll, budget.tick);
         }
         wake.not_before(agenda.deadline, now);
+        wake.not_before(agenda.callback, now);
         let keep = self.rows.options.keep_finished;
         let keep = millis(keep.saturating_add((keep / 8).min(limits::PURGE_SLACK)));
         wake.not_before(agenda.finished.map(|at| at.saturating_add(keep)), now);
@@ -571,7 +607,7 @@ impl Inner {
             by_millis = by,
             "the wall clock was set back: waits of the outbox are counted from the new time"
         );
-        self.flights.borrow_mut().poll_turns = PollTurns::default();
+        self.flights.borrow_mut().clock_went_back();
         self.overload.set(Overload::default());
         self.suspects.set(self.suspects.get().clock_went_back(now));
         self.rows.agenda_changes();
@@ -590,6 +626,10 @@ impl Inner {
                  full_at = max(full_at - ?1 * 1000, min(full_at, ?2 * 1000))
              WHERE due_at IS NOT NULL OR paused_until IS NOT NULL OR open_until IS NOT NULL OR spacing IS NOT NULL
                  OR full_at > ?2 * 1000",
+            (by, now),
+        )?;
+        sql.exec_on_all(
+            "UPDATE outbox_callbacks SET next_at = max(next_at - ?1, ?2) WHERE next_at > ?2",
             (by, now),
         )?;
         self.rows.forget_destinations();

@@ -46,7 +46,6 @@ use super::{
     overload::Overload,
     passes::Taken,
     registry::{Attempt, Handler},
-    schema,
     suspects::Suspects,
 };
 use abide_component::numbers::millis;
@@ -240,13 +239,18 @@ impl Inner {
         Ok(())
     }
 
-    /// Settles attempts in flight without a task as unknown: their task, object or process has stopped.
-    pub(super) fn recover(&self, now: i64) -> Result<()> {
+    /// Nothing is in flight.
+    fn forget_flights(&self) {
         self.orphaned.set(false);
         *self.flights.borrow_mut() = Flights::default();
         self.unwritten.borrow_mut().clear();
         self.ended.borrow_mut().clear();
         self.suspects.set(Suspects::default());
+    }
+
+    /// Settles attempts in flight without a task as unknown: their task, object or process has stopped.
+    pub(super) fn recover(&self, now: i64) -> Result<()> {
+        self.forget_flights();
         let claims = self.rows.on_their_way()?;
         if !claims.is_empty() {
             self.rows.unpark_all(now)?;
@@ -394,11 +398,6 @@ impl Task {
                 let flights = std::mem::take(&mut self.flights);
                 self.guard.cut_off = self.inner.spawn(flights).is_err();
             }
-            // The object has deleted everything, and the outbox with it.
-            Err(_) if matches!(schema::exists(&self.inner.rows.storage), Ok(false)) => {
-                self.inner.running.set(false);
-                self.guard.cut_off = false;
-            }
             Err(error) => {
                 tracing::error!(%error, "the outbox pauses until its alarm");
             }
@@ -413,6 +412,12 @@ impl Task {
         let mut landed: Vec<Landed> = Vec::new();
         loop {
             let now = inner.now();
+            if !inner.rows.sql.has_tables()? {
+                // The object has deleted everything, and the messages with it.
+                self.flights.clear();
+                inner.forget_flights();
+                return Ok(TaskEnd::Rest);
+            }
             if inner.orphaned.get() {
                 // Attempts in flight would be taken for lost, and sent twice at the same time.
                 self.flights.clear();

@@ -14,9 +14,11 @@ use abide::{Result, Storage, params};
 use super::{
     Options, OutboxError, Record, Status,
     agenda::Agenda,
+    callbacks::{Callbacks, End},
     changes::Changes,
     claim::Claim,
     destinations::Known,
+    flights::Standing,
     held::Held,
     limits,
     meta::Ledger,
@@ -94,6 +96,7 @@ impl New<'_> {
             since: now,
             alone: false,
             failing_since: None,
+            standing: Standing::default(),
             payload: Some(self.payload.to_owned()),
         }
     }
@@ -112,6 +115,7 @@ pub(super) struct Rows {
     pub(super) destinations: Rc<RefCell<Known>>,
     pub(super) ready: Rc<RefCell<Ready>>,
     pub(super) held: Rc<RefCell<Held>>,
+    pub(super) callbacks: Rc<Callbacks>,
     /// The highest assigned id, if that is known.
     pub(super) last_id: Rc<Cell<Option<i64>>>,
     /// Destinations whose circuit is open, if that is known.
@@ -121,7 +125,7 @@ pub(super) struct Rows {
 impl Rows {
     pub(super) fn new(storage: Storage, options: Options) -> Self {
         Self {
-            sql: Sql::new(storage.sql()),
+            sql: Sql::new(&storage),
             storage,
             options: Rc::new(options),
             changes: Rc::default(),
@@ -131,6 +135,7 @@ impl Rows {
             destinations: Rc::default(),
             ready: Rc::default(),
             held: Rc::default(),
+            callbacks: Rc::default(),
             last_id: Rc::default(),
             open: Rc::default(),
         }
@@ -164,6 +169,17 @@ impl Rows {
             self.held.borrow_mut().forget_all();
         }
         result
+    }
+
+    /// The tables are gone, unless the transaction that deleted them is rolled back.
+    pub(super) fn are_deleted(&self) {
+        self.sql.may_lack_tables();
+        self.ledger.set(self.ledger.get().forget());
+        self.agenda_changes();
+        self.forget_destinations();
+        self.ready.borrow_mut().forget_all();
+        self.held.borrow_mut().forget_all();
+        self.last_id.set(None);
     }
 
     /// The message, wherever it is.
@@ -364,6 +380,9 @@ impl Rows {
             self.count_failing(claim.failing_since, None)?;
             self.unblock(claim.ordering_key.as_deref())?;
         }
+        for claim in claims {
+            self.tell_end(claim.id, &claim.kind, End::Sent, now)?;
+        }
         Ok(())
     }
 
@@ -372,13 +391,13 @@ impl Rows {
         let &FailedMessage { id, from, .. } = letter;
         self.store_history(id)?;
         self.agenda_changes();
-        let (changes, destination): (i64, String) = self
+        let (changes, destination, kind): (i64, String, String) = self
             .sql
             .exec(
                 "UPDATE outbox_messages
                  SET status = 'failed', next_at = NULL, blocked = 0, last_error = ?2, unknown = ?3, updated_at = ?4,
                      finished_at = ?4, changes = changes + 1, failing_since = NULL WHERE id = ?1
-                 RETURNING changes, destination",
+                 RETURNING changes, destination, kind",
                 (
                     id,
                     cut(letter.error.to_owned(), limits::MAX_ERROR_BYTES),
@@ -397,7 +416,8 @@ impl Rows {
         self.note(id, changes, now, "failed", Some(letter.error))?;
         self.count_failing(letter.failing_since, None)?;
         self.count(from, Some(Status::Failed), 1)?;
-        self.unblock(letter.ordering_key)
+        self.unblock(letter.ordering_key)?;
+        self.tell_end(id, &kind, End::Failed, now)
     }
 
     /// Finishes a message, or a dead letter, without sending it. One that is being sent may still have its effect.
@@ -421,7 +441,12 @@ impl Rows {
         self.note(id, changes, now, status.as_str(), None)?;
         self.count_failing(record.failing_since, None)?;
         self.count(record.status, Some(status), 1)?;
-        self.unblock(record.ordering_key.as_deref())
+        self.unblock(record.ordering_key.as_deref())?;
+        match status {
+            // The object has learned of a dead letter before.
+            Status::Discarded => Ok(()),
+            _ => self.tell_end(id, &record.kind, End::Failed, now),
+        }
     }
 
     /// Queues a dead letter like a new message, except for its place in the order.
@@ -443,6 +468,7 @@ impl Rows {
             )?
             .one()?;
         self.note(id, changes, now, "redriven", None)?;
+        self.owes_nothing(id)?;
         self.count(Status::Failed, Some(Status::Queued), 1)?;
         if blocked {
             self.unblock(record.ordering_key.as_deref())

@@ -95,7 +95,8 @@ const TABLES: &str = "
         spacing      INTEGER,
         ramp_since   INTEGER NOT NULL DEFAULT 0,
         ramp_unit    INTEGER NOT NULL DEFAULT 0,
-        origin       TEXT
+        origin       TEXT,
+        heard        INTEGER
     ) WITHOUT ROWID;
     CREATE INDEX outbox_destination_due ON outbox_destinations (due_at, turn) WHERE due_at IS NOT NULL;
     CREATE INDEX outbox_destination_trouble ON outbox_destinations (destination)
@@ -114,6 +115,17 @@ const TABLES: &str = "
     );
     CREATE INDEX outbox_fan_out_running ON outbox_fan_outs (id) WHERE status = 'running';
     CREATE INDEX outbox_fan_out_ended ON outbox_fan_outs (updated_at) WHERE status IN ('done', 'canceled');
+
+    CREATE TABLE outbox_callbacks (
+        message INTEGER PRIMARY KEY,
+        kind    TEXT NOT NULL,
+        sent    INTEGER NOT NULL,
+        ended   TEXT NOT NULL,
+        tries   INTEGER NOT NULL,
+        next_at INTEGER,
+        error   TEXT NOT NULL
+    );
+    CREATE INDEX outbox_callback_due ON outbox_callbacks (next_at, message);
 
     CREATE TABLE outbox_meta (
         version   INTEGER NOT NULL,

@@ -3,20 +3,29 @@
 //! Contract: the cost of a statement does not grow with the number of rows, except for the few marked ones. In debug
 //! builds the plan of each statement is checked before it first runs, so every test checks the statements that it uses.
 
-use abide::{Params, Result, Rows};
+use std::{cell::Cell, rc::Rc};
+
+use abide::{Params, Result, Rows, Storage};
+
+use super::schema;
 
 /// The SQL of the outbox's object.
 #[derive(Clone, Debug)]
 pub(super) struct Sql {
     sql: abide::Sql,
+    storage: Storage,
+    /// Whether the tables may be gone: the object has deleted everything.
+    may_lack_tables: Rc<Cell<bool>>,
     #[cfg(test)]
     statements: std::rc::Rc<std::cell::Cell<usize>>,
 }
 
 impl Sql {
-    pub(super) fn new(sql: abide::Sql) -> Self {
+    pub(super) fn new(storage: &Storage) -> Self {
         Self {
-            sql,
+            sql: storage.sql(),
+            storage: storage.clone(),
+            may_lack_tables: Rc::default(),
             #[cfg(test)]
             statements: std::rc::Rc::default(),
         }
@@ -28,7 +37,30 @@ impl Sql {
         self.statements.get()
     }
 
+    /// The object has deleted everything: the next statement creates the tables again.
+    pub(super) fn may_lack_tables(&self) {
+        self.may_lack_tables.set(true);
+    }
+
+    /// False if the tables are gone. Call it when earlier transactions are complete.
+    pub(super) fn has_tables(&self) -> Result<bool> {
+        if self.may_lack_tables.get() {
+            let are_there = schema::exists(&self.storage)?;
+            self.may_lack_tables.set(!are_there);
+            return Ok(are_there);
+        }
+        Ok(true)
+    }
+
+    fn require_tables(&self) -> Result<()> {
+        if self.may_lack_tables.get() {
+            schema::prepare(&self.storage)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
+        self.require_tables()?;
         #[cfg(debug_assertions)]
         plan::check(&self.sql, sql)?;
         self.exec_on_all(sql, params)
@@ -36,6 +68,7 @@ impl Sql {
 
     /// Runs a rare statement that scans all rows.
     pub(super) fn exec_on_all(&self, sql: &str, params: impl Params) -> Result<Rows> {
+        self.require_tables()?;
         #[cfg(test)]
         self.statements.set(self.statements.get() + 1);
         self.sql.exec(sql, params)

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::{
     Activation, Alarm, AlarmInfo, AlarmTime, Env, Error, ErrorKind, LocalFuture, ObjectId, Request,
     Response, Result, Storage, Timeline,
-    object::Object,
+    object::{Duties, Object},
     socket::{RequestResponsePair, ServerSocket, WebSocket},
 };
 
@@ -247,6 +247,30 @@ impl State {
     ) -> Result<()> {
         let answer = Rc::new(move |request| -> LocalFuture<_> { Box::pin(answer(request)) });
         self.object().serve_operations(component, answer)
+    }
+
+    /// Registers what a component answers; call it when the component is opened, with the name of its alarm. `has_work`
+    /// says whether the component still has something to do or to keep, such as messages that wait for an operator,
+    /// whether or not its alarm is set. `deleted` is called when the object has [deleted
+    /// everything](crate::Storage::delete_all), in the transaction that does it, which may be rolled back: the component
+    /// forgets what it knows of its tables, and creates them again when it is next used.
+    pub fn has_duties(
+        &self,
+        component: &str,
+        has_work: impl Fn() -> Result<bool> + 'static,
+        deleted: impl Fn() + 'static,
+    ) {
+        self.object().has_duties(Duties {
+            component: component.into(),
+            has_work: Rc::new(has_work),
+            deleted: Rc::new(deleted),
+        });
+    }
+
+    /// True if the object has work: a component says so (see [`has_duties`](Self::has_duties)), or an alarm is set that
+    /// belongs to the object itself or to a component that does not say whether it has work.
+    pub fn has_work(&self) -> Result<bool> {
+        self.object().has_work()
     }
 
     /// Prevents the call whose method is running in this poll from being remembered under its idempotency key: a

@@ -3,8 +3,9 @@
 //! An object that holds a [`Cleanup`] says when it is used ([`Cleanup::used`]). When it has not been for the time of
 //! [`Options::after`], its alarm deletes all that it stores, and restarts it: the next call finds a new object.
 //!
-//! Nothing is deleted that still has to do something: an object with open WebSockets, or with an alarm of its own or of
-//! another component (a message in its outbox, a timer), counts as used. A hook ([`Cleanup::open_with`]) can refuse too, or
+//! Nothing is deleted that still has to do something: an object with open WebSockets, with an alarm of its own or of
+//! another component (a timer), or with an outbox that holds messages that have not ended, dead letters, fan-outs that
+//! are not done or failed callbacks counts as used. Messages that were sent do not keep it. A hook ([`Cleanup::open_with`]) can refuse too, or
 //! archive what is about to go.
 //!
 //! ```
@@ -121,6 +122,8 @@ impl Cleanup {
         };
         let (going, hook) = (cleanup.clone(), Rc::new(hook));
         state.on_alarm(ALARM, move |_| std::future::ready(going.go(&*hook)))?;
+        // Its own alarm is no work.
+        state.has_duties(ALARM, || Ok(false), || ());
         Ok(cleanup)
     }
 
@@ -145,15 +148,11 @@ impl Cleanup {
         if self.alarm.get()?.is_some() {
             return Ok(());
         }
-        let storage = self.state.storage();
-        let others = self.state.alarms()?;
-        let has_to_do = storage.get_alarm()?.is_some()
-            || others.iter().any(|(name, _)| name != ALARM)
-            || !self.state.get_websockets(None).is_empty();
+        let has_to_do = self.state.has_work()? || !self.state.get_websockets(None).is_empty();
         if has_to_do && !broken(Variant::CleanupBlind) || hook()? == Decision::Keep {
             return self.used();
         }
-        storage.delete_all()?;
+        self.state.storage().delete_all()?;
         // The next event finds a new object, whose constructor makes its tables.
         self.state.restart();
         Ok(())

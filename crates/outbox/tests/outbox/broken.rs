@@ -43,6 +43,9 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::SilentTakeAll => {
             "silent::destinations_that_have_answered_are_not_held_up_by_any_number_of_silent_ones"
         }
+        Variant::CallbackForgotten => {
+            "callbacks::a_callback_that_fails_is_repeated_and_holds_nothing_up"
+        }
         Variant::HistoryCut => "history::what_happened_before_the_first_failure_is_kept",
         _ => panic!("{variant:?} is of another part"),
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::outbox::FanOutStatus;
+use abide::outbox::{FanOutStatus, Limit, Pace, Rate};
 
 use crate::support::{Circulate, World, note, plain, run};
 
@@ -131,5 +131,53 @@ fn a_fan_out_that_has_failed_is_kept_until_somebody_ends_it() {
         assert_eq!(statuses().await, [FanOutStatus::Canceled]);
         forget().await;
         assert_eq!(statuses().await, []);
+    });
+}
+
+/// At most a thousand queued messages, and ten attempts a second to each destination.
+fn slow() -> abide::outbox::Options {
+    let limit = |rate| Limit {
+        rate,
+        concurrency: 16,
+    };
+    plain().max_queued(1_000).pace(Pace::AtOnce {
+        outbox: limit(None),
+        destination: limit(Some(Rate::per_second(10, 1))),
+    })
+}
+
+#[test]
+fn a_fan_out_larger_than_the_outbox_leaves_room_for_other_messages() {
+    run(async {
+        let world = World::new(slow());
+        world.sender().fan_out(to(5_000)).await.unwrap().unwrap();
+        world.rest().await;
+        for number in 0..60 {
+            let order = note("eve", &format!("order {number}"));
+            world.sender().enqueue(order).await.unwrap().unwrap();
+            world.pass(Duration::from_secs(1)).await;
+        }
+        let effects = world.script.effects();
+        let orders = effects.iter().filter(|text| text.starts_with("order"));
+        assert_eq!(orders.count(), 60);
+        let made = world.sender().fan_outs().await.unwrap().unwrap()[0].made;
+        assert!(made >= 600, "the fan-out goes on: {made}");
+    });
+}
+
+#[test]
+fn two_fan_outs_share_the_outbox() {
+    run(async {
+        let world = World::new(slow());
+        for name in ["a ", "b "] {
+            let command = Circulate {
+                name: name.to_owned(),
+                ..to(5_000)
+            };
+            world.sender().fan_out(command).await.unwrap().unwrap();
+        }
+        world.pass(Duration::from_secs(60)).await;
+        let all = world.sender().fan_outs().await.unwrap().unwrap();
+        assert!(all.iter().all(|record| record.made >= 50), "{all:?}");
     });
 }

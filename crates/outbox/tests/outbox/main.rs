@@ -4,6 +4,7 @@
 
 #[cfg(feature = "broken")]
 mod broken;
+mod callbacks;
 mod crash;
 mod dead_letters;
 mod durable;

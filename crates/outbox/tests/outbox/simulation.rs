@@ -337,7 +337,7 @@ async fn finish(world: &World, options: &Options, seed: u64) {
         } else {
             0
         };
-        let made = held >= options.max_queued || !checks::fan_outs_run(world).await;
+        let made = held >= options.max_queued / 2 || !checks::fan_outs_run(world).await;
         if counts.sending == 0 && counts.queued == held && made {
             return;
         }

@@ -127,6 +127,7 @@ impl Object {
             None => None,
         };
         self.write(Confirmation::Confirmed, ObjectDb::delete_all)?;
+        self.tell_deleted();
         match running {
             Some((attempt, row)) => {
                 self.write_alarm(attempt.stored_name(), Some(&without_next(row)))

@@ -21,6 +21,7 @@ mod access;
 mod alarm;
 mod attempt;
 mod behalf;
+mod duties;
 mod events;
 mod idempotency;
 mod operations;
@@ -60,6 +61,7 @@ use crate::{
 };
 
 use alarm::AlarmHandler;
+pub(crate) use duties::Duties;
 use operations::Operations;
 use timeline::{ActivationHook, TimelineHook};
 
@@ -118,6 +120,8 @@ pub(crate) struct Object {
     instance: RefCell<Option<Box<dyn Instance>>>,
     /// The components that operators can address, by name.
     components: RefCell<BTreeMap<String, Operations>>,
+    /// Whether components have work, and what they do when everything is deleted.
+    duties: RefCell<Vec<Duties>>,
     /// The alarms that the object's class does not handle, by name.
     alarm_handlers: RefCell<BTreeMap<Box<str>, AlarmHandler>>,
     /// As in the database, once it is open.
@@ -206,6 +210,7 @@ impl Object {
             db: RefCell::default(),
             instance: RefCell::default(),
             components: RefCell::default(),
+            duties: RefCell::default(),
             alarm_handlers: RefCell::default(),
             timeline_changed: Cell::new(false),
             timeline_hooks: RefCell::default(),
@@ -500,6 +505,9 @@ impl Object {
         self.discard(instance);
         for component in components {
             self.discard(component);
+        }
+        for duties in self.duties.take() {
+            self.discard(duties);
         }
         for handler in self.alarm_handlers.take() {
             self.discard(handler);
