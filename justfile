@@ -5,3 +5,7 @@ sim SEED:
 # Runs so many seeds of the simulation on every processor core.
 sims COUNT FROM="0":
     cargo run --quiet --profile sim -p abide-sim -- run --seeds {{COUNT}} --from {{FROM}} --jobs {{num_cpus()}}
+
+# Checks licences, sources and versions of all dependencies against `deny.toml`.
+supply-chain:
+    cargo test --locked --workspace --test supply_chain -- --include-ignored

@@ -2,17 +2,25 @@
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `POST /batches/{name}` with any JSON | 202 and `{"id":7,"queued":3}`: it is stored and will be delivered; `queued` is the number of waiting posts, including this one |
+//! | `POST /batches/{name}` with any JSON or text | 202 and `{"id":7,"queued":3}`: it is stored and will be delivered; `queued` is the number of waiting posts, including this one |
 //! | `GET /batches/{name}` | 200 and `{"waiting":3,"due":…,"batch":null}` |
+//!
+//! A post that is JSON is sent on as it is, any other text as a JSON string. With the content type `application/json`, only JSON is
+//! accepted; with `text/plain` or another `text/…`, the post is a string, whatever it contains.
 
 use abide::{
     Env, Stub,
     server::{
-        ApiError, JsonBody, UrlPath,
+        ApiError, JsonBody, TextBody, UrlPath,
         access::{Access, Need},
     },
 };
-use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
+use axum::{
+    Json, Router,
+    extract::{FromRequest, Request, State},
+    http::{StatusCode, header::CONTENT_TYPE},
+    routing::post,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -37,9 +45,8 @@ struct BatchPath {
 async fn take(
     State(env): State<Env>,
     UrlPath(path): UrlPath<BatchPath>,
-    JsonBody(body): JsonBody<Box<RawValue>>,
+    Post(body): Post,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
-    let body = body.get();
     if body.len() > MAX_POST {
         return Err(ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -50,8 +57,31 @@ async fn take(
             ),
         ));
     }
-    let accepted = batcher(&env, &path).post(body.to_owned()).await??;
+    let accepted = batcher(&env, &path).post(body).await??;
     Ok((StatusCode::ACCEPTED, Json(accepted)))
+}
+
+/// A post, as JSON.
+struct Post(String);
+
+impl<S: Send + Sync> FromRequest<S> for Post {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let kind = request.headers().get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or_default().to_ascii_lowercase();
+        if kind.starts_with("application/json") {
+            let JsonBody(json) = JsonBody::<Box<RawValue>>::from_request(request, state).await?;
+            return Ok(Self(json.get().to_owned()));
+        }
+        let TextBody(text) = TextBody::from_request(request, state).await?;
+        let is_text = kind.starts_with("text/");
+        Ok(Self(match serde_json::from_str::<&RawValue>(&text) {
+            Ok(json) if !is_text => json.get().to_owned(),
+            _ => serde_json::Value::from(text).to_string(),
+        }))
+    }
 }
 
 async fn look(

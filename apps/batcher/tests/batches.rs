@@ -222,19 +222,29 @@ async fn each_answer_says_how_many_posts_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_post_that_does_not_say_that_it_is_json_is_refused() {
-    let world = World::new().await;
-    for kind in ["", "text/plain", "application/x-www-form-urlencoded"] {
+async fn any_text_is_a_post_and_json_stays_json() {
+    let mut world = World::new().await;
+    let form = "application/x-www-form-urlencoded";
+    for (kind, body, expected) in [
+        (form, r#"{"n":1}"#, 202),
+        (form, "name=ada", 202),
+        ("application/json", "[2]", 202),
+        ("application/json", "name=ada", 400),
+        ("text/plain", "42", 202),
+        ("", "say \"hi\"\n", 202),
+    ] {
         let request = axum::http::Request::post("/batches/b")
             .header("content-type", kind)
-            .body(axum::body::Body::from("{}"))
+            .body(axum::body::Body::from(body))
             .unwrap();
         let answer = world.host.router().oneshot(request).await.unwrap();
-        assert_eq!(
-            answer.status(),
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "{kind}"
-        );
+        assert_eq!(answer.status().as_u16(), expected, "{kind} {body}");
     }
-    assert_eq!(world.queue().await.waiting, 0);
+    world.clock.advance(WINDOW);
+    let batch = world.arrival().await;
+    assert_eq!(
+        batch.body,
+        r#"[{"n":1},"name=ada",[2],"42","say \"hi\"\n"]"#
+    );
+    batch.answer.send(StatusCode::OK).unwrap();
 }

@@ -59,6 +59,8 @@ abide::broken_variants! {
         ExpiredCharged,
         /// A request overtakes overdue timers. What is due after downtime comes first.
         Overtaken,
+        /// A subscription shows its state before downtime. A read sees everything due by now.
+        ReadStale,
         /// Plan changes are omitted where no period is billed. Service is billed.
         ChangeLeftOut,
         /// A pause credits nothing. Only service is billed.

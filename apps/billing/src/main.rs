@@ -28,6 +28,7 @@ use axum::Router;
 use billing::{
     gateway::{AnyGateway, EventSecrets, HttpGateway, LocalGateway, Mischief, server},
     host, read, router,
+    states::Policy,
     test_clock::TestModeClock,
 };
 use clap::{Args, Parser};
@@ -196,10 +197,11 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 #[tokio::main]
-async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
+async fn run(serve: ServeArgs, mut options: Options) -> anyhow::Result<()> {
     let mut config = serve.load()?;
-    if !options.hosts.is_empty() {
-        config.server.hosts = Hosts::Named(options.hosts);
+    let hosts = std::mem::take(&mut options.hosts);
+    if !hosts.is_empty() {
+        config.server.hosts = Hosts::Named(hosts);
     }
     let policy = options.policy.policy()?;
     let test_clock = test_clock(&config, options.test_clock)?;
@@ -211,36 +213,51 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
     let model: Arc<dyn ReadModel> = match &options.postgres {
         Some(server) => Arc::new(PostgresModel::new(server, tables)?),
         None => {
-            let file = match options.read_model {
+            let file = match options.read_model.take() {
                 Some(file) => file,
                 None => in_data(&config, READ_MODEL)?,
             };
             Arc::new(SqliteModel::open(file, tables)?)
         }
     };
-    if let Some(url) = &options.gateway {
-        let key = KEY.require(options.gateway_key, options.gateway_key_file.as_deref())?;
-        let secret = EVENTS_SECRET.find(
-            options.gateway_events_secret,
-            options.gateway_events_secret_file.as_deref(),
-        )?;
-        let secret: Option<Secret> = secret
-            .map(|text| text.parse().context("the secret of the gateway's webhooks"))
-            .transpose()?;
-        let gateway = AnyGateway::new(HttpGateway::new(url, &key));
-        let mut host = host::install(Host::from_config(config), gateway, model).with(policy);
-        if let Some(secret) = secret {
-            host = host.with(EventSecrets::new([secret]));
-        }
-        return Ok(host.serve().await?);
+    let Some(url) = &options.gateway else {
+        KEY.refuse_without("--gateway")?;
+        EVENTS_SECRET.refuse_without("--gateway")?;
+        return serve_with_local_gateway(config, options, clock, test_clock, model, policy).await;
+    };
+    let key = KEY.require(options.gateway_key, options.gateway_key_file.as_deref())?;
+    let secret = EVENTS_SECRET.find(
+        options.gateway_events_secret,
+        options.gateway_events_secret_file.as_deref(),
+    )?;
+    let secret: Option<Secret> = secret
+        .map(|text| text.parse().context("the secret of the gateway's webhooks"))
+        .transpose()?;
+    let gateway = AnyGateway::new(HttpGateway::new(url, &key));
+    let mut host = host::install(Host::from_config(config), gateway, model).with(policy);
+    if let Some(secret) = secret {
+        host = host.with(EventSecrets::new([secret]));
     }
+    Ok(host.serve().await?)
+}
+
+/// Serves with the built-in gateway.
+async fn serve_with_local_gateway(
+    mut config: Config,
+    options: Options,
+    clock: Arc<dyn Clock>,
+    test_clock: Option<TestModeClock>,
+    model: Arc<dyn ReadModel>,
+    policy: Policy,
+) -> anyhow::Result<()> {
     let file = in_data(&config, LOCAL_GATEWAY)?;
     let local = LocalGateway::open("local", Mischief::lively(1), Arc::clone(&clock), &file)
         .with_context(|| file.display().to_string())?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     eprintln!("a gateway with fault injection, for trying the program: http://{address}/pay/pay_1");
-    tokio::spawn(axum::serve(listener, server::router(local.clone())).into_future());
+    let pages = server::router(local.clone(), address);
+    tokio::spawn(axum::serve(listener, pages).into_future());
     // Apart from webhook endpoints, no other address is ever requested.
     let allowed = std::mem::take(&mut config.outbound.allow_private);
     config.outbound.allow_private = allowed.and(address.ip());

@@ -171,9 +171,10 @@ async fn over_a_socket_it_is_the_same_gateway_and_a_lost_answer_is_told_as_lost(
         ..Mischief::none(1)
     });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://{}", listener.local_addr().unwrap());
+    let address = listener.local_addr().unwrap();
+    let base = format!("http://{address}");
     let serving = tokio::spawn({
-        let router = server::router(gateway.clone());
+        let router = server::router(gateway.clone(), address);
         async move { axum::serve(listener, router).await }
     });
     let host = Host::open_in_memory()
@@ -192,6 +193,73 @@ async fn over_a_socket_it_is_the_same_gateway_and_a_lost_answer_is_told_as_lost(
     assert_eq!(gateway.payments().len(), 1, "it was taken all the same");
     serving.abort();
     host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_local_gateway_answers_only_under_its_address_and_to_its_own_page() {
+    let gateway = local(Mischief::none(1));
+    let node = node(&gateway);
+    let payment = pay(node.env(), "card_3ds", "in_1").await;
+    assert_eq!(payment.status, PaymentStatus::RequiresAction);
+    let router = server::router(gateway.clone(), "127.0.0.1:7000".parse().unwrap());
+    let ask = async |method: &str, path: &str, headers: &[(&str, &str)]| {
+        let mut request = http::Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(axum::body::Body::empty()).unwrap();
+        tower::ServiceExt::oneshot(router.clone(), request)
+            .await
+            .unwrap()
+    };
+    let (page, yes) = (
+        format!("/pay/{}", payment.id),
+        format!("/pay/{}/yes", payment.id),
+    );
+    let host = ("host", "127.0.0.1:7000");
+    for headers in [
+        &[][..],
+        &[("host", "evil.example:7000")],
+        &[("host", "127.0.0.1")],
+        &[host, ("host", "evil.example")],
+    ] {
+        for (method, path) in [
+            ("GET", &page),
+            ("POST", &yes),
+            ("POST", &"/v1/payments".into()),
+        ] {
+            assert_eq!(
+                ask(method, path, headers).await.status(),
+                403,
+                "{headers:?}"
+            );
+        }
+    }
+    for foreign in [
+        ("origin", "http://evil.example"),
+        ("origin", "https://127.0.0.1:7000"),
+        ("origin", "null"),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+    ] {
+        assert_eq!(
+            ask("POST", &yes, &[host, foreign]).await.status(),
+            403,
+            "{foreign:?}"
+        );
+    }
+    assert_eq!(gateway.waiting().len(), 1, "nobody has answered");
+    let shown = ask("GET", &page, &[host, ("sec-fetch-site", "cross-site")]).await;
+    assert_eq!(shown.status(), 200, "a link");
+    assert_eq!(shown.headers()["x-content-type-options"], "nosniff");
+    assert!(shown.headers().contains_key("content-security-policy"));
+    let own = [
+        host,
+        ("origin", "http://127.0.0.1:7000"),
+        ("sec-fetch-site", "same-origin"),
+    ];
+    assert_eq!(ask("POST", &yes, &own).await.status(), 303);
+    assert!(gateway.waiting().is_empty());
 }
 
 #[tokio::test]

@@ -57,3 +57,22 @@ fn a_password_of_postgresql_is_not_shown() {
         assert!(!status.success() && !said.contains("hunter2"), "{said}");
     }
 }
+
+#[test]
+fn a_variable_of_a_gateway_that_is_not_used_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for variable in [
+        "BILLING_GATEWAY_KEY",
+        "BILLING_GATEWAY_KEY_FILE",
+        "BILLING_GATEWAY_EVENTS_SECRET",
+        "BILLING_GATEWAY_EVENTS_SECRET_FILE",
+    ] {
+        let program = Program::new(env!("CARGO_BIN_EXE_billing"), dir.path().join("data"));
+        let (status, said) = abide_harness::refused(program.env(variable, "hunter2").command());
+        assert!(!status.success() && !said.contains("hunter2"), "{said}");
+        assert!(
+            said.contains(variable) && said.contains("--gateway"),
+            "{said}"
+        );
+    }
+}

@@ -9,17 +9,11 @@
 use abide::{
     Env, Request, Response, Stub,
     server::{
-        ApiError, ClientAddr, UrlPath, UrlQuery,
+        ApiError, ClientAddr, Page, UrlPath, UrlQuery,
         access::{Access, Need, Role, Route},
     },
 };
-use axum::{
-    Json, Router,
-    extract::State,
-    http::{Uri, header},
-    response::{Html, IntoResponse},
-    routing::get,
-};
+use axum::{Json, Router, extract::State, http::Uri, routing::get};
 use serde::{Deserialize, Serialize};
 
 use crate::{ChatRoom, Entry, Invalid, Name, RoomName, room::Visitor};
@@ -78,12 +72,8 @@ struct History {
     messages: Vec<Entry>,
 }
 
-async fn page() -> impl IntoResponse {
-    let headers = [
-        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
-    (headers, Html(PAGE))
+async fn page() -> Page {
+    Page::new(PAGE, PAGE_POLICY)
 }
 
 async fn messages(
@@ -106,12 +96,13 @@ async fn enter(
     State(env): State<Env>,
     UrlPath(path): UrlPath<RoomPath>,
     UrlQuery(entrance): UrlQuery<Entrance>,
-    ClientAddr(client): ClientAddr,
+    client: ClientAddr,
     mut request: Request,
 ) -> Result<Response, ApiError> {
     let visitor = Visitor {
         name: Name::parse(&entrance.name)?.to_string(),
-        address: client.to_string(),
+        // A client with one IPv6 address usually has its whole network.
+        address: client.network().to_string(),
         since: entrance.since,
     };
     let room = room(&env, &path)?;

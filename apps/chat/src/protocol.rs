@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use abide::server::read_json;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -103,7 +104,7 @@ pub enum Invalid {
 impl FromClient {
     /// Parses a message from a page.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        serde_json::from_str(text).map_err(|error| Invalid::Form(error.to_string()))
+        read_json(text.as_bytes()).map_err(Invalid::Form)
     }
 
     /// Checks the lengths.

@@ -124,6 +124,34 @@ async fn an_address_that_writes_too_fast_is_told_to_slow_down_and_loses_nothing(
 }
 
 #[tokio::test]
+async fn addresses_of_one_ipv6_network_share_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = program(&dir.path().join("data"))
+        .env("ABIDE__SERVER__TRUSTED_PROXIES", "127.0.0.1")
+        .env("ABIDE__SERVER__ACCESS", "open")
+        .arg("--burst=2")
+        .arg("--refill-ms=3600000")
+        .start();
+    let say = async |address: &str| {
+        let mut guest = Guest::enter_from(&server, "lobby", address).await;
+        guest.welcome().await;
+        guest.say("hi", address).await.unwrap();
+        loop {
+            match guest.hear().await {
+                Some(ToClient::Said(entry)) if entry.mark == address => return true,
+                Some(ToClient::SlowDown { .. }) => return false,
+                Some(_) => {}
+                None => panic!("the line has ended"),
+            }
+        }
+    };
+    assert!(say("2001:db8:0:1::1").await);
+    assert!(say("2001:db8:0:1::2").await);
+    assert!(!say("2001:db8:0:1::3").await, "the third of a network");
+    assert!(say("2001:db8:0:2::1").await, "another network");
+}
+
+#[tokio::test]
 async fn nonsense_is_refused_with_a_reason_and_the_line_stays() {
     let (server, _dir) = server();
     let mut ada = Guest::enter(&server, "lobby", "ada", 0).await;

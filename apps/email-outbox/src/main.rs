@@ -105,10 +105,12 @@ impl Service {
         } = self.which;
         match acs {
             Some(endpoint) => {
+                SMTP.refuse_beside("--acs")?;
                 let key = KEY.require(self.acs_key, self.acs_key_file.as_deref())?;
                 Ok(Sender::Acs { endpoint, key })
             }
             None => {
+                KEY.refuse_without("--acs")?;
                 let url = SMTP.find(smtp, smtp_file.as_deref())?;
                 let url = url.context(
                     "pass --acs <URL>|--smtp <URL>|--smtp-file <FILE>, or set EMAIL_OUTBOX_SMTP or EMAIL_OUTBOX_SMTP_FILE",

@@ -175,7 +175,9 @@ async fn what_is_composed_with_a_key_is_taken_once() {
         client.send(request).await.unwrap()
     };
     let draft = json!({ "to": ["ada@example.com"], "subject": "Hello", "text": "a" });
-    let plain = Request::post(client.url("/api/mails")).header("content-type", "text/plain");
+    let plain = Request::post(client.url("/api/mails"))
+        .header("content-type", "text/plain")
+        .header("sec-fetch-site", "same-origin");
     let plain = plain.body(draft.to_string().into()).unwrap();
     let plain = client.send(plain).await.unwrap();
     assert_eq!(

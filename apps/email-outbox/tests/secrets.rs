@@ -50,3 +50,18 @@ async fn no_secret_is_shown() {
     })
     .await;
 }
+
+#[test]
+fn a_variable_of_a_service_that_is_not_used_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (option, service, variable) in [
+        ("--smtp", "smtp://127.0.0.1:9", "EMAIL_OUTBOX_ACS_KEY"),
+        ("--acs", "http://127.0.0.1:9", "EMAIL_OUTBOX_SMTP_FILE"),
+    ] {
+        let program = Program::new(env!("CARGO_BIN_EXE_email-outbox"), dir.path().join("data"));
+        let program = program.arg(option).arg(service).env(variable, "hunter2");
+        let (status, said) = abide_harness::refused(program.command());
+        assert!(!status.success() && !said.contains("hunter2"), "{said}");
+        assert!(said.contains(variable) && said.contains("--acs"), "{said}");
+    }
+}

@@ -32,6 +32,7 @@ enum Command {
         #[arg(
             long,
             value_name = "SECRET",
+            requires = "webhook",
             hide_env_values = true,
             env = "HELP_DESK_WEBHOOK_SECRET"
         )]

@@ -3,6 +3,8 @@
 //! Contract: [`Definition::check`] refuses whatever could not be scheduled or sent, before anything is stored, and its text says
 //! what would do. What it lets through is armed without an error.
 
+mod headers;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use abide::{
@@ -51,8 +53,12 @@ pub struct RequestInit {
     /// `GET` unless said otherwise, as in `fetch`.
     #[serde(default = "get")]
     pub method: String,
-    /// By name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// By name. Described as an object, or as a list of pairs of name and value, as `fetch` accepts both.
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "headers::deserialize"
+    )]
     pub headers: BTreeMap<String, String>,
     /// A text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -384,6 +390,33 @@ mod tests {
             let told = wrong(text);
             assert!(told.contains(part), "{text}: {told}");
             assert!(told.ends_with('.'), "{told}");
+        }
+    }
+
+    #[test]
+    fn headers_are_an_object_or_a_list_of_pairs() {
+        let headers = |text: &str| {
+            let text =
+                format!(r#"{{"url":"https://a.example/","requestInit":{{"headers":{text}}}}}"#);
+            serde_json::from_str::<Definition>(&text)
+                .map(|definition| definition.request_init.headers)
+        };
+        let object = headers(r#"{"Accept":"a, b","X-One":"1"}"#).expect("an object");
+        let pairs = r#"[["Accept","a"],["X-One","1"],["accept","b"]]"#;
+        assert_eq!(headers(pairs).expect("a list"), object);
+        assert_eq!(headers("[]").expect("an empty list"), BTreeMap::new());
+        for wrong in [
+            r#"[["Accept"]]"#,
+            r#"[["a","b","c"]]"#,
+            r#"["Accept","a"]"#,
+            r#""Accept""#,
+            "7",
+        ] {
+            let told = headers(wrong).expect_err("it is refused").to_string();
+            assert!(
+                told.contains("list of pairs") || told.contains("pair of"),
+                "{wrong}: {told}"
+            );
         }
     }
 

@@ -73,6 +73,7 @@ async fn a_bad_definition_is_refused_with_what_would_do_and_leaves_nothing() {
     }
     let form = Request::post(client.url("/"))
         .header("content-type", "text/plain")
+        .header("sec-fetch-site", "same-origin")
         .body(Full::from(json!({ "url": OK }).to_string()))
         .unwrap();
     let answer = client.send(form).await.unwrap();

@@ -10,7 +10,7 @@ use abide::{
     server::ApiError,
     yjs::{
         self, Document, Received, Size,
-        yrs::{GetString, ReadTxn, Transact},
+        yrs::{Doc, GetString, ReadTxn, Transact},
     },
 };
 use axum::{
@@ -55,9 +55,7 @@ impl DurableObject for DocumentRoom {
             &state,
             party::Options::default().max_connections(max_connections),
         )?;
-        let options = yjs::Options::default()
-            .max_document_bytes(bounds.max_document_bytes)
-            .max_message_bytes(bounds.max_message_bytes);
+        let options = yjs::Options::default().max_document_bytes(bounds.max_document_bytes);
         let document = Document::open(&state, &room, options)?;
         Ok(Self { room, document })
     }
@@ -66,7 +64,7 @@ impl DurableObject for DocumentRoom {
         if Room::wants_connection(&request) {
             return match self.room.connect(&request, &[]) {
                 Ok((connection, response)) => {
-                    self.document.connect(&connection)?;
+                    self.document.connect(&connection).await?;
                     Ok(response)
                 }
                 Err(refused) => Ok(refused.into_response()),
@@ -78,14 +76,14 @@ impl DurableObject for DocumentRoom {
             return Ok(refused.into_response());
         }
         if request.uri().path().ends_with("/text") {
-            return Ok(self.text()?.into_response());
+            return Ok(self.text().await?.into_response());
         }
-        Ok(Json(self.status()?).into_response())
+        Ok(Json(self.status().await?).into_response())
     }
 
     async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
         let connection = self.room.connection(&ws)?;
-        match self.document.receive(&connection, &message)? {
+        match self.document.receive(&connection, &message).await? {
             // It leaves when what came before it is durable.
             Received::Custom(text) => connection.send(yjs::custom_message(&text)),
             Received::Done | Received::Refused(_) => Ok(()),
@@ -98,12 +96,12 @@ impl DurableObject for DocumentRoom {
 }
 
 impl DocumentRoom {
-    fn status(&self) -> Result<DocumentStatus> {
+    async fn status(&self) -> Result<DocumentStatus> {
         let Size {
             snapshot_bytes,
             updates,
             update_bytes,
-        } = self.document.size()?;
+        } = self.document.size().await?;
         Ok(DocumentStatus {
             connections: self.room.connections(None).len(),
             max_connections: self.room.options().max_connections,
@@ -113,11 +111,12 @@ impl DocumentRoom {
         })
     }
 
-    fn text(&self) -> Result<String> {
-        self.document.read(|doc| {
+    async fn text(&self) -> Result<String> {
+        let read = |doc: &Doc| {
             let transaction = doc.transact();
             let text = transaction.get_text(TEXT);
             text.map_or_else(String::new, |text| text.get_string(&transaction))
-        })
+        };
+        self.document.read(read).await
     }
 }

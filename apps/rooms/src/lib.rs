@@ -27,8 +27,6 @@ pub struct Bounds {
     pub max_connections: usize,
     /// Bytes of one stored document.
     pub max_document_bytes: u64,
-    /// Bytes of one message.
-    pub max_message_bytes: usize,
 }
 
 impl Default for Bounds {
@@ -36,7 +34,6 @@ impl Default for Bounds {
         Self {
             max_connections: 200,
             max_document_bytes: abide::yjs::limits::DEFAULT_MAX_DOCUMENT_BYTES,
-            max_message_bytes: abide::yjs::limits::DEFAULT_MAX_MESSAGE_BYTES,
         }
     }
 }

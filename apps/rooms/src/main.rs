@@ -28,10 +28,6 @@ enum Command {
         /// Bytes of one stored document; an update that does not fit is refused
         #[arg(long, default_value_t = Bounds::default().max_document_bytes)]
         max_document_bytes: u64,
-
-        /// Bytes of one message of an editor
-        #[arg(long, default_value_t = Bounds::default().max_message_bytes)]
-        max_message_bytes: usize,
     },
 }
 
@@ -41,13 +37,11 @@ async fn main() -> anyhow::Result<()> {
         serve,
         max_connections,
         max_document_bytes,
-        max_message_bytes,
     } = Command::parse();
     abide::Host::from_config(serve.load()?)
         .with(Bounds {
             max_connections,
             max_document_bytes,
-            max_message_bytes,
         })
         .object::<DocumentRoom>(DOCUMENTS)
         .object::<Channel>(CHANNELS)

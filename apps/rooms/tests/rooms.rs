@@ -75,10 +75,9 @@ async fn a_document_tells_how_it_stands() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_with_a_reason_and_changes_nothing() {
+async fn invalid_messages_are_refused_with_a_reason_and_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
-        .arg("--max-message-bytes=1000")
         .arg("--max-document-bytes=3000")
         .start();
     let mut ada = Editor::connect(&server, "pad", 1).await;
@@ -101,9 +100,10 @@ async fn what_makes_no_sense_is_refused_with_a_reason_and_changes_nothing() {
         ),
         (Message::text("hello"), 1003, "texts begin with __YPS:"),
         (
-            Message::binary(vec![0; 1001]),
-            1009,
-            "a message has at most 1000 bytes",
+            // An update of 3,001 bytes.
+            Message::binary([&[0, 2, 0xb9, 0x17][..], &[0; 3_001]].concat()),
+            4413,
+            "the document is full",
         ),
     ];
     for (message, code, reason) in cases {

@@ -5,12 +5,12 @@ mod demo;
 
 use std::path::PathBuf;
 
-use abide::server::{Hosts, Origins, ServeArgs};
+use abide::server::{ServeArgs, access::AccessPolicy};
 use anyhow::Context;
 use clap::{Args, Parser};
 use waiting_room::{
     objects::{DataCentre, TicketCounter, World},
-    proxy::{Edge, Origin, router},
+    proxy::{Edge, Front, Origin, router},
     room::{Layout, Link},
     settings::Settings,
     simulation,
@@ -85,12 +85,9 @@ async fn main() -> anyhow::Result<()> {
 async fn serve(args: Serve) -> anyhow::Result<()> {
     let settings = Settings::load(&args.rooms)?;
     let mut config = args.host.load()?;
-    // Names of rooms are names of this server. What another site may make a browser send is the application's business, as it would be
-    // without a waiting room.
-    if let Hosts::Named(hosts) = &mut config.server.hosts {
-        hosts.extend(settings.rooms.iter().filter_map(|room| room.host.clone()));
-    }
-    config.server.origins = Origins::Any;
+    // The hosts are those of the rooms, which can change. What another site may make a browser send to the application is for the
+    // application to check, as it would be without a waiting room.
+    config.server.program_checks_site = true;
     let layout = Layout {
         data_centres: usize::try_from(args.data_centres)?,
         workers: usize::try_from(args.workers)?,
@@ -99,17 +96,19 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
         },
     };
     let origin = Origin::new(settings.origin.clone())?;
-    let trusted = config.server.trusted_proxies.clone();
-    let speaks_tls = config.server.tls.certificate.is_some();
+    let front = Front {
+        file: args.rooms,
+        layout,
+        hosts: config.server.hosts.clone(),
+        trusted: config.server.trusted_proxies.clone(),
+        speaks_tls: config.server.tls.certificate.is_some(),
+        needs_token: config.server.access == AccessPolicy::Token,
+    };
     abide::Host::from_config(config)
         .object::<DataCentre>("DATA_CENTRE")
         .object::<World>("WORLD")
         .object::<TicketCounter>("TICKET_COUNTER")
-        .router(move |env| {
-            router(Edge::new(
-                env, settings, layout, origin, trusted, speaks_tls,
-            ))
-        })
+        .router(move |env| router(Edge::new(env, front, settings, origin)))
         .serve()
         .await?;
     Ok(())

@@ -5,12 +5,17 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use abide::server::AddressBlock;
+use abide::server::{AddressBlock, RequestHost};
 use http::{HeaderName, Method as HttpMethod, StatusCode, Uri};
 use thiserror::Error;
 
+pub use path::PathCase;
+use path::{may_be_below, must_be_below};
+
 use crate::logic::{
+    bucket::Draw,
     division::Division,
+    minute::Minute,
     plan::{Method, Rules},
     slots::Limits,
 };
@@ -57,6 +62,8 @@ pub struct Settings {
     pub minute: Duration,
     /// How often a page looks at the queue.
     pub refresh: Duration,
+    /// Whether the origin distinguishes the case of paths.
+    pub path_case: PathCase,
     /// The header, written by a proxy in front, that names the data centre of a request.
     pub data_centre_header: Option<HeaderName>,
     /// Rooms; those with longer paths first.
@@ -68,7 +75,7 @@ pub struct Settings {
 pub struct RoomSettings {
     /// What it is called, in object names, cookies and addresses.
     pub name: String,
-    /// The host that it is for; every host if absent.
+    /// The name of the host that it is for, in lower case; every host if absent.
     pub host: Option<String>,
     /// The path that it is for, with everything below.
     pub path: String,
@@ -78,9 +85,9 @@ pub struct RoomSettings {
     pub division: Division,
     /// What happens when it is full.
     pub method: Method,
-    /// For so long without a request a visitor stays inside.
+    /// How long a visitor stays inside without a request.
     pub session: Duration,
-    /// Everybody who is not inside is queued.
+    /// Every visitor who is not inside is queued.
     pub queue_all: bool,
     /// Clients that ask for JSON get JSON.
     pub json: bool,
@@ -88,7 +95,7 @@ pub struct RoomSettings {
     pub status: StatusCode,
     /// The queue page's own template.
     pub template: Option<String>,
-    /// Who does not wait.
+    /// Requests that do not wait.
     pub bypass: Vec<Bypass>,
     /// A planned event.
     pub event: Option<Event>,
@@ -110,13 +117,13 @@ pub struct Bypass {
 /// A planned event. Times are milliseconds since 1970.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// From when on everybody who comes is queued.
+    /// From when on every visitor is queued.
     pub pre_queue: u64,
     /// When the queue begins to move.
     pub starts: u64,
     /// When the room's own settings hold again.
     pub ends: u64,
-    /// Whether those who came before the start are one bucket, in which nobody is first.
+    /// Whether a draw at the start gives those who wait their places.
     pub shuffle: bool,
     /// The limits meanwhile.
     pub limits: Limits,
@@ -124,9 +131,22 @@ pub struct Event {
     pub method: Method,
 }
 
+impl Settings {
+    /// Whether a room is for a host of its own. Then requests of other hosts are for no room, and do not reach the origin.
+    pub fn names_hosts(&self) -> bool {
+        self.rooms.iter().any(|room| room.host.is_some())
+    }
+
+    /// Whether a room is for this host, by name.
+    pub fn names_host(&self, host: &RequestHost) -> bool {
+        let mut rooms = self.rooms.iter();
+        rooms.any(|room| room.host.as_deref() == Some(host.name()))
+    }
+}
+
 impl RoomSettings {
-    /// What the room does at a moment.
-    pub fn rules(&self, now: u64) -> Rules {
+    /// What the room does at a moment, if a minute has this many milliseconds.
+    pub fn rules(&self, now: u64, minute_millis: u64) -> Rules {
         let event = self
             .event
             .as_ref()
@@ -138,38 +158,34 @@ impl RoomSettings {
         Rules {
             limits,
             division: self.division,
-            // Before an event begins nobody is turned away, and nobody slips in.
+            // Before an event starts, visitors are queued: none is rejected and none admitted.
             method: if gathers || self.queue_all {
                 Method::Fifo
             } else {
                 method
             },
             holds_everybody: gathers || self.queue_all,
+            session_minutes: self.session.as_millis() as f64 / minute_millis.max(1) as f64,
+            draw: self.draw(minute_millis).filter(|draw| draw.at <= now),
         }
     }
 
-    /// The moment whose minute is the bucket of a visitor who comes now.
-    pub fn bucket_moment(&self, now: u64) -> u64 {
-        match &self.event {
-            Some(event) if event.shuffle && (event.pre_queue..event.starts).contains(&now) => {
-                event.starts
-            }
-            _ => now,
-        }
+    /// The draw of the event.
+    pub fn draw(&self, minute_millis: u64) -> Option<Draw> {
+        let event = self.event.as_ref().filter(|event| event.shuffle)?;
+        Some(Draw {
+            at: event.starts,
+            minute: Minute::at(event.starts, minute_millis),
+        })
     }
 
     /// Whether a request is for this room: by its path as it was sent, or as an origin may read it.
-    pub fn is_for(&self, host: Option<&str>, path: &str) -> bool {
-        let is_own = |host: &str, own: &str| {
-            let host = strip_port(host);
-            let host = host.strip_suffix('.').unwrap_or(host);
-            host.eq_ignore_ascii_case(own)
-        };
+    pub fn is_for(&self, host: Option<&RequestHost>, path: &str, case: PathCase) -> bool {
         let host_fits = self
             .host
-            .as_ref()
-            .is_none_or(|own| host.is_some_and(|host| is_own(host, own)));
-        host_fits && (is_below(&self.path, path) || is_plainly_below(&self.path, path))
+            .as_deref()
+            .is_none_or(|own| host.is_some_and(|host| host.name() == own));
+        host_fits && may_be_below(&self.path, path, case)
     }
 }
 
@@ -192,7 +208,7 @@ impl Bypass {
         let path_fits = self
             .path
             .as_ref()
-            .is_none_or(|below| is_below(below, path) && is_plainly_below(below, path));
+            .is_none_or(|below| must_be_below(below, path));
         path_fits
             && self.method.as_ref().is_none_or(|own| own == method)
             && self
@@ -200,25 +216,6 @@ impl Bypass {
                 .as_ref()
                 .is_none_or(|block| block.contains(client))
             && header_fits
-    }
-}
-
-/// True for `/shop` and `/shop/cart`, if `above` is `/shop`; not for `/shopping`.
-fn is_below(above: &str, path: &str) -> bool {
-    let above = above.trim_end_matches('/');
-    path.strip_prefix(above)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// The same of the pages that the paths may mean.
-fn is_plainly_below(above: &str, path: &str) -> bool {
-    is_below(&path::plain(above), &path::plain(path))
-}
-
-fn strip_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
     }
 }
 

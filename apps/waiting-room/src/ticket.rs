@@ -1,4 +1,4 @@
-//! Tickets: what a visitor carries, encrypted and authenticated, so that nobody has to be asked who they are.
+//! Tickets: what a visitor carries, encrypted and authenticated, so that a request needs no look-up.
 //!
 //! Contract: a ticket that opens was sealed with the room's key, for this room. Anything else is no ticket: its bearer is a new visitor,
 //! at the end of the queue.
@@ -12,15 +12,15 @@ use chacha20poly1305::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::logic::minute::Minute;
+use crate::logic::bucket::BucketId;
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
 const VERSION: u8 = 1;
-/// Version, visitor, bucket, two times.
-const PLAIN_BYTES: usize = 1 + 16 + 3 * 8;
-/// For so long after the last look at the queue a place in it is kept.
+/// Version, visitor, bucket, two times, people ahead.
+const PLAIN_BYTES: usize = 1 + 16 + 4 * 8;
+/// How long a place in the queue is kept after the last look at it.
 pub const PLACE_IS_KEPT: Duration = Duration::from_mins(5);
 
 /// What a visitor is known by. Random, and never seen by the visitor.
@@ -47,12 +47,14 @@ impl fmt::Debug for VisitorId {
 pub struct Ticket {
     /// Whose.
     pub visitor: VisitorId,
-    /// The minute of the first visit: the bucket.
-    pub bucket_id: Minute,
+    /// The bucket: the part of the minute of the first visit, or what a draw gave.
+    pub bucket_id: BucketId,
     /// In milliseconds since 1970.
     pub last_check_in_time: u64,
     /// The same; absent while the visitor waits.
     pub accepted_at: Option<u64>,
+    /// The people ahead that the visitor was told last, so that the number does not rise; absent before.
+    pub ahead: Option<u64>,
 }
 
 /// What a ticket is good for.
@@ -81,9 +83,10 @@ impl Ticket {
         let mut bytes = [0; PLAIN_BYTES];
         bytes[0] = VERSION;
         bytes[1..17].copy_from_slice(&self.visitor.0);
-        bytes[17..25].copy_from_slice(&self.bucket_id.0.to_be_bytes());
+        bytes[17..25].copy_from_slice(&self.bucket_id.number().to_be_bytes());
         bytes[25..33].copy_from_slice(&self.last_check_in_time.to_be_bytes());
-        bytes[33..].copy_from_slice(&self.accepted_at.unwrap_or(0).to_be_bytes());
+        bytes[33..41].copy_from_slice(&self.accepted_at.unwrap_or(0).to_be_bytes());
+        bytes[41..].copy_from_slice(&self.ahead.unwrap_or(u64::MAX).to_be_bytes());
         bytes
     }
 
@@ -98,9 +101,10 @@ impl Ticket {
         }
         Some(Self {
             visitor: VisitorId(bytes[1..17].try_into().ok()?),
-            bucket_id: Minute(number(17)),
+            bucket_id: BucketId::from_number(number(17)),
             last_check_in_time: number(25),
             accepted_at: Some(number(33)).filter(|at| *at > 0),
+            ahead: Some(number(41)).filter(|ahead| *ahead < u64::MAX),
         })
     }
 }
@@ -161,9 +165,10 @@ mod tests {
     fn ticket(accepted_at: Option<u64>) -> Ticket {
         Ticket {
             visitor: VisitorId([7; 16]),
-            bucket_id: Minute(1_191),
+            bucket_id: BucketId::from_number(1_191),
             last_check_in_time: 100_000,
             accepted_at,
+            ahead: accepted_at.map(|_| 3),
         }
     }
 

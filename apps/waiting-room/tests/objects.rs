@@ -6,7 +6,12 @@ use std::{sync::Arc, time::Duration};
 use abide::{Host, Stub, clock::TestClock, server::LocalHost};
 use abide_harness::run;
 use waiting_room::{
-    logic::{merge::RoomState, minute::Minute, report::Lane},
+    logic::{
+        bucket::{BucketId, Draw},
+        merge::RoomState,
+        minute::Minute,
+        report::Lane,
+    },
     objects::{Claim, DataCentre, Happening, Number, Terms, TicketCounter, World},
     ticket::VisitorId,
 };
@@ -41,7 +46,12 @@ fn terms(data_centre: &str) -> Terms {
         minute_millis: MINUTE,
         session_millis: 5 * MINUTE,
         patience_millis: MINUTE,
+        draw: None,
     }
+}
+
+fn bucket(minute: u64) -> BucketId {
+    BucketId::first_of(Minute(minute))
 }
 
 fn centre(host: &LocalHost, name: &str) -> Stub<DataCentre> {
@@ -56,6 +66,7 @@ async fn report(centre: &Stub<DataCentre>, name: &str, now: u64, told: &[Happeni
         .await
         .unwrap()
         .unwrap()
+        .state
 }
 
 fn claim(number: u8, lane: Lane, most_in_lane: u64, most: Option<u64>) -> Claim {
@@ -65,6 +76,7 @@ fn claim(number: u8, lane: Lane, most_in_lane: u64, most: Option<u64>) -> Claim 
         lane,
         most_in_lane: Some(most_in_lane),
         most,
+        is_borrowed: false,
     }
 }
 
@@ -77,7 +89,7 @@ fn a_number_below_the_bounds_is_given_once_for_a_visitor_and_none_after_the_minu
             .object::<TicketCounter>()
             .get_by_name("shop/dc-1/100");
         let take = async |claim| counter.take(claim).await.unwrap().unwrap();
-        let bucket = Lane::Bucket(Minute(99));
+        let lane = Lane::Bucket(bucket(99));
         assert_eq!(take(claim(1, Lane::New, 1, Some(2))).await, Number::Given);
         assert_eq!(
             take(claim(1, Lane::New, 1, Some(2))).await,
@@ -88,15 +100,15 @@ fn a_number_below_the_bounds_is_given_once_for_a_visitor_and_none_after_the_minu
             take(claim(2, Lane::New, 1, Some(2))).await,
             Number::NoneLeft
         );
-        assert_eq!(take(claim(3, bucket, 5, Some(2))).await, Number::Given);
+        assert_eq!(take(claim(3, lane, 5, Some(2))).await, Number::Given);
         assert_eq!(
-            take(claim(4, bucket, 5, Some(2))).await,
+            take(claim(4, lane, 5, Some(2))).await,
             Number::NoneLeft,
             "of all lanes"
         );
         let mut known = counter.close(Minute(100)).await.unwrap().unwrap();
         known.sort_by_key(|(visitor, _)| visitor.0);
-        assert_eq!(known, [(visitor(1), Lane::New), (visitor(3), bucket)]);
+        assert_eq!(known, [(visitor(1), Lane::New), (visitor(3), lane)]);
         assert_eq!(take(claim(5, Lane::New, 9, None)).await, Number::Closed);
     });
 }
@@ -185,9 +197,9 @@ fn the_state_of_a_minute_counts_whoever_had_a_number_of_the_minute_before() {
             visitor: visitor(0),
             minute: Minute(100),
             lane: Lane::New,
-            is_from_anywhere: false,
+            borrowed_from: None,
         };
-        let before = report(&centre, "dc-1", NOW + 30_000, &[told, told]).await;
+        let before = report(&centre, "dc-1", NOW + 30_000, &[told.clone(), told]).await;
         assert_eq!((before.active, before.admitted()), (1, 1));
         let after = report(&centre, "dc-1", NOW + MINUTE, &[]).await;
         assert_eq!((after.active, after.admitted()), (3, 0));
@@ -197,15 +209,61 @@ fn the_state_of_a_minute_counts_whoever_had_a_number_of_the_minute_before() {
 }
 
 #[test]
-fn whoever_is_let_in_again_with_an_old_place_in_the_queue_counts_again() {
+fn an_admission_for_a_minute_that_is_over_is_refused() {
+    run(async {
+        let host = host().await;
+        let centre = centre(&host, "dc-1");
+        let admitted = |number, minute| Happening::Admitted {
+            visitor: visitor(number),
+            minute: Minute(minute),
+            lane: Lane::New,
+            borrowed_from: Some("dc-2".to_owned()),
+        };
+        report(&centre, "dc-1", NOW, &[]).await;
+        let told = vec![admitted(1, 100), admitted(2, 101)];
+        let worker = "worker-1".to_owned();
+        let reported = centre.report(terms("dc-1"), NOW + MINUTE, worker, told);
+        let reported = reported.await.unwrap().unwrap();
+        assert_eq!(reported.late, [visitor(1)]);
+        assert_eq!((reported.state.active, reported.state.admitted()), (1, 1));
+        assert_eq!(reported.state.given("dc-2"), 1);
+    });
+}
+
+#[test]
+fn a_borrowed_number_counts_for_the_bounds_and_not_as_a_visitor_of_the_lender() {
+    run(async {
+        let host = host().await;
+        let centre = centre(&host, "dc-1");
+        report(&centre, "dc-1", NOW, &[]).await;
+        let counters = host.env().object::<TicketCounter>();
+        let counter = counters.get_by_name("shop/dc-1/100");
+        let take = async |claim| counter.take(claim).await.unwrap().unwrap();
+        let borrowed = Claim {
+            is_borrowed: true,
+            ..claim(1, Lane::New, 2, Some(2))
+        };
+        assert_eq!(take(borrowed).await, Number::Given);
+        assert_eq!(take(claim(2, Lane::New, 2, Some(2))).await, Number::Given);
+        assert_eq!(
+            take(claim(3, Lane::New, 2, Some(2))).await,
+            Number::NoneLeft
+        );
+        let after = report(&centre, "dc-1", NOW + MINUTE, &[]).await;
+        assert_eq!(after.active, 1);
+    });
+}
+
+#[test]
+fn re_admission_with_an_old_ticket_is_counted_twice() {
     run(async {
         let host = host().await;
         let centre = centre(&host, "dc-1");
         let admitted = |minute| Happening::Admitted {
             visitor: visitor(1),
             minute: Minute(minute),
-            lane: Lane::Bucket(Minute(99)),
-            is_from_anywhere: false,
+            lane: Lane::Bucket(bucket(99)),
+            borrowed_from: None,
         };
         let terms = Terms {
             session_millis: MINUTE,
@@ -214,7 +272,7 @@ fn whoever_is_let_in_again_with_an_old_place_in_the_queue_counts_again() {
         let report = async |now, told: &[Happening]| {
             let worker = "worker-1".to_owned();
             let state = centre.report(terms.clone(), now, worker, told.to_vec());
-            state.await.unwrap().unwrap()
+            state.await.unwrap().unwrap().state
         };
         let inside = report(NOW, &[admitted(100), admitted(100)]).await;
         assert_eq!((inside.active, inside.admitted()), (1, 1));
@@ -222,7 +280,6 @@ fn whoever_is_let_in_again_with_an_old_place_in_the_queue_counts_again() {
         assert_eq!((gone.active, gone.admitted()), (0, 0));
         let again = report(NOW + 2 * MINUTE, &[admitted(102), admitted(102)]).await;
         assert_eq!((again.active, again.admitted()), (1, 1));
-        // What was told late changes nothing.
         let late = report(NOW + 2 * MINUTE, &[admitted(100)]).await;
         assert_eq!((late.active, late.admitted()), (1, 1));
     });
@@ -233,7 +290,7 @@ fn whoever_does_not_look_any_more_has_left_the_queue_but_not_because_the_process
     run(async {
         let host = host().await;
         let centre = centre(&host, "dc-1");
-        let bucket = Minute(100);
+        let bucket = bucket(100);
         let joined = |number| Happening::Joined {
             visitor: visitor(number),
             bucket,
@@ -248,7 +305,7 @@ fn whoever_does_not_look_any_more_has_left_the_queue_but_not_because_the_process
             visitor: visitor(2),
             bucket,
         };
-        report(&centre, "dc-1", later + 50_000, &[looked]).await;
+        report(&centre, "dc-1", later + 50_000, &[looked.clone()]).await;
         assert_eq!(
             report(&centre, "dc-1", later + MINUTE + 1, &[])
                 .await
@@ -259,9 +316,10 @@ fn whoever_does_not_look_any_more_has_left_the_queue_but_not_because_the_process
             visitor: visitor(2),
             minute: Minute(111),
             lane: Lane::Bucket(bucket),
-            is_from_anywhere: false,
+            borrowed_from: None,
         };
-        let state = report(&centre, "dc-1", later + MINUTE + 2, &[admitted, looked]).await;
+        let told = [admitted, looked];
+        let state = report(&centre, "dc-1", later + MINUTE + 2, &told).await;
         assert_eq!(
             (state.waiting(), state.active),
             (0, 1),
@@ -274,6 +332,56 @@ fn whoever_does_not_look_any_more_has_left_the_queue_but_not_because_the_process
 }
 
 #[test]
+fn a_draw_gives_each_waiting_visitor_one_place_and_later_visitors_the_end() {
+    run(async {
+        let host = host().await;
+        let centre = centre(&host, "dc-1");
+        let draw = Draw {
+            at: NOW + MINUTE,
+            minute: Minute(101),
+        };
+        let terms = Terms {
+            draw: Some(draw),
+            ..terms("dc-1")
+        };
+        let report = async |now, told: &[Happening]| {
+            let worker = "worker-1".to_owned();
+            let reported = centre.report(terms.clone(), now, worker, told.to_vec());
+            let state = reported.await.unwrap().unwrap().state;
+            let buckets = state.buckets.iter();
+            buckets
+                .map(|bucket| (bucket.id, bucket.waiting))
+                .collect::<Vec<_>>()
+        };
+        let joined = |number, now| Happening::Joined {
+            visitor: visitor(number),
+            bucket: terms.join(now),
+        };
+        let crowd: Vec<_> = (0..50).map(|number| joined(number, NOW)).collect();
+        assert_eq!(report(NOW, &crowd).await.len(), 1);
+        let drawn = report(draw.at, &[]).await;
+        assert!(drawn.len() > 40, "{drawn:?}");
+        let places = (0..50).map(|number| terms.place(visitor(number), bucket(100), draw.at));
+        let mut places: Vec<_> = places.collect();
+        places.sort_unstable();
+        let drawn: Vec<_> = drawn
+            .into_iter()
+            .flat_map(|(bucket, waiting)| (0..waiting).map(move |_| bucket))
+            .collect();
+        assert_eq!(drawn, places);
+        // One who joined before the draw and was reported after it is drawn, too; a later one is last.
+        let late = [joined(60, NOW), joined(61, draw.at)];
+        let after = report(draw.at + 1, &late).await;
+        assert!(
+            after
+                .iter()
+                .any(|(id, _)| *id == terms.place(visitor(60), bucket(100), draw.at))
+        );
+        assert_eq!(after.last(), Some(&(bucket(101), 1)));
+    });
+}
+
+#[test]
 fn data_centres_hear_of_each_other_through_the_world_and_one_that_is_silent_has_no_part() {
     run(async {
         let host = host().await;
@@ -281,7 +389,7 @@ fn data_centres_hear_of_each_other_through_the_world_and_one_that_is_silent_has_
         let (one, two) = (centre(&host, "dc-1"), centre(&host, "dc-2"));
         let joined = |number| Happening::Joined {
             visitor: visitor(number),
-            bucket: Minute(100),
+            bucket: bucket(100),
         };
         report(&one, "dc-1", NOW, &[joined(1)]).await;
         report(&two, "dc-2", NOW, &[joined(2), joined(3)]).await;

@@ -3,14 +3,14 @@
 
 mod support;
 
-use abide_harness::{in_time, run};
+use abide_harness::{in_time, run, until};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt, stream};
 use http::Request;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use serde_json::Value;
-use support::{Site, Visitor};
+use support::{Site, Visitor, status, until_status};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -132,14 +132,7 @@ fn websockets_pass_through_for_those_inside_and_not_for_those_who_wait() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let site = Site::new("", "total_active_users = 1\nnew_users_per_minute = 1000").await;
-        let address = listener.local_addr().unwrap();
-        let rooms = site.dir.path().join("waiting-room.toml");
-        let text = std::fs::read_to_string(&rooms).unwrap();
-        std::fs::write(
-            &rooms,
-            text.replace(&site.origin.address, &address.to_string()),
-        )
-        .unwrap();
+        site.lead_to(&listener.local_addr().unwrap().to_string());
         let echo = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
             let mut socket = accept_async(stream).await.unwrap();
@@ -167,6 +160,51 @@ fn websockets_pass_through_for_those_inside_and_not_for_those_who_wait() {
         in_time("the origin to hear of the end", echo)
             .await
             .unwrap();
+    });
+}
+
+/// A server whose application echoes WebSockets.
+async fn echoing(site: &Site) -> abide_harness::Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    site.lead_to(&listener.local_addr().unwrap().to_string());
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut socket = accept_async(stream).await.unwrap();
+                while let Some(Ok(message)) = socket.next().await {
+                    if message.is_text() && socket.send(message).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    site.start()
+}
+
+#[test]
+fn a_silent_tunnel_ends_with_the_session_and_a_used_one_keeps_it() {
+    run(async {
+        let room = format!("{ROOM}\nsession_duration = \"1s\"");
+        let site = Site::new("minute = \"1s\"\nrefresh = \"1s\"", &room).await;
+        let server = echoing(&site).await;
+        let client = server.client();
+        let url = format!("ws://{}/live", server.address());
+        let (mut used, _) = tokio_tungstenite::connect_async(&url).await.unwrap();
+        let (mut silent, _) = tokio_tungstenite::connect_async(&url).await.unwrap();
+        until_status(&client, "active", 2).await;
+        // Until the one that is silent has left the room.
+        until("the silent visitor to have left", async || {
+            used.send(Message::from("still here")).await.unwrap();
+            let echoed = in_time("an echo", used.next()).await.unwrap().unwrap();
+            assert_eq!(echoed.to_text().unwrap(), "still here");
+            let active = status(&client).await["active"].clone();
+            (active == 1).then_some(())
+        })
+        .await;
+        let end = in_time("the silent tunnel to end", silent.next()).await;
+        assert!(!matches!(end, Some(Ok(_))), "{end:?}");
     });
 }
 
@@ -248,8 +286,16 @@ fn no_spelling_of_a_path_passes_the_queue() {
             "/x/../shop",
             "/x/%2e%2e/shop",
             "/shop;v=1",
+            "/SHOP",
+            "/%53hop",
+            "/shop.",
+            "/shop%20",
+            "/shop%00",
+            "/%2573hop",
             "/shop/status/../cart",
             "/shop/status/..%2fcart",
+            "/shop/status/..%20/cart",
+            "/shop/status/%252e%252e/cart",
         ] {
             let answer = ask(path).await;
             assert!(answer.contains("set-cookie"), "{path}: {answer}");
@@ -263,17 +309,82 @@ fn no_spelling_of_a_path_passes_the_queue() {
 }
 
 #[test]
-fn an_origin_that_is_not_there_is_a_502_and_costs_nobody_the_place() {
+fn a_host_that_no_room_has_does_not_reach_the_origin() {
+    run(async {
+        let room = format!("host = \"Hosted.example.com\"\nqueue_all = true\n{ROOM}");
+        let site = Site::new("", &room).await;
+        // A room's host asks for no token.
+        let server = site.start();
+        let ask = async |host: &str, path: &str| {
+            let request =
+                format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+            raw(server.address(), &request).await
+        };
+        for host in [
+            "hosted.example.com",
+            "HOSTED.example.com.",
+            "hosted.example.com:1",
+        ] {
+            let answer = ask(host, "/any").await;
+            assert!(answer.contains("set-cookie"), "{host}: {answer}");
+            let answer = ask(host, "/.waiting-room/status").await;
+            assert!(answer.starts_with("HTTP/1.1 404"), "{host}: {answer}");
+        }
+        for host in [
+            "hosted.example.com:x",
+            "hosted.example.com:80:80",
+            "x@hosted.example.com",
+            "hosted.example.com..",
+            "localhost",
+            "127.0.0.1",
+            "x",
+            "[::1]",
+            "",
+        ] {
+            let answer = ask(host, "/any").await;
+            assert!(answer.starts_with("HTTP/1.1 4"), "{host}: {answer}");
+        }
+        let old = raw(server.address(), "GET /any HTTP/1.0\r\n\r\n").await;
+        assert!(old.starts_with("HTTP/1.0 403"), "{old}");
+        assert_eq!(site.origin.requests(), 0);
+        assert_eq!(status(&server.client()).await["holds_everybody"], true);
+        let answer = ask("evil.example", "/.waiting-room/status").await;
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    });
+}
+
+#[test]
+fn pages_of_other_origins_reach_the_application_and_not_the_operators_side() {
+    run(async {
+        let site = Site::new("", ROOM).await;
+        let server = site.start();
+        let foreign = async |client: abide_harness::Client, path: &str| {
+            let request = Request::post(client.url(path)).header("origin", "http://evil.example");
+            let request = request.body(Full::default()).unwrap();
+            client.send(request).await.unwrap()
+        };
+        let answer = foreign(server.client(), "/").await;
+        assert_eq!(answer.body, support::WELCOME);
+        for (client, path) in [
+            (server.client(), "/.waiting-room/reload"),
+            (server.admin_client(), "/v1/snapshots"),
+        ] {
+            let answer = foreign(client, path).await;
+            assert_eq!(
+                (answer.status.as_u16(), answer.code()),
+                (403, "cross_origin"),
+                "{path}"
+            );
+        }
+    });
+}
+
+#[test]
+fn an_unreachable_origin_is_a_502_and_costs_no_place() {
     run(async {
         let site = Site::new("", ROOM).await;
         let nobody = abide_harness::Nobody::new();
-        let rooms = site.dir.path().join("waiting-room.toml");
-        let text = std::fs::read_to_string(&rooms).unwrap();
-        std::fs::write(
-            &rooms,
-            text.replace(&site.origin.address, &nobody.address()),
-        )
-        .unwrap();
+        site.lead_to(&nobody.address());
         let server = site.start();
         let client = server.client();
         let mut visitor = Visitor::new();

@@ -3,7 +3,7 @@
 
 mod support;
 
-use abide_harness::run;
+use abide_harness::{run, until};
 use support::{Site, Visitor, pause, rush, second, status, until_status};
 
 const FIFTY: &str = "total_active_users = 50\nnew_users_per_minute = 1000";
@@ -206,7 +206,7 @@ fn a_room_that_draws_lets_in_as_many_as_there_are_slots() {
 }
 
 #[test]
-fn queue_all_holds_everybody_but_those_inside_and_those_who_need_not_wait() {
+fn queue_all_holds_new_visitors_and_not_those_inside_or_with_a_bypass() {
     run(async {
         let rules = "[[rooms.bypass]]\npath = \"/health\"\n[[rooms.bypass]]\nheader = \"x-key\"\nvalue = \"secret\"";
         let site = Site::new("", &format!("{FIFTY}\n{rules}")).await;
@@ -230,7 +230,105 @@ fn queue_all_holds_everybody_but_those_inside_and_those_who_need_not_wait() {
 }
 
 #[test]
-fn before_an_event_everybody_waits_and_at_its_start_the_queue_moves() {
+fn settings_are_reloaded_while_visitors_are_inside_and_wait() {
+    run(async {
+        let limits =
+            |total: u64| format!("total_active_users = {total}\nnew_users_per_minute = 1000");
+        let site = Site::new("refresh = \"60s\"", &limits(1)).await;
+        let server = site.start();
+        let client = server.client();
+        let (mut inside, mut waits) = (Visitor::new(), Visitor::new());
+        assert!(inside.enters(&client).await && !waits.enters(&client).await);
+        let reload = async || client.post("/.waiting-room/reload", &"".into()).await;
+
+        site.write(
+            "refresh = \"60s\"",
+            &format!("{}\nqueue_all = true", limits(9)),
+        );
+        assert_eq!(reload().await.status.as_u16(), 200);
+        assert_eq!(
+            Visitor::new().ask(&client, "/").await.body["status"],
+            "held"
+        );
+        assert!(inside.enters(&client).await && !waits.enters(&client).await);
+
+        site.write("refresh = \"soon\"", &limits(9));
+        let refused = reload().await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code()),
+            (400, "settings_refused")
+        );
+        let said = refused.body["error"]["message"].to_string();
+        assert!(said.contains("`refresh` is"), "{said}");
+        server.hang_up();
+        assert_eq!(
+            Visitor::new().ask(&client, "/").await.body["status"],
+            "held"
+        );
+        site.write("minute = \"2s\"", &limits(9));
+        assert!(
+            reload()
+                .await
+                .body
+                .to_string()
+                .contains("restart the server")
+        );
+
+        site.write("refresh = \"60s\"", &limits(2));
+        server.hang_up();
+        until("the room to be open again", async || {
+            waits.enters(&client).await.then_some(())
+        })
+        .await;
+        assert!(inside.enters(&client).await && !Visitor::new().enters(&client).await);
+    });
+}
+
+#[test]
+fn a_draw_at_the_start_of_an_event_is_not_won_by_asking_often() {
+    run(async {
+        let starts = second() + 8;
+        let at =
+            |second: u64| jiff::Timestamp::from_second(i64::try_from(second).unwrap()).unwrap();
+        let event = format!(
+            "[rooms.event]\nstarts = \"{}\"\nends = \"{}\"\npre_queue = \"1h\"\nshuffle = true",
+            at(starts),
+            at(starts + 3_600)
+        );
+        let room =
+            "total_active_users = 50\nnew_users_per_minute = 1000\nsession_duration = \"1h\"";
+        let top = "minute = \"2s\"\nrefresh = \"5s\"";
+        let site = Site::new(top, &format!("{room}\n{event}")).await;
+        let server = site.start();
+        let client = server.client();
+        let (_, mut crowd) = rush(&client, 95).await;
+        let (_, mut bots) = rush(&client, 5).await;
+        while second() < starts {
+            pause().await;
+        }
+        // The bots ask ten times as often, and first.
+        let mut entered = 0;
+        while entered < 50 {
+            let mut of_bots = 0;
+            for _ in 0..10 {
+                of_bots += look(&client, &mut bots).await;
+            }
+            entered += of_bots + look(&client, &mut crowd).await;
+        }
+        assert_eq!(entered, 50);
+        // By their share two or three of them; all five in one of 36 draws.
+        assert_eq!(crowd.len() + bots.len(), 50);
+        until_status(&client, "active", 50).await;
+        for waits in bots.iter_mut().chain(&mut crowd) {
+            let told = waits.ask(&client, "/").await;
+            let ahead = told.body["people_ahead"].as_u64().unwrap();
+            assert!(ahead < 50, "{ahead}");
+        }
+    });
+}
+
+#[test]
+fn visitors_wait_before_an_event_and_enter_from_its_start() {
     run(async {
         let at =
             |second: u64| jiff::Timestamp::from_second(i64::try_from(second).unwrap()).unwrap();
@@ -283,7 +381,7 @@ fn browsers_get_a_page_that_comes_back_by_itself_and_others_json() {
                 &json.body["people_ahead"],
                 &json.body["refresh_seconds"]
             ),
-            (&"queued".into(), &1.into(), &20.into())
+            (&"queued".into(), &0.into(), &20.into())
         );
         assert!(!json.headers.contains_key("refresh"));
         let page = client
@@ -322,7 +420,7 @@ fn a_page_of_one_s_own_is_filled_in() {
         assert!(Visitor::new().enters(&client).await);
         assert_eq!(
             Visitor::new().ask(&client, "/").await.body,
-            "<p>shop: 1 before you</p>"
+            "<p>shop: 0 before you</p>"
         );
     });
 }

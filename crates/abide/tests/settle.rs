@@ -13,7 +13,7 @@ use abide::{
     ErrorKind, Host,
     clock::{Clock as _, TestClock, time_limit},
     outbox::{
-        self, Deliver as _, Outbox, Registry,
+        self, Deliver, Delivery, Failure, Outbox, Registry, Submitted,
         handlers::{HttpCall, HttpDelivery},
     },
     prelude::*,
@@ -91,6 +91,14 @@ impl Sleeper {
         })
     }
 
+    /// Naps in the background.
+    pub async fn nap_in_background(&self, seconds: u64) -> Result<()> {
+        let clock = Arc::clone(self.state.env().clock());
+        let end = clock.now() + Duration::from_secs(seconds);
+        self.state
+            .wait_until(async move { clock.sleep_until(end).await })
+    }
+
     pub async fn block(&self, seconds: u64) -> Result<()> {
         let clock = Arc::clone(self.state.env().clock());
         let late = clock.sleep_until(clock.now() + Duration::from_secs(seconds));
@@ -100,6 +108,27 @@ impl Sleeper {
                 Ok(())
             })
             .await
+    }
+}
+
+/// Delivers through a channel that the runtime cannot see.
+struct Whisper;
+
+impl Deliver for Whisper {
+    type Payload = String;
+
+    const KIND: &'static str = "whisper";
+
+    fn destination(&self, _: &String) -> String {
+        "ear".to_owned()
+    }
+
+    async fn submit(&self, delivery: &Delivery, _: &String) -> Result<Submitted, Failure> {
+        let news = delivery.env().require::<Arc<Notify>>();
+        news.map_err(|error| Failure::permanent(error.to_string()))?
+            .notified()
+            .await;
+        Ok(Submitted::Done)
     }
 }
 
@@ -132,6 +161,15 @@ impl Desk {
         Ok(())
     }
 
+    /// One message for now, and one for later.
+    pub async fn whisper(&self, now: i64) -> Result<()> {
+        let message = || Whisper::message(&"psst".to_owned());
+        self.outbox.enqueue(&message()?)?;
+        let later = message()?.not_before(now + 30_000);
+        self.outbox.enqueue(&later)?;
+        Ok(())
+    }
+
     pub async fn sent(&self) -> Result<i64> {
         Ok(self.outbox.counts()?.sent)
     }
@@ -150,7 +188,7 @@ impl Desk {
 async fn host(clock: &TestClock, change: impl FnOnce(HostBuilder) -> HostBuilder) -> LocalHost {
     let host = Host::open_in_memory()
         .clock(Arc::new(clock.clone()))
-        .with(Registry::new().with(HttpDelivery::new()))
+        .with(Registry::new().with(HttpDelivery::new()).with(Whisper))
         .configure(|config| {
             config.outbound.allow_private = "127.0.0.1".parse().unwrap();
             config.objects.workers = Some(2);
@@ -220,6 +258,43 @@ async fn a_request_of_an_outbox_has_been_answered() {
     assert_eq!(desk.sent().await.unwrap().unwrap(), 1);
     host.shutdown().await.unwrap();
     serving.abort();
+}
+
+#[tokio::test]
+async fn a_delivery_beside_a_wait_for_the_clock_is_waited_for() {
+    let (clock, news) = (TestClock::new(), Arc::new(Notify::new()));
+    let host = host(&clock, |host| host.with(Arc::clone(&news))).await;
+    let desk = host.env().object::<Desk>().get_by_name("ada");
+    let now = clock.unix_millis().cast_signed();
+    desk.whisper(now).await.unwrap().unwrap();
+    let (settled, ()) = tokio::join!(host.settle(), async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        news.notify_one();
+    });
+    settled.unwrap();
+    assert_eq!(desk.sent().await.unwrap().unwrap(), 1);
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_although_work_waits_for_the_clock() {
+    let (clock, news) = (TestClock::new(), Arc::new(Notify::new()));
+    let host = host(&clock, |host| host.with(Arc::clone(&news))).await;
+    let ada = sleeper(&host, "ada");
+    ada.nap_in_background(60).await.unwrap().unwrap();
+    sleeper(&host, "grace")
+        .wait_for_news()
+        .await
+        .unwrap()
+        .unwrap();
+    // Something outside ends in the meantime.
+    let ending = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        news.notify_one();
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(10), host.shutdown());
+    let (ended, ()) = tokio::join!(ended, ending);
+    ended.unwrap().unwrap();
 }
 
 #[tokio::test]

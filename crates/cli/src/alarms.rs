@@ -10,6 +10,7 @@ use abide::{
     clock::{Clock as _, SystemClock},
     storage::{AlarmCursor, AlarmState},
 };
+use abide_storage::ClockTime;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde::Deserialize;
@@ -149,14 +150,17 @@ fn stored(
 ) -> (Vec<Listed>, Option<AlarmCursor>) {
     let classes = data.store.namespaces();
     let found = data.store.alarms().list(state, after, limit);
-    let next = found.last().map(|(key, entry)| (entry.due, *key));
+    let set_back = data.store.alarms().set_back();
+    let next = found
+        .last()
+        .map(|(key, entry)| (entry.due_at(set_back), *key));
     let listed = found.into_iter().flat_map(|(key, entry)| {
         let known = classes.iter().find(|(number, _)| *number == key.namespace);
         let listed = Listed {
             class: known.map_or_else(String::new, |(_, class)| class.clone()),
             id: key.id_hex(),
             alarm: None,
-            due: entry.due,
+            due: entry.due_at(set_back),
             attempts: u32::from(entry.attempts),
             crashes: None,
             error: None,
@@ -169,7 +173,7 @@ fn stored(
         let all = match rows {
             Ok(rows) => rows
                 .into_iter()
-                .map(|(name, row)| AlarmStatus::new(&name, row)),
+                .map(|(name, row)| AlarmStatus::new(&name, row, set_back)),
             Err(error) => {
                 return vec![Listed {
                     error: Some(error.to_string()),
@@ -234,7 +238,10 @@ fn rerun(args: &RerunArgs, out: &mut impl Write) -> Result<()> {
         Source::Data(data) => {
             let object = args.object.in_data(&data)?;
             let db = data.store.open_object(object.key)?;
-            let now = SystemClock::new().unix_millis().cast_signed();
+            let now = ClockTime {
+                unix_millis: SystemClock::new().unix_millis().cast_signed(),
+                set_back: data.store.alarms().set_back(),
+            };
             let alarms = db.alarms()?.into_iter();
             let rerun: Vec<_> = alarms
                 .filter(|(name, _)| args.alarm.as_deref().is_none_or(|only| only == &**name))

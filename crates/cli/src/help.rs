@@ -265,8 +265,9 @@ Examples:
         "\
 Example:
   abide restore Kv/ada --at -15m
+  abide restore Kv/ada --at -15m --dormant
 
-It prints the bookmark that undoes it.",
+It prints the bookmark that undoes it. A dormant object answers calls and does nothing else until `abide activate`.",
     ),
     (
         "fork",
@@ -274,7 +275,17 @@ It prints the bookmark that undoes it.",
 Example:
   abide fork Kv/ada --at -1h --to ada-before
 
-It prints the id of the new object, which has no alarm.",
+It prints the id of the new object, which is dormant: it answers calls and does nothing else until `abide activate`.",
+    ),
+    (
+        "activate",
+        "\
+Examples:
+  abide activate Kv/ada-before
+  abide activate Kv/ada --continue
+
+Without --continue, the messages, timers, alarms and running steps that the object has inherited are dropped. Take them
+over in the replacement of an object that is gone, and after `abide restore --dormant`.",
     ),
     (
         "quarantined",

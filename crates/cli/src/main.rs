@@ -45,7 +45,7 @@ use crate::{
     node::NodeArgs,
     projection::Projection,
     queue::Queue,
-    recovery::{BookmarkArgs, ForkArgs, RestoreArgs},
+    recovery::{ActivateArgs, BookmarkArgs, ForkArgs, RestoreArgs},
     repair::RepairArgs,
     schedule::Schedule,
     sql::SqlArgs,
@@ -69,7 +69,7 @@ Objects:
 
 Data directories:
   alarms, bookmark, restore, fork, quarantined and repair work on a directory that no node serves, and otherwise use
-  the node that serves it. objects, sql, verify and checkpoint need one that no node serves. token and audit work
+  the node that serves it. activate needs a running node. objects, sql, verify and checkpoint need one that no node serves. token and audit work
   either way.
 
 Exit codes:
@@ -113,6 +113,8 @@ enum Command {
     Restore(RestoreArgs),
     /// Create an object with the content that another one had at an earlier time
     Fork(ForkArgs),
+    /// Let a dormant object act: a fork, or an object that was restored with --dormant
+    Activate(ActivateArgs),
     /// List the objects that are unavailable until they are repaired, and why
     Quarantined(NodeArgs),
     /// Repair a quarantined object that `abide restore` cannot restore
@@ -199,6 +201,7 @@ fn run() -> Result<ExitCode> {
         Command::Bookmark(args) => recovery::bookmark(&args, &mut out)?,
         Command::Restore(args) => recovery::restore(&args, &mut out)?,
         Command::Fork(args) => recovery::fork(&args, &mut out)?,
+        Command::Activate(args) => recovery::activate(&args, &mut out)?,
         Command::Quarantined(args) => repair::list(&args, &mut out)?,
         Command::Repair(args) => repair::repair(&args, &mut out)?,
         Command::Token(command) => token::run(&command, &mut out)?,

@@ -1,11 +1,14 @@
-//! `abide bookmark`, `abide restore` and `abide fork`: an object's history.
+//! `abide bookmark`, `abide restore`, `abide fork` and `abide activate`: an object's history.
 //!
-//! If no node serves the data directory, it is opened directly; otherwise, or with `--admin`, the running node is
+//! Activation runs the object's code, so it needs a running node. For the others, if no node serves the data directory, it is opened directly; otherwise, or with `--admin`, the running node is
 //! queried.
 
 use std::{io::Write, str::FromStr};
 
-use abide::{Bookmark, ObjectId};
+use abide::{
+    Activation, Bookmark, ObjectId,
+    clock::{Clock as _, SystemClock},
+};
 use abide_storage::{ObjectKey, Store};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -57,6 +60,20 @@ pub(crate) struct RestoreArgs {
 
     #[command(flatten)]
     to: MomentArgs,
+
+    /// Leave the object dormant: it answers calls and does nothing else until `abide activate`
+    #[arg(long)]
+    dormant: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ActivateArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+
+    /// Take over the work that the object has inherited (messages, timers, alarms, running steps) instead of dropping it
+    #[arg(long = "continue")]
+    take_over: bool,
 }
 
 #[derive(Args)]
@@ -72,30 +89,40 @@ pub(crate) struct ForkArgs {
     to: String,
 }
 
-/// A time in milliseconds since 1970.
+/// A time: an RFC 3339 time, or how long ago, which counts from the clock of the node that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Time(u64);
+enum Time {
+    /// Milliseconds since 1970.
+    At(u64),
+    /// Milliseconds before now.
+    Ago(u64),
+}
 
 impl FromStr for Time {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::read(text, Timestamp::now())
+        if text.starts_with('-') {
+            let span: Span = text.parse()?;
+            let ago = span.to_duration(SpanRelativeTo::days_are_24_hours())?;
+            let millis = u64::try_from(-ago.as_millis());
+            return Ok(Self::Ago(millis.context("the time is too far away")?));
+        }
+        let time: Timestamp = text
+            .parse()
+            .context("expected a time such as 2026-03-01T12:00:00Z, or -15m")?;
+        let millis = u64::try_from(time.as_millisecond());
+        Ok(Self::At(millis.context("the time is before 1970")?))
     }
 }
 
 impl Time {
-    /// Parses an RFC 3339 time, or an offset into the past.
-    fn read(text: &str, now: Timestamp) -> Result<Self> {
-        let time = if text.starts_with('-') {
-            let ago: Span = text.parse()?;
-            now.checked_add(ago.to_duration(SpanRelativeTo::days_are_24_hours())?)?
-        } else {
-            text.parse()
-                .context("expected a time such as 2026-03-01T12:00:00Z, or -15m")?
-        };
-        let millis = u64::try_from(time.as_millisecond());
-        Ok(Self(millis.context("the time is before 1970")?))
+    /// Milliseconds since 1970, for a data directory that no node serves.
+    fn unix_millis(self) -> u64 {
+        match self {
+            Self::At(millis) => millis,
+            Self::Ago(millis) => SystemClock::new().unix_millis().saturating_sub(millis),
+        }
     }
 }
 
@@ -104,13 +131,23 @@ impl Time {
 #[serde(rename_all = "lowercase")]
 enum Moment {
     Time(u64),
+    Ago(u64),
     Bookmark(Bookmark),
+}
+
+impl From<Time> for Moment {
+    fn from(time: Time) -> Self {
+        match time {
+            Time::At(millis) => Self::Time(millis),
+            Time::Ago(millis) => Self::Ago(millis),
+        }
+    }
 }
 
 impl MomentArgs {
     fn moment(&self) -> Result<Moment> {
         match (self.at, self.bookmark) {
-            (Some(Time(millis)), _) => Ok(Moment::Time(millis)),
+            (Some(time), _) => Ok(time.into()),
             (None, Some(bookmark)) => Ok(Moment::Bookmark(bookmark)),
             (None, None) => Err(anyhow!("specify the point in time with --at or --bookmark")),
         }
@@ -120,7 +157,8 @@ impl MomentArgs {
 impl Moment {
     fn find(self, store: &Store, key: ObjectKey) -> Result<Bookmark> {
         match self {
-            Self::Time(millis) => Ok(store.bookmark_for_time(key, millis)?),
+            Self::Time(millis) => Ok(store.bookmark_for_time(key, Time::At(millis).unix_millis())?),
+            Self::Ago(millis) => Ok(store.bookmark_for_time(key, Time::Ago(millis).unix_millis())?),
             Self::Bookmark(bookmark) => Ok(bookmark),
         }
     }
@@ -129,6 +167,18 @@ impl Moment {
 #[derive(Deserialize)]
 struct BookmarkBody {
     bookmark: Bookmark,
+}
+
+#[derive(Serialize)]
+struct Restore {
+    #[serde(flatten)]
+    to: Moment,
+    dormant: bool,
+}
+
+#[derive(Serialize)]
+struct Activate {
+    inherited: Activation,
 }
 
 #[derive(Deserialize)]
@@ -152,9 +202,11 @@ pub(crate) fn bookmark(args: &BookmarkArgs, out: &mut impl Write) -> Result<()> 
     let object = &args.object.object;
     let bookmark = match args.object.node.source()? {
         Source::Node(node) => {
-            let at = args
-                .at
-                .map_or_else(String::new, |Time(at)| format!("?at={at}"));
+            let at = match args.at {
+                None => String::new(),
+                Some(Time::At(millis)) => format!("?at={millis}"),
+                Some(Time::Ago(millis)) => format!("?ago={millis}"),
+            };
             let path = object.on_node(&node)?.path("objects", "bookmark");
             node.get::<BookmarkBody>(&format!("{path}{at}"))?.bookmark
         }
@@ -162,7 +214,7 @@ pub(crate) fn bookmark(args: &BookmarkArgs, out: &mut impl Write) -> Result<()> 
             let key = object.in_data(&data)?.key;
             let bookmark = match args.at {
                 None => data.store.current_bookmark(key)?,
-                Some(Time(at)) => data.store.bookmark_for_time(key, at)?,
+                Some(at) => data.store.bookmark_for_time(key, at.unix_millis())?,
             };
             data.close()?;
             bookmark
@@ -178,19 +230,44 @@ pub(crate) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Result<()> {
     let undo = match args.object.node.source()? {
         Source::Node(node) => {
             let path = object.on_node(&node)?.path("objects", "restore");
-            node.post::<Restored>(&path, &to)?.undo
+            let dormant = args.dormant;
+            node.post::<Restored>(&path, &Restore { to, dormant })?.undo
         }
         Source::Data(data) => {
             let found = object.in_data(&data)?;
             let to = to.find(&data.store, found.key)?;
             let undo = data.audited("restore", &found, Some(to.to_string()), || {
-                Ok(data.store.restore(found.key, &to)?)
+                Ok(if args.dormant {
+                    data.store.restore_dormant(found.key, &to)?
+                } else {
+                    data.store.restore(found.key, &to)?
+                })
             })?;
             data.close()?;
             undo
         }
     };
+    if args.dormant {
+        writeln!(out, "dormant until `abide activate … --continue`")?;
+    }
     writeln!(out, "restored; to undo it: --bookmark {undo}")?;
+    Ok(())
+}
+
+pub(crate) fn activate(args: &ActivateArgs, out: &mut impl Write) -> Result<()> {
+    let node = args.object.node.node()?;
+    let object = args.object.object.on_node(&node)?;
+    let inherited = if args.take_over {
+        Activation::Continue
+    } else {
+        Activation::Fresh
+    };
+    node.post::<()>(&object.path("objects", "activate"), &Activate { inherited })?;
+    let work = match inherited {
+        Activation::Fresh => "dropped",
+        Activation::Continue => "continues",
+    };
+    writeln!(out, "activated; the work that it had inherited {work}")?;
     Ok(())
 }
 
@@ -223,6 +300,11 @@ pub(crate) fn fork(args: &ForkArgs, out: &mut impl Write) -> Result<()> {
         }
     };
     writeln!(out, "{class}\t{id}\t{}", args.to)?;
+    writeln!(
+        out,
+        "dormant: it answers calls and does nothing else; to let it act: abide activate {class}/{}",
+        args.to
+    )?;
     Ok(())
 }
 
@@ -232,13 +314,13 @@ mod tests {
 
     #[test]
     fn times_are_those_of_rfc_3339_or_how_long_ago() {
-        let now = Timestamp::from_second(1_000_000_000).unwrap();
-        let read = |text| Time::read(text, now).ok();
-        let ago = |seconds: u64| Some(Time((1_000_000_000 - seconds) * 1_000));
-        assert_eq!(read("-15m"), ago(900));
-        assert_eq!(read("-1d12h"), ago(129_600));
-        assert_eq!(read("2001-09-09T01:46:40Z"), ago(0));
-        assert_eq!(read("2001-09-09T03:46:40+02:00"), ago(0));
+        let read = |text: &str| text.parse::<Time>().ok();
+        let at = Some(Time::At(1_000_000_000_000));
+        assert_eq!(read("-15m"), Some(Time::Ago(900_000)));
+        assert_eq!(read("-0s"), Some(Time::Ago(0)));
+        assert_eq!(read("-1d12h"), Some(Time::Ago(129_600_000)));
+        assert_eq!(read("2001-09-09T01:46:40Z"), at);
+        assert_eq!(read("2001-09-09T03:46:40+02:00"), at);
         assert_eq!(read("1969-01-01T00:00:00Z"), None);
         assert_eq!(read("15m"), None);
         assert_eq!(read("yesterday"), None);

@@ -53,14 +53,14 @@ fn serve(data: &Path) -> (Child, String) {
 }
 
 async fn put(url: String, body: &'static str) -> http::StatusCode {
-    put_as("application/json", url, body).await
+    put_with("content-type", "application/json", url, body).await
 }
 
-async fn put_as(content_type: &str, url: String, body: &'static str) -> http::StatusCode {
+async fn put_with(name: &str, value: &str, url: String, body: &'static str) -> http::StatusCode {
     let client: Client<HttpConnector, Full<Bytes>> =
         Client::builder(TokioExecutor::new()).build_http();
     let request = http::Request::put(url)
-        .header("content-type", content_type)
+        .header(name, value)
         .body(Full::from(body))
         .expect("a request");
     let response = client.request(request).await.expect("an answer");
@@ -84,8 +84,12 @@ async fn what_was_served_is_listed_queried_and_verified() {
     );
 
     // A web page can make a browser send this.
-    let sent = put_as("text/plain", format!("{address}/kv/ada/color"), "\"red\"");
+    let color = || format!("{address}/kv/ada/color");
+    let sent = put_with("sec-fetch-site", "same-origin", color(), "\"red\"");
     assert_eq!(sent.await, 415);
+    // A program need not say what it sends.
+    let sent = put_with("content-type", "text/plain", color(), "\"green\"");
+    assert_eq!(sent.await, 204);
 
     let (done, _, said) = run(&["objects", "list"], &data);
     assert!(!done && said.contains("in use"), "{said}");

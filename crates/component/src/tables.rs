@@ -8,7 +8,8 @@ pub fn exists(sql: &Sql, table: &str) -> Result<bool> {
     Ok(sql.exec(known, (table,))?.one::<i64>()? > 0)
 }
 
-/// Creates the tables if the object has none. One of them, `meta`, has one row, with their version.
+/// Creates the tables if the object has none. One of them, `meta`, has one row, with their version. In a constructor they
+/// do not cause the object to be stored.
 ///
 /// # Errors
 /// If the existing tables have another version.
@@ -26,7 +27,7 @@ pub fn prepare(
             .one()?;
         return check(whose, found, version);
     }
-    storage.transaction_sync(|| {
+    storage.set_up(|| {
         make(&sql)?;
         let insert = format!("INSERT INTO {meta} (version) VALUES (?1)");
         sql.exec(&insert, (version,)).map(drop)

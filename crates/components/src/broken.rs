@@ -187,12 +187,14 @@ abide::broken_variants! {
     yjs {
         /// A change is shown and not stored. What anybody was shown is on disk.
         ChangeUnstored,
-        /// Memory is not compared with the rows. A rollback also undoes changes of the document.
-        LiveTrusted,
         /// What was refused stays in memory. A refused update changes nothing.
         RefusedKept,
         /// The document grows beyond its bound. The stored document is bounded.
         DocumentUnbounded,
+        /// An update takes as long as it needs. The work of an update is bounded.
+        WorkUnbounded,
+        /// A read-only connection changes the document. A reader changes nothing.
+        ReaderWrites,
         /// Updates are never merged. The stored document stays small.
         UpdatesUnmerged,
         /// A snapshot is stored beside the updates that it was merged from. The stored document stays small.

@@ -121,18 +121,19 @@ pub use abide_macros::durable_object;
 /// ```
 pub use abide_macros::rpc;
 pub use abide_runtime::{
-    Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, AlarmTime, AnyNamespace, AnyStub,
-    BlockConcurrency, Body, Call, Class, ClassOptions, CommitStall, DurableObject, Encoding, Env,
-    Error, ErrorKind, Event, Fetching, FoundObject, Instance, JsonResult, LocalFuture, Moment,
-    Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound,
-    PutOptions, QuarantineListing, Released, Remote, Reply, Request, Response, Result, Row, Rows,
-    ScheduledTime, Sql, StallCause, State, Storage, Stub, clock, limits, random, socket,
+    Activation, Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, AlarmTime, AnyNamespace,
+    AnyStub, BlockConcurrency, Body, Call, Class, ClassOptions, CommitStall, DurableObject,
+    Encoding, Env, Error, ErrorKind, Event, Fetching, FoundObject, Instance, JsonResult,
+    LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass,
+    ObjectId, Outbound, PutOptions, QuarantineListing, Released, Remote, Reply, Request, Response,
+    Result, Row, Rows, ScheduledTime, Sql, StallCause, State, Storage, Stub, Timeline,
+    TimelineCause, clock, limits, random, socket,
     socket::{
         Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
     },
 };
 pub use abide_storage::{
-    Bookmark, ListOptions, Params, SqlError, SqlErrorKind, ToSql, Value, params,
+    Bookmark, ListOptions, Params, SqlError, SqlErrorKind, TimelineId, ToSql, Value, params,
 };
 
 pub mod storage {
@@ -164,10 +165,10 @@ pub use abide_server::Host;
 pub mod prelude {
     //! Common imports for files with objects: `use abide::prelude::*;`
     pub use crate::{
-        AlarmInfo, AlarmRetry, AlarmTime, Body, Bookmark, ClassOptions, DurableObject, Env, Error,
-        ListOptions, Message, Namespace, ObjectId, PutOptions, Request, RequestResponsePair,
-        Response, Result, Row, Rows, Sql, SqlErrorKind, State, Storage, Stub, WebSocket,
-        WebSocketPair, durable_object, params, rpc, websocket_response,
+        Activation, AlarmInfo, AlarmRetry, AlarmTime, Body, Bookmark, ClassOptions, DurableObject,
+        Env, Error, ListOptions, Message, Namespace, ObjectId, PutOptions, Request,
+        RequestResponsePair, Response, Result, Row, Rows, Sql, SqlErrorKind, State, Storage, Stub,
+        Timeline, WebSocket, WebSocketPair, durable_object, params, rpc, websocket_response,
     };
 }
 

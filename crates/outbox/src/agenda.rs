@@ -42,7 +42,7 @@ impl Rows {
                  (SELECT min(next_at) FROM outbox_messages INDEXED BY outbox_alone
                   WHERE alone = 1 AND blocked = 0 AND next_at IS NOT NULL),
                  (SELECT min(deadline) FROM outbox_messages INDEXED BY outbox_deadline
-                  WHERE deadline IS NOT NULL AND status = 'queued'),
+                  WHERE deadline IS NOT NULL AND next_at IS NOT NULL),
                  (SELECT min(finished_at) FROM outbox_messages WHERE finished_at IS NOT NULL),
                  EXISTS (SELECT 1 FROM outbox_fan_outs WHERE status = 'running')";
         let row: Row = self.sql.exec(AGENDA, ())?.one()?;

@@ -12,6 +12,7 @@ pub(super) struct Claim {
     pub(super) idempotency_key: String,
     pub(super) ordering_key: Option<String>,
     pub(super) schedule: Option<String>,
+    pub(super) deadline: Option<i64>,
     pub(super) attempts: u32,
     pub(super) first_attempt_at: Option<i64>,
     pub(super) unknown: bool,

@@ -20,7 +20,7 @@ use abide_component::numbers::rows;
 /// The columns of a [`Claim`], without its payload.
 macro_rules! claim {
     () => {
-        "id, kind, destination, origin, idempotency_key, ordering_key, schedule, attempts, first_attempt_at, unknown, operation, \
+        "id, kind, destination, origin, idempotency_key, ordering_key, schedule, deadline, attempts, first_attempt_at, unknown, operation, \
          operation_since, poll_errors, last_error, created_at, changes, since, alone, failing_since"
     };
 }
@@ -298,6 +298,16 @@ impl Rows {
             (id, at),
         )?;
         Ok(())
+    }
+
+    /// True if an attempt or a poll of the message is in flight.
+    pub(super) fn is_in_flight(&self, id: i64) -> Result<bool> {
+        self.sql
+            .exec(
+                "SELECT EXISTS (SELECT 1 FROM outbox_messages WHERE id = ?1 AND status = 'sending' AND next_at IS NULL)",
+                (id,),
+            )?
+            .one()
     }
 
     /// Messages in flight. After a start nobody works on them any more.

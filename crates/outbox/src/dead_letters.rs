@@ -4,7 +4,13 @@ use crate::broken::{Variant, broken};
 use abide::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{DeadLetterFilter, Message, Outbox, OutboxError, Record, Status, limits};
+use super::{
+    DeadLetterFilter, Message, Outbox, OutboxError, Record, Status, inner::Inner, limits,
+    rows::FailedMessage,
+};
+
+/// The statuses of a message that has not ended.
+const UNFINISHED: [Status; 2] = [Status::Queued, Status::Sending];
 
 /// The result of an operation on several dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,19 +24,41 @@ pub struct BulkResult {
 }
 
 impl Outbox {
-    /// Cancels a message that waits for an attempt. One in flight cannot be canceled.
+    /// Cancels a message that has not ended: one that waits, is being attempted, or is polled. An attempt or a poll in
+    /// flight is interrupted; the canceled message is then `unknown`, because it may still have its effect, and so is
+    /// one that its receiver has accepted.
     pub fn cancel(&self, id: i64) -> Result<Record, OutboxError> {
         self.make_room(|| {
-            self.act(id, Status::Queued, "canceled", |record, now| {
+            self.act(id, &UNFINISHED, "canceled", |record, now| {
                 self.0.rows.end(record, Status::Canceled, now)?;
+                self.0.ends(record);
                 Ok(())
             })
         })
     }
 
+    /// Makes a dead letter of a message that has not ended, to edit, redrive or discard it: for one whose receiver has
+    /// accepted it and never finishes, for example. An attempt or a poll in flight is interrupted. As a dead letter it
+    /// is `unknown` if it may still have its effect, and keeps its idempotency key when it is redriven.
+    pub fn give_up(&self, id: i64) -> Result<Record, OutboxError> {
+        self.act(id, &UNFINISHED, "given up", |record, now| {
+            let letter = FailedMessage {
+                id,
+                from: record.status,
+                ordering_key: record.ordering_key.as_deref(),
+                error: "an operator gave it up",
+                unknown: record.unknown || record.status == Status::Sending,
+                failing_since: record.failing_since,
+            };
+            self.0.rows.bury(&letter, now)?;
+            self.0.ends(record);
+            Ok(())
+        })
+    }
+
     /// Edits a dead letter. As a different message it gets a new idempotency key, unless its content is unchanged.
     pub fn edit(&self, id: i64, payload: &str) -> Result<Record, OutboxError> {
-        self.act(id, Status::Failed, "edited", |record, now| {
+        self.act(id, &[Status::Failed], "edited", |record, now| {
             let message = Message::from_json(record.kind.clone(), payload);
             let accepted = self.0.check(&message, now)?;
             let handler = self.0.registry.handler(&record.kind)?;
@@ -51,7 +79,7 @@ impl Outbox {
     /// says so ([`Deliver::keeps_key`](super::Deliver::keeps_key)); otherwise it gets a new one, because receivers
     /// remember a failure under the old.
     pub fn redrive(&self, id: i64) -> Result<Record, OutboxError> {
-        self.act(id, Status::Failed, "redriven", |record, now| {
+        self.act(id, &[Status::Failed], "redriven", |record, now| {
             self.0.rows.revive(record, now)?;
             let handler = self.0.registry.handler(&record.kind).ok();
             let keeps = handler.is_some_and(|handler| handler.keeps_key());
@@ -65,7 +93,7 @@ impl Outbox {
     /// Discards a dead letter. It is kept as long as a sent message.
     pub fn discard(&self, id: i64) -> Result<Record, OutboxError> {
         self.make_room(|| {
-            self.act(id, Status::Failed, "discarded", |record, now| {
+            self.act(id, &[Status::Failed], "discarded", |record, now| {
                 self.0.rows.end(record, Status::Discarded, now)?;
                 Ok(())
             })
@@ -90,17 +118,17 @@ impl Outbox {
     fn act(
         &self,
         id: i64,
-        wanted: Status,
+        wanted: &[Status],
         verb: &str,
         f: impl FnOnce(&Record, i64) -> Result<(), OutboxError>,
     ) -> Result<Record, OutboxError> {
         let inner = &self.0;
         let record = inner.rows.must_have(id)?;
-        if record.status != wanted {
+        if !wanted.contains(&record.status) {
             return Err(OutboxError::Conflict {
                 id,
                 status: record.status,
-                wanted,
+                wanted: wanted.to_vec(),
                 verb: verb.to_owned(),
             });
         }
@@ -135,5 +163,15 @@ impl Outbox {
                 last: found.last().map(|record| record.id),
             })
         })
+    }
+}
+
+impl Inner {
+    /// A message ends by other means than the result of its attempt, which is interrupted if there is one: by the task,
+    /// when the transaction that ends it is complete.
+    fn ends(&self, record: &Record) {
+        if record.status == Status::Sending && record.next_at.is_none() {
+            self.ended.borrow_mut().insert(record.id);
+        }
     }
 }

@@ -34,14 +34,17 @@ pub enum OutboxError {
         id: i64,
     },
     /// The message does not have the required status.
-    #[error("message {id} is {status}: only one that is {wanted} can be {verb}")]
+    #[error(
+        "message {id} is {status}: only one that is {} can be {verb}",
+        any_of(wanted)
+    )]
     Conflict {
         /// The message.
         id: i64,
         /// Its status.
         status: Status,
-        /// The required status.
-        wanted: Status,
+        /// The statuses that allow it.
+        wanted: Vec<Status>,
         /// The refused operation.
         verb: String,
     },
@@ -68,4 +71,9 @@ impl From<OutboxError> for Error {
         };
         Self::with_kind(kind, error.to_string())
     }
+}
+
+fn any_of(statuses: &[Status]) -> String {
+    let names: Vec<_> = statuses.iter().map(|status| status.as_str()).collect();
+    names.join(" or ")
 }

@@ -8,7 +8,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{claim::Claim, limits, poll_turns::PollTurns};
+use futures_util::future::{AbortHandle, AbortRegistration};
+
+use super::{claim::Claim, limits, outcome::Outcome, poll_turns::PollTurns};
 use crate::broken::{Variant, broken};
 
 /// Attempts or polls in flight, by origin or by destination.
@@ -58,6 +60,16 @@ pub(super) struct Flights {
     at_origin: HashMap<String, VecDeque<String>>,
     /// Destinations that have not responded, for which there was no room.
     silent: VecDeque<String>,
+    /// How to interrupt the attempt or poll of a message.
+    interrupts: HashMap<i64, Interrupt>,
+}
+
+/// Interrupts an attempt or a poll, whether or not it has started.
+#[derive(Debug)]
+struct Interrupt {
+    handle: AbortHandle,
+    /// Taken when it starts.
+    registration: Option<AbortRegistration>,
 }
 
 /// The limit that prevents an attempt.
@@ -126,23 +138,51 @@ impl Flights {
     }
 
     pub(super) fn begin(&mut self, claim: &Claim) {
-        self.sends.begin(claim.origin());
-        self.to_destination.begin(&claim.destination);
+        let (handle, registration) = AbortHandle::new_pair();
+        let interrupt = Interrupt {
+            handle,
+            registration: Some(registration),
+        };
+        self.interrupts.insert(claim.id, interrupt);
+        if claim.operation.is_some() {
+            self.polls.begin(claim.origin());
+        } else {
+            self.sends.begin(claim.origin());
+            self.to_destination.begin(&claim.destination);
+        }
+    }
+
+    /// What an attempt or a poll that starts must listen to.
+    pub(super) fn start(&mut self, message: i64) -> Option<AbortRegistration> {
+        self.interrupts.get_mut(&message)?.registration.take()
+    }
+
+    /// Interrupts the attempt or poll of a message: it is dropped, and lands as interrupted.
+    pub(super) fn interrupt(&mut self, message: i64) {
+        if let Some(interrupt) = self.interrupts.remove(&message) {
+            interrupt.handle.abort();
+        }
     }
 
     /// Reserved attempts are not made.
     pub(super) fn retract(&mut self, sends: &[Claim], polls: &[Claim]) {
         for claim in sends {
+            self.interrupts.remove(&claim.id);
             self.sends.end(claim.origin());
             self.to_destination.end(&claim.destination);
         }
         for claim in polls {
+            self.interrupts.remove(&claim.id);
             self.polls.end(claim.origin());
         }
     }
 
     /// One has finished. Returns the parked destinations for which there may be room now.
-    pub(super) fn end(&mut self, claim: &Claim) -> Vec<String> {
+    pub(super) fn end(&mut self, claim: &Claim, outcome: &Outcome) -> Vec<String> {
+        // The message of an interrupted one may already have another attempt.
+        if !outcome.was_interrupted() {
+            self.interrupts.remove(&claim.id);
+        }
         let origin = claim.origin();
         if claim.operation.is_some() {
             self.polls.end(origin);

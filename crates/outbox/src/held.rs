@@ -57,6 +57,7 @@ mod tests {
             idempotency_key: String::new(),
             ordering_key: None,
             schedule: None,
+            deadline: None,
             attempts: 0,
             first_attempt_at: None,
             unknown: false,

@@ -46,6 +46,9 @@ pub(super) struct Inner {
     pub(super) overload: Cell<Overload>,
     /// Whether others are stopped while a suspect is attempted alone.
     pub(super) suspects: Cell<Suspects>,
+    /// Messages that were ended while in flight, in transactions that may be rolled back: their attempts are to be
+    /// interrupted.
+    pub(super) ended: RefCell<BTreeSet<i64>>,
     /// Results that could not be written yet. Their messages are still in flight.
     pub(super) unwritten: RefCell<Vec<(Claim, Outcome)>>,
     /// Wakes the task.
@@ -70,6 +73,7 @@ impl Inner {
             orphaned: Cell::new(false),
             overload: Cell::default(),
             suspects: Cell::default(),
+            ended: RefCell::default(),
             unwritten: RefCell::default(),
             news: Notify::new(),
             show_at: Cell::new(0),

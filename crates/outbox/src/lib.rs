@@ -171,7 +171,7 @@ impl Outbox {
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the version of the tables.
     pub fn open(state: &State, registry: Arc<Registry>, options: Options) -> Result<Self> {
         options.check()?;
-        schema::prepare(state)?;
+        schema::prepare(state.storage())?;
         let inner = Inner::new(state, registry, options);
         let woken = Rc::clone(&inner);
         state.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;

@@ -65,6 +65,7 @@ impl Outbox {
                 Ok(json(&Whole::new(record, payload, self.history(id)?)?))
             }
             (Method::DELETE, ["messages", id]) => record(self.remove(number(id)?)),
+            (Method::POST, ["messages", id, "give-up"]) => record(self.give_up(number(id)?)),
             (Method::POST, ["messages", id, "redrive"]) => record(self.redrive(number(id)?)),
             (Method::PUT, ["messages", id, "payload"]) => {
                 let id = number(id)?;
@@ -90,7 +91,7 @@ impl Outbox {
         }
     }
 
-    /// Cancels a queued message, or discards a dead letter.
+    /// Cancels a message that has not ended, or discards a dead letter.
     pub(crate) fn remove(&self, id: i64) -> Result<Record, OutboxError> {
         match self.get(id)? {
             Some(record) if record.status == Status::Failed => self.discard(id),

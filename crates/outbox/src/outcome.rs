@@ -7,6 +7,8 @@ use super::{Failure, Polled, Submitted, claim::Claim, deliver::FailureKind};
 pub(super) enum Outcome {
     Submitted(Result<Submitted, Failure>),
     Polled(Result<Polled, Failure>),
+    /// The message was ended meanwhile: the result no longer matters.
+    Interrupted,
 }
 
 impl Outcome {
@@ -30,9 +32,14 @@ impl Outcome {
         self.failure_kind() == Some(FailureKind::NotSent)
     }
 
-    /// True if this side was interrupted.
+    /// True if this side stopped it before there was a response.
     pub(super) fn was_cut_off(&self) -> bool {
-        self.failure_kind() == Some(FailureKind::CutOff)
+        self.was_interrupted() || self.failure_kind() == Some(FailureKind::CutOff)
+    }
+
+    /// True if its message was ended meanwhile.
+    pub(super) fn was_interrupted(&self) -> bool {
+        matches!(self, Self::Interrupted)
     }
 
     /// Whether the destination has responded; `None` if nothing was sent to it.
@@ -46,7 +53,7 @@ impl Outcome {
                 }
             },
             Self::Submitted(Ok(_)) => Some(true),
-            Self::Polled(_) => None,
+            Self::Polled(_) | Self::Interrupted => None,
         }
     }
 

@@ -83,15 +83,16 @@ impl Inner {
         if self.suspects.get().stop_others() {
             (budget.sends, budget.polls) = (0, 0);
         }
-        if is_due(agenda.poll) {
+        // A due message may be past its deadline as well: nothing begins before all late messages have failed.
+        let are_late = is_due(agenda.deadline);
+        if is_due(agenda.poll) && !are_late {
             self.take_polls(&mut budget, &mut taken.polls, now)?;
         }
         if self.overload.get().is_probed() && !taken.polls.is_empty() {
             // It is the probe.
             budget.sends = 0;
         }
-        // A due message may be past its deadline as well: nothing is sent before all late messages have failed.
-        if !is_due(agenda.deadline) {
+        if !are_late {
             self.take_due(&mut budget, &mut taken.sends, now)?;
         }
         if !(taken.sends.is_empty() && taken.polls.is_empty()) {
@@ -225,8 +226,9 @@ impl Inner {
                 self.rows.put_off(id, at)?;
                 continue;
             }
-            polls.push(self.rows.claim_poll(id, now)?);
-            flights.polls.begin(&to);
+            let claim = self.rows.claim_poll(id, now)?;
+            flights.begin(&claim);
+            polls.push(claim);
             budget.polls -= 1;
         }
         Ok(())
@@ -271,7 +273,7 @@ impl Inner {
             self.suspects.set(suspects.begin(now));
             if alone.is_operation {
                 let claim = self.rows.claim_poll(alone.id, now)?;
-                self.flights.borrow_mut().polls.begin(claim.origin());
+                self.flights.borrow_mut().begin(&claim);
                 taken.polls.push(claim);
                 return Ok(());
             }
@@ -406,26 +408,32 @@ impl Inner {
             .rows
             .sql
             .exec(
-                "SELECT id, ordering_key, unknown, attempts, last_error, failing_since
+                "SELECT id, status, ordering_key, unknown, attempts, last_error, failing_since
                  FROM outbox_messages INDEXED BY outbox_deadline
-                 WHERE deadline IS NOT NULL AND status = 'queued' AND deadline <= ?1 ORDER BY deadline LIMIT ?2",
+                 WHERE deadline IS NOT NULL AND next_at IS NOT NULL AND deadline <= ?1 ORDER BY deadline LIMIT ?2",
                 (now, rows(limits::MAX_SWEPT)),
             )?
             .to_array()?;
         for message in &late {
+            let is_operation = message.status == Status::Sending;
+            let passed = match message.attempts {
+                _ if is_operation => {
+                    "the deadline passed while the receiver was processing it".to_owned()
+                }
+                0 => "the deadline passed before it could be sent".to_owned(),
+                attempts => format!("the deadline passed after {attempts} attempts"),
+            };
             let error = match &message.last_error {
-                None => "the deadline passed before it could be sent".to_owned(),
-                Some(error) => format!(
-                    "the deadline passed after {} attempts; the last error: {error}",
-                    message.attempts
-                ),
+                None => passed,
+                Some(error) => format!("{passed}; the last error: {error}"),
             };
             let letter = FailedMessage {
                 id: message.id,
-                from: Status::Queued,
+                from: message.status,
                 ordering_key: message.ordering_key.as_deref(),
                 error: &error,
-                unknown: message.unknown,
+                // The operation may still succeed.
+                unknown: message.unknown || is_operation,
                 failing_since: message.failing_since,
             };
             self.rows.bury(&letter, now)?;
@@ -594,6 +602,7 @@ impl Inner {
 #[derive(Deserialize)]
 struct Expired {
     id: i64,
+    status: Status,
     ordering_key: Option<String>,
     unknown: bool,
     attempts: u32,

@@ -29,11 +29,24 @@ use std::{pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use crate::broken::{Variant, broken};
 use abide::Result;
-use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
+use abide::clock::{OwnWaits, own_waits};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{Abortable, LocalBoxFuture},
+    stream::FuturesUnordered,
+};
 
 use super::{
-    Delivery, Failure, Record, claim::Claim, flights::Flights, inner::Inner, limits,
-    outcome::Outcome, overload::Overload, passes::Taken, registry::Attempt, schema,
+    Delivery, Failure, Record,
+    claim::Claim,
+    flights::Flights,
+    inner::Inner,
+    limits,
+    outcome::Outcome,
+    overload::Overload,
+    passes::Taken,
+    registry::{Attempt, Handler},
+    schema,
     suspects::Suspects,
 };
 use abide_component::numbers::millis;
@@ -58,7 +71,7 @@ impl Inner {
         }
     }
 
-    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<Flight>) -> Result<()> {
+    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<OwnWaits<Flight>>) -> Result<()> {
         let task = Task {
             inner: Rc::clone(self),
             flights,
@@ -163,7 +176,7 @@ impl Inner {
         let mut freed = Vec::new();
         let mut flights = self.flights.borrow_mut();
         for (claim, outcome) in landed {
-            freed.append(&mut flights.end(claim));
+            freed.append(&mut flights.end(claim, outcome));
             if claim.alone {
                 self.suspects.set(self.suspects.get().end(now));
             }
@@ -208,11 +221,31 @@ impl Inner {
         Ok(unwritten)
     }
 
+    /// Interrupts the attempts of messages that were ended meanwhile, and discards their results.
+    fn interrupt_ended(&self, landed: &mut [Landed]) -> Result<()> {
+        let ended = std::mem::take(&mut *self.ended.borrow_mut());
+        for id in ended {
+            if self.rows.is_in_flight(id)? {
+                // The transaction that ended it was rolled back.
+                continue;
+            }
+            self.flights.borrow_mut().interrupt(id);
+            self.unwritten
+                .borrow_mut()
+                .retain(|(claim, _)| claim.id != id);
+            for (_, outcome) in landed.iter_mut().filter(|(claim, _)| claim.id == id) {
+                *outcome = Outcome::Interrupted;
+            }
+        }
+        Ok(())
+    }
+
     /// Settles attempts in flight without a task as unknown: their task, object or process has stopped.
     pub(super) fn recover(&self, now: i64) -> Result<()> {
         self.orphaned.set(false);
         *self.flights.borrow_mut() = Flights::default();
         self.unwritten.borrow_mut().clear();
+        self.ended.borrow_mut().clear();
         self.suspects.set(Suspects::default());
         let claims = self.rows.on_their_way()?;
         if !claims.is_empty() {
@@ -255,33 +288,55 @@ impl Inner {
             first_attempt_at: claim.first_attempt_at.unwrap_or(now),
             now,
         };
-        let limit = handler.timeout().unwrap_or(self.rows.options.timeout);
-        let limit = limit.min(limits::MAX_TIMEOUT);
+        let limit = self.time_limit(&*handler, &claim, now);
+        let interrupt = self.flights.borrow_mut().start(claim.id);
         let inner = Rc::clone(self);
         async move {
-            let outcome = match payload {
-                Ok(Some(payload)) => {
-                    let clock = inner.state.env().clock();
-                    let late = abide::clock::time_limit(&**clock, limit);
-                    match &claim.operation {
-                        None => {
-                            let attempt = handler.submit(delivery, payload);
-                            Outcome::Submitted(within(limit, late, attempt).await)
-                        }
-                        Some(operation) => {
-                            let poll = handler.poll(delivery, payload, operation.clone());
-                            Outcome::Polled(within(limit, late, poll).await)
+            let attempt = async {
+                match payload {
+                    Ok(Some(payload)) => {
+                        let clock = inner.state.env().clock();
+                        let late = abide::clock::time_limit(&**clock, limit);
+                        match &claim.operation {
+                            None => {
+                                let attempt = handler.submit(delivery, payload);
+                                Outcome::Submitted(within(limit, late, attempt).await)
+                            }
+                            Some(operation) => {
+                                let poll = handler.poll(delivery, payload, operation.clone());
+                                Outcome::Polled(within(limit, late, poll).await)
+                            }
                         }
                     }
+                    Ok(None) => Outcome::failed(&claim, Failure::permanent("its payload is gone")),
+                    Err(error) => {
+                        Outcome::failed(&claim, Failure::not_sent(error.message().to_owned()))
+                    }
                 }
-                Ok(None) => Outcome::failed(&claim, Failure::permanent("its payload is gone")),
-                Err(error) => {
-                    Outcome::failed(&claim, Failure::not_sent(error.message().to_owned()))
-                }
+            };
+            let outcome = match interrupt {
+                Some(interrupt) => Abortable::new(attempt, interrupt)
+                    .await
+                    .unwrap_or(Outcome::Interrupted),
+                None => attempt.await,
             };
             (claim, outcome)
         }
         .boxed_local()
+    }
+
+    /// How long an attempt or a poll may take. A poll ends at its message's deadline; the response of an attempt is
+    /// awaited, because it says whether the message was delivered.
+    fn time_limit(&self, handler: &dyn Handler, claim: &Claim, now: i64) -> Duration {
+        let limit = handler.timeout().unwrap_or(self.rows.options.timeout);
+        let limit = limit.min(limits::MAX_TIMEOUT);
+        match claim.deadline.filter(|_| claim.operation.is_some()) {
+            Some(deadline) => {
+                let left = u64::try_from(deadline.saturating_sub(now)).unwrap_or(0);
+                limit.min(Duration::from_millis(left))
+            }
+            None => limit,
+        }
     }
 }
 
@@ -324,7 +379,7 @@ enum TaskEnd {
 
 struct Task {
     inner: Rc<Inner>,
-    flights: FuturesUnordered<Flight>,
+    flights: FuturesUnordered<OwnWaits<Flight>>,
     guard: Guard,
 }
 
@@ -364,6 +419,7 @@ impl Task {
                 landed.clear();
                 inner.recover(now)?;
             }
+            inner.interrupt_ended(&mut landed)?;
             let (stopping, over) = (env.is_stopping(), clock.now() >= end);
             let turn = inner.turn(std::mem::take(&mut landed), !stopping && !over, now);
             let taken = match turn {
@@ -390,7 +446,7 @@ impl Task {
             inner.show_changes(now)?;
             let wake = taken.wake;
             let more = inner.tell_changes()?;
-            self.launch(taken, &mut landed, now).await;
+            self.launch(taken, &mut landed, now).await?;
             if !landed.is_empty() {
                 continue;
             }
@@ -435,9 +491,9 @@ impl Task {
     }
 
     /// Starts what a pass claimed, when the claim is durable. Attempts that finish meanwhile are collected.
-    async fn launch(&mut self, taken: Taken, landed: &mut Vec<Landed>, now: i64) {
+    async fn launch(&mut self, taken: Taken, landed: &mut Vec<Landed>, now: i64) -> Result<()> {
         if taken.sends.is_empty() && taken.polls.is_empty() {
-            return;
+            return Ok(());
         }
         let untold = self.inner.rows.notes.len();
         let mut synced = pin!(self.inner.state.storage().sync());
@@ -454,9 +510,13 @@ impl Task {
         if durable.is_ok() {
             self.inner.tell_durable(untold);
         }
+        // What was ended meanwhile does not start.
+        self.inner.interrupt_ended(landed)?;
         for claim in taken.polls.into_iter().chain(taken.sends) {
-            self.flights.push(self.inner.fly(claim, &durable, now));
+            let flight = self.inner.fly(claim, &durable, now);
+            self.flights.push(own_waits(flight));
         }
+        Ok(())
     }
 }
 

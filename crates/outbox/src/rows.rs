@@ -81,6 +81,7 @@ impl New<'_> {
             idempotency_key: self.idempotency_key.to_owned(),
             ordering_key: self.ordering_key.map(str::to_owned),
             schedule: self.schedule.clone(),
+            deadline: self.deadline,
             attempts: 0,
             first_attempt_at: None,
             unknown: false,
@@ -399,7 +400,7 @@ impl Rows {
         self.unblock(letter.ordering_key)
     }
 
-    /// Finishes a waiting message, or a dead letter, without sending it.
+    /// Finishes a message, or a dead letter, without sending it. One that is being sent may still have its effect.
     pub(super) fn end(&self, record: &Record, status: Status, now: i64) -> Result<()> {
         let id = record.id;
         if record.status == Status::Failed {
@@ -412,7 +413,7 @@ impl Rows {
             .exec(
                 "UPDATE outbox_messages
                  SET status = ?2, next_at = NULL, blocked = 0, updated_at = ?3, finished_at = ?3, changes = changes + 1,
-                     failing_since = NULL
+                     failing_since = NULL, alone = 0, unknown = unknown OR status = 'sending'
                  WHERE id = ?1 RETURNING changes",
                 (id, status.as_str(), now),
             )?

@@ -1,13 +1,10 @@
 //! The outbox's tables, in its object's database. `docs/format.md` documents them.
 
-use abide::{Result, ScheduledTime, Sql, State, Storage};
-
-use super::NAME;
-use abide_component::WakeUp;
+use abide::{Result, Storage};
 use abide_component::tables;
 
 /// The version of the tables, kept in `outbox_meta`.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 
 const META: &str = "outbox_meta";
 
@@ -52,10 +49,9 @@ const DEFINITIONS: &str = "
     failing_since    INTEGER
 ";
 
-/// Statements that need one of the partial indexes name it (`INDEXED BY`): by default SQLite prefers all rows of a
-/// status, however many there are, to a partial index.
-const REST: &str = "
-    CREATE INDEX outbox_deadline ON outbox_messages (deadline) WHERE deadline IS NOT NULL AND status = 'queued';
+const TABLES: &str = "
+    -- Of messages that wait for an attempt or a poll: one in flight has no next time.
+    CREATE INDEX outbox_deadline ON outbox_messages (deadline) WHERE deadline IS NOT NULL AND next_at IS NOT NULL;
     CREATE INDEX outbox_order ON outbox_messages (ordering_key, blocked, id)
         WHERE ordering_key IS NOT NULL AND finished_at IS NULL;
     CREATE UNIQUE INDEX outbox_dedup ON outbox_messages (dedup_key) WHERE dedup_key IS NOT NULL;
@@ -135,8 +131,9 @@ const REST: &str = "
     );
 ";
 
-/// Indexes that version 2 recreates.
-const INDEXES_2: &str = "
+/// Statements that need one of the partial indexes name it (`INDEXED BY`): by default SQLite prefers all rows of a
+/// status, however many there are, to a partial index.
+const INDEXES: &str = "
     -- Due first attempts, and due repetitions, of a destination, in their order.
     CREATE INDEX outbox_first ON outbox_messages (destination, priority, next_at, id)
         WHERE status = 'queued' AND blocked = 0 AND alone = 0 AND attempts = 0;
@@ -147,10 +144,8 @@ const INDEXES_2: &str = "
     CREATE INDEX outbox_failing ON outbox_messages (id) WHERE failing_since IS NOT NULL;
     CREATE INDEX outbox_destination_open ON outbox_destinations (destination) WHERE opened > 0;
     CREATE INDEX outbox_destination_idle ON outbox_destinations (full_at) WHERE due_at IS NULL;
-";
 
-/// Indexes that version 3 recreates: beginning and finishing an attempt changes as few of them as possible.
-const INDEXES_3: &str = "
+    -- Beginning and finishing an attempt changes as few of these as possible.
     CREATE INDEX outbox_status ON outbox_messages (status, id) WHERE status <> 'sending';
     -- Attempts and polls that are on their way have no next time.
     CREATE INDEX outbox_in_flight ON outbox_messages (id) WHERE status = 'sending' AND next_at IS NULL;
@@ -159,72 +154,13 @@ const INDEXES_3: &str = "
     CREATE INDEX outbox_operation ON outbox_messages (id) WHERE status = 'sending' AND next_at IS NOT NULL;
 ";
 
-/// Migrates tables of version 2 to version 3. Stored history is unchanged.
-const FROM_2: &str = "
-    DROP INDEX outbox_status;
-    DROP INDEX outbox_sending;
-";
-
-/// Migrates tables of version 1 to version 2.
-const FROM_1: &str = "
-    ALTER TABLE outbox_messages ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE outbox_messages ADD COLUMN origin TEXT;
-    ALTER TABLE outbox_messages ADD COLUMN alone INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE outbox_messages ADD COLUMN failing_since INTEGER;
-    ALTER TABLE outbox_dead_letters ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE outbox_dead_letters ADD COLUMN origin TEXT;
-    ALTER TABLE outbox_dead_letters ADD COLUMN alone INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE outbox_dead_letters ADD COLUMN failing_since INTEGER;
-    UPDATE outbox_messages SET since = max(created_at, coalesce(not_before, 0));
-    UPDATE outbox_dead_letters SET since = max(created_at, coalesce(not_before, 0));
-
-    ALTER TABLE outbox_destinations ADD COLUMN served INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE outbox_destinations ADD COLUMN throttled INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE outbox_destinations ADD COLUMN refused INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE outbox_destinations ADD COLUMN refused_since INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE outbox_destinations ADD COLUMN spacing INTEGER;
-    ALTER TABLE outbox_destinations ADD COLUMN ramp_since INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE outbox_destinations ADD COLUMN ramp_unit INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE outbox_destinations ADD COLUMN origin TEXT;
-
-    ALTER TABLE outbox_meta ADD COLUMN failing INTEGER NOT NULL DEFAULT 0;
-
-    DROP INDEX outbox_due;
-    DROP INDEX outbox_destination_idle;
-";
-
 /// True if the object has the tables.
 pub(super) fn exists(storage: &Storage) -> Result<bool> {
     tables::exists(&storage.sql(), META)
 }
 
-/// Before version 4 the outbox used the object's own alarm, and stored the object's time.
-fn give_alarm_back(state: &State, sql: &Sql) -> Result<()> {
-    let own = sql.exec("SELECT own_alarm FROM outbox_meta", ())?;
-    let own: Option<i64> = own.one()?;
-    WakeUp::new(state, NAME).take_over_own()?;
-    if let Some(own) = own {
-        state.storage().set_alarm(ScheduledTime::wait_until(own))?;
-    }
-    sql.exec("ALTER TABLE outbox_meta DROP COLUMN own_alarm", ())
-        .map(drop)
-}
-
-/// Creates the tables if the object has none, or migrates older ones.
-pub(super) fn prepare(state: &State) -> Result<()> {
-    let storage = state.storage();
-    tables::upgrade(storage, META, VERSION, |sql, from| match from {
-        1 => {
-            sql.exec(FROM_1, ())?;
-            sql.exec(INDEXES_2, ()).map(drop)
-        }
-        2 => {
-            sql.exec(FROM_2, ())?;
-            sql.exec(INDEXES_3, ()).map(drop)
-        }
-        3 => give_alarm_back(state, sql),
-        _ => Ok(()),
-    })?;
+/// Creates the tables if the object has none.
+pub(super) fn prepare(storage: &Storage) -> Result<()> {
     tables::prepare(storage, "outbox", META, VERSION, |sql| {
         for (table, id) in [
             ("outbox_messages", "INTEGER PRIMARY KEY AUTOINCREMENT"),
@@ -232,8 +168,7 @@ pub(super) fn prepare(state: &State) -> Result<()> {
         ] {
             sql.exec(&format!("CREATE TABLE {table} (id {id},{DEFINITIONS})"), ())?;
         }
-        sql.exec(REST, ())?;
-        sql.exec(INDEXES_2, ())?;
-        sql.exec(INDEXES_3, ()).map(drop)
+        sql.exec(TABLES, ())?;
+        sql.exec(INDEXES, ()).map(drop)
     })
 }

@@ -27,6 +27,7 @@ use abide_component::numbers::{micros, millis};
 impl Inner {
     /// Writes the result of a claim, to its row and to its destination's.
     pub(super) fn settle(&self, claim: &Claim, outcome: Outcome, now: i64) -> Result<()> {
+        let outcome = self.unless_ended(claim, outcome)?;
         let mut to = self.rows.destination(&claim.destination)?;
         let handler = self.registry.handler(&claim.kind).ok();
         let settlement = Settlement {
@@ -40,6 +41,15 @@ impl Inner {
         // It may be sent to again, after those that already wait.
         to.due_at = Some(now);
         self.rows.save_destination(to)
+    }
+
+    /// An attempt's result, unless its message was ended in this turn, by a callback.
+    fn unless_ended(&self, claim: &Claim, outcome: Outcome) -> Result<Outcome> {
+        let is_ended = self.ended.borrow().contains(&claim.id);
+        if is_ended && !self.rows.is_in_flight(claim.id)? {
+            return Ok(Outcome::Interrupted);
+        }
+        Ok(outcome)
     }
 
     /// Marks messages as delivered.
@@ -72,6 +82,7 @@ impl Settlement<'_> {
             rows, claim, now, ..
         } = self;
         match outcome {
+            Outcome::Interrupted => Ok(()),
             Outcome::Submitted(Ok(submitted)) => {
                 to.answered(now);
                 match submitted {
@@ -302,6 +313,13 @@ impl Settlement<'_> {
         if error.is_some() {
             wait = wait.max(millis(polling.interval));
         }
+        let was_cut_off = failure.is_some_and(|failure| failure.kind == FailureKind::CutOff);
+        let errors = claim.poll_errors.saturating_add(1);
+        if was_cut_off {
+            // It may have crashed the process: it waits, and runs out of polls, as an attempt would.
+            let retry = self.wait(errors).unwrap_or_else(|| self.last_wait());
+            wait = wait.max(retry);
+        }
         let at = now.saturating_add(wait);
         // A receiver that asks for patience is up.
         let counts = failure.is_some_and(|failure| failure.kind != FailureKind::Throttled);
@@ -312,13 +330,15 @@ impl Settlement<'_> {
             alone: false,
             failing: false,
         };
-        let was_cut_off = failure.is_some_and(|failure| failure.kind == FailureKind::CutOff);
-        let over = why_over(claim, failure, polling, now);
-        if was_cut_off {
-            // It may have crashed the process: treated like attempts.
-            let errors = claim.poll_errors.saturating_add(1);
+        let mut over = why_over(claim, failure, polling, now);
+        if let Some(failure) = failure.filter(|_| was_cut_off) {
             let since = claim.operation_since.unwrap_or(now);
-            ask.alone = errors >= polling.max_errors || at - since >= millis(polling.deadline);
+            ask.alone = errors >= polling.max_errors
+                || self.wait(errors.saturating_add(1)).is_none()
+                || at.saturating_sub(since) >= millis(polling.deadline);
+            if self.wait(errors).is_none() {
+                over = over.or_else(|| Some(polls_failed(errors, failure)));
+            }
         }
         match over {
             Some(_) if was_cut_off && !claim.alone => {}
@@ -443,11 +463,13 @@ fn why_over(
         ));
     }
     let failure = failure.filter(|failure| failure.kind != FailureKind::Throttled)?;
-    (claim.poll_errors >= polling.max_errors).then(|| {
-        let asked = u64::from(claim.poll_errors) + 1;
-        let error = &failure.error;
-        format!("{asked} consecutive polls of the operation failed: {error}")
-    })
+    (claim.poll_errors >= polling.max_errors)
+        .then(|| polls_failed(claim.poll_errors.saturating_add(1), failure))
+}
+
+fn polls_failed(count: u32, failure: &Failure) -> String {
+    let error = &failure.error;
+    format!("{count} consecutive polls of the operation failed: {error}")
 }
 
 /// A message's own waits, in milliseconds.

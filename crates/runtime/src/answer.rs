@@ -114,9 +114,11 @@ impl From<Error> for ErrorAnswer {
             tracing::warn!(%error, "a call was applied, but its result could not be sent");
         } else if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(%error, "an object could not be reached");
+        } else if matches!(error.kind(), ErrorKind::Reset | ErrorKind::NoSpace) {
+            tracing::warn!(%error, "an object was reset; responded with `{code}`");
         }
         let retryable = error.retryable();
-        let answer = Self::new(status, code, error.into_message());
+        let answer = Self::new(status, code, public_text(error));
         if retryable {
             answer.retry_soon()
         } else {
@@ -142,6 +144,32 @@ impl IntoResponse for ErrorAnswer {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
+    }
+}
+
+/// What a client may read. Texts of the program, of panics and of the operating system are for the log.
+fn public_text(error: Error) -> Cow<'static, str> {
+    match error.kind() {
+        ErrorKind::Reset if error.retryable() => {
+            "The object was reset before the request began; try again.".into()
+        }
+        ErrorKind::Reset => {
+            "The object was reset while it handled the request. The request may have taken effect in part: check \
+             before you repeat it. The server's log has the details."
+                .into()
+        }
+        ErrorKind::NoSpace => {
+            "The server's disk is full, so nothing was changed; try again later.".into()
+        }
+        ErrorKind::Damaged => {
+            "The object's stored data is damaged, and it is not available until it is repaired. The server's log has \
+             the details."
+                .into()
+        }
+        ErrorKind::Io | ErrorKind::Application | ErrorKind::Decode | ErrorKind::Forbidden => {
+            "The server failed to handle the request. Its log has the details.".into()
+        }
+        _ => error.into_message(),
     }
 }
 
@@ -182,6 +210,16 @@ mod tests {
             (ErrorKind::Deadlock, 508),
         ] {
             assert_eq!(answer(kind).status(), status, "{kind:?}");
+        }
+        for kind in [
+            ErrorKind::Reset,
+            ErrorKind::NoSpace,
+            ErrorKind::Damaged,
+            ErrorKind::Io,
+        ] {
+            let secret = Error::with_kind(kind, "/data/objects: a secret");
+            let told = ErrorAnswer::from(secret).message;
+            assert!(!told.contains("secret"), "{kind:?}: {told}");
         }
         let response = answer(ErrorKind::Overloaded);
         assert_eq!(response.status(), 503);

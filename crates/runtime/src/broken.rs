@@ -32,6 +32,10 @@ abide_storage::broken_variants! {
         ResetLeavesOld,
         /// A call that may have run is reported not to have. Unacknowledged writes are whole or absent.
         MaybeRanSaysNever,
+        /// An object is not told of a new timeline. Its code is told once, before anything else.
+        TimelineUntold,
+        /// A fresh activation keeps the alarms that were inherited. A copy does not do its original's work.
+        FreshKeepsWork,
         /// The results of calls are not remembered under their idempotency keys. A call is applied once.
         KeyForgotten,
     }

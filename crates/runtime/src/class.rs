@@ -8,8 +8,8 @@ use derive_setters::Setters;
 use std::{borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, time::Duration};
 
 use crate::{
-    AlarmInfo, AlarmRetry, AnyStub, Env, Error, ErrorKind, Event, Reply, Request, Response, Result,
-    State, limits,
+    Activation, AlarmInfo, AlarmRetry, AnyStub, Env, Error, ErrorKind, Event, Reply, Request,
+    Response, Result, State, Timeline, limits,
     rpc::Args,
     socket::{Message, WebSocket},
 };
@@ -74,6 +74,25 @@ pub trait DurableObject: Sized + 'static {
                 "this object's alarm{which} fired, but its class has no `alarm` handler, and no component handles it"
             ),
         )))
+    }
+
+    /// Called once on each new [timeline](State::timeline): after a restore, and in a fork. It runs before any other
+    /// event of the object, and its writes and the record that it ran are one commit. After a restore the object starts
+    /// for it without waiting for an event; a fork is dormant and waits for its first event.
+    ///
+    /// Components have been told before. An error resets the object, and the next event tries again.
+    fn new_timeline(&self, timeline: &Timeline) -> Result<()> {
+        let _ = timeline;
+        Ok(())
+    }
+
+    /// Called when the object was [dormant](State::is_dormant) and is activated, in the transaction that activates it.
+    ///
+    /// Its alarms have been removed if `how` is [`Activation::Fresh`], and its components have been told. An error
+    /// resets the object, which stays dormant.
+    fn activated(&self, how: Activation) -> Result<()> {
+        let _ = how;
+        Ok(())
     }
 
     /// Handles a message of a WebSocket that the object has [accepted](State::accept_websocket). Messages of one socket
@@ -221,6 +240,12 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
             Event::Alarm(info) => {
                 Box::pin(async move { object.alarm(info).await.map(|()| Reply::Done) })
             }
+            Event::Timeline(timeline) => {
+                Box::pin(async move { object.new_timeline(&timeline).map(|()| Reply::Done) })
+            }
+            Event::Activation(how) => {
+                Box::pin(async move { object.activated(how).map(|()| Reply::Done) })
+            }
             Event::WebSocketMessage { socket, message } => Box::pin(async move {
                 object.websocket_message(socket, message).await?;
                 Ok(Reply::Done)
@@ -257,7 +282,8 @@ pub struct ClassOptions {
     /// An object that was activated by its alarm, and that nobody has called since, is evicted after this time if it is
     /// shorter. Default 1 s.
     pub alarm_idle_timeout: Duration,
-    /// A handler that has not finished after this time resets its object.
+    /// A handler that has not finished after this time is stopped at its current `await`, and its object is reset. Code that
+    /// does not reach an `await` cannot be stopped.
     pub event_timeout: Duration,
     /// Background work that has not ended after this time is dropped; the object continues to run.
     pub background_timeout: Duration,

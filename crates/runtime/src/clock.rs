@@ -16,6 +16,8 @@ use std::{
 
 use crate::waits::{Wait, WaitFor, unobserved};
 
+pub use crate::waits::{OwnWaits, own_waits};
+
 /// A future that ends when a clock reaches a moment.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 

@@ -135,7 +135,7 @@ impl Mailbox {
     pub(crate) fn post(&self, envelope: Envelope) -> Result<(), Box<Refusal>> {
         // Alarms have their own limit, and this one has been counted as begun.
         let admitted = match envelope.event {
-            Event::Alarm(_) => Ok(()),
+            Event::Alarm(_) | Event::Timeline(_) => Ok(()),
             _ => self.admit(),
         };
         if let Err(error) = admitted {

@@ -76,6 +76,9 @@ struct Inner {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sql: Option<Box<SqlError>>,
     retry_after: Option<Duration>,
+    /// What operators see besides the message. It is sent to no caller.
+    #[serde(skip)]
+    detail: Option<Box<str>>,
     #[serde(skip)]
     origin: Origin,
 }
@@ -116,6 +119,7 @@ impl Error {
             object_reset: matches!(kind, ErrorKind::Reset | ErrorKind::NoSpace),
             sql: None,
             retry_after: None,
+            detail: None,
             origin: Origin::Here,
         }))
     }
@@ -146,6 +150,24 @@ impl Error {
     /// The message alone.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// The message with the detail that only operators see.
+    pub(crate) fn for_operators(&self) -> Cow<'_, str> {
+        match &self.0.detail {
+            Some(detail) => Cow::Owned(format!("{}: {detail}", self.0.message)),
+            None => Cow::Borrowed(&self.0.message),
+        }
+    }
+
+    /// The object's code panicked with this text. Callers do not get the text: it may contain anything.
+    pub(crate) fn panicked(text: &str) -> Self {
+        let mut error = Self::with_kind(
+            ErrorKind::Reset,
+            "the object panicked and was reset; the log has the details",
+        );
+        error.0.detail = Some(text.into());
+        error
     }
 
     pub(crate) fn into_message(self) -> Cow<'static, str> {
@@ -385,6 +407,23 @@ mod tests {
         let error = Error::with_kind(ErrorKind::NotFound, "there is no such seat");
         assert_eq!(format!("{error:?}"), "there is no such seat");
         assert!(format!("{error:#?}").contains("NotFound"));
+    }
+
+    #[test]
+    fn the_text_of_a_panic_is_for_operators_alone() {
+        let error = Error::panicked("a secret");
+        assert!(error.for_operators().contains("a secret"));
+        let shown = [
+            error.to_string(),
+            format!("{error:#?}"),
+            serde_json::to_string(&error).unwrap(),
+        ];
+        assert!(
+            shown.iter().all(|text| !text.contains("secret")),
+            "{shown:?}"
+        );
+        let read: Error = serde_json::from_str(&shown[2]).unwrap();
+        assert_eq!(read.for_operators(), error.message());
     }
 
     #[test]

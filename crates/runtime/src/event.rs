@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use axum_core::body::Body;
 
 use crate::{
-    AlarmInfo, Error, ErrorKind, Result, body,
+    Activation, AlarmInfo, Error, ErrorKind, Result, Timeline, body,
     limits::EVENT_BYTES,
     socket::{Message, WebSocket},
 };
@@ -55,6 +55,10 @@ pub enum Event {
     },
     /// The object's alarm goes off.
     Alarm(AlarmInfo),
+    /// The object is on a new timeline. Handled in one poll, before any other event.
+    Timeline(Timeline),
+    /// The object is no longer dormant. Handled in one poll.
+    Activation(Activation),
     /// A message of a WebSocket that the object has accepted.
     WebSocketMessage {
         /// The socket.
@@ -112,11 +116,18 @@ impl Event {
                 ..
             } => args.capacity() + idempotency_key.as_ref().map_or(0, String::len),
             Self::Alarm(_)
+            | Self::Timeline(_)
+            | Self::Activation(_)
             | Self::WebSocketMessage { .. }
             | Self::WebSocketClose { .. }
             | Self::WebSocketError { .. } => 0,
         };
         EVENT_BYTES + content
+    }
+
+    /// Returns whether the runtime itself sends it to its object.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self, Self::Alarm(_) | Self::Timeline(_))
     }
 
     /// Returns whether nobody waits for an answer to the event, so that nobody would resend it.
@@ -154,6 +165,13 @@ impl Reply {
             return Err(Self::wrong());
         };
         Ok(result)
+    }
+
+    pub(crate) fn into_done(self) -> Result<()> {
+        let Self::Done = self else {
+            return Err(Self::wrong());
+        };
+        Ok(())
     }
 
     /// The error for a class that answers with the wrong kind of reply.

@@ -78,6 +78,7 @@ mod storage;
 mod stub;
 mod sync;
 mod task;
+mod timeline;
 mod timers;
 mod unwind;
 mod waits;
@@ -112,4 +113,5 @@ pub use crate::{
     stats::NodeStats,
     storage::{PutOptions, Storage},
     stub::{AnyStub, Stub},
+    timeline::{Activation, Timeline, TimelineCause},
 };

@@ -6,7 +6,7 @@ use abide_storage::{Bookmark, ObjectKey, QuarantinedObject, Repair, Repaired, St
 use tokio::sync::oneshot;
 
 use crate::{
-    AnyStub, Error, ErrorKind, Node, ObjectId, Result,
+    Activation, AnyStub, Error, ErrorKind, Node, ObjectId, Result,
     envelope::{AdminTask, Message},
 };
 
@@ -103,6 +103,35 @@ impl Node {
         .await
     }
 
+    /// As [`Node::restore`]; the object is then dormant until it is [activated](Self::activate), so that its restored
+    /// state can be examined before it acts.
+    ///
+    /// # Errors
+    /// As [`Node::restore`].
+    pub async fn restore_dormant(
+        &self,
+        object: &AnyStub,
+        to: impl Into<Moment>,
+    ) -> Result<Bookmark> {
+        object.checked_id()?;
+        let (to, key) = (to.into(), object.key());
+        self.run_admin_task(object, true, move |store| {
+            let to = to.find(store, key)?;
+            store.restore_dormant(key, &to)
+        })
+        .await
+    }
+
+    /// Ends the dormancy of a fork, or of an object that was restored so. It does its own work from then on, and what it
+    /// has inherited is dropped or continued: messages of its outbox, timers, alarms, running steps. Durable when it
+    /// returns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] if the object is not dormant; otherwise as a call of the object.
+    pub async fn activate(&self, object: &AnyStub, how: Activation) -> Result<()> {
+        object.activate(how).await
+    }
+
     /// The quarantined objects, with the unique key of their class: they are unavailable until they are repaired.
     pub fn quarantined(&self) -> Vec<QuarantineListing> {
         let namespaces = self.store().namespaces();
@@ -134,8 +163,8 @@ impl Node {
             .await
     }
 
-    /// Creates the object named `name`, of the same class, with the content that `object` had at a moment. It has no
-    /// alarm. Returns its id. Durable when it returns; `object` is not affected.
+    /// Creates the object named `name`, of the same class, with the content that `object` had at a moment. It is
+    /// [dormant](crate::State::is_dormant) until it is [activated](Self::activate). Returns its id. Durable when it returns; `object` is not affected.
     ///
     /// # Errors
     /// As [`Node::bookmark`]; [`ErrorKind::Input`] if an object with that name exists.

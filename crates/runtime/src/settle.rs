@@ -80,6 +80,7 @@ impl Node {
         let mut first_turns = None;
         let mut before: Option<u64> = None;
         let mut rounds = 0;
+        self.must_run()?;
         loop {
             let round = self.look().await?;
             let since = round.turns - *first_turns.get_or_insert(round.turns);
@@ -92,18 +93,54 @@ impl Node {
                 return Err(restless(round, since, expired));
             }
             rounds += 1;
-            if rounds > QUICK_ROUNDS {
-                tokio::time::sleep(PACE).await;
-            } else {
-                tokio::task::yield_now().await;
+            pause(rounds).await;
+        }
+    }
+
+    /// For the shutdown, on a clock that stands still: returns when all that runs waits for the clock, so that nothing
+    /// more ends until the clock is moved; at the latest after this much of the machine's time. Never returns on a
+    /// clock that runs.
+    pub(crate) async fn stands_still(&self, patience: Duration) {
+        tokio::select! {
+            () = self.rests() => {}
+            () = self.machine_time(patience) => {}
+        }
+    }
+
+    /// Returns after this much of the machine's time, on a clock that stands still; never on one that runs, or if the
+    /// caller does the work of the store's threads, and with it keeps the time.
+    pub(crate) async fn machine_time(&self, time: Duration) {
+        if !self.may_use_machine_time() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(time).await;
+    }
+
+    fn may_use_machine_time(&self) -> bool {
+        self.env().clock().stands_still() && self.store().has_threads()
+    }
+
+    async fn rests(&self) {
+        if !self.may_use_machine_time() {
+            std::future::pending::<()>().await;
+        }
+        let mut before = None;
+        for rounds in 0_u64.. {
+            let Ok(round) = self.look().await else {
+                return;
+            };
+            if round.rests() && before == Some(round.turns) {
+                return;
             }
+            before = round.rests().then_some(round.turns);
+            pause(rounds).await;
         }
     }
 
     /// Asks every worker what goes on.
     async fn look(&self) -> Result<Round> {
         let router = self.router();
-        if router.phase() != Phase::Running {
+        if router.phase() == Phase::Stopped {
             return Err(Error::stopping());
         }
         let mut round = Round::default();
@@ -117,7 +154,9 @@ impl Node {
             round.last.extend(census.last);
         }
         round.is_moving |= router.egress.is_busy();
-        round.busy.extend(self.due_alarms());
+        if router.phase() == Phase::Running {
+            round.busy.extend(self.due_alarms());
+        }
         Ok(round)
     }
 
@@ -145,6 +184,14 @@ impl Node {
             return vec!["an alarm is due".to_owned()];
         }
         named
+    }
+}
+
+async fn pause(rounds: u64) {
+    if rounds > QUICK_ROUNDS {
+        tokio::time::sleep(PACE).await;
+    } else {
+        tokio::task::yield_now().await;
     }
 }
 

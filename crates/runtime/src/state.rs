@@ -9,12 +9,12 @@ use std::{
     task::{Context, Poll},
 };
 
-use abide_storage::Bookmark;
+use abide_storage::{Bookmark, MemoryCharge, MemoryUse};
 use tokio::sync::oneshot;
 
 use crate::{
-    Alarm, AlarmInfo, AlarmTime, Env, Error, ErrorKind, LocalFuture, ObjectId, Request, Response,
-    Result, Storage,
+    Activation, Alarm, AlarmInfo, AlarmTime, Env, Error, ErrorKind, LocalFuture, ObjectId, Request,
+    Response, Result, Storage, Timeline,
     object::Object,
     socket::{RequestResponsePair, ServerSocket, WebSocket},
 };
@@ -111,6 +111,62 @@ impl State {
     ) -> Result<()> {
         let handler = Rc::new(move |info| -> LocalFuture<_> { Box::pin(handler(info)) });
         self.object().on_alarm(name, handler)
+    }
+
+    /// Charges memory that the object's code holds to the node's budget, until the charge is dropped: an object whose memory is charged
+    /// leaves it when memory is short. Charge what may grow to more than a few KiB, such as a decoded document.
+    pub fn charge_memory(&self, bytes: u64) -> MemoryCharge {
+        let memory = &self.object().worker.mailbox.memory;
+        memory.charge(MemoryUse::Objects, bytes)
+    }
+
+    /// The object's present timeline: each restore and each fork begins one. Versions that others remember are
+    /// `(timeline, sequence)`, because a restore rewinds sequences.
+    ///
+    /// ```
+    /// # use abide_runtime as abide;
+    /// # use abide::{Result, State};
+    /// # fn version(state: &State) -> Result<String> {
+    /// let seq: i64 = state.storage().get("seq")?.unwrap_or(0);
+    /// Ok(format!("{}-{seq:016x}", state.timeline().id()))
+    /// # }
+    /// ```
+    pub fn timeline(&self) -> Timeline {
+        self.object().timeline()
+    }
+
+    /// Registers a function that is called once on each new timeline, before the class's
+    /// [`new_timeline`](crate::DurableObject::new_timeline) and under the same rules: call it when a component is
+    /// opened, in the object's constructor.
+    pub fn on_timeline(&self, told: impl Fn(&Timeline) -> Result<()> + 'static) {
+        self.object().on_timeline(Rc::new(told));
+    }
+
+    /// Returns whether the object is dormant: a fork, or an object that was restored so, which has not been activated.
+    ///
+    /// A dormant object answers calls, but does nothing unasked: its alarms do not go off. A component that works in the
+    /// background does not begin while this is true. The object restarts when it is activated.
+    pub fn is_dormant(&self) -> bool {
+        self.object().is_dormant()
+    }
+
+    /// Ends the object's dormancy, in the transaction of the current poll; see
+    /// [`Node::activate`](crate::Node::activate). Afterwards the object [restarts](Self::restart), so a handler should
+    /// return.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] if the object is not dormant. The error of a component or the class resets the object, which
+    /// stays dormant.
+    pub fn activate(&self, how: Activation) -> Result<()> {
+        self.object().activate(how)
+    }
+
+    /// Registers a function that is called when the object is activated and then restarts: with
+    /// [`Activation::Fresh`], a component drops the work that it has inherited. It is called before the class's
+    /// [`activated`](crate::DurableObject::activated) and under the same rules: call it when a component is opened, in
+    /// the object's constructor.
+    pub fn on_activation(&self, activated: impl Fn(Activation) -> Result<()> + 'static) {
+        self.object().on_activation(Rc::new(activated));
     }
 
     /// Runs a future to completion before anything else may happen in this object: arriving events wait, and so do

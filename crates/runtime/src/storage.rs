@@ -169,16 +169,27 @@ impl Storage {
         &self,
         f: impl FnOnce() -> Result<R, E>,
     ) -> Result<R, E> {
-        struct Outer<E>(E);
-        impl<E: From<Error>> From<abide_storage::Error> for Outer<E> {
-            fn from(error: abide_storage::Error) -> Self {
-                Self(Error::from(error).into())
-            }
-        }
+        self.undoable(|db| db.transaction(|| f().map_err(Outer)))
+    }
+
+    /// Like [`transaction_sync`](Self::transaction_sync), for what is the same in every new object: its tables, and the
+    /// rows that they begin with.
+    ///
+    /// What a constructor does here is stored with the object's first other write, so an object that is only read leaves
+    /// nothing on disk. The same holds for tables, indexes, views and triggers that a constructor creates without this
+    /// call. Any other row that a constructor writes stores the object at once. Do not write anything here that may
+    /// differ the next time, such as the time or a random number.
+    pub fn set_up<R, E: From<Error>>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+        self.undoable(|db| db.set_up(|| f().map_err(Outer)))
+    }
+
+    fn undoable<R, E: From<Error>>(
+        &self,
+        run: impl FnOnce(&ObjectDb) -> Result<R, Outer<E>>,
+    ) -> Result<R, E> {
         self.object
             .with_db(Confirmation::Confirmed, |db| {
-                db.transaction(|| f().map_err(Outer))
-                    .map_err(|Outer(error)| error)
+                run(db).map_err(|Outer(error)| error)
             })
             .unwrap_or_else(|error| Err(error.into()))
     }
@@ -225,9 +236,18 @@ impl Storage {
     }
 
     /// Waits until everything written so far, including `allow_unconfirmed` writes, is durable. Rarely needed: messages
-    /// of the object wait on their own.
+    /// of the object wait on their own. It does not store an object that has only been [set up](Self::set_up).
     pub async fn sync(&self) -> Result<()> {
         self.object.synced().await
+    }
+}
+
+/// An error of a closure, or of the transaction that it runs in.
+struct Outer<E>(E);
+
+impl<E: From<Error>> From<abide_storage::Error> for Outer<E> {
+    fn from(error: abide_storage::Error) -> Self {
+        Self(Error::from(error).into())
     }
 }
 

@@ -11,8 +11,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::oneshot;
 
 use crate::{
-    Call, Encoding, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply, Request,
-    Response, Result, body, creation,
+    Activation, Call, Encoding, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply,
+    Request, Response, Result, body, creation,
     envelope::{Envelope, Mailbox, Replier},
     limits::MAX_NAME_BYTES,
     namespace::Binding,
@@ -85,6 +85,14 @@ impl AnyStub {
             request: Box::new(request),
         };
         self.send(event, Reply::into_response)
+    }
+
+    /// Ends the object's dormancy; see [`Node::activate`](crate::Node::activate).
+    ///
+    /// # Errors
+    /// As [`State::activate`](crate::State::activate).
+    pub fn activate(&self, how: Activation) -> Call<()> {
+        self.send(Event::Activation(how), Reply::into_done)
     }
 
     /// The names of the object's components that serve operators, as a JSON array of strings.

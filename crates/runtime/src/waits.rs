@@ -5,10 +5,12 @@
 
 use std::{
     cell::{Cell, RefCell},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{Context, Poll},
 };
 
 thread_local! {
@@ -46,8 +48,17 @@ impl Waits {
         }
     }
 
+    /// What keeps a task with these waits busy; `None` if it rests until the clock moves.
+    pub(crate) fn unrest(&self) -> Option<&'static str> {
+        if self.include(WaitFor::Server) {
+            return Some("waits for another server");
+        }
+        let rests = self.include(WaitFor::Clock) || self.include(WaitFor::Object);
+        (!rests).then_some("runs")
+    }
+
     /// True if the task waits for this.
-    pub(crate) fn include(&self, wait_for: WaitFor) -> bool {
+    fn include(&self, wait_for: WaitFor) -> bool {
         self.count(wait_for).load(Ordering::Relaxed) > 0
     }
 
@@ -75,7 +86,9 @@ impl Wait {
         }
         CURRENT.with_borrow(|current| {
             let is_noted = match (&*wait, current) {
-                (Some(wait), Some(current)) => Arc::ptr_eq(&wait.waits, current),
+                (Some(wait), Some(current)) => {
+                    wait.wait_for == wait_for && Arc::ptr_eq(&wait.waits, current)
+                }
                 (None, None) => true,
                 _ => false,
             };
@@ -98,6 +111,43 @@ impl Drop for Wait {
         self.waits
             .count(self.wait_for)
             .fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A part of a task that runs beside others, such as one of several requests that a task has in flight. For
+/// [`Node::settle`](crate::Node::settle) each such part is a task: one that waits for something outside the node, such
+/// as a socket, is waited for, although another part waits for the clock.
+pub fn own_waits<F: Future>(part: F) -> OwnWaits<F> {
+    OwnWaits {
+        part: Box::pin(part),
+        waits: Arc::default(),
+        wait: None,
+    }
+}
+
+/// The future of [`own_waits`].
+#[derive(Debug)]
+pub struct OwnWaits<F> {
+    part: Pin<Box<F>>,
+    waits: Arc<Waits>,
+    /// The wait of the task for this part.
+    wait: Option<Wait>,
+}
+
+impl<F: Future> Future for OwnWaits<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let part = &mut *self;
+        let is_observed = CURRENT.with_borrow(Option::is_some);
+        let waits = is_observed.then_some(&part.waits);
+        let polled = Waits::observe(waits, || part.part.as_mut().poll(cx));
+        match (&polled, part.waits.unrest()) {
+            (Poll::Ready(_), _) => part.wait = None,
+            (Poll::Pending, None) => Wait::note(&mut part.wait, WaitFor::Clock),
+            (Poll::Pending, Some(_)) => Wait::note(&mut part.wait, WaitFor::Server),
+        }
+        polled
     }
 }
 
@@ -143,6 +193,32 @@ mod tests {
         assert!(!first.include(WaitFor::Clock) && second.include(WaitFor::Clock));
         drop(wait);
         assert!(!second.include(WaitFor::Clock));
+    }
+
+    #[test]
+    fn a_part_that_waits_for_something_unknown_keeps_its_task_busy() {
+        let waits = Arc::new(Waits::default());
+        let mut sleep = None;
+        let mut unknown = own_waits(std::future::pending::<()>());
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        Waits::observe(Some(&waits), || {
+            Wait::note(&mut sleep, WaitFor::Clock);
+            assert_eq!(waits.unrest(), None);
+            assert!(Pin::new(&mut unknown).poll(&mut cx).is_pending());
+        });
+        assert!(waits.unrest().is_some());
+        drop(unknown);
+        assert_eq!(waits.unrest(), None);
+        let clock = crate::clock::TestClock::new();
+        let mut naps = own_waits(crate::clock::Clock::sleep_until(
+            &clock,
+            std::time::Duration::MAX,
+        ));
+        Waits::observe(Some(&waits), || {
+            assert!(Pin::new(&mut naps).poll(&mut cx).is_pending());
+        });
+        drop(sleep);
+        assert_eq!(waits.unrest(), None);
     }
 
     #[test]

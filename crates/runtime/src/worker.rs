@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::{MemoryUse, ObjectKey, Store};
+use abide_storage::{ClockTime, MemoryUse, ObjectKey, Store};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -519,9 +519,19 @@ impl Worker {
         self.clock.now()
     }
 
-    /// Wall-clock time in milliseconds since 1970, as used by alarms.
-    pub(crate) fn unix_millis(&self) -> i64 {
-        self.clock.unix_millis().cast_signed()
+    /// The wall clock, as used by alarms, with the sum of its steps back at that time.
+    pub(crate) fn clock_time(&self) -> ClockTime {
+        let alarms = self.store.alarms();
+        loop {
+            let set_back = alarms.set_back();
+            let unix_millis = self.clock.unix_millis().cast_signed();
+            if alarms.set_back() == set_back {
+                return ClockTime {
+                    unix_millis,
+                    set_back,
+                };
+            }
+        }
     }
 }
 

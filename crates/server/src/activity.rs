@@ -32,13 +32,31 @@ struct Requests {
     open: usize,
     /// When the last request ended.
     since: Instant,
+    /// The readers of requests' bodies that wait for more.
+    waiting: usize,
+    /// Since when one waits.
+    waiting_since: Instant,
+}
+
+/// What a connection's client or its requests wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// No request is open.
+    Nothing,
+    /// The reader of a request's body waits for more of it.
+    Body { since: Instant },
+    /// The client waits for a response.
+    Response,
 }
 
 impl Activity {
     pub(crate) fn new() -> Self {
+        let now = Instant::now();
         Self(Arc::new(Mutex::new(Requests {
             open: 0,
-            since: Instant::now(),
+            since: now,
+            waiting: 0,
+            waiting_since: now,
         })))
     }
 
@@ -46,6 +64,28 @@ impl Activity {
     pub(crate) fn begin(&self) -> OpenRequest {
         self.change(|requests| requests.open += 1);
         OpenRequest(self.clone())
+    }
+
+    /// The reader of a request's body waits for more of it until the returned guard is dropped.
+    pub(crate) fn wait_for_body(&self) -> BodyWait {
+        self.change(|requests| {
+            if requests.waiting == 0 {
+                requests.waiting_since = Instant::now();
+            }
+            requests.waiting += 1;
+        });
+        BodyWait(self.clone())
+    }
+
+    /// What is awaited now.
+    pub(crate) fn awaited(&self) -> Awaited {
+        self.change(|requests| match requests {
+            Requests { open: 0, .. } => Awaited::Nothing,
+            Requests { waiting: 0, .. } => Awaited::Response,
+            _ => Awaited::Body {
+                since: requests.waiting_since,
+            },
+        })
     }
 
     /// Completes when no request has been open for this long.
@@ -81,6 +121,15 @@ impl Drop for OpenRequest {
             requests.open -= 1;
             requests.since = Instant::now();
         });
+    }
+}
+
+/// A reader of a request's body that waits for more of it.
+pub(crate) struct BodyWait(Activity);
+
+impl Drop for BodyWait {
+    fn drop(&mut self) {
+        self.0.change(|requests| requests.waiting -= 1);
     }
 }
 

@@ -63,6 +63,10 @@ abide_storage::broken_variants! {
         IdleForEver,
         /// A stalled reader is kept forever. Idle peers hold no resources.
         StalledReaderKept,
+        /// A request is given up when its client closes its half of the connection. Requests that are executed are answered.
+        HalfClosedGivenUp,
+        /// Any number of pings is answered at once. A peer causes bounded work.
+        PingFloodServed,
         /// A client may have any number of connections. A client has its share of connections.
         CapIgnored,
         /// All clients share the limit of one. A client has its share of connections.

@@ -81,6 +81,9 @@ pub struct ServerConfig {
     /// The origins whose web pages may send requests here, besides the server's own; others get 403 `cross_origin`, on
     /// every listener.
     pub origins: Origins,
+    /// The program checks the hosts and origins of its own listener, as a reverse proxy must: what its origin allows is for
+    /// the origin to say. The admin listener is checked nevertheless.
+    pub program_checks_site: bool,
     /// Who may call the API that a program protects, see [`access`](crate::access). [`AccessPolicy::Auto`]: anyone if
     /// only this machine can reach the listener, that is, if it is on a loopback address and both `hosts` and
     /// `trusted_proxies` are empty.
@@ -144,6 +147,7 @@ impl Default for ServerConfig {
             max_body_bytes: 16 << 20,
             hosts: Hosts::default(),
             origins: Origins::default(),
+            program_checks_site: false,
             access: AccessPolicy::Auto,
             max_connections: 10_000,
             max_connections_per_client: ConnectionsPerClient::Auto,
@@ -161,7 +165,18 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// The hosts and origins that the listeners accept.
+    /// The hosts and origins that the program's listener accepts.
+    pub(crate) fn program_site(&self) -> Site {
+        if self.program_checks_site {
+            return Site {
+                hosts: Hosts::Any,
+                origins: Origins::Any,
+            };
+        }
+        self.site()
+    }
+
+    /// The hosts and origins that the settings allow.
     pub(crate) fn site(&self) -> Site {
         Site {
             hosts: self.hosts.clone(),

@@ -9,15 +9,17 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
-use crate::ApiError;
+use crate::{ApiError, plain_words::plain, site, strict_json};
 
-/// The request's body as JSON. Its `Content-Type` must be `application/json`, or a type that ends with `+json`. Rejects
-/// with 415 `unsupported_media_type`, 400 `malformed_json` or `invalid_body`, or 413 `body_too_large`.
+/// The request's body as JSON. Rejects with 400 `malformed_json` or `invalid_body`, 413 `body_too_large`, or 415
+/// `unsupported_media_type`.
 ///
-/// A web page can make a browser send text to any server without a preflight request, but only with the content types
-/// of a form.
+/// A request from a browser must have the `Content-Type` `application/json`, or a type that ends with `+json`: a web page
+/// can make a browser send text to any server without a preflight request, but only with the content types of a form.
+/// A browser adds `Origin` or `Sec-Fetch-Site`; the content type of a request without either does not matter, so
+/// `curl -d` works.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonBody<T>(pub T);
 
@@ -26,29 +28,55 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
         let bytes = json_text(request).await?;
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| {
-            let code = if error.is_data() {
+        strict_json::from_slice(&bytes).map(Self).map_err(|error| {
+            // Serde takes some values of a wrong type for a fault of the syntax.
+            let is_json = || serde_json::from_slice::<IgnoredAny>(&bytes).is_ok();
+            let code = if error.is_data() || is_json() {
                 "invalid_body"
             } else {
                 "malformed_json"
             };
             ApiError::bad_request(
                 code,
-                format!("The request body does not have the expected form: {error}."),
+                format!(
+                    "The request body does not have the expected form: {}.",
+                    plain(&error.to_string())
+                ),
             )
         })
     }
 }
 
-/// The complete body of a request whose content type is JSON.
+/// The request's body as text, of any content type. Rejects with 400 `invalid_text` if it is not UTF-8, or 413
+/// `body_too_large`.
+#[derive(Clone, Debug, Default)]
+pub struct TextBody(pub String);
+
+impl<S: Send + Sync> FromRequest<S> for TextBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
+        let bytes = whole(request).await?;
+        String::from_utf8(bytes.into()).map(Self).map_err(|_| {
+            ApiError::bad_request("invalid_text", "The request body must be text in UTF-8.")
+        })
+    }
+}
+
+/// The complete body of a request that may be JSON.
 pub(crate) async fn json_text(request: Request) -> Result<Bytes, ApiError> {
-    if !has_json_content_type(request.headers()) {
+    let headers = request.headers();
+    if site::is_of_browser(headers) && !has_json_content_type(headers) {
         return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unsupported_media_type",
-            "The body must be JSON, with the header Content-Type: application/json.",
+            "A web page must send JSON with the header Content-Type: application/json.",
         ));
     }
+    whole(request).await
+}
+
+async fn whole(request: Request) -> Result<Bytes, ApiError> {
     Bytes::from_request(request, &())
         .await
         .map_err(|rejection| unreadable(&rejection))
@@ -113,7 +141,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for UrlPath
                 "invalid_path",
                 format!(
                     "The address cannot be read: {}.",
-                    reason(&rejection.body_text(), "Invalid URL: ")
+                    plain(reason(&rejection.body_text(), "Invalid URL: "))
                 ),
             )),
         }
@@ -141,10 +169,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for UrlQuery<T> {
                 "invalid_query",
                 format!(
                     "The query cannot be read: {}.",
-                    reason(
+                    plain(reason(
                         &rejection.body_text(),
                         "Failed to deserialize query string: "
-                    )
+                    ))
                 ),
             )),
         }

@@ -3,6 +3,7 @@
 //! Contract: at most `max_connections` are served at once, and the next one waits in the kernel; each client has its
 //! own limit. A client that does not send a request's head in time, has no request on its connection for too long, or
 //! stops reading a response, is disconnected (on HTTP/2, the last case resets only the stream); a slow client is not.
+//! A client that closes its half of the connection after a request gets its response ([`HalfClose`]).
 //! Small responses are not delayed (`TCP_NODELAY`). When told to stop, the gateway accepts nothing more, lets requests
 //! in flight finish for the grace period, then closes the remaining connections. HTTP/2 is negotiated by ALPN over TLS,
 //! and used with prior knowledge (h2c) without it.
@@ -22,6 +23,7 @@ use std::{
 
 use abide_storage::{MemoryAccount, MemoryUse};
 use axum::{Router, body::Body, extract::ConnectInfo, response::IntoResponse};
+use http_body::Body as _;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -38,7 +40,10 @@ use crate::{
     ServerConfig,
     activity::{Activity, Outgoing, StreamExecutor},
     client::{ClientSlot, Clients, proxy_header},
+    half_close::{HalfClose, Receiving},
+    head::ArrivingHead,
     limits, metric,
+    pace::Paced,
     tls::{Stream, Tls},
     websocket::ConnectionHold,
 };
@@ -117,6 +122,9 @@ struct Said {
     full: Option<Instant>,
     failed: Option<Instant>,
 }
+
+/// The connection under a request, which a WebSocket takes over.
+pub(crate) type Served = HalfClose<Paced<Stream>>;
 
 /// Sent to a gateway once: stop, with this grace period for requests in flight.
 pub(crate) type StopAfter = Option<Duration>;
@@ -236,6 +244,8 @@ impl Gateway {
         let memory = self.memory.as_ref();
         let charge =
             memory.map(|memory| memory.charge(MemoryUse::Connections, limits::CONNECTION_BYTES));
+        let activity = Activity::new();
+        let head = ArrivingHead::new(activity.clone(), memory);
         let (router, clients) = (self.router.clone(), self.clients.clone());
         let (protocols, tls, timeouts) = (self.protocols.clone(), self.tls.clone(), self.timeouts);
         let refused = Arc::clone(&self.refused);
@@ -248,7 +258,7 @@ impl Gateway {
             } = accepted;
             let (peer, client) = match client {
                 Some(client) => (peer, client),
-                None => match introduce(&clients, &mut stream, peer, timeouts.header).await {
+                None => match introduce(&clients, &mut stream, timeouts.header).await {
                     Ok((client, Some(slot))) => (client, slot),
                     Ok((client, None)) => return refuse(client, &refused),
                     Err(error) => {
@@ -258,7 +268,6 @@ impl Gateway {
                 },
             };
             let heard = Arc::new(AtomicBool::new(false));
-            let activity = Activity::new();
             let hold = ConnectionHold::new(slot, client, charge);
             let service = {
                 let (heard, hold, activity) = (Arc::clone(&heard), hold.clone(), activity.clone());
@@ -268,6 +277,7 @@ impl Gateway {
                     let version = request.version();
                     let admitted = clients.request(peer.ip(), request.headers());
                     let (mut router, hold) = (router.clone(), hold.clone());
+                    let receiving = activity.clone();
                     async move {
                         let (client, slot) = match admitted {
                             Ok(admitted) => admitted,
@@ -279,7 +289,13 @@ impl Gateway {
                             }
                         };
                         let hold = hold.with_request(slot);
-                        let mut request = request.map(Body::new);
+                        let mut request = request.map(|body| {
+                            if body.is_end_stream() {
+                                Body::empty()
+                            } else {
+                                Body::new(Receiving::new(body, receiving))
+                            }
+                        });
                         request.extensions_mut().insert(ConnectInfo(peer));
                         request.extensions_mut().insert(client);
                         // A WebSocket outlives the task that serves its handshake.
@@ -302,6 +318,7 @@ impl Gateway {
                     }
                 },
             };
+            let stream = HalfClose::new(Paced::new(stream, head), activity.clone());
             let connection = protocols
                 .serve_connection_with_upgrades(TokioIo::new(stream), service)
                 .into_owned();
@@ -327,15 +344,14 @@ impl Gateway {
     }
 }
 
-/// Reads the client's address from a trusted proxy; returns the client's slot, unless it has too many.
+/// Reads the client's address from a proxy; returns the client's slot, unless it has too many.
 async fn introduce(
     clients: &Clients,
     stream: &mut TcpStream,
-    proxy: SocketAddr,
     patience: Duration,
 ) -> io::Result<(SocketAddr, Option<ClientSlot>)> {
     let named = tokio::time::timeout(patience, proxy_header::read(stream)).await??;
-    let client = named.unwrap_or(proxy);
+    let client = named.unwrap_or(proxy_header::UNNAMED);
     Ok((client, clients.connection(client.ip())))
 }
 

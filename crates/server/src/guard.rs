@@ -75,7 +75,7 @@ pub(crate) fn guarded(
         timeout: config.request_timeout,
         body_bytes: config.max_body_bytes,
         body_timeout: config.body_timeout,
-        site: config.site(),
+        site: config.program_site(),
         rate: config.requests_per_client.map(Rate::per_second),
         counts_objects: config.new_objects_per_client.is_some()
             || config.new_objects_per_token.is_some(),
@@ -135,8 +135,8 @@ async fn answer(request: Request, next: Next, limit: Duration) -> Response {
 /// Rejects a request that another site may have made a browser send, exceeds its client's rate, cannot get memory, or
 /// has too long a body. Otherwise its body is limited and counted.
 fn admit(request: Request, limits: &Limits) -> Result<(Request, Option<Arc<Arrival>>), ApiError> {
-    let (head, body) = request.into_parts();
-    limits.site.check(&head)?;
+    let (mut head, body) = request.into_parts();
+    limits.site.check(&mut head)?;
     if let (Some(rate), Some(ClientAddr(client))) = (&limits.rate, head.extensions.get()) {
         let client = ClientAddr(*client).network();
         let taken = rate.take(client, Instant::now());

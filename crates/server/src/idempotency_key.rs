@@ -28,9 +28,10 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let key = value
         .to_str()
         .ok()
-        .map(str::trim)
+        .map(|text| text.trim_matches(' '))
+        .filter(|text| !text.contains('\t'))
         .and_then(|text| match text.strip_prefix('"') {
-            Some(quoted) => unquoted(quoted),
+            Some(quoted) => item(quoted),
             None => Some(text.to_owned()),
         });
     key.filter(|key| (1..=MAX_IDEMPOTENCY_KEY_BYTES).contains(&key.len()))
@@ -46,18 +47,43 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
         })
 }
 
-/// The rest of a quoted string, in which a backslash escapes quotes and backslashes.
-fn unquoted(rest: &str) -> Option<String> {
+/// The key of a structured field whose text begins with a quote: a string, and parameters, which mean nothing here
+/// (RFC 8941, section 3.3).
+fn item(quoted: &str) -> Option<String> {
+    let (key, mut rest) = string(quoted)?;
+    while let Some(parameter) = rest.strip_prefix(';') {
+        let parameter = parameter.trim_start_matches(' ');
+        let name = parameter.strip_prefix(|c: char| c.is_ascii_lowercase() || c == '*')?;
+        rest = name.trim_start_matches(|c: char| {
+            c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.*".contains(c)
+        });
+        if let Some(value) = rest.strip_prefix('=') {
+            rest = match value.strip_prefix('"') {
+                Some(quoted) => string(quoted)?.1,
+                None => bare(value)?,
+            };
+        }
+    }
+    rest.is_empty().then_some(key)
+}
+
+/// A quoted string without its first quote, and what follows it. A backslash escapes quotes and backslashes.
+fn string(quoted: &str) -> Option<(String, &str)> {
     let mut key = String::new();
-    let mut characters = rest.chars();
+    let mut characters = quoted.chars();
     loop {
         match characters.next()? {
-            '"' => break,
+            '"' => return Some((key, characters.as_str())),
             '\\' => key.push(characters.next().filter(|c| matches!(c, '"' | '\\'))?),
             other => key.push(other),
         }
     }
-    characters.next().is_none().then_some(key)
+}
+
+/// What follows a number, a token, a boolean or bytes.
+fn bare(value: &str) -> Option<&str> {
+    let end = value.find([';', ' ', '"']).unwrap_or(value.len());
+    (end > 0).then(|| &value[end..])
 }
 
 #[cfg(test)]
@@ -77,8 +103,26 @@ mod tests {
         assert_eq!(key("\"abc\""), Ok(Some("abc".to_owned())));
         assert_eq!(key(r#""a\"b\\c""#), Ok(Some(r#"a"b\c"#.to_owned())));
         assert_eq!(key(&"x".repeat(255)), Ok(Some("x".repeat(255))));
+        for parameters in [";p", ";p=1", "; p=?1;q=tok*", r#";p="x;\"y";q=:aGk=:"#] {
+            let given = format!("\"a\"{parameters}");
+            assert_eq!(key(&given), Ok(Some("a".to_owned())), "{given}");
+        }
         let refused = Err("invalid_idempotency_key".to_owned());
-        for bad in ["", "\"", "\"\"", "\"a\"b", r#""a\b""#, &"x".repeat(256)] {
+        for parameters in [
+            ";", ";P", ";p=", ";p=1 x", " ;p", r#";p="x"#, ";p=1\"", ",b",
+        ] {
+            let given = format!("\"a\"{parameters}");
+            assert_eq!(key(&given), refused, "{given}");
+        }
+        for bad in [
+            "",
+            "\"",
+            "\"\"",
+            "\"a\"b",
+            r#""a\b""#,
+            "a\tb",
+            &"x".repeat(256),
+        ] {
             assert_eq!(key(bad), refused, "{bad}");
         }
         assert_eq!(idempotency_key(&HeaderMap::new()).unwrap(), None);

@@ -29,6 +29,8 @@ mod front;
 pub mod fuzzing;
 mod gateway;
 mod guard;
+mod half_close;
+mod head;
 mod host;
 mod idempotency_key;
 mod json_rpc;
@@ -37,11 +39,16 @@ mod machine;
 mod meter;
 mod metric;
 mod outbound;
+mod pace;
+mod page;
+mod plain_words;
 mod readiness;
+mod request_host;
 mod request_log;
 mod routes;
 mod running;
 mod site;
+mod strict_json;
 mod telemetry;
 mod tls;
 mod websocket;
@@ -58,7 +65,7 @@ pub use config::{
 };
 pub use dry_run::{DryRun, FailedMigration};
 pub use error::HostError;
-pub use extract::{JsonBody, UrlPath, UrlQuery};
+pub use extract::{JsonBody, TextBody, UrlPath, UrlQuery};
 pub use forward::object_router;
 pub use front::FrontPage;
 pub use host::{Host, HostBuilder};
@@ -67,9 +74,12 @@ pub use json_rpc::{AuditedCall, rpc_router};
 pub use outbound::policy::{
     AddressBlock, AddressPolicy, AllowPrivate, ForbiddenAddress, Unresolved,
 };
+pub use page::Page;
+pub use request_host::{InvalidHost, RequestHost};
 pub use request_log::RequestId;
 pub use running::{LocalHost, RunningHost};
 pub use site::{Hosts, Origins};
+pub use strict_json::{StrictJson, read_json};
 
 /// The guide's examples compile.
 #[cfg(doctest)]

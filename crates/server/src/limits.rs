@@ -24,6 +24,23 @@ pub(crate) const MAX_HTTP2_STREAMS: u32 = 200;
 /// How often an HTTP/2 connection is pinged, and how long the client has to answer.
 pub(crate) const HTTP2_PING: Duration = Duration::from_secs(20);
 
+/// How long a client that has closed its half of the connection waits for the next part of its response. It looks like a
+/// client that has closed both, whose requests and streams are kept as long.
+pub(crate) const HALF_CLOSED: Duration = Duration::from_secs(10);
+
+/// How long the reader of a body waits after the connection's end before the body counts as incomplete: time to read what
+/// has already arrived.
+pub(crate) const BODY_MOMENT: Duration = Duration::from_millis(20);
+
+/// Frames without content, such as pings, that are read from a connection per second, and in a burst: common libraries send
+/// far fewer.
+pub(crate) const IDLE_FRAMES: f64 = 200.0;
+pub(crate) const IDLE_FRAMES_BURST: f64 = 2_000.0;
+/// Longest time for which a connection that sent too many is not read.
+pub(crate) const IDLE_FRAMES_PAUSE: Duration = Duration::from_secs(2);
+/// Each further frame is earned by so many bytes sent: clients confirm half a window or more of a response at once.
+pub(crate) const BYTES_PER_IDLE_FRAME: f64 = 1024.0;
+
 /// Longest piece of a response given to an HTTP/2 stream before its client has received the previous one.
 pub(crate) const HTTP2_PIECE: usize = 32 << 10;
 
@@ -36,6 +53,9 @@ pub(crate) const BURST: u32 = 10;
 
 /// Clients whose request rate is tracked; further ones share one bucket. An entry takes about 64 bytes.
 pub(crate) const RATED_CLIENTS: usize = 1 << 16;
+
+/// How often a full table of clients is searched for entries that are no longer needed.
+pub(crate) const RATE_SWEEP: Duration = Duration::from_secs(1);
 
 /// Longest PROXY protocol header that is read, including what proxies add to the addresses: certificate names and the
 /// like.
@@ -102,6 +122,8 @@ pub(crate) const UNCOUNTED_BASE: u64 = 32 << 20;
 pub(crate) const UNCOUNTED_BASE_SHARE: u64 = 8;
 /// The memory charge of a connection besides the bodies on it: its task, and the buffers of both directions.
 pub(crate) const CONNECTION_BYTES: u64 = 16 << 10;
+/// The part of it for the beginning of a request's head; the rest of a longer head is charged as it arrives.
+pub(crate) const FREE_HEAD: usize = 8 << 10;
 /// The size of the read buffer of an HTTP/1.1 connection, and so the longest head of a request. It is charged for an
 /// arriving body in addition to its content.
 pub(crate) const READ_BUFFER_BYTES: usize = 128 << 10;
@@ -126,6 +148,9 @@ pub(crate) const CACHE_BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 30);
 pub(crate) const MAX_SECRET_FILE: u64 = 64 << 10;
 /// How long it may take until a changed certificate is reloaded.
 pub(crate) const TLS_RELOAD: Duration = Duration::from_secs(10);
+/// Longest domain name, and longest part of one between two dots (RFC 1035, section 2.3.4), in bytes.
+pub(crate) const MAX_HOST_NAME: usize = 253;
+pub(crate) const MAX_HOST_LABEL: usize = 63;
 /// Longest request id that is accepted from a client, in bytes.
 pub(crate) const MAX_REQUEST_ID: usize = 128;
 /// How long it may take until a node notices a new or revoked token.
@@ -140,11 +165,7 @@ pub(crate) const MAX_AUDIT_ROWS: i64 = 1_000_000;
 pub(crate) const ADMIN_BODY_BYTES: usize = 2 << 20;
 /// Longest request body that the audit log records, and longest object and detail of a row.
 pub(crate) const MAX_AUDIT_DETAIL: usize = 4 << 10;
-/// Invalid tokens after which a client is rejected for the rest of [`FAILED_LOGIN_WINDOW`].
-pub(crate) const MAX_FAILED_LOGINS: u32 = 20;
-/// The time window in which invalid tokens are counted.
-pub(crate) const FAILED_LOGIN_WINDOW: Duration = Duration::from_mins(1);
-/// Clients whose invalid tokens are counted at a time.
-pub(crate) const MAX_FAILED_CLIENTS: usize = 10_000;
+/// Invalid tokens that a client may send per minute, all of them at once if it likes.
+pub(crate) const FAILED_LOGINS: usize = 20;
 /// Time for requests on the Unix socket to finish when the host stops.
 pub(crate) const ADMIN_SOCKET_GRACE: Duration = Duration::from_secs(1);

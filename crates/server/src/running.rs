@@ -46,6 +46,7 @@ pub struct LocalHost {
     env: Env,
     router: Router,
     core: Core,
+    access: Access,
     readiness: Arc<Readiness>,
     /// The sockets that objects have opened.
     sockets: OwnedHub,
@@ -57,16 +58,18 @@ impl LocalHost {
         let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
         let readiness = Arc::new(Readiness::starting());
         let listeners = Listeners {
-            open: true,
+            // Only this process can reach it.
+            open: config.server.access != AccessPolicy::Token,
             endpoint: Endpoint::local(),
             admin: None,
         };
         let (core, access, router) =
             Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
         let slots = Slots::new(config.server.max_connections);
-        readiness.serving(core.store.clone(), core.node.clone(), access, slots);
+        readiness.serving(core.store.clone(), core.node.clone(), access.clone(), slots);
         let router = upgrading(router, sockets.hub().clone());
         Ok(Self {
+            access,
             env: core.node.env().clone(),
             router: guard::guarded(router, &config.server, &core.store.memory().account()),
             core,
@@ -83,6 +86,12 @@ impl LocalHost {
     /// The objects.
     pub fn env(&self) -> &Env {
         &self.env
+    }
+
+    /// Tokens and the audit log. With the setting `server.access = "token"`
+    /// ([`AccessPolicy::Token`]) protected routes need a token, as they do where others can reach them.
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// The router that the host's listener would use: call it as a `tower` service.
@@ -106,9 +115,10 @@ impl LocalHost {
             sockets,
             core,
             readiness,
+            access,
         } = self;
         readiness.shutting_down();
-        drop((env, router));
+        drop((env, router, access));
         let deadline = Instant::now() + core.grace;
         sockets.hub().close(core.grace).await;
         core.stop(deadline.saturating_duration_since(Instant::now()))
@@ -178,7 +188,8 @@ impl RunningHost {
         };
         let (core, access, router) =
             Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
-        if access.has_no_valid_token()? {
+        // A host in memory has no tokens before it starts.
+        if has_directory && access.has_no_valid_token()? {
             core.stop(Duration::ZERO).await?;
             return Err(HostError::NoToken { address: addr });
         }
@@ -306,6 +317,8 @@ impl RunningHost {
 
 /// [`HostBuilder::serve`].
 pub(crate) async fn serve(builder: HostBuilder) -> Result<(), HostError> {
+    // Whatever the program, its libraries and its children write is for its own user, wherever it is started.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     telemetry::start_logs(&builder.config.log);
     let mut signals = Signals::listen()?;
     let host = tokio::select! {

@@ -6,12 +6,10 @@
 //! it changes something or opens a WebSocket (`Sec-Fetch-Site`). Programs that are not browsers need not send either
 //! header.
 
-use std::net::Ipv4Addr;
-
-use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts, uri::Authority};
+use http::{HeaderMap, Method, StatusCode, header, request::Parts};
 
 use crate::{
-    ApiError,
+    ApiError, RequestHost,
     broken::{Variant, broken},
 };
 
@@ -55,8 +53,9 @@ pub(crate) struct Site {
 
 impl Site {
     /// Rejects requests that another site may have made a browser send.
-    pub(crate) fn check(&self, request: &Parts) -> Result<(), ApiError> {
-        let host = host_of(&request.headers, &request.uri)?;
+    pub(crate) fn check(&self, request: &mut Parts) -> Result<(), ApiError> {
+        let host = RequestHost::identify(request)?;
+        let host = host.as_ref();
         if host.is_some_and(|host| !self.hosts.contain(host)) {
             return Err(ApiError::new(
                 StatusCode::FORBIDDEN,
@@ -74,10 +73,10 @@ impl Site {
         Ok(())
     }
 
-    fn is_foreign(&self, request: &Parts, host: Option<&str>) -> bool {
-        let Origins::Named(allowed) = &self.origins else {
+    fn is_foreign(&self, request: &Parts, host: Option<&RequestHost>) -> bool {
+        if self.origins == Origins::Any {
             return false;
-        };
+        }
         let headers = &request.headers;
         let unchecked = if headers.contains_key(header::UPGRADE) {
             Variant::OriginUncheckedOnUpgrade
@@ -93,11 +92,14 @@ impl Site {
         if site.is_some_and(|site| site == "same-origin" || site == "none") {
             return false;
         }
-        if let Some(origin) = headers.get(header::ORIGIN) {
-            let origin = origin.to_str().unwrap_or("?");
-            let own = origin.split_once("://").map(|(_, authority)| authority);
-            let is_own = own.is_some() && own == host;
-            return !is_own && !allowed.iter().any(|one| one.eq_ignore_ascii_case(origin));
+        let mut origins = headers.get_all(header::ORIGIN).iter().peekable();
+        if origins.peek().is_some() {
+            return !origins.all(|origin| {
+                let origin = origin.to_str().ok().and_then(Origin::parse);
+                origin.is_some_and(|origin| {
+                    host.is_some_and(|host| origin.is_of(host)) || self.origins.contain(&origin)
+                })
+            });
         }
         // Browsers send no `Origin` with requests that a page cannot read anyway, such as images and links.
         let only_reads = matches!(request.method, Method::GET | Method::HEAD)
@@ -106,20 +108,68 @@ impl Site {
     }
 }
 
+/// Whether a browser has sent a request that a web page could cause. Browsers add `Origin` to every request with a body
+/// (all of them since 2020), and `Sec-Fetch-Site` to every request to a secure or local address.
+pub(crate) fn is_of_browser(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site")
+}
+
 impl Hosts {
-    /// Returns false for a name that a stranger could own.
-    fn contain(&self, host: &str) -> bool {
+    /// Returns false for a name that a stranger could own: one with a dot that is not listed.
+    #[must_use]
+    pub fn contain(&self, host: &RequestHost) -> bool {
         let Self::Named(own) = self else { return true };
-        if broken(Variant::HostUnchecked) {
-            return true;
+        broken(Variant::HostUnchecked)
+            || host.is_local()
+            || own.iter().any(|own| matches(own, host.name()))
+    }
+}
+
+impl Origins {
+    /// Returns whether this origin is named.
+    pub(crate) fn contain(&self, origin: &Origin) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Named(named) => named
+                .iter()
+                .any(|one| Origin::parse(one).as_ref() == Some(origin)),
         }
-        if host.starts_with('[') {
-            return true;
+    }
+}
+
+/// The origin of a web page: `https://app.example.com`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    scheme: String,
+    name: String,
+    port: Option<u16>,
+}
+
+impl Origin {
+    /// `None` for another text, such as `null`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (scheme, host) = text.split_once("://")?;
+        Some(Self::new(scheme, &host.parse().ok()?))
+    }
+
+    /// The origin of the pages at this host.
+    pub(crate) fn new(scheme: &str, host: &RequestHost) -> Self {
+        let scheme = scheme.to_ascii_lowercase();
+        let default = match &*scheme {
+            "http" => Some(80),
+            "https" => Some(443),
+            _ => None,
+        };
+        Self {
+            scheme,
+            name: host.name().to_owned(),
+            port: host.port().or(default),
         }
-        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-        !name.contains('.')
-            || name.parse::<Ipv4Addr>().is_ok()
-            || own.iter().any(|own| matches(own, name))
+    }
+
+    /// Whether its pages come from this host. A proxy in front may have terminated TLS, so the scheme is not compared.
+    fn is_of(&self, host: &RequestHost) -> bool {
+        *self == Self::new(&self.scheme, host)
     }
 }
 
@@ -136,26 +186,6 @@ fn matches(own: &str, name: &str) -> bool {
     }
 }
 
-/// The host name and port of a request. More than one `Host` is rejected, as required by RFC 9112, section 3.2.
-pub(crate) fn host_of<'a>(
-    headers: &'a HeaderMap,
-    uri: &'a Uri,
-) -> Result<Option<&'a str>, ApiError> {
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let host = match hosts.next() {
-        // A value that is not text is not a name.
-        Some(host) => Some(host.to_str().unwrap_or("?.")),
-        None => uri.authority().map(Authority::as_str),
-    };
-    match hosts.next() {
-        None => Ok(host),
-        Some(_) => Err(ApiError::bad_request(
-            "several_hosts",
-            "A request must have exactly one `Host` header.",
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,8 +198,8 @@ mod tests {
         request.body(()).unwrap().into_parts().0
     }
 
-    fn code(site: &Site, request: &Parts) -> Option<String> {
-        let refused = site.check(request).err();
+    fn code(site: &Site, mut request: Parts) -> Option<String> {
+        let refused = site.check(&mut request).err();
         refused.map(|error| error.code().to_owned())
     }
 
@@ -180,14 +210,16 @@ mod tests {
             hosts: Hosts::Named(own.map(str::to_owned).to_vec()),
             ..Site::default()
         };
-        let code_of = |host| code(&site, &asked(Method::GET, "/", &[("host", host)]));
+        let code_of = |host| code(&site, asked(Method::GET, "/", &[("host", host)]));
         for host in [
             "127.0.0.1:8080",
             "10.0.0.1",
             "[::1]:8080",
             "localhost:8080",
             "abide",
+            "localhost.",
             "outbox.example.com:80",
+            "outbox.example.com.",
             "a.tenants.example",
             "A.B.TENANTS.example:1",
         ] {
@@ -197,9 +229,6 @@ mod tests {
             "evil.example:8080",
             "127.0.0.1.evil.example",
             "example.com",
-            "localhost.",
-            "?.",
-            ".tenants.example",
             "tenants.example",
             "eviltenants.example",
         ] {
@@ -210,9 +239,9 @@ mod tests {
             ..Site::default()
         };
         let evil = asked(Method::GET, "/", &[("host", "evil.example")]);
-        assert_eq!(code(&any, &evil), None);
+        assert_eq!(code(&any, evil), None);
         let two = asked(Method::GET, "/", &[("host", "a"), ("host", "b")]);
-        assert_eq!(code(&any, &two).as_deref(), Some("several_hosts"));
+        assert_eq!(code(&any, two).as_deref(), Some("several_hosts"));
     }
 
     #[test]
@@ -236,6 +265,19 @@ mod tests {
             (&[("host", "a:1"), ("origin", "http://a:2")], "/", foreign),
             (&[("host", "a:1"), ("origin", "http://b:1")], "/", foreign),
             (&[("host", "a:1"), ("origin", "null")], "/", foreign),
+            (&[("host", "a"), ("origin", "https://A:443")], "/", None),
+            (&[("host", "a:443"), ("origin", "https://a")], "/", None),
+            (&[("host", "a:443"), ("origin", "http://a")], "/", foreign),
+            (&[("host", "a"), ("origin", "https://a:80")], "/", foreign),
+            (
+                &[
+                    ("host", "a"),
+                    ("origin", "http://a"),
+                    ("origin", "http://b"),
+                ],
+                "/",
+                foreign,
+            ),
             (&[("origin", "http://a:1")], "/", foreign),
             (&[("sec-fetch-site", "same-origin")], "/", None),
             (&[("sec-fetch-site", "none")], "/", None),
@@ -253,18 +295,18 @@ mod tests {
             (&[("sec-fetch-site", "cross-site")], "/", foreign),
         ] {
             let request = asked(post.clone(), uri, headers);
-            assert_eq!(code(&site, &request).as_deref(), expected, "{headers:?}");
+            assert_eq!(code(&site, request).as_deref(), expected, "{headers:?}");
         }
         let link = [("sec-fetch-site", "cross-site")];
-        assert_eq!(code(&site, &asked(Method::GET, "/", &link)), None, "a link");
+        assert_eq!(code(&site, asked(Method::GET, "/", &link)), None, "a link");
         let socket = [("sec-fetch-site", "cross-site"), ("upgrade", "websocket")];
         let socket = asked(Method::GET, "/", &socket);
-        assert_eq!(code(&site, &socket).as_deref(), foreign);
+        assert_eq!(code(&site, socket).as_deref(), foreign);
         let any = Site {
             origins: Origins::Any,
             ..Site::default()
         };
         let evil = [("host", "a:1"), ("origin", "http://evil.example")];
-        assert_eq!(code(&any, &asked(post, "/", &evil)), None);
+        assert_eq!(code(&any, asked(post, "/", &evil)), None);
     }
 }

@@ -245,6 +245,15 @@ async fn objects_are_restored_to_times_of_the_hosts_clock() {
     let node = host.node();
     node.restore(clockwork.untyped(), undo).await.unwrap();
     assert!(clockwork.is_mended().await.unwrap().unwrap());
+
+    // How long ago counts from the host's clock, too.
+    let admin = host.admin_addr().unwrap();
+    let now = ask(admin, Method::GET, "/objects/Clockwork/a/bookmark?ago=0").await;
+    assert_eq!(now.status, StatusCode::OK, "{now:?}");
+    let path = "/objects/Clockwork/a/restore";
+    let restored = change_to(admin, path, &json!({ "ago": 1 })).await;
+    assert_eq!(restored.status, StatusCode::OK, "{restored:?}");
+    assert!(!clockwork.is_mended().await.unwrap().unwrap());
     host.shutdown().await.unwrap();
 }
 

@@ -47,6 +47,7 @@ impl DurableObject for Notes {
                 sql.exec("INSERT INTO notes (body) VALUES (zeroblob(20000))", ())?;
             }
             Method::PUT => storage.set_alarm(Duration::ZERO)?,
+            Method::HEAD => drop(storage.current_bookmark()?),
             // Makes another object.
             Method::PATCH => {
                 let other = self.env.object::<Self>().get_by_name("made by another");
@@ -256,6 +257,12 @@ async fn a_client_makes_no_more_objects_than_it_may() {
         .parse()
         .unwrap();
     assert!((50..=61).contains(&wait), "{wait}");
+    let bookmark = as_client(&host, "192.0.2.1", Method::HEAD, "/notes/11").await;
+    assert_eq!(
+        bookmark.status,
+        StatusCode::TOO_MANY_REQUESTS,
+        "a bookmark is of a stored object"
+    );
     // Those that are there take more, and nothing of the one that was refused is left.
     let again = as_client(&host, "192.0.2.1", Method::POST, "/notes/3").await;
     assert_eq!(again.body, "2 0");

@@ -176,6 +176,36 @@ async fn answers_that_nobody_reads_are_bounded_together_and_the_host_says_so() {
 }
 
 #[tokio::test]
+async fn unfinished_heads_are_charged_and_bounded_together() {
+    const CLIENTS: usize = 60;
+    let host = host(4 * MIB).await;
+    let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}", "a".repeat(100_000));
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = TcpStream::connect(host.addr()).await.unwrap();
+        // One that is refused may be closed already.
+        let _ = client.write_all(head.as_bytes()).await;
+        clients.push(client);
+    }
+    let connections = || host.memory().usage()[MemoryUse::Connections as usize];
+    until("a head to be refused", async || {
+        (connections().refused > 0).then_some(())
+    })
+    .await;
+    let charged = connections().bytes as usize;
+    assert!((MIB..5 * MIB).contains(&charged), "{charged}");
+    clients.drain(1..);
+    until("memory to be given back", async || {
+        (connections().bytes < 150_000).then_some(())
+    })
+    .await;
+    drop(clients);
+    let answer = ask(host.addr(), Method::GET, "/giver/3").await;
+    assert_eq!(answer.body, "xxx");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_connection_counts_as_long_as_it_is_open() {
     let host = host(64 * MIB).await;
     let clients = [

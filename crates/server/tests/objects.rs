@@ -179,7 +179,9 @@ async fn an_object_s_trouble_has_a_status_and_a_code() {
         (500, "object_error".to_owned()),
         "there is no such table"
     );
-    assert_eq!(told(&call("panic").await), (503, "object_reset".to_owned()));
+    let panicked = call("panic").await;
+    assert_eq!(told(&panicked), (503, "object_reset".to_owned()));
+    assert!(!panicked.body.contains("a test's panic"), "{panicked:?}");
     assert_eq!(call("add").await.body, "1", "a reset object answers again");
     host.shutdown().await.unwrap();
 }
@@ -252,7 +254,7 @@ async fn a_handler_runs_to_its_end_although_the_http_client_is_gone() {
     let request = "POST /call/ada/add_slowly HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx";
     let client = connect(addr, request).await;
     signal.notified().await;
-    drop(client);
+    support::reset(client);
     // The gateway has noticed that the client is gone when it serves nobody any more.
     while !ask(host.admin_addr().unwrap(), Method::GET, "/metrics")
         .await

@@ -14,7 +14,11 @@ use abide::{
     storage::MemoryUse,
 };
 use abide_harness::{in_time, until};
-use axum::{body::Bytes, routing::get};
+use axum::{
+    Router,
+    body::Bytes,
+    routing::{get, post},
+};
 use http::{Method, StatusCode};
 use http_body_util::Empty;
 use hyper::client::conn::http2::SendRequest;
@@ -308,7 +312,9 @@ async fn behind_a_trusted_proxy_each_client_has_its_own_share() {
     assert_eq!(code(&refused), "too_many_connections");
     let other = ask_for(addr, "/a/client", "203.0.113.8").await;
     assert_eq!(other.body, "203.0.113.8");
-    drop(held);
+    for connection in held {
+        support::reset(connection);
+    }
     until("the client's requests to end", async || {
         let answer = ask_for(addr, "/a/client", "203.0.113.7").await;
         (answer.status == StatusCode::OK).then_some(())
@@ -342,6 +348,68 @@ async fn a_client_that_asks_too_fast_is_told_when_to_come_back() {
     host.shutdown().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_client_that_half_closes_after_its_requests_is_answered() {
+    let slow = async |body: Bytes| {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        body
+    };
+    let router = Router::new()
+        .route("/slow", post(slow))
+        .route("/large", get(async || "x".repeat(1 << 20)));
+    let host = Host::open_in_memory().router(|_| router);
+    let host = host.start().await.unwrap();
+    let slow = "POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\n";
+    let large = "GET /large HTTP/1.1\r\nhost: x\r\n\r\n";
+    for (requests, expected) in [
+        (format!("{slow}body"), 4),
+        (large.to_owned(), 1 << 20),
+        (format!("{slow}body{slow}body{large}"), 1 << 20),
+    ] {
+        let mut client = connect(host.addr(), &requests).await;
+        client.shutdown().await.unwrap();
+        let told = read_to_end(client).await;
+        assert_eq!(
+            told.matches("HTTP/1.1 200 OK").count(),
+            requests.matches("HTTP/1.1").count(),
+            "{requests}"
+        );
+        let body = told.rsplit("\r\n\r\n").next().unwrap();
+        assert_eq!(body.len(), expected, "{requests}");
+    }
+    // Half a request is none.
+    let mut client = connect(host.addr(), &format!("{slow}bod")).await;
+    client.shutdown().await.unwrap();
+    let told = read_to_end(client).await;
+    assert!(!told.contains("200 OK"), "{told}");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_flood_of_pings_is_read_slowly_and_harms_no_other_connection() {
+    const PINGS: usize = 40_000;
+    let host = host(|_| {}).await;
+    let mut flood = connect(host.addr(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    flood.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+    let pings = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8].repeat(PINGS);
+    let (mut read, mut write) = flood.into_split();
+    let sent = tokio::spawn(async move {
+        // The server stops to read.
+        let _ = write.write_all(&pings).await;
+        pending::<()>().await;
+    });
+    let (mut buffer, mut answered) = (vec![0; 64 << 10], 0);
+    while let Ok(bytes) = tokio::time::timeout(SHORT * 3, read.read(&mut buffer)).await {
+        answered += bytes.unwrap() / 17;
+    }
+    assert!((100..PINGS / 2).contains(&answered), "{answered}");
+    let other = ask(host.addr(), Method::GET, "/a/client").await;
+    assert_eq!(other.body, "127.0.0.1");
+    sent.abort();
+    drop(read);
+    host.shutdown().await.unwrap();
+}
+
 #[cfg(feature = "broken")]
 #[test]
 fn every_broken_variant_of_the_edge_is_caught() {
@@ -357,6 +425,8 @@ fn every_broken_variant_of_the_edge_is_caught() {
         Variant::StalledReaderKept => {
             "a_stream_that_takes_nothing_is_reset_and_its_connection_stays"
         }
+        Variant::HalfClosedGivenUp => "a_client_that_half_closes_after_its_requests_is_answered",
+        Variant::PingFloodServed => "a_flood_of_pings_is_read_slowly_and_harms_no_other_connection",
         Variant::CapIgnored => "one_client_has_as_many_connections_as_it_may_and_no_more",
         Variant::ClientsShareCap => "behind_a_trusted_proxy_each_client_has_its_own_share",
         Variant::RateIgnored => "a_client_that_asks_too_fast_is_told_when_to_come_back",

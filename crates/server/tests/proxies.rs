@@ -12,7 +12,7 @@ use abide::{
 use abide_harness::{in_time, until};
 use axum::{Router, routing::get};
 use http::Method;
-use support::{ask, connect, read_to_end};
+use support::{ask, connect, read_to_end, reset};
 use tokio::{io::AsyncWriteExt as _, net::TcpSocket};
 
 async fn host(configure: impl FnOnce(&mut ServerConfig)) -> RunningHost {
@@ -36,7 +36,7 @@ async fn ask_behind(addr: SocketAddr, from: &str, header: &str) -> String {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
     let mut stream = socket.connect(addr).await.unwrap();
-    let request = "GET /a/client HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let request = "GET /a/client HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-forwarded-for: 203.0.113.7\r\n\r\n";
     let sent = format!("{header}{request}");
     // The server may have closed it already.
     let _ = stream.write_all(sent.as_bytes()).await;
@@ -54,8 +54,13 @@ async fn a_connection_is_of_whom_a_trusted_proxy_s_header_names() {
     let addr = host.addr();
     let header = "PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n";
     assert_eq!(ask_behind(addr, "127.0.0.2", header).await, "192.0.2.1");
-    let own = ask_behind(addr, "127.0.0.2", "PROXY UNKNOWN\r\n").await;
-    assert_eq!(own, "127.0.0.2", "a health check");
+    for header in [
+        "PROXY UNKNOWN\r\n",
+        "PROXY UNKNOWN 127.0.0.2 127.0.0.1 1 2\r\n",
+    ] {
+        let unnamed = ask_behind(addr, "127.0.0.2", header).await;
+        assert_eq!(unnamed, "0.0.0.0", "a health check is no word of the proxy");
+    }
     assert_eq!(ask_behind(addr, "127.0.0.2", "").await, "", "it has to say");
     assert_eq!(ask_behind(addr, "127.0.0.1", "").await, "127.0.0.1");
     // From anybody else it is no request.
@@ -74,7 +79,7 @@ async fn a_connection_is_of_whom_a_trusted_proxy_s_header_names() {
     .await;
     let other = "PROXY TCP4 192.0.2.2 10.0.0.1 4711 80\r\n";
     assert_eq!(ask_behind(addr, "127.0.0.2", other).await, "192.0.2.2");
-    drop(first);
+    reset(first);
     host.shutdown().await.unwrap();
 }
 

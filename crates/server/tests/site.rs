@@ -8,10 +8,10 @@ use std::{fmt::Write as _, net::SocketAddr};
 
 use abide::{
     prelude::*,
-    server::{Host, Hosts, Origins, RunningHost, access::AccessPolicy, object_router},
+    server::{Host, Hosts, Origins, RequestHost, RunningHost, access::AccessPolicy, object_router},
 };
 use axum::{Router, routing::get};
-use support::connect;
+use support::{connect, read_to_end};
 use tokio::io::AsyncReadExt;
 
 /// Counts what it is asked.
@@ -51,6 +51,11 @@ impl Counter {
     }
 }
 
+/// The host that a program learns.
+async fn told_host(host: Option<RequestHost>) -> String {
+    host.map_or_else(|| "none".to_owned(), |host| host.to_string())
+}
+
 async fn host(hosts: &[&str], origins: &[&str]) -> RunningHost {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let (hosts, origins) = (Hosts::Named(words(hosts)), Origins::Named(words(origins)));
@@ -60,6 +65,7 @@ async fn host(hosts: &[&str], origins: &[&str]) -> RunningHost {
         .router(|env| {
             Router::new()
                 .route("/hello", get(async || "hello"))
+                .route("/host", get(told_host))
                 .nest("/counter", object_router::<Counter>(&env))
         })
         .configure(|c| {
@@ -187,6 +193,62 @@ async fn names_and_origins_that_are_named_are_answered() {
         let (status, told) = answer(addr, "POST /counter/one/", &headers).await;
         assert_eq!(status, expected, "{name} {origin:?}: {told}");
     }
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_without_one_valid_host_is_refused_by_every_listener() {
+    let host = host(&["a.example"], &[]).await;
+    let (addr, admin) = (host.addr(), host.admin_addr().unwrap());
+    let valid = "host: a.example\r\n";
+    for (target, headers, code) in [
+        ("/", String::new(), "host_missing"),
+        ("http://a.example/", String::new(), "host_missing"),
+        ("/", "host:\r\n".to_owned(), "invalid_host"),
+        ("/", "host: a.example:x\r\n".to_owned(), "invalid_host"),
+        ("/", "host: a.example:-1\r\n".to_owned(), "invalid_host"),
+        ("/", "host: a .example\r\n".to_owned(), "invalid_host"),
+        ("/", "host: me@a.example\r\n".to_owned(), "invalid_host"),
+        ("/", "host: a.example/b\r\n".to_owned(), "invalid_host"),
+        ("/", "host: \u{e4}.example\r\n".to_owned(), "invalid_host"),
+        ("http://me@a.example/", valid.to_owned(), "invalid_host"),
+        ("http://b.example/", valid.to_owned(), "several_hosts"),
+        ("/", valid.repeat(2), "several_hosts"),
+    ] {
+        for addr in [addr, admin] {
+            let request = format!("GET {target} HTTP/1.1\r\nconnection: close\r\n{headers}\r\n");
+            let told = read_to_end(connect(addr, &request).await).await;
+            let refused = told.starts_with("HTTP/1.1 400 ") && told.contains(code);
+            assert!(refused, "{request:?}: {told}");
+        }
+    }
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_program_learns_the_normalised_host() {
+    let host = host(&["a.example"], &[]).await;
+    for (start, expected) in [
+        ("GET /host HTTP/1.1\r\nhost: A.Example.:080", "a.example:80"),
+        ("GET /host HTTP/1.1\r\nHOST:  a.example", "a.example"),
+        (
+            "GET http://A.example/host HTTP/1.1\r\nhost: a.example",
+            "a.example",
+        ),
+        ("GET /host HTTP/1.0\r\nhost: a.example", "a.example"),
+        ("GET /host HTTP/1.0", "none"),
+    ] {
+        let request = format!("{start}\r\nconnection: close\r\n\r\n");
+        let told = read_to_end(connect(host.addr(), &request).await).await;
+        assert!(
+            told.ends_with(&format!("\r\n\r\n{expected}")),
+            "{start}: {told}"
+        );
+    }
+    let client =
+        abide_harness::Client::new(&host.addr().to_string(), abide_harness::Version::Http2);
+    let told = client.get("/host").await;
+    assert_eq!(told.body, host.addr().to_string().as_str());
     host.shutdown().await.unwrap();
 }
 

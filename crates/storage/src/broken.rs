@@ -169,8 +169,10 @@ broken_variants! {
         ClockSetBackIgnored,
         /// Recovery does not look for a clock that was set back. A wait is no longer for that.
         ClockSetBackForgotten,
-        /// Waits of an object with several alarms do not follow a clock that is set back. A wait is no longer for that.
-        ClockSetBackForOneAlarm,
+        /// A step of the clock is not saved before its time is used. A wait is no longer for that.
+        ClockSetBackNotSaved,
+        /// Steps of the clock before an alarm was set count for it. A wait is not shortened by them.
+        ClockSetBackBefore,
         /// The alarm of an object that is due last goes off first. Each alarm goes off at its time.
         LastAlarmFirst,
         /// An object stops being a suspect when another of its alarms goes off. What may crash the process runs in
@@ -178,6 +180,8 @@ broken_variants! {
         SuspectClearedByAnother,
         /// An object that is to be restored at once is not due in the alarm index. Alarms go off.
         RestoreWaitsForEvent,
+        /// Alarms of dormant objects are due in the alarm index. A dormant object does nothing unasked.
+        DormantAlarmFires,
     }
 }
 

@@ -24,7 +24,7 @@
 //! part, because replay rewrites every page that was written since. Commits continue during a checkpoint; an object is
 //! locked only while its pages are listed.
 
-use crate::alarms::{self, AlarmIndex, ClockReading};
+use crate::alarms::{self, AlarmIndex};
 use crate::archive::archiver::{self, Archiver};
 use crate::broken::{Variant, broken};
 use crate::disk::{Barrier, Disk, DiskFile, OpenMode, sync_names};
@@ -265,17 +265,13 @@ impl Checkpointer {
         } = &*self.shared;
         let saved_runs = catalog.current().alarms.clone();
         let mut unsaved = self.alarms.unsaved();
-        let clock = ClockReading {
-            position: log.appended().get(),
-            unix_millis: self.shared.unix_millis(),
-        };
         let runs = alarms::write(&**disk, dir, &saved_runs, redo, &mut unsaved, |lsn| {
             log.wait_durable(lsn, !threads)
         })?;
         self.shared.publish(|manifest| {
             manifest.redo = redo.get();
             manifest.alarms = runs.clone();
-            manifest.clock = clock;
+            manifest.clock = self.shared.read_clock(self.alarms.set_back());
             list(manifest, quarantined);
         })?;
         unsaved.saved();

@@ -4,6 +4,7 @@ use crate::alarms::AlarmIndex;
 use crate::archive::Archive;
 use crate::archive::archiver::Archiver;
 use crate::archive::compactor::Compactor;
+use crate::broken::{Variant, broken};
 use crate::catalog;
 use crate::checkpoint::Checkpointer;
 use crate::error::{Error, Result};
@@ -77,6 +78,21 @@ impl Engine {
             repairs: Mutex::default(),
             template,
         }
+    }
+
+    /// Adds a step back of the wall clock to the sum, durably: see [`crate::alarms`].
+    pub(crate) fn clock_set_back(&self, by_millis: i64) -> Result<()> {
+        if broken(Variant::ClockSetBackIgnored) {
+            return Ok(());
+        }
+        self.shared.publish(|manifest| {
+            let set_back = self.alarms.set_back().saturating_add(by_millis.max(0));
+            self.alarms.clock_set_back(set_back);
+            self.shared.begin_clock();
+            if !broken(Variant::ClockSetBackNotSaved) {
+                manifest.clock = self.shared.read_clock(set_back);
+            }
+        })
     }
 
     /// Visits the stored objects of a namespace: first those that have files, directory by directory, then those that

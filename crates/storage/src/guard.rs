@@ -46,6 +46,9 @@ const PRAGMAS: &[(&str, bool)] = &[
 /// The message for ATTACH, and for VACUUM, which attaches internally.
 pub(crate) const NO_ATTACH: &str = "ATTACH, DETACH and VACUUM are not available: an object has one database; call another object instead";
 
+/// SQLite's name for the object's database.
+const MAIN: &str = "main";
+
 /// The authorizer's state, shared with the connection's owner.
 #[derive(Clone, Default)]
 pub(crate) struct Guard(Arc<Inner>);
@@ -79,6 +82,9 @@ impl Guard {
             if context.accessor.is_none() && inner.trusted.load(Ordering::Relaxed) {
                 return Authorization::Allow;
             }
+            if skips(&context) {
+                return Authorization::Ignore;
+            }
             match refuse(&context) {
                 None => Authorization::Allow,
                 Some(why) => {
@@ -104,31 +110,75 @@ impl Guard {
     }
 }
 
+/// A virtual table of this name would have shadow tables whose names begin with [`RESERVED_PREFIX`].
+const RESERVED_NAME: &str = "_abide";
+
 fn reserved(name: &str) -> bool {
-    name.get(..RESERVED_PREFIX.len())
-        .is_some_and(|prefix| prefix.eq_ignore_ascii_case(RESERVED_PREFIX))
+    let begins = |with: &str| {
+        let prefix = name.get(..with.len());
+        prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(with))
+    };
+    begins(RESERVED_PREFIX) || (begins(RESERVED_NAME) && name.len() == RESERVED_NAME.len())
 }
 
 fn reserved_name(name: &str) -> Option<String> {
     reserved(name).then(|| format!("{name}: names that begin with {RESERVED_PREFIX} are reserved; use the key-value calls or another name"))
 }
 
-/// Returns whether a statement may rename something to a reserved name; the authorizer does not see new names.
-pub(crate) fn renames_to_reserved(sql: &str) -> bool {
+/// Returns whether a statement may give a table a reserved name, or refer to a reserved table: the authorizer sees neither
+/// the new names of `ALTER` nor the tables of `REFERENCES`.
+pub(crate) fn hides_reserved_name(sql: &str) -> bool {
     // Runs for every statement: in almost all cases a search for one byte is enough.
     let mut underscores = sql.match_indices('_');
-    underscores.any(|(at, _)| sql.get(at..).is_some_and(reserved)) && contains_alter(sql)
+    underscores.any(|(at, _)| is_reserved_word(sql, at))
+        && ["alter", "references"]
+            .iter()
+            .any(|word| contains(sql, word))
 }
 
-fn contains_alter(sql: &str) -> bool {
-    const ALTER: &[u8] = b"alter";
-    let mut places = sql.as_bytes().windows(ALTER.len());
-    places.any(|place| place.eq_ignore_ascii_case(ALTER))
+/// Returns whether a reserved name begins at this place.
+fn is_reserved_word(sql: &str, at: usize) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
+    let (before, rest) = sql.split_at(at);
+    let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+    reserved(&rest[..end]) && !before.ends_with(is_part)
+}
+
+fn contains(sql: &str, word: &str) -> bool {
+    let mut places = sql.as_bytes().windows(word.len());
+    places.any(|place| place.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// `ANALYZE` of all tables leaves the engine's out.
+fn skips(context: &AuthContext<'_>) -> bool {
+    matches!(context.action, AuthAction::Analyze { table_name } if reserved(table_name))
+}
+
+/// Returns whether an operation is on another database than the object's. An object has one; the other that SQLite always
+/// has, `temp`, is neither durable nor bounded, and its tables hide those of the object.
+fn is_elsewhere(context: &AuthContext<'_>) -> bool {
+    // `ALTER TABLE` looks for temporary triggers and views that name the table, and finds none.
+    const SCHEMAS: [&str; 2] = ["sqlite_temp_master", "sqlite_temp_schema"];
+    let of_temp_schema = match context.action {
+        AuthAction::Read { table_name, .. } | AuthAction::Update { table_name, .. } => {
+            SCHEMAS.contains(&table_name)
+        }
+        _ => false,
+    };
+    let database = match context.action {
+        // Here the context has the name of a column.
+        AuthAction::AlterTable { database_name, .. } => database_name,
+        _ => context.database_name.unwrap_or(MAIN),
+    };
+    !database.eq_ignore_ascii_case(MAIN) && !of_temp_schema
 }
 
 fn refuse(context: &AuthContext<'_>) -> Option<String> {
     use AuthAction as A;
     const TEMP: &str = "temporary tables, views, triggers and indexes are not available: use an ordinary table or memory";
+    if is_elsewhere(context) {
+        return Some(TEMP.to_owned());
+    }
     match context.action {
         A::Transaction { .. } => Some(
             "BEGIN, COMMIT and ROLLBACK are not available in exec: what you write between two awaits is one transaction; \
@@ -167,8 +217,7 @@ fn refuse(context: &AuthContext<'_>) -> Option<String> {
         | A::Delete { table_name }
         | A::Update { table_name, .. }
         | A::Read { table_name, .. }
-        | A::AlterTable { table_name, .. }
-        | A::Analyze { table_name } => reserved_name(table_name),
+        | A::AlterTable { table_name, .. } => reserved_name(table_name),
         A::CreateVtable { table_name, module_name } => reserved_name(table_name).or_else(|| {
             let allowed = ["fts5", "rtree", "rtree_i32", "geopoly"];
             (!allowed.contains(&module_name.to_ascii_lowercase().as_str()))

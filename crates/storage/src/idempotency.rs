@@ -47,6 +47,13 @@ impl ObjectDb {
         })
     }
 
+    /// Forgets all remembered calls, in the current transaction.
+    pub(crate) fn forget_calls(&self) -> Result<()> {
+        self.begin()?;
+        self.internal("DROP TABLE IF EXISTS _abide_idempotency/*abide*/", ())
+            .map(drop)
+    }
+
     /// Remembers a call's result, in the current transaction. A result that is too large is omitted, but the call is
     /// still remembered.
     pub fn remember(&self, call: KeyedCall<'_>, result: Option<&[u8]>, now: u64) -> Result<()> {

@@ -106,6 +106,7 @@ mod parallel;
 mod quarantine;
 mod recovery;
 mod repair;
+mod reserve;
 mod rows;
 mod shared;
 mod store;
@@ -114,6 +115,7 @@ mod sync;
 mod template;
 mod temporary;
 mod threads;
+mod timeline;
 mod timing;
 mod vfs;
 mod waits;
@@ -128,7 +130,7 @@ pub mod limits;
 
 pub use alarms::{
     AlarmChange, AlarmCounts, AlarmCursor, AlarmEntry, AlarmIndex, AlarmRow, AlarmState,
-    BegunAttempt, DueAlarm, Isolation,
+    BegunAttempt, ClockTime, DueAlarm, Isolation,
 };
 pub use archive::ArchiveOptions;
 pub use archive::bookmark::Bookmark;
@@ -149,6 +151,7 @@ pub use repair::{Repair, Repaired};
 pub use rows::{Row, Rows};
 pub use store::{Store, StoreOptions, StoreStats};
 pub use template::RESERVED_PREFIX;
+pub use timeline::{Afterwards, StoredCause, TimelineId, TimelineRow, Untold};
 pub use waits::{CommitWait, WaitReason, WaitStats};
 
 pub use rusqlite::types::Value;

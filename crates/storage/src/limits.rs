@@ -75,9 +75,6 @@ pub const MAX_KEYS_PER_CALL: usize = 128;
 /// A wall clock that moves back by more than this was set back; smaller steps come from threads and time services.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
-/// Tables of a new object that are examined before it is stored: an object with more is stored even if they are empty.
-pub(crate) const MAX_DEFERRED_TABLES: usize = 64;
-
 /// Prepared statements kept for each open object.
 pub const STATEMENT_CACHE: usize = 64;
 
@@ -118,6 +115,10 @@ pub(crate) const GATHERED_BYTES: usize = 1024 * 1024;
 /// With this many cores or more, a separate thread notifies the log's listeners while the next group is written. With
 /// fewer, that thread would take the place of the workers or the writer, at the cost of a thread switch.
 pub(crate) const RELEASE_THREAD_CORES: usize = 3;
+
+/// Disk space that is kept for what a start must write on a full disk: the manifest, several times over. The file
+/// `RESERVE` of the data directory takes it.
+pub const RECOVERY_RESERVE_BYTES: u64 = 256 * 1024;
 
 /// Segments kept prepared ahead of the log's end.
 pub const PREPARED_SEGMENTS: usize = 2;

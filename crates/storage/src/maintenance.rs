@@ -44,6 +44,8 @@ impl Engine {
 
     fn prepare_segments(&self) -> Result<()> {
         let shared = &self.shared;
+        // Before segments: without it, a full disk cannot be started from.
+        shared.reserve.fill();
         while shared.log.wants_segment(PREPARED_SEGMENTS) && self.may_prepare_segment() {
             match self.segments.prepare(shared.needed_segment_bytes()) {
                 Ok(capacity) => {

@@ -49,7 +49,7 @@ pub(crate) struct Manifest {
     /// Where the alarm index is saved.
     #[serde(default)]
     pub(crate) alarms: Runs,
-    /// The time of the wall clock when the index was saved.
+    /// The wall clock, and the sum of its steps back.
     #[serde(default)]
     pub(crate) clock: ClockReading,
     /// How far the log is archived, and in which runs.
@@ -147,6 +147,7 @@ impl Manifest {
         let mut runs = archive.runs.iter().chain(saved);
         self.epoch < u32::MAX
             && segment.contains(&self.segment_bytes)
+            && self.clock.set_back >= 0
             && positions.into_iter().chain(archive.archived).all(is_place)
             && alarm_runs.all(|run| is_place(run.number) && run.entries <= MOST_BYTES)
             && runs.all(|run| {

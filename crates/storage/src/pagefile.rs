@@ -10,14 +10,14 @@
 //! such a page would read as whatever the file still holds after an earlier end, which neither replay nor the archive
 //! knows.
 
-use crate::alarms::{AlarmChange, AlarmEntry};
+use crate::alarms::AlarmChange;
 use crate::archive::bookmark::Bookmark;
 use crate::broken::{Variant, broken};
 use crate::delta::{self, Encoded};
 use crate::encoding::{Basis, Encoding};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{Epoch, Lsn, Page, ZERO_PAGE};
+use crate::ident::{Epoch, Lsn, ObjectKey, Page, ZERO_PAGE};
 use crate::limits::{MAX_KEPT_PAGES, MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
 use crate::log::{Appended, Refused, Shortage, Transaction};
@@ -107,9 +107,19 @@ impl PageFile {
         self.alarm.set(change);
     }
 
-    /// The object's entry in the alarm index.
-    pub(crate) fn known_alarm_entry(&self) -> Option<AlarmEntry> {
-        self.engine.alarms.get(self.object.key)
+    /// The sum of the wall clock's steps back.
+    pub(crate) fn set_back(&self) -> i64 {
+        self.engine.alarms.set_back()
+    }
+
+    /// The key of the object.
+    pub(crate) fn key(&self) -> ObjectKey {
+        self.object.key
+    }
+
+    /// The time of a commit made now, in milliseconds since 1970.
+    pub(crate) fn unix_millis(&self) -> u64 {
+        self.engine.shared.unix_millis()
     }
 
     /// The epoch of the store.
@@ -360,7 +370,7 @@ impl PageFile {
             // It was rejected only for lack of space.
             encoding
                 .transaction
-                .set_time(self.engine.shared.unix_millis());
+                .set_time(self.engine.shared.commit_millis());
         } else {
             self.encode(encoding, &staged, &pages, size, basis.full_image_horizon);
             encoding.basis = Some(basis);
@@ -498,7 +508,7 @@ impl PageFile {
             last_part,
             alarm: self.alarm.get().filter(|_| last_part),
             entries: part.entries,
-            unix_millis: self.engine.shared.unix_millis(),
+            unix_millis: self.engine.shared.commit_millis(),
             payload_crc,
         };
         header.write(&mut bytes[part.start..]);

@@ -26,6 +26,7 @@ use crate::log::segment_pool::{SegmentPool, UsedSegment};
 use crate::manifest::Manifest;
 use crate::open_files::OpenFiles;
 use crate::overlay::Object;
+use crate::reserve::Reserve;
 use crate::shared::Shared;
 use crate::store::StoreOptions;
 use crate::template;
@@ -80,10 +81,8 @@ pub(crate) fn open(
     let end = reader::read(&segments, manifest.redo(), None, |logged| {
         let durable = logged.parts.iter().map(|(header, _)| header.durable);
         proven = durable.fold(proven, Lsn::max);
-        if let Some((first, _)) = logged.parts.first()
-            && let Some(by_millis) = clock.advance(first.lsn, first.unix_millis)
-        {
-            alarms.clock_set_back(by_millis);
+        if let Some((first, _)) = logged.parts.first() {
+            clock.advance(first.lsn, first.unix_millis);
         }
         take(&mut objects, &alarms, dir, &manifest, logged)
     })?;
@@ -92,8 +91,10 @@ pub(crate) fn open(
             by_millis,
             "the wall clock has been set back since the last commit: waiting alarms fire as if it had not been"
         );
-        alarms.clock_set_back(by_millis);
     }
+    clock.position = clock.position.max(end.get());
+    alarms.clock_set_back(clock.set_back);
+    manifest.clock = clock;
     let bytes = end.get() - manifest.redo;
     if bytes > 0 {
         tracing::info!(
@@ -112,7 +113,9 @@ pub(crate) fn open(
 
     manifest.epoch += 1;
     archive::prepare(&*disk, dir, options.archive, &mut manifest)?;
-    manifest.store(&*disk, dir)?;
+    let reserve = Reserve::new(disk.clone(), dir);
+    reserve.spend(|| manifest.store(&*disk, dir))?;
+    reserve.fill();
     let needed = needed_segments(&segments, &manifest);
     let spare = spare_segments(&segments, &needed);
     remove_others(&*disk, &segments, &needed, &spare).map_err(failed)?;
@@ -133,8 +136,8 @@ pub(crate) fn open(
         manifest.redo(),
         pool.largest_capacity(),
     );
-    let reserve = TEMPORARY_RESERVE_SEGMENTS.saturating_mul(manifest.segment_bytes);
-    let temporary = Temporary::new(disk.clone(), dir, reserve).map_err(failed)?;
+    let left_free = TEMPORARY_RESERVE_SEGMENTS.saturating_mul(manifest.segment_bytes);
+    let temporary = Temporary::new(disk.clone(), dir, left_free).map_err(failed)?;
     let vfs = Vfs::register(Arc::new(temporary))?;
     let dir = dir.to_owned();
     let shared = Shared::new(disk, dir, options, log, manifest, vfs, open_files);

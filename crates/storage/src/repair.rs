@@ -26,6 +26,7 @@ use crate::limits::{FILE_ATTEMPTS, MAX_OBJECT_BYTES, MAX_OBJECT_RESERVE_BYTES, P
 use crate::overlay::header;
 use crate::pagefile::PageFile;
 use crate::quarantine::{self, Aside, Quarantine, SavedPages};
+use crate::timeline::{Afterwards, StoredCause};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -123,13 +124,23 @@ struct Paths {
 
 impl Engine {
     /// See [`crate::Store::repair`].
-    pub(crate) fn repair(self: &Arc<Self>, key: ObjectKey, how: Repair) -> Result<Repaired> {
+    pub(crate) fn repair(
+        self: &Arc<Self>,
+        key: ObjectKey,
+        how: Repair,
+        afterwards: Afterwards,
+    ) -> Result<Repaired> {
         let _one = self.repairs.lock();
-        let repaired = self.repair_alone(key, how);
+        let repaired = self.repair_alone(key, how, afterwards);
         repaired.inspect_err(|error| self.shared.note_failure(error))
     }
 
-    fn repair_alone(self: &Arc<Self>, key: ObjectKey, how: Repair) -> Result<Repaired> {
+    fn repair_alone(
+        self: &Arc<Self>,
+        key: ObjectKey,
+        how: Repair,
+        afterwards: Afterwards,
+    ) -> Result<Repaired> {
         self.must_need_repair(key, how)?;
         let quarantine = self.settle(key)?;
         let saved = match &quarantine.pages {
@@ -160,7 +171,7 @@ impl Engine {
         let counted = self.counted_pages(key);
         let mut kept: Vec<PathBuf> = self.exchange(key, &paths)?.into_iter().collect();
         self.stored.changed(counted, self.pages_in_file(key));
-        let bookmark = self.begin_anew(key, how, commit)?;
+        let bookmark = self.begin_anew(key, how, commit, afterwards)?;
         self.shared.publish(|manifest| {
             if !broken(Variant::QuarantineKept) {
                 manifest.quarantined.remove(&key.to_string());
@@ -436,6 +447,7 @@ impl Engine {
         key: ObjectKey,
         how: Repair,
         commit: CommitNo,
+        afterwards: Afterwards,
     ) -> Result<Bookmark> {
         // The manifest still rejects all others.
         self.objects.renew(key)?;
@@ -459,7 +471,16 @@ impl Engine {
         if how == Repair::Accept {
             must_be_sound(key, &db)?;
         }
-        db.commit_restored(None)?;
+        // Its commit number is above all earlier ones, so the new timeline's id is, too.
+        let cause = match how {
+            Repair::Restore(to) => StoredCause::Restored { from: state, to },
+            Repair::Accept => StoredCause::Restored {
+                from: state,
+                to: state,
+            },
+            Repair::Anew => StoredCause::Created,
+        };
+        db.commit_restored(None, state, cause, afterwards)?;
         self.wait_durable(db.newest())?;
         Ok(db.bookmark())
     }

@@ -1,6 +1,7 @@
 //! State shared by every part of the engine: the disk, the options, the log and the catalog, and whether the disk is
 //! full.
 
+use crate::alarms::ClockReading;
 use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
@@ -10,6 +11,7 @@ use crate::manifest::Manifest;
 use crate::memory::{MemoryAccount, MemoryUse};
 use crate::open_files::OpenFiles;
 use crate::parallel;
+use crate::reserve::Reserve;
 use crate::store::StoreOptions;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,10 +30,14 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<MemoryAccount>,
     /// The object files that are kept open.
     pub(crate) open_files: Arc<OpenFiles>,
+    /// What a start on a full disk needs.
+    pub(crate) reserve: Reserve,
     /// The number of cores available to the store.
     pub(crate) cores: usize,
     /// Whether threads write the log and run maintenance; otherwise the caller of [`crate::Store`] does.
     pub(crate) threads: bool,
+    /// The newest time of the wall clock that a commit had, since the last known step back.
+    newest_millis: AtomicU64,
     /// The last attempt to prepare a segment or to checkpoint found the disk full.
     no_space: AtomicBool,
     /// Why the last attempt to prepare a segment or to checkpoint freed no log space.
@@ -50,12 +56,15 @@ impl Shared {
     ) -> Self {
         let memory = options.memory.account();
         count_log(&log, &memory);
+        let newest_millis = AtomicU64::new(manifest.clock.unix_millis);
         Self {
+            newest_millis,
             vfs,
             memory,
             catalog: Catalog::new(disk.clone(), dir.clone(), manifest),
             threads: !options.manual,
             open_files,
+            reserve: Reserve::new(disk.clone(), &dir),
             cores: options.cores_or_all(),
             disk,
             dir,
@@ -69,6 +78,30 @@ impl Shared {
     /// Counts a commit of this many bytes that was appended to the log: they take memory until they are durable.
     pub(crate) fn count_append(&self, bytes: u64) {
         self.memory.take(MemoryUse::Log, bytes);
+    }
+
+    /// The time of a commit. It also shows whether the clock is set back later.
+    pub(crate) fn commit_millis(&self) -> u64 {
+        let now = self.unix_millis();
+        self.newest_millis.fetch_max(now, Ordering::Relaxed);
+        now
+    }
+
+    /// Where a recovery that finds this begins to look for steps of the clock: a step that is not in the sum shows
+    /// against the newest time before it.
+    pub(crate) fn read_clock(&self, set_back: i64) -> ClockReading {
+        self.commit_millis();
+        ClockReading {
+            position: self.log.appended().get(),
+            unix_millis: self.newest_millis.load(Ordering::Relaxed),
+            set_back,
+        }
+    }
+
+    /// The sum of the clock's steps has the latest step: newer ones show against the time after it.
+    pub(crate) fn begin_clock(&self) {
+        self.newest_millis
+            .store(self.unix_millis(), Ordering::Relaxed);
     }
 
     /// How many threads work together on a checkpoint or on compression.

@@ -20,6 +20,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::threads;
+use crate::timeline::Afterwards;
 use crate::waits::{CommitWait, WaitReason, WaitStats};
 use derive_setters::Setters;
 use std::num::NonZero;
@@ -316,7 +317,15 @@ impl Store {
     /// As [`Store::bookmark_for_time`]; [`ErrorKind::Limit`] if more pages differ than one transaction may change;
     /// [`ErrorKind::Refused`] if the object is open. Nothing is changed in these cases.
     pub fn restore(&self, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
-        self.0.engine.restore(key, to)
+        self.0.engine.restore(key, to, Afterwards::Act)
+    }
+
+    /// As [`Store::restore`]; the object is then dormant: its alarms do not go off until it is activated.
+    ///
+    /// # Errors
+    /// As [`Store::restore`].
+    pub fn restore_dormant(&self, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
+        self.0.engine.restore(key, to, Afterwards::Dormant)
     }
 
     /// Performs the restore requested with [`ObjectDb::request_restore`], if there is one. An impossible restore is
@@ -326,7 +335,7 @@ impl Store {
     }
 
     /// Creates a new object, `to`, with the content that `from` had at a bookmark, in one commit. `name` is the new
-    /// object's name; it has no alarm. Durable when it returns. Reads files and may take a checkpoint: not for a thread
+    /// object's name. It is dormant: its alarms do not go off until it is activated. Durable when it returns. Reads files and may take a checkpoint: not for a thread
     /// that runs objects.
     ///
     /// # Errors
@@ -356,7 +365,7 @@ impl Store {
     /// there is no valid database to accept, or the object is open; otherwise a disk error. The object then stays
     /// quarantined, and nothing is lost.
     pub fn repair(&self, key: ObjectKey, how: Repair) -> Result<Repaired> {
-        self.0.engine.repair(key, how)
+        self.0.engine.repair(key, how, Afterwards::Act)
     }
 
     /// The path of the object's file, whether or not it exists yet. It is a plain SQLite database; after
@@ -383,6 +392,21 @@ impl Store {
     /// The alarms of all objects.
     pub fn alarms(&self) -> &AlarmIndex {
         &self.0.engine.alarms
+    }
+
+    /// Notes that the wall clock was set back by this many milliseconds: waiting alarms go off as if it had not been.
+    /// Call it before anything is written with the new time: the step is durable when this returns.
+    ///
+    /// # Errors
+    /// If the manifest cannot be written. The step counts, and is saved with the next checkpoint.
+    pub fn clock_set_back(&self, by_millis: i64) -> Result<()> {
+        self.0.engine.clock_set_back(by_millis)
+    }
+
+    /// Whether the store has threads of its own, which write the log and take checkpoints. Without them
+    /// ([`StoreOptions::manual`]) the caller does that work.
+    pub fn has_threads(&self) -> bool {
+        self.0.engine.shared.threads
     }
 
     /// The number of this opening of the data directory, which increases by one each time.

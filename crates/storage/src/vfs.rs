@@ -89,10 +89,17 @@ impl Control {
             ffi::sqlite3_reset(self.0)
         };
         if code == ffi::SQLITE_OK {
-            Ok(())
-        } else {
-            Err(failure(code))
+            return Ok(());
         }
+        // SAFETY: the connection is open; its message is text that ends with NUL, valid until its next call.
+        let message = unsafe {
+            let message = ffi::sqlite3_errmsg(ffi::sqlite3_db_handle(self.0));
+            CStr::from_ptr(message).to_string_lossy().into_owned()
+        };
+        Err(rusqlite::Error::SqliteFailure(
+            ffi::Error::new(code),
+            Some(message),
+        ))
     }
 }
 

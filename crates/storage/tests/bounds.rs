@@ -142,7 +142,9 @@ fn all_objects_are_held_to_their_bound() {
     assert!((BOUND / 2..=BOUND).contains(&stored), "{stored}");
     // Reading makes nothing, and needs no room.
     let db = open(&store, refused);
+    db.begin_construction();
     db.exec("CREATE TABLE t (n)", ()).unwrap();
+    db.end_construction().unwrap();
     assert!(db.defer().unwrap() && db.kv_get("k").unwrap().is_none());
     drop(db);
     // An object that is there is held to the bound, too; its statement alone is refused.

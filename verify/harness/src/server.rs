@@ -78,7 +78,10 @@ impl Program {
 
     /// The command: with a free port, and without settings from this machine.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.binary);
+        // With the loosest mask for the modes of files, so that programs must say which they want.
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "umask 000; exec \"$0\" \"$@\""]);
+        command.arg(&self.binary);
         let beside = self
             .data
             .parent()
@@ -180,6 +183,12 @@ impl Server {
             .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"))
             .expect("the system tells what a process has");
         peak.parse::<u64>().expect("a number") << 10
+    }
+
+    /// SIGHUP: the server reads its settings again.
+    pub fn hang_up(&self) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::HUP).expect("the server can be signalled");
     }
 
     /// `kill -9`.

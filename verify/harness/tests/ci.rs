@@ -1,4 +1,4 @@
-//! `.ci/run` names test targets that exist: it would find out only after half an hour.
+//! `.ci/steps` names test targets that exist. Otherwise it would fail only after half an hour.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
@@ -26,7 +26,7 @@ fn every_test_target_that_ci_runs_exists() {
                 || tests.join(target).join("main.rs").exists()
         })
     };
-    let script = fs::read_to_string(workspace.join(".ci/run")).unwrap();
+    let script = fs::read_to_string(workspace.join(".ci/steps")).unwrap();
     let words: Vec<_> = script.split_whitespace().collect();
     let targets: Vec<_> = words
         .windows(2)

@@ -15,6 +15,7 @@ pub(crate) fn subscriptions(state: Option<&str>, rows: &[Listed], next: Option<&
         |state| format!("Subscriptions: {}", words(state)),
     );
     let body = html! {
+        h1.unseen { "Subscriptions" }
         nav.chips aria-label="States" {
             a href="/subscriptions" aria-current=[state.is_none().then_some("page")] { "all" }
             @for each in states(&SUBSCRIPTION) {

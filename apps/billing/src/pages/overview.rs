@@ -23,6 +23,7 @@ const TOO_MUCH: &str = "more than can be added";
 /// The first page.
 pub(crate) fn overview(view: &Overview, lag: Lag, troubles: &Troubles) -> Markup {
     let body = html! {
+        h1.unseen { "Overview" }
         @if let Some(text) = stopped(troubles) {
             p.card.troubles { (text) " " a href="/v1/troubles" { "Which, and why" } }
         }
@@ -125,7 +126,8 @@ fn dunning(cohorts: &[Cohort]) -> Markup {
         @if cohorts.is_empty() {
             p.soft { br; "No payment has failed." }
         } @else {
-            div.wide {
+            // A keyboard scrolls what it can reach.
+            div.wide tabindex="0" role="region" aria-label="Dunning by month" {
                 table.cohort {
                     thead {
                         tr {

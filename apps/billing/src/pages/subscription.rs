@@ -22,7 +22,7 @@ pub(crate) fn subscription(view: &Subscription) -> Markup {
     let body = html! {
         header.card.headline {
             div { p.soft.small { "Subscription" } h1 { (view.id) } }
-            span.soft.small { @if view.entitled { "Entitled now" } @else { "Not entitled" } }
+            span.soft.small { (entitled(view.entitled)) }
             (pill(&view.state))
         }
         div.split {
@@ -41,6 +41,14 @@ pub(crate) fn subscription(view: &Subscription) -> Markup {
         }
     };
     frame(&view.id, Tab::Subscriptions, &body)
+}
+
+fn entitled(entitled: Option<bool>) -> &'static str {
+    match entitled {
+        Some(true) => "Entitled now",
+        Some(false) => "Not entitled",
+        None => "Entitlement unknown: a timer fails",
+    }
 }
 
 fn item(step: &Step) -> Markup {

@@ -74,7 +74,7 @@ pub(crate) struct Subscription {
     /// Names and values for people.
     pub(crate) facts: Vec<(String, String)>,
     /// Whether it gives its customer anything now.
-    pub(crate) entitled: bool,
+    pub(crate) entitled: Option<bool>,
     /// Its chain, newest first.
     pub(crate) steps: Vec<Step>,
     /// Its invoices, newest first.

@@ -4,10 +4,7 @@ use abide::Env;
 use abide::workflow::{Attempt, Failure};
 use serde::Serialize;
 
-use super::{
-    Order,
-    steps::{PAGE, is_written, refused as failure},
-};
+use super::{Order, steps::refused as failure};
 use crate::{
     BillingError, Money,
     broken::{Variant, broken},
@@ -50,11 +47,8 @@ pub(super) async fn write(
     let data = serde_json::to_value(data).map_err(|error| Failure::permanent(error.to_string()))?;
     let intent = attempt.env().object::<PaymentIntent>();
     let intent = intent.get_by_name(&order.id);
-    let page = async |after| intent.get_history(after, PAGE).await;
-    if broken(Variant::WrittenAgain) || !is_written(page, action, outcome).await? {
-        let written = intent.transition(action.to_owned(), outcome.to_owned(), data);
-        written.await?.map_err(failure)?;
-    }
+    let written = intent.transition_once(action.to_owned(), outcome.to_owned(), data);
+    written.await?.map_err(failure)?;
     Ok(())
 }
 

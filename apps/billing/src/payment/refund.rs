@@ -1,13 +1,13 @@
 //! A refund, from reserving the money in the payment intent to its result.
 //!
-//! Contract: a refund is a workflow. Its first step reserves the money in the payment intent, which allows it once;
-//! each of the others is retried on its own, under its own key. A crash or a lost response therefore never refunds
+//! Contract: a refund is a workflow, which its payment intent starts once it has reserved the money. Its first step
+//! reserves it again, which changes nothing; each of the others is retried on its own, under its own key. A crash or a lost response therefore never refunds
 //! twice. An amount that the gateway rejects, or fails to refund, can be refunded again.
 
 use abide::workflow::{Attempt, Context, Failure, Workflow};
 use serde::{Deserialize, Serialize};
 
-use super::steps::{self, MAX_PAUSE, PAGE, PAUSE, listen, step};
+use super::steps::{self, MAX_PAUSE, PAUSE, listen, step};
 use crate::{
     BillingError,
     broken::{Variant, broken},
@@ -253,12 +253,8 @@ async fn write(
     data: &RefundSettled,
 ) -> Result<(), Failure> {
     let refund = attempt.env().object::<Refund>().get_by_name(id);
-    let page = async |after| refund.get_history(after, PAGE).await;
-    if !steps::is_written(page, action, outcome).await? {
-        let data =
-            serde_json::to_value(data).map_err(|error| Failure::permanent(error.to_string()))?;
-        let written = refund.transition(action.to_owned(), outcome.to_owned(), data);
-        written.await?.map_err(steps::refused)?;
-    }
+    let data = serde_json::to_value(data).map_err(|error| Failure::permanent(error.to_string()))?;
+    let written = refund.transition_once(action.to_owned(), outcome.to_owned(), data);
+    written.await?.map_err(steps::refused)?;
     Ok(())
 }

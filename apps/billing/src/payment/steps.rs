@@ -10,7 +10,6 @@ use crate::{
     BillingError,
     broken::{Variant, broken},
     gateway::{self, GatewayError},
-    resource::Event,
 };
 
 /// Pause between the first two status queries of money in transit; doubles each time.
@@ -18,9 +17,6 @@ pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
 /// The longest pause: some payments take days.
 pub(super) const MAX_PAUSE: Duration = Duration::from_hours(1);
-
-/// Outcomes read at a time: more than a payment has, unless it is annotated.
-pub(super) const PAGE: usize = 50;
 
 /// Wakes a waiting workflow. A webhook only means that it is time to poll: it may be old, and others lost.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -60,26 +56,6 @@ pub(super) fn failure(error: GatewayError) -> Failure {
         _ if !error.is_retryable() => Failure::permanent(text),
         Some(after) => Failure::temporary(text).retry_after(after),
         None => Failure::temporary(text),
-    }
-}
-
-/// Returns whether a chain has an outcome of an action, page by page.
-pub(super) async fn is_written(
-    page: impl AsyncFn(i64) -> abide::Result<Result<Vec<Event>, BillingError>>,
-    action: &str,
-    outcome: &str,
-) -> Result<bool, Failure> {
-    let mut after = 0;
-    loop {
-        let events = page(after).await?.map_err(refused)?;
-        let mut entries = events.iter().map(|event| &event.entry);
-        if entries.any(|entry| entry.action == action && entry.outcome == outcome) {
-            return Ok(true);
-        }
-        match events.last() {
-            Some(last) if events.len() == PAGE => after = last.entry.seq,
-            _ => return Ok(false),
-        }
     }
 }
 

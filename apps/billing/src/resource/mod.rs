@@ -27,6 +27,9 @@ pub use live::Live;
 pub use row::Row;
 pub(crate) use row::TABLE;
 
+/// Outcomes read at a time: more than most resources have.
+const PAGE: usize = 100;
+
 /// The public view of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
@@ -155,6 +158,43 @@ impl<M: Live> Resource<M> {
         data: &impl Serialize,
     ) -> Result<Transitioned, BillingError> {
         Ok(self.outcomes.transition(action, outcome, data)?)
+    }
+
+    /// Writes an outcome, unless the chain has one of this action already: a repeated request changes nothing.
+    pub(crate) fn write_once(
+        &self,
+        action: &str,
+        outcome: &str,
+        data: &impl Serialize,
+    ) -> Result<View, BillingError> {
+        if self.has(action, outcome)? && !broken(Variant::WrittenAgain) {
+            return self.view();
+        }
+        self.transition(action, outcome, data)
+    }
+
+    /// Returns whether the chain has an outcome of an action.
+    fn has(&self, action: &str, outcome: &str) -> Result<bool, BillingError> {
+        let mut after = 0;
+        loop {
+            let page = self.outcomes.history(after, PAGE)?;
+            let is_it = |entry: &Entry| entry.action == action && entry.outcome == outcome;
+            if page.iter().any(is_it) {
+                return Ok(true);
+            }
+            match page.last() {
+                Some(last) => after = last.seq,
+                None => return Ok(false),
+            }
+        }
+    }
+
+    /// Writes all that a function writes, or nothing if it fails.
+    pub(crate) fn atomically<R>(
+        &self,
+        change: impl FnOnce() -> Result<R, BillingError>,
+    ) -> Result<R, BillingError> {
+        self.state.storage().transaction_sync(change)
     }
 
     /// Changes metadata; an empty change is ignored.

@@ -17,6 +17,17 @@ macro_rules! calls {
                 self.resource.transition(&action, &outcome, &data)
             }
 
+            /// Writes an outcome, unless the chain has one of this action already. The check and the write are one
+            /// transaction.
+            pub async fn transition_once(
+                &self,
+                action: String,
+                outcome: String,
+                data: serde_json::Value,
+            ) -> Result<crate::resource::View, crate::BillingError> {
+                self.resource.write_once(&action, &outcome, &data)
+            }
+
             /// Creates it with what somebody else wants to know of it.
             pub async fn create_annotated(
                 &self,
@@ -37,9 +48,9 @@ macro_rules! calls {
                 self.resource.annotate(&annotation)
             }
 
-            /// The present state.
+            /// The present state, with everything that is due by now.
             pub async fn get_state(&self) -> Result<crate::resource::View, crate::BillingError> {
-                self.resource.view()
+                self.present()
             }
 
             /// The state at an outcome or at a time.
@@ -99,9 +110,11 @@ macro_rules! plain {
     };
 }
 
-/// Makes an object of a class with a field `resource` and nothing beside it.
+/// Makes an object of a class with a field `resource` and nothing else, whose state does not depend on the time.
 macro_rules! alarmed {
     ($class:ident) => {
+        crate::resources::calls::timeless!($class);
+
         impl abide::DurableObject for $class {
             fn new(state: abide::State, _env: abide::Env) -> abide::Result<Self> {
                 let resource = crate::resource::Resource::open(&state, |_, _| Ok(()))?;
@@ -111,4 +124,15 @@ macro_rules! alarmed {
     };
 }
 
-pub(super) use {alarmed, calls, plain};
+/// The present state of a class whose state does not depend on the time.
+macro_rules! timeless {
+    ($class:ident) => {
+        impl $class {
+            fn present(&self) -> Result<crate::resource::View, crate::BillingError> {
+                self.resource.view()
+            }
+        }
+    };
+}
+
+pub(super) use {alarmed, calls, plain, timeless};

@@ -8,7 +8,7 @@ use super::{
     calls::{alarmed, calls},
 };
 use crate::{
-    BillingError,
+    BillingError, Time,
     resource::{Resource, View},
     states::{self, Subscribed},
 };
@@ -32,20 +32,21 @@ alarmed!(Customer);
 
 calls! {
     impl Customer {
-        /// Records a subscription that is about to be created. Repeating it changes nothing.
+        /// Records a subscription that is about to be created. Repeating it changes nothing, except that a creation that
+        /// begins again has as much time again.
         pub async fn subscribe(&self, subscription: String) -> Result<View, BillingError> {
             let known = self.resource.read(|live| live.machine.subscriptions.len())?;
             if known > 0 && known.is_multiple_of(FORGET_EVERY) {
                 self.forget_ended().await?;
             }
-            let (is_known, count) = self.resource.read(|live| {
+            let (since, count) = self.resource.read(|live| {
                 let known = &live.machine.subscriptions;
-                (known.contains_key(&subscription), known.len())
+                (known.get(&subscription).copied(), known.len())
             })?;
-            if is_known {
+            if since.is_some_and(|since| !self.is_old(since)) {
                 return self.resource.view();
             }
-            if count >= MAX_SUBSCRIPTIONS {
+            if since.is_none() && count >= MAX_SUBSCRIPTIONS {
                 return Err(BillingError::invalid(format!(
                     "A customer may have at most {MAX_SUBSCRIPTIONS} ongoing subscriptions: end some first."
                 )));
@@ -70,19 +71,23 @@ calls! {
                 let has_ended = match state {
                     Ok(view) => matches!(&*view.state, "canceled" | "incomplete_expired"),
                     // It was never created, or is about to be.
-                    Err(BillingError::NotFound { .. }) => {
-                        since.plus(CREATION_MILLIS) < self.resource.now()
-                    }
+                    Err(BillingError::NotFound { .. }) => self.is_old(since),
                     Err(error) => return Err(error),
                 };
-                let is_known = self
+                // Its creation may have begun again in between.
+                let is_same = self
                     .resource
-                    .read(|live| live.machine.subscriptions.contains_key(&subscription))?;
-                if has_ended && is_known {
+                    .read(|live| live.machine.subscriptions.get(&subscription) == Some(&since))?;
+                if has_ended && is_same {
                     self.resource.write("leave", "left", &Subscribed { subscription })?;
                 }
             }
             Ok(())
+        }
+
+        /// True if a creation that began then is over.
+        fn is_old(&self, since: Time) -> bool {
+            since.plus(CREATION_MILLIS) < self.resource.now()
         }
     }
 }

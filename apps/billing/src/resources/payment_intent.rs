@@ -1,10 +1,18 @@
 //! Payments of invoices.
+//!
+//! Contract: a refund is checked, reserved, and put on the payment's schedule in one transaction; its workflow is
+//! started from there, until it has started. So a refused refund leaves nothing, and a reserved one has a result.
 
-use abide::durable_object;
-use abide::workflow::Workflows;
+use std::{cell::OnceCell, time::Duration};
+
+use abide::prelude::*;
+use abide::{
+    schedule::{self, Failure, Firing, RetryPolicy, Schedule, Spec},
+    workflow::Workflows,
+};
 use serde::{Deserialize, Serialize};
 
-use super::calls::{alarmed, calls};
+use super::calls::{calls, timeless};
 use crate::{
     BillingError, Money,
     broken::{Variant, broken},
@@ -29,13 +37,67 @@ pub struct NewPaymentRefund {
     pub credit_note: Option<String>,
 }
 
+/// The kind of the timers that start refunds.
+const START_REFUND: &str = "refund";
+
+/// Attempts to start a refund, whose money is reserved: about forty days of them.
+const START: RetryPolicy = RetryPolicy::Exponential {
+    base: Duration::from_secs(2),
+    max: Duration::from_hours(1),
+    max_attempts: schedule::limits::MAX_ATTEMPTS,
+};
+
 /// One payment of an invoice.
 #[durable_object]
 pub struct PaymentIntent {
+    state: State,
     resource: Resource<states::PaymentIntent>,
+    /// Starts refunds; most payments have none.
+    refunds: OnceCell<Schedule>,
 }
 
-alarmed!(PaymentIntent);
+impl DurableObject for PaymentIntent {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        let intent = Self {
+            resource: Resource::open(&state, |_, _| Ok(()))?,
+            refunds: OnceCell::new(),
+            state,
+        };
+        let has_refunds = intent
+            .resource
+            .read(|live| !live.machine.refunds.is_empty())?;
+        if has_refunds {
+            intent.refunds()?;
+        }
+        Ok(intent)
+    }
+}
+
+impl PaymentIntent {
+    /// The schedule that starts refunds.
+    fn refunds(&self) -> Result<&Schedule> {
+        if let Some(refunds) = self.refunds.get() {
+            return Ok(refunds);
+        }
+        let options = schedule::Options::default().retry(START.clone());
+        let refunds = Schedule::open(&self.state, options)?;
+        let env = self.state.env().clone();
+        refunds.on_firing_in_background(move |firing| start(env.clone(), firing))?;
+        Ok(self.refunds.get_or_init(|| refunds))
+    }
+}
+
+/// Starts a refund, unless it has been started.
+async fn start(env: Env, firing: Firing) -> Result<(), Failure> {
+    let task: RefundTask = firing.metadata()?;
+    let started = Workflows::<Refunding>::new(&env)
+        .start(&task.id, &task)
+        .await;
+    started.map_err(Error::from)?;
+    Ok(())
+}
+
+timeless!(PaymentIntent);
 
 calls! {
     impl PaymentIntent {
@@ -83,12 +145,14 @@ calls! {
             }
             self.resource.must_take("refund", "requested")?;
             self.resource.read(|live| live.machine.may_refund(&order))??;
-            // It is on disk before anybody is notified, and continues on its own: its first step reserves the money
-            // again.
             let task = RefundTask { id: order.refund.clone(), refund: new.clone() };
-            let refunds = Workflows::<Refunding>::new(self.resource.env());
-            refunds.start(&order.refund, &task).await.map_err(abide::Error::from)?;
-            self.reserved(&order)?;
+            let (at, refunds) = (self.resource.now().0, self.refunds()?);
+            self.resource.atomically(|| {
+                self.resource.write("refund", "requested", &order)?;
+                let spec = Spec::once(START_REFUND, at).metadata(&task)?;
+                refunds.upsert(&order.refund, &spec).map_err(Error::from)?;
+                Ok(())
+            })?;
             Ok(new)
         }
 

@@ -13,7 +13,7 @@ use crate::{
     resource::{Resource, View},
     states::{
         self, Annotation, CARD_REPLACED, Created, Credited, GivenUp, MAX_TRIAL_DAYS, Moment,
-        NO_PAYMENT_METHOD, PaymentResult, Plan, Policy, Preview, Report, Terms, Upcoming,
+        NO_PAYMENT_METHOD, NewPrice, PaymentResult, Plan, Policy, Preview, Report, Terms, Upcoming,
     },
 };
 
@@ -146,10 +146,15 @@ impl Subject for Resource<states::Subscription> {
 }
 
 impl Resource<states::Subscription> {
-    /// The current time, after everything due by then is written: a request never overtakes what is due after downtime.
+    /// The current time, after everything due by then is written: no request overtakes what is due after downtime, and
+    /// none sees the state before it.
     fn caught_up(&self) -> Result<Time, BillingError> {
+        self.view()?;
         let now = self.now();
-        if !broken(Variant::Overtaken) && !clock::catch_up(self, now)? {
+        if broken(Variant::Overtaken) {
+            return Ok(now);
+        }
+        if !self.atomically(|| Ok(clock::catch_up(self, now)?))? {
             let text = "the subscription is catching up after downtime: retry in a moment";
             return Err(Error::with_kind(ErrorKind::Unavailable, text).into());
         }
@@ -248,7 +253,7 @@ calls! {
             let customer = self.resource.env().object::<Customer>();
             let customer = customer.get_by_name(&new.customer).get_state().await??;
             must_be_active(&customer)?;
-            let plan = self.plan(&new.price, new.quantity).await?;
+            let plan = self.offer(&new.price).await?.plan(new.quantity)?;
             self.resource.must_be_new()?;
             let customer = self.resource.env().object::<Customer>();
             let id = self.resource.id().to_owned();
@@ -279,11 +284,9 @@ calls! {
             quantity: Option<u32>,
         ) -> Result<View, BillingError> {
             self.resource.view()?;
-            let known = self.resource.read(|live| live.machine.plan().map(|plan| plan.quantity))??;
-            let forgotten = broken(Variant::QuantityForgotten).then_some(1);
-            let quantity = quantity.or(forgotten).unwrap_or(known);
-            let plan = self.plan(&price, quantity).await?;
+            let offer = self.offer(&price).await?;
             let at = self.resource.caught_up()?;
+            let plan = offer.plan(self.quantity(quantity)?)?;
             let changed = self
                 .resource
                 .read(|live| live.machine.change(live.state, plan, at))??;
@@ -292,7 +295,6 @@ calls! {
 
         /// The next invoice, if nothing else happens; none if no period is billed.
         pub async fn upcoming(&self) -> Result<Option<Upcoming>, BillingError> {
-            self.resource.view()?;
             self.resource.caught_up()?;
             let id = self.resource.id();
             Ok(self.resource.read(|live| live.machine.upcoming(id, live.state))??)
@@ -305,9 +307,9 @@ calls! {
             quantity: Option<u32>,
         ) -> Result<Preview, BillingError> {
             self.resource.view()?;
-            let known = self.resource.read(|live| live.machine.plan().map(|plan| plan.quantity))??;
-            let plan = self.plan(&price, quantity.unwrap_or(known)).await?;
+            let offer = self.offer(&price).await?;
             let at = self.resource.caught_up()?;
+            let plan = offer.plan(self.quantity(quantity)?)?;
             self.resource.must_take("change", "changed")?;
             let id = self.resource.id();
             Ok(self.resource.read(|live| live.machine.preview(id, live.state, plan, at))??)
@@ -315,7 +317,6 @@ calls! {
 
         /// Ends it, now or at the end of the paid period.
         pub async fn cancel(&self, at_period_end: bool) -> Result<View, BillingError> {
-            self.resource.view()?;
             let at = self.resource.caught_up()?;
             if !at_period_end {
                 self.resource.must_take("cancel", "canceled")?;
@@ -338,7 +339,6 @@ calls! {
 
         /// Revokes a scheduled end.
         pub async fn keep(&self) -> Result<View, BillingError> {
-            self.resource.view()?;
             self.resource.caught_up()?;
             if self.resource.read(|live| live.machine.cancel_at.is_none())? {
                 return Err(BillingError::invalid("No end of the subscription is scheduled."));
@@ -349,7 +349,6 @@ calls! {
 
         /// Stops service and billing.
         pub async fn pause(&self) -> Result<View, BillingError> {
-            self.resource.view()?;
             let at = self.resource.caught_up()?;
             self.resource.must_take("pause", "paused")?;
             let paused = self.resource.read(|live| live.machine.pause(at))??;
@@ -358,15 +357,14 @@ calls! {
 
         /// Resumes after a pause.
         pub async fn resume(&self) -> Result<View, BillingError> {
-            self.resource.view()?;
             let at = self.resource.caught_up()?;
             let (outcome, resumed) = self.resource.read(|live| live.machine.resumed(at))??;
             self.resource.transition("resume", outcome, &resumed)
         }
 
-        /// Whether the customer is entitled to service: from the chain, never from the read model.
+        /// Whether the customer is entitled to service now: from the chain, never from the read model.
         pub async fn entitlement(&self) -> Result<Entitlement, BillingError> {
-            self.resource.view()?;
+            self.present()?;
             self.resource.read(|live| {
                 let entitled = states::Subscription::is_entitled(live.state);
                 Entitlement {
@@ -380,7 +378,6 @@ calls! {
         /// Begins another attempt to collect an owed invoice, because somebody wants to pay. While an attempt is
         /// running, nothing else begins. The attempt replaces the next one of dunning.
         pub async fn pay(&self, invoice: String) -> Result<View, BillingError> {
-            self.resource.view()?;
             self.resource.caught_up()?;
             match self.resource.read(|live| live.machine.attempt_now(&invoice))?? {
                 Some(attempt) => self.resource.transition("retry", "attempted", &attempt),
@@ -391,7 +388,6 @@ calls! {
         /// Writes off an owed invoice: no further attempts are made. It is still owed: the customer can pay it, and
         /// service ends after the days of grace.
         pub async fn give_up(&self, invoice: String) -> Result<View, BillingError> {
-            self.resource.view()?;
             self.resource.caught_up()?;
             self.resource
                 .transition("give_up", "marked", &GivenUp { invoice })
@@ -400,7 +396,6 @@ calls! {
         /// Waives an invoice, and has it voided. Rejected while a payment of it is running. Repeating it changes
         /// nothing: the node may have crashed before the invoice was notified.
         pub async fn void(&self, invoice: String) -> Result<View, BillingError> {
-            self.resource.view()?;
             let at = self.resource.caught_up()?;
             let id = self.resource.id();
             if self.resource.read(|live| live.machine.is_settled(id, &invoice))? {
@@ -414,7 +409,6 @@ calls! {
 
         /// Reduces the amount owed for an invoice. Repeating it changes nothing.
         pub async fn reduce(&self, credited: Credited) -> Result<View, BillingError> {
-            self.resource.view()?;
             let at = self.resource.caught_up()?;
             if self.resource.read(|live| live.machine.knows_credit(&credited.id))? {
                 return self.resource.view();
@@ -431,7 +425,6 @@ calls! {
 
         /// Adds credit for the next invoice. Repeating it changes nothing.
         pub async fn grant(&self, credited: Credited) -> Result<View, BillingError> {
-            self.resource.view()?;
             self.resource.caught_up()?;
             if self.resource.read(|live| live.machine.knows_credit(&credited.id))? {
                 return self.resource.view();
@@ -442,10 +435,10 @@ calls! {
 
         /// Records that money of one of its invoices was refunded. Repeating it changes nothing.
         pub async fn returned(&self, credited: Credited) -> Result<View, BillingError> {
-            let view = self.resource.view()?;
+            self.resource.caught_up()?;
             let known = self.resource.read(|live| live.machine.knows_credit(&credited.id))?;
             if known || self.resource.must_take("credit", "returned").is_err() {
-                return Ok(view);
+                return self.resource.view();
             }
             self.resource.transition("credit", "returned", &credited)
         }
@@ -481,6 +474,15 @@ calls! {
         /// Its timers, including failed ones.
         pub async fn timers(&self) -> Result<Vec<Timer>, BillingError> {
             Ok(self.clock.timers()?)
+        }
+
+        /// The state as of now: nothing that is due is missing, however long the node was down.
+        fn present(&self) -> Result<View, BillingError> {
+            self.resource.view()?;
+            if !broken(Variant::ReadStale) {
+                self.resource.caught_up()?;
+            }
+            self.resource.view()
         }
 
         /// What immediately follows a failed payment.
@@ -526,8 +528,18 @@ calls! {
             Ok(Some(terms).filter(|terms| *terms != Terms::default()))
         }
 
-        /// The current plan of a price with a quantity. Neither the price nor its product may be deleted.
-        async fn plan(&self, price: &str, quantity: u32) -> Result<Plan, BillingError> {
+        /// The present quantity, unless another is requested. It is read after every `await`: another change may come in
+        /// between.
+        fn quantity(&self, wanted: Option<u32>) -> Result<u32, BillingError> {
+            let forgotten = broken(Variant::QuantityForgotten).then_some(1);
+            match wanted.or(forgotten) {
+                Some(quantity) => Ok(quantity),
+                None => Ok(self.resource.read(|live| live.machine.plan().map(|plan| plan.quantity))??),
+            }
+        }
+
+        /// What a price offers now. Neither the price nor its product may be deleted.
+        async fn offer(&self, price: &str) -> Result<Offer, BillingError> {
             let env = self.resource.env();
             let view = env
                 .object::<Price>()
@@ -539,16 +551,31 @@ calls! {
             let terms = terms.ok_or_else(|| BillingError::not_found("price", price))?;
             let product = env.object::<Product>().get_by_name(&terms.product);
             must_be_active(&product.get_state().await??)?;
-            let plan = Plan {
+            Ok(Offer {
                 price: price.to_owned(),
-                product: terms.product,
-                unit_amount: terms.unit_amount,
-                quantity,
-                every: terms.every,
-            };
-            plan.check()?;
-            Ok(plan)
+                terms,
+            })
         }
+    }
+}
+
+/// A price that can be subscribed to.
+struct Offer {
+    price: String,
+    terms: NewPrice,
+}
+
+impl Offer {
+    fn plan(self, quantity: u32) -> Result<Plan, BillingError> {
+        let plan = Plan {
+            price: self.price,
+            product: self.terms.product,
+            unit_amount: self.terms.unit_amount,
+            quantity,
+            every: self.terms.every,
+        };
+        plan.check()?;
+        Ok(plan)
     }
 }
 

@@ -70,8 +70,11 @@ use crate::{
 /// The `OpenAPI` description of the API.
 pub const OPENAPI: &str = include_str!("../../../../docs/billing.openapi.json");
 
-/// Outcomes in one response, unless fewer are requested.
+/// Outcomes in one response, unless another number is requested.
 const HISTORY: usize = 100;
+
+/// Maximum number of outcomes in one response.
+const MAX_HISTORY: usize = 1_000;
 
 pub(super) fn router() -> Router<Env> {
     Router::new()
@@ -167,6 +170,7 @@ impl OfKind {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct After {
     #[serde(default)]
     after: i64,
@@ -256,11 +260,18 @@ async fn history(
     UrlQuery(wanted): UrlQuery<After>,
 ) -> Result<Json<History>, ApiError> {
     let limit = wanted.limit.unwrap_or(HISTORY);
+    if wanted.after < 0 || limit > MAX_HISTORY {
+        let text = format!(
+            "A page starts after an outcome from 0 on, and has at most {MAX_HISTORY} outcomes."
+        );
+        return Err(ApiError::bad_request("no_such_page", text));
+    }
     let outcomes = of_kind!(env, path, get_history(wanted.after, limit));
     Ok(Json(History { outcomes }))
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Wished {
     #[serde(default = "to_its_end")]
     until: String,

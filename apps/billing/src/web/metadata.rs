@@ -1,5 +1,6 @@
 //! Metadata in JSON, at creation and later.
 
+use abide::server::StrictJson;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error};
 use serde_json::{Map, Value};
 
@@ -19,7 +20,8 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Annotated<T> {
             .unwrap_or_else(|| Map::new().into());
         let metadata = Annotation::deserialize(metadata)
             .map_err(|error| D::Error::custom(format!("metadata: {error}")))?;
-        let new = T::deserialize(Value::Object(fields)).map_err(D::Error::custom)?;
+        let new = StrictJson(Value::Object(fields));
+        let new = T::deserialize(new).map_err(D::Error::custom)?;
         Ok(Self { new, metadata })
     }
 }

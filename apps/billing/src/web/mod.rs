@@ -62,5 +62,6 @@ pub fn router(env: Env) -> Router {
     Access::of(&env)
         .protect(own, |route| Need::by_method(route.method))
         .merge(gateway)
+        .layer(middleware::map_response(page::not_sniffed))
         .merge(service::operators_router(env))
 }

@@ -2,6 +2,7 @@
 
 use abide::{
     Env,
+    outcomes::Until,
     server::{ApiError, UrlPath, UrlQuery},
 };
 use axum::{extract::State, response::Html};
@@ -16,7 +17,7 @@ use super::{
     troubles, upkeep,
 };
 use crate::{
-    Time,
+    BillingError, Time,
     machines::SUBSCRIPTION,
     pages::{
         self,
@@ -77,8 +78,12 @@ pub(super) async fn subscription(
     let UrlPath(ById { id }) = path?;
     id::check("sub", &id)?;
     let object = env.object::<resources::Subscription>().get_by_name(&id);
-    let view = object.get_state().await?.map_err(told)?;
-    let entitlement = object.entitlement().await?.map_err(told)?;
+    let entitlement = match object.entitlement().await? {
+        Err(missing @ BillingError::NotFound { .. }) => return Err(told(missing).into()),
+        known => known,
+    };
+    // A subscription that cannot catch up is shown as it is: this page is where an operator sees why.
+    let view = object.get_state_at(Until::End).await?.map_err(told)?;
     let after = (view.seq - i64::try_from(STEPS).unwrap_or(i64::MAX)).max(0);
     let history = object.get_history(after, STEPS).await?.map_err(told)?;
     let reader = env.require::<Reader>()?;
@@ -99,7 +104,7 @@ pub(super) async fn subscription(
         id,
         state: view.state,
         facts,
-        entitled: entitlement.entitled,
+        entitled: entitlement.ok().map(|entitlement| entitlement.entitled),
         steps: steps.collect(),
         invoices,
     })))

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "broken")]
 mod broken;
+mod document;
 mod figures;
 mod lists;
 mod refunds;

@@ -54,7 +54,9 @@ async fn a_web_page_of_a_stranger_changes_nothing_and_sees_nothing() {
     assert_eq!(world.get(&path).await.text, before);
 
     // A form of a page cannot say that it is JSON.
-    let form = Request::post("/v1/products").header("content-type", "text/plain");
+    let form = Request::post("/v1/products")
+        .header("content-type", "text/plain")
+        .header("sec-fetch-site", "same-origin");
     let form = form.body(Body::from(json!({ "name": "Gold" }).to_string()));
     assert_eq!(world.send(form.unwrap()).await.status, 415);
 

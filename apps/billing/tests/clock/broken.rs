@@ -30,6 +30,9 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::Overtaken => {
             "money::nothing_that_is_asked_for_overtakes_what_a_node_that_was_away_makes_good"
         }
+        Variant::ReadStale => {
+            "reads::a_subscription_that_ended_during_downtime_is_not_entitled_after_it"
+        }
         Variant::ChangeLeftOut => {
             "money::what_a_change_costs_is_billed_when_the_subscription_ends_now_or_with_its_period"
         }

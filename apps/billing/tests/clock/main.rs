@@ -7,6 +7,7 @@ mod crashes;
 mod late;
 mod money;
 mod plans;
+mod reads;
 mod support;
 mod terms;
 

@@ -118,3 +118,20 @@ fn the_next_invoice_is_what_it_is_said_to_be() {
         assert_eq!(live.plan.unwrap().every, Every::MONTH);
     });
 }
+
+#[test]
+fn a_change_without_a_quantity_keeps_one_that_was_set_meanwhile() {
+    run(async {
+        let world = subscribed().await;
+        // Both are sent before either is answered: the first is applied while the second waits for its price.
+        let seats = world.subscription().change("price_1000".into(), Some(5));
+        let price = world.subscription().change("price_3000".into(), None);
+        seats.await.unwrap().unwrap();
+        let view = price.await.unwrap().unwrap();
+        let plan = &view.data["plan"];
+        assert_eq!(
+            (&plan["price"], &plan["quantity"]),
+            (&"price_3000".into(), &5.into())
+        );
+    });
+}

@@ -8,6 +8,7 @@ mod cards;
 mod gateway;
 #[path = "../node/mod.rs"]
 mod node;
+mod races;
 mod refunds;
 mod world;
 

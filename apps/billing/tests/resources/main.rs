@@ -421,3 +421,25 @@ async fn an_invoice_that_nobody_is_to_pay_is_not_owed_and_is_not_voided_while_it
         of!(world, id, check()).unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_subscription_being_created_again_is_not_forgotten() {
+    let world = World::new();
+    world.stocked().await;
+    let customer = world.node.env().object::<Customer>().get_by_name("cus_ada");
+    let subscribe = async || {
+        customer
+            .subscribe("sub_slow".into())
+            .await
+            .unwrap()
+            .unwrap()
+    };
+    subscribe().await;
+    // The first attempt was lost; the second one is under way when somebody deletes the customer.
+    world.clock.advance(Duration::from_mins(11));
+    subscribe().await;
+    let refused = customer.delete().await.unwrap().unwrap_err();
+    assert!(refused.to_string().contains("sub_slow"), "{refused}");
+    world.clock.advance(Duration::from_mins(11));
+    assert_eq!(customer.delete().await.unwrap().unwrap().state, "deleted");
+}

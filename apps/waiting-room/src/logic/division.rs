@@ -29,6 +29,14 @@ pub struct Part {
     pub anywhere: u64,
 }
 
+impl Part {
+    /// What a data centre has of it: its own part, and the part of *Anywhere* that falls to its workers.
+    pub fn of_data_centre(self, workers: Workers) -> u64 {
+        let shared = self.anywhere.saturating_mul(workers.here) / workers.world.max(1);
+        self.here + shared
+    }
+}
+
 /// Active workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workers {

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use super::plan::ANYWHERE;
+
 /// How many minutes ago the traffic was that decides.
 pub const LAG_MINUTES: u64 = 2;
 
@@ -22,6 +24,16 @@ pub struct Shares {
 pub struct Parts {
     pub own: BTreeMap<String, u64>,
     pub anywhere: u64,
+}
+
+impl Parts {
+    /// The part of a data centre, or of [`ANYWHERE`].
+    pub fn of(&self, counter: &str) -> u64 {
+        match counter {
+            ANYWHERE => self.anywhere,
+            name => self.own.get(name).copied().unwrap_or(0),
+        }
+    }
 }
 
 impl Shares {

@@ -1,13 +1,14 @@
 //! The state of a room: what its data centres have reported, put together.
 //!
-//! Nobody has to agree on anything: each data centre merges the newest reports that it has, and they differ by the delay between them.
+//! Data centres need not agree on anything: each merges the newest reports that it has, and they differ by the delay between them.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    division::{Part, Workers},
+    bucket::BucketId,
+    division::Workers,
     history::{LAG_MINUTES, Shares},
     minute::Minute,
     queue::Bucket,
@@ -24,12 +25,14 @@ pub struct RoomState {
     pub data_centre: String,
     /// Visitors inside.
     pub active: u64,
-    /// Who waits, sorted by minute.
+    /// Who waits, the oldest first.
     pub buckets: Vec<Bucket>,
     /// Admissions in this minute so far, by where visitors stood.
     pub admitted_by_lane: BTreeMap<Lane, u64>,
     /// On average, in the minutes that are over.
     pub admissions_per_minute: f64,
+    /// The same of visitors who left; absent if none has.
+    pub departures_per_minute: Option<f64>,
     /// In the data centre that made this.
     pub workers_here: u64,
     /// In all data centres.
@@ -42,7 +45,7 @@ impl RoomState {
     /// Merges reports; `data_centre` is whose state it is to be. A new room has none: then only its limits are known.
     pub fn merge(data_centre: &str, minute: Minute, mut reports: Vec<Report>) -> Self {
         reports.sort_by(|a, b| a.data_centre.cmp(&b.data_centre));
-        let mut waiting: BTreeMap<Minute, u64> = BTreeMap::new();
+        let mut waiting: BTreeMap<BucketId, u64> = BTreeMap::new();
         let mut by_lane: BTreeMap<Lane, u64> = BTreeMap::new();
         for report in &reports {
             for (bucket, count) in &report.waiting {
@@ -55,8 +58,8 @@ impl RoomState {
             }
         }
         let buckets = waiting.into_iter().filter(|(_, waiting)| *waiting > 0);
-        let buckets = buckets.map(|(minute, waiting)| Bucket {
-            minute,
+        let buckets = buckets.map(|(id, waiting)| Bucket {
+            id,
             waiting,
             eligible_slots: 0,
         });
@@ -74,7 +77,9 @@ impl RoomState {
             active: reports.iter().map(|report| report.active).sum(),
             buckets: buckets.collect(),
             admitted_by_lane: by_lane,
-            admissions_per_minute: admissions(minute, &reports),
+            admissions_per_minute: average(minute, &reports, |report| &report.admitted)
+                .unwrap_or_else(|| in_minute(minute, &reports, |report| &report.admitted) as f64),
+            departures_per_minute: average(minute, &reports, |report| &report.left),
             workers_here,
             workers_world: workers_here + workers_others,
             reports,
@@ -86,32 +91,53 @@ impl RoomState {
         self.admitted_by_lane.values().sum()
     }
 
-    /// Admissions of this minute with a number of the data centre that made this, and with one of *Anywhere*.
-    pub fn admitted_in(&self, lane: Lane) -> Part {
-        let of = |lanes: &BTreeMap<Lane, u64>| lanes.get(&lane).copied().unwrap_or(0);
-        let reports = self
-            .reports
-            .iter()
-            .filter(|report| report.minute == self.minute);
-        let own = reports
-            .clone()
-            .find(|report| report.data_centre == self.data_centre);
-        let here = own.map_or(0, |own| {
-            of(&own.admitted_by_lane).saturating_sub(of(&own.anywhere_by_lane))
-        });
-        Part {
-            here,
-            anywhere: reports.map(|report| of(&report.anywhere_by_lane)).sum(),
-        }
+    /// Those of one lane.
+    pub fn admitted_in(&self, lane: Lane) -> u64 {
+        self.admitted_by_lane.get(&lane).copied().unwrap_or(0)
     }
 
-    /// Every other data centre has reported in this minute, and so everybody whom it let in before.
-    pub fn is_settled(&self) -> bool {
+    /// Those of the data centre that made this.
+    pub fn admitted_here(&self) -> u64 {
+        self.own()
+            .map_or(0, |own| own.admitted_by_lane.values().sum())
+    }
+
+    /// Those of one lane in the data centre that made this.
+    pub fn admitted_here_in(&self, lane: Lane) -> u64 {
+        let own = self.own();
+        own.and_then(|own| own.admitted_by_lane.get(&lane).copied())
+            .unwrap_or(0)
+    }
+
+    fn own(&self) -> Option<&Report> {
+        let mut reports = self.of_this_minute();
+        reports.find(|report| report.data_centre == self.data_centre)
+    }
+
+    /// Numbers that a counter is known to have given in this minute.
+    pub fn given(&self, counter: &str) -> u64 {
+        let taken = |report: &Report| match &report.data_centre {
+            own if own == counter => {
+                let all: u64 = report.admitted_by_lane.values().sum();
+                all.saturating_sub(report.borrowed.values().sum())
+            }
+            _ => report.borrowed.get(counter).copied().unwrap_or(0),
+        };
+        self.of_this_minute().map(taken).sum()
+    }
+
+    fn of_this_minute(&self) -> impl Iterator<Item = &Report> {
+        let reports = self.reports.iter();
+        reports.filter(|report| report.minute == self.minute)
+    }
+
+    /// Every other data centre has reported in this minute, and so each visitor whom it let in before, and after the moment `since`.
+    pub fn is_settled(&self, since: u64) -> bool {
         let mut others = self
             .reports
             .iter()
             .filter(|report| report.data_centre != self.data_centre && !report.is_silent);
-        others.all(|report| report.minute >= self.minute)
+        others.all(|report| report.minute >= self.minute && report.at >= since)
     }
 
     /// Who waits.
@@ -144,26 +170,30 @@ impl RoomState {
     }
 }
 
-/// The average over the minutes that are over, from the first in which anybody was let in.
-fn admissions(minute: Minute, reports: &[Report]) -> f64 {
-    let of = |minute: Minute| -> u64 {
-        let counts = reports
-            .iter()
-            .filter_map(|report| report.admitted.get(&minute));
-        counts.sum()
-    };
-    let over: Vec<u64> = (1..REPORTED_MINUTES)
-        .rev()
-        .map(|ago| of(minute.before(ago)))
-        .collect();
-    let first = over
+/// What all data centres counted in a minute.
+fn in_minute(
+    minute: Minute,
+    reports: &[Report],
+    counts: impl Fn(&Report) -> &BTreeMap<Minute, u64>,
+) -> u64 {
+    let counts = reports
         .iter()
-        .position(|count| *count > 0)
-        .unwrap_or(over.len());
-    match &over[first..] {
-        [] => of(minute) as f64,
-        known => wait::average(known),
-    }
+        .filter_map(|report| counts(report).get(&minute));
+    counts.sum()
+}
+
+/// The average over the minutes that are over, from the first in which anything was counted.
+fn average(
+    minute: Minute,
+    reports: &[Report],
+    counts: impl Fn(&Report) -> &BTreeMap<Minute, u64>,
+) -> Option<f64> {
+    let over = (1..REPORTED_MINUTES).rev().map(|ago| minute.before(ago));
+    let over: Vec<u64> = over
+        .map(|minute| in_minute(minute, reports, &counts))
+        .collect();
+    let first = over.iter().position(|count| *count > 0)?;
+    Some(wait::average(&over[first..]))
 }
 
 #[cfg(test)]
@@ -176,11 +206,14 @@ mod tests {
     }
 
     fn report(name: &str, active: u64, waiting: &[(Minute, u64)]) -> Report {
+        let waiting = waiting
+            .iter()
+            .map(|(minute, count)| (BucketId::first_of(*minute), *count));
         Report {
             data_centre: name.to_owned(),
             active,
             workers: 2,
-            waiting: waiting.iter().copied().collect(),
+            waiting: waiting.collect(),
             ..Report::default()
         }
     }
@@ -203,13 +236,13 @@ mod tests {
     };
 
     #[test]
-    fn dublin_s_50_and_nairobi_s_151_make_201_and_their_buckets_2_50_60() {
+    fn merged_counts_and_buckets_add_up() {
         let merged = dublin_and_nairobi(50, 151);
         assert_eq!(merged.active, 201);
         let waiting: Vec<_> = merged
             .buckets
             .iter()
-            .map(|b| (b.minute, b.waiting))
+            .map(|b| (b.id.minute(), b.waiting))
             .collect();
         assert_eq!(
             waiting,
@@ -261,18 +294,50 @@ mod tests {
     {
         let of = |name: &str, minute| Report {
             minute,
+            at: 7,
             ..report(name, 0, &[])
         };
-        let settled = |reports| RoomState::merge("a", at(12, 1), reports).is_settled();
+        let settled = |reports| RoomState::merge("a", at(12, 1), reports).is_settled(7);
         let own = of("a", at(12, 1));
         assert!(settled(vec![own.clone()]));
         assert!(settled(vec![own.clone(), of("b", at(12, 1))]));
         assert!(!settled(vec![own.clone(), of("b", at(12, 0))]));
+        let before_the_draw = Report {
+            at: 6,
+            ..of("b", at(12, 1))
+        };
+        assert!(!settled(vec![own.clone(), before_the_draw]));
         let silent = Report {
             is_silent: true,
             ..of("b", at(12, 0))
         };
         assert!(settled(vec![own, silent]));
+    }
+
+    #[test]
+    fn a_borrowed_number_counts_for_the_counter_that_gave_it() {
+        let with = |name: &str, admitted, borrowed: &[(&str, u64)]| Report {
+            admitted_by_lane: BTreeMap::from([(Lane::New, admitted)]),
+            borrowed: borrowed
+                .iter()
+                .map(|(name, n)| ((*name).to_owned(), *n))
+                .collect(),
+            ..report(name, admitted, &[])
+        };
+        let reports = vec![
+            with("a", 9, &[("b", 4), ("anywhere", 2)]),
+            with("b", 5, &[("anywhere", 1)]),
+        ];
+        let state = RoomState::merge("a", Minute::default(), reports);
+        let given = ["a", "b", "anywhere"].map(|counter| state.given(counter));
+        assert_eq!(given, [3, 8, 3]);
+        assert_eq!(
+            (
+                state.admitted_in(Lane::New),
+                state.admitted_here_in(Lane::New)
+            ),
+            (14, 9)
+        );
     }
 
     #[test]

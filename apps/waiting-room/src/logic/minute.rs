@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The number of a minute since 1970. A bucket of the queue is named by the minute in which its visitors came.
+/// The number of a minute since 1970.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_who_comes_from_19_51_00_to_19_51_59_is_in_bucket_19_51() {
+    fn visitors_from_19_51_00_to_19_51_59_are_in_minute_19_51() {
         let at = |h: u64, m: u64, s: u64| Minute::at(((h * 60 + m) * 60 + s) * 1000 + 999, 60_000);
         assert_eq!(at(19, 51, 0), at(19, 51, 59));
         assert_eq!(at(19, 51, 0), Minute(19 * 60 + 51));

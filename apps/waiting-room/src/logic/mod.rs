@@ -8,6 +8,7 @@
     reason = "the fields are described where their meaning is not their name"
 )]
 
+pub mod bucket;
 pub mod division;
 pub mod history;
 pub mod merge;

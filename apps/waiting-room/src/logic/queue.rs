@@ -1,26 +1,26 @@
-//! Who of those that wait may enter: the oldest bucket first.
+//! Which of the waiting visitors may enter: the oldest bucket first.
 
 use serde::{Deserialize, Serialize};
 
-use super::minute::Minute;
+use super::bucket::BucketId;
 
-/// Visitors that came in one minute and wait.
+/// Visitors who wait in one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
-    pub minute: Minute,
+    pub id: BucketId,
     pub waiting: u64,
     /// How many of them may enter now.
     pub eligible_slots: u64,
 }
 
 impl Bucket {
-    /// Everybody in it may enter, wherever they are.
+    /// All its visitors may enter, wherever they are.
     pub fn is_whole(&self) -> bool {
         self.eligible_slots == self.waiting
     }
 }
 
-/// Gives slots to buckets that are sorted by minute. Returns what is left for visitors who have just come.
+/// Gives slots to buckets that are sorted. Returns what is left for visitors who have just come.
 pub fn give(buckets: &mut [Bucket], slots: i64) -> u64 {
     let mut left = u64::try_from(slots).unwrap_or(0);
     for bucket in buckets {
@@ -33,11 +33,11 @@ pub fn give(buckets: &mut [Bucket], slots: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logic::history::Shares;
+    use crate::logic::{history::Shares, minute::Minute};
 
     fn buckets(waiting: &[u64]) -> Vec<Bucket> {
         let buckets = (954..).zip(waiting).map(|(minute, waiting)| Bucket {
-            minute: Minute(minute),
+            id: BucketId::first_of(Minute(minute)),
             waiting: *waiting,
             eligible_slots: 0,
         });
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_enters_while_there_is_less_than_no_slot() {
+    fn below_zero_slots_no_bucket_is_eligible() {
         let mut queue = buckets(&[2, 50, 60]);
         assert_eq!(give(&mut queue, -1), 0);
         assert!(queue.iter().all(|bucket| bucket.eligible_slots == 0));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_just_come_gets_what_those_who_wait_leave() {
+    fn new_visitors_get_the_slots_that_the_queue_leaves() {
         let mut queue = buckets(&[2, 5]);
         assert_eq!(give(&mut queue, 10), 3);
         assert_eq!(give(&mut [], 10), 10);

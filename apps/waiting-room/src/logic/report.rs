@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::minute::Minute;
+use super::{bucket::BucketId, minute::Minute};
 
 /// Minutes that a report goes back.
 pub const REPORTED_MINUTES: u64 = 6;
@@ -14,8 +14,8 @@ pub const REPORTED_MINUTES: u64 = 6;
 pub enum Lane {
     /// Has just come.
     New,
-    /// Waits, in the bucket of this minute.
-    Bucket(Minute),
+    /// Waits, in this bucket.
+    Bucket(BucketId),
     /// Waits for the draw, whatever the bucket.
     Draw,
 }
@@ -26,14 +26,14 @@ impl Lane {
         match self {
             Self::New => -1,
             Self::Draw => -2,
-            Self::Bucket(minute) => i64::try_from(minute.0).unwrap_or(i64::MAX),
+            Self::Bucket(bucket) => i64::try_from(bucket.number()).unwrap_or(i64::MAX),
         }
     }
 
     /// From a column of a table.
     pub fn from_column(column: i64) -> Self {
         match (column, u64::try_from(column)) {
-            (_, Ok(minute)) => Self::Bucket(Minute(minute)),
+            (_, Ok(bucket)) => Self::Bucket(BucketId::from_number(bucket)),
             (-1, _) => Self::New,
             _ => Self::Draw,
         }
@@ -50,18 +50,20 @@ pub struct Report {
     pub active: u64,
     /// Workers that report.
     pub workers: u64,
-    /// Who waits, by minute.
-    pub waiting: BTreeMap<Minute, u64>,
+    /// Visitors who wait, by bucket.
+    pub waiting: BTreeMap<BucketId, u64>,
     /// Visitors who came, by minute.
     pub arrivals: BTreeMap<Minute, u64>,
     /// Visitors who were let in, by minute.
     pub admitted: BTreeMap<Minute, u64>,
+    /// Visitors who left, by minute.
+    pub left: BTreeMap<Minute, u64>,
     /// The minute that `admitted_by_lane` is of.
     pub minute: Minute,
-    /// Nobody has heard of it for a while: it has no part of the slots. Only whoever reads a report says that.
+    /// Not heard from for a while, so it gets no slots. Set by the reader of a report, never by its sender.
     pub is_silent: bool,
     /// Those of this minute, by where they stood.
     pub admitted_by_lane: BTreeMap<Lane, u64>,
-    /// Of them, those with a number of *Anywhere*.
-    pub anywhere_by_lane: BTreeMap<Lane, u64>,
+    /// Of them, those with a number of another counter, by its name.
+    pub borrowed: BTreeMap<String, u64>,
 }

@@ -1,9 +1,9 @@
 //! The object that hands out numbers: one for each data centre and minute, and one for *Anywhere*. Its name is used again for a later
 //! minute, so that the number of objects is bounded.
 //!
-//! Contract: a number below the bound goes in. A visitor has one number in a minute, however often it is asked for. Once the counter is
-//! closed it gives no number, so that the data centre knows everybody who was let in before it computes the next minute's slots. Whoever
-//! was given a number is on disk before anybody hears of it.
+//! Contract: a number below the bounds admits. A visitor has one number in a minute, however often it is asked for. Once the counter is
+//! closed it gives no number, so that the data centre knows every visitor it admitted before it computes the next minute's slots. A
+//! number is on disk before it is used. A number that another data centre borrows counts for the bounds; the borrower records its visitor.
 
 use std::time::Duration;
 
@@ -16,11 +16,10 @@ use crate::{
     ticket::VisitorId,
 };
 
-/// A counter is forgotten so long after it was closed: its data centre knows by then whoever has a number.
+/// How long a closed counter is kept. By then the data centre knows every visitor with a number.
 const KEPT: Duration = Duration::from_mins(30);
 
-/// One that nobody closes is forgotten so long after its first number, when no session can be left of it: the data centre may have been
-/// down for as long.
+/// How long a counter that is never closed is kept after its first number: its data centre may be down until no session is left of it.
 const KEPT_OPEN: Duration = Duration::from_hours(25);
 
 /// A name is used again after so many minutes, when the counter of the earlier minute has usually been forgotten.
@@ -42,7 +41,7 @@ pub struct TicketCounter {
     state: State,
 }
 
-/// Somebody who wants a number.
+/// A request for a number.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Claim {
     /// Of which minute.
@@ -55,6 +54,8 @@ pub struct Claim {
     pub most_in_lane: Option<u64>,
     /// Numbers of all lanes; unbounded if absent.
     pub most: Option<u64>,
+    /// For a visitor of another data centre, which records the admission.
+    pub is_borrowed: bool,
 }
 
 /// What comes of it.
@@ -71,7 +72,8 @@ pub enum Number {
 impl DurableObject for TicketCounter {
     fn new(state: State, _env: Env) -> Result<Self> {
         state.storage().sql().exec(
-            "CREATE TABLE IF NOT EXISTS numbers (visitor BLOB PRIMARY KEY, lane INTEGER NOT NULL) WITHOUT ROWID;
+            "CREATE TABLE IF NOT EXISTS numbers (visitor BLOB PRIMARY KEY, lane INTEGER NOT NULL,
+                 is_borrowed INTEGER NOT NULL) WITHOUT ROWID;
              CREATE TABLE IF NOT EXISTS lanes (lane INTEGER PRIMARY KEY, given INTEGER NOT NULL)",
             (),
         )?;
@@ -79,7 +81,7 @@ impl DurableObject for TicketCounter {
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        // Whoever asks again finds a new counter, with tables.
+        // The next call finds a new counter, with tables.
         self.state.restart();
         self.state.storage().delete_all()
     }
@@ -113,8 +115,8 @@ impl TicketCounter {
             storage.set_alarm(KEPT_OPEN)?;
         }
         sql.exec(
-            "INSERT INTO numbers (visitor, lane) VALUES (?, ?)",
-            (visitor, lane),
+            "INSERT INTO numbers (visitor, lane, is_borrowed) VALUES (?, ?, ?)",
+            (visitor, lane, claim.is_borrowed),
         )?;
         sql.exec(
             "INSERT INTO lanes (lane, given) VALUES (?, 1) ON CONFLICT DO UPDATE SET given = given + 1",
@@ -123,7 +125,7 @@ impl TicketCounter {
         Ok(Number::Given)
     }
 
-    /// Gives no more numbers, and tells who has one.
+    /// Stops giving numbers, and lists the data centre's visitors with one.
     pub async fn close(&self, minute: Minute) -> Result<Vec<(VisitorId, Lane)>> {
         let storage = self.state.storage();
         if self.begin(minute)? && storage.get::<bool>(CLOSED)?.is_none() {
@@ -133,15 +135,16 @@ impl TicketCounter {
         self.given(minute).await
     }
 
-    /// Who has a number.
+    /// The data centre's visitors with a number.
     pub async fn given(&self, minute: Minute) -> Result<Vec<(VisitorId, Lane)>> {
         let storage = self.state.storage();
         if storage.get(MINUTE)? != Some(minute) {
             return Ok(Vec::new());
         }
-        let rows = storage
-            .sql()
-            .exec("SELECT visitor, lane FROM numbers", ())?;
+        let rows = storage.sql().exec(
+            "SELECT visitor, lane FROM numbers WHERE NOT is_borrowed",
+            (),
+        )?;
         let rows = rows.to_array::<(ByteBuf, i64)>()?;
         let known = rows.into_iter().filter_map(|(visitor, lane)| {
             let visitor = visitor.into_vec().try_into().ok()?;

@@ -1,17 +1,19 @@
 //! The object of one data centre: who is inside and who waits there, and what the other data centres have said last.
 //!
 //! Contract: what a worker reports is on disk before the worker hears that it is. The same report again changes nothing. The state that a
-//! worker is given for a minute counts everybody whom this data centre let in before that minute, also those of whom a worker that was
-//! killed never told.
+//! worker is given for a minute counts every visitor this data centre admitted before that minute, including those a killed worker never
+//! reported. An admission for a minute that is over is refused: the other data centres have divided the slots without it.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
 use super::{TicketCounter, counter::counter_name};
 use crate::{
     logic::{
+        bucket::{BucketId, Draw},
         merge::RoomState,
         minute::Minute,
         report::{Lane, REPORTED_MINUTES, Report},
@@ -19,12 +21,14 @@ use crate::{
     ticket::VisitorId,
 };
 
-/// A worker that has not reported for so long is not active.
+/// A worker is inactive when it has not reported for this long.
 const WORKER_SILENCE: u64 = 60_000;
-/// A data centre that nobody has heard of for so long has no part of the slots.
+/// A data centre gets no slots when it has not been heard from for this long.
 const PEER_SILENCE: u64 = 60_000;
 
 const OPEN_MINUTE: &str = "open_minute";
+/// The moment of the last draw.
+const DRAWN_AT: &str = "drawn_at";
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS sessions (visitor BLOB PRIMARY KEY, seen INTEGER NOT NULL) WITHOUT ROWID;
@@ -33,8 +37,9 @@ const SCHEMA: &str = "
     CREATE INDEX IF NOT EXISTS waiting_by_bucket ON waiting (bucket);
     CREATE INDEX IF NOT EXISTS waiting_by_time ON waiting (seen);
     CREATE TABLE IF NOT EXISTS admitted (visitor BLOB PRIMARY KEY, minute INTEGER NOT NULL, lane INTEGER NOT NULL,
-        is_from_anywhere INTEGER NOT NULL) WITHOUT ROWID;
+        counter TEXT) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS admitted_by_minute ON admitted (minute, lane);
+    CREATE TABLE IF NOT EXISTS departures (minute INTEGER PRIMARY KEY, count INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS arrivals (minute INTEGER PRIMARY KEY, count INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS workers (name TEXT PRIMARY KEY, seen INTEGER NOT NULL) WITHOUT ROWID";
 
@@ -43,7 +48,7 @@ const SCHEMA: &str = "
 pub struct DataCentre {
     state: State,
     env: Env,
-    /// What the others have said. The driver asks again after a start, before anybody is let in.
+    /// The newest report of each other data centre. The driver asks again after a start, before it admits visitors.
     peers: RefCell<BTreeMap<String, Report>>,
 }
 
@@ -56,23 +61,50 @@ pub struct Terms {
     pub data_centre: String,
     /// How long a minute is, in milliseconds.
     pub minute_millis: u64,
-    /// For so long after the last report of a visitor the visitor counts as inside.
+    /// A visitor counts as inside for this long after the last report about them.
     pub session_millis: u64,
-    /// For so long after the last look at the queue a visitor counts as waiting.
+    /// A visitor counts as waiting for this long after the last look at the queue.
     pub patience_millis: u64,
+    /// The draw of an event.
+    pub draw: Option<Draw>,
+}
+
+impl Terms {
+    /// The bucket of a visitor at a moment: after a draw the one that was drawn.
+    pub fn place(&self, visitor: VisitorId, bucket: BucketId, now: u64) -> BucketId {
+        self.draw
+            .map_or(bucket, |draw| draw.place(&visitor.0, bucket, now))
+    }
+
+    /// The bucket of a visitor who comes at a moment.
+    pub fn join(&self, now: u64) -> BucketId {
+        match self.draw {
+            Some(draw) => draw.join(now, self.minute_millis),
+            None => BucketId::at(now, self.minute_millis),
+        }
+    }
+}
+
+/// The answer to a report: the state, and which of the reported admissions were refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reported {
+    /// The state of the room, as this data centre knows it.
+    pub state: RoomState,
+    /// Visitors whose minute was over. They have not been admitted.
+    pub late: Vec<VisitorId>,
 }
 
 /// What a worker has to tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Happening {
     /// A new visitor was queued.
     Joined {
         /// Who.
         visitor: VisitorId,
         /// Where.
-        bucket: Minute,
+        bucket: BucketId,
     },
-    /// Somebody was let in.
+    /// A visitor was admitted.
     Admitted {
         /// Who.
         visitor: VisitorId,
@@ -80,8 +112,8 @@ pub enum Happening {
         minute: Minute,
         /// Where they stood.
         lane: Lane,
-        /// With a number of *Anywhere*.
-        is_from_anywhere: bool,
+        /// The counter that the number is from, if not the data centre's own.
+        borrowed_from: Option<String>,
     },
     /// A new visitor was turned away.
     TurnedAway {
@@ -98,7 +130,7 @@ pub enum Happening {
         /// Who.
         visitor: VisitorId,
         /// Where.
-        bucket: Minute,
+        bucket: BucketId,
     },
 }
 
@@ -115,8 +147,8 @@ impl DurableObject for DataCentre {
 
 #[rpc]
 impl DataCentre {
-    /// The process begins. Whoever waited could not look at the queue meanwhile, and has not left for that; whoever had a number, of whom
-    /// no worker has told, is inside.
+    /// Called when the process starts. Waiting visitors could not poll while it was down, so none of them is treated as gone. A number
+    /// that no worker reported is counted as inside.
     pub async fn resume(&self, terms: Terms, now: u64) -> Result<()> {
         self.sql().exec("UPDATE waiting SET seen = ?", (now,))?;
         self.sql().exec("DELETE FROM workers", ())?;
@@ -124,33 +156,43 @@ impl DataCentre {
             let name = counter_name(&terms.room, &terms.data_centre, open);
             let counter = self.env.object::<TicketCounter>().get_by_name(&name);
             for (visitor, lane) in counter.given(open).await?? {
-                self.admit(visitor, open, lane, false, now)?;
+                self.admit(visitor, open, lane, None, now)?;
             }
         }
         Ok(())
     }
 
-    /// Takes what a worker has to tell; the state of the room, as this data centre knows it.
+    /// Takes what a worker has to tell.
     pub async fn report(
         &self,
         terms: Terms,
         now: u64,
         worker: String,
         happenings: Vec<Happening>,
-    ) -> Result<RoomState> {
+    ) -> Result<Reported> {
         let minute = Minute::at(now, terms.minute_millis);
         let minute = self.turn(&terms, minute, now).await?;
         self.sql().exec(
             "INSERT INTO workers (name, seen) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET seen = max(seen, ?2)",
             (worker, now),
         )?;
+        self.draw(&terms, now)?;
+        let mut late = Vec::new();
         for happening in happenings {
-            self.note(happening, now, terms.minute_millis)?;
+            match happening {
+                Happening::Admitted {
+                    visitor,
+                    minute: of,
+                    ..
+                } if of < minute => late.push(visitor),
+                happening => self.note(happening, now, &terms)?,
+            }
         }
         self.forget(&terms, minute, now)?;
         let mut reports = vec![self.own_report(&terms, minute, now)?];
         reports.extend(self.peers(&terms, now));
-        Ok(RoomState::merge(&terms.data_centre, minute, reports))
+        let state = RoomState::merge(&terms.data_centre, minute, reports);
+        Ok(Reported { state, late })
     }
 
     /// What the other data centres are told.
@@ -158,6 +200,7 @@ impl DataCentre {
         let minute = self
             .turn(&terms, Minute::at(now, terms.minute_millis), now)
             .await?;
+        self.draw(&terms, now)?;
         self.forget(&terms, minute, now)?;
         self.own_report(&terms, minute, now)
     }
@@ -180,7 +223,7 @@ impl DataCentre {
         self.state.storage().sql()
     }
 
-    /// Begins a minute: the last one's counter gives no more numbers, and everybody who had one is noted.
+    /// Begins a minute: the last one's counter stops giving numbers, and every visitor who has one is recorded.
     async fn turn(&self, terms: &Terms, minute: Minute, now: u64) -> Result<Minute> {
         let open = self.state.storage().get::<Minute>(OPEN_MINUTE)?;
         let Some(open) = open else {
@@ -194,47 +237,74 @@ impl DataCentre {
         let name = counter_name(&terms.room, &terms.data_centre, open);
         let counter = self.env.object::<TicketCounter>().get_by_name(&name);
         for (visitor, lane) in counter.close(open).await?? {
-            self.admit(visitor, open, lane, false, now)?;
+            self.admit(visitor, open, lane, None, now)?;
         }
+        // A later minute may have begun while the counter was asked.
+        let minute = self
+            .state
+            .storage()
+            .get(OPEN_MINUTE)?
+            .map_or(minute, |open: Minute| open.max(minute));
         self.state.storage().put(OPEN_MINUTE, &minute)?;
         Ok(minute)
     }
 
-    fn note(&self, happening: Happening, now: u64, minute_millis: u64) -> Result<()> {
+    /// The draw of an event, once: each visitor who waits gets another bucket.
+    fn draw(&self, terms: &Terms, now: u64) -> Result<()> {
+        let storage = self.state.storage();
+        let Some(draw) = terms.draw.filter(|draw| draw.at <= now) else {
+            return Ok(());
+        };
+        if storage.get::<u64>(DRAWN_AT)? == Some(draw.at) {
+            return Ok(());
+        }
+        let sql = self.sql();
+        let rows = sql.exec("SELECT visitor, bucket FROM waiting", ())?;
+        for (visitor, bucket) in rows.to_array::<(ByteBuf, u64)>()? {
+            let place = draw.place(&visitor, BucketId::from_number(bucket), now);
+            sql.exec(
+                "UPDATE waiting SET bucket = ? WHERE visitor = ?",
+                (place.number(), &visitor[..]),
+            )?;
+        }
+        storage.put(DRAWN_AT, &draw.at)
+    }
+
+    fn note(&self, happening: Happening, now: u64, terms: &Terms) -> Result<()> {
         match happening {
             Happening::Joined { visitor, bucket } => {
-                if self.wait(visitor, bucket, now)? {
-                    self.arrive(Minute::at(now, minute_millis))?;
+                if self.wait(visitor, bucket, now, terms)? {
+                    self.arrive(Minute::at(now, terms.minute_millis))?;
                 }
             }
             Happening::Admitted {
                 visitor,
                 minute,
                 lane,
-                is_from_anywhere,
-            } => self.admit(visitor, minute, lane, is_from_anywhere, now)?,
+                borrowed_from,
+            } => self.admit(visitor, minute, lane, borrowed_from.as_deref(), now)?,
             Happening::TurnedAway { minute } => self.arrive(minute)?,
             Happening::Seen { visitor } => self.see(visitor, now)?,
             Happening::Looked { visitor, bucket } => {
-                self.wait(visitor, bucket, now)?;
+                self.wait(visitor, bucket, now, terms)?;
             }
         }
         Ok(())
     }
 
-    /// Notes somebody who was let in, once for a minute: whoever comes back with the ticket of the queue is let in again, and counts again.
+    /// Records an admission, once per minute. A visitor who presents the same queue ticket again is admitted, and counted, again.
     fn admit(
         &self,
         visitor: VisitorId,
         minute: Minute,
         lane: Lane,
-        is_from_anywhere: bool,
+        borrowed_from: Option<&str>,
         now: u64,
     ) -> Result<()> {
         let added = self.sql().exec(
-            "INSERT INTO admitted (visitor, minute, lane, is_from_anywhere) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT DO UPDATE SET minute = ?2, lane = ?3, is_from_anywhere = ?4 WHERE minute < ?2 RETURNING minute",
-            (&visitor.0[..], minute.0, lane.to_column(), is_from_anywhere),
+            "INSERT INTO admitted (visitor, minute, lane, counter) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO UPDATE SET minute = ?2, lane = ?3, counter = ?4 WHERE minute < ?2 RETURNING minute",
+            (&visitor.0[..], minute.0, lane.to_column(), borrowed_from),
         )?;
         if added.optional::<u64>()?.is_none() {
             return Ok(());
@@ -255,8 +325,9 @@ impl DataCentre {
         Ok(())
     }
 
-    /// Notes somebody who waits, unless they have been let in. True if nobody knew of them.
-    fn wait(&self, visitor: VisitorId, bucket: Minute, now: u64) -> Result<bool> {
+    /// Records a visitor who waits, unless they were admitted. True if the visitor is new.
+    fn wait(&self, visitor: VisitorId, bucket: BucketId, now: u64, terms: &Terms) -> Result<bool> {
+        let bucket = terms.place(visitor, bucket, now);
         let visitor = &visitor.0[..];
         let looked = "UPDATE waiting SET seen = max(seen, ?2) WHERE visitor = ?1 RETURNING bucket";
         if self
@@ -270,7 +341,7 @@ impl DataCentre {
         let added = self.sql().exec(
             "INSERT INTO waiting (visitor, bucket, seen) SELECT ?1, ?2, ?3
              WHERE NOT EXISTS (SELECT 1 FROM admitted WHERE visitor = ?1) RETURNING bucket",
-            (visitor, bucket.0, now),
+            (visitor, bucket.number(), now),
         )?;
         Ok(added.optional::<u64>()?.is_some())
     }
@@ -283,14 +354,19 @@ impl DataCentre {
         Ok(())
     }
 
-    /// Drops what does not count any more.
+    /// Deletes what has expired.
     fn forget(&self, terms: &Terms, minute: Minute, now: u64) -> Result<()> {
         let sql = self.sql();
         let before = |millis: u64| now.saturating_sub(millis);
-        sql.exec(
-            "DELETE FROM sessions WHERE seen < ?",
-            (before(terms.session_millis),),
-        )?;
+        let left = "DELETE FROM sessions WHERE seen < ? RETURNING 1";
+        let left = sql.exec(left, (before(terms.session_millis),))?;
+        let left = left.to_array::<u64>()?.len() as u64;
+        if left > 0 {
+            sql.exec(
+                "INSERT INTO departures (minute, count) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET count = count + ?2",
+                (minute.0, left),
+            )?;
+        }
         sql.exec(
             "DELETE FROM waiting WHERE seen < ?",
             (before(terms.patience_millis),),
@@ -302,6 +378,7 @@ impl DataCentre {
         let oldest = minute.before(REPORTED_MINUTES).0;
         sql.exec("DELETE FROM admitted WHERE minute < ?", (oldest,))?;
         sql.exec("DELETE FROM arrivals WHERE minute < ?", (oldest,))?;
+        sql.exec("DELETE FROM departures WHERE minute < ?", (oldest,))?;
         Ok(())
     }
 
@@ -315,33 +392,37 @@ impl DataCentre {
                 .map(|(minute, count)| (Minute(minute), count))
                 .collect())
         };
-        let by_lane = |condition: &str| -> Result<BTreeMap<Lane, u64>> {
-            let query = format!(
-                "SELECT lane, count(*) FROM admitted WHERE minute = ? {condition} GROUP BY lane"
-            );
-            let rows = sql.exec(&query, (minute.0,))?.to_array::<(i64, u64)>()?;
-            Ok(rows
-                .into_iter()
-                .map(|(lane, count)| (Lane::from_column(lane), count))
-                .collect())
-        };
+        let waiting = "SELECT bucket, count(*) FROM waiting GROUP BY bucket";
+        let waiting = sql.exec(waiting, ())?.to_array::<(u64, u64)>()?;
+        let waiting = waiting
+            .into_iter()
+            .map(|(bucket, count)| (BucketId::from_number(bucket), count));
+        let by_lane = "SELECT lane, count(*) FROM admitted WHERE minute = ? GROUP BY lane";
+        let by_lane = sql.exec(by_lane, (minute.0,))?.to_array::<(i64, u64)>()?;
+        let by_lane = by_lane
+            .into_iter()
+            .map(|(lane, count)| (Lane::from_column(lane), count));
+        let borrowed = "SELECT counter, count(*) FROM admitted WHERE minute = ? AND counter IS NOT NULL GROUP BY counter";
+        let borrowed = sql.exec(borrowed, (minute.0,))?;
+        let borrowed = borrowed.to_array::<(String, u64)>()?;
         Ok(Report {
             data_centre: terms.data_centre.clone(),
             at: now,
             active: count("SELECT count(*) FROM sessions")?,
             workers: count("SELECT count(*) FROM workers")?,
-            waiting: by_minute("SELECT bucket, count(*) FROM waiting GROUP BY bucket")?,
+            waiting: waiting.collect(),
             arrivals: by_minute("SELECT minute, count FROM arrivals")?,
             admitted: by_minute("SELECT minute, count(*) FROM admitted GROUP BY minute")?,
+            left: by_minute("SELECT minute, count FROM departures")?,
             minute,
             is_silent: false,
-            admitted_by_lane: by_lane("")?,
-            anywhere_by_lane: by_lane("AND is_from_anywhere")?,
+            admitted_by_lane: by_lane.collect(),
+            borrowed: borrowed.into_iter().collect(),
         })
     }
 
-    /// What the others have said. One that has fallen silent has no part of the slots and nobody who waits, but its visitors may be
-    /// inside for a session.
+    /// The others' newest reports. A silent data centre gets no slots and its queue does not count, but its visitors may be inside for a
+    /// session.
     fn peers(&self, terms: &Terms, now: u64) -> Vec<Report> {
         let mut peers = self.peers.borrow_mut();
         peers.retain(|_, report| {

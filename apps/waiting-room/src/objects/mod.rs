@@ -6,5 +6,5 @@ mod world;
 
 pub(crate) use counter::counter_name;
 pub use counter::{Claim, Number, TicketCounter};
-pub use data_centre::{DataCentre, Happening, Terms};
+pub use data_centre::{DataCentre, Happening, Reported, Terms};
 pub use world::World;

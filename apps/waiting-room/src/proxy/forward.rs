@@ -11,11 +11,12 @@ use hyper::upgrade::OnUpgrade;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioIo},
+    rt::TokioExecutor,
 };
 use thiserror::Error;
 
-use super::{Visit, headers};
+use super::{Visit, headers, tunnel};
+use crate::room::Session;
 
 type Connections = Client<HttpsConnector<HttpConnector>, Body>;
 
@@ -68,7 +69,13 @@ impl Origin {
     }
 
     /// Passes a request on.
-    pub(super) async fn forward(&self, parts: Parts, body: Body, visit: &Visit) -> Response {
+    pub(super) async fn forward(
+        &self,
+        parts: Parts,
+        body: Body,
+        visit: &Visit,
+        session: Option<Session>,
+    ) -> Response {
         if headers::is_loop(&parts.headers) {
             return ApiError::new(
                 StatusCode::LOOP_DETECTED,
@@ -77,7 +84,7 @@ impl Origin {
             )
             .into_response();
         }
-        match self.try_forward(parts, body, visit).await {
+        match self.try_forward(parts, body, visit, session).await {
             Ok(response) => response,
             Err(error) => {
                 tracing::warn!(%error, origin = %self.uri, "the origin did not answer; the visitor got 502");
@@ -96,6 +103,7 @@ impl Origin {
         mut parts: Parts,
         body: Body,
         visit: &Visit,
+        session: Option<Session>,
     ) -> Result<Response, hyper_util::client::legacy::Error> {
         let protocol = headers::upgrade(&parts.headers);
         let visitor = parts.extensions.remove::<OnUpgrade>();
@@ -104,7 +112,8 @@ impl Origin {
             &mut parts.headers,
             &headers::From {
                 client: visit.client,
-                host: visit.host.as_deref(),
+                peer: visit.peer,
+                host: visit.host.as_ref().map(ToString::to_string).as_deref(),
                 is_secure: visit.is_secure,
                 is_from_proxy: visit.is_from_proxy,
             },
@@ -130,12 +139,12 @@ impl Origin {
                 return Ok(ApiError::new(
                     StatusCode::BAD_GATEWAY,
                     "no_upgrade",
-                    "The application switched to another protocol, which nobody had asked for.",
+                    "The application switched to another protocol, which the request did not ask for.",
                 )
                 .into_response());
             };
             headers::put_upgrade(response.headers_mut(), protocol);
-            tokio::spawn(tunnel(visitor, origin));
+            tokio::spawn(tunnel::carry(visitor, origin, session));
         }
         let (parts, body) = response.into_parts();
         Ok(Response::from_parts(parts, passed(body)))
@@ -157,22 +166,6 @@ fn passed(body: hyper::body::Incoming) -> Body {
         >());
     }
     Body::new(body)
-}
-
-/// Carries bytes both ways until both have ended.
-async fn tunnel(visitor: OnUpgrade, origin: OnUpgrade) {
-    let carried = async {
-        let (visitor, origin) = tokio::try_join!(visitor, origin)?;
-        let (mut visitor, mut origin) = (TokioIo::new(visitor), TokioIo::new(origin));
-        let ended = tokio::io::copy_bidirectional(&mut visitor, &mut origin).await;
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a tunnel broke");
-        }
-        hyper::Result::Ok(())
-    };
-    if let Err(error) = carried.await {
-        tracing::debug!(%error, "a connection did not switch protocols");
-    }
 }
 
 fn provider() -> rustls::crypto::CryptoProvider {

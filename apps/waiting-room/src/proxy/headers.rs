@@ -20,13 +20,37 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
-const FORWARDED: [&str; 5] = [
+/// Headers in which proxies name the client, besides all that begin with [`FORWARDED_PREFIX`], and those that name another path. Only a
+/// trusted proxy may send them.
+const OF_PROXIES: [&str; 24] = [
     "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
     "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-original-url",
+    "x-rewrite-url",
+    "x-host",
+    "x-remote-ip",
+    "x-remote-addr",
+    "x-originating-ip",
+    "x-proxyuser-ip",
+    "x-envoy-external-address",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-appengine-user-ip",
+    "client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-pseudo-ipv4",
+    "fastly-client-ip",
+    "fly-client-ip",
 ];
+
+/// What the names of most such headers begin with.
+const FORWARDED_PREFIX: &str = "x-forwarded";
 
 /// The name under which this proxy stands in `Via`.
 const PSEUDONYM: &str = "waiting-room";
@@ -37,9 +61,11 @@ const WEBSOCKET: &str = "websocket";
 /// For whom a request is passed on.
 pub(super) struct From<'a> {
     pub(super) client: IpAddr,
+    /// The address that connected: the client's, or a proxy's.
+    pub(super) peer: IpAddr,
     pub(super) host: Option<&'a str>,
     pub(super) is_secure: bool,
-    /// What the headers say already is believed.
+    /// Existing forwarding headers are trusted.
     pub(super) is_from_proxy: bool,
 }
 
@@ -94,37 +120,59 @@ pub(super) fn is_loop(headers: &HeaderMap) -> bool {
         .any(|hop| hop.split_whitespace().nth(1) == Some(PSEUDONYM))
 }
 
+/// Whether a stranger could lie with a header about who asks, or for what. Some origins read `_` as `-`.
+fn is_of_proxies(name: &HeaderName) -> bool {
+    let name = name.as_str().replace('_', "-");
+    name.starts_with(FORWARDED_PREFIX) || OF_PROXIES.contains(&name.as_str())
+}
+
+/// The hops up to the address that connected, without what the client claimed before the first.
+fn chain(headers: &HeaderMap, from: &From<'_>) -> String {
+    let (client, peer) = (from.client.to_canonical(), from.peer.to_canonical());
+    if !from.is_from_proxy {
+        return client.to_string();
+    }
+    let known = headers
+        .get_all("x-forwarded-for")
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim);
+    let known: Vec<&str> = known.collect();
+    let is_client = |hop: &&str| {
+        let address = hop.parse::<IpAddr>().ok();
+        address.is_some_and(|address| address.to_canonical() == client)
+    };
+    let mut hops: Vec<String> = match known.iter().rposition(is_client) {
+        Some(first) => known[first..].iter().map(ToString::to_string).collect(),
+        None if client == peer => Vec::new(),
+        None => vec![client.to_string()],
+    };
+    hops.push(peer.to_string());
+    hops.join(", ")
+}
+
 /// Says for whom a request is passed on.
 pub(super) fn introduce(headers: &mut HeaderMap, from: &From<'_>) {
-    let mut chain = String::new();
-    if from.is_from_proxy {
-        let known = headers
-            .get_all("x-forwarded-for")
-            .iter()
-            .filter_map(|value| value.to_str().ok());
-        chain = known.collect::<Vec<_>>().join(", ");
+    let chain = chain(headers, from);
+    if !from.is_from_proxy {
+        let names = headers.keys().filter(|name| is_of_proxies(name));
+        for name in names.cloned().collect::<Vec<_>>() {
+            headers.remove(name);
+        }
     }
-    let host = headers
-        .get("x-forwarded-host")
-        .filter(|_| from.is_from_proxy)
-        .cloned();
-    for name in FORWARDED {
-        headers.remove(name);
-    }
-    if chain.is_empty() {
-        chain = from.client.to_string();
-    }
+    // It would contradict what follows.
+    headers.remove(header::FORWARDED);
     let proto = if from.is_secure { "https" } else { "http" };
     headers.insert("x-forwarded-proto", HeaderValue::from_static(proto));
     if let Ok(chain) = HeaderValue::from_str(&chain) {
         headers.insert("x-forwarded-for", chain);
     }
-    let asked = from.host.and_then(|host| HeaderValue::from_str(host).ok());
-    if let Some(asked) = &asked {
-        headers.insert(header::HOST, asked.clone());
-    }
-    if let Some(host) = host.or(asked) {
-        headers.insert("x-forwarded-host", host);
+    if let Some(asked) = from.host.and_then(|host| HeaderValue::from_str(host).ok()) {
+        if !headers.contains_key("x-forwarded-host") {
+            headers.insert("x-forwarded-host", asked.clone());
+        }
+        headers.insert(header::HOST, asked);
     }
     if let Ok(via) = HeaderValue::from_str(&format!("1.1 {PSEUDONYM}")) {
         headers.append(header::VIA, via);
@@ -146,6 +194,11 @@ mod tests {
     fn from(is_from_proxy: bool) -> From<'static> {
         From {
             client: IpAddr::from([203, 0, 113, 7]),
+            peer: if is_from_proxy {
+                "::ffff:10.0.0.2".parse().unwrap()
+            } else {
+                IpAddr::from([203, 0, 113, 7])
+            },
             host: Some("shop.example"),
             is_secure: true,
             is_from_proxy,
@@ -184,11 +237,24 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_says_of_itself_is_not_believed() {
+    fn forwarding_headers_of_strangers_are_dropped() {
         let lie = [
             ("x-forwarded-for", "10.0.0.1"),
             ("forwarded", "for=10.0.0.1"),
             ("x-forwarded-proto", "gopher"),
+            ("x-forwarded-port", "1"),
+            ("x-forwarded-prefix", "/evil"),
+            ("x-forwarded-server", "evil"),
+            ("x-forwarded-ssl", "on"),
+            ("x_forwarded_for", "10.0.0.1"),
+            ("true-client-ip", "10.0.0.1"),
+            ("cf-connecting-ip", "10.0.0.1"),
+            ("x-real-ip", "10.0.0.1"),
+            ("x-client-ip", "10.0.0.1"),
+            ("x-cluster-client-ip", "10.0.0.1"),
+            ("fastly-client-ip", "10.0.0.1"),
+            ("x-original-forwarded-for", "10.0.0.1"),
+            ("x-original-url", "/shop"),
         ];
         let mut sent = headers(&lie);
         introduce(&mut sent, &from(false));
@@ -196,18 +262,32 @@ mod tests {
         assert_eq!(sent["x-forwarded-proto"], "https");
         assert_eq!(sent["x-forwarded-host"], "shop.example");
         assert_eq!(sent["host"], "shop.example");
-        assert!(!sent.contains_key("forwarded"));
+        let mut names: Vec<_> = sent.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        let kept = [
+            "host",
+            "via",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-forwarded-proto",
+        ];
+        assert_eq!(names, kept);
     }
 
     #[test]
-    fn what_a_proxy_says_of_the_client_is() {
+    fn a_trusted_proxy_s_address_is_appended_and_the_client_s_claims_are_not_kept() {
         let mut sent = headers(&[
-            ("x-forwarded-for", "203.0.113.7, 10.0.0.1"),
+            ("x-forwarded-for", "6.6.6.6, 203.0.113.7, 10.0.0.1"),
             ("x-forwarded-host", "www.example"),
+            ("true-client-ip", "203.0.113.7"),
         ]);
         introduce(&mut sent, &from(true));
-        assert_eq!(sent["x-forwarded-for"], "203.0.113.7, 10.0.0.1");
+        assert_eq!(sent["x-forwarded-for"], "203.0.113.7, 10.0.0.1, 10.0.0.2");
         assert_eq!(sent["x-forwarded-host"], "www.example");
+        assert_eq!(sent["true-client-ip"], "203.0.113.7");
+        let mut silent = headers(&[]);
+        introduce(&mut silent, &from(true));
+        assert_eq!(silent["x-forwarded-for"], "203.0.113.7, 10.0.0.2");
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! What answers visitors: find the room, decide, and then either pass the request on to the origin or show the queue.
 
 mod cookie;
+mod edge;
 mod forward;
 mod headers;
 mod operators;
+mod tunnel;
 
-use std::{net::SocketAddr, sync::Arc};
-
-use abide::{
-    Env,
-    server::{AddressBlock, ApiError, ClientAddr},
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
 };
+
+use abide::server::{ApiError, ClientAddr, RequestHost};
 use axum::{
     Router,
     body::Body,
@@ -18,70 +20,20 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts};
-use tokio::sync::OnceCell;
+use tokio::signal::unix::{SignalKind, signal};
 
-pub use forward::Origin;
+pub use edge::{Edge, Front, ReloadError};
+pub use forward::{NoRoots, Origin};
 
 use crate::{
     pages::{self, Waiting},
-    room::{Layout, Room, Verdict},
-    settings::Settings,
+    room::{Room, Verdict},
 };
 
 /// Under this path are the pages of operators. It is never passed on.
 pub const OWN_PATH: &str = "/.waiting-room";
 
-/// Everything that a request meets.
-#[derive(Debug)]
-pub struct Edge {
-    env: Env,
-    settings: Settings,
-    layout: Layout,
-    origin: Origin,
-    rooms: OnceCell<Vec<Arc<Room>>>,
-    /// Proxies that are believed when they say for whom they ask.
-    pub(crate) trusted: Vec<AddressBlock>,
-    /// The listener speaks TLS.
-    pub(crate) speaks_tls: bool,
-}
-
-impl Edge {
-    /// The edge of these rooms.
-    pub fn new(
-        env: Env,
-        settings: Settings,
-        layout: Layout,
-        origin: Origin,
-        trusted: Vec<AddressBlock>,
-        speaks_tls: bool,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            env,
-            settings,
-            layout,
-            origin,
-            rooms: OnceCell::new(),
-            trusted,
-            speaks_tls,
-        })
-    }
-
-    /// The rooms; opened by the first who asks.
-    pub(crate) async fn rooms(&self) -> abide::Result<&[Arc<Room>]> {
-        let rooms = self.rooms.get_or_try_init(|| self.open()).await?;
-        Ok(rooms)
-    }
-
-    async fn open(&self) -> abide::Result<Vec<Arc<Room>>> {
-        let mut rooms = Vec::new();
-        for settings in &self.settings.rooms {
-            rooms.push(Room::open(&self.env, settings, &self.settings, &self.layout).await?);
-        }
-        Ok(rooms)
-    }
-}
-
-/// Something that does not happen: the log says more.
+/// An internal error; details are in the log.
 fn failed() -> ApiError {
     ApiError::new(
         StatusCode::INTERNAL_SERVER_ERROR,
@@ -90,25 +42,48 @@ fn failed() -> ApiError {
     )
 }
 
+fn no_such_page() -> ApiError {
+    ApiError::not_found("not_found", "There is no such page of the waiting room.")
+}
+
 /// The whole HTTP side: operators' pages, and everything else for visitors.
 pub fn router(edge: Arc<Edge>) -> Router {
     let opening = Arc::clone(&edge);
     tokio::spawn(async move {
-        if let Err(error) = opening.rooms().await
+        if let Err(error) = opening.serving().await
             && !opening.env.is_stopping()
         {
             tracing::warn!(%error, "the rooms could not be opened; the first visitor tries again");
         }
+        reload_on_hangup(&opening).await;
     });
     operators::router(&edge).merge(Router::new().fallback(serve).with_state(edge))
 }
 
+/// Reads the settings again whenever the process gets SIGHUP.
+async fn reload_on_hangup(edge: &Edge) {
+    let mut hangups = match signal(SignalKind::hangup()) {
+        Ok(hangups) => hangups,
+        Err(error) => {
+            tracing::warn!(%error, "SIGHUP does not reload the settings; use POST /.waiting-room/reload");
+            return;
+        }
+    };
+    while hangups.recv().await.is_some() {
+        if let Err(error) = edge.reload().await {
+            tracing::error!(%error, "the settings were not reloaded; the old ones hold");
+        }
+    }
+}
+
 /// What is known of a request before it is decided.
 struct Visit {
-    client: std::net::IpAddr,
+    client: IpAddr,
+    /// The address that connected.
+    peer: IpAddr,
     /// The host that was asked for.
-    host: Option<String>,
-    /// The connection's peer is a proxy that is believed.
+    host: Option<RequestHost>,
+    /// The peer is a trusted proxy.
     is_from_proxy: bool,
     is_secure: bool,
 }
@@ -122,25 +97,22 @@ impl Visit {
                     ApiError::new(
                         StatusCode::BAD_REQUEST,
                         "unknown_client",
-                        "Nobody knows where this request is from.",
+                        "The client's address is unknown.",
                     )
                 })?;
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        let is_from_proxy = peer.is_some_and(|ConnectInfo(peer)| {
-            edge.trusted.iter().any(|block| block.contains(peer.ip()))
-        });
-        let text = |name: &str| {
-            parts
-                .headers
-                .get(name)
-                .and_then(|value| value.to_str().ok())
-        };
-        let is_secure =
-            edge.speaks_tls || (is_from_proxy && text("x-forwarded-proto") == Some("https"));
-        let host = text("host").map(str::to_owned);
+        // A proxy that connects over IPv6 to an IPv4 address is the same proxy.
+        let peer = peer.map_or(client, |ConnectInfo(peer)| peer.ip().to_canonical());
+        let trusted = &edge.front.trusted;
+        let is_from_proxy = trusted.iter().any(|block| block.contains(peer));
+        let proto = parts.headers.get("x-forwarded-proto");
+        let is_secure = edge.front.speaks_tls
+            || (is_from_proxy && proto.is_some_and(|proto| proto.as_bytes() == b"https"));
+        let host = Option::<RequestHost>::from_request_parts(parts, &()).await?;
         Ok(Self {
             client,
-            host: host.or_else(|| parts.uri.authority().map(ToString::to_string)),
+            peer,
+            host,
             is_from_proxy,
             is_secure,
         })
@@ -164,17 +136,23 @@ async fn try_serve(edge: &Edge, request: Request) -> Result<Response, ApiError> 
         ));
     }
     if parts.uri.path().starts_with(OWN_PATH) {
-        return Err(ApiError::not_found(
-            "not_found",
-            "There is no such page of the waiting room.",
-        ));
+        return Err(no_such_page());
     }
     let visit = Visit::of(edge, &mut parts).await?;
-    let rooms = edge.rooms().await?;
+    let serving = edge.serving().await?;
+    let (settings, rooms, origin) = (&serving.settings, &serving.rooms, &serving.origin);
+    if !edge.admits(settings, visit.host.as_ref()) {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "unknown_host",
+            "This server does not serve this host: add a room for it, or add it to the setting `server.hosts`.",
+        ));
+    }
     let path = parts.uri.path();
-    let room = rooms
-        .iter()
-        .find(|room| room.settings.is_for(visit.host.as_deref(), path));
+    let room = rooms.iter().find(|room| {
+        let host = visit.host.as_ref();
+        room.settings.is_for(host, path, settings.path_case)
+    });
     let wanted = room.map(|room| cookie::name(&room.settings.name));
     let of_rooms: Vec<_> = rooms
         .iter()
@@ -190,20 +168,22 @@ async fn try_serve(edge: &Edge, request: Request) -> Result<Response, ApiError> 
         wanted.as_deref().unwrap_or_default(),
     );
     let Some(room) = room.filter(|_| !is_let) else {
-        return Ok(edge.origin.forward(parts, body, &visit).await);
+        return Ok(origin.forward(parts, body, &visit, None).await);
     };
     let ticket = ticket.and_then(|value| room.sealer.open(&value));
-    // Where proxies are known, nobody else chooses.
-    let is_believed = edge.trusted.is_empty() || visit.is_from_proxy;
-    let named = edge.settings.data_centre_header.as_ref();
+    // Where proxies are known, only they choose.
+    let is_believed = edge.front.trusted.is_empty() || visit.is_from_proxy;
+    let named = settings.data_centre_header.as_ref();
     let named = named.filter(|_| is_believed);
     let named = named
         .and_then(|name| parts.headers.get(name))
         .and_then(|name| name.to_str().ok());
     let centre = room.centre(named, visit.client);
-    match centre.worker().visit(ticket).await {
-        Verdict::Enter(renewed) => {
-            let mut response = edge.origin.forward(parts, body, &visit).await;
+    let worker = centre.worker();
+    match worker.visit(ticket).await {
+        Verdict::Enter(visitor, renewed) => {
+            let session = Some(worker.session(visitor));
+            let mut response = origin.forward(parts, body, &visit, session).await;
             if let Some(ticket) = renewed {
                 cookie::give(response.headers_mut(), room, ticket, visit.is_secure)?;
             }
@@ -255,7 +235,7 @@ fn queue_page(room: &Room, headers: &HeaderMap, waiting: Waiting) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::VARY, HeaderValue::from_static("accept"));
-    // A browser that is asked to come back enters by itself, also without scripts.
+    // A browser that is asked to come back enters without a click, also without scripts.
     let refresh = room.refresh.as_secs().max(1).to_string();
     if let Ok(seconds) = HeaderValue::from_str(&refresh) {
         headers.insert(header::RETRY_AFTER, seconds.clone());

@@ -33,14 +33,19 @@ impl Link {
     }
 }
 
-/// Before anybody is let in each data centre has reported, and has heard of all others.
-pub(super) async fn meet(env: &Env, centres: &[Arc<Cache>]) -> abide::Result<()> {
+/// When the process starts, each data centre continues where it was.
+pub(super) async fn resume(env: &Env, centres: &[Arc<Cache>]) -> abide::Result<()> {
     for centre in centres {
         let object = env.object::<DataCentre>().get_by_name(&name(centre));
         object
             .resume(centre.terms.clone(), env.clock().unix_millis())
             .await??;
     }
+    Ok(())
+}
+
+/// Before the first visitor is admitted, each data centre has reported and heard from all others.
+pub(super) async fn meet(env: &Env, centres: &[Arc<Cache>]) -> abide::Result<()> {
     for _ in 0..2 {
         for centre in centres {
             exchange(env, centre).await?;
@@ -49,13 +54,14 @@ pub(super) async fn meet(env: &Env, centres: &[Arc<Cache>]) -> abide::Result<()>
     Ok(())
 }
 
-/// Goes on until the process ends.
+/// Runs until the process ends.
 pub(super) async fn keep_exchanging(env: Env, room: Arc<Room>) {
     let mut centres = JoinSet::new();
     for centre in &room.centres {
         let (env, centre) = (env.clone(), Arc::clone(&centre.cache));
+        let room = Arc::clone(&room);
         centres.spawn(async move {
-            while !env.is_stopping() {
+            while !env.is_stopping() && !room.is_closed() {
                 let pause = match exchange(&env, &centre).await {
                     Ok(Settled::Yes) => until_next_report(&env, &centre),
                     Ok(Settled::No) => SETTLING_INTERVAL,
@@ -71,7 +77,7 @@ pub(super) async fn keep_exchanging(env: Env, room: Arc<Room>) {
     while centres.join_next().await.is_some() {}
 }
 
-/// Whether all others have reported in the newest minute that any has reported in.
+/// Whether every other data centre has reported for the most recent reported minute.
 enum Settled {
     Yes,
     No,

@@ -6,6 +6,7 @@
 mod exchange;
 mod reporter;
 mod samples;
+mod session;
 mod visit;
 mod worker;
 
@@ -14,7 +15,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -25,12 +26,16 @@ use tokio::sync::watch;
 pub use exchange::Link;
 pub(crate) use reporter::Reporter;
 pub use samples::{CentreSample, Sample, Samples};
+pub use session::Session;
 pub use visit::{Place, Verdict};
 pub use worker::Worker;
 pub(crate) use worker::cookie_age;
 
 use crate::{
-    logic::{minute::Minute, plan::Plan},
+    logic::{
+        minute::Minute,
+        plan::{Plan, Rules},
+    },
     objects::{Terms, World},
     settings::{RoomSettings, Settings},
     ticket::{KEY_BYTES, Sealer},
@@ -64,9 +69,10 @@ pub struct Room {
     /// Its data centres.
     pub centres: Vec<Arc<Centre>>,
     /// What it looked like lately.
-    pub samples: Samples,
+    pub samples: Arc<Samples>,
     /// How often a page looks at the queue.
     pub refresh: Duration,
+    is_closed: AtomicBool,
 }
 
 /// A data centre of a room.
@@ -87,16 +93,19 @@ pub(crate) struct Cache {
     pub(crate) settings: RoomSettings,
     pub(crate) link: Link,
     pub(crate) renew_after: Duration,
+    /// How often a page looks at the queue.
+    pub(crate) refresh: Duration,
     plan: watch::Sender<Option<Arc<Plan>>>,
 }
 
 impl Room {
-    /// Opens a room: its key, its data centres, and what they remember.
+    /// Opens a room: its key, its data centres, and what they remember. With new settings it takes the place of `old`.
     pub async fn open(
         env: &Env,
         settings: &RoomSettings,
         all: &Settings,
         world: &Layout,
+        old: Option<&Self>,
     ) -> abide::Result<Arc<Self>> {
         let object = env.object::<World>().get_by_name(&settings.name);
         let key = object.key().await??;
@@ -115,6 +124,7 @@ impl Room {
                 minute_millis: millis(all.minute),
                 session_millis: millis(settings.session + unreported),
                 patience_millis: millis(all.refresh * MISSED_LOOKS + reporter::LONGEST_INTERVAL),
+                draw: settings.draw(millis(all.minute)),
             };
             let cache = Arc::new(Cache {
                 env: env.clone(),
@@ -122,6 +132,7 @@ impl Room {
                 settings: settings.clone(),
                 link: world.link,
                 renew_after,
+                refresh: all.refresh,
                 plan: watch::Sender::new(None),
             });
             caches.push(cache);
@@ -129,6 +140,9 @@ impl Room {
         object
             .keep_only(names(world.data_centres).collect())
             .await??;
+        if old.is_none() {
+            exchange::resume(env, &caches).await?;
+        }
         exchange::meet(env, &caches).await?;
         // From here on no worker decides as if its data centre were alone.
         let centres = caches.into_iter().map(|cache| {
@@ -144,13 +158,23 @@ impl Room {
         let room = Arc::new(Self {
             settings: settings.clone(),
             sealer: Sealer::new(&key, &settings.name),
-            samples: Samples::default(),
+            samples: old.map_or_else(Arc::default, |old| Arc::clone(&old.samples)),
             refresh: all.refresh,
             centres,
+            is_closed: AtomicBool::new(false),
         });
         tokio::spawn(exchange::keep_exchanging(env.clone(), Arc::clone(&room)));
         tokio::spawn(samples::keep_sampling(env.clone(), Arc::clone(&room)));
         Ok(room)
+    }
+
+    /// Another room has taken its place: it stops to report when its last request has ended.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// The data centre that serves a client: the one that a proxy in front names, or always the same one for an address.
@@ -166,6 +190,15 @@ impl Room {
             let count = self.centres.len().max(1) as u64;
             &self.centres[usize::try_from(hasher.finish() % count).unwrap_or(0)]
         })
+    }
+
+    /// What the room does at a moment.
+    pub(crate) fn rules(&self, now: u64) -> Rules {
+        let minute = self
+            .centres
+            .first()
+            .map_or(1, |centre| centre.terms.minute_millis);
+        self.settings.rules(now, minute)
     }
 
     /// The newest plan that any data centre has.
@@ -195,6 +228,22 @@ impl Cache {
 
     pub(crate) fn minute(&self, now: u64) -> Minute {
         Minute::at(now, self.terms.minute_millis)
+    }
+
+    /// The part of a minute that is over since every visitor who waits has looked at the queue.
+    pub(crate) fn passed(&self, now: u64) -> f64 {
+        let length = self.terms.minute_millis.max(1);
+        let looks = millis(self.refresh).min(length / 2);
+        (now % length).saturating_sub(looks) as f64 / (length - looks) as f64
+    }
+
+    /// Minutes between two looks at the queue.
+    pub(crate) fn look_minutes(&self) -> f64 {
+        millis(self.refresh) as f64 / self.terms.minute_millis.max(1) as f64
+    }
+
+    pub(crate) fn rules(&self, now: u64) -> Rules {
+        self.settings.rules(now, self.terms.minute_millis)
     }
 
     pub(crate) fn plan(&self) -> Option<Arc<Plan>> {

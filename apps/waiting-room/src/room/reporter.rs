@@ -2,7 +2,7 @@
 //!
 //! Contract: [`Reporter::record`] returns when what was recorded is on disk. What is only [noted](Reporter::note) follows with the next
 //! report, and may be lost with the process. While a report is under way the next one gathers, so the busier a data centre is, the
-//! larger its reports are, not the more.
+//! larger its reports are, not the more frequent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,18 +14,18 @@ use tokio::{
 use super::{Cache, exchange::object_name};
 use crate::{
     logic::plan::Plan,
-    objects::{DataCentre, Happening},
+    objects::{DataCentre, Happening, Reported},
 };
 
 /// What may wait to be told.
 const MOST_WAITING: usize = 65_536;
 /// Most happenings of one report.
 const MOST_IN_REPORT: usize = 4_096;
-/// A data centre hears of its workers so often, all together.
+/// How often a data centre hears from all its workers together.
 const INTERVAL_OF_CENTRE: Duration = Duration::from_millis(250);
-/// A worker reports as often as this at most, if nobody waits for the report.
+/// Shortest time between two reports of a worker that no visitor waits for.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(250);
-/// And at least so often.
+/// The longest.
 pub(crate) const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Tells a data centre what a worker did.
@@ -38,10 +38,19 @@ pub(crate) struct Reporter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotRecorded;
 
+/// What came of something that was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// It is on disk.
+    Yes,
+    /// The minute of the admission is over: it does not hold.
+    Late,
+}
+
 struct Told {
     happening: Option<Happening>,
-    /// Whoever waits until it is on disk.
-    done: Option<oneshot::Sender<Result<(), NotRecorded>>>,
+    /// Told when it is on disk.
+    done: Option<oneshot::Sender<Result<Recorded, NotRecorded>>>,
 }
 
 impl Reporter {
@@ -53,7 +62,10 @@ impl Reporter {
     }
 
     /// Tells it, and waits until it is on disk; nothing to tell asks for the newest state.
-    pub(crate) async fn record(&self, happening: Option<Happening>) -> Result<(), NotRecorded> {
+    pub(crate) async fn record(
+        &self,
+        happening: Option<Happening>,
+    ) -> Result<Recorded, NotRecorded> {
         let (done, is_done) = oneshot::channel();
         let told = Told {
             happening,
@@ -94,7 +106,9 @@ async fn keep_reporting(cache: Arc<Cache>, worker: String, mut told: mpsc::Recei
                         batch.push(next);
                         continue;
                     }
-                    None => return,
+                    // The room was closed: what was noted is still to be told.
+                    None if batch.is_empty() => return,
+                    None => {}
                 },
                 () = tokio::time::sleep_until(due) => {}
             }
@@ -104,17 +118,18 @@ async fn keep_reporting(cache: Arc<Cache>, worker: String, mut told: mpsc::Recei
         {
             batch.push(next);
         }
-        let happenings: Vec<_> = batch.iter().filter_map(|told| told.happening).collect();
+        let happenings = batch.iter().filter_map(|told| told.happening.clone());
+        let happenings = happenings.collect();
         let centre = cache.env.object::<DataCentre>().get_by_name(&name);
         let now = cache.now();
         let answer = centre
             .report(cache.terms.clone(), now, worker.clone(), happenings)
             .await;
         let outcome = match answer.and_then(|answer| answer) {
-            Ok(state) => {
+            Ok(Reported { state, late }) => {
                 due = Instant::now() + interval(state.workers_here);
-                cache.publish(Plan::new(state, cache.settings.rules(now)));
-                Ok(())
+                cache.publish(Plan::new(state, cache.rules(now)));
+                Ok(late)
             }
             Err(error) => {
                 due = Instant::now() + SHORTEST_INTERVAL;
@@ -123,10 +138,16 @@ async fn keep_reporting(cache: Arc<Cache>, worker: String, mut told: mpsc::Recei
             }
         };
         for told in batch.drain(..) {
-            if let Some(done) = told.done {
-                // Whoever waited may have gone.
-                let _ = done.send(outcome);
-            }
+            let Some(done) = told.done else { continue };
+            let recorded = outcome.as_ref().map_err(|refused| *refused);
+            let recorded = recorded.map(|late| match &told.happening {
+                Some(Happening::Admitted { visitor, .. }) if late.contains(visitor) => {
+                    Recorded::Late
+                }
+                _ => Recorded::Yes,
+            });
+            // The visitor's request may have been cancelled.
+            let _ = done.send(recorded);
         }
     }
 }

@@ -69,10 +69,10 @@ impl Samples {
     }
 }
 
-/// Goes on until the process ends.
+/// Runs until the process ends.
 pub(super) async fn keep_sampling(env: Env, room: Arc<Room>) {
     let mut tick = tokio::time::interval(INTERVAL);
-    while !env.is_stopping() {
+    while !env.is_stopping() && !room.is_closed() {
         tick.tick().await;
         let now = env.clock().unix_millis();
         let sample = sample(&room, now);
@@ -114,7 +114,7 @@ fn sample(room: &Room, now: u64) -> Sample {
     });
     Sample {
         at: now,
-        limit: room.settings.rules(now).limits.total_active_users,
+        limit: room.rules(now).limits.total_active_users,
         centres: centres.collect(),
     }
 }

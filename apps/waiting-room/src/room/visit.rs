@@ -1,13 +1,13 @@
 //! What comes of a visit.
 
-use crate::ticket::Ticket;
+use crate::ticket::{Ticket, VisitorId};
 
 /// Where a visitor is in the queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
-    /// So many are ahead, those of the same minute included.
+    /// The people ahead.
     pub ahead: u64,
-    /// In so many minutes; nobody knows while nobody is let in.
+    /// The estimated wait; absent if it cannot be estimated.
     pub minutes: Option<f64>,
     /// The queue does not move: an event has not begun, or everybody is held.
     pub is_held: bool,
@@ -17,7 +17,7 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// The visitor enters. The ticket is given if it is another than the visitor has.
-    Enter(Option<Ticket>),
+    Enter(VisitorId, Option<Ticket>),
     /// The visitor waits, with this ticket.
     Wait(Ticket, Place),
     /// The room is full and keeps no places.

@@ -1,8 +1,8 @@
 //! A worker: decides about each request, alone or with a number from a counter.
 //!
-//! Contract: a visitor who is inside is let through without any call of an object. Whoever is let in or gets a place is on disk before
-//! hearing of it. A worker decides from a state of the current minute, never from that of a minute that is over, and the
-//! state counts everybody whom any data centre let in before the minute, unless one cannot be heard.
+//! Contract: a visitor who is inside is let through without any call of an object. An admission or a queue position is on disk before the
+//! visitor is told. A worker decides from a state of the current minute, never from that of a minute that is over, and the
+//! state counts every visitor that any data centre admitted before the minute, unless one cannot be heard.
 
 use std::{
     collections::HashMap,
@@ -10,22 +10,23 @@ use std::{
     time::Duration,
 };
 
-use super::{Cache, Place, Reporter, Verdict, millis};
+use super::{Cache, Place, Reporter, Session, Verdict, millis, reporter::Recorded};
 use crate::{
     logic::{
-        division::Part,
+        bucket::BucketId,
         minute::Minute,
-        plan::{Method, Plan, Way},
+        plan::{Method, Plan, Source, Way},
         report::Lane,
     },
     objects::{Claim, Happening, Number, TicketCounter, counter_name},
     ticket::{Standing, Ticket, VisitorId},
 };
 
-/// The name of what is nobody's own part.
-const ANYWHERE: &str = "anywhere";
-/// Milliseconds of a minute in which a visitor who is new waits for the reports of other data centres.
-const LONGEST_SETTLING: u64 = 2_000;
+/// Milliseconds of a minute in which a visitor who is new waits for the reports of other data centres: two exchanges, while a message
+/// takes half a second.
+const LONGEST_SETTLING: u64 = 3_000;
+/// In a draw every minute some wait much longer than the average: what they are told is longer by this.
+const LUCK: f64 = 1.5;
 /// Between two looks whether they have come.
 const SETTLING_STEP: Duration = Duration::from_millis(20);
 
@@ -43,8 +44,8 @@ struct OwnMinute {
     minute: Minute,
     /// Visitors whom it let in by itself.
     admitted: HashMap<Lane, u64>,
-    /// Lanes of which the counter has said that no number below this bound is left.
-    exhausted: HashMap<Lane, Part>,
+    /// Counters that have no number for a lane below these bounds.
+    exhausted: HashMap<(Lane, String), Source>,
 }
 
 /// What a counter or an allowance says.
@@ -72,9 +73,21 @@ impl Worker {
         let now = self.cache.now();
         let session = self.cache.settings.session + self.cache.renew_after;
         match ticket.map_or(Standing::Stranger, |ticket| ticket.standing(now, session)) {
-            Standing::Accepted(ticket) => Verdict::Enter(self.check_in(ticket, now)),
+            Standing::Accepted(ticket) => {
+                Verdict::Enter(ticket.visitor, self.check_in(ticket, now))
+            }
             Standing::Waiting(ticket) => self.ask(Some(ticket)).await,
             Standing::Stranger => self.ask(None).await,
+        }
+    }
+
+    /// The session of a visitor who is inside, for a connection that lasts.
+    pub(crate) fn session(&self, visitor: VisitorId) -> Session {
+        Session {
+            reporter: self.reporter.clone(),
+            visitor,
+            length: self.cache.settings.session,
+            renew_after: self.cache.renew_after,
         }
     }
 
@@ -107,17 +120,32 @@ impl Worker {
             let Some(plan) = self.plan(now).await else {
                 return Verdict::TryAgain;
             };
-            let lane = ticket.map_or(Lane::New, |ticket| plan.lane_of(ticket.bucket_id));
-            match self.admit(&plan, lane, visitor).await {
+            let bucket =
+                ticket.map(|ticket| self.cache.terms.place(visitor, ticket.bucket_id, now));
+            let lane = bucket.map_or(Lane::New, |bucket| plan.lane_of(bucket));
+            let is_drawn = match (lane, bucket) {
+                (Lane::Draw, Some(bucket)) => {
+                    plan.is_drawn(&visitor.0, bucket, self.cache.passed(now))
+                }
+                _ => true,
+            };
+            let admission = if is_drawn {
+                self.admit(&plan, lane, visitor).await
+            } else {
+                Admission::No
+            };
+            match admission {
                 Admission::Yes => {
                     metrics::counter!("waiting_room_admitted_total", "room" => self.cache.settings.name.clone()).increment(1);
-                    let bucket_id = ticket.map_or(plan.minute(), |ticket| ticket.bucket_id);
-                    return Verdict::Enter(Some(Ticket {
+                    let bucket_id = bucket.unwrap_or(BucketId::first_of(plan.minute()));
+                    let ticket = Ticket {
                         visitor,
                         bucket_id,
                         last_check_in_time: now,
                         accepted_at: Some(now),
-                    }));
+                        ahead: None,
+                    };
+                    return Verdict::Enter(visitor, Some(ticket));
                 }
                 Admission::No => return self.queue(&plan, ticket, visitor, now).await,
                 Admission::Failed => return Verdict::TryAgain,
@@ -136,17 +164,20 @@ impl Worker {
     async fn plan(&self, now: u64) -> Option<Arc<Plan>> {
         let minute = self.cache.minute(now);
         let length = self.cache.terms.minute_millis;
-        let is_given_up = |now: u64| now % length > LONGEST_SETTLING.min(length / 2);
+        let is_given_up = |plan: &Plan, now: u64| {
+            let since = (now - now % length).max(plan.drawn_at());
+            now.saturating_sub(since) > LONGEST_SETTLING.min(length / 2)
+        };
         let fits = |plan: &Arc<Plan>| plan.minute() >= minute;
         if let Some(plan) = self.cache.plan().filter(fits)
-            && (plan.state.is_settled() || is_given_up(now))
+            && (plan.is_settled() || is_given_up(&plan, now))
         {
             return Some(plan);
         }
         loop {
             self.reporter.record(None).await.ok()?;
             let plan = self.cache.plan().filter(fits)?;
-            if plan.state.is_settled() || is_given_up(self.cache.now()) {
+            if plan.is_settled() || is_given_up(&plan, self.cache.now()) {
                 return Some(plan);
             }
             tokio::time::sleep(SETTLING_STEP).await;
@@ -154,29 +185,19 @@ impl Worker {
     }
 
     async fn admit(&self, plan: &Plan, lane: Lane, visitor: VisitorId) -> Admission {
-        if lane == Lane::Draw && !plan.is_drawn(&visitor.0) {
-            return Admission::No;
-        }
         let way = plan.way(lane);
         if way == Way::Shut {
             return Admission::No;
         }
-        let by_itself = match way {
-            Way::Bounded(part) => plan.allowance(part),
-            // Everybody of the lane may enter: workers that decide alone have hardly anything to count.
-            _ => plan
-                .allowance(Part::default())
-                .map(|_| plan.most_in_open_lane().unwrap_or(u64::MAX)),
-        };
-        match by_itself {
+        match plan.allowance(lane, &way) {
             Some(allowance) => {
                 if !self.take_own(plan.minute(), lane, allowance) {
                     return Admission::No;
                 }
-                self.record_admission(plan.minute(), lane, visitor, false)
+                self.record_admission(plan.minute(), lane, visitor, None)
                     .await
             }
-            None => self.take_number(plan, lane, way, visitor).await,
+            None => self.take_number(plan, lane, &way, visitor).await,
         }
     }
 
@@ -191,87 +212,71 @@ impl Worker {
         is_left
     }
 
-    /// A number of the data centre, or else one of Anywhere.
+    /// A number of the data centre's counter, or else of another one.
     async fn take_number(
         &self,
         plan: &Plan,
         lane: Lane,
-        way: Way,
+        way: &Way,
         visitor: VisitorId,
     ) -> Admission {
-        let part = match way {
-            Way::Bounded(part) => Some(part),
-            _ => None,
-        };
-        if let Some(part) = part
-            && self
-                .own(plan.minute())
-                .exhausted
-                .get(&lane)
-                .is_some_and(|known| part.here <= known.here && part.anywhere <= known.anywhere)
-        {
-            return Admission::No;
-        }
-        let claim = Claim {
-            minute: plan.minute(),
-            visitor,
-            lane,
-            most_in_lane: match part {
-                Some(part) => Some(part.here),
-                None => plan.most_in_open_lane(),
-            },
-            most: plan.most_admissions(),
-        };
+        let minute = plan.minute();
         let terms = &self.cache.terms;
-        let counters = self.cache.env.object::<TicketCounter>();
-        let name = counter_name(&terms.room, &terms.data_centre, plan.minute());
-        let number = counters.get_by_name(&name).take(claim).await;
-        match number.and_then(|number| number) {
-            Ok(Number::Given) => {
-                // The data centre learns it from the counter at the latest.
-                let minute = plan.minute();
-                self.reporter.note(Happening::Admitted {
-                    visitor,
-                    minute,
-                    lane,
-                    is_from_anywhere: false,
-                });
-                return Admission::Yes;
+        for source in plan.sources(way) {
+            if self.is_exhausted(minute, lane, &source) {
+                continue;
             }
-            Ok(Number::Closed) => return Admission::Late,
-            Ok(Number::NoneLeft) => {}
-            Err(error) => {
-                tracing::warn!(%error, "a counter gave no answer; visitors are asked to try again");
-                return Admission::Failed;
-            }
-        }
-        let Some(part) = part else {
-            return Admission::No;
-        };
-        if part.anywhere > 0 {
-            let name = counter_name(&terms.room, ANYWHERE, plan.minute());
+            let is_borrowed = source.counter != terms.data_centre;
             let claim = Claim {
-                most_in_lane: Some(part.anywhere),
-                most: None,
-                ..claim
+                minute,
+                visitor,
+                lane,
+                most_in_lane: source.in_lane,
+                most: source.in_all,
+                is_borrowed,
             };
-            let far = counters.get_by_name(&name);
-            let number = self.cache.link.over(far.take(claim)).await;
+            let name = counter_name(&terms.room, &source.counter, minute);
+            let counter = self.cache.env.object::<TicketCounter>().get_by_name(&name);
+            let number = if is_borrowed {
+                self.cache.link.over(counter.take(claim)).await
+            } else {
+                counter.take(claim).await
+            };
             match number.and_then(|number| number) {
-                Ok(Number::Given) => {
+                Ok(Number::Given) if is_borrowed => {
                     return self
-                        .record_admission(plan.minute(), lane, visitor, true)
+                        .record_admission(minute, lane, visitor, Some(source.counter))
                         .await;
                 }
-                Ok(_) => {}
+                Ok(Number::Given) => {
+                    // The data centre learns it from the counter at the latest.
+                    self.reporter.note(Happening::Admitted {
+                        visitor,
+                        minute,
+                        lane,
+                        borrowed_from: None,
+                    });
+                    return Admission::Yes;
+                }
+                Ok(Number::Closed) if !is_borrowed => return Admission::Late,
+                Ok(Number::Closed | Number::NoneLeft) => {
+                    let mut own = self.own(minute);
+                    own.exhausted.insert((lane, source.counter.clone()), source);
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "the counter of Anywhere gave no answer");
+                    tracing::warn!(%error, counter = name, "a counter gave no answer; visitors are asked to try again");
                     return Admission::Failed;
                 }
             }
         }
-        self.own(plan.minute()).exhausted.insert(lane, part);
         Admission::No
+    }
+
+    /// Whether the counter has said that no number below these bounds is left.
+    fn is_exhausted(&self, minute: Minute, lane: Lane, source: &Source) -> bool {
+        let own = self.own(minute);
+        let known = own.exhausted.get(&(lane, source.counter.clone()));
+        known.is_some_and(|known| known.allows_as_much_as(source))
     }
 
     async fn record_admission(
@@ -279,16 +284,17 @@ impl Worker {
         minute: Minute,
         lane: Lane,
         visitor: VisitorId,
-        is_from_anywhere: bool,
+        borrowed_from: Option<String>,
     ) -> Admission {
         let admitted = Happening::Admitted {
             visitor,
             minute,
             lane,
-            is_from_anywhere,
+            borrowed_from,
         };
         match self.reporter.record(Some(admitted)).await {
-            Ok(()) => Admission::Yes,
+            Ok(Recorded::Yes) => Admission::Yes,
+            Ok(Recorded::Late) => Admission::Late,
             Err(_) => Admission::Failed,
         }
     }
@@ -307,17 +313,19 @@ impl Worker {
             });
             return Verdict::Full;
         }
+        let terms = &self.cache.terms;
         let ticket = match ticket {
             Some(ticket) => {
-                let bucket = ticket.bucket_id;
+                let bucket = terms.place(visitor, ticket.bucket_id, now);
                 self.reporter.note(Happening::Looked { visitor, bucket });
                 Ticket {
+                    bucket_id: bucket,
                     last_check_in_time: now,
                     ..ticket
                 }
             }
             None => {
-                let bucket = self.cache.minute(self.cache.settings.bucket_moment(now));
+                let bucket = terms.join(now);
                 let joined = Happening::Joined { visitor, bucket };
                 if self.reporter.record(Some(joined)).await.is_err() {
                     return Verdict::TryAgain;
@@ -327,16 +335,37 @@ impl Worker {
                     bucket_id: bucket,
                     last_check_in_time: now,
                     accepted_at: None,
+                    ahead: None,
                 }
             }
         };
         let newest = self.cache.plan();
         let plan = newest.as_deref().unwrap_or(plan);
-        let (ahead, minutes) = plan.expect(ticket.bucket_id);
+        // While the order is not known, all others may be ahead.
+        let is_open = terms
+            .draw
+            .is_some_and(|draw| now < draw.at && draw.takes(ticket.bucket_id))
+            || plan.rules.method == Method::Random;
+        let ahead = if is_open {
+            plan.state.waiting().saturating_sub(1)
+        } else {
+            let told = plan.ahead(ticket.bucket_id).told();
+            ticket.ahead.map_or(told, |before| told.min(before))
+        };
+        let certainty = if plan.rules.method == Method::Random {
+            LUCK
+        } else {
+            1.0
+        };
+        let minutes = plan.minutes(ahead).map(|minutes| minutes * certainty);
         let place = Place {
-            ahead: ahead.told(),
-            minutes,
+            ahead,
+            minutes: minutes.map(|minutes| minutes.max(self.cache.look_minutes())),
             is_held: plan.rules.holds_everybody,
+        };
+        let ticket = Ticket {
+            ahead: Some(ahead).filter(|_| !is_open),
+            ..ticket
         };
         Verdict::Wait(ticket, place)
     }

@@ -5,10 +5,11 @@ use std::{
     time::Duration,
 };
 
+use abide::server::RequestHost;
 use http::{HeaderName, StatusCode, Uri};
 use serde::Deserialize;
 
-use super::{Bypass, Event, RoomSettings, Settings, SettingsError, strip_port};
+use super::{Bypass, Event, PathCase, RoomSettings, Settings, SettingsError};
 use crate::logic::{division::Division, plan::Method, slots::Limits};
 
 /// Longest name of a room.
@@ -31,6 +32,8 @@ struct File {
     minute: Option<String>,
     refresh: Option<String>,
     data_centre_header: Option<String>,
+    #[serde(default)]
+    paths_distinguish_case: bool,
     #[serde(default)]
     rooms: Vec<RoomFile>,
 }
@@ -146,6 +149,11 @@ impl Settings {
             origin,
             minute,
             refresh,
+            path_case: if file.paths_distinguish_case {
+                PathCase::Distinguished
+            } else {
+                PathCase::Ignored
+            },
             data_centre_header,
             rooms,
         })
@@ -209,6 +217,14 @@ impl Reader<'_> {
         name.parse().map_err(|_| self.invalid(key, name, expected))
     }
 
+    fn host(&self, key: &str, host: &str) -> Result<String, SettingsError> {
+        let parsed = host.parse::<RequestHost>().ok();
+        let named = parsed.filter(|host| host.port().is_none());
+        let expected = "a host name without a port, such as \"shop.example.com\"";
+        let named = named.ok_or_else(|| self.invalid(key, host, expected))?;
+        Ok(named.name().to_owned())
+    }
+
     fn count(&self, key: &str, count: u64) -> Result<u64, SettingsError> {
         if (1..=10_000_000).contains(&count) {
             return Ok(count);
@@ -216,7 +232,7 @@ impl Reader<'_> {
         Err(self.invalid(
             key,
             count,
-            "1 to 10000000; `queue_all = true` lets nobody in",
+            "1 to 10000000; `queue_all = true` admits nobody",
         ))
     }
 
@@ -235,15 +251,10 @@ impl Reader<'_> {
                 "a path that begins with a slash, such as \"/tickets\"",
             ));
         }
-        if let Some(host) = &file.host
-            && (host.is_empty() || strip_port(host) != host || host.contains(['/', ' ']))
-        {
-            return Err(self.invalid(
-                &key("host"),
-                host,
-                "a host name without a port, such as \"shop.example.com\"",
-            ));
-        }
+        let host = file
+            .host
+            .map(|host| self.host(&key("host"), &host))
+            .transpose()?;
         let limits = Limits {
             total_active_users: self.count(&key("total_active_users"), file.total_active_users)?,
             new_users_per_minute: self
@@ -255,7 +266,7 @@ impl Reader<'_> {
             .ok()
             .filter(|code| matches!(code.as_u16(), 200 | 202 | 400..=599));
         Ok(RoomSettings {
-            host: file.host,
+            host,
             path,
             limits,
             division: self.division(&key("curve_factor"), file.division, file.curve_factor)?,
@@ -352,7 +363,7 @@ impl Reader<'_> {
             header,
         } = &bypass;
         if path.is_none() && method.is_none() && address.is_none() && header.is_none() {
-            return Err(self.invalid(key, "empty", "at least one of `path`, `method`, `address`, `header`: an empty rule would let everybody pass"));
+            return Err(self.invalid(key, "empty", "at least one of `path`, `method`, `address`, `header`: an empty rule would let every request pass"));
         }
         Ok(bypass)
     }

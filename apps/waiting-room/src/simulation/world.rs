@@ -7,20 +7,25 @@ use super::{
     scenario::{MINUTE, STEPS_PER_SECOND, Scenario},
 };
 use crate::logic::{
+    bucket::BucketId,
     division::Division,
     merge::RoomState,
     minute::Minute,
-    plan::{Method, Plan, Rules, Way},
+    plan::{Method, Plan, Rules, Source},
     report::{Lane, Report},
     slots::Limits,
 };
 
+/// Steps of a minute.
+const STEPS: u64 = MINUTE * STEPS_PER_SECOND;
 /// Steps between two reports of a data centre to the world.
 const EXCHANGE: u64 = 5;
 /// Steps between two states that workers get of their data centre.
 const REFRESH: u64 = 5;
 /// Steps between two looks at the queue.
 const LOOK: u64 = 20 * STEPS_PER_SECOND;
+/// Admissions of a data centre that are decided before the workers know of them: those of one report.
+const UNHEARD: usize = 8;
 /// A worker without a request for so many steps is not active.
 const IDLE: u64 = MINUTE * STEPS_PER_SECOND;
 /// Far in the past there is nothing: minutes begin here.
@@ -32,6 +37,10 @@ pub(super) struct Measured {
     pub(super) visitors: u64,
     pub(super) overshoot: u64,
     pub(super) queued_too_early: u64,
+    /// Visitors who were told how long they would wait.
+    pub(super) told: u64,
+    /// Of them, those who waited more than twice as long.
+    pub(super) told_too_little: u64,
 }
 
 struct Centre {
@@ -46,13 +55,16 @@ struct Centre {
     plan: Plan,
     /// Visitors whom each worker let in by itself in this minute, by lane.
     own: HashMap<(usize, Lane), u64>,
-    /// Numbers that were given in this minute.
-    numbers: HashMap<Lane, u64>,
+    /// Admissions since the workers got their last state.
+    unheard: usize,
 }
 
 struct Waiting {
     centre: usize,
-    bucket: Minute,
+    bucket: BucketId,
+    since: u64,
+    /// The minutes that the visitor was told at first.
+    told: Option<f64>,
 }
 
 struct World<'a> {
@@ -63,7 +75,8 @@ struct World<'a> {
     waiting: Vec<Vec<Waiting>>,
     /// Visitors who have come while a minute begins, by data centre.
     held: Vec<usize>,
-    anywhere: HashMap<Lane, u64>,
+    /// The numbers of each counter in this minute.
+    numbers: HashMap<String, Numbers>,
     /// Who comes: the same for each way to divide.
     arrivals: Random,
     /// Which worker a request reaches, and which is replaced.
@@ -82,6 +95,8 @@ pub(super) fn run(scenario: &Scenario, division: Division, seed: u64) -> Measure
         division,
         method: Method::Fifo,
         holds_everybody: false,
+        session_minutes: scenario.stay as f64,
+        draw: None,
     };
     let mut world = World::new(scenario, rules, seed);
     for step in 0..scenario.minutes * MINUTE * STEPS_PER_SECOND {
@@ -109,7 +124,7 @@ impl<'a> World<'a> {
                 heard: BTreeMap::new(),
                 underway: VecDeque::new(),
                 own: HashMap::new(),
-                numbers: HashMap::new(),
+                unheard: 0,
             }
         });
         let mut world = Self {
@@ -118,7 +133,7 @@ impl<'a> World<'a> {
             centres: centres.collect(),
             waiting: (0..LOOK).map(|_| Vec::new()).collect(),
             held: Vec::new(),
-            anywhere: HashMap::new(),
+            numbers: HashMap::new(),
             arrivals: Random::new(seed),
             workers: Random::new(!seed),
             measured: Measured::default(),
@@ -146,10 +161,7 @@ impl<'a> World<'a> {
         if minute != self.minute {
             self.begin(minute);
         }
-        let spikes = self
-            .scenario
-            .spike_minutes
-            .contains(&(minute.0 - FIRST_MINUTE));
+        let spikes = self.scenario.spike_steps.contains(&step);
         self.leave(step);
         self.keep_workers(step, spikes);
         if step.is_multiple_of(EXCHANGE) {
@@ -159,10 +171,11 @@ impl<'a> World<'a> {
         if step.is_multiple_of(REFRESH) || step.is_multiple_of(MINUTE * STEPS_PER_SECOND) {
             self.refresh();
         }
+        let scenario = self.scenario;
         let rates = if spikes {
-            self.scenario.spike
+            &scenario.spike
         } else {
-            self.scenario.calm
+            &scenario.calm
         };
         for (centre, rate) in rates.iter().enumerate() {
             let average = rate / (MINUTE * STEPS_PER_SECOND) as f64;
@@ -181,13 +194,12 @@ impl<'a> World<'a> {
 
     fn begin(&mut self, minute: Minute) {
         self.minute = minute;
-        self.anywhere.clear();
+        self.numbers.clear();
         for centre in &mut self.centres {
             centre.own.clear();
-            centre.numbers.clear();
             centre.report.minute = minute;
             centre.report.admitted_by_lane.clear();
-            centre.report.anywhere_by_lane.clear();
+            centre.report.borrowed.clear();
         }
     }
 
@@ -196,14 +208,15 @@ impl<'a> World<'a> {
             while centre.leaving.front().is_some_and(|at| *at <= step) {
                 centre.leaving.pop_front();
                 centre.report.active -= 1;
+                *centre.report.left.entry(self.minute).or_default() += 1;
             }
         }
     }
 
     /// Workers are started for a spike and stopped after it, and now and then one is replaced by a new one.
     fn keep_workers(&mut self, step: u64, spikes: bool) {
-        let wanted = self.scenario.workers[usize::from(spikes)];
-        for (centre, wanted) in self.centres.iter_mut().zip(wanted) {
+        let wanted = &self.scenario.workers[usize::from(spikes)];
+        for (centre, wanted) in self.centres.iter_mut().zip(wanted.iter().copied()) {
             centre
                 .workers
                 .resize(usize::try_from(wanted).unwrap_or(1), None);
@@ -250,17 +263,23 @@ impl<'a> World<'a> {
     }
 
     fn refresh(&mut self) {
-        for centre in &mut self.centres {
-            let mut reports: Vec<_> = centre.heard.values().cloned().collect();
-            reports.push(centre.report.clone());
-            let state = RoomState::merge(&centre.report.data_centre, self.minute, reports);
-            centre.plan = Plan::new(state, self.rules);
+        for number in 0..self.centres.len() {
+            self.refresh_one(number);
         }
+    }
+
+    fn refresh_one(&mut self, number: usize) {
+        let centre = &mut self.centres[number];
+        centre.unheard = 0;
+        let mut reports: Vec<_> = centre.heard.values().cloned().collect();
+        reports.push(centre.report.clone());
+        let state = RoomState::merge(&centre.report.data_centre, self.minute, reports);
+        centre.plan = Plan::new(state, self.rules);
     }
 
     /// Somebody comes who was not here before.
     fn come(&mut self, step: u64, centre: usize) {
-        if !self.centres[centre].plan.state.is_settled() {
+        if !self.centres[centre].plan.is_settled() {
             self.held.push(centre);
             return;
         }
@@ -279,14 +298,22 @@ impl<'a> World<'a> {
         if active + waiting < self.scenario.limit {
             self.measured.queued_too_early += 1;
         }
+        let bucket = BucketId::at(FIRST_MINUTE * STEPS + step, STEPS);
         *self.centres[centre]
             .report
             .waiting
-            .entry(self.minute)
+            .entry(bucket)
             .or_default() += 1;
+        // Its data centre knows of the visitor before the visitor is told.
+        self.refresh_one(centre);
+        let plan = &self.centres[centre].plan;
+        let told = plan.minutes(plan.ahead(bucket).told());
+        let told = told.map(|minutes| minutes.max(LOOK as f64 / STEPS as f64));
         self.waiting[slot(step)].push(Waiting {
             centre,
-            bucket: self.minute,
+            bucket,
+            since: step,
+            told,
         });
     }
 
@@ -294,11 +321,16 @@ impl<'a> World<'a> {
     fn look(&mut self, step: u64) {
         let mut still = Vec::new();
         for visitor in std::mem::take(&mut self.waiting[slot(step)]) {
-            let is_settled = self.centres[visitor.centre].plan.state.is_settled();
+            let is_settled = self.centres[visitor.centre].plan.is_settled();
             if is_settled && self.admit(step, visitor.centre, Lane::Bucket(visitor.bucket)) {
                 let waiting = &mut self.centres[visitor.centre].report.waiting;
                 if let Some(count) = waiting.get_mut(&visitor.bucket) {
                     *count = count.saturating_sub(1);
+                }
+                if let Some(told) = visitor.told {
+                    let waited = (step - visitor.since) as f64 / STEPS as f64;
+                    self.measured.told += 1;
+                    self.measured.told_too_little += u64::from(waited > 2.0 * told);
                 }
             } else {
                 still.push(visitor);
@@ -317,38 +349,61 @@ impl<'a> World<'a> {
                 .min(self.workers.below(count as u64)),
         )
         .unwrap_or(0);
+        self.centres[number].workers[worker] = Some(step);
         let centre = &mut self.centres[number];
-        centre.workers[worker] = Some(step);
-        let mut is_from_anywhere = false;
-        let admits = match centre.plan.way(lane) {
-            Way::Shut => false,
-            // Counted like the others, as numbers of the minute.
-            Way::Open => {
-                *centre.numbers.entry(lane).or_default() += 1;
-                *centre.own.entry((worker, lane)).or_default() += 1;
-                true
+        let plan = &centre.plan;
+        let way = plan.way(lane);
+        let counter = match plan.allowance(lane, &way) {
+            Some(allowance) => {
+                let own = centre.own.entry((worker, lane)).or_default();
+                below(own, allowance).then(|| plan.state.data_centre.clone())
             }
-            Way::Bounded(part) => match centre.plan.allowance(part) {
-                Some(allowance) => below(centre.own.entry((worker, lane)).or_default(), allowance),
-                None => {
-                    below(centre.numbers.entry(lane).or_default(), part.here) || {
-                        is_from_anywhere =
-                            below(self.anywhere.entry(lane).or_default(), part.anywhere);
-                        is_from_anywhere
-                    }
-                }
-            },
+            None => plan
+                .sources(&way)
+                .into_iter()
+                .find(|source| {
+                    self.numbers
+                        .entry(source.counter.clone())
+                        .or_default()
+                        .take(lane, source)
+                })
+                .map(|source| source.counter),
         };
-        if admits {
-            centre.report.active += 1;
-            centre.leaving.push_back(step + stay);
-            *centre.report.admitted.entry(self.minute).or_default() += 1;
-            *centre.report.admitted_by_lane.entry(lane).or_default() += 1;
-            if is_from_anywhere {
-                *centre.report.anywhere_by_lane.entry(lane).or_default() += 1;
-            }
+        let Some(counter) = counter else { return false };
+        let centre = &mut self.centres[number];
+        let report = &mut centre.report;
+        report.active += 1;
+        centre.leaving.push_back(step + stay);
+        *report.admitted.entry(self.minute).or_default() += 1;
+        *report.admitted_by_lane.entry(lane).or_default() += 1;
+        if counter != report.data_centre {
+            *report.borrowed.entry(counter).or_default() += 1;
         }
-        admits
+        centre.unheard += 1;
+        if centre.unheard >= UNHEARD {
+            self.refresh_one(number);
+        }
+        true
+    }
+}
+
+/// The numbers that a counter has given in this minute.
+#[derive(Default)]
+struct Numbers {
+    by_lane: HashMap<Lane, u64>,
+    all: u64,
+}
+
+impl Numbers {
+    fn take(&mut self, lane: Lane, source: &Source) -> bool {
+        let in_lane = self.by_lane.entry(lane).or_default();
+        let is_left = source.in_lane.is_none_or(|most| *in_lane < most)
+            && source.in_all.is_none_or(|most| self.all < most);
+        if is_left {
+            *in_lane += 1;
+            self.all += 1;
+        }
+        is_left
     }
 }
 

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::Notify, task::JoinHandle};
 
-/// What the origin says to whoever gets there.
+/// What the origin answers.
 pub(crate) const WELCOME: &str = "welcome to the application";
 
 /// An application that counts its visitors' requests.
@@ -152,6 +152,13 @@ impl Site {
         std::fs::write(self.dir.path().join("waiting-room.toml"), text).unwrap();
     }
 
+    /// Lets the settings name another origin.
+    pub(crate) fn lead_to(&self, address: &str) {
+        let path = self.dir.path().join("waiting-room.toml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace(&self.origin.address, address)).unwrap();
+    }
+
     pub(crate) fn arg(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
@@ -200,7 +207,7 @@ pub(crate) fn second() -> u64 {
         .as_secs()
 }
 
-/// Somebody with a cookie jar for one cookie.
+/// A visitor with a cookie jar for one cookie.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     pub(crate) cookie: Option<String>,
@@ -251,7 +258,7 @@ impl Visitor {
     }
 }
 
-/// So many visitors come at once; those who are inside and those who wait.
+/// This many visitors come at once; those who are inside and those who wait.
 pub(crate) async fn rush(client: &Client, count: usize) -> (Vec<Visitor>, Vec<Visitor>) {
     let coming = (0..count).map(|_| {
         let client = client.clone();

@@ -7,6 +7,7 @@ mod crash;
 mod firing;
 mod given_up;
 mod handler;
+mod lives;
 mod named;
 mod restored;
 mod retries;

@@ -565,23 +565,17 @@ async fn life(seed: u64) {
 fn the_broken_variants_of_named_alarms_are_caught() {
     use abide::broken::storage::{
         VARIABLE,
-        Variant::{
-            ClockSetBackForOneAlarm, LastAlarmFirst, RestoreWaitsForEvent, SuspectClearedByAnother,
-        },
+        Variant::{LastAlarmFirst, RestoreWaitsForEvent, SuspectClearedByAnother},
     };
     abide_harness::hunt(
         VARIABLE,
         &[(abide_harness::PATIENCE_VARIABLE, "20")],
         &[
-            ClockSetBackForOneAlarm,
             LastAlarmFirst,
             RestoreWaitsForEvent,
             SuspectClearedByAnother,
         ],
         |variant| match variant {
-            ClockSetBackForOneAlarm => {
-                "named::a_wait_behind_an_alarm_for_a_time_of_the_clock_is_no_longer_when_the_clock_is_set_back"
-            }
             RestoreWaitsForEvent => {
                 "restored::the_alarms_of_a_restored_state_go_off_without_another_event"
             }

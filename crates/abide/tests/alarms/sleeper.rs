@@ -109,6 +109,23 @@ impl Sleeper {
             .set_alarm(Duration::from_millis(millis))
     }
 
+    /// Sets a named alarm.
+    pub async fn set_other(&self, millis: u64) -> Result<()> {
+        let other = self.state.alarm("other");
+        other.set(Duration::from_millis(millis))
+    }
+
+    /// Sets a named alarm in a savepoint that fails.
+    pub async fn set_other_in_vain(&self) -> Result<()> {
+        self.state.storage().put("kept", &1)?;
+        let undone: Result<()> = self.state.storage().transaction_sync(|| {
+            self.state.alarm("other").set(Duration::from_hours(20))?;
+            Err(Error::new("no"))
+        });
+        assert!(undone.is_err());
+        Ok(())
+    }
+
     pub async fn get(&self) -> Result<Option<i64>> {
         let alarm = self.state.storage().get_alarm()?;
         Ok(alarm.map(|alarm| after(alarm.unix_millis())))

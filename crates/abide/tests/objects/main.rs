@@ -12,6 +12,7 @@ mod foreign_code;
 mod input_gate;
 mod life;
 mod memory;
+mod new_objects;
 mod output_gate;
 mod overload;
 mod storage;

@@ -7,3 +7,4 @@ mod ledger;
 mod session;
 #[path = "../support/mod.rs"]
 mod support;
+mod timelines;

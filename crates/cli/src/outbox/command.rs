@@ -25,7 +25,7 @@ const PAGE: usize = 1_000;
 pub(crate) enum Command {
     /// Count an outbox's messages, and show destinations with errors
     Status(StatusArgs),
-    /// List messages, newest first: id, status, attempts, next attempt, kind, destination, summary, last error
+    /// List messages, newest first: id, status, attempts, polls, next attempt or poll, kind, destination, summary, last error
     List(ListArgs),
     /// Show what is failing: destinations, and messages that are retried without limit
     Failing(FailingArgs),
@@ -33,8 +33,10 @@ pub(crate) enum Command {
     Show(OneArgs),
     /// End the pause of a failing destination: messages that are due are sent
     Resume(ResumeArgs),
-    /// Cancel a message that is waiting to be sent
+    /// Cancel a message that has not ended, even while it is being sent or polled
     Cancel(OneArgs),
+    /// Make a dead letter of a message that has not ended, to edit or redrive it
+    GiveUp(OneArgs),
     /// Change the payload of a dead letter, before redriving it
     Edit(EditArgs),
     /// Queue one or more dead letters again
@@ -230,6 +232,11 @@ pub(crate) fn run(command: &Command, out: &mut impl Write) -> Result<()> {
             let record: Record = outbox.node.delete(&outbox.message(args.id))?;
             told(&record, out)
         }
+        Command::GiveUp(args) => {
+            let outbox = args.outbox.open()?;
+            let path = format!("{}/give-up", outbox.message(args.id));
+            told(&outbox.node.post::<Record>(&path, &())?, out)
+        }
         Command::Edit(args) => edit(args, out),
         Command::Redrive(args) => {
             let outbox = args.outbox.open()?;
@@ -326,7 +333,7 @@ fn failing(args: &FailingArgs, out: &mut impl Write) -> Result<()> {
 fn head(out: &mut impl Write) -> Result<()> {
     writeln!(
         out,
-        "ID\tSTATUS\tATTEMPTS\tNEXT\tKIND\tDESTINATION\tSUMMARY\tERROR"
+        "ID\tSTATUS\tATTEMPTS\tPOLLS\tNEXT\tKIND\tDESTINATION\tSUMMARY\tERROR"
     )?;
     Ok(())
 }
@@ -356,10 +363,11 @@ fn lines(
 fn line(record: &Record, out: &mut impl Write) -> Result<()> {
     writeln!(
         out,
-        "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
+        "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
         record.id,
         record.status,
         record.attempts,
+        record.polls,
         time(record.next_at),
         plain(&record.kind),
         plain(&record.destination),

@@ -39,7 +39,7 @@ const SNAPSHOT: &str = "
 pub(super) fn prepare(storage: &Storage, schema: &str) -> Result<()> {
     let sql = storage.sql();
     if !exists(&sql, "outcomes_meta")? {
-        return storage.transaction_sync(|| {
+        return storage.set_up(|| {
             sql.exec(DEFINITIONS, ())?;
             let insert = "INSERT INTO outcomes_meta VALUES (?1, ?2)";
             sql.exec(insert, (VERSION, schema)).map(drop)

@@ -10,6 +10,7 @@
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
+use abide::clock::{OwnWaits, own_waits};
 use abide::{LocalFuture, Result};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 
@@ -68,7 +69,11 @@ impl Inner {
         }
     }
 
-    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<Flight>, flying: InFlight) -> Result<()> {
+    fn spawn(
+        self: &Rc<Self>,
+        flights: FuturesUnordered<OwnWaits<Flight>>,
+        flying: InFlight,
+    ) -> Result<()> {
         let task = Task {
             inner: Rc::clone(self),
             flights,
@@ -149,7 +154,7 @@ enum TaskEnd {
 
 struct Task {
     inner: Rc<Inner>,
-    flights: FuturesUnordered<Flight>,
+    flights: FuturesUnordered<OwnWaits<Flight>>,
     flying: InFlight,
     guard: Guard,
 }
@@ -233,7 +238,8 @@ impl Task {
             && let Some(to) = declared.forwards_to()
         {
             self.flying.forwards += 1;
-            self.flights.push(self.inner.forward(to, taken.dead));
+            let flight = self.inner.forward(to, taken.dead);
+            self.flights.push(own_waits(flight));
         }
         if taken.batches.is_empty() {
             return Ok(());
@@ -256,7 +262,8 @@ impl Task {
             if is_paused {
                 landed.push(Finished::Held(claim));
             } else {
-                self.flights.push(self.inner.fly(declared, claim));
+                let flight = self.inner.fly(declared, claim);
+                self.flights.push(own_waits(flight));
             }
         }
         Ok(())

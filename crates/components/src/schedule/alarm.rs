@@ -14,6 +14,7 @@ use std::{
 };
 
 use abide::Result;
+use abide::clock::{OwnWaits, own_waits};
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{
@@ -156,7 +157,7 @@ fn caught(
 /// The background task.
 struct Task {
     inner: Rc<Inner>,
-    flights: FuturesUnordered<Flight>,
+    flights: FuturesUnordered<OwnWaits<Flight>>,
     _turn: Turn,
 }
 
@@ -252,7 +253,7 @@ impl Task {
             };
             (claim, ended)
         };
-        self.flights.push(flight.boxed_local());
+        self.flights.push(own_waits(flight.boxed_local()));
         Ok(())
     }
 

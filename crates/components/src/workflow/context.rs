@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use abide::clock::own_waits;
 use futures_util::{FutureExt, future::join_all};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -126,7 +127,8 @@ impl Context {
                     let _running = step.running();
                     let clock = attempt.clock();
                     let late = abide::clock::time_limit(&**clock, limit);
-                    let called = AssertUnwindSafe(async { function(attempt).await }).catch_unwind();
+                    let called = AssertUnwindSafe(async { function(attempt).await });
+                    let called = own_waits(called.catch_unwind());
                     let result = tokio::select! {
                         biased;
                         result = called => result.unwrap_or_else(|panic| Err(panicked(&*panic))),

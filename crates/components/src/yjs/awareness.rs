@@ -10,7 +10,9 @@ use abide::Result;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
-    limits::{MAX_AWARENESS_BYTES, MAX_DEPARTED, MAX_ENTRIES, MAX_STATES},
+    limits::{
+        MAX_AWARENESS_BYTES, MAX_AWARENESS_MESSAGE_BYTES, MAX_DEPARTED, MAX_ENTRIES, MAX_STATES,
+    },
     message,
     refusal::Refusal,
 };
@@ -67,6 +69,9 @@ impl Awareness {
         connection: &Connection,
         content: &[u8],
     ) -> Result<Result<Option<Vec<u8>>, Refusal>> {
+        if content.len() > MAX_AWARENESS_MESSAGE_BYTES {
+            return Ok(Err(Refusal::TooLong));
+        }
         let Ok(entries) = message::entries(content, MAX_ENTRIES) else {
             return Ok(Err(Refusal::MalformedAwareness));
         };
@@ -158,8 +163,26 @@ pub(super) fn everybody(room: &Room) -> Result<Option<Vec<u8>>> {
     Ok((!all.is_empty()).then(|| message::awareness(entries)))
 }
 
-/// The states of a connection, in a compact form: JSON in JSON would double its quotation marks.
-type Attached = Vec<(u64, u32, Box<serde_json::value::RawValue>)>;
+/// What is attached to a connection: its states in a compact form, because JSON in JSON would double its quotation marks.
+#[derive(Default, Serialize, Deserialize)]
+struct Attached {
+    states: Vec<(u64, u32, Box<serde_json::value::RawValue>)>,
+    is_read_only: bool,
+}
+
+/// Makes a connection read-only.
+pub(super) fn make_read_only(connection: &Connection) -> Result<()> {
+    let attached: Attached = connection.share()?.unwrap_or_default();
+    connection.set_share(&Attached {
+        is_read_only: true,
+        ..attached
+    })
+}
+
+pub(super) fn is_read_only(connection: &Connection) -> Result<bool> {
+    let attached: Attached = connection.share()?.unwrap_or_default();
+    Ok(attached.is_read_only)
+}
 
 fn states(connection: &Connection) -> Result<Vec<Present>> {
     let attached: Attached = connection.share()?.unwrap_or_default();
@@ -168,7 +191,7 @@ fn states(connection: &Connection) -> Result<Vec<Present>> {
         clock,
         state: state.get().to_owned(),
     };
-    Ok(attached.into_iter().map(present).collect())
+    Ok(attached.states.into_iter().map(present).collect())
 }
 
 fn attach(connection: &Connection, states: &[Present]) -> Result<()> {
@@ -179,6 +202,9 @@ fn attach(connection: &Connection, states: &[Present]) -> Result<()> {
         let state = serde_json::value::RawValue::from_string(present.state.clone());
         Ok((present.client, present.clock, state?))
     };
-    let attached: serde_json::Result<Attached> = states.iter().map(raw).collect();
-    connection.set_share(&attached.map_err(abide::Error::from_std)?)
+    let states: serde_json::Result<_> = states.iter().map(raw).collect();
+    connection.set_share(&Attached {
+        states: states.map_err(abide::Error::from_std)?,
+        is_read_only: is_read_only(connection)?,
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::cell::{RefCell, RefMut};
 
-use abide::{Message, Result, Storage};
+use abide::{Error, Message, Result, State};
 
 use super::{
     CUSTOM, Options, Received,
@@ -11,7 +11,8 @@ use super::{
     limits,
     message::{self, NoMessage, Request},
     refusal::Refusal,
-    stored::{Stored, in_use},
+    replica::Replica,
+    stored::Stored,
 };
 use crate::{
     broken::{Variant, broken},
@@ -26,24 +27,24 @@ pub(super) struct Exchange {
     awareness: RefCell<Option<Awareness>>,
 }
 
-/// How much of an update was taken.
-enum Taken {
-    Whole,
-    /// The rest depends on what is not there yet.
-    Part,
+/// Whether a client is asked for what its update depends on and the document lacks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    Unasked,
+    AskedFor,
 }
 
 impl Exchange {
-    pub(super) fn open(storage: &Storage, room: &Room, options: Options) -> Result<Self> {
+    pub(super) fn open(state: &State, room: &Room, options: Options) -> Result<Self> {
         Ok(Self {
             room: room.clone(),
-            stored: Stored::open(storage, options)?,
+            stored: Stored::open(state, options)?,
             awareness: RefCell::new(None),
         })
     }
 
     /// Takes a message of a client.
-    pub(super) fn take(
+    pub(super) async fn take(
         &self,
         connection: &Connection,
         message: &Message,
@@ -51,16 +52,14 @@ impl Exchange {
         let bytes = match message {
             Message::Binary(bytes) => bytes,
             Message::Text(text) => {
+                // An answer to it tells its sender that what came before is stored.
+                self.stored.in_order().await;
                 let custom = text.strip_prefix(CUSTOM);
                 let fits = custom.filter(|text| text.len() <= limits::MAX_CUSTOM_BYTES);
                 let received = fits.map(|text| Received::Custom(text.to_owned()));
                 return Ok(received.ok_or(Refusal::UnknownText));
             }
         };
-        let limit = self.stored.options.max_message_bytes;
-        if bytes.len() > limit {
-            return Ok(Err(Refusal::TooLong { limit }));
-        }
         let mut reader = Reader::new(bytes);
         // A frame has one message or several; an empty one is none.
         loop {
@@ -69,7 +68,7 @@ impl Exchange {
                 Err(NoMessage::Malformed) => return Ok(Err(Refusal::Malformed)),
                 Err(NoMessage::Unknown(kind)) => return Ok(Err(Refusal::UnknownType(kind))),
             };
-            if let Err(refusal) = self.answer(connection, request)? {
+            if let Err(refusal) = self.answer(connection, request).await? {
                 return Ok(Err(refusal));
             }
             if reader.is_empty() {
@@ -78,25 +77,31 @@ impl Exchange {
         }
     }
 
-    fn answer(&self, connection: &Connection, request: Request<'_>) -> Result<Result<(), Refusal>> {
+    async fn answer(
+        &self,
+        connection: &Connection,
+        request: Request<'_>,
+    ) -> Result<Result<(), Refusal>> {
         match request {
             Request::Step1(vector) => {
-                let missing = self.stored.live()?.replica.beyond(vector);
-                match missing {
+                let mut turn = match self.stored.turn().await? {
+                    Ok(turn) => turn,
+                    Err(refusal) => return Ok(Err(refusal)),
+                };
+                let vector = vector.to_vec();
+                let missing = move |replica: &mut Replica| replica.beyond(&vector);
+                let is_short = turn.is_short();
+                match turn.work(is_short, missing).await? {
                     Ok(update) => connection.send(message::step2(&update))?,
                     Err(refusal) => return Ok(Err(refusal)),
                 }
             }
-            Request::Step2(update) => return Ok(self.update(update)?.map(drop)),
-            Request::Update(update) => match self.update(update)? {
-                // Its client has what it depends on, too: ask for all of it.
-                Ok(Taken::Part) if !broken(Variant::RestUnasked) => {
-                    let vector = self.stored.live()?.replica.state_vector();
-                    connection.send(message::step1(&vector))?;
-                }
-                Ok(_) => {}
-                Err(refusal) => return Ok(Err(refusal)),
-            },
+            Request::Step2(update) => {
+                return Ok(self.update(connection, update, Rest::Unasked).await?);
+            }
+            Request::Update(update) => {
+                return Ok(self.update(connection, update, Rest::AskedFor).await?);
+            }
             Request::Awareness(states) => {
                 let news = self.awareness()?.update(connection, states)?;
                 match news {
@@ -116,32 +121,56 @@ impl Exchange {
     }
 
     /// Applies, stores and passes on an update.
-    fn update(&self, update: &[u8]) -> Result<Result<Taken, Refusal>> {
-        let mut live = self.stored.live()?;
-        let applied = match live.replica.apply(update) {
-            Ok(applied) => applied,
-            Err(refusal) => {
-                drop(live);
-                self.stored.forget();
-                return Ok(Err(refusal));
-            }
+    async fn update(
+        &self,
+        connection: &Connection,
+        update: &[u8],
+        rest: Rest,
+    ) -> Result<Result<(), Refusal>> {
+        let limit = self.stored.options.max_document_bytes;
+        if update.len() as u64 > limit {
+            return Ok(Err(Refusal::Full { limit }));
+        }
+        let mut turn = match self.stored.turn().await? {
+            Ok(turn) => turn,
+            Err(refusal) => return Ok(Err(refusal)),
         };
-        drop(live);
+        if !connection.is_open() {
+            // Something that it sent before was refused.
+            return Ok(Ok(()));
+        }
+        if awareness::is_read_only(connection)? && !broken(Variant::ReaderWrites) {
+            let update = update.to_vec();
+            let is_short = update.len() <= limits::INLINE_UPDATE_BYTES;
+            let lacks = move |replica: &mut Replica| replica.lacks(&update);
+            return Ok(match turn.work(is_short, lacks).await? {
+                Ok(true) => Err(Refusal::ReadOnly),
+                Ok(false) => Ok(()),
+                Err(refusal) => Err(refusal),
+            });
+        }
+        let applied = match turn.apply(update).await? {
+            Ok(applied) => applied,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         if let Some(change) = applied.change {
-            if let Err(refusal) = self.stored.store(&change)? {
+            if let Err(refusal) = turn.store(&change).await? {
                 return Ok(Err(refusal));
             }
             self.room.broadcast(message::update(&change), &[]);
         }
-        Ok(Ok(if applied.is_cut {
-            Taken::Part
-        } else {
-            Taken::Whole
-        }))
+        if applied.is_cut && rest == Rest::AskedFor && !broken(Variant::RestUnasked) {
+            // Its client has what it depends on, too: ask for all of it.
+            let vector = turn.live()?.replica.state_vector();
+            connection.send(message::step1(&vector))?;
+        }
+        turn.compact_if_due().await?;
+        Ok(Ok(()))
     }
 
     /// The states of clients, as their connections have them.
     pub(super) fn awareness(&self) -> Result<RefMut<'_, Awareness>> {
+        let in_use = || Error::new("the awareness states are in use");
         let mut slot = self.awareness.try_borrow_mut().map_err(|_| in_use())?;
         if slot.is_none() {
             *slot = Some(Awareness::of(&self.room)?);

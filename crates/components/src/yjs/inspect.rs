@@ -7,10 +7,10 @@
 //!
 //! The format is that of `Y.encodeStateAsUpdate` (version 1), read as `yrs` reads it.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use super::{
-    lib0::{Malformed, Reader, write_number},
+    lib0::{Malformed, Reader},
     limits::{MAX_CUT_ROUNDS, MAX_DEPTH},
 };
 
@@ -22,42 +22,44 @@ const SKIP: u8 = 10;
 const XML_ELEMENT: u64 = 3;
 
 /// A client, and a place on its clock.
-type Id = (u64, u32);
+pub(super) type Id = (u64, u32);
 
-/// An update that `yrs` can be given.
-#[derive(Debug, PartialEq, Eq)]
+/// An update that was checked, without what depends on blocks that the document does not have.
+#[derive(Debug)]
 pub(super) struct Inspected<'a> {
-    /// The update, or as much of it as can be applied.
-    pub(super) update: Cow<'a, [u8]>,
+    pub(super) update: &'a [u8],
+    pub(super) runs: Vec<Run<'a>>,
+    /// How many blocks of each run can be applied.
+    pub(super) kept: Vec<usize>,
+    /// Deleted ranges: a client, the first clock, and the length.
+    pub(super) deletions: Vec<(u64, u32, u32)>,
+    /// Whether something was left out.
+    pub(super) is_cut: bool,
     /// Types within types: lists, maps, texts and elements that are not roots.
     pub(super) nested_types: u64,
 }
 
-impl Inspected<'_> {
-    /// Whether something was cut off because it depends on what is not there yet.
-    pub(super) fn is_cut(&self) -> bool {
-        matches!(self.update, Cow::Owned(_))
-    }
-}
-
 /// The blocks of a client, one after the other.
-struct Run<'a> {
-    client: u64,
-    start: u32,
-    blocks: Vec<Block<'a>>,
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    pub(super) client: u64,
+    pub(super) start: u32,
+    pub(super) blocks: Vec<Block<'a>>,
 }
 
-struct Block<'a> {
-    bytes: &'a [u8],
+#[derive(Debug)]
+pub(super) struct Block<'a> {
+    pub(super) bytes: &'a [u8],
     /// The client's clock after it.
-    end: u32,
+    pub(super) end: u32,
     /// What it stands between, and what it is in.
-    needs: [Option<Id>; 3],
+    pub(super) needs: [Option<Id>; 3],
     is_skip: bool,
 }
 
 impl Run<'_> {
-    fn end_of(&self, kept: usize) -> u32 {
+    /// The client's clock after so many blocks.
+    pub(super) fn end_of(&self, kept: usize) -> u32 {
         kept.checked_sub(1)
             .map_or(self.start, |last| self.blocks[last].end)
     }
@@ -116,9 +118,13 @@ pub(super) fn inspect(
         }
         rounds += 1;
         if rounds == MAX_CUT_ROUNDS {
-            // Somebody made this so that it takes long.
+            // Only an update that was made to take long needs more rounds: nothing of it is taken.
             return Ok(Inspected {
-                update: Cow::Owned(vec![0, 0]),
+                update,
+                runs: Vec::new(),
+                kept: Vec::new(),
+                deletions: Vec::new(),
+                is_cut: true,
                 nested_types: 0,
             });
         }
@@ -127,19 +133,17 @@ pub(super) fn inspect(
         .iter()
         .zip(&kept)
         .all(|(run, kept)| *kept == run.blocks.len());
-    let is_known = |&(client, from, length): &(u64, u32, u32)| from + length <= has(&ends, client);
-    if is_whole && deletions.iter().all(is_known) {
-        return Ok(Inspected {
-            update: Cow::Borrowed(update),
-            nested_types,
-        });
-    }
-    let clipped = deletions.into_iter().filter_map(|(client, from, length)| {
+    let clipped = |&(client, from, length): &(u64, u32, u32)| {
         let length = length.min(has(&ends, client).saturating_sub(from));
-        (length > 0).then_some((client, from, length))
-    });
+        (client, from, length)
+    };
+    let known: Vec<_> = deletions.iter().map(clipped).collect();
     Ok(Inspected {
-        update: Cow::Owned(written(&runs, &kept, clipped)),
+        update,
+        is_cut: !is_whole || known != deletions,
+        runs,
+        kept,
+        deletions: known,
         nested_types,
     })
 }
@@ -152,39 +156,6 @@ pub(super) fn state_vector(bytes: &[u8]) -> Result<(), Malformed> {
         reader.small()?;
     }
     Ok(())
-}
-
-/// An update of the first blocks of each run, and of deletions.
-fn written(
-    runs: &[Run<'_>],
-    kept: &[usize],
-    deletions: impl Iterator<Item = (u64, u32, u32)>,
-) -> Vec<u8> {
-    let mut out = Vec::new();
-    let some = || runs.iter().zip(kept).filter(|(_, kept)| **kept > 0);
-    write_number(&mut out, some().count() as u64);
-    for (run, &kept) in some() {
-        write_number(&mut out, kept as u64);
-        write_number(&mut out, run.client);
-        write_number(&mut out, run.start.into());
-        for block in &run.blocks[..kept] {
-            out.extend_from_slice(block.bytes);
-        }
-    }
-    let mut by_client: BTreeMap<u64, Vec<(u32, u32)>> = BTreeMap::new();
-    for (client, from, length) in deletions {
-        by_client.entry(client).or_default().push((from, length));
-    }
-    write_number(&mut out, by_client.len() as u64);
-    for (client, ranges) in by_client {
-        write_number(&mut out, client);
-        write_number(&mut out, ranges.len() as u64);
-        for (from, length) in ranges {
-            write_number(&mut out, from.into());
-            write_number(&mut out, length.into());
-        }
-    }
-    out
 }
 
 fn run<'a>(reader: &mut Reader<'a>, nested_types: &mut u64) -> Result<Run<'a>, Malformed> {

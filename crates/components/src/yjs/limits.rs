@@ -1,7 +1,6 @@
 //! Every bound of documents, in one place, with the source of its number.
 
-/// Bytes of one message from a client, unless the [`Options`](super::Options) say otherwise: a long offline edit, or a book that is pasted.
-pub const DEFAULT_MAX_MESSAGE_BYTES: usize = 4 << 20;
+use std::time::Duration;
 
 /// Bytes of a stored document, snapshot and updates together, unless the options say otherwise. In memory it takes about ten times as much.
 pub const DEFAULT_MAX_DOCUMENT_BYTES: u64 = 16 << 20;
@@ -24,6 +23,9 @@ pub const MAX_STATES: usize = 8;
 
 /// Bytes of the awareness states of one connection, as JSON: they are attached to its WebSocket.
 pub const MAX_AWARENESS_BYTES: usize = 6 << 10;
+
+/// Bytes of an awareness message: the states of several hundred clients.
+pub const MAX_AWARENESS_MESSAGE_BYTES: usize = 4 << 20;
 
 /// States in one awareness message. A client passes on what it heard of all others.
 pub const MAX_ENTRIES: usize = 4_096;
@@ -49,3 +51,35 @@ pub(super) const LEVELS_WITHOUT_STACK: u64 = 200;
 
 /// Passes over an update to find what of it can be applied. Two suffice for whatever a client sends out of order.
 pub(super) const MAX_CUT_ROUNDS: usize = 8;
+
+/// Processor time that one update may take, besides [`TIME_PER_KIB`], unless the options say otherwise.
+pub const UPDATE_TIME: Duration = Duration::from_millis(200);
+
+/// Processor time that reading a stored document may take, besides [`TIME_PER_KIB`]. An update that would make it take more than
+/// half of that is refused.
+pub const LOAD_TIME: Duration = Duration::from_secs(2);
+
+/// Processor time for each KiB of updates: ten times what `yrs` needs for text that was typed letter by letter.
+pub const TIME_PER_KIB: Duration = Duration::from_millis(1);
+
+/// Updates up to this are applied on the worker's thread: a change of several words. Longer ones are applied on another.
+pub(super) const INLINE_UPDATE_BYTES: usize = 512;
+
+/// When an update on the worker's thread has taken longer, the document's updates are applied on another.
+pub(super) const INLINE_TIME: Duration = Duration::from_millis(5);
+
+/// Documents up to this are read, and merged, on the worker's thread.
+pub(super) const INLINE_DOCUMENT_BYTES: u64 = 16 << 10;
+
+/// Blocks that are applied between two looks at the time.
+pub(super) const PIECE_BLOCKS: usize = 512;
+
+/// Deleted ranges that are applied between two looks at the time.
+pub(super) const PIECE_DELETIONS: usize = 64;
+
+/// Bytes in memory of each block of a document, besides its content: `yrs` 0.28 takes some 250.
+pub(super) const BYTES_PER_BLOCK: u64 = 256;
+
+/// Bytes in memory for each byte of an update that is being applied: a block of 8 bytes takes about 100 to check, and is then
+/// decoded.
+pub(super) const MEMORY_PER_BYTE: u64 = 16;

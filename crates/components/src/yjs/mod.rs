@@ -11,6 +11,7 @@
 //! - **Nobody is shown who has left.** Awareness states (names, cursors) end with the connection that brought them. They are
 //!   never stored, and survive the object's leaving memory.
 //! - **A malformed message changes nothing**: its connection is closed with a code and a reason, which [`Refusal`] lists.
+//! - **No update takes long**: its processor time is bounded by its length, and long work is done away from the worker's thread.
 //!
 //! ```
 //! use abide::prelude::*;
@@ -33,7 +34,7 @@
 //!     async fn fetch(&self, request: Request) -> Result<Response> {
 //!         match self.room.connect(&request, &[]) {
 //!             Ok((connection, response)) => {
-//!                 self.document.connect(&connection)?;
+//!                 self.document.connect(&connection).await?;
 //!                 Ok(response)
 //!             }
 //!             Err(refused) => Ok(refused.into_response()),
@@ -42,7 +43,7 @@
 //!
 //!     async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
 //!         let connection = self.room.connection(&ws)?;
-//!         if let Received::Custom(text) = self.document.receive(&connection, &message)? {
+//!         if let Received::Custom(text) = self.document.receive(&connection, &message).await? {
 //!             // The program's own: `provider.sendMessage(text)` in the page.
 //!             connection.send(yjs::custom_message(&text))?;
 //!         }
@@ -66,10 +67,12 @@ mod lib0;
 pub mod limits;
 mod message;
 mod options;
+mod pieces;
 mod refusal;
 mod replica;
 mod rows;
 mod stored;
+mod work;
 
 use std::{fmt, rc::Rc};
 
@@ -77,6 +80,7 @@ use abide::{Error, ErrorKind, Message, Result, State};
 use serde::{Deserialize, Serialize};
 
 use exchange::Exchange;
+use stored::Turn;
 
 use crate::party::{Connection, Room};
 
@@ -131,17 +135,20 @@ impl Document {
     /// read when it is first needed.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if an option makes no sense; [`ErrorKind::Damaged`] if the tables are of a version that this program does
+    /// [`ErrorKind::Input`] if an option is invalid; [`ErrorKind::Damaged`] if the tables are of a version that this program does
     /// not know.
     pub fn open(state: &State, room: &Room, options: Options) -> Result<Self> {
         options.check()?;
-        let exchange = Exchange::open(state.storage(), room, options)?;
+        let exchange = Exchange::open(state, room, options)?;
         Ok(Self(Rc::new(exchange)))
     }
 
     /// Greets a client that has just connected: asks for what it has, and tells it who is there.
-    pub fn connect(&self, connection: &Connection) -> Result<()> {
-        let vector = self.0.stored.live()?.replica.state_vector();
+    pub async fn connect(&self, connection: &Connection) -> Result<()> {
+        let vector = match self.0.stored.turn().await? {
+            Ok(mut turn) => turn.live()?.replica.state_vector(),
+            Err(refusal) => return connection.close(refusal.code(), &refusal.to_string()),
+        };
         connection.send(message::step1(&vector))?;
         if let Some(states) = awareness::everybody(&self.0.room)? {
             connection.send(states)?;
@@ -149,16 +156,24 @@ impl Document {
         Ok(())
     }
 
-    /// Takes a message of a client.
+    /// The same for a client that may read and not write. It hears every change, and its awareness states are shown. If it sends
+    /// a change, its connection is closed with 4403.
+    pub async fn connect_read_only(&self, connection: &Connection) -> Result<()> {
+        awareness::make_read_only(connection)?;
+        self.connect(connection).await
+    }
+
+    /// Takes a message of a client. Messages are taken in the order of these calls; a long one is applied on another thread, while
+    /// others of the document wait.
     ///
     /// # Errors
     /// If the storage fails. What a client does wrong is no error: it is [refused](Received::Refused).
-    pub fn receive(&self, connection: &Connection, message: &Message) -> Result<Received> {
+    pub async fn receive(&self, connection: &Connection, message: &Message) -> Result<Received> {
         if !connection.is_open() {
             // It may lack what was refused before it, and comes again when its client does.
             return Ok(Received::Done);
         }
-        match self.0.take(connection, message)? {
+        match self.0.take(connection, message).await? {
             Ok(received) => Ok(received),
             Err(refusal) => {
                 connection.close(refusal.code(), &refusal.to_string())?;
@@ -177,40 +192,52 @@ impl Document {
     }
 
     /// Shows the document to a function.
-    pub fn read<R>(&self, look: impl FnOnce(&yrs::Doc) -> R) -> Result<R> {
-        Ok(look(self.0.stored.live()?.replica.doc()))
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] if the document is [quarantined](Refusal::Quarantined), as for all that follow.
+    pub async fn read<R>(&self, look: impl FnOnce(&yrs::Doc) -> R) -> Result<R> {
+        Ok(look(self.turn().await?.live()?.replica.doc()))
     }
 
     /// Changes the document from here. The change is stored, and sent to every client when it is durable.
     ///
-    /// Do not call it in a transaction that may be rolled back: the clients get the change nevertheless, and one that reconnects brings
-    /// it back.
-    ///
     /// # Errors
     /// [`ErrorKind::Limit`] if the document is full: nothing was changed.
-    pub fn transact<R>(&self, edit: impl FnOnce(&mut yrs::TransactionMut<'_>) -> R) -> Result<R> {
-        let mut live = self.0.stored.live()?;
-        let (result, change) = live.replica.transact(edit);
-        let Some(change) = change else {
-            return Ok(result);
-        };
-        drop(live);
-        if let Err(refusal) = self.0.stored.store(&change)? {
-            return Err(Error::with_kind(ErrorKind::Limit, refusal.to_string()));
+    pub async fn transact<R>(
+        &self,
+        edit: impl FnOnce(&mut yrs::TransactionMut<'_>) -> R,
+    ) -> Result<R> {
+        let mut turn = self.turn().await?;
+        let (result, change) = turn.live()?.replica.transact(edit);
+        if let Some(change) = change {
+            turn.store(&change).await?.map_err(refused)?;
+            self.0.room.broadcast(message::update(&change), &[]);
+            turn.compact_if_due().await?;
         }
-        self.0.room.broadcast(message::update(&change), &[]);
         Ok(result)
     }
 
     /// How many bytes are stored.
-    pub fn size(&self) -> Result<Size> {
-        Ok(self.0.stored.live()?.size)
+    pub async fn size(&self) -> Result<Size> {
+        Ok(self.turn().await?.live()?.size)
     }
 
     /// Merges all updates into a snapshot now, if there are any.
-    pub fn compact(&self) -> Result<Size> {
-        self.0.stored.compact_now()
+    pub async fn compact(&self) -> Result<Size> {
+        let mut turn = self.turn().await?;
+        if turn.live()?.size.updates > 0 {
+            turn.compact(u64::MAX).await?;
+        }
+        Ok(turn.live()?.size)
     }
+
+    async fn turn(&self) -> Result<Turn<'_>> {
+        self.0.stored.turn().await?.map_err(refused)
+    }
+}
+
+fn refused(refusal: Refusal) -> Error {
+    Error::with_kind(ErrorKind::Limit, refusal.to_string())
 }
 
 impl fmt::Debug for Document {

@@ -1,5 +1,7 @@
 //! How a document is kept.
 
+use std::time::Duration;
+
 use abide::{Error, ErrorKind, Result};
 use derive_setters::Setters;
 
@@ -9,10 +11,12 @@ use super::limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
 pub struct Options {
-    /// Bytes of one message from a client. A longer one closes its connection with 1009.
-    pub max_message_bytes: usize,
-    /// Bytes of the stored document. An update that does not fit closes its connection with 4413, and is not taken.
+    /// Bytes of the stored document, and of one message: a client that was offline may bring all of it. An update that does not fit closes
+    /// its connection with 4413, and is not taken.
     pub max_document_bytes: u64,
+    /// Processor time that one update may take, besides [`limits::TIME_PER_KIB`]. One that takes longer closes its connection with 4413,
+    /// and is not taken.
+    pub update_time: Duration,
     /// Updates that are merged into a snapshot when so many have come since the last.
     pub compact_after_updates: u64,
     /// Bytes of updates that are merged into a snapshot; or as many as the last snapshot has, if that is more.
@@ -22,8 +26,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            max_message_bytes: limits::DEFAULT_MAX_MESSAGE_BYTES,
             max_document_bytes: limits::DEFAULT_MAX_DOCUMENT_BYTES,
+            update_time: limits::UPDATE_TIME,
             compact_after_updates: limits::DEFAULT_COMPACT_AFTER_UPDATES,
             compact_after_bytes: limits::DEFAULT_COMPACT_AFTER_BYTES,
         }
@@ -38,12 +42,6 @@ impl Options {
             let bytes = self.max_document_bytes;
             return refuse(format!(
                 "a document cannot have {bytes} bytes at most: say 1 to {most}"
-            ));
-        }
-        if !(1..=most).contains(&(self.max_message_bytes as u64)) {
-            let bytes = self.max_message_bytes;
-            return refuse(format!(
-                "a message cannot have {bytes} bytes at most: say 1 to {most}"
             ));
         }
         if self.compact_after_updates == 0 || self.compact_after_bytes == 0 {

@@ -2,19 +2,19 @@
 
 use thiserror::Error;
 
-use super::limits::{MAX_AWARENESS_BYTES, MAX_CUSTOM_BYTES, MAX_NESTED_TYPES, MAX_STATES};
+use super::limits::{
+    MAX_AWARENESS_BYTES, MAX_AWARENESS_MESSAGE_BYTES, MAX_CUSTOM_BYTES, MAX_NESTED_TYPES,
+    MAX_STATES,
+};
 
 /// Why a message was refused. The connection is closed with the [code](Self::code), and with the text as its reason. Nothing of the
 /// message was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The message is longer than the options allow.
-    #[error("a message has at most {limit} bytes: send large changes in parts")]
-    TooLong {
-        /// How many bytes it may have.
-        limit: usize,
-    },
+    /// An awareness message that is too long.
+    #[error("an awareness message has at most {MAX_AWARENESS_MESSAGE_BYTES} bytes")]
+    TooLong,
     /// The message is not one of the protocol, or is cut off.
     #[error("the message is malformed: send what y-protocols encodes")]
     Malformed,
@@ -46,17 +46,30 @@ pub enum Refusal {
     /// The document would have more nested types than it may.
     #[error("the document is full: it has at most {MAX_NESTED_TYPES} nested types")]
     TooManyTypes,
+    /// The update, or the document with it, would take more processor time than it may. Only documents that were made for it, with
+    /// very many insertions at one place, do.
+    #[error("the update takes too much work: it has too many concurrent insertions at one place")]
+    TooMuchWork,
+    /// The stored document takes too long to read. It is refused until an earlier state is restored.
+    #[error(
+        "the document is quarantined, because it takes too long to read: restore an earlier state"
+    )]
+    Quarantined,
+    /// The connection may only read.
+    #[error("the connection is read-only: the change was not taken")]
+    ReadOnly,
 }
 
 impl Refusal {
-    /// The close code: 1003 (unknown), 1007 (malformed), 1009 (too long), or 4413 (full), after which `y-websocket` does not
-    /// reconnect by itself.
+    /// The close code: 1003 (unknown), 1007 (malformed), 1009 (too long), 4403 (read-only), or 4413 (full). `y-websocket` does not
+    /// reconnect after a code from 4400 to 4499.
     pub fn code(self) -> u16 {
         match self {
             Self::UnknownType(_) | Self::UnknownText => 1003,
             Self::Malformed | Self::MalformedUpdate | Self::MalformedAwareness => 1007,
-            Self::TooLong { .. } | Self::TooMuchAwareness => 1009,
-            Self::Full { .. } | Self::TooManyTypes => 4413,
+            Self::TooLong | Self::TooMuchAwareness => 1009,
+            Self::ReadOnly => 4403,
+            Self::Full { .. } | Self::TooManyTypes | Self::TooMuchWork | Self::Quarantined => 4413,
         }
     }
 }
@@ -68,7 +81,7 @@ mod tests {
     #[test]
     fn every_reason_fits_a_close_frame() {
         for refusal in [
-            Refusal::TooLong { limit: usize::MAX },
+            Refusal::TooLong,
             Refusal::Malformed,
             Refusal::MalformedUpdate,
             Refusal::MalformedAwareness,
@@ -77,6 +90,9 @@ mod tests {
             Refusal::TooMuchAwareness,
             Refusal::Full { limit: u64::MAX },
             Refusal::TooManyTypes,
+            Refusal::TooMuchWork,
+            Refusal::Quarantined,
+            Refusal::ReadOnly,
         ] {
             assert!(refusal.to_string().len() <= 123, "{refusal}");
         }

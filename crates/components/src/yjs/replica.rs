@@ -10,8 +10,10 @@ use yrs::{
 
 use super::{
     inspect::{inspect, state_vector},
-    limits::{LEVELS_WITHOUT_STACK, MAX_NESTED_TYPES, STACK_PER_LEVEL},
+    limits::{BYTES_PER_BLOCK, LEVELS_WITHOUT_STACK, MAX_NESTED_TYPES, STACK_PER_LEVEL},
+    pieces::Pieces,
     refusal::Refusal,
+    work::Budget,
 };
 use crate::broken::{Variant, broken};
 
@@ -23,6 +25,9 @@ pub(super) struct Replica {
     doc: Doc,
     /// Types within types, at most: what was deleted counts until the next snapshot.
     nested_types: u64,
+    /// Blocks and bytes of all updates that were applied, for an estimate of its memory.
+    blocks: u64,
+    bytes: u64,
 }
 
 /// What came of an update.
@@ -43,34 +48,57 @@ impl Replica {
                 ..Options::default()
             }),
             nested_types: 0,
+            blocks: 0,
+            bytes: 0,
         }
+    }
+
+    /// Bytes that it takes in memory, about.
+    pub(super) fn memory(&self) -> u64 {
+        self.blocks * BYTES_PER_BLOCK + 2 * self.bytes
     }
 
     pub(super) fn doc(&self) -> &Doc {
         &self.doc
     }
 
-    /// Applies as much of an update as can be applied now.
-    pub(super) fn apply(&mut self, update: &[u8]) -> Result<Applied, Refusal> {
+    /// Applies as much of an update as can be applied now, within a budget.
+    pub(super) fn apply(&mut self, update: &[u8], budget: &Budget) -> Result<Applied, Refusal> {
         let vector = self.doc.transact().state_vector();
-        let inspected = inspect(update, |client| vector.get(&ClientID::new(client)));
-        let inspected = inspected.map_err(|_| Refusal::MalformedUpdate)?;
+        let known = |client| vector.get(&ClientID::new(client));
+        let inspected = inspect(update, known).map_err(|_| Refusal::MalformedUpdate)?;
         let nested_types = self.nested_types + inspected.nested_types;
         if nested_types > MAX_NESTED_TYPES {
             return Err(Refusal::TooManyTypes);
         }
+        let mut pieces = Pieces::of(&inspected, known);
         let change = guarded(nested_types, || {
-            let update = Update::decode_v1(&inspected.update).ok()?;
             let mut transaction = self.doc.transact_mut();
-            transaction.apply_update(update).ok()?;
+            while let Some(piece) = pieces.next().ok()? {
+                if budget.is_spent() && !broken(Variant::WorkUnbounded) {
+                    return Some(Err(Refusal::TooMuchWork));
+                }
+                let update = Update::decode_v1(&piece).ok()?;
+                transaction.apply_update(update).ok()?;
+            }
             let is_whole = !transaction.has_missing_updates();
-            is_whole.then(|| change(&transaction))
-        })?;
+            is_whole.then(|| Ok(change(&transaction)))
+        })??;
         self.nested_types = nested_types;
+        self.blocks += inspected.kept.iter().sum::<usize>() as u64;
+        self.bytes += update.len() as u64;
         Ok(Applied {
             change,
-            is_cut: inspected.is_cut(),
+            is_cut: inspected.is_cut,
         })
+    }
+
+    /// Whether an update has blocks that this replica lacks.
+    pub(super) fn lacks(&self, update: &[u8]) -> Result<bool, Refusal> {
+        let vector = self.doc.transact().state_vector();
+        let inspected = inspect(update, |_| u32::MAX).map_err(|_| Refusal::MalformedUpdate)?;
+        let mut runs = inspected.runs.iter();
+        Ok(runs.any(|run| run.end_of(run.blocks.len()) > vector.get(&ClientID::new(run.client))))
     }
 
     /// Changes the document from here; what has changed.
@@ -88,6 +116,8 @@ impl Replica {
             .map(|change| inspect(change, |_| u32::MAX));
         if let Some(Ok(inspected)) = inspected {
             self.nested_types += inspected.nested_types;
+            self.blocks += inspected.kept.iter().sum::<usize>() as u64;
+            self.bytes += inspected.update.len() as u64;
         }
         (result, change)
     }
@@ -97,7 +127,7 @@ impl Replica {
         self.doc.transact().state_vector().encode_v1()
     }
 
-    /// What somebody with this state vector lacks, as an update.
+    /// What a client with this state vector lacks, as an update.
     pub(super) fn beyond(&self, vector: &[u8]) -> Result<Vec<u8>, Refusal> {
         state_vector(vector).map_err(|_| Refusal::Malformed)?;
         guarded(0, || {
@@ -113,12 +143,23 @@ impl Replica {
         transaction.encode_state_as_update_v1(&StateVector::default())
     }
 
-    /// A replica made of a snapshot, if it is the same document as this one.
-    pub(super) fn verified(&self, snapshot: &[u8]) -> Option<Self> {
+    /// A replica made of a snapshot; `None` if it is not the same document as this one.
+    ///
+    /// # Errors
+    /// [`Refusal::TooMuchWork`] if the budget does not suffice.
+    pub(super) fn verified(
+        &self,
+        snapshot: &[u8],
+        budget: &Budget,
+    ) -> Result<Option<Self>, Refusal> {
         let mut copy = Self::new();
-        let applied = copy.apply(snapshot).ok()?;
+        let applied = match copy.apply(snapshot, budget) {
+            Ok(applied) => applied,
+            Err(Refusal::TooMuchWork) => return Err(Refusal::TooMuchWork),
+            Err(_) => return Ok(None),
+        };
         let is_same = self.doc.transact().snapshot() == copy.doc.transact().snapshot();
-        (is_same && !applied.is_cut).then_some(copy)
+        Ok((is_same && !applied.is_cut).then_some(copy))
     }
 }
 
@@ -128,7 +169,7 @@ fn change(transaction: &TransactionMut<'_>) -> Option<Vec<u8>> {
     (change != NOTHING || broken(Variant::RepeatStored)).then_some(change)
 }
 
-/// Runs what `yrs` does with somebody's bytes: with stack enough for so many levels, and with its panics as refusals.
+/// Runs `yrs` on bytes of a client: with enough stack for the nested types, and with its panics as refusals.
 fn guarded<R>(nested_types: u64, work: impl FnOnce() -> Option<R>) -> Result<R, Refusal> {
     let caught = || catch_unwind(AssertUnwindSafe(work));
     let result = if nested_types <= LEVELS_WITHOUT_STACK {

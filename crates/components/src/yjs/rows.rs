@@ -2,7 +2,7 @@
 //!
 //! `yjs_updates` has a document as the updates that make it, in the order in which they came. A long one takes several rows; all but its
 //! last say that there is `more`. A snapshot is an update, too: the first, which took the place of all that it was merged from.
-//! Ids only rise, so the highest says which state of the table somebody has seen.
+//! Ids only rise.
 
 use abide::{Error, ErrorKind, Result, Storage};
 use abide_component::tables;
@@ -21,8 +21,9 @@ const DEFINITIONS: &str = "
         data BLOB NOT NULL
     );
     CREATE TABLE yjs_meta (
-        version  INTEGER NOT NULL,
-        snapshot INTEGER NOT NULL DEFAULT 0
+        version     INTEGER NOT NULL,
+        snapshot    INTEGER NOT NULL DEFAULT 0,
+        quarantined INTEGER NOT NULL DEFAULT 0
     );
 ";
 
@@ -42,20 +43,26 @@ impl UpdateRows {
         })
     }
 
-    /// The id of the last row; 0 if there is none.
-    pub(super) fn last(&self) -> Result<i64> {
-        let last = "SELECT coalesce(max(id), 0) FROM yjs_updates";
-        self.storage.sql().exec(last, ())?.one()
-    }
-
     /// The last row of the snapshot; 0 if there is none.
     pub(super) fn snapshot(&self) -> Result<i64> {
         let snapshot = "SELECT snapshot FROM yjs_meta";
         self.storage.sql().exec(snapshot, ())?.one()
     }
 
-    /// Hands over each update, with the id of its last row.
-    pub(super) fn read(&self, mut each: impl FnMut(i64, &[u8]) -> Result<()>) -> Result<()> {
+    /// Whether the document was found to take too long to read.
+    pub(super) fn is_quarantined(&self) -> Result<bool> {
+        let quarantined = "SELECT quarantined FROM yjs_meta";
+        self.storage.sql().exec(quarantined, ())?.one()
+    }
+
+    pub(super) fn quarantine(&self) -> Result<()> {
+        let quarantine = "UPDATE yjs_meta SET quarantined = 1";
+        self.storage.sql().exec(quarantine, ()).map(drop)
+    }
+
+    /// Each update, with the id of its last row.
+    pub(super) fn read(&self) -> Result<Vec<(i64, Vec<u8>)>> {
+        let mut all = Vec::new();
         let mut update = Vec::new();
         let mut cut_off = false;
         let rows = "SELECT id, more, data FROM yjs_updates ORDER BY id";
@@ -64,15 +71,14 @@ impl UpdateRows {
             update.extend_from_slice(&data);
             cut_off = more;
             if !more {
-                each(id, &update)?;
-                update.clear();
+                all.push((id, std::mem::take(&mut update)));
             }
             Ok(())
         })?;
         if cut_off {
             return Err(damaged("its last update is cut off"));
         }
-        Ok(())
+        Ok(all)
     }
 
     /// Appends an update behind the last row; returns the id of its own last.

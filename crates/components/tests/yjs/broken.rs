@@ -9,7 +9,8 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::ChangeUnstored => {
             "sync::what_was_heard_survives_a_kill_and_what_was_done_offline_is_merged"
         }
-        Variant::LiveTrusted => "sync::the_program_reads_and_writes_the_document_too",
+        Variant::WorkUnbounded => "work::a_quadratic_update_is_refused_and_the_document_goes_on",
+        Variant::ReaderWrites => "sync::a_reader_hears_changes_and_makes_none",
         Variant::RefusedKept | Variant::DocumentUnbounded => {
             "compaction::a_document_that_would_be_too_long_is_compacted_first_and_then_refused"
         }

@@ -11,5 +11,6 @@ mod compaction;
 mod refusals;
 mod support;
 mod sync;
+mod work;
 #[path = "../../../../verify/harness/shared/world.rs"]
 mod world;

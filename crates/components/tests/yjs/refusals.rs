@@ -18,10 +18,18 @@ fn framed(head: &[u8], content: &[u8]) -> Vec<u8> {
     [head, &[length], content].concat()
 }
 
+/// An awareness message with so much content.
+fn awareness_of(bytes: usize) -> Vec<u8> {
+    let mut message = vec![1];
+    write_number(&mut message, bytes as u64);
+    message.resize(message.len() + bytes, 0);
+    message
+}
+
 #[test]
 fn what_is_no_message_closes_its_connection_and_no_other() {
     run(async {
-        let options = Options::default().max_message_bytes(10_000);
+        let options = Options::default().max_document_bytes(10_000);
         let world = World::with(options);
         let mut ada = Peer::connect(&world, 1).await;
         ada.insert(0, "kept").await;
@@ -40,7 +48,7 @@ fn what_is_no_message_closes_its_connection_and_no_other() {
             (vec![0, 0, 5, 1], 1007),
             (vec![2, 0], 1003),
             (vec![77], 1003),
-            (vec![0; 10_001], 1009),
+            ([&[0, 2, 0x91, 0x4e][..], &[0; 10_001]].concat(), 4413),
             // A state vector of 2^28 clients.
             (framed(&[0, 0], &[0xff, 0xff, 0xff, 0x7f]), 1007),
             // An update of as many clients, of a block that is none, with a clock beyond 32 bits, with text that is none.
@@ -66,6 +74,7 @@ fn what_is_no_message_closes_its_connection_and_no_other() {
             // Values in values.
             ([&[0, 2, 0x9c, 3][..], &deep].concat(), 1007),
             (framed(&[1], &[9]), 1007),
+            (awareness_of(limits::MAX_AWARENESS_MESSAGE_BYTES + 1), 1009),
             (YjsClient::state_of(7, 1, "no JSON"), 1007),
             (YjsClient::state_of(7, 1, &too_much), 1009),
         ];

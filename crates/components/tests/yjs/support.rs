@@ -8,7 +8,7 @@ use abide::{
     party::{self, Room},
     prelude::*,
     socket::{ClientSocket, Close, Endpoint, Frame},
-    storage::SimDisk,
+    storage::{MemoryUse, SimDisk},
     yjs::{self, Document, Options, Received, Size, yrs},
 };
 use abide_harness::in_time;
@@ -39,14 +39,23 @@ impl DurableObject for Pad {
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
-        let (connection, response) = self.room.connect(&request, &[])?;
-        self.document.connect(&connection)?;
+        let is_reader = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("reader"));
+        let tags: &[&str] = if is_reader { &["reader"] } else { &[] };
+        let (connection, response) = self.room.connect(&request, tags)?;
+        if connection.tags().contains(&"reader".to_owned()) {
+            self.document.connect_read_only(&connection).await?;
+        } else {
+            self.document.connect(&connection).await?;
+        }
         Ok(response)
     }
 
     async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
         let connection = self.room.connection(&ws)?;
-        if let Received::Custom(text) = self.document.receive(&connection, &message)? {
+        if let Received::Custom(text) = self.document.receive(&connection, &message).await? {
             connection.send(yjs::custom_message(&format!("{text}!")))?;
         }
         Ok(())
@@ -60,11 +69,11 @@ impl DurableObject for Pad {
 #[rpc]
 impl Pad {
     pub async fn size(&self) -> Result<Size> {
-        self.document.size()
+        self.document.size().await
     }
 
     pub async fn compact(&self) -> Result<Size> {
-        self.document.compact()
+        self.document.compact().await
     }
 
     /// Bytes of the rows, and their number.
@@ -79,33 +88,20 @@ impl Pad {
 
     /// The text as the server has it.
     pub async fn text(&self) -> Result<String> {
-        self.document.read(|doc| {
+        let read = |doc: &yrs::Doc| {
             let text = doc.get_or_insert_text("content");
             text.get_string(&doc.transact())
-        })
+        };
+        self.document.read(read).await
     }
 
     /// Writes at the beginning of the text, from here.
     pub async fn prepend(&self, text: String) -> Result<()> {
-        let content = self
-            .document
-            .read(|doc| doc.get_or_insert_text("content"))?;
-        self.document
-            .transact(|transaction| content.insert(transaction, 0, &text))
-    }
-
-    /// Writes in a transaction that is then undone.
-    pub async fn prepend_and_undo(&self, text: String) -> Result<String> {
-        let content = self
-            .document
-            .read(|doc| doc.get_or_insert_text("content"))?;
-        let undone = self.state.storage().transaction_sync(|| {
-            self.document
-                .transact(|transaction| content.insert(transaction, 0, &text))?;
-            Err::<(), _>(Error::new("undone"))
-        });
-        assert_eq!(undone.unwrap_err().to_string(), "undone");
-        self.text().await
+        let content = |doc: &yrs::Doc| doc.get_or_insert_text("content");
+        let content = self.document.read(content).await?;
+        let insert =
+            |transaction: &mut yrs::TransactionMut<'_>| content.insert(transaction, 0, &text);
+        self.document.transact(insert).await
     }
 
     /// Changes the tables behind the document's back.
@@ -155,6 +151,13 @@ impl World {
         self.node.env().object::<Pad>().get_by_name("pad")
     }
 
+    /// Bytes that are charged for objects.
+    pub(crate) fn objects_bytes(&self) -> u64 {
+        let usage = self.node.store().memory().usage();
+        let objects = usage.iter().find(|of| of.used_for == MemoryUse::Objects);
+        objects.unwrap().bytes
+    }
+
     pub(crate) async fn size(&self) -> Size {
         self.pad().size().await.unwrap().unwrap()
     }
@@ -174,13 +177,18 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) async fn connect(world: &World, id: u64) -> Self {
-        let mut peer = Self {
+        let mut peer = Self::new(id);
+        peer.reconnect(world).await;
+        peer
+    }
+
+    /// Without a connection.
+    pub(crate) fn new(id: u64) -> Self {
+        Self {
             client: YjsClient::new(id),
             socket: None,
             texts: Vec::new(),
-        };
-        peer.reconnect(world).await;
-        peer
+        }
     }
 
     /// Connects, says what clients say first, and waits until it is answered.
@@ -195,7 +203,16 @@ impl Peer {
 
     /// Connects, and says nothing.
     pub(crate) async fn open(&mut self, world: &World) {
-        let uri = format!("/parties/main/pad?_pk=peer-{}", self.client.id());
+        self.open_with(world, "").await;
+    }
+
+    /// The same, to read only.
+    pub(crate) async fn open_to_read(&mut self, world: &World) {
+        self.open_with(world, "&reader").await;
+    }
+
+    async fn open_with(&mut self, world: &World, query: &str) {
+        let uri = format!("/parties/main/pad?_pk=peer-{}{query}", self.client.id());
         let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
         let mut response = world.pad().fetch(request).await.unwrap();
         let client: ClientSocket = response.extensions_mut().remove().unwrap();

@@ -103,10 +103,33 @@ fn the_program_reads_and_writes_the_document_too() {
         ada.insert(0, "text").await;
         world.pad().prepend("A ".to_owned()).await.unwrap().unwrap();
         ada.until_text("A text").await;
-        let undone = world.pad().prepend_and_undo("no ".to_owned()).await;
-        assert_eq!(undone.unwrap().unwrap(), "A text");
         let world = world.killed();
         assert_eq!(world.text().await, "A text");
+    });
+}
+
+#[test]
+fn a_reader_hears_changes_and_makes_none() {
+    run(async {
+        let world = World::new();
+        let mut ada = Peer::connect(&world, 1).await;
+        ada.insert(0, "written").await;
+        let mut reader = Peer::new(2);
+        reader.open_to_read(&world).await;
+        let hello = reader.client.hello();
+        reader.say(hello).await;
+        reader.until_text("written").await;
+        reader.state("{\"name\":\"reader\"}").await;
+        ada.until_state(2, "{\"name\":\"reader\"}").await;
+        // All of what it has heard is not a change.
+        let everything = reader.client.everything();
+        reader.say(everything).await;
+        ada.insert(7, " again").await;
+        reader.until_text("written again").await;
+        reader.insert(0, "no ").await;
+        assert_eq!(reader.closed().await.code, 4403);
+        ada.settle().await;
+        assert_eq!(world.text().await, "written again");
     });
 }
 

@@ -170,7 +170,7 @@ impl Outbox {
         }
     }
 
-    /// Cancels a queued message, or discards a dead letter.
+    /// Cancels a message that has not ended, or discards a dead letter.
     pub async fn remove(&self, id: i64) -> Result<Record, OutboxError> {
         self.of(id)?.remove(id)
     }
@@ -178,6 +178,11 @@ impl Outbox {
     /// Edits a dead letter, if clients may write messages of its kind.
     pub async fn edit(&self, id: i64, payload: String) -> Result<Record, OutboxError> {
         self.of(id)?.edit_open(id, &payload)
+    }
+
+    /// Makes a dead letter of a message that has not ended.
+    pub async fn give_up(&self, id: i64) -> Result<Record, OutboxError> {
+        self.of(id)?.give_up(id)
     }
 
     /// Redrives a dead letter.

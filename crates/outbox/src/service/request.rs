@@ -2,10 +2,10 @@
 
 use std::{fmt, marker::PhantomData};
 
-use abide::server::ApiError;
+use abide::server::{ApiError, read_json};
 use serde::{
     Deserialize, Deserializer, Serialize,
-    de::{Error as _, IgnoredAny, SeqAccess, Visitor},
+    de::{DeserializeOwned, Error as _, IgnoredAny, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -216,8 +216,8 @@ fn has_messages(text: &str) -> bool {
     serde_json::from_str::<Probe<'_>>(text).is_ok()
 }
 
-fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ApiError> {
-    serde_json::from_str(text).map_err(|error| {
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ApiError> {
+    read_json(text.as_bytes()).map_err(|error| {
         ApiError::bad_request(
             "invalid_body",
             format!("The request body is not a message, nor several: {error}."),

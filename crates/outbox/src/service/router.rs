@@ -3,7 +3,7 @@
 use abide::{
     Env, Stub,
     server::{
-        ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery,
+        ApiError, IdempotencyKey, JsonBody, Page, UrlPath, UrlQuery,
         access::{Access, Need, Route},
     },
 };
@@ -11,7 +11,7 @@ use axum::{
     Json, Router,
     extract::{Request, State as Shared},
     http::{HeaderValue, Method, StatusCode, header},
-    response::{Html, IntoResponse, Response},
+    response::{IntoResponse, Response},
     routing::{MethodRouter, get, post, put},
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -59,6 +59,7 @@ fn operations() -> Vec<(&'static str, MethodRouter<Env>)> {
         ("/outbox/{name}", get(overview)),
         ("/outbox/{name}/messages", get(list)),
         ("/outbox/{name}/messages/{id}", get(show).delete(remove)),
+        ("/outbox/{name}/messages/{id}/give-up", post(give_up)),
         ("/outbox/{name}/messages/{id}/redrive", post(redrive)),
         ("/outbox/{name}/dead-letters", get(dead_letters)),
         ("/outbox/{name}/failing", get(failing)),
@@ -112,6 +113,7 @@ fn need(route: &Route<'_>) -> Need {
     let need = Need::by_method(route.method);
     let need = match (route.method, route.path.rsplit('/').next()) {
         (&Method::DELETE, _) => need.audited("cancel_or_discard"),
+        (&Method::POST, Some("give-up")) => need.audited("give_up"),
         (&Method::POST, Some("redrive")) => need.audited("redrive"),
         (&Method::POST, Some("discard")) => need.audited("discard"),
         (&Method::POST, Some("resume")) => need.audited("resume_destination"),
@@ -288,6 +290,14 @@ async fn edit(
     edited.map(Json).map_err(refused)
 }
 
+async fn give_up(
+    Shared(env): Shared<Env>,
+    UrlPath(path): UrlPath<MessagePath>,
+) -> Result<Json<Record>, ApiError> {
+    let given_up = object(&env, &path.name)?.give_up(path.id).await?;
+    given_up.map(Json).map_err(refused)
+}
+
 async fn redrive(
     Shared(env): Shared<Env>,
     UrlPath(path): UrlPath<MessagePath>,
@@ -339,11 +349,8 @@ async fn page(
     UrlPath(name): UrlPath<String>,
 ) -> Result<Response, ApiError> {
     let page = object(&env, &name)?.page(name).await??;
-    let headers = [
-        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    Ok((headers, Html(page)).into_response())
+    let uncached = [(header::CACHE_CONTROL, "no-store")];
+    Ok((uncached, Page::new(page, PAGE_POLICY)).into_response())
 }
 
 async fn asset(UrlPath(path): UrlPath<AssetPath>) -> Result<Response, ApiError> {

@@ -76,3 +76,52 @@ fn examples(document: &Value, value: &Value, place: &str, found: &mut usize) {
         _ => {}
     }
 }
+
+#[test]
+fn every_integer_of_the_document_has_its_format() {
+    let mut found = 0;
+    integers(&document(), "", &mut found);
+    assert!(found > 20, "{found} integers");
+}
+
+fn integers(value: &Value, place: &str, found: &mut usize) {
+    let kinds = &value["type"];
+    let is_integer = |kind: &Value| kind == "integer";
+    if is_integer(kinds)
+        || kinds
+            .as_array()
+            .is_some_and(|kinds| kinds.iter().any(is_integer))
+    {
+        assert_eq!(value["format"], "int64", "{place}");
+        *found += 1;
+    }
+    match value {
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                integers(value, &format!("{place}/{key}"), found);
+            }
+        }
+        Value::Array(values) => {
+            for value in values {
+                integers(value, place, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn a_sweep_takes_what_its_schema_allows() {
+    let api = Api::start(Options::default()).await;
+    let which = &api.document["components"]["schemas"]["Which"];
+    for field in which["properties"].as_object().unwrap().keys() {
+        for sweep in ["redrive", "discard"] {
+            let path = format!("/outbox/box/{sweep}");
+            let none = serde_json::json!({ field: null });
+            assert_fits(&api.document, which, &none, field);
+            let answer = api.post(&path, &none).await;
+            assert_eq!(answer.status, 200, "{field}: {:?}", answer.body);
+        }
+    }
+    api.stop().await;
+}

@@ -203,7 +203,10 @@ async fn a_client_writes_no_message_of_a_kind_that_is_not_open() {
     }
     assert_eq!(api.get("/outbox/box").await.body["counts"]["queued"], 0);
 
-    let plain = [("content-type", "text/plain")];
+    let plain = [
+        ("content-type", "text/plain"),
+        ("sec-fetch-site", "same-origin"),
+    ];
     let body = note(true).to_string();
     let plain = api
         .send(Method::POST, "/outbox/box/messages", &plain, &body)

@@ -110,16 +110,17 @@ pub struct AlarmListing {
 }
 
 impl AlarmListing {
-    pub(crate) fn new(class: String, key: ObjectKey, entry: AlarmEntry) -> Self {
+    pub(crate) fn new(class: String, key: ObjectKey, entry: AlarmEntry, set_back: i64) -> Self {
+        let due = entry.due_at(set_back);
         Self {
             class,
             id: ObjectId::from_bytes(key.id),
-            due: AlarmTime::from_unix_millis(entry.due),
+            due: AlarmTime::from_unix_millis(due),
             attempts: u32::from(entry.attempts),
             failed: entry.failed || entry.some_failed,
             failing: entry.failing,
             named: entry.named,
-            place: (entry.due, key),
+            place: (due, key),
         }
     }
 }
@@ -147,12 +148,13 @@ pub struct AlarmStatus {
 }
 
 impl AlarmStatus {
-    /// Builds the status from a row of the object's database; the unnamed alarm has the empty name.
-    pub fn new(name: &str, row: AlarmRow) -> Self {
+    /// Builds the status from a row of the object's database; the unnamed alarm has the empty name. `set_back` is the
+    /// sum of the wall clock's steps back ([`AlarmIndex::set_back`](abide_storage::AlarmIndex::set_back)).
+    pub fn new(name: &str, row: AlarmRow, set_back: i64) -> Self {
         let entry = row.entry();
         Self {
             name: (!name.is_empty()).then(|| name.into()),
-            due: AlarmTime::from_unix_millis(entry.due),
+            due: AlarmTime::from_unix_millis(entry.due_at(set_back)),
             attempts: row.attempts,
             failed: entry.failed,
             failing: entry.failing,

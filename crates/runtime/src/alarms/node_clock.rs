@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc, Weak,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicI64, Ordering},
     },
     time::Duration,
@@ -16,44 +16,78 @@ use crate::{
     router::{Router, drop_router},
 };
 
-/// A clock that notifies the alarm index when the wall clock was set back.
+/// A clock that tells the store when the wall clock was set back.
 pub(crate) struct NodeClock {
     clock: Arc<dyn Clock>,
     router: Weak<Router>,
     /// The wall clock's time, in milliseconds, at the origin of the monotonic clock; the newest value seen, ignoring
     /// steps that are too small to count.
     origin: AtomicI64,
+    /// One step at a time. Its time is used once the store has saved it.
+    step: Mutex<()>,
 }
 
 impl NodeClock {
     pub(crate) fn new(clock: Arc<dyn Clock>, router: Weak<Router>) -> Self {
-        let origin = origin(&*clock, clock.unix_millis());
+        let origin = fresh_origin(&*clock);
         Self {
             clock,
             router,
             origin: AtomicI64::new(origin),
+            step: Mutex::new(()),
         }
     }
 
     fn see(&self, wall: u64) {
         let origin = origin(&*self.clock, wall);
-        let known = self.origin.load(Ordering::Relaxed);
-        let back = known.saturating_sub(origin);
-        let is_step = u128::try_from(back).is_ok_and(|back| back > CLOCK_TOLERANCE.as_millis());
-        if origin == known || (back > 0 && !is_step) {
+        let known = self.origin.load(Ordering::Acquire);
+        if is_step(known, origin) {
+            self.see_step();
+        } else if origin > known {
+            // If another thread has found a step meanwhile, this is out of date.
+            let _ =
+                self.origin
+                    .compare_exchange(known, origin, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Looks again, because the thread may have been stopped for a while between its looks at the two clocks.
+    fn see_step(&self) {
+        let _one = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        let origin = fresh_origin(&*self.clock);
+        let known = self.origin.load(Ordering::Acquire);
+        if !is_step(known, origin) {
             return;
         }
-        let known =
-            self.origin
-                .compare_exchange(known, origin, Ordering::Relaxed, Ordering::Relaxed);
-        // Only the thread that changes it reports the step, so each step is reported once.
-        if let (true, Ok(_), Some(router)) = (is_step, known, self.router.upgrade()) {
+        let back = known.saturating_sub(origin);
+        if back > 0
+            && let Some(router) = self.router.upgrade()
+        {
             tracing::warn!(
                 by_millis = back,
                 "the wall clock was set back: waiting alarms fire as if it had not been"
             );
-            router.store.alarms().clock_set_back(back);
+            if let Err(error) = router.store.clock_set_back(back) {
+                tracing::warn!(%error, "cannot save yet that the wall clock was set back");
+            }
             drop_router(router);
+        }
+        self.origin.store(origin, Ordering::Release);
+    }
+}
+
+/// Returns whether the wall clock was set, forward or back.
+fn is_step(known: i64, origin: i64) -> bool {
+    u128::from(known.abs_diff(origin)) > CLOCK_TOLERANCE.as_millis()
+}
+
+/// The origin by two clocks that were read at about the same time.
+fn fresh_origin(clock: &dyn Clock) -> i64 {
+    loop {
+        let before = clock.now();
+        let wall = clock.unix_millis();
+        if clock.now().saturating_sub(before) < CLOCK_TOLERANCE / 2 {
+            return origin(clock, wall);
         }
     }
 }

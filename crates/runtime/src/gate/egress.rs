@@ -126,7 +126,7 @@ fn send(request: OutgoingRequest, panics: &Counter) {
         None => guarded(panics, "the HTTP client", || {
             context::outside(|| client.fetch(request))
         })
-        .unwrap_or_else(|panic| Box::pin(std::future::ready(Err(panicked(&panic))))),
+        .unwrap_or_else(|_| Box::pin(std::future::ready(Err(panicked())))),
     };
     if let Err(nobody) = left.send(Released::new(fetching)) {
         drop_guarded(panics, nobody);
@@ -135,10 +135,10 @@ fn send(request: OutgoingRequest, panics: &Counter) {
     drop(ticket);
 }
 
-fn panicked(panic: &str) -> Error {
+fn panicked() -> Error {
     Error::with_kind(
         ErrorKind::Io,
-        format!("the HTTP client panicked, so the request may or may not have been sent: {panic}"),
+        "the HTTP client panicked, so the request may or may not have been sent; the log has the details",
     )
 }
 

@@ -4,6 +4,7 @@ mod builder;
 
 use std::{
     fmt,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
     time::Duration,
@@ -94,12 +95,13 @@ impl Node {
             .store()
             .alarms()
             .list(state, after, limit.min(MAX_LISTED_ALARMS));
+        let set_back = self.store().alarms().set_back();
         found
             .into_iter()
             .map(|(key, entry)| {
                 let known = namespaces.iter().find(|(no, _)| *no == key.namespace);
                 let class = known.map_or_else(String::new, |(_, class)| class.clone());
-                AlarmListing::new(class, key, entry)
+                AlarmListing::new(class, key, entry, set_back)
             })
             .collect()
     }
@@ -180,24 +182,30 @@ impl Node {
     /// Stops the node: rejects new events from outside, lets running handlers finish for `grace`, then resets the
     /// remaining ones and drops every object. Afterwards the store can be closed.
     ///
+    /// On a clock that stands still ([`TestClock`](crate::clock::TestClock)) the grace also ends when all that runs
+    /// waits for the clock, and after as much of the machine's time.
+    ///
     /// An error means that a handler that never awaits still blocks a worker.
     pub async fn shutdown(&self, grace: Duration) -> Result<()> {
         let router = &self.0.router;
         router.enter(Phase::Draining);
         let deadline = router.clock.now() + grace.min(FOR_EVER);
         let mut over = router.clock.sleep_until(deadline);
+        let mut stands_still = pin!(self.stands_still(grace));
         // Twice: an event may move to a worker that has already been checked.
         while !(router.is_drained() && router.is_drained()) {
             tokio::select! {
                 biased;
                 () = router.drain.is_drained.notified() => {}
                 () = &mut over => break,
+                () = &mut stands_still => break,
             }
         }
         router.enter(Phase::Stopped);
         let mut over = router
             .clock
             .sleep_until(deadline.max(router.clock.now()) + STOP_LIMIT);
+        let mut machine_over = pin!(self.machine_time(STOP_LIMIT));
         let threads = std::mem::take(
             &mut *self
                 .0
@@ -216,7 +224,7 @@ impl Node {
                 biased;
                 // An error means that it has ended, too.
                 _ = worked.ended => {}
-                () = &mut over => {
+                () = async { tokio::select! { () = &mut over => {}, () = &mut machine_over => {} } } => {
                     return Err(Error::with_kind(
                         ErrorKind::Timeout,
                         format!("{name} is blocked by a handler that never awaits; its objects are not closed"),

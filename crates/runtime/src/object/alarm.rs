@@ -49,8 +49,8 @@ impl Object {
         at: ScheduledTime,
         max_backoff: Option<u32>,
     ) -> Result<()> {
-        let now = self.worker.unix_millis();
-        let (at, wait) = (at.resolve(now)?, at.is_wait());
+        let now = self.worker.clock_time();
+        let (at, wait) = (at.resolve(now.unix_millis)?, at.is_wait());
         let row = match self.running_alarm(name)? {
             Some(row) => Some(row),
             None => self.cut_off_alarm(name)?,
@@ -59,12 +59,10 @@ impl Object {
             Some(row) => AlarmRow {
                 next: Some(at),
                 next_wait: wait,
+                next_set_back: now.set_back,
                 ..row
             },
-            None => AlarmRow {
-                wait,
-                ..AlarmRow::asked(at, now)
-            },
+            None => AlarmRow::set(at, wait, now),
         };
         row.max_backoff = max_backoff;
         self.write_alarm(name, Some(&row))
@@ -85,14 +83,16 @@ impl Object {
         Ok(times.collect())
     }
 
-    /// The time of an alarm as its object's code sees it.
+    /// The time of an alarm as its object's code sees it, by the present clock.
     fn time_of(&self, name: &str, row: &AlarmRow) -> Option<AlarmTime> {
+        let set_back = self.worker.clock_time().set_back;
+        let next = row.next_at(set_back);
         let time = if row.failed {
             None
         } else if self.handling.get() && self.runs_alarm(name) {
-            row.next
+            next
         } else {
-            row.next.or(Some(row.scheduled))
+            next.or(Some(row.scheduled_at(set_back)))
         };
         time.map(AlarmTime::from_unix_millis)
     }
@@ -182,6 +182,7 @@ fn without_next(row: AlarmRow) -> AlarmRow {
     AlarmRow {
         next: None,
         next_wait: false,
+        next_set_back: 0,
         ..row
     }
 }

@@ -4,11 +4,12 @@
 
 use std::{borrow::Cow, rc::Rc, task::Poll, time::Duration};
 
-use abide_storage::{AlarmEntry, AlarmRow, BegunAttempt, Isolation, ObjectDb};
+use abide_storage::{AlarmEntry, AlarmRow, BegunAttempt, ClockTime, Isolation, ObjectDb};
 
 use super::{Confirmation, Object, Turn};
 use crate::{
     AlarmInfo, AlarmRetry, AlarmTime, Error, ErrorKind, Event, LocalFuture, Reply, Result,
+    Timeline,
     alarms::{AlarmRequest, AlarmStatus, Cause},
     broken::{Variant, broken},
     envelope::{Envelope, Replier, Ticket},
@@ -20,6 +21,8 @@ use crate::{
 enum FireOutcome {
     /// An attempt has begun: the handler runs once that is durable.
     Begun(AlarmInfo),
+    /// The object starts, to be told of its new timeline, once the attempt is durable.
+    Tell(Timeline),
     /// There is nothing more to do.
     Done(Result<Reply>),
 }
@@ -43,7 +46,8 @@ impl Object {
             }
             Cause::Describe(replier, told) => self.answer_alarm_request(replier, || {
                 let rows = self.read(ObjectDb::alarms)?.into_iter();
-                let status = rows.map(|(name, row)| AlarmStatus::new(&name, row));
+                let set_back = self.worker.store.alarms().set_back();
+                let status = rows.map(|(name, row)| AlarmStatus::new(&name, row, set_back));
                 // The caller may be gone.
                 let _ = told.send(status.collect());
                 Ok(FireOutcome::Done(Ok(Reply::Done)))
@@ -73,18 +77,22 @@ impl Object {
         let turn = self.alarm_turn(|| {
             let outcome = f()?;
             if let Some(replier) = replier.take() {
-                self.push(match outcome {
-                    // The output gate releases it when the attempt is durable.
-                    FireOutcome::Begun(info) => Departure::Call(Envelope {
+                // The output gate releases it when the attempt is durable.
+                let begin = |event, replier| {
+                    Departure::Call(Envelope {
                         from_outside: false,
                         binding: self.binding.index,
                         id: self.id,
                         name: None,
-                        event: Event::Alarm(info),
+                        event,
                         replier,
                         chain: None,
                         creator: None,
-                    }),
+                    })
+                };
+                self.push(match outcome {
+                    FireOutcome::Begun(info) => begin(Event::Alarm(info), replier),
+                    FireOutcome::Tell(timeline) => begin(Event::Timeline(timeline), replier),
                     FireOutcome::Done(result) => Departure::Reply(replier, result),
                 });
             }
@@ -103,9 +111,14 @@ impl Object {
         let turn = self.turn(self.worker.next_token(), || {
             self.open_db()?;
             outcome = f();
-            if outcome.is_err()
+            if let Err(error) = &outcome
                 && let Some(db) = &*self.db.borrow()
+                && db.in_transaction()
             {
+                // What its constructor has created is in the same transaction.
+                if self.instance.borrow().is_some() && !db.is_stored() {
+                    return Err(error.clone());
+                }
                 db.rollback();
             }
             Ok(Poll::Ready(()))
@@ -118,7 +131,7 @@ impl Object {
 
     /// Counts an attempt, if the alarm is due.
     fn begin_attempt(&self, isolation: Isolation) -> Result<FireOutcome> {
-        let now = self.worker.unix_millis();
+        let now = self.worker.clock_time();
         let known = self.worker.store.alarms().get(self.key());
         let rows = self.read(ObjectDb::alarm_entry)?;
         if !AlarmEntry::agree(known, rows) {
@@ -130,14 +143,26 @@ impl Object {
             self.write(Confirmation::Confirmed, ObjectDb::repeat_alarms)?;
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         }
-        // Setting the clock back has brought waiting alarms forward.
-        self.write(Confirmation::Confirmed, ObjectDb::follow_index)?;
+        if let Some(outcome) = self.begin_telling(now)? {
+            return Ok(outcome);
+        }
+        let is_due =
+            |entry: AlarmEntry| !entry.failed && entry.due_at(now.set_back) <= now.unix_millis;
         let first = self.read(ObjectDb::first_alarm)?;
-        let Some((name, row)) = first.filter(|(_, row)| row.entry().due <= now) else {
+        let Some((name, row)) = first.filter(|(_, row)| is_due(row.entry())) else {
+            if known.is_some_and(is_due) {
+                // The index may be early if the clock was set back.
+                self.write(Confirmation::Confirmed, ObjectDb::repeat_alarms)?;
+            }
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         };
         let epoch = self.worker.store.epoch();
         let mut row = self.to_attempt(&name, row, epoch);
+        if !is_due(row.entry()) {
+            // An alarm for a time of the clock, set in an attempt that was cut off. The clock was set back since.
+            self.write_alarm(&name, Some(&row))?;
+            return Ok(FireOutcome::Done(Ok(Reply::Done)));
+        }
         if self.is_over(&row) {
             let lost = "the object was reset before the last attempt ended";
             let why = row.error.clone().unwrap_or_else(|| lost.to_owned());
@@ -147,15 +172,31 @@ impl Object {
         }
         row.attempts = row.attempts.saturating_add(1);
         row.begun = Some(BegunAttempt { epoch, isolation });
-        row.set_back = 0;
         // The retry time in case this process does not survive the attempt.
         let retry = &self.binding.options.alarm_retry;
         let crashes = row.broken.saturating_add(1);
         let wait = retry.crash_backoff_millis(crashes, self.worker.env.randomness());
         let wait = wait.max(self.backoff(&row));
-        row.retry_at = Some(now.saturating_add(wait));
+        row.retry_at = Some(now.steady().saturating_add(wait));
         self.write_alarm(&name, Some(&row))?;
         Ok(FireOutcome::Begun(info(&name, &row)))
+    }
+
+    /// Counts a start for a timeline that the object's code has not been told of. Alarms wait for it.
+    fn begin_telling(&self, now: ClockTime) -> Result<Option<FireOutcome>> {
+        let Some(untold) = self.untold_timeline().and_then(|row| row.untold) else {
+            return Ok(None);
+        };
+        if self.is_dormant() || untold.due > now.steady() {
+            return Ok(Some(FireOutcome::Done(Ok(Reply::Done))));
+        }
+        let retry = &self.binding.options.alarm_retry;
+        let times = untold.attempts.saturating_add(1);
+        let wait = retry.crash_backoff_millis(times, self.worker.env.randomness());
+        let next = now.steady().saturating_add(wait);
+        self.write(Confirmation::Confirmed, |db| db.timeline_attempt(next))?;
+        self.timeline_changed.set(true);
+        Ok(Some(FireOutcome::Tell(self.timeline())))
     }
 
     /// The alarm to attempt; logs the outcome of an attempt that was cut off.
@@ -191,8 +232,9 @@ impl Object {
         if self.attempt.replace(Some(attempt.clone())).is_none() {
             let counters = &self.worker.mailbox.counters;
             counters.alarms_fired.add();
-            let wanted = row.asked_at.unwrap_or(row.scheduled);
-            let late = (self.worker.unix_millis() - wanted).max(0);
+            let now = self.worker.clock_time();
+            let wanted = row.asked_at.unwrap_or(row.scheduled_at(now.set_back));
+            let late = now.unix_millis.saturating_sub(wanted).max(0);
             if attempt.is_retry {
                 counters.alarms_retried.add();
             } else {
@@ -225,7 +267,7 @@ impl Object {
             return Ok(());
         };
         let row = match error.filter(|_| !broken(Variant::AlarmDeletedOnError)) {
-            None => row.after(self.worker.unix_millis()),
+            None => row.after(self.worker.clock_time()),
             Some(error) => {
                 self.worker.mailbox.counters.errors.add();
                 Some(self.failed(name, row, &error))
@@ -267,7 +309,7 @@ impl Object {
             return;
         };
         let noted = self.alarm_turn(|| {
-            let now = self.worker.unix_millis();
+            let now = self.worker.clock_time();
             match self.row_of(&attempt)? {
                 Some(row) => self.write_alarm(attempt.stored_name(), Some(&row.interrupted(now))),
                 None => Ok(()),
@@ -291,7 +333,16 @@ impl Object {
     }
 
     fn rerun(&self, name: Option<&str>) -> Result<FireOutcome> {
-        let (now, epoch) = (self.worker.unix_millis(), self.worker.store.epoch());
+        if self.is_dormant() {
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                format!(
+                    "the object {} is dormant, so its alarms do not go off: activate it first",
+                    self.id
+                ),
+            ));
+        }
+        let (now, epoch) = (self.worker.clock_time(), self.worker.store.epoch());
         let rows = self.read(ObjectDb::alarms)?.into_iter();
         let rerun: Vec<_> = rows
             .filter(|(of, _)| name.is_none_or(|name| name == &**of))
@@ -324,7 +375,8 @@ impl Object {
 
     /// The row after a failed attempt.
     fn failed(&self, name: &str, mut row: AlarmRow, error: &Error) -> AlarmRow {
-        let why = short(error.message());
+        let why = error.for_operators();
+        let why = short(&why);
         let failures = row.counted_attempts();
         // Logging every failure would drown the other messages if an alarm fails for days.
         if failures.is_power_of_two() {
@@ -338,7 +390,7 @@ impl Object {
                 "an alarm's handler failed again"
             );
         }
-        if let Some(next) = row.after(self.worker.unix_millis()) {
+        if let Some(next) = row.after(self.worker.clock_time()) {
             return next;
         }
         row.begun = None;
@@ -347,7 +399,7 @@ impl Object {
             self.give_up(name, &mut row, why);
         } else {
             let wait = self.backoff(&row);
-            row.retry_at = Some(self.worker.unix_millis().saturating_add(wait));
+            row.retry_at = Some(self.worker.clock_time().steady().saturating_add(wait));
             row.error = Some(why.to_owned());
         }
         row

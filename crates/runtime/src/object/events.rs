@@ -20,7 +20,7 @@ use crate::{
 impl Object {
     /// Takes an event: starts it, queues it, or rejects it.
     pub(crate) fn accept(self: &Rc<Self>, arrival: Arrival) {
-        let is_alarm = matches!(arrival.event, Event::Alarm(_));
+        let is_alarm = arrival.event.is_own();
         if !is_alarm {
             self.alarm_only.set(false);
         }
@@ -90,6 +90,9 @@ impl Object {
             self.queue.borrow_mut().push_front(arrival);
             return self.restore_as_requested();
         }
+        let Some(arrival) = self.tell_timeline(arrival) else {
+            return;
+        };
         self.worker.mailbox.counters.events.add();
         let token = self.worker.next_token();
         self.note_task(token, &arrival);
@@ -119,6 +122,7 @@ impl Object {
             }
             if self.instance.borrow().is_none() {
                 self.construct()?;
+                self.end_construction()?;
                 if !self.gate.borrow().is_open()
                     && let (Some(event), Some(replier)) = (event.take(), replier.take())
                 {
@@ -167,14 +171,14 @@ impl Object {
             (Turn::Broken(error), replier, suspended) => {
                 self.discard(suspended);
                 match (event, replier) {
-                    (Some(event), Some(replier)) if event.is_of_socket() => {
+                    (Some(event), Some(replier)) => {
                         let arrival = Arrival {
                             event,
                             replier,
                             chain: None,
                             creator,
                         };
-                        self.put_off(vec![arrival], &error);
+                        self.fail(arrival, &error);
                     }
                     (event, replier) => {
                         self.discard(event);
@@ -188,15 +192,40 @@ impl Object {
         }
     }
 
+    /// Ends an event whose handler has not begun, because its object was reset for this reason.
+    pub(super) fn fail(self: &Rc<Self>, arrival: Arrival, error: &Error) {
+        if arrival.event.is_of_socket() {
+            self.put_off(vec![arrival], error);
+        } else {
+            self.discard(arrival.event);
+            self.answer_broken(arrival.replier, error.clone());
+        }
+    }
+
     /// Creates the instance. An error resets the object.
     pub(super) fn construct(self: &Rc<Self>) -> Result<()> {
         self.open_db()?;
+        if let Some(db) = &*self.db.borrow() {
+            db.begin_construction();
+        }
         self.worker.mailbox.counters.started.add();
         let made = self
             .binding
             .class
             .instantiate(State::new(Rc::clone(self)), self.worker.env.clone());
         *self.instance.borrow_mut() = Some(made.map_err(Error::into_remote)?);
+        Ok(())
+    }
+
+    /// Called before the object's code runs, except its constructor and what the constructor's
+    /// `block_concurrency_while` runs.
+    pub(super) fn end_construction(&self) -> Result<()> {
+        if let Some(db) = &*self.db.borrow()
+            && self.instance.borrow().is_some()
+            && self.gate.borrow().is_open()
+        {
+            db.end_construction()?;
+        }
         Ok(())
     }
 
@@ -222,6 +251,7 @@ impl Object {
             // Departures of an earlier incarnation leave first.
             self.last_held.set(self.last_held.get().max(newest));
         }
+        self.read_timeline(&db)?;
         db.use_reserve(self.uses_reserve.get());
         *self.db.borrow_mut() = Some(db);
         self.measure_memory();

@@ -26,6 +26,16 @@ impl Object {
             Event::Operation { component, request } => {
                 return self.operate(component.as_deref(), *request);
             }
+            Event::Activation(how) => {
+                let activated = match self.is_dormant() {
+                    true => self.activate(how),
+                    false => self.activate(how).map_err(Error::of_call),
+                };
+                let activated = activated.map(|()| Reply::Done);
+                return Box::pin(std::future::ready(activated));
+            }
+            // It was told before this event began.
+            Event::Timeline(_) => return Box::pin(std::future::ready(Ok(Reply::Done))),
             Event::Alarm(info) => match self.handle_alarm() {
                 Some(handled) => return handled,
                 None => Event::Alarm(info),

@@ -27,6 +27,7 @@ mod operations;
 mod rest;
 mod restoring;
 mod sockets;
+mod timeline;
 mod turns;
 
 use std::{
@@ -39,7 +40,7 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::{Lsn, MemoryUse, ObjectDb, ObjectKey};
+use abide_storage::{Lsn, MemoryUse, ObjectDb, ObjectKey, TimelineRow};
 
 use crate::{
     AlarmInfo, Error, ErrorKind, Event, Instance, ObjectId,
@@ -60,6 +61,7 @@ use crate::{
 
 use alarm::AlarmHandler;
 use operations::Operations;
+use timeline::{ActivationHook, TimelineHook};
 
 /// Whether the output gate waits for a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,6 +120,12 @@ pub(crate) struct Object {
     components: RefCell<BTreeMap<String, Operations>>,
     /// The alarms that the object's class does not handle, by name.
     alarm_handlers: RefCell<BTreeMap<Box<str>, AlarmHandler>>,
+    /// As in the database, once it is open.
+    timeline: Cell<TimelineRow>,
+    /// The current turn has changed it.
+    timeline_changed: Cell<bool>,
+    timeline_hooks: RefCell<Vec<TimelineHook>>,
+    activation_hooks: RefCell<Vec<ActivationHook>>,
     /// Why this incarnation has ended, once it has.
     fate: RefCell<Option<Error>>,
     /// Why it shall end with the current turn.
@@ -191,6 +199,7 @@ impl Object {
         name: Option<Arc<str>>,
     ) -> Rc<Self> {
         Rc::new(Self {
+            timeline: Cell::new(TimelineRow::first(binding.key(id))),
             binding,
             id,
             name: RefCell::new(name),
@@ -198,6 +207,9 @@ impl Object {
             instance: RefCell::default(),
             components: RefCell::default(),
             alarm_handlers: RefCell::default(),
+            timeline_changed: Cell::new(false),
+            timeline_hooks: RefCell::default(),
+            activation_hooks: RefCell::default(),
             fate: RefCell::default(),
             reset_after_turn: RefCell::default(),
             restart_after_turn: Cell::default(),

@@ -1,7 +1,6 @@
 //! Whether an object rests: whether anything of it goes on by itself while the clock stands still.
 
 use super::{Kind, Object, Running};
-use crate::waits::WaitFor;
 
 impl Object {
     /// What keeps the object busy, for people; `None` if it rests.
@@ -43,16 +42,10 @@ impl Running {
             // It waits for whoever reads a body, or for the object that writes it.
             Kind::Inner => return None,
         };
-        let waits = |wait_for| {
-            let waits = self.waits.as_ref();
-            waits.is_some_and(|waits| waits.include(wait_for))
+        let why = match &self.waits {
+            Some(waits) => waits.unrest()?,
+            None => "runs",
         };
-        if waits(WaitFor::Server) {
-            return Some(format!("{what} waits for another server"));
-        }
-        if waits(WaitFor::Clock) || waits(WaitFor::Object) {
-            return None;
-        }
-        Some(format!("{what} runs"))
+        Some(format!("{what} {why}"))
     }
 }

@@ -41,7 +41,10 @@ impl Object {
             .watch
             .begin(now, self.binding.index, self.id);
         let entered = context::enter(self);
-        let outcome = catch_unwind(AssertUnwindSafe(f));
+        let outcome = match self.end_construction() {
+            Ok(()) => catch_unwind(AssertUnwindSafe(f)),
+            Err(error) => Ok(Err(error)),
+        };
         drop(entered);
         drop(watch);
 
@@ -94,6 +97,9 @@ impl Object {
                 if self.confirmed.get() {
                     self.gate_lsn.set(lsn);
                 }
+            }
+            if self.timeline_changed.take() {
+                self.read_timeline(db)?;
             }
         }
         self.measure_memory();
@@ -164,10 +170,7 @@ impl Object {
         self.worker.mailbox.counters.panics.add();
         let text = unwind::message(panic);
         tracing::error!(class = self.binding.class.name(), id = %self.id, panic = text, "an object panicked; resetting it");
-        Error::with_kind(
-            ErrorKind::Reset,
-            format!("the object panicked and was reset: {text}"),
-        )
+        Error::panicked(text)
     }
 
     pub(super) fn spawn(self: &Rc<Self>, token: Token, work: Work) {

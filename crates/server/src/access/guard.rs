@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::Future,
+    net::IpAddr,
     str::FromStr,
     sync::{
         Arc,
@@ -30,9 +31,9 @@ use http::{
 };
 
 use super::{
-    AccessError, AccessStore, Caller, LocalUser, Operation, Role, Token,
+    AccessError, AccessStore, Caller, CreatedToken, LocalUser, NewToken, Operation, Role, Token,
     lease::{self, Lease},
-    throttle::Throttle,
+    store::Look,
     token,
 };
 use crate::{
@@ -226,7 +227,8 @@ pub struct Access {
 
 struct Shared {
     store: AccessStore,
-    throttle: Throttle,
+    /// The invalid tokens of each client.
+    failures: Rate<IpAddr>,
     authorize: Option<Box<Authorize>>,
     protects: AtomicBool,
     /// The rate of requests, for each token.
@@ -255,7 +257,7 @@ impl Access {
         Self {
             shared: Arc::new(Shared {
                 store,
-                throttle: Throttle::default(),
+                failures: Rate::new(limits::FAILED_LOGINS, Duration::from_mins(1), 1),
                 authorize,
                 protects: AtomicBool::new(false),
                 rate: requests_per_token.map(Rate::per_second),
@@ -289,6 +291,12 @@ impl Access {
             && self.shared.authorize.is_none()
             && self.shared.protects.load(Ordering::Relaxed);
         Ok(needs_token && !self.shared.store.has_valid_token()?)
+    }
+
+    /// Creates a token: of a role, for every object and without an end, or as [`NewToken`] says. Its
+    /// [`text`](CreatedToken::text) is what its holder sends. A test of protected routes begins with it.
+    pub fn create_token(&self, new: impl Into<NewToken>) -> Result<CreatedToken, AccessError> {
+        self.shared.store.create_token(new.into())
     }
 
     /// Tokens and the audit log.
@@ -410,24 +418,31 @@ impl Access {
                 "A token is required: send `Authorization: Bearer TOKEN`, or the token as a password. `abide token create` creates one.",
             ));
         };
-        let (address, now) = (ClientAddr::of(&parts.extensions), Instant::now());
-        if let Some(wait) = self.shared.throttle.wait(address, now) {
-            return Err(ApiError::new(
+        let client = ClientAddr::of(&parts.extensions).network();
+        let now = Instant::now();
+        // A valid token passes whatever others have sent from this address.
+        let wait = self.shared.failures.wait(client, now);
+        let look = match wait {
+            None => Look::Anew,
+            Some(_) => Look::InMemory,
+        };
+        match (self.check_token(&text, look), wait) {
+            (Err(refused), _) if refused.status() != StatusCode::UNAUTHORIZED => Err(refused),
+            (Err(_), Some(wait)) => Err(ApiError::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "too_many_failures",
                 "Too many invalid tokens were sent from this address; wait for the time in `Retry-After`.",
             )
-            .retry_after(wait));
+            .retry_after(wait)),
+            (Err(refused), None) => {
+                if !broken(Variant::FailuresUncounted) {
+                    // That one was available is known.
+                    let _ = self.shared.failures.take(client, now);
+                }
+                Err(refused)
+            }
+            (valid, _) => valid,
         }
-        let checked = self.check_token(&text);
-        if checked
-            .as_ref()
-            .is_err_and(|refused| refused.status() == StatusCode::UNAUTHORIZED)
-            && !broken(Variant::FailuresUncounted)
-        {
-            self.shared.throttle.failed(address, now);
-        }
-        checked
     }
 
     /// The details of a row, and the body, which may have been read for them.
@@ -482,10 +497,10 @@ impl Access {
         response
     }
 
-    fn check_token(&self, text: &str) -> Result<Caller, ApiError> {
+    fn check_token(&self, text: &str, look: Look) -> Result<Caller, ApiError> {
         let wrong = || unauthorized("token_invalid", "There is no such token.");
         let (id, secret) = token::parse(text).ok_or_else(wrong)?;
-        let found = self.shared.store.find(id).map_err(|error| {
+        let found = self.shared.store.find(id, look).map_err(|error| {
             tracing::error!(%error, "cannot read the tokens");
             ApiError::new(
                 StatusCode::SERVICE_UNAVAILABLE,

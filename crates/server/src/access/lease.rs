@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::Access;
+use super::{Access, store::Look};
 
 /// A token, tracked while a stream that it opened is open.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Lease {
         loop {
             changed.mark_unchanged();
             // A read error is retried after the next change.
-            let rest = match store.find(&self.token) {
+            let rest = match store.find(&self.token, Look::Anew) {
                 Ok(found) => match found.and_then(|stored| stored.token.rest(SystemTime::now())) {
                     Some(rest) => rest,
                     None => return,

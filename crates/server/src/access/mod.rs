@@ -14,7 +14,6 @@ mod guard;
 mod lease;
 mod role;
 mod store;
-mod throttle;
 mod token;
 
 pub use audit::{AuditRow, Operation};

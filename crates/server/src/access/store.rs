@@ -74,6 +74,15 @@ pub struct AccessStore {
 }
 
 /// The tokens as last read.
+/// Where to look for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// In the database, too, if it is unknown: it may be new.
+    Anew,
+    /// Only in memory, which is refreshed in the background.
+    InMemory,
+}
+
 #[derive(Debug, Default)]
 struct Known {
     tokens: Arc<HashMap<String, Stored>>,
@@ -199,15 +208,15 @@ impl AccessStore {
 
     /// The token with this id. The result may be outdated by [`limits::TOKENS_REFRESH`], or twice that without
     /// [refreshes](Self::refresh) in the meantime.
-    pub(super) fn find(&self, id: &str) -> Result<Option<Stored>, AccessError> {
+    pub(super) fn find(&self, id: &str, look: Look) -> Result<Option<Stored>, AccessError> {
         {
             let known = self.known();
             let is_fresh = |at: Instant| at.elapsed() < 2 * limits::TOKENS_REFRESH;
+            let found = known.tokens.get(id);
             // An unknown token may be new.
-            if let Some(found) = known.tokens.get(id)
-                && known.looked.is_some_and(is_fresh)
-            {
-                return Ok(Some(found.clone()));
+            let is_known = found.is_some() || look == Look::InMemory;
+            if is_known && known.looked.is_some_and(is_fresh) {
+                return Ok(found.cloned());
             }
         }
         self.refresh()?;
@@ -407,7 +416,10 @@ mod tests {
         let found = || {
             let looked = node.known().looked;
             node.known().looked = looked.and_then(|at| at.checked_sub(2 * limits::TOKENS_REFRESH));
-            node.find(&made.token.id).unwrap().unwrap().token
+            node.find(&made.token.id, Look::Anew)
+                .unwrap()
+                .unwrap()
+                .token
         };
         assert_eq!(found(), made.token);
         assert!(node.has_valid_token().unwrap());

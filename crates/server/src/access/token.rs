@@ -42,6 +42,13 @@ impl NewToken {
     }
 }
 
+impl From<Role> for NewToken {
+    /// [`NewToken::new`].
+    fn from(role: Role) -> Self {
+        Self::new(role)
+    }
+}
+
 /// A token as it is stored, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

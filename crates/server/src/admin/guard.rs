@@ -44,6 +44,7 @@ fn need(route: &Route<'_>, readiness: &Readiness) -> Need {
         Some("rerun") => Need::role(Role::Operate).audited("rerun_alarm"),
         Some("restore") => Need::role(Role::Admin).audited("restore").with_body(),
         Some("fork") => Need::role(Role::Admin).audited("fork").with_body(),
+        Some("activate") => Need::role(Role::Admin).audited("activate").with_body(),
         Some("repair") => Need::role(Role::Admin).audited("repair").with_body(),
         _ => Need::role(Role::Admin).audited("change"),
     };
@@ -107,7 +108,7 @@ pub(super) async fn site(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let (head, body) = request.into_parts();
-    site.check(&head)?;
+    let (mut head, body) = request.into_parts();
+    site.check(&mut head)?;
     Ok(next.run(Request::from_parts(head, body)).await)
 }

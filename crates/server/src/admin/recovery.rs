@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `GET /objects?find=` | 200 and `{"class","object"}`: the object with this name, id or unique id prefix, optionally preceded by `Class/` |
 //! | `GET /objects/{class}/{object}/bookmark`, `?at=` | 200 and `{"bookmark"}`: of the last commit at or before a time; without one, now |
-//! | `POST /objects/{class}/{object}/restore` with `{"time"}` or `{"bookmark"}` | 200 and `{"undo"}`: the bookmark that undoes it |
-//! | `POST /objects/{class}/{object}/fork` with the same and `"name"` | 200 and `{"id"}`: of the new object |
+//! | `POST /objects/{class}/{object}/restore` with `{"time"}` or `{"bookmark"}` | 200 and `{"undo"}`: the bookmark that undoes it; with `"dormant": true` the object is dormant afterwards |
+//! | `POST /objects/{class}/{object}/fork` with the same and `"name"` | 200 and `{"id"}`: of the new object, which is dormant |
+//! | `POST /objects/{class}/{object}/activate` with `{"inherited":"fresh"}` or `"continue"` | 204: the object is no longer dormant |
 //! | `GET /quarantined` | 200 and `{"objects":[{"class","id","why"}…]}` |
 //! | `POST /objects/{class}/{object}/repair` with `{"with":"accept"}` or `"anew"` | 200 and `{"bookmark","kept"}`: of its new state, and which files of the node's disk hold what it was |
 //!
@@ -17,11 +18,12 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use abide_runtime::Moment;
+use abide_runtime::{Activation, Moment, Node};
 use abide_storage::{Bookmark, Repair};
 use axum::{
     Json, Router,
     extract::State,
+    http::StatusCode,
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
@@ -41,6 +43,7 @@ pub(super) fn routes() -> Router<Arc<Readiness>> {
         .route("/objects/{class}/{object}/bookmark", get(bookmark))
         .route("/objects/{class}/{object}/restore", post(restore))
         .route("/objects/{class}/{object}/fork", post(fork))
+        .route("/objects/{class}/{object}/activate", post(activate))
         .route("/objects/{class}/{object}/repair", post(repair))
         .route("/quarantined", get(quarantined))
 }
@@ -63,6 +66,7 @@ struct Found {
 #[serde(deny_unknown_fields)]
 struct BookmarkQuery {
     at: Option<u64>,
+    ago: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -74,7 +78,23 @@ struct BookmarkBody {
 #[serde(rename_all = "lowercase")]
 enum Target {
     Time(u64),
+    /// Milliseconds before now, by the node's clock.
+    Ago(u64),
     Bookmark(Bookmark),
+}
+
+#[derive(Deserialize)]
+struct Restore {
+    #[serde(flatten)]
+    to: Target,
+    #[serde(default)]
+    dormant: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Activate {
+    inherited: Activation,
 }
 
 #[derive(Serialize)]
@@ -125,11 +145,12 @@ struct RepairedObject {
     kept: Vec<String>,
 }
 
-impl From<Target> for Moment {
-    fn from(target: Target) -> Self {
-        match target {
-            Target::Time(millis) => time(millis),
-            Target::Bookmark(bookmark) => bookmark.into(),
+impl Target {
+    fn on(self, node: &Node) -> Moment {
+        match self {
+            Self::Time(millis) => time(millis),
+            Self::Ago(millis) => time(node.env().clock().unix_millis().saturating_sub(millis)),
+            Self::Bookmark(bookmark) => bookmark.into(),
         }
     }
 }
@@ -159,18 +180,33 @@ async fn bookmark(
 ) -> Result<Json<BookmarkBody>, ApiError> {
     let node = target::node(&readiness)?;
     let object = target::object(&node, &class, &object)?;
-    let bookmark = node.bookmark(&object, query.at.map(time)).await?;
+    let at = match (query.at, query.ago) {
+        (Some(_), Some(_)) => {
+            return Err(ApiError::bad_request(
+                "invalid_query",
+                "Send `at` or `ago`, not both.",
+            ));
+        }
+        (at, ago) => at.map(Target::Time).or(ago.map(Target::Ago)),
+    };
+    let at = at.map(|at| at.on(&node));
+    let bookmark = node.bookmark(&object, at).await?;
     Ok(Json(BookmarkBody { bookmark }))
 }
 
 async fn restore(
     State(readiness): State<Arc<Readiness>>,
     UrlPath((class, object)): ObjectPath,
-    JsonBody(to): JsonBody<Target>,
+    JsonBody(restore): JsonBody<Restore>,
 ) -> Result<Json<Restored>, ApiError> {
     let node = target::node(&readiness)?;
     let object = target::object(&node, &class, &object)?;
-    let undo = node.restore(&object, to).await?;
+    let to = restore.to.on(&node);
+    let undo = if restore.dormant {
+        node.restore_dormant(&object, to).await?
+    } else {
+        node.restore(&object, to).await?
+    };
     Ok(Json(Restored { undo }))
 }
 
@@ -190,8 +226,19 @@ async fn fork(
         return Err(object_not_allowed());
     }
     let object = target::object(&node, &class, &object)?;
-    let id = node.fork(&object, fork.at, &fork.name).await?;
+    let id = node.fork(&object, fork.at.on(&node), &fork.name).await?;
     Ok(Json(Forked { id: id.to_string() }))
+}
+
+async fn activate(
+    State(readiness): State<Arc<Readiness>>,
+    UrlPath((class, object)): ObjectPath,
+    JsonBody(activate): JsonBody<Activate>,
+) -> Result<StatusCode, ApiError> {
+    let node = target::node(&readiness)?;
+    let object = target::object(&node, &class, &object)?;
+    node.activate(&object, activate.inherited).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn quarantined(

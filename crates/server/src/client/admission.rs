@@ -82,14 +82,21 @@ impl Drop for ClientSlot {
     }
 }
 
-/// A token bucket for each client: a rate per second with a burst of [`limits::BURST`] seconds; or a rate per minute
-/// with a burst of as many minutes.
+/// A token bucket for each client: a rate per second with a burst of [`limits::BURST`] seconds, or a rate per minute
+/// with a burst of as many minutes, or any other burst.
 #[derive(Debug)]
 pub(crate) struct Rate<K> {
     per_second: f64,
     most: f64,
+    buckets: Mutex<Buckets<K>>,
+}
+
+#[derive(Debug)]
+struct Buckets<K> {
     /// `None` is the bucket shared by clients beyond the maximum number tracked.
-    buckets: Mutex<HashMap<Option<K>, Bucket>>,
+    of: HashMap<Option<K>, Bucket>,
+    /// When full buckets were last removed. That looks at every bucket, so it is not done for each request.
+    swept: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -100,48 +107,66 @@ struct Bucket {
 
 impl<K: Copy + Eq + Hash> Rate<K> {
     pub(crate) fn per_second(count: usize) -> Self {
-        Self::new(count as f64, count)
+        Self::new(count, Duration::from_secs(1), limits::BURST)
     }
 
     pub(crate) fn per_minute(count: usize) -> Self {
-        Self::new(count as f64 / 60.0, count)
+        Self::new(count, Duration::from_mins(1), limits::BURST)
     }
 
-    fn new(per_second: f64, count: usize) -> Self {
+    /// So many in each period, with a burst of as many periods as said.
+    pub(crate) fn new(count: usize, period: Duration, burst: u32) -> Self {
         Self {
-            per_second,
-            most: count as f64 * f64::from(limits::BURST),
-            buckets: Mutex::default(),
+            per_second: count as f64 / period.as_secs_f64(),
+            most: count as f64 * f64::from(burst),
+            buckets: Mutex::new(Buckets {
+                of: HashMap::new(),
+                swept: None,
+            }),
         }
+    }
+
+    /// How long until a token is available; `None` if one is.
+    pub(crate) fn wait(&self, of: K, now: Instant) -> Option<Duration> {
+        let buckets = lock(&self.buckets);
+        let bucket = buckets.of.get(&Some(of))?;
+        self.wait_for(self.refilled(bucket, now))
     }
 
     /// Takes a token, or returns how long until one is available.
     pub(crate) fn take(&self, of: K, now: Instant) -> Result<(), Duration> {
         let mut of = Some(of);
         let mut buckets = lock(&self.buckets);
-        if buckets.len() >= limits::RATED_CLIENTS && !buckets.contains_key(&of) {
-            // A full bucket need not be stored.
-            buckets.retain(|_, bucket| self.refilled(bucket, now) < self.most);
-            if buckets.len() >= limits::RATED_CLIENTS {
+        if buckets.of.len() >= limits::RATED_CLIENTS && !buckets.of.contains_key(&of) {
+            let is_due = |swept| now.saturating_duration_since(swept) >= limits::RATE_SWEEP;
+            if buckets.swept.is_none_or(is_due) {
+                // A full bucket need not be stored.
+                buckets
+                    .of
+                    .retain(|_, bucket| self.refilled(bucket, now) < self.most);
+                buckets.swept = Some(now);
+            }
+            if buckets.of.len() >= limits::RATED_CLIENTS {
                 of = None;
             }
         }
-        let bucket = buckets.entry(of).or_insert(Bucket {
+        let bucket = buckets.of.entry(of).or_insert(Bucket {
             tokens: self.most,
             at: now,
         });
         bucket.tokens = self.refilled(bucket, now);
         bucket.at = now;
-        if bucket.tokens >= 1.0 {
-            bucket.tokens -= 1.0;
-            return Ok(());
+        match self.wait_for(bucket.tokens) {
+            Some(wait) if !broken(Variant::RateIgnored) => Err(wait),
+            _ => {
+                bucket.tokens -= 1.0;
+                Ok(())
+            }
         }
-        if broken(Variant::RateIgnored) {
-            return Ok(());
-        }
-        Err(Duration::from_secs_f64(
-            (1.0 - bucket.tokens) / self.per_second,
-        ))
+    }
+
+    fn wait_for(&self, tokens: f64) -> Option<Duration> {
+        (tokens < 1.0).then(|| Duration::from_secs_f64((1.0 - tokens) / self.per_second))
     }
 
     fn refilled(&self, bucket: &Bucket, now: Instant) -> f64 {
@@ -246,13 +271,42 @@ mod tests {
         let burst = limits::BURST;
         let more = (1..=burst + 1).map(|n| rate.take(client(10_000_000 + n), now));
         assert_eq!(more.filter(Result::is_err).count(), 1);
-        assert!(lock(&rate.buckets).len() <= limits::RATED_CLIENTS + 1);
+        assert!(lock(&rate.buckets).of.len() <= limits::RATED_CLIENTS + 1);
         let later = now + Duration::from_hours(1);
         assert_eq!(rate.take(client(20_000_000), later), Ok(()));
         assert_eq!(
-            lock(&rate.buckets).len(),
+            lock(&rate.buckets).of.len(),
             1,
             "those who are silent are forgotten"
         );
+    }
+
+    #[test]
+    fn a_full_table_is_not_swept_for_each_request() {
+        let rate = Rate::per_second(1);
+        let now = Instant::now();
+        for number in 0..limits::RATED_CLIENTS as u32 {
+            assert_eq!(rate.take(client(number), now), Ok(()));
+        }
+        for milliseconds in 0..3_000 {
+            let at = now + Duration::from_millis(milliseconds);
+            let _ = rate.take(client(10_000_000), at);
+            let swept = lock(&rate.buckets).swept.unwrap();
+            assert!(at - swept < limits::RATE_SWEEP);
+            let since = (swept - now).as_millis() as u64;
+            assert_eq!(since % limits::RATE_SWEEP.as_millis() as u64, 0);
+        }
+    }
+
+    #[test]
+    fn a_wait_is_known_without_taking_a_token() {
+        let rate = Rate::new(2, Duration::from_mins(1), 1);
+        let now = Instant::now();
+        for _ in 0..2 {
+            assert_eq!(rate.wait(client(1), now), None);
+            assert_eq!(rate.take(client(1), now), Ok(()));
+        }
+        assert_eq!(rate.wait(client(1), now), Some(Duration::from_secs(30)));
+        assert_eq!(rate.wait(client(1), now + Duration::from_secs(30)), None);
     }
 }

@@ -19,6 +19,11 @@ const V2_HEAD: usize = 16;
 const V1_LONGEST: usize = 107;
 const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
+/// The client of a connection whose proxy does not name one. It is not the proxy, whose word on its clients is trusted,
+/// and all such connections share the limits of one client.
+pub(crate) const UNNAMED: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
 /// Reads a header. `None`: the proxy connects on its own behalf, for example for a health check, or does not know its
 /// client.
 pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {

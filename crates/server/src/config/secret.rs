@@ -78,6 +78,39 @@ impl SecretOption {
             ))
         })
     }
+
+    /// Rejects variables that would have no effect, as `clap` does for options that do not fit: `without` is what the
+    /// secret belongs to, and was not given, such as `--gateway`.
+    ///
+    /// # Errors
+    /// If the variable, or the one that names a file, is set.
+    pub fn refuse_without(&self, without: &str) -> Result<(), ConfigError> {
+        self.refuse(
+            &format!("there is no {without}"),
+            &format!("pass {without}"),
+        )
+    }
+
+    /// The same, if another option takes its place: `beside`, such as `--acs`.
+    ///
+    /// # Errors
+    /// If the variable, or the one that names a file, is set.
+    pub fn refuse_beside(&self, beside: &str) -> Result<(), ConfigError> {
+        self.refuse(&format!("{beside} is given"), &format!("drop {beside}"))
+    }
+
+    fn refuse(&self, why: &str, instead: &str) -> Result<(), ConfigError> {
+        let file = format!("{}{FILE_SUFFIX}", self.variable);
+        let is_set =
+            |variable: &&str| std::env::var_os(variable).is_some_and(|set| !set.is_empty());
+        let mut variables = [self.variable, &file].into_iter();
+        match variables.find(is_set) {
+            None => Ok(()),
+            Some(variable) => Err(ConfigError(format!(
+                "{variable} is set, but has no effect, because {why}: {instead}, or unset {variable}"
+            ))),
+        }
+    }
 }
 
 fn one_of(

@@ -10,8 +10,8 @@ use tracing_subscriber::filter::Targets;
 
 use super::{ConnectionsPerClient, ListenAddress, LogFormat};
 use crate::{
-    AddressBlock, AllowPrivate, ForwardedHeader, limits,
-    site::{Hosts, Origins},
+    AddressBlock, AllowPrivate, ForwardedHeader, RequestHost, limits,
+    site::{Hosts, Origin, Origins},
 };
 
 /// The end of the sentence "expected …".
@@ -88,7 +88,8 @@ pub(super) fn hosts(text: &str) -> Result<Hosts, Expected> {
 
 fn is_host(name: &str) -> bool {
     let name = name.strip_prefix("*.").unwrap_or(name);
-    !name.contains([':', '/', '*', '@'])
+    let host = name.parse::<RequestHost>();
+    host.is_ok_and(|host| host.port().is_none() && host.name().eq_ignore_ascii_case(name))
 }
 
 pub(super) fn origins(text: &str) -> Result<Origins, Expected> {
@@ -96,17 +97,11 @@ pub(super) fn origins(text: &str) -> Result<Origins, Expected> {
         return Ok(Origins::Any);
     }
     words_or_off(text)
-        .filter(|origins| origins.iter().all(|origin| is_origin(origin)))
+        .filter(|origins| origins.iter().all(|origin| Origin::parse(origin).is_some()))
         .map(Origins::Named)
         .ok_or_else(|| {
             "\"off\", \"any\", or origins, such as \"https://app.example.com\"".to_owned()
         })
-}
-
-fn is_origin(origin: &str) -> bool {
-    origin
-        .split_once("://")
-        .is_some_and(|(_, authority)| !authority.is_empty() && !authority.contains(['/', '*', '@']))
 }
 
 /// Words separated by spaces; none for `off`.

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use http::request::Parts;
 
 use crate::{
-    ServerConfig, TlsConfig,
-    site::{Origins, host_of},
+    RequestHost, ServerConfig, TlsConfig,
+    site::{Origin, Origins},
 };
 
 /// The address of a listener.
@@ -40,20 +40,15 @@ impl Endpoint {
 
     /// `http://127.0.0.1:8080`: as the client requested it. Safe to use in a shell.
     pub(crate) fn address(&self, request: &Parts) -> String {
-        let host = host_of(&request.headers, &request.uri).ok().flatten();
-        let host = host.filter(|host| is_plain(host));
-        let Some(host) = host else {
+        let Some(host) = RequestHost::of(request).ok().flatten() else {
             let listen = self.listen.map(|listen| listen.to_string());
             let host = listen.unwrap_or_else(|| "localhost".to_owned());
             return format!("{}://{host}", self.scheme);
         };
-        if let Origins::Named(origins) = &self.origins {
-            let secure = format!("https://{host}");
-            if origins.iter().any(|one| one.eq_ignore_ascii_case(&secure)) {
-                return secure;
-            }
-        }
-        format!("{}://{host}", self.scheme)
+        let is_secure =
+            self.origins != Origins::Any && self.origins.contain(&Origin::new("https", &host));
+        let scheme = if is_secure { "https" } else { self.scheme };
+        format!("{scheme}://{host}")
     }
 
     /// The address of this listener for a client that has requested a page from the node's listener at `other`.
@@ -62,19 +57,14 @@ impl Endpoint {
         if !listen.ip().is_unspecified() {
             return Some(format!("{}://{listen}", self.scheme));
         }
-        let host = other.split_once("://")?.1;
-        let name = match host.rsplit_once(':') {
-            Some((name, port)) if port.parse::<u16>().is_ok() => name,
-            _ => host,
-        };
-        Some(format!("{}://{name}:{}", self.scheme, listen.port()))
+        let host: RequestHost = other.split_once("://")?.1.parse().ok()?;
+        Some(format!(
+            "{}://{}:{}",
+            self.scheme,
+            host.name(),
+            listen.port()
+        ))
     }
-}
-
-/// Whether a host consists only of characters of names, addresses and ports.
-fn is_plain(host: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
-    !host.is_empty() && host.bytes().all(plain)
 }
 
 #[cfg(test)]

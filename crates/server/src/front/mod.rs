@@ -15,13 +15,13 @@ use axum::{
     body::Body,
     extract::{Request, State},
     middleware::{self, Next},
-    response::{Html, IntoResponse, Response},
+    response::{IntoResponse, Response},
     routing::get,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::{
-    ApiError,
+    ApiError, Page,
     access::{Access, Need, Role, protect},
     readiness::Readiness,
 };
@@ -216,20 +216,7 @@ async fn show_refusal(State(front): State<Arc<Front>>, request: Request, next: N
 }
 
 fn html(page: maud::Markup) -> Response {
-    let mut response = Html(page.into_string()).into_response();
-    let headers = response.headers_mut();
-    let policy = HeaderValue::from_str(&page::POLICY);
-    headers.insert(
-        header::CONTENT_SECURITY_POLICY,
-        policy.unwrap_or(HeaderValue::from_static("default-src 'none'")),
-    );
-    for (name, value) in [
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    uncached(response)
+    uncached(Page::new(page.into_string(), &page::POLICY).into_response())
 }
 
 fn uncached(mut response: Response<Body>) -> Response {

@@ -33,7 +33,7 @@ use super::{
     reader::{Input, Reader, Violation},
     writer::Writer,
 };
-use crate::{limits::SOCKET_READ_BYTES, metric};
+use crate::{limits::SOCKET_READ_BYTES, metric, pace::Pace};
 
 thread_local! {
     /// The read buffer. One per thread: it is empty between polls.
@@ -46,6 +46,7 @@ pub(super) struct Pump<S> {
     endpoint: Option<Endpoint>,
     reader: Reader,
     writer: Writer,
+    pace: Pace,
     /// Bytes that were read but not parsed, because an earlier message waits.
     unread: Bytes,
     /// The message waiting for the object.
@@ -113,6 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         Self {
             reader: Reader::new(role, endpoint.options().max_message_bytes),
             writer: Writer::new(role),
+            pace: Pace::new(),
             endpoint: Some(endpoint),
             stream,
             unread: early,
@@ -214,7 +216,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         if !self.deliver(cx) {
             return Ok(false);
         }
-        if !self.has_memory_for_message(cx) {
+        if !self.has_memory_for_message(cx) || self.pace.paused_until().is_some() {
             return Ok(false);
         }
         if !self.unread.is_empty() {
@@ -283,6 +285,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     /// Processes received bytes, and records when an incomplete message began.
     fn take_input(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
         self.parse_input(cx, bytes);
+        self.pace.spend(self.reader.take_idle());
         if !self.reader.is_within_message() {
             self.begun = None;
         } else if self.begun.is_none() {
@@ -366,6 +369,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         loop {
             let now = Instant::now();
             let since = self.ending.since().or(self.closing);
+            let paused = self.pace.paused_until();
             let next = match (since, self.keep_alive.ping_interval) {
                 (Some(since), _) => {
                     let until = since + self.keep_alive.close_timeout;
@@ -376,7 +380,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 }
                 (None, None) => now + FAR,
                 // A peer that is not being read cannot be heard.
-                (None, Some(interval)) if self.waiting.is_some() => {
+                (None, Some(interval)) if self.waiting.is_some() || paused.is_some() => {
                     self.alive();
                     now + interval
                 }
@@ -403,12 +407,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 continue;
             }
             let next = unfinished.map_or(next, |until| next.min(until));
+            let next = paused.map_or(next, |until| next.min(until));
             // The timer may fire earlier than needed, so that not every message resets it.
             if self.alarm.deadline() > next || self.alarm.is_elapsed() {
                 self.alarm.as_mut().reset(next);
             }
             if self.alarm.as_mut().poll(cx).is_pending() {
                 return Ok(());
+            }
+            if paused.is_some() {
+                // It may be read again.
+                cx.waker().wake_by_ref();
             }
         }
     }

@@ -74,6 +74,8 @@ pub(super) struct Reader {
     message: Option<(Kind, Vec<u8>)>,
     /// The arriving control frame; it may come between the frames of a message.
     control: Vec<u8>,
+    /// Frames without content that were read, and not yet told.
+    idle: u32,
 }
 
 impl Reader {
@@ -85,7 +87,13 @@ impl Reader {
             frame: None,
             message: None,
             control: Vec::new(),
+            idle: 0,
         }
+    }
+
+    /// How many frames without content were read since the last call: control frames, and empty parts of messages.
+    pub(super) fn take_idle(&mut self) -> u32 {
+        std::mem::take(&mut self.idle)
     }
 
     /// Bytes kept of the arriving message.
@@ -176,6 +184,10 @@ impl Reader {
             (Role::Server, None) => return Err(Violation::protocol("a frame is not masked")),
             (Role::Client, Some(_)) => return Err(Violation::protocol("a frame is masked")),
             _ => {}
+        }
+        let is_part = !header.is_final || header.opcode == OpCode::Data(Data::Continue);
+        if matches!(header.opcode, OpCode::Control(_)) || is_part && length == 0 {
+            self.idle = self.idle.saturating_add(1);
         }
         match header.opcode {
             OpCode::Control(_) if !header.is_final => {

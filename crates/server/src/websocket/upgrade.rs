@@ -16,7 +16,7 @@ use hyper_util::{rt::TokioIo, server::conn::auto::upgrade::downcast};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Hub, Role, handshake, hub::Member, pump::Pump};
-use crate::{ApiError, access::Lease, client::ClientSlot, limits, metric, tls::Stream};
+use crate::{ApiError, access::Lease, client::ClientSlot, gateway::Served, limits, metric};
 
 /// Resources that a gateway connection holds while it is open. A request finds it in its extensions.
 #[derive(Clone)]
@@ -153,10 +153,10 @@ async fn end_with(lease: Option<Lease>, socket: EndpointHandle) {
 
 async fn serve(upgraded: Upgraded, endpoint: Endpoint, keep_alive: super::KeepAlive) {
     // Down to the bare connection: hyper's wrapper would otherwise be kept for every idle socket.
-    match downcast::<TokioIo<Stream>>(upgraded) {
+    match downcast::<TokioIo<Served>>(upgraded) {
         Ok(parts) => {
             let (stream, early) = (
-                parts.io.into_inner(),
+                parts.io.into_inner().into_inner().into_inner(),
                 Bytes::copy_from_slice(&parts.read_buf),
             );
             drop(parts.read_buf);

@@ -6,7 +6,11 @@ use abide::server::access::Role;
 use abide_harness::until;
 use tokio::io::AsyncReadExt;
 
-use crate::{Counter, World, post, routes, support::connect, with_token};
+use crate::{
+    Counter, World, post, routes,
+    support::{connect, reset},
+    with_token,
+};
 
 #[tokio::test]
 async fn an_operator_s_change_is_in_the_audit_log_or_does_not_happen() {
@@ -111,7 +115,7 @@ async fn a_change_whose_client_goes_has_an_outcome() {
     };
     until("the operation to begin", async || outcome()).await;
     assert_eq!(outcome(), Some(None), "it still runs");
-    drop(stream);
+    reset(stream);
     let outcome = until("an outcome", async || outcome().flatten()).await;
     assert_eq!(outcome, "gone");
     host.shutdown().await.unwrap();

@@ -93,3 +93,9 @@ pub(crate) async fn read_to_end(mut stream: TcpStream) -> String {
     let _ = stream.read_to_end(&mut bytes).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
+
+/// Breaks the connection. If it were closed, the other side could not tell it from one whose client still reads.
+pub(crate) fn reset(stream: TcpStream) {
+    stream.set_zero_linger().expect("the connection is open");
+    drop(stream);
+}

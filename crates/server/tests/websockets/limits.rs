@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide::socket::SlowReader;
 use abide_harness::until;
 use futures_util::{SinkExt, StreamExt};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::{MaybeTlsStream, tungstenite::Message as Sent};
 
 use crate::{
@@ -20,6 +20,40 @@ async fn a_ping_is_answered_with_its_payload() {
     client.send(Sent::Ping("you?".into())).await.unwrap();
     let pong = client.next().await.unwrap().unwrap();
     assert_eq!(pong, Sent::Pong("you?".into()));
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_flood_of_pings_to_a_socket_is_read_slowly() {
+    const FRAMES: usize = 100_000;
+    // With a mask of zeros.
+    let frame = [0x89, 0x80, 0, 0, 0, 0];
+    let world = world(|host| host).await;
+    let handshake = "GET /room/ HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+             sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let mut flood = connect(world.host.addr(), handshake).await;
+    let mut buffer = vec![0; 64 << 10];
+    assert!(flood.read(&mut buffer).await.unwrap() > 0);
+    let frames = frame.repeat(FRAMES);
+    let mut sent = 0;
+    // Until the server has not read for a while.
+    while sent < frames.len() {
+        let some = flood.write(&frames[sent..]);
+        let Ok(some) = tokio::time::timeout(SHORT * 4, some).await else {
+            break;
+        };
+        sent += some.unwrap();
+        let _ = flood.try_read(&mut buffer);
+    }
+    let mut answered = 0;
+    while let Ok(bytes) = tokio::time::timeout(SHORT * 4, flood.read(&mut buffer)).await {
+        answered += bytes.unwrap() / 2;
+    }
+    assert!(answered < FRAMES / 2, "{answered}");
+    let mut other = world.client().await;
+    say(&mut other, "hello").await;
+    hear(&mut other).await;
+    drop(flood);
     world.host.shutdown().await.unwrap();
 }
 

@@ -27,6 +27,7 @@ pub use row::{AlarmRow, BegunAttempt};
 pub(crate) use run::seal as seal_run;
 pub(crate) use run::{Loaded, Runs, dir_of, load, remove_others, write};
 pub(crate) use wall_clock::ClockReading;
+pub use wall_clock::ClockTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +39,8 @@ use serde::{Deserialize, Serialize};
     reason = "they are flags, saved as bits"
 )]
 pub struct AlarmEntry {
-    /// When the first pending alarm is due, in milliseconds since 1970. If all were given up: when one of them was due.
+    /// When the first pending alarm is due, in milliseconds since 1970; in steady time if [`wait`](Self::wait). If all
+    /// were given up: when one of them was due. See [`Self::due_at`].
     pub due: i64,
     /// Attempts of that alarm begun so far; 65 535 also stands for any larger number.
     pub attempts: u16,
@@ -50,7 +52,9 @@ pub struct AlarmEntry {
     pub begun: Option<Isolation>,
     /// That attempt began in an earlier epoch. Not saved: set only for changes the index has received since the start.
     pub cut_off: bool,
-    /// An alarm is due after a duration, not at a time of the clock. See [`AlarmIndex::clock_set_back`].
+    /// An alarm is due after a duration, not at a time of the clock: [`due`](Self::due) is in steady time, the wall
+    /// clock plus the sum of its steps back ([`ClockTime`]). If another alarm of the object, for a time of the clock, is
+    /// due first, the entry becomes early with the next step back, and is corrected when it comes up.
     pub wait: bool,
     /// An alarm has a name.
     pub named: bool,
@@ -74,10 +78,19 @@ impl AlarmEntry {
         }
     }
 
+    /// When the first pending alarm is due by the wall clock, whose steps back have this sum.
+    pub fn due_at(&self, set_back: i64) -> i64 {
+        if self.wait {
+            self.due.saturating_sub(set_back).max(1)
+        } else {
+            self.due
+        }
+    }
+
     /// Returns whether the index and the rows of an object agree.
     ///
-    /// A wait may end earlier in the index than in its row, because the clock was set back since. Saved runs of format
-    /// 2 do not record which alarms are failing and those of format 4 not which are waits; nothing depends on either.
+    /// The index may be early if the object has waits ([`Self::wait`]). Saved runs of format 2 do not record which
+    /// alarms are failing; nothing depends on it.
     pub fn agree(known: Option<Self>, row: Option<Self>) -> bool {
         let (Some(known), Some(row)) = (known, row) else {
             return known == row;
@@ -90,7 +103,6 @@ impl AlarmEntry {
         let known = Self {
             due,
             failing: row.failing,
-            wait: row.wait,
             cut_off: row.cut_off,
             ..known
         };

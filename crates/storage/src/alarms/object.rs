@@ -3,7 +3,7 @@
 
 use super::{AlarmChange, AlarmEntry, AlarmRow};
 use crate::broken::{Variant, broken};
-use crate::database::ObjectDb;
+use crate::database::{ObjectDb, timeline};
 use crate::error::{Error, Result};
 use crate::ident::Epoch;
 use crate::limits::{MAX_ALARM_NAME_BYTES, MAX_NAMED_ALARMS};
@@ -27,16 +27,20 @@ pub(crate) struct Alarms {
     has_table: bool,
     /// A restore is to be performed at once: the object is due, whatever its alarms are.
     due_for_restore: bool,
+    /// When the object is due to be told of its timeline, in steady time ([`ClockTime::steady`]). That comes before its alarms.
+    tell_at: Option<i64>,
+    /// The object's alarms do not go off.
+    dormant: bool,
 }
 
 impl Alarms {
     /// The pending alarm that is due first.
-    fn first(&self) -> Option<(&str, &AlarmRow)> {
+    fn first(&self, set_back: i64) -> Option<(&str, &AlarmRow)> {
         let pending = self.rows.iter().filter(|(_, row)| !row.failed);
         pending
             .map(|(name, row)| (&**name, row))
             .min_by_key(|(_, row)| {
-                let due = row.entry().due;
+                let due = row.entry().due_at(set_back);
                 if broken(Variant::LastAlarmFirst) {
                     due.saturating_neg()
                 } else {
@@ -53,36 +57,48 @@ impl Alarms {
     ///
     /// The object stays a suspect until every unfinished attempt of an earlier process has been repeated. Apart from
     /// `cut_off`, the entry does not depend on the current process, because the next process reads it as it is.
-    fn entry(&self, epoch: Epoch) -> Option<AlarmEntry> {
-        let entry = self.entry_of_rows(epoch);
-        if !self.due_for_restore || broken(Variant::RestoreWaitsForEvent) {
-            return entry;
+    fn entry(&self, epoch: Epoch, set_back: i64) -> Option<AlarmEntry> {
+        let restores = self.due_for_restore && !broken(Variant::RestoreWaitsForEvent);
+        if self.dormant && !restores && !broken(Variant::DormantAlarmFires) {
+            return None;
         }
+        let entry = self.entry_of_rows(epoch, set_back);
+        let (due, wait) = match (restores, self.tell_at) {
+            (true, _) => (0, false),
+            (false, Some(tell_at)) => (tell_at, true),
+            (false, None) => return entry,
+        };
         Some(AlarmEntry {
-            due: 0,
+            due,
             failed: false,
-            wait: false,
+            wait,
             ..entry.unwrap_or(AlarmEntry::at(0))
         })
     }
 
-    fn entry_of_rows(&self, epoch: Epoch) -> Option<AlarmEntry> {
+    fn entry_of_rows(&self, epoch: Epoch, set_back: i64) -> Option<AlarmEntry> {
         let of = |row: &AlarmRow| AlarmEntry {
             cut_off: !row.failed && row.was_cut_off(epoch.0),
             ..row.entry()
         };
-        let first = self.first().map(|(_, row)| row);
+        let first = self.first(set_back).map(|(_, row)| row);
         let first = of(first.or_else(|| self.rows.values().next())?);
         if !self.has_names() {
             return Some(first);
         }
         let all = || self.rows.values().map(of);
+        let wait = all().any(|entry| entry.wait);
         Some(AlarmEntry {
+            // A wait may become the first when the clock is set back.
+            due: if wait && !first.wait {
+                first.due.saturating_add(set_back)
+            } else {
+                first.due
+            },
+            wait,
             failing: all().any(|entry| entry.failing),
             begun: all().filter_map(|entry| entry.begun).max(),
             cut_off: all().any(|entry| entry.cut_off) && !broken(Variant::SuspectClearedByAnother),
-            // A waiting alarm may become the first when the clock is set back.
-            wait: all().any(|entry| entry.wait),
             named: true,
             some_failed: all().any(|entry| entry.failed),
             ..first
@@ -110,18 +126,22 @@ impl ObjectDb {
         })
     }
 
-    /// The pending alarm that is due first.
+    /// The pending alarm that is due first; `None` if the object is dormant.
     pub fn first_alarm(&self) -> Result<Option<(Box<str>, AlarmRow)>> {
+        let set_back = self.set_back();
         self.with_alarms(|alarms| {
-            let first = alarms.first();
+            if alarms.dormant && !broken(Variant::DormantAlarmFires) {
+                return None;
+            }
+            let first = alarms.first(set_back);
             first.map(|(name, row)| (name.into(), row.clone()))
         })
     }
 
     /// The index entry that the object's alarms should have.
     pub fn alarm_entry(&self) -> Result<Option<AlarmEntry>> {
-        let epoch = self.epoch();
-        self.with_alarms(|alarms| alarms.entry(epoch))
+        let (epoch, set_back) = (self.epoch(), self.set_back());
+        self.with_alarms(|alarms| alarms.entry(epoch, set_back))
     }
 
     /// Sets or removes the object's unnamed alarm, in the current transaction.
@@ -133,7 +153,7 @@ impl ObjectDb {
     ///
     /// # Errors
     /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the name is too long, or the object already has the maximum
-    /// number of alarms.
+    /// number of named alarms.
     pub fn set_named_alarm(&self, name: &str, alarm: Option<&AlarmRow>) -> Result<()> {
         if name.len() > MAX_ALARM_NAME_BYTES {
             return Err(Error::input(format!(
@@ -141,21 +161,19 @@ impl ObjectDb {
                 name.len()
             )));
         }
-        let (is_new, count, has_table) = self.with_alarms(|alarms| {
+        let (is_new, count, named, has_table) = self.with_alarms(|alarms| {
             let is_new = !alarms.rows.contains_key(name);
-            (is_new, alarms.rows.len(), alarms.has_table)
+            let count = alarms.rows.len();
+            let named = count - usize::from(alarms.rows.contains_key(""));
+            (is_new, count, named, alarms.has_table)
         })?;
-        // The index also records whether there are other alarms.
-        if count > usize::from(!is_new) {
-            self.follow_index()?;
-        }
         if is_new && alarm.is_none() {
             // The index may still be out of date, so the entry is committed again.
             return self.begin().map(|()| self.touch_alarm());
         }
-        if is_new && !name.is_empty() && count >= MAX_NAMED_ALARMS {
+        if is_new && !name.is_empty() && named >= MAX_NAMED_ALARMS {
             return Err(Error::input(format!(
-                "an object has at most {MAX_NAMED_ALARMS} alarms: keep further times in a table and set one alarm to the earliest"
+                "an object has at most {MAX_NAMED_ALARMS} named alarms: keep further times in a table and set one alarm to the earliest"
             )));
         }
         self.begin()?;
@@ -211,32 +229,6 @@ impl ObjectDb {
         Ok(())
     }
 
-    /// Updates the rows from the index: if the wall clock was set back since the rows were written, waits are due
-    /// earlier by that much. Call this before an alarm is attempted or changed, because both copy the rows to the
-    /// index.
-    pub fn follow_index(&self) -> Result<()> {
-        let Some(known) = self.known_alarm_entry().filter(|known| known.wait) else {
-            return Ok(());
-        };
-        let by = match self.alarm_entry()? {
-            Some(entry) if entry.wait => entry.due.saturating_sub(known.due),
-            _ => return Ok(()),
-        };
-        if by <= 0 || broken(Variant::ClockSetBackForOneAlarm) {
-            return Ok(());
-        }
-        self.begin()?;
-        self.touch_alarm();
-        for (name, mut row) in self.alarms()? {
-            let before = row.set_back;
-            row.clock_set_back(by);
-            if row.set_back != before {
-                self.set_named_alarm(&name, Some(&row))?;
-            }
-        }
-        Ok(())
-    }
-
     /// The change that the transaction makes to the alarms, if it has touched any.
     pub(crate) fn alarm_change(&self) -> Result<AlarmChange> {
         Ok(match self.alarm_entry()? {
@@ -260,9 +252,18 @@ impl ObjectDb {
         let own = "SELECT '', value FROM _abide_meta WHERE key = 'alarm'/*abide*/";
         self.read_alarms_of(own, &mut alarms.rows)?;
         let present = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_abide_alarms'),
-            EXISTS (SELECT 1 FROM _abide_meta WHERE key = 'restore_at_once')/*abide*/";
-        let present = self.internal_row(present, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
-        (alarms.has_table, alarms.due_for_restore) = present.unwrap_or_default();
+            EXISTS (SELECT 1 FROM _abide_meta WHERE key = 'restore_at_once'),
+            (SELECT value FROM _abide_meta WHERE key = 'timeline')/*abide*/";
+        let present = self.internal_row(present, (), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
+        })?;
+        let timeline;
+        (alarms.has_table, alarms.due_for_restore, timeline) = present.unwrap_or_default();
+        if let Some(timeline) = timeline {
+            let timeline = timeline::read(&timeline)?;
+            alarms.tell_at = timeline.untold.map(|untold| untold.due);
+            alarms.dormant = timeline.dormant;
+        }
         if alarms.has_table {
             let named = "SELECT name, value FROM _abide_alarms/*abide*/";
             self.read_alarms_of(named, &mut alarms.rows)?;
@@ -310,10 +311,13 @@ mod tests {
         let alarms = Alarms {
             rows: rows.into(),
             has_table: true,
-            due_for_restore: false,
+            ..Alarms::default()
         };
-        let told = alarms.entry(Epoch(2));
+        let told = alarms.entry(Epoch(2), 0);
         assert!(told.is_some_and(|entry| entry.cut_off), "{told:?}");
-        assert!(AlarmEntry::agree(told, alarms.entry(Epoch(3))), "{told:?}");
+        assert!(
+            AlarmEntry::agree(told, alarms.entry(Epoch(3), 0)),
+            "{told:?}"
+        );
     }
 }

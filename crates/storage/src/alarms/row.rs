@@ -1,6 +1,6 @@
 //! An alarm as its object's database holds it: JSON text.
 
-use super::{AlarmEntry, Isolation};
+use super::{AlarmEntry, ClockTime, Isolation};
 use crate::broken::{Variant, broken};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct BegunAttempt {
     pub isolation: Isolation,
 }
 
-/// An alarm of an object. Times are milliseconds since 1970.
+/// An alarm of an object. Times are milliseconds since 1970 of the wall clock as it was when they were set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlarmRow {
     /// When it was set to fire.
@@ -42,8 +42,8 @@ pub struct AlarmRow {
     /// The attempt that has begun and whose end is not recorded. If its epoch is over, its process did not survive it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<BegunAttempt>,
-    /// When the attempt that has begun or failed is retried. An attempt runs only after this is durable, so an attempt
-    /// that crashes its process is not repeated immediately.
+    /// When the attempt that has begun or failed is retried, in steady time ([`ClockTime::steady`]). An attempt runs
+    /// only after this is durable, so an attempt that crashes its process is not repeated immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<i64>,
     /// The alarm that was set while the attempt ran. It replaces this one when the attempt ends.
@@ -52,6 +52,9 @@ pub struct AlarmRow {
     /// [`wait`](Self::wait) of the next alarm.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub next_wait: bool,
+    /// [`set_back`](Self::set_back) of the next alarm.
+    #[serde(default, skip_serializing_if = "is_none_back")]
+    pub next_set_back: i64,
     /// All attempts have failed. It does not fire again unless an operator runs it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
@@ -62,7 +65,7 @@ pub struct AlarmRow {
     /// class declares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_backoff: Option<u32>,
-    /// How far the wall clock was set back since the alarm's time was set. See [`Self::set_back`].
+    /// The sum of the wall clock's steps back when the alarm was set. Later steps end a wait earlier by the wall clock.
     #[serde(default, skip_serializing_if = "is_none_back")]
     pub set_back: i64,
 }
@@ -76,12 +79,44 @@ impl AlarmRow {
         }
     }
 
-    /// An alarm that is set at `now`.
-    pub fn asked(scheduled: i64, now: i64) -> Self {
+    /// An alarm that is set at `now`: to a time of the clock, or to a wait that ends at that time.
+    pub fn set(scheduled: i64, wait: bool, now: ClockTime) -> Self {
         Self {
-            asked_at: (scheduled < now).then_some(now),
+            wait,
+            set_back: now.set_back,
             ..Self::at(scheduled)
         }
+        .asked(now)
+    }
+
+    /// This alarm, which counts from `now` on.
+    fn asked(self, now: ClockTime) -> Self {
+        let passed = self.scheduled_at(now.set_back) < now.unix_millis;
+        Self {
+            asked_at: passed.then_some(now.unix_millis),
+            ..self
+        }
+    }
+
+    /// The time for which it was set, by the wall clock whose steps back have this sum.
+    pub fn scheduled_at(&self, set_back: i64) -> i64 {
+        at(self.scheduled, self.wait, self.set_back, set_back)
+    }
+
+    /// The time of the alarm that was set while the attempt ran, likewise.
+    pub fn next_at(&self, set_back: i64) -> Option<i64> {
+        let next = self.next?;
+        Some(at(next, self.next_wait, self.next_set_back, set_back))
+    }
+
+    /// The alarm that was set while the attempt ran.
+    fn next_alarm(&self) -> Option<Self> {
+        Some(Self {
+            wait: self.next_wait,
+            set_back: self.next_set_back,
+            max_backoff: self.max_backoff,
+            ..Self::at(self.next?)
+        })
     }
 
     /// The alarm to attempt now, in this epoch: the one that was set in an attempt that was cut off, or itself.
@@ -101,13 +136,11 @@ impl AlarmRow {
             }
             None => {}
         }
-        match self.next {
+        match self.next_alarm() {
             Some(next) => Self {
                 broken: self.broken,
                 crashes: self.crashes,
-                wait: self.next_wait,
-                max_backoff: self.max_backoff,
-                ..Self::at(next)
+                ..next
             },
             None => self,
         }
@@ -116,7 +149,7 @@ impl AlarmRow {
     /// The alarm after its process shut down cleanly during an attempt: the attempt is repeated as soon as the next
     /// process starts, or the alarm that it set replaces it. A suspect stays one.
     #[must_use]
-    pub fn interrupted(mut self, now: i64) -> Self {
+    pub fn interrupted(mut self, now: ClockTime) -> Self {
         match (&mut self.begun, self.next) {
             (Some(begun), _) if begun.isolation != Isolation::Free => {
                 begun.isolation = Isolation::Few;
@@ -126,7 +159,8 @@ impl AlarmRow {
             _ => Self {
                 begun: None,
                 // The clock may have been set back since the alarm was set.
-                retry_at: (self.scheduled > now).then_some(now),
+                retry_at: (self.scheduled_at(now.set_back) > now.unix_millis)
+                    .then_some(now.steady()),
                 cut_off: self.cut_off.saturating_add(1),
                 ..self
             },
@@ -134,32 +168,20 @@ impl AlarmRow {
     }
 
     /// The alarm that was set while the attempt ran, which replaces this one at `now`.
-    pub fn after(&self, now: i64) -> Option<Self> {
-        self.next.map(|next| Self {
-            wait: self.next_wait,
-            max_backoff: self.max_backoff,
-            ..Self::asked(next, now)
-        })
+    pub fn after(&self, now: ClockTime) -> Option<Self> {
+        self.next_alarm().map(|next| next.asked(now))
     }
 
     /// The alarm reset to fire immediately as if for the first time, if it was given up or waits for a retry. `epoch`
     /// is that of the store: a running attempt is not rerun.
-    pub fn rerun(self, now: i64, epoch: u32) -> Option<Self> {
+    pub fn rerun(self, now: ClockTime, epoch: u32) -> Option<Self> {
         let runs = self.begun.is_some() && !self.was_cut_off(epoch);
         let waits = self.attempts > 0 && !runs;
-        let scheduled = self.next.unwrap_or(self.scheduled).min(now);
+        let scheduled = self.next.unwrap_or(self.scheduled).min(now.unix_millis);
         (self.failed || waits).then(|| Self {
             max_backoff: self.max_backoff,
-            ..Self::asked(scheduled, now)
+            ..Self::set(scheduled, false, now)
         })
-    }
-
-    /// Moves the deadline earlier by `by_millis` if the alarm is a wait, after the wall clock was set back by that
-    /// much. The times that it was set to stay unchanged; the handler can tell from them that the clock was set back.
-    pub(crate) fn clock_set_back(&mut self, by_millis: i64) {
-        if !self.failed && self.entry().wait {
-            self.set_back = self.set_back.saturating_add(by_millis);
-        }
     }
 
     /// Failed attempts, including the one that is running, if any.
@@ -174,19 +196,25 @@ impl AlarmRow {
 
     /// The index entry of this alarm, if it is the object's only one.
     pub fn entry(&self) -> AlarmEntry {
-        let (due, wait) = match (self.next, self.retry_at) {
+        let steady = |at: i64, set_back: i64| {
+            if broken(Variant::ClockSetBackBefore) {
+                return at;
+            }
+            at.saturating_add(set_back)
+        };
+        let next = self
+            .next
+            .map(|next| (next, steady(next, self.next_set_back)));
+        let (due, wait) = match (next, self.retry_at) {
             _ if self.failed => (self.scheduled, false),
             // An attempt that never ended does not bring forward the alarm that it has set: it may have crashed its
             // process.
-            (Some(next), Some(retry_at)) if next > retry_at => (next, self.next_wait),
-            (_, Some(retry_at)) => (retry_at, true),
-            (Some(next), None) => (next, self.next_wait),
-            (None, None) => (self.scheduled, self.wait),
-        };
-        let due = if wait {
-            due.saturating_sub(self.set_back).max(1)
-        } else {
-            due
+            (Some((_, next)), Some(retry_at)) if next <= retry_at => (retry_at, true),
+            (Some((_, next)), _) if self.next_wait => (next, true),
+            (Some((next, _)), _) => (next, false),
+            (None, Some(retry_at)) => (retry_at, true),
+            (None, None) if self.wait => (steady(self.scheduled, self.set_back), true),
+            (None, None) => (self.scheduled, false),
         };
         AlarmEntry {
             attempts: u16::try_from(self.attempts).unwrap_or(u16::MAX),
@@ -199,6 +227,15 @@ impl AlarmRow {
             wait,
             ..AlarmEntry::at(due)
         }
+    }
+}
+
+/// A time that was set when the clock's steps back had the sum `then`, by the clock whose steps back have the sum `now`.
+fn at(time: i64, wait: bool, then: i64, now: i64) -> i64 {
+    if wait {
+        time.saturating_add(then).saturating_sub(now).max(1)
+    } else {
+        time
     }
 }
 
@@ -305,7 +342,11 @@ mod tests {
 
     #[test]
     fn an_attempt_that_an_orderly_end_interrupts_is_made_again_at_once_and_counts_for_no_retry() {
-        let row = begun(Isolation::Free).interrupted(60);
+        let now = ClockTime {
+            unix_millis: 60,
+            set_back: 0,
+        };
+        let row = begun(Isolation::Free).interrupted(now);
         assert_eq!((row.entry().due, row.entry().begun), (50, None));
         assert_eq!(row.counted_attempts(), 3);
         assert_eq!(row.to_attempt(2).broken, 0);
@@ -313,17 +354,44 @@ mod tests {
             next: Some(90),
             ..begun(Isolation::Free)
         };
-        assert_eq!(set.interrupted(60), AlarmRow::at(90));
-        let suspect = begun(Isolation::Alone).interrupted(60);
+        assert_eq!(set.interrupted(now), AlarmRow::at(90));
+        let suspect = begun(Isolation::Alone).interrupted(now);
         assert_eq!(suspect.entry().begun, Some(Isolation::Few));
         assert_eq!(suspect.to_attempt(2).crashes, 0);
     }
 
     #[test]
     fn an_alarm_for_a_time_that_has_passed_knows_when_it_was_asked_for() {
-        assert_eq!(AlarmRow::asked(50, 50), AlarmRow::at(50));
-        let late = AlarmRow::asked(50, 80);
+        let at = |unix_millis| ClockTime {
+            unix_millis,
+            set_back: 0,
+        };
+        assert_eq!(AlarmRow::set(50, false, at(50)), AlarmRow::at(50));
+        let late = AlarmRow::set(50, false, at(80));
         assert_eq!((late.entry().due, late.asked_at), (50, Some(80)));
+    }
+
+    #[test]
+    fn steps_back_end_a_wait_earlier_only_if_they_follow_it() {
+        let now = ClockTime {
+            unix_millis: 100,
+            set_back: 30,
+        };
+        let wait = AlarmRow::set(150, true, now);
+        assert_eq!(wait.entry().due_at(30), 150);
+        assert_eq!((wait.entry().due_at(70), wait.scheduled_at(70)), (110, 110));
+        let time = AlarmRow::set(150, false, now);
+        assert_eq!((time.entry().due_at(70), time.scheduled_at(70)), (150, 150));
+        let set_while_running = AlarmRow {
+            attempts: 1,
+            retry_at: Some(120),
+            next: Some(140),
+            next_wait: true,
+            next_set_back: 30,
+            ..AlarmRow::at(50)
+        };
+        assert_eq!(set_while_running.entry().due_at(50), 120);
+        assert_eq!(set_while_running.next_at(50), Some(120));
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub(super) struct Shard {
     /// The number of failing alarms of each namespace. Namespaces without any are omitted.
     pub(super) failing: BTreeMap<NamespaceNo, u64>,
     pub(super) in_flight: FxHashSet<ObjectKey>,
+    /// The sum of the wall clock's steps back by which the queues are sorted.
+    set_back: i64,
     /// Changed since the last run.
     pub(super) changed: FxHashSet<ObjectKey>,
     /// The position after the newest change.
@@ -38,11 +40,10 @@ pub(super) struct Effect {
 
 impl Shard {
     /// Builds the queues. Alarms taken earlier can be taken again; attempts that had begun become suspects.
-    pub(super) fn open_queues(&mut self) {
+    pub(super) fn open_queues(&mut self, set_back: i64) {
         self.in_flight.clear();
         self.suspects = FxHashMap::default();
-        let mut queues = [const { Vec::new() }; 3];
-        #[allow(clippy::iter_over_hash_type, reason = "the queues are sorted")]
+        #[allow(clippy::iter_over_hash_type, reason = "each becomes a suspect or not")]
         for (key, entry) in &mut self.entries {
             entry.cut_off = entry.begun.is_some();
             if entry.failed {
@@ -56,7 +57,19 @@ impl Shard {
             if isolation != Isolation::Free {
                 self.suspects.insert(*key, isolation);
             }
-            queues[isolation as usize].push((entry.due, *key));
+        }
+        self.sort_queues(set_back);
+    }
+
+    fn sort_queues(&mut self, set_back: i64) {
+        self.set_back = set_back;
+        let mut queues = [const { Vec::new() }; 3];
+        #[allow(clippy::iter_over_hash_type, reason = "the queues are sorted")]
+        for (key, entry) in &self.entries {
+            if !entry.failed && !self.in_flight.contains(key) {
+                let isolation = self.isolation(key);
+                queues[isolation as usize].push((entry.due_at(set_back), *key));
+            }
         }
         // Building a tree from a sorted list is many times faster than inserting.
         self.queues = Some(queues.map(|mut queue| {
@@ -140,7 +153,7 @@ impl Shard {
         }
         let isolation = self.isolation(&key);
         if let Some(queues) = &mut self.queues {
-            queues[isolation as usize].remove(&(old.due, key));
+            queues[isolation as usize].remove(&(old.due_at(self.set_back), key));
         }
     }
 
@@ -154,10 +167,11 @@ impl Shard {
             return None;
         }
         let isolation = self.isolation(&key);
+        let due = entry.due_at(self.set_back);
         let queues = self.queues.as_mut()?;
         let queue = &mut queues[isolation as usize];
-        let earliest = queue.first().is_none_or(|first| entry.due < first.0);
-        queue.insert((entry.due, key));
+        let earliest = queue.first().is_none_or(|first| due < first.0);
+        queue.insert((due, key));
         earliest.then_some(isolation)
     }
 
@@ -171,15 +185,10 @@ impl Shard {
         }
     }
 
-    /// Moves waiting alarms earlier by `by_millis`, after the wall clock was set back by that much.
-    pub(super) fn clock_set_back(&mut self, by_millis: i64) {
-        let waits = self.entries.iter().filter(|(_, entry)| entry.wait);
-        let waits: Vec<_> = waits.map(|(key, entry)| (*key, *entry)).collect();
-        for (key, entry) in waits {
-            let due = entry.due.saturating_sub(by_millis).max(1);
-            let entry = AlarmEntry { due, ..entry };
-            self.change(key, AlarmChange::Set(entry));
-            self.changed.insert(key);
+    /// Sorts the queues by another sum of the wall clock's steps back.
+    pub(super) fn clock_set_back(&mut self, set_back: i64) {
+        if self.queues.is_some() {
+            self.sort_queues(set_back);
         }
     }
 

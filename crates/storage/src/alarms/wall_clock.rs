@@ -1,27 +1,50 @@
-//! The wall clock as the log's records show it, for recovery: where the clock was set back, waits are due earlier.
+//! The wall clock and its steps back.
 //!
-//! A process that sees its clock set back calls [`AlarmIndex::clock_set_back`](super::AlarmIndex::clock_set_back). The
-//! next checkpoint saves the index. After a crash before that, and for a clock that was set back while no process ran,
-//! recovery derives the step from the timestamps of the records. The derived step is at most the real one, since time
-//! passed between two records.
+//! A wait must not get longer when the wall clock is set back, so waits are measured in *steady time*: the wall clock
+//! plus the sum of all steps back so far ([`ClockTime`]). Rows and the index hold steady times, which a step does not
+//! change. Only the sum changes, and the manifest has it.
+//!
+//! A process that sees its clock set back calls [`Store::clock_set_back`](crate::Store::clock_set_back), which saves the
+//! new sum before anything is written with the new time. For a clock that was set back while no process ran, recovery
+//! derives the step from the timestamps of the records ([`ClockReading`]). The derived step is at most the real one,
+//! since time passed between two records.
 
 use crate::broken::{Variant, broken};
 use crate::ident::Lsn;
 use crate::limits::CLOCK_TOLERANCE;
 use serde::{Deserialize, Serialize};
 
-/// The wall clock's time when the alarm index was saved.
+/// A time of the wall clock, with the sum of its steps back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockTime {
+    /// Milliseconds since 1970.
+    pub unix_millis: i64,
+    /// The sum of all steps back before this time, in milliseconds.
+    pub set_back: i64,
+}
+
+impl ClockTime {
+    /// The same time in milliseconds of steady time.
+    pub fn steady(self) -> i64 {
+        self.unix_millis.saturating_add(self.set_back)
+    }
+}
+
+/// The newest known time of the wall clock, and the sum of its steps back, as the manifest has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClockReading {
-    /// The end of the log at that time: earlier steps of the clock are in the saved index.
+    /// The end of the log at that time: earlier steps of the clock are in the sum.
     pub(crate) position: u64,
     /// Milliseconds since 1970; 0 if it has not been read yet.
     pub(crate) unix_millis: u64,
+    /// The sum of the steps back, in milliseconds.
+    #[serde(default)]
+    pub(crate) set_back: i64,
 }
 
 impl ClockReading {
-    /// Takes the next reading. Returns the milliseconds by which the clock was set back since the previous one, if it
-    /// was.
+    /// Takes the next reading. If the clock was set back since the previous one, adds the step to the sum and returns
+    /// it in milliseconds.
     pub(crate) fn advance(&mut self, position: Lsn, unix_millis: u64) -> Option<i64> {
         if position.get() < self.position
             || unix_millis == 0
@@ -35,7 +58,11 @@ impl ClockReading {
         if is_step || unix_millis > self.unix_millis {
             self.unix_millis = unix_millis;
         }
-        is_step.then(|| i64::try_from(back).unwrap_or(i64::MAX))
+        is_step.then(|| {
+            let back = i64::try_from(back).unwrap_or(i64::MAX);
+            self.set_back = self.set_back.saturating_add(back);
+            back
+        })
     }
 }
 
@@ -51,16 +78,19 @@ mod tests {
         }
         assert_eq!(clock.advance(Lsn(24), 60_000), Some(45_000));
         assert_eq!(clock.advance(Lsn(32), 60_001), None);
+        assert_eq!(clock.set_back, 45_000);
     }
 
     #[test]
-    fn steps_before_the_saved_index_are_in_it() {
+    fn steps_before_the_saved_position_are_in_the_sum() {
         let mut clock = ClockReading {
             position: 24,
             unix_millis: 60_000,
+            set_back: 45_000,
         };
         assert_eq!(clock.advance(Lsn(16), 105_000), None);
         assert_eq!(clock.advance(Lsn(24), 60_002), None);
         assert_eq!(clock.advance(Lsn(32), 20_000), Some(40_002));
+        assert_eq!(clock.set_back, 85_002);
     }
 }

@@ -15,18 +15,26 @@ use crate::overlay::Pages;
 use crate::pagefile::PageFile;
 use crate::quarantine::{self, needs_repair};
 use crate::repair::Repair;
+use crate::timeline::{Afterwards, StoredCause};
 use std::rc::Rc;
 use std::sync::Arc;
 
 impl Engine {
     /// See [`crate::Store::restore`].
-    pub(crate) fn restore(self: &Arc<Self>, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
+    pub(crate) fn restore(
+        self: &Arc<Self>,
+        key: ObjectKey,
+        to: &Bookmark,
+        afterwards: Afterwards,
+    ) -> Result<Bookmark> {
         self.quarantine_if_lost(key)?;
         let present = self
             .open_database(key)
             .and_then(|db| Ok((db.name()?, db.bookmark())));
         let (name, undo) = match present {
-            Err(error) if needs_repair(&error, key) => return self.restore_broken(key, to),
+            Err(error) if needs_repair(&error, key) => {
+                return self.restore_broken(key, to, afterwards);
+            }
             present => present?,
         };
         let image = self.image_at(key, to)?;
@@ -51,7 +59,11 @@ impl Engine {
             "choose a point closer to the present state",
         )?;
         let db = ObjectDb::open(file, self.shared.options.cache_kib)?;
-        db.commit_restored(name.as_deref())?;
+        let cause = StoredCause::Restored {
+            from: undo,
+            to: *to,
+        };
+        db.commit_restored(name.as_deref(), undo, cause, afterwards)?;
         if !broken(Variant::RestoreNotAwaited) {
             self.wait_durable(db.newest())?;
         }
@@ -60,9 +72,14 @@ impl Engine {
 
     /// Restores an object that cannot be opened or read. The bookmark that undoes it is the newest state in its
     /// history.
-    fn restore_broken(self: &Arc<Self>, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
+    fn restore_broken(
+        self: &Arc<Self>,
+        key: ObjectKey,
+        to: &Bookmark,
+        afterwards: Afterwards,
+    ) -> Result<Bookmark> {
         let undo = self.bookmark_for_time(key, u64::MAX);
-        let repaired = self.repair(key, Repair::Restore(*to))?;
+        let repaired = self.repair(key, Repair::Restore(*to), afterwards)?;
         Ok(undo.unwrap_or(repaired.bookmark))
     }
 
@@ -71,7 +88,7 @@ impl Engine {
         let Some(to) = self.open_database(key)?.requested_restore()? else {
             return Ok(());
         };
-        let Err(error) = self.restore(key, &to) else {
+        let Err(error) = self.restore(key, &to, Afterwards::Act) else {
             return Ok(());
         };
         if !matches!(
@@ -160,7 +177,7 @@ impl Engine {
             "objects that were larger then cannot be forked",
         )?;
         let db = ObjectDb::open(file, self.shared.options.cache_kib)?;
-        db.commit_forked(name)?;
+        db.commit_forked(name, from, *at)?;
         self.wait_durable(db.newest())
     }
 

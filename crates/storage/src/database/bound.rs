@@ -83,10 +83,3 @@ impl ObjectDb {
         Ok(pages.unwrap_or(0))
     }
 }
-
-/// Returns whether a statement can be expected to free or replace something. It may use the reserve.
-pub(super) fn uses_reserve(sql: &str) -> bool {
-    let word = sql.trim_start().split(|c: char| !c.is_ascii_alphabetic());
-    let word = word.map(str::to_ascii_lowercase).next();
-    matches!(word.as_deref(), Some("delete" | "update" | "drop"))
-}

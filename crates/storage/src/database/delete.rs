@@ -21,6 +21,7 @@ impl ObjectDb {
         foreign_keys(false).map_err(|e| self.sql_error(&e))?;
         let dropped = self.transaction(|| {
             self.clear_alarms()?;
+            let _engine = self.changes.of_engine(&self.connection);
             self.guard
                 .trusted(|| self.drop_everything())
                 .map_err(|e| self.sql_error(&e))
@@ -32,10 +33,11 @@ impl ObjectDb {
     }
 
     fn drop_everything(&self) -> rusqlite::Result<()> {
-        // Dropping a virtual table also drops its shadow tables, so the remaining items are queried again each time.
+        // Dropping a virtual table also drops its shadow tables, so the remaining items are queried again each time. With
+        // GLOB, because a user's `PRAGMA case_sensitive_like` changes LIKE.
         let next = "SELECT type, name FROM sqlite_schema
-            WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE '\\_abide\\_%' ESCAPE '\\' AND type <> 'index'
-            ORDER BY type = 'trigger' DESC, type = 'view' DESC, sql LIKE 'CREATE VIRTUAL%' DESC LIMIT 1";
+            WHERE name NOT GLOB 'sqlite_*' AND name NOT GLOB '_abide_*' AND type <> 'index'
+            ORDER BY type = 'trigger' DESC, type = 'view' DESC, upper(sql) GLOB 'CREATE VIRTUAL*' DESC LIMIT 1";
         loop {
             let found = self.connection.query_row(next, (), |row| {
                 Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))

@@ -13,7 +13,8 @@ use std::num::TryFromIntError;
 impl ObjectDb {
     /// Translates an error of SQLite for the user.
     pub(crate) fn sql_error(&self, error: &rusqlite::Error) -> Error {
-        let loses = self.state.get() == State::Transaction && self.connection.is_autocommit();
+        let open = [State::Deferred, State::Transaction];
+        let loses = open.contains(&self.state.get()) && self.connection.is_autocommit();
         if loses {
             self.state.set(State::Lost);
             self.known_alarms.take();
@@ -35,6 +36,10 @@ impl ObjectDb {
             // SQLite got these from a file operation.
             ErrorKind::NoSpace => sql.with_kind(SqlErrorKind::Full),
             ErrorKind::Busy => sql.with_kind(SqlErrorKind::Busy),
+            // It did not fail for lack of space.
+            ErrorKind::Input if sql.kind() == SqlErrorKind::Full => {
+                sql.with_kind(SqlErrorKind::Other)
+            }
             _ => sql,
         });
         told.with_sql(sql)
@@ -77,6 +82,10 @@ impl ObjectDb {
                 "{text}: a string, blob or row may have at most {} MiB",
                 MAX_VALUE_BYTES >> 20
             )),
+            Some(ErrorCode::DiskFull) if self.has_exhausted_ids() => Error::input(format!(
+                "a table with AUTOINCREMENT has used its largest id, {}, so no row can be inserted without an id",
+                i64::MAX
+            )),
             Some(ErrorCode::DiskFull) => self.file.refusal(BoundOf::Object),
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::damaged(format!(
                 "the object's database is damaged: {text}. Restore it from its history with `abide \
@@ -95,6 +104,20 @@ impl ObjectDb {
             )),
             _ => Error::input(text),
         }
+    }
+
+    /// Returns whether `AUTOINCREMENT` has run out of ids in a table: SQLite then reports that the database is full. The
+    /// row with the last id may have been in the transaction that SQLite has just rolled back.
+    fn has_exhausted_ids(&self) -> bool {
+        if self.connection.last_insert_rowid() == i64::MAX {
+            return true;
+        }
+        let sequences = "SELECT seq FROM sqlite_sequence WHERE seq = 9223372036854775807";
+        self.guard.trusted(|| {
+            // The table exists if there ever was such a table.
+            let statement = self.connection.prepare(sequences);
+            statement.is_ok_and(|mut statement| statement.exists(()).unwrap_or(false))
+        })
     }
 
     /// The error for a lost transaction: nothing written in this poll is kept, and nothing more can be written.

@@ -6,6 +6,7 @@
 //! from the committed state.
 
 mod bound;
+mod changes;
 mod deferral;
 mod delete;
 mod error;
@@ -13,8 +14,10 @@ mod name;
 mod query;
 mod restore;
 mod sql_error;
+mod text;
+pub(crate) mod timeline;
 
-use crate::alarms::{AlarmEntry, KnownAlarms};
+use crate::alarms::KnownAlarms;
 use crate::archive::bookmark::Bookmark;
 use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};
@@ -24,9 +27,12 @@ use crate::limits::{CONNECTION_BYTES, PAGE_BYTES, STATEMENT_CACHE};
 use crate::pagefile::PageFile;
 use crate::stored::Bound;
 use crate::vfs::{self, Control};
+use changes::Changes;
+use deferral::Stage;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Params};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 pub use sql_error::{SqlError, SqlErrorKind};
@@ -60,10 +66,11 @@ pub struct ObjectDb {
     /// The object's alarms as they are in its rows, if known.
     pub(crate) known_alarms: RefCell<KnownAlarms>,
     was_new: bool,
-    /// The transaction has only created tables, and waits for the first write. See [`deferral`].
-    deferred: Cell<bool>,
-    /// Rows that the connection had changed by the time the transaction had stored only the object's name.
-    changes_of_name: Cell<u64>,
+    /// How far a new object has come. See [`deferral`].
+    stage: Cell<Stage>,
+    /// The tables of a new object that [`Self::set_up`] has created.
+    set_up_tables: RefCell<BTreeSet<String>>,
+    changes: Changes,
     memory: Cell<Measured>,
     /// The size to which the transaction may grow the database, unless it cannot exceed the limit.
     bound: Cell<Option<Bound>>,
@@ -82,6 +89,8 @@ struct Measured {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Idle,
+    /// What the object's constructor did is in an open transaction, and waits for the first write. See [`deferral`].
+    Deferred,
     Transaction,
     /// SQLite rolled the transaction back on its own: the poll's writes are lost, so it must not be acknowledged.
     Lost,
@@ -98,6 +107,7 @@ impl ObjectDb {
         let was_new = file.is_new();
         let mut connection = vfs::open_connection(file.vfs(), &file)?;
         let guard = Guard::default();
+        let changes = Changes::default();
         let setup = |connection: &mut Connection| {
             let pages = file.max_page_count();
             connection.execute_batch(&format!(
@@ -110,6 +120,7 @@ impl ObjectDb {
             // again each time it runs.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+            changes.attach(connection)?;
             guard.attach(connection)
         };
         setup(&mut connection).map_err(|error| {
@@ -136,8 +147,9 @@ impl ObjectDb {
             alarm_touched: Cell::new(false),
             known_alarms: RefCell::default(),
             was_new,
-            deferred: Cell::new(false),
-            changes_of_name: Cell::new(0),
+            stage: Cell::new(Stage::Other),
+            set_up_tables: RefCell::default(),
+            changes,
             memory: Cell::default(),
             bound: Cell::new(None),
             uses_reserve: Cell::new(false),
@@ -178,21 +190,18 @@ impl ObjectDb {
     pub(crate) fn begin(&self) -> Result<()> {
         match self.state.get() {
             State::Idle => {}
-            State::Transaction => {
-                self.deferred.set(false);
-                return Ok(());
+            State::Deferred => {
+                self.state.set(State::Transaction);
+                return self.store_pending_name();
             }
+            State::Transaction => return Ok(()),
             // Without a transaction SQLite would commit each statement by itself.
             State::Lost => return Err(self.lost()),
         }
         self.control(&self.begin)?;
         self.state.set(State::Transaction);
         self.bound.set(self.file.bound());
-        if let Some(name) = self.pending_name.take() {
-            self.internal("INSERT INTO _abide_meta (key, value) VALUES ('name', ?1) ON CONFLICT DO NOTHING/*abide*/", [name])?;
-            self.changes_of_name.set(self.connection.total_changes());
-        }
-        Ok(())
+        self.store_pending_name()
     }
 
     /// Records that the transaction touches the object's alarm.
@@ -200,12 +209,9 @@ impl ObjectDb {
         self.alarm_touched.set(true);
     }
 
-    /// The object's entry in the alarm index; `None` also if the transaction has touched its alarms since.
-    pub(crate) fn known_alarm_entry(&self) -> Option<AlarmEntry> {
-        if self.alarm_touched.get() {
-            return None;
-        }
-        self.file.known_alarm_entry()
+    /// The sum of the wall clock's steps back.
+    pub(crate) fn set_back(&self) -> i64 {
+        self.file.set_back()
     }
 
     /// The epoch of the store.
@@ -215,7 +221,7 @@ impl ObjectDb {
 
     /// Returns whether there are writes that neither `commit` nor [`Self::defer`] has ended.
     pub fn in_transaction(&self) -> bool {
-        self.state.get() != State::Idle && !self.deferred.get()
+        matches!(self.state.get(), State::Transaction | State::Lost)
     }
 
     /// Ends the poll's transaction. `None` if nothing has changed, so there is nothing to wait for.
@@ -223,7 +229,6 @@ impl ObjectDb {
     /// # Errors
     /// The transaction is lost and the connection is unusable; see the module.
     pub fn commit(&self) -> Result<Option<Lsn>> {
-        self.deferred.set(false);
         let alarm_touched = self.alarm_touched.take();
         match self.state.replace(State::Idle) {
             State::Idle => return Ok(None),
@@ -231,7 +236,7 @@ impl ObjectDb {
                 self.file.discard();
                 return Err(self.lost());
             }
-            State::Transaction => {}
+            State::Deferred | State::Transaction => {}
         }
         // Read at the end, so whatever a savepoint has undone is undone here too.
         let alarm = if alarm_touched {
@@ -250,6 +255,7 @@ impl ObjectDb {
         });
         self.file.set_alarm(None);
         if committed.is_ok() {
+            self.stage.set(Stage::Other);
             self.shrink_if_full();
         }
         if let Err(error) = committed {
@@ -279,7 +285,10 @@ impl ObjectDb {
     /// rolled back.
     pub fn bookmark(&self) -> Bookmark {
         match self.state.get() {
-            State::Transaction => self.file.next_bookmark(),
+            State::Deferred | State::Transaction => {
+                self.state.set(State::Transaction);
+                self.file.next_bookmark()
+            }
             State::Idle | State::Lost => self.file.bookmark(),
         }
     }
@@ -287,10 +296,10 @@ impl ObjectDb {
     /// Undoes everything since the last commit.
     pub fn rollback(&self) {
         self.vacuum.set(false);
-        self.deferred.set(false);
         self.alarm_touched.set(false);
         self.known_alarms.take();
-        if self.state.replace(State::Idle) == State::Transaction {
+        let open = [State::Deferred, State::Transaction];
+        if open.contains(&self.state.replace(State::Idle)) {
             let _ = self.internal("ROLLBACK/*abide*/", ());
         }
         self.file.discard();
@@ -301,11 +310,12 @@ impl ObjectDb {
     /// The first call in a poll that has written nothing uses the poll's transaction itself; any other uses a savepoint
     /// in it.
     pub fn transaction<R, E: From<Error>>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
-        struct Savepoint<'a>(Option<(&'a ObjectDb, bool)>);
+        struct Savepoint<'a>(Option<(&'a ObjectDb, bool, u64)>);
         impl Drop for Savepoint<'_> {
             fn drop(&mut self) {
-                if let Some((db, vacuum)) = self.0.take() {
+                if let Some((db, vacuum, changes)) = self.0.take() {
                     db.vacuum.set(vacuum);
+                    db.disregard_changes_since(changes);
                     db.known_alarms.take();
                     if !broken(Variant::RollbackForgotten) {
                         let _ = db.internal("ROLLBACK TO abide/*abide*/", ());
@@ -320,7 +330,7 @@ impl ObjectDb {
         self.begin()?;
         let vacuum = self.vacuum.get();
         self.internal("SAVEPOINT abide/*abide*/", ())?;
-        let mut savepoint = Savepoint(Some((self, vacuum)));
+        let mut savepoint = Savepoint(Some((self, vacuum, self.changes_that_count())));
         let result = f()?;
         savepoint.0 = None;
         self.internal("RELEASE abide/*abide*/", ())?;
@@ -331,17 +341,18 @@ impl ObjectDb {
         &self,
         f: impl FnOnce() -> Result<R, E>,
     ) -> Result<R, E> {
-        struct Begun<'a>(Option<(&'a ObjectDb, Option<String>)>);
+        struct Begun<'a>(Option<(&'a ObjectDb, Option<String>, u64)>);
         impl Drop for Begun<'_> {
             fn drop(&mut self) {
-                if let Some((db, name)) = self.0.take() {
+                if let Some((db, name, changes)) = self.0.take() {
                     db.undo_all(name);
+                    db.disregard_changes_since(changes);
                 }
             }
         }
         let name = self.pending_name.borrow().clone();
         self.begin()?;
-        let mut begun = Begun(Some((self, name)));
+        let mut begun = Begun(Some((self, name, self.changes_that_count())));
         let result = f()?;
         begun.0 = None;
         if self.state.get() != State::Transaction {
@@ -406,6 +417,7 @@ impl ObjectDb {
         mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<()>,
     ) -> Result<()> {
         debug_assert!(sql.ends_with(MARK), "{sql}");
+        let _engine = self.changes.of_engine(&self.connection);
         self.guard.trusted(|| {
             let mut statement = self
                 .connection

@@ -1,9 +1,9 @@
 //! Users' SQL: checks and runs statements, and collects or streams their rows.
 
-use super::bound::uses_reserve;
+use super::text::{creates_virtual_table, is_dml, uses_reserve};
 use super::{MARK, ObjectDb};
 use crate::error::{Error, Result};
-use crate::guard::renames_to_reserved;
+use crate::guard::hides_reserved_name;
 use crate::limits::{MAX_RESULT_BYTES, MAX_SQL_BYTES};
 use crate::rows::{Cells, Gathered, Row, Rows, Source};
 use rusqlite::fallible_iterator::FallibleIterator;
@@ -20,9 +20,7 @@ impl ObjectDb {
     pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
         check_text(sql)?;
         match self.connection.prepare_cached(sql) {
-            Ok(mut statement) => self
-                .run(&mut statement, params, uses_reserve(sql))
-                .map(Rows::from),
+            Ok(mut statement) => self.run(&mut statement, sql, params).map(Rows::from),
             // A later statement may need what an earlier one creates, so each is prepared just before it runs.
             Err(_) if sql.trim_end().trim_end_matches(';').contains(';') => {
                 self.guard.take_refusal();
@@ -44,12 +42,12 @@ impl ObjectDb {
         let prepared = self.connection.prepare_cached(sql);
         let mut statement = prepared.map_err(|e| self.sql_error(&e))?;
         self.begin_for(&statement)?;
-        let columns = column_names(&statement);
         let is_free = statement.readonly() || uses_reserve(sql);
         let step = || {
-            self.step(&mut statement, params, |values| {
-                row(Row::new(&columns, Source::Live(values)))
+            self.step(&mut statement, sql, params, |columns, values| {
+                row(Row::new(columns, Source::Live(values)))
             })
+            .map(drop)
         };
         if is_free { step() } else { self.bounded(step) }
     }
@@ -62,6 +60,8 @@ impl ObjectDb {
         loop {
             let next = batch.next().map_err(|error| self.sql_error(&error))?;
             let Some(mut statement) = next else { break };
+            // Without values: none is bound yet.
+            let text = statement.expanded_sql().unwrap_or_default();
             rows = if statement.parameter_count() > 0 {
                 let params = params.take();
                 let params = params.ok_or_else(|| {
@@ -69,9 +69,9 @@ impl ObjectDb {
                         "only one of several statements may have parameters: call exec for each",
                     )
                 })?;
-                self.run(&mut statement, params, false)?
+                self.run(&mut statement, &text, params)?
             } else {
-                self.run(&mut statement, (), false)?
+                self.run(&mut statement, &text, ())?
             };
             written += rows.written;
         }
@@ -79,31 +79,32 @@ impl ObjectDb {
         Ok(rows)
     }
 
-    /// `uses_reserve`: the statement is exempt from the storage limits.
+    /// `sql` is the statement's text.
     fn run(
         &self,
         statement: &mut Statement<'_>,
+        sql: &str,
         params: impl Params,
-        uses_reserve: bool,
     ) -> Result<Gathered> {
         self.begin_for(statement)?;
-        if statement.readonly() || uses_reserve {
-            self.gather(statement, params)
+        if statement.readonly() || uses_reserve(sql) {
+            self.gather(statement, sql, params)
         } else {
-            self.bounded(|| self.gather(statement, params))
+            self.bounded(|| self.gather(statement, sql, params))
         }
     }
 
     /// Runs a statement and gathers its rows.
-    fn gather(&self, statement: &mut Statement<'_>, params: impl Params) -> Result<Gathered> {
-        let columns: Arc<[String]> = match statement.column_count() {
-            0 => Arc::default(),
-            _ => column_names(statement).into(),
-        };
+    fn gather(
+        &self,
+        statement: &mut Statement<'_>,
+        sql: &str,
+        params: impl Params,
+    ) -> Result<Gathered> {
         let before = self.connection.total_changes();
         let mut cells = Cells::default();
         let mut count = 0;
-        self.step(statement, params, |row| {
+        let columns = self.step(statement, sql, params, |columns, row| {
             for column in 0..columns.len() {
                 cells.push(row.get_ref(column).map_err(|e| self.sql_error(&e))?);
             }
@@ -124,8 +125,35 @@ impl ObjectDb {
         })
     }
 
-    /// Steps a statement to its end, or to the first error of `take`.
+    /// Steps a statement to its end, or to the first error of `take`. Returns the names of its columns.
+    ///
+    /// They are read after the first step: SQLite prepares a statement of the cache again when it is first stepped after
+    /// a change of the schema, and `SELECT *` then has other columns.
     fn step<E: From<Error>>(
+        &self,
+        statement: &mut Statement<'_>,
+        sql: &str,
+        params: impl Params,
+        mut take: impl FnMut(&[String], &rusqlite::Row<'_>) -> Result<(), E>,
+    ) -> Result<Arc<[String]>, E> {
+        let before = self.changes_that_count();
+        self.changes.of_user(&self.connection, false);
+        let mut columns: Option<Arc<[String]>> = None;
+        let stepped = self.step_rows(statement, params, |row| {
+            let columns = columns.get_or_insert_with(|| column_names(row.as_ref()));
+            take(columns, row)
+        });
+        if !statement.readonly() {
+            self.changes.of_user(&self.connection, is_dml(sql));
+            if creates_virtual_table(sql) {
+                self.disregard_changes_since(before);
+            }
+        }
+        stepped?;
+        Ok(columns.unwrap_or_else(|| column_names(statement)))
+    }
+
+    fn step_rows<E: From<Error>>(
         &self,
         statement: &mut Statement<'_>,
         params: impl Params,
@@ -158,12 +186,15 @@ fn check_text(sql: &str) -> Result<()> {
     if trimmed.is_empty() {
         return Err(Error::input("the SQL text is empty"));
     }
-    if trimmed.ends_with(MARK) || renames_to_reserved(sql) {
+    if trimmed.ends_with(MARK) || hides_reserved_name(sql) {
         return Err(Error::input("names that begin with _abide_ are reserved"));
     }
     Ok(())
 }
 
-fn column_names(statement: &Statement<'_>) -> Vec<String> {
-    statement.column_names().map(str::to_owned).collect()
+fn column_names(statement: &Statement<'_>) -> Arc<[String]> {
+    match statement.column_count() {
+        0 => Arc::default(),
+        _ => statement.column_names().map(str::to_owned).collect(),
+    }
 }

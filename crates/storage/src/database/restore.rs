@@ -3,12 +3,22 @@
 use super::ObjectDb;
 use crate::archive::bookmark::Bookmark;
 use crate::error::{Error, Result};
+use crate::ident::ObjectKey;
+use crate::timeline::{Afterwards, StoredCause};
 
 impl ObjectDb {
     /// Commits the pages that are staged outside of SQLite: those of an earlier state. The object keeps its name and
-    /// gets the alarm of that state, and its requested restore is complete.
-    pub(crate) fn commit_restored(&self, name: Option<&str>) -> Result<()> {
+    /// gets the alarm of that state, its requested restore is complete, and a new timeline begins; `from` is the state
+    /// that is left.
+    pub(crate) fn commit_restored(
+        &self,
+        name: Option<&str>,
+        from: Bookmark,
+        cause: StoredCause,
+        afterwards: Afterwards,
+    ) -> Result<()> {
         self.begin()?;
+        self.begin_restored(from, cause, afterwards)?;
         // Its row is in the staged pages.
         self.forget_requested_restore()?;
         if let Some(name) = name {
@@ -17,16 +27,23 @@ impl ObjectDb {
         self.commit_staged()
     }
 
-    /// Like [`Self::commit_restored`], for a new object forked from another's pages. It has no alarm.
-    pub(crate) fn commit_forked(&self, name: Option<&str>) -> Result<()> {
+    /// Like [`Self::commit_restored`], for a new object forked from the pages of `origin` at a bookmark. It is dormant,
+    /// and does not know the results of calls of its original: their callers did not call it.
+    pub(crate) fn commit_forked(
+        &self,
+        name: Option<&str>,
+        origin: ObjectKey,
+        at: Bookmark,
+    ) -> Result<()> {
         self.begin()?;
+        self.begin_forked(origin.id, at)?;
+        self.forget_calls()?;
         match name {
             Some(name) => self.store_name(name)?,
             None => {
                 self.internal("DELETE FROM _abide_meta WHERE key = 'name'/*abide*/", ())?;
             }
         }
-        self.clear_alarms()?;
         self.forget_requested_restore()?;
         self.commit_staged()
     }
@@ -89,7 +106,7 @@ impl ObjectDb {
     }
 
     /// Reads the alarms again from the database, and commits them to the index.
-    fn reread_alarms(&self) {
+    pub(super) fn reread_alarms(&self) {
         self.known_alarms.take();
         self.touch_alarm();
     }

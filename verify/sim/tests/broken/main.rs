@@ -153,7 +153,8 @@ fn of_storage(variant: storage::Variant) -> Option<&'static str> {
         | V::CrashCountsForAll
         | V::ClockSetBackIgnored
         | V::ClockSetBackForgotten
-        | V::ClockSetBackForOneAlarm
+        | V::ClockSetBackNotSaved
+        | V::ClockSetBackBefore
         | V::LastAlarmFirst
         | V::SuspectClearedByAnother
         | V::RestoreWaitsForEvent => return None,

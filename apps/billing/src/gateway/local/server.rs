@@ -1,9 +1,14 @@
 //! The gateway over HTTP, with a page for customer authentication.
+//!
+//! Contract: it answers only under its own address, and to no page of another origin: a click on that page moves money.
+
+use std::net::SocketAddr;
 
 use axum::{
     Router,
     extract::{Path, Request, State},
-    http::StatusCode,
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header, uri::Authority},
+    middleware::{Next, from_fn, map_response},
     response::{Html, IntoResponse, Redirect, Response},
     routing::{get, post},
 };
@@ -18,13 +23,59 @@ use super::{
 /// Maximum size of a request in bytes.
 const MAX_REQUEST: usize = 64 << 10;
 
-/// The gateway's routes: its API, and `/pay/{id}` for customers.
-pub fn router(gateway: LocalGateway) -> Router {
+/// The page loads nothing, and its form goes to the gateway.
+const POLICY: &str =
+    "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// The gateway's routes at an address: its API, and `/pay/{id}` for customers.
+pub fn router(gateway: LocalGateway, address: SocketAddr) -> Router {
+    let own = [address.to_string(), format!("localhost:{}", address.port())];
     Router::new()
         .route("/pay/{id}", get(page))
         .route("/pay/{id}/{answer}", post(authenticate))
+        .layer(map_response(with_policy))
         .fallback(api)
+        .layer(from_fn(move |request, next| {
+            own_only(own.clone(), request, next)
+        }))
         .with_state(gateway)
+}
+
+async fn own_only(own: [String; 2], request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let authority = request.uri().authority().map(Authority::as_str);
+    let host = one(headers, header::HOST.as_str()).or(authority);
+    let is_named = headers.get_all(header::HOST).iter().count() <= 1
+        && host.is_some_and(|host| own.iter().any(|own| own.eq_ignore_ascii_case(host)));
+    let is_foreign = match one(headers, header::ORIGIN.as_str()) {
+        Some(origin) => origin.strip_prefix("http://") != host,
+        // Browsers send no `Origin` with a link, and say where it is.
+        None => {
+            let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+            let site = one(headers, "sec-fetch-site");
+            !reads && site.is_some_and(|site| !matches!(site, "same-origin" | "none"))
+        }
+    };
+    if is_named && !is_foreign {
+        return next.run(request).await;
+    }
+    let text = format!("This gateway answers only at http://{}.", own[0]);
+    (StatusCode::FORBIDDEN, text).into_response()
+}
+
+/// The value of a header; a value that is not text is no value of ours.
+fn one<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let value = headers.get(name)?;
+    Some(value.to_str().unwrap_or("?"))
+}
+
+async fn with_policy(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let policy = HeaderValue::from_static(POLICY);
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    let nosniff = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
 }
 
 async fn api(State(gateway): State<LocalGateway>, request: Request) -> Response {
@@ -58,15 +109,22 @@ async fn page(State(gateway): State<LocalGateway>, Path(id): Path<String>) -> Re
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            head { meta charset="utf-8"; title { "Is it you?" } }
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Is it you?" }
+            }
             body {
-                h1 { (payment.amount) }
-                @if waits {
-                    p { "Your bank wants to know whether this payment is yours." }
-                    form method="post" action={ "/pay/" (id) "/yes" } { button { "It is mine" } }
-                    form method="post" action={ "/pay/" (id) "/no" } { button { "It is not" } }
-                } @else {
-                    p { "This payment is not waiting for authentication." }
+                main {
+                    h1 { (payment.amount) }
+                    @if waits {
+                        p { "Your bank wants to know whether this payment is yours." }
+                        form method="post" action={ "/pay/" (id) "/yes" } { button { "It is mine" } }
+                        form method="post" action={ "/pay/" (id) "/no" } { button { "It is not" } }
+                    } @else {
+                        p { "This payment is not waiting for authentication." }
+                    }
                 }
             }
         }

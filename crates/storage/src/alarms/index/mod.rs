@@ -20,9 +20,8 @@ mod unsaved;
 pub(super) use self::unsaved::Unsaved;
 use super::shard::{Effect, Shard};
 use super::{AlarmChange, AlarmEntry, Isolation};
-use crate::broken::{Variant, broken};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -74,6 +73,8 @@ pub struct AlarmIndex {
     /// Written when a node starts; read-only afterwards.
     layout: RwLock<Layout>,
     suspects: AtomicUsize,
+    /// The sum of the wall clock's steps back.
+    set_back: AtomicI64,
     /// The next run must hold the whole index, because the runs on disk cannot be read.
     whole: AtomicBool,
 }
@@ -167,7 +168,7 @@ impl AlarmIndex {
         let mut suspects = 0;
         for part in layout.parts() {
             let mut part = part.lock();
-            part.open_queues();
+            part.open_queues(self.set_back());
             suspects += part.suspects();
         }
         self.suspects.store(suspects, Ordering::Relaxed);
@@ -266,12 +267,13 @@ impl AlarmIndex {
     ) -> Vec<(ObjectKey, AlarmEntry)> {
         // The largest of the smallest `limit` is on top of the heap.
         let mut first = BinaryHeap::new();
+        let set_back = self.set_back();
         for shard in self.layout().each() {
             let wanted = shard
                 .entries
                 .iter()
                 .filter(|(key, entry)| shard.is_in(state, key, entry))
-                .map(|(key, entry)| (entry.due, *key, *entry))
+                .map(|(key, entry)| (entry.due_at(set_back), *key, *entry))
                 .filter(|(due, key, _)| after.is_none_or(|after| (*due, *key) > after));
             for alarm in wanted {
                 if first.len() < limit {
@@ -299,16 +301,18 @@ impl AlarmIndex {
         self.take_effect(&layout, place, effect);
     }
 
-    /// Moves the deadlines of waiting alarms earlier by `by_millis` after the wall clock was set back by that much, so
-    /// that no wait becomes longer. Rows keep their times. The next checkpoint saves the times of the index; until then
-    /// recovery derives the same shift from the timestamps of the log's records.
-    pub fn clock_set_back(&self, by_millis: i64) {
-        if broken(Variant::ClockSetBackIgnored) {
-            return;
-        }
+    /// The sum of the wall clock's steps back since the store was created, in milliseconds. Waits are measured in the
+    /// wall clock's time plus this.
+    pub fn set_back(&self) -> i64 {
+        self.set_back.load(Ordering::Acquire)
+    }
+
+    /// Adopts a new sum of the wall clock's steps back.
+    pub(crate) fn clock_set_back(&self, set_back: i64) {
         let layout = self.layout();
+        self.set_back.store(set_back, Ordering::Release);
         for place in 0..layout.shards.len() {
-            layout.shards[place].lock().clock_set_back(by_millis);
+            layout.shards[place].lock().clock_set_back(set_back);
             for isolation in [Isolation::Free, Isolation::Few, Isolation::Alone] {
                 layout.notify(place, Some(isolation));
             }

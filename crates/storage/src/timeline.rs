@@ -1,0 +1,137 @@
+//! Timelines: what a restore or a fork begins.
+//!
+//! A restore rewinds an object, so its commit numbers, counters and sequences repeat. A timeline tells the repetitions
+//! apart: positions of one object compare as `(timeline, sequence)`.
+//!
+//! A commit cannot contain its own position, which is assigned when its record is appended. A timeline is therefore
+//! named by the state that was *left* when it began, which is known before. These bookmarks rise along an object's life,
+//! also when a restore undoes another and when a damaged object is repaired.
+
+use crate::archive::bookmark::{Bookmark, mark};
+use crate::error::{Error, Result};
+use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The id of a timeline: the bookmark of the state that was left when it began. Ids of one object rise along its life
+/// and never repeat, as values and as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TimelineId(Bookmark);
+
+impl TimelineId {
+    /// The timeline that begins with the object's creation.
+    pub(crate) fn first(key: ObjectKey) -> Self {
+        Self(Bookmark {
+            epoch: Epoch(0),
+            lsn: Lsn::ZERO,
+            commit: CommitNo(0),
+            object: mark(key),
+        })
+    }
+
+    /// The position in the log at which it began. Each commit of an object takes at least one byte of the log, so this is
+    /// above every count of commits that the object has left behind, if the count began at zero or at such a position.
+    pub const fn position(&self) -> u64 {
+        self.0.lsn.0
+    }
+
+    /// The timeline that begins with a restore.
+    pub(crate) const fn leaving(state: Bookmark) -> Self {
+        Self(state)
+    }
+
+    /// The timeline of a fork from this state of another object.
+    pub(crate) fn forked(at: Bookmark, key: ObjectKey) -> Self {
+        Self(Bookmark {
+            object: mark(key),
+            ..at
+        })
+    }
+}
+
+impl fmt::Display for TimelineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for TimelineId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        text.parse().map(Self)
+    }
+}
+
+/// How a timeline began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoredCause {
+    /// With the creation of the object, or of an empty object in place of a damaged one.
+    Created,
+    /// With a restore.
+    Restored {
+        /// The state that was left.
+        from: Bookmark,
+        /// The state that was restored.
+        to: Bookmark,
+    },
+    /// With a fork.
+    Forked {
+        /// The id of the object that was copied, of the same class.
+        origin: [u8; 32],
+        /// The state that was copied.
+        bookmark: Bookmark,
+    },
+}
+
+/// The present timeline of an object, as its database holds it: JSON text. Absent until the first restore or fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimelineRow {
+    /// Its id.
+    pub id: TimelineId,
+    /// How it began.
+    pub cause: StoredCause,
+    /// When it began, in milliseconds since 1970; `None` for the first one.
+    pub since: Option<u64>,
+    /// The object's code has not been told of it yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untold: Option<Untold>,
+    /// The object does nothing unasked until it is activated: its alarms do not go off.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dormant: bool,
+}
+
+/// A timeline that the object's code has not been told of. The object starts for that without an event, unless it is
+/// dormant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Untold {
+    /// Starts for that so far. They are counted before they begin: code that ends the process does not run at each start.
+    pub attempts: u32,
+    /// When it starts next, in steady time ([`ClockTime::steady`](crate::ClockTime::steady)).
+    pub due: i64,
+}
+
+impl TimelineRow {
+    /// The row of an object that was neither restored nor forked.
+    pub fn first(key: ObjectKey) -> Self {
+        Self {
+            id: TimelineId::first(key),
+            cause: StoredCause::Created,
+            since: None,
+            untold: None,
+            dormant: false,
+        }
+    }
+}
+
+/// Whether an object acts after a restore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// It continues to act, unless the restored state is dormant.
+    Act,
+    /// It is dormant until it is activated.
+    Dormant,
+}

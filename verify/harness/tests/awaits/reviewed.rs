@@ -1,0 +1,167 @@
+//! The methods that await between uses of their object: how often, and why that is right.
+
+/// A program, a method, the number of its awaits, and the reason.
+pub(crate) const REVIEWED: &[(&str, &str, usize, &str)] = &[
+    (
+        "billing",
+        "Customer::delete",
+        1,
+        "the chain refuses a deletion while it knows a subscription",
+    ),
+    (
+        "billing",
+        "Customer::forget_ended",
+        1,
+        "a subscription is removed only if its creation has not begun again since",
+    ),
+    (
+        "billing",
+        "Customer::subscribe",
+        1,
+        "what is known, and how many, is read after the last await",
+    ),
+    (
+        "billing",
+        "Inner::hand_over",
+        1,
+        "rows are removed up to the last one handed over; later ones have higher numbers",
+    ),
+    (
+        "billing",
+        "Inner::hand_to_all",
+        2,
+        "it writes nothing here; outboxes take a notice once, by its dedup key",
+    ),
+    (
+        "billing",
+        "Invoice::credit",
+        3,
+        "the subscription or the payment decides; `noted` reads the invoice anew",
+    ),
+    (
+        "billing",
+        "Invoice::give_up",
+        1,
+        "the state is read anew, and the chain refuses what it does not allow",
+    ),
+    (
+        "billing",
+        "Invoice::noted",
+        1,
+        "the notes, the amount due and the state are read after the await",
+    ),
+    (
+        "billing",
+        "Invoice::pay",
+        2,
+        "it writes nothing; the subscription begins attempts, one at a time",
+    ),
+    (
+        "billing",
+        "Invoice::void",
+        1,
+        "`voided` reads the state anew",
+    ),
+    (
+        "billing",
+        "Resource::collect",
+        6,
+        "each call is repeatable, and the amount owed is read after the last but one",
+    ),
+    (
+        "billing",
+        "Resource::fails",
+        1,
+        "it writes nothing to its object",
+    ),
+    (
+        "billing",
+        "Resource::is_unserved",
+        1,
+        "what is owed is read after the await",
+    ),
+    (
+        "billing",
+        "Subscription::change",
+        1,
+        "the time, what is due, and the quantity are read after the await",
+    ),
+    (
+        "billing",
+        "Subscription::create_with",
+        3,
+        "the chain refuses a second creation",
+    ),
+    (
+        "billing",
+        "Subscription::preview",
+        1,
+        "the time, what is due, and the quantity are read after the await",
+    ),
+    (
+        "browser-sessions",
+        "BrowserSession::delete",
+        2,
+        "the row is held: others refuse to touch it",
+    ),
+    (
+        "browser-sessions",
+        "BrowserSession::take",
+        2,
+        "the row and its key are held: others refuse to touch them",
+    ),
+    (
+        "browser-sessions",
+        "BrowserSession::take_and_store",
+        1,
+        "it writes files of a key that is held, and no rows",
+    ),
+    (
+        "flight-seating",
+        "FlightSeating::archive",
+        1,
+        "a closing flight does not change; whether it is still there is read after the await",
+    ),
+    (
+        "flight-seating",
+        "FlightSeating::create",
+        1,
+        "the gate is closed while the archive is asked, and everything is read after it",
+    ),
+    (
+        "help-desk",
+        "Desk::restore_to",
+        1,
+        "a bookmark of a time in the past does not change",
+    ),
+    (
+        "request-scheduler",
+        "Parts::look_after",
+        2,
+        "whether it is over is read anew; each change has the index told again",
+    ),
+    (
+        "waiting-room",
+        "DataCentre::report",
+        1,
+        "everything is read and written after the minute has turned",
+    ),
+    (
+        "waiting-room",
+        "DataCentre::resume",
+        1,
+        "an admission that is known already changes nothing",
+    ),
+    (
+        "waiting-room",
+        "DataCentre::summary",
+        1,
+        "everything is read after the minute has turned",
+    ),
+    (
+        "waiting-room",
+        "DataCentre::turn",
+        1,
+        "a later minute that has begun meanwhile stays; an admission that is known changes nothing",
+    ),
+];
