@@ -338,6 +338,15 @@ impl Rows {
         Ok(())
     }
 
+    /// An attempt does not begin after all, and is due again.
+    pub(super) fn unbegin(&self, step: i64, now: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE workflow_steps SET state = 'waiting', due = ?2, attempts = max(attempts - 1, 0) WHERE id = ?1",
+            (step, now),
+        )?;
+        Ok(())
+    }
+
     /// A step has its result. The run receives it later.
     pub(super) fn store(&self, step: i64, outcome: Outcome<'_>, now: i64) -> Result<()> {
         if broken(Variant::ResultUnstored) {

@@ -104,10 +104,15 @@ impl Run {
         self.leaving.is_some() || self.replay.flights(false) > 0
     }
 
-    /// The claims are on disk.
-    pub(super) fn left(&mut self) {
-        if let Some(leaving) = self.leaving.take() {
-            self.replay.let_go(&leaving.begun);
+    /// The claims are on disk. If the instance was paused meanwhile, nothing begins.
+    pub(super) fn left(&mut self, paused: bool) -> Result<()> {
+        match self.leaving.take() {
+            Some(leaving) if paused => self.replay.give_back(&leaving.begun),
+            Some(leaving) => {
+                self.replay.let_go(&leaving.begun);
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 
@@ -234,7 +239,7 @@ impl Run {
     }
 }
 
-fn is_paused(instance: &Instance) -> bool {
+pub(super) fn is_paused(instance: &Instance) -> bool {
     instance.status == Status::Paused && !broken(Variant::PauseUnheeded)
 }
 

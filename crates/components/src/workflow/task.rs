@@ -20,7 +20,7 @@ use super::{
     notices::{self, Telling},
     replay::{Mode, Replay},
     rows::Instance,
-    run::{Rehearsals, Run, Turn},
+    run::{Rehearsals, Run, Turn, is_paused},
 };
 use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
@@ -185,8 +185,9 @@ impl Task {
         };
         if let Some(left) = left {
             left?;
+            let instance = inner.rows.instance()?;
             if let Some(run) = &mut self.run {
-                run.left();
+                run.left(instance.as_ref().is_some_and(is_paused))?;
             }
         }
         Ok(())

@@ -285,3 +285,25 @@ fn a_function_can_consume() {
         world.until_consumed(1).await;
     });
 }
+
+#[test]
+fn nothing_is_delivered_after_a_pause_has_been_answered() {
+    run(async {
+        let world = World::new(words);
+        let queue = world.queue("words");
+        // The pause comes at any moment of a delivery.
+        for moment in 0..60 {
+            world.send(&["a"]).await;
+            for _ in 0..moment {
+                tokio::task::yield_now().await;
+            }
+            queue.pause().await.unwrap();
+            let seen = world.script.seen().len();
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            assert_eq!(world.script.seen().len(), seen, "moment {moment}");
+            queue.resume().await.unwrap();
+            world.until_consumed(moment + 1).await;
+        }
+        assert!(world.script.seen().iter().all(|seen| seen.attempts == [1]));
+    });
+}

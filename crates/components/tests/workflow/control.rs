@@ -374,3 +374,30 @@ fn branches_that_are_canceled_do_the_same_in_each_life() {
         }
     });
 }
+
+#[test]
+fn no_step_is_called_after_a_pause_has_been_answered() {
+    run(async {
+        let programs = Programs::default().with("p", async |ctx, script| {
+            script.step(&ctx, "first").await?;
+            script.step(&ctx, "second").await
+        });
+        let world = World::new(programs);
+        let workflows = world.workflows();
+        // The pause comes at any moment of an attempt.
+        for moment in 0..60 {
+            let id = format!("{moment}");
+            workflows.start(&id, &"p".to_owned()).await.unwrap();
+            for _ in 0..moment {
+                tokio::task::yield_now().await;
+            }
+            if workflows.pause(&id).await.is_ok() {
+                let called = world.script.calls().len();
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                assert_eq!(world.script.calls().len(), called, "moment {moment}");
+                workflows.resume(&id).await.unwrap();
+            }
+            world.ended_of(&id).await.unwrap();
+        }
+    });
+}

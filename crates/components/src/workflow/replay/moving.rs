@@ -225,6 +225,23 @@ impl Replay {
         }
     }
 
+    /// Puts back attempts that have not begun after all.
+    pub(in super::super) fn give_back(&self, begun: &[usize]) -> Result<()> {
+        let now = self.now();
+        let history = &mut *self.history.borrow_mut();
+        for at in begun {
+            if history.open.contains(at) {
+                let op = &mut history.ops[*at];
+                self.rows.unbegin(op.row.id, now)?;
+                op.row.state = StepState::Waiting;
+                op.row.attempts = op.row.attempts.saturating_sub(1);
+                op.row.due = Some(now);
+                (op.flying, op.alone) = (false, false);
+            }
+        }
+        Ok(())
+    }
+
     /// When something of the run is due next.
     pub(in super::super) fn due(&self, canceling: bool) -> Option<i64> {
         let open = self.open(canceling);
