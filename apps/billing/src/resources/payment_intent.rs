@@ -79,7 +79,7 @@ impl PaymentIntent {
         if let Some(refunds) = self.refunds.get() {
             return Ok(refunds);
         }
-        let options = schedule::Options::default().retry(START.clone());
+        let options = schedule::Options::default().retry(START);
         let refunds = Schedule::open(&self.state, options)?;
         let env = self.state.env().clone();
         refunds.on_firing_in_background(move |firing| start(env.clone(), firing))?;

@@ -84,7 +84,7 @@ fn in_items(items: Vec<Item>) -> Vec<Found> {
     let waiting = waiting(&methods);
     let found = methods.iter().filter_map(|((object, method), block)| {
         let uses = Uses::of(block, object, &waiting);
-        uses.is_between.then(|| Found {
+        (uses.seen == Seen::UseAfterThat).then(|| Found {
             method: format!("{object}::{method}"),
             awaits: uses.awaits,
         })
@@ -127,13 +127,20 @@ fn name(ty: &Type) -> Option<String> {
     }
 }
 
+/// What was seen of a method so far.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    Use,
+    AwaitAfterUse,
+    UseAfterThat,
+}
+
 /// The uses of an object by a method, in their order.
 struct Uses<'a> {
     object: &'a str,
     waiting: &'a BTreeSet<Method>,
-    is_used: bool,
-    has_awaited: bool,
-    is_between: bool,
+    seen: Seen,
     awaits: usize,
     /// Inside of a loop that is looked at for the second time.
     is_again: bool,
@@ -144,9 +151,7 @@ impl<'a> Uses<'a> {
         let mut uses = Self {
             object,
             waiting,
-            is_used: false,
-            has_awaited: false,
-            is_between: false,
+            seen: Seen::Nothing,
             awaits: 0,
             is_again: false,
         };
@@ -155,12 +160,17 @@ impl<'a> Uses<'a> {
     }
 
     fn is_used(&mut self) {
-        self.is_used = true;
-        self.is_between |= self.has_awaited;
+        self.seen = match self.seen {
+            Seen::Nothing => Seen::Use,
+            Seen::AwaitAfterUse => Seen::UseAfterThat,
+            seen => seen,
+        };
     }
 
     fn awaits(&mut self) {
-        self.has_awaited |= self.is_used;
+        if self.seen == Seen::Use {
+            self.seen = Seen::AwaitAfterUse;
+        }
         self.awaits += usize::from(!self.is_again);
     }
 
