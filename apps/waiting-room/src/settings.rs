@@ -132,7 +132,7 @@ pub struct Event {
 }
 
 impl Settings {
-    /// Whether a room is for a host of its own. Then requests of other hosts are for no room, and do not reach the origin.
+    /// Whether a room names a host. Then requests of other hosts are for no room, and do not reach the origin.
     pub fn names_hosts(&self) -> bool {
         self.rooms.iter().any(|room| room.host.is_some())
     }

@@ -9,7 +9,7 @@ use support::{Site, Visitor, pause, second, status, until_status};
 const TOP: &str = "data_centre_header = \"x-data-centre\"";
 const ROOM: &str = "total_active_users = 30\nnew_users_per_minute = 1000";
 
-/// So many visitors come at once, in turn to each of three data centres. How many enter.
+/// This many visitors come at once, in turn to each of three data centres. How many enter.
 async fn rush(client: &Client, count: usize) -> (usize, Vec<Visitor>) {
     let coming = (0..count).map(|number| {
         let client = client.clone();
@@ -45,7 +45,7 @@ fn three_data_centres_let_in_as_many_as_one_and_know_of_each_other_s_queue() {
         assert_eq!((inside, waiting.len()), (30, 60));
         until_status(&client, "active", 30).await;
         until_status(&client, "queued", 60).await;
-        // Each data centre has a state of its own, and they differ by the delay.
+        // Each data centre has its own state, and they differ by the delay.
         until(
             "each data centre to know of the others' queues",
             async || {
@@ -82,7 +82,7 @@ fn a_room_that_is_full_stays_so_when_a_minute_begins() {
 }
 
 #[test]
-fn whoever_waits_in_one_data_centre_enters_when_somebody_leaves_another() {
+fn a_visitor_waiting_in_one_data_centre_enters_when_another_has_room() {
     run(async {
         let room = "total_active_users = 3\nnew_users_per_minute = 1000\nsession_duration = \"1s\"";
         let top = format!("{TOP}\nminute = \"1s\"\nrefresh = \"1s\"");
@@ -98,7 +98,7 @@ fn whoever_waits_in_one_data_centre_enters_when_somebody_leaves_another() {
         let (_, waiting) = rush(&client, 9).await;
         let mut waiting: Vec<_> = waiting;
         assert!(!waiting.is_empty());
-        until("everybody to have entered", async || {
+        until("all to have entered", async || {
             let mut still = Vec::new();
             for mut visitor in std::mem::take(&mut waiting) {
                 if !visitor.enters(&client).await {

@@ -161,7 +161,7 @@ fn a_counter_whose_name_is_used_again_begins_anew_and_does_not_go_back() {
         let given = async |minute| counter.given(minute).await.unwrap().unwrap();
         assert_eq!(take(early, 1).await, Number::Given);
         assert_eq!(counter.close(early).await.unwrap().unwrap().len(), 1);
-        // Nobody was let in in the later minute.
+        // No visitor was admitted in the later minute.
         assert_eq!(given(late).await, []);
         assert_eq!(given(early).await.len(), 1);
         assert_eq!(take(late, 2).await, Number::Given);
@@ -175,7 +175,7 @@ fn a_counter_whose_name_is_used_again_begins_anew_and_does_not_go_back() {
 }
 
 #[test]
-fn the_state_of_a_minute_counts_whoever_had_a_number_of_the_minute_before() {
+fn the_state_of_a_minute_counts_all_numbers_of_the_minute_before() {
     run(async {
         let host = host().await;
         let centre = centre(&host, "dc-1");
@@ -286,7 +286,7 @@ fn re_admission_with_an_old_ticket_is_counted_twice() {
 }
 
 #[test]
-fn whoever_does_not_look_any_more_has_left_the_queue_but_not_because_the_process_was_down() {
+fn visitors_who_stop_looking_leave_the_queue_but_not_while_the_process_is_down() {
     run(async {
         let host = host().await;
         let centre = centre(&host, "dc-1");
@@ -323,7 +323,7 @@ fn whoever_does_not_look_any_more_has_left_the_queue_but_not_because_the_process
         assert_eq!(
             (state.waiting(), state.active),
             (0, 1),
-            "a look that comes late brings nobody back"
+            "a late look brings no visitor back"
         );
         let ended = later + MINUTE + 2 + 5 * MINUTE;
         assert_eq!(report(&centre, "dc-1", ended, &[]).await.active, 1);

@@ -27,7 +27,7 @@ async fn pictures(page: &Page, name: &str) {
 
 #[test]
 #[ignore = "needs Chromium"]
-fn whoever_waits_enters_by_itself_when_there_is_a_slot() {
+fn a_waiting_page_enters_when_there_is_a_slot() {
     run(async {
         let room = "total_active_users = 1\nnew_users_per_minute = 1000\nsession_duration = \"1s\"";
         let site = Site::new("minute = \"1s\"\nrefresh = \"2s\"", room).await;

@@ -21,15 +21,15 @@ fn of_300_visitors_at_once_50_enter_and_250_wait() {
         assert_eq!(
             site.origin.requests(),
             50,
-            "nobody who waits reaches the application"
+            "no waiting visitor reaches the application"
         );
         until_status(&client, "active", 50).await;
         until_status(&client, "queued", 250).await;
         for mut visitor in inside {
-            assert!(visitor.enters(&client).await, "whoever is inside stays");
+            assert!(visitor.enters(&client).await, "a visitor inside stays");
         }
         for mut visitor in waiting {
-            assert!(!visitor.enters(&client).await, "whoever waits waits on");
+            assert!(!visitor.enters(&client).await, "a waiting visitor waits on");
         }
     });
 }
@@ -80,11 +80,8 @@ fn the_older_bucket_enters_first_however_often_the_younger_asks() {
             pause().await;
         }
         let (passed, mut younger) = rush(&client, 6).await;
-        assert!(
-            passed.is_empty(),
-            "nobody who has just come passes those who wait"
-        );
-        // Whoever is let in goes away, and gives the slot to the next. Slots that the older bucket does not need are the younger's, so
+        assert!(passed.is_empty(), "no new visitor passes those who wait");
+        // Each admitted visitor goes away, and gives the slot to the next. Slots that the older bucket does not need are the younger's, so
         // if one of the younger enters, all of the older that are left may.
         while !(older.is_empty() && younger.is_empty()) {
             let passed = look(&client, &mut younger).await;
@@ -101,7 +98,7 @@ fn the_older_bucket_enters_first_however_often_the_younger_asks() {
     });
 }
 
-/// Everybody looks at the queue; whoever enters is not listed any more. How many.
+/// All look at the queue; those who enter are removed from the list. How many.
 async fn look(client: &abide_harness::Client, waiting: &mut Vec<Visitor>) -> usize {
     let mut still = Vec::new();
     let before = waiting.len();
@@ -346,13 +343,13 @@ fn visitors_wait_before_an_event_and_enter_from_its_start() {
         let server = site.start();
         let client = server.client();
         let (early, mut waiting) = rush(&client, 10).await;
-        assert!(early.is_empty(), "nobody slips in before it begins");
+        assert!(early.is_empty(), "no visitor enters before it begins");
         let mut inside = 0;
         while inside < 3 {
             let passed = look(&client, &mut waiting).await;
             assert!(
                 passed == 0 || second() >= begins,
-                "nobody is let in before it begins"
+                "no visitor is admitted before it begins"
             );
             inside += passed;
             pause().await;

@@ -20,12 +20,12 @@ pub enum Division {
     Counters,
 }
 
-/// Slots in one minute that one data centre and its workers have, and those that everybody shares.
+/// Slots in one minute that one data centre and its workers have, and those that all data centres share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// Of the data centre.
     pub here: u64,
-    /// Of everybody.
+    /// Of all data centres.
     pub anywhere: u64,
 }
 
@@ -47,7 +47,7 @@ pub struct Workers {
 }
 
 impl Division {
-    /// How many visitors one worker may let in by itself in this minute; `None` if a counter decides.
+    /// How many visitors one worker may admit without a call in this minute; `None` if a counter decides.
     pub fn allowance(self, part: Part, workers: Workers, utilisation: f64) -> Option<u64> {
         let weight = match self {
             Self::Even => 1.0,

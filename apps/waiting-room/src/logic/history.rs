@@ -44,9 +44,9 @@ impl Shares {
         }
     }
 
-    /// The shares of data centres in which so many new users arrived. `reachable` are those that take part still.
+    /// The shares of data centres with these arrivals. `reachable` are those that still take part.
     pub fn of_arrivals(arrivals: &BTreeMap<String, u64>, reachable: &[String]) -> Self {
-        // One that is alone has nobody to share with, whatever the history.
+        // A single data centre shares with no other, whatever the history.
         if let [only] = reachable {
             return Self::of([(only.clone(), 1.0)]);
         }

@@ -58,13 +58,13 @@ pub struct Rules {
 pub enum Way {
     /// Not now.
     Shut,
-    /// Everybody in the lane may, wherever they are.
+    /// All visitors in the lane may, wherever they are.
     Open,
     /// In this minute these many, by the counter that has their numbers.
     Bounded(Parts),
 }
 
-/// A counter that may have a number for a visitor, and how many it gives in this minute. Unbounded where everybody passes through.
+/// A counter that may have a number for a visitor, and how many it gives in this minute. Unbounded where all visitors pass through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// A data centre's name, or [`ANYWHERE`].
@@ -197,14 +197,14 @@ impl Plan {
         [own].into_iter().chain(far).map(source).collect()
     }
 
-    /// All admissions that this minute has, those that have been included; `None` if everybody passes through.
+    /// All admissions of this minute, past and possible; `None` if all visitors pass through.
     fn capacity(&self) -> Option<u64> {
         let admitted = i64::try_from(self.state.admitted()).unwrap_or(i64::MAX);
         let capacity = u64::try_from(self.slots.saturating_add(admitted)).unwrap_or(0);
         (self.rules.method != Method::PassThrough).then_some(capacity)
     }
 
-    /// How many of a lane a worker may let in by itself in this minute; `None` if counters decide.
+    /// How many of a lane a worker may admit without a call in this minute; `None` if counters decide.
     pub fn allowance(&self, lane: Lane, way: &Way) -> Option<u64> {
         let workers = self.state.workers();
         let parts = match way {
@@ -268,7 +268,7 @@ impl Plan {
         Ahead::of(&self.state.buckets, bucket)
     }
 
-    /// Minutes until this many people have entered; `None` if nobody knows.
+    /// Minutes until this many people have entered; `None` if it cannot be estimated.
     pub fn minutes(&self, people: u64) -> Option<f64> {
         let limits = self.rules.limits;
         // Visitors stay for a session at least: in the long run they cannot leave faster.

@@ -57,7 +57,7 @@ impl Pace {
     }
 }
 
-/// Minutes until this many have entered; `None` while nobody enters.
+/// Minutes until this many have entered; `None` while no visitor enters.
 pub fn minutes(people: u64, admissions_per_minute: f64) -> Option<f64> {
     (admissions_per_minute > 0.0).then(|| people as f64 / admissions_per_minute)
 }

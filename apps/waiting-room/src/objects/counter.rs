@@ -22,7 +22,7 @@ const KEPT: Duration = Duration::from_mins(30);
 /// How long a counter that is never closed is kept after its first number: its data centre may be down until no session is left of it.
 const KEPT_OPEN: Duration = Duration::from_hours(25);
 
-/// A name is used again after so many minutes, when the counter of the earlier minute has usually been forgotten.
+/// Minutes after which a name is used again, when the counter of the earlier minute has usually been forgotten.
 const NAMES: u64 = 2_048;
 
 const CLOSED: &str = "closed";

@@ -22,15 +22,15 @@ pub fn queue(room: &Room, waiting: &Waiting) -> Result<String, minijinja::Error>
     let (title, lead) = match waiting {
         Waiting::Queued(place) if place.is_held => (
             "You are in the queue",
-            "The doors are not open yet. You keep your place, and this page lets you in by itself.",
+            "The doors are not open yet. You keep your place, and this page lets you in as soon as it can.",
         ),
         Waiting::Queued(_) => (
             "You are in the queue",
-            "Many people want to come in right now. You keep your place, and this page lets you in by itself.",
+            "Many people want to come in right now. You keep your place, and this page lets you in as soon as it can.",
         ),
         Waiting::TurnedAway => (
             "We are full at the moment",
-            "Please come back a little later. This page tries again by itself.",
+            "Please come back a little later. This page tries again automatically.",
         ),
     };
     let page = html! {

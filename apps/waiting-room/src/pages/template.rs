@@ -1,11 +1,11 @@
-//! A queue page of one's own: a template in Jinja's language.
+//! A custom queue page: a template in Jinja's language.
 //!
 //! | Placeholder | Is |
 //! |---|---|
 //! | `room` | the room's name |
 //! | `status` | `queued`, `held` or `full` |
 //! | `people_ahead` | a number; absent if `full` |
-//! | `wait_minutes` | a number; absent while nobody knows |
+//! | `wait_minutes` | a number; absent if it cannot be estimated |
 //! | `wait` | the same in words |
 //! | `refresh_seconds` | when the page looks again |
 

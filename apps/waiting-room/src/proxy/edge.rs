@@ -151,7 +151,7 @@ impl Edge {
         }))
     }
 
-    /// Whether visitors may ask for this host. Once a room is for a host of its own, a host that no room has would be a way
+    /// Whether visitors may ask for this host. Once a room names a host, a host that no room has would be a way
     /// past the rooms to the same origin.
     pub(crate) fn admits(&self, settings: &Settings, host: Option<&RequestHost>) -> bool {
         let hosts = &self.front.hosts;

@@ -1,7 +1,7 @@
 //! The headers of requests that are passed on, and of responses.
 //!
 //! Contract: headers that are about one connection (RFC 9110, section 7.6.1) stay on it. What a client says of itself that only a proxy
-//! can know is dropped, unless the client is a proxy that is believed.
+//! can know is dropped, unless the client is a trusted proxy.
 
 use std::net::IpAddr;
 
@@ -70,7 +70,7 @@ pub(super) struct From<'a> {
 }
 
 /// The protocol that a message asks to switch to, or has switched to, if it is WebSocket. Any other would be a tunnel in which a client
-/// sends the origin further requests, such as those of HTTP/2 after `h2c`, past the rooms and with headers that nobody checks.
+/// sends the origin further requests, such as those of HTTP/2 after `h2c`, past the rooms and with unchecked headers.
 pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     has_token(headers, &header::CONNECTION, "upgrade")
         .then(|| HeaderValue::from_static(WEBSOCKET))

@@ -9,7 +9,7 @@ pub struct Place {
     pub ahead: u64,
     /// The estimated wait; absent if it cannot be estimated.
     pub minutes: Option<f64>,
-    /// The queue does not move: an event has not begun, or everybody is held.
+    /// The queue does not move: an event has not begun, or every visitor is held.
     pub is_held: bool,
 }
 

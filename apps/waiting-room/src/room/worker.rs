@@ -42,7 +42,7 @@ pub struct Worker {
 #[derive(Debug, Default)]
 struct OwnMinute {
     minute: Minute,
-    /// Visitors whom it let in by itself.
+    /// Visitors whom it admitted without a counter.
     admitted: HashMap<Lane, u64>,
     /// Counters that have no number for a lane below these bounds.
     exhausted: HashMap<(Lane, String), Source>,
@@ -201,7 +201,7 @@ impl Worker {
         }
     }
 
-    /// One of the visitors whom this worker may let in by itself.
+    /// One of the visitors whom this worker may admit without a counter.
     fn take_own(&self, minute: Minute, lane: Lane, allowance: u64) -> bool {
         let mut own = self.own(minute);
         let admitted = own.admitted.entry(lane).or_default();
@@ -314,6 +314,7 @@ impl Worker {
             return Verdict::Full;
         }
         let terms = &self.cache.terms;
+        let is_new = ticket.is_none();
         let ticket = match ticket {
             Some(ticket) => {
                 let bucket = terms.place(visitor, ticket.bucket_id, now);
@@ -363,8 +364,10 @@ impl Worker {
             minutes: minutes.map(|minutes| minutes.max(self.cache.look_minutes())),
             is_held: plan.rules.holds_everybody,
         };
+        // From now on the number does not rise; but the first one may lack visitors of other data centres.
+        let is_complete = !is_open && (!is_new || plan.state.reports.len() <= 1);
         let ticket = Ticket {
-            ahead: Some(ahead).filter(|_| !is_open),
+            ahead: Some(ahead).filter(|_| is_complete),
             ..ticket
         };
         Verdict::Wait(ticket, place)

@@ -27,7 +27,7 @@ pub const DIVISIONS: [(&str, Division); 3] = [
 /// The limit of the room in each scenario.
 pub const LIMIT: u64 = 1_000;
 
-/// Runs of each scenario, each with visitors of its own.
+/// Runs of each scenario, each with other visitors.
 const RUNS: u64 = 10;
 
 /// What one way did in one scenario, on average over the runs.
@@ -49,7 +49,7 @@ pub struct Outcome {
     pub told_too_little: f64,
 }
 
-/// Everything, for visitors that a seed decides; so many runs of each scenario.
+/// All scenarios and ways, this many times each, with visitors that a seed decides.
 pub fn compare(seed: u64, runs: u64) -> Vec<Outcome> {
     let scenarios = scenario::all();
     let pairs = scenarios

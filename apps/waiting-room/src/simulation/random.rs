@@ -25,7 +25,7 @@ impl Random {
         self.next() % bound.max(1)
     }
 
-    /// How many come in a while in which so many come on average.
+    /// How many come in a step, if this many come on average.
     #[allow(clippy::cast_sign_loss, reason = "averages are not negative")]
     pub(super) fn arrivals(&mut self, average: f64) -> u64 {
         let limit = (-average).exp();

@@ -26,7 +26,7 @@ const REFRESH: u64 = 5;
 const LOOK: u64 = 20 * STEPS_PER_SECOND;
 /// Admissions of a data centre that are decided before the workers know of them: those of one report.
 const UNHEARD: usize = 8;
-/// A worker without a request for so many steps is not active.
+/// Steps without a request after which a worker is not active.
 const IDLE: u64 = MINUTE * STEPS_PER_SECOND;
 /// Far in the past there is nothing: minutes begin here.
 const FIRST_MINUTE: u64 = 100;
@@ -53,7 +53,7 @@ struct Centre {
     /// Reports of others that are on their way, with the step in which they come.
     underway: VecDeque<(u64, Report)>,
     plan: Plan,
-    /// Visitors whom each worker let in by itself in this minute, by lane.
+    /// Visitors whom each worker admitted without a counter in this minute, by lane.
     own: HashMap<(usize, Lane), u64>,
     /// Admissions since the workers got their last state.
     unheard: usize,
@@ -139,7 +139,7 @@ impl<'a> World<'a> {
             measured: Measured::default(),
             minute: Minute(FIRST_MINUTE),
         };
-        // Before the first step everybody has heard of everybody.
+        // Before the first step all data centres have heard of all others.
         let reports: Vec<_> = world
             .centres
             .iter()
@@ -277,7 +277,7 @@ impl<'a> World<'a> {
         centre.plan = Plan::new(state, self.rules);
     }
 
-    /// Somebody comes who was not here before.
+    /// A new visitor comes.
     fn come(&mut self, step: u64, centre: usize) {
         if !self.centres[centre].plan.is_settled() {
             self.held.push(centre);

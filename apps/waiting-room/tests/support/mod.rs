@@ -123,7 +123,7 @@ async fn upload(State(shared): State<Shared>, request: Request) -> String {
     bytes.to_string()
 }
 
-/// A waiting room in a directory of its own.
+/// A waiting room in a temporary directory.
 pub(crate) struct Site {
     pub(crate) origin: Origin,
     pub(crate) dir: TempDir,
