@@ -156,7 +156,8 @@ fn of_storage(variant: storage::Variant) -> Option<&'static str> {
         | V::ClockSetBackForOneAlarm
         | V::LastAlarmFirst
         | V::SuspectClearedByAnother
-        | V::RestoreWaitsForEvent => return None,
+        | V::RestoreWaitsForEvent
+        | V::DormantAlarmFires => return None,
     })
 }
 
@@ -176,7 +177,7 @@ fn of_runtime(variant: runtime::Variant) -> Option<&'static str> {
             SOCKETS
         }
         V::KeyForgotten => KEYED,
-        V::CreationUncounted => return None,
+        V::CreationUncounted | V::TimelineUntold | V::FreshKeepsWork => return None,
     })
 }
 
