@@ -105,6 +105,7 @@ pub(crate) mod forms;
 pub mod handlers;
 mod held;
 mod history;
+mod inherited;
 mod inner;
 pub mod limits;
 mod list;
@@ -175,6 +176,8 @@ impl Outbox {
         let inner = Inner::new(state, registry, options);
         let woken = Rc::clone(&inner);
         state.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
+        let copied = Rc::clone(&inner);
+        state.on_activation(move |how| copied.activated(how));
         let now = inner.now();
         inner.recover(now)?;
         inner.rows.apply_order()?;

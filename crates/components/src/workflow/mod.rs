@@ -75,6 +75,7 @@ mod run;
 mod schema;
 mod signal;
 mod task;
+mod timelines;
 #[allow(
     clippy::module_inception,
     reason = "the noun of the module is its trait"
@@ -87,6 +88,7 @@ use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
 
 pub use attempt::Attempt;
 pub use context::Context;
+pub use directory::ListedVersion;
 pub use error::WorkflowError;
 pub use failure::{Failure, FailureKind};
 pub use handle::Workflows;

@@ -10,5 +10,6 @@ mod elsewhere;
 mod limits;
 mod sending;
 mod support;
+mod timelines;
 #[path = "../../../../verify/harness/shared/world.rs"]
 mod world;

@@ -27,6 +27,7 @@ mod simulation;
 mod support;
 mod suspects;
 mod throttling;
+mod timelines;
 mod trouble;
 #[path = "../../../../verify/harness/shared/world.rs"]
 mod world;
