@@ -5,7 +5,7 @@ use abide_storage::{
     SimDisk, Store, StoredCause, TimelineRow, errno::EIO,
 };
 
-use crate::common::{flush, key, read_file};
+use crate::common::{flush, key, read_file, tell};
 use crate::world::{content, get, overwrite, part, path, put, store, store_without_archive};
 
 /// A disk on which somebody has put an old copy of object 1's file back: its commits are "1", "2" and "3", its file has
@@ -196,6 +196,8 @@ fn what_was_written_while_a_file_could_not_be_is_all_there_after_it_is_accepted(
             }
             let alarm = db.alarm().unwrap().map(|row| row.entry());
             assert_eq!(alarm.unwrap().due, 2);
+            drop(db);
+            tell(&after, 1);
             assert_eq!(after.alarms().get(object), alarm);
         }
     }
