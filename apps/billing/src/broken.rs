@@ -196,6 +196,8 @@ abide::broken_variants! {
         OneStopsAll,
         /// A notice that is passed on again is another message. It is one message, however often it is passed on.
         DedupForgotten,
+        /// Notices after a restore have the ids of undone ones. An id belongs to one notice.
+        NumbersRepeat,
         /// Messages of a resource do not wait for each other. A resource's notices keep their order.
         OrderingForgotten,
         /// An endpoint gets all types. An endpoint gets only the types it wants.

@@ -45,6 +45,8 @@ abide::broken_variants! {
         WindowLeavesEarly,
         /// A token does not come after the last one. Tokens grow.
         TokenRepeated,
+        /// A dormant lock gives leases. A fork of a lock grants nothing.
+        DormantGrants,
         /// The alarm ends no lease. Leases end by themselves.
         LeaseLeftOpen,
         /// A fence admits whoever comes. Older holders are refused.
@@ -85,6 +87,8 @@ abide::broken_variants! {
         OldestFound,
     }
     schedule {
+        /// A copy keeps the timers of its original. A copy does not do its original's work.
+        CopyGoesOff,
         /// Timers count as due a second before their time. No timer goes off early.
         TimerEarly,
         /// A run that was claimed at a crash is not settled. Each occurrence has its effect.
@@ -123,6 +127,10 @@ abide::broken_variants! {
         ListIsRhythm,
     }
     queue {
+        /// A dormant shard delivers. A dormant object does nothing unasked.
+        DormantShard,
+        /// Ids of messages are used again after a restore. An id belongs to one message.
+        IdsRepeated,
         /// A message whose attempt was interrupted is never due again. No message is lost.
         ClaimForEver,
         /// Due work wakes nobody after a crash. No message is lost.
@@ -181,6 +189,12 @@ abide::broken_variants! {
         WaitCounts,
         /// A row that the read model refuses counts as written. What is given up is a dead letter.
         RefusedUnseen,
+        /// Rows compare by their number alone. After a restore the read model equals the objects.
+        TimelineIgnored,
+        /// After a restore an object does not send its rows again. After a restore the read model equals the objects.
+        RestoreUnsent,
+        /// A dormant object sends rows. A dormant object does nothing unasked.
+        DormantFeeds,
         /// A rebuild does not wait for the read model. A rebuild ends when the read model has all.
         RebuildHasty,
     }
@@ -213,6 +227,10 @@ abide::broken_variants! {
         StatesUnattached,
     }
     workflow {
+        /// After a restore an instance does not ask its children. A parent never waits for a child that has ended.
+        ChildUnasked,
+        /// A dormant instance runs. A dormant object does nothing unasked.
+        DormantRuns,
         /// A step's result is not stored. A result is stored once.
         ResultUnstored,
         /// Attempts are not counted. Attempts end.

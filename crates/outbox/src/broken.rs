@@ -34,6 +34,10 @@ abide::broken_variants! {
         FanOutRepeats,
     }
     outbox_turns {
+        /// A dormant outbox delivers. A dormant object does nothing unasked.
+        DormantDelivers,
+        /// A copy delivers the messages of its original. A copy does not do its original's work.
+        CopyDelivers,
         /// A message in flight at a crash is given up when its attempts run out. A crash makes no dead letters of
         /// innocents.
         SuspectsBuried,

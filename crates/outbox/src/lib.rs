@@ -106,6 +106,7 @@ pub(crate) mod forms;
 pub mod handlers;
 mod held;
 mod history;
+mod inherited;
 mod inner;
 pub mod limits;
 mod list;
@@ -180,6 +181,8 @@ impl Outbox {
         state.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
         let (asked, told) = (Rc::clone(&inner), Rc::clone(&inner));
         state.has_duties(NAME, move || asked.holds(), move || told.deleted());
+        let copied = Rc::clone(&inner);
+        state.on_activation(move |how| copied.activated(how));
         let now = inner.now();
         // The task settles attempts that were cut off, when the object has registered its callbacks.
         inner.orphaned.set(true);

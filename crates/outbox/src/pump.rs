@@ -60,6 +60,10 @@ type Landed = (Claim, Outcome);
 impl Inner {
     /// Wakes the task; starts it if none runs.
     pub(super) fn kick(self: &Rc<Self>) {
+        // It starts anew when it is activated.
+        if self.state.is_dormant() && !broken(Variant::DormantDelivers) {
+            return;
+        }
         if self.running.replace(true) {
             self.news.notify_one();
             return;

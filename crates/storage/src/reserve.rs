@@ -84,7 +84,8 @@ impl Reserve {
         if at >= RECOVERY_RESERVE_BYTES {
             return Ok(());
         }
-        let mut zeros = &[0; CHUNK][..];
+        let chunk = vec![0; CHUNK];
+        let mut zeros = &chunk[..];
         let mut filled = Ok(());
         while at < RECOVERY_RESERVE_BYTES {
             let n = zeros.len().min((RECOVERY_RESERVE_BYTES - at) as usize);

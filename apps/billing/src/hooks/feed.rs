@@ -5,7 +5,7 @@
 
 use std::{cell::Cell, fmt, rc::Rc, sync::Arc, time::Duration};
 
-use abide::{Error, Result, Sql, State};
+use abide::{Activation, Error, Result, Sql, State};
 use abide::{
     component::WakeUp,
     outbox::service::{Delayed, Outbox},
@@ -63,7 +63,18 @@ impl Feed {
         let woken = feed.clone();
         state.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
         feed.0.alarm.leave_shared(state)?;
+        let copied = feed.clone();
+        state.on_activation(move |how| copied.activated(how));
         Ok(feed)
+    }
+
+    /// The object is activated. Notices that a copy has inherited are its original's.
+    fn activated(&self, how: Activation) -> Result<()> {
+        if how == Activation::Continue {
+            return Ok(());
+        }
+        let drop_all = "DELETE FROM webhook_feed";
+        self.0.sql().exec(drop_all, ()).map(drop)
     }
 
     /// Stores the notices of an outcome, in its transaction.
@@ -86,7 +97,7 @@ impl Feed {
             return Ok(());
         }
         for what in told {
-            let notice = Notice::new(resource.clone(), what);
+            let notice = Notice::new(resource.clone(), &inner.state.timeline(), what);
             let notice = serde_json::to_string(&notice).map_err(Error::from_std)?;
             sql.exec("INSERT INTO webhook_feed (notice) VALUES (?1)", (notice,))?;
         }

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use abide::projection::{Found, ProjectionError, ReadModel, Row, SqliteModel, Tables, Written};
+use abide::projection::{
+    Begun, Found, ProjectionError, ReadModel, Row, SqliteModel, Tables, Written,
+};
 use abide::{
     Value,
     clock::{Clock, TestClock},
@@ -137,6 +139,10 @@ impl ReadModel for Model {
             this.shared.failed.store(failed, Ordering::SeqCst);
             written
         })
+    }
+
+    fn begin(&self, timeline: Begun) -> BoxFuture<'static, Result<(), ProjectionError>> {
+        self.inner.begin(timeline)
     }
 
     fn query(

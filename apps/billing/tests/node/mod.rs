@@ -6,7 +6,7 @@ use abide::workflow;
 use abide::{
     ClassOptions, Node, NodeBuilder, Outbound,
     clock::{Clock, TestClock},
-    storage::{ArchiveOptions, SimDisk, Store, StoreOptions},
+    storage::{SimDisk, Store, StoreOptions},
 };
 use billing::{
     clock::AnyPayments,
@@ -32,9 +32,7 @@ pub(crate) fn engine(
     network: impl Outbound,
 ) -> NodeBuilder {
     let time = clock.clone();
-    let options = StoreOptions::small()
-        .unix_millis(Arc::new(move || time.unix_millis()))
-        .archive(ArchiveOptions::default().enabled(false));
+    let options = StoreOptions::small().unix_millis(Arc::new(move || time.unix_millis()));
     let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
     resources::register(Node::builder(store))
         .class::<workflow::WorkflowInstance>(workflow::INSTANCES, workflow::class_options())

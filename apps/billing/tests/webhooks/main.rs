@@ -9,6 +9,7 @@ mod expected;
 mod node;
 mod receiver;
 mod refusing;
+mod restored;
 mod world;
 
 use abide::{

@@ -132,6 +132,10 @@ impl World {
         self.node.env()
     }
 
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
     pub(crate) fn endpoints(&self) -> Stub<Endpoints> {
         self.env().object::<Endpoints>().get_by_name("all")
     }

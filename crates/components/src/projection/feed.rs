@@ -3,6 +3,9 @@
 //! Contract: a row is put in the transaction of the change that it reflects, and stays in the object until the queue
 //! has accepted it. Only the newest change of a row waits. Whatever happens to the queue or the read model, putting a
 //! row succeeds.
+//!
+//! Rows that the queue has accepted are kept, too: after a restore the object sends all of them again, as of the restored
+//! state, and the read model removes the others.
 
 use std::{cell::Cell, fmt, rc::Rc, sync::Arc};
 
@@ -10,7 +13,7 @@ use abide::{Error, Result, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::{Projection, ProjectionError, Row, limits};
+use super::{Begun, Projection, ProjectionError, Row, limits, row::Sent};
 use crate::broken::{Variant, broken};
 use crate::queue::{Message, Queue, QueueError};
 use abide_component::numbers::{millis, rows};
@@ -20,7 +23,7 @@ use abide_component::{WakeUp, tables};
 const NAME: &str = "projection";
 
 /// The version of the tables, kept in `projection_meta`.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 const TABLES: &str = "
     CREATE TABLE projection_feed (
@@ -29,12 +32,19 @@ const TABLES: &str = "
         seq  INTEGER NOT NULL,
         at   INTEGER NOT NULL,
         data TEXT NOT NULL,
+        -- 1 while the row waits for the queue.
+        waits INTEGER NOT NULL DEFAULT 1,
         PRIMARY KEY (tbl, id)
     ) WITHOUT ROWID;
+    CREATE INDEX projection_waiting ON projection_feed (tbl, id, at) WHERE waits = 1;
     CREATE TABLE projection_meta (
         version    INTEGER NOT NULL,
         failures   INTEGER NOT NULL DEFAULT 0,
-        last_error TEXT
+        last_error TEXT,
+        -- 1 while the read model is to be told of the object's timeline.
+        begun      INTEGER NOT NULL DEFAULT 0,
+        -- The object that the rows are of.
+        source     TEXT NOT NULL DEFAULT '{source}'
     );
 ";
 
@@ -95,12 +105,9 @@ impl Feed {
     /// Opens the feed of an object, in its constructor; creates its tables, whose names begin with `projection_`, if
     /// they do not exist. It uses the object's alarm `projection`.
     pub fn open(state: &State, projection: Arc<Projection>) -> Result<Self> {
-        tables::upgrade(state.storage(), "projection_meta", VERSION, |sql, _| {
-            sql.exec("ALTER TABLE projection_meta ADD COLUMN last_error TEXT", ())
-                .map(drop)
-        })?;
         tables::prepare(state.storage(), "feed", "projection_meta", VERSION, |sql| {
-            sql.exec(TABLES, ()).map(drop)
+            let tables = TABLES.replace("{source}", &state.id().to_string());
+            sql.exec(&tables, ()).map(drop)
         })?;
         let feed = Self(Rc::new(Inner {
             state: state.clone(),
@@ -113,7 +120,15 @@ impl Feed {
         feed.0.alarm.leave_shared(state)?;
         let answering = feed.clone();
         state.serve_operations(NAME, move |request| answering.clone().operate(request))?;
-        if feed.waiting()? > 0 && feed.0.alarm.get()?.is_none() {
+        let told = feed.clone();
+        state.on_timeline(move |_| told.send_again());
+        let activated = feed.clone();
+        state.on_activation(move |_| match activated.has_work()? {
+            true => activated.0.alarm.set(Some(activated.0.now())),
+            false => Ok(()),
+        });
+        // A dormant object's feed waits for the activation, after which the object starts anew.
+        if feed.has_work()? && feed.0.alarm.get()?.is_none() {
             feed.go_on()?;
         }
         Ok(feed)
@@ -148,6 +163,8 @@ impl Feed {
         let row = Row {
             table: table.to_owned(),
             id: id.into(),
+            source: inner.state.id().to_string(),
+            timeline: inner.state.timeline().id().to_string(),
             seq,
             at: inner.now(),
             values,
@@ -164,7 +181,8 @@ impl Feed {
         }
         inner.state.storage().sql().exec(
             "INSERT INTO projection_feed (tbl, id, seq, at, data) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT DO UPDATE SET seq = excluded.seq, at = excluded.at, data = excluded.data WHERE excluded.seq >= seq",
+             ON CONFLICT DO UPDATE SET seq = excluded.seq, at = excluded.at, data = excluded.data, waits = 1
+             WHERE excluded.seq >= seq",
             (table, &row.id, seq, row.at, data),
         )?;
         Ok(self.go_on()?)
@@ -177,9 +195,38 @@ impl Feed {
             .state
             .storage()
             .sql()
-            .exec("SELECT count(*) FROM projection_feed", ())?
+            .exec("SELECT count(*) FROM projection_feed WHERE waits = 1", ())?
             .one()?;
         Ok(count.unsigned_abs())
+    }
+
+    /// True if something waits for the queue.
+    fn has_work(&self) -> Result<bool> {
+        let sql = self.0.state.storage().sql();
+        let waits = "SELECT EXISTS (SELECT 1 FROM projection_feed WHERE waits = 1)
+            OR (SELECT begun FROM projection_meta)";
+        sql.exec(waits, ())?.one()
+    }
+
+    /// The object is on a new timeline: it sends all its rows, as of its present state, and the read model removes those
+    /// that it does not send. Rows that a fork has inherited show its original.
+    fn send_again(&self) -> Result<()> {
+        if broken(Variant::RestoreUnsent) {
+            return Ok(());
+        }
+        let sql = self.0.state.storage().sql();
+        let own = self.0.state.id().to_string();
+        let source: String = sql.exec("SELECT source FROM projection_meta", ())?.one()?;
+        if source != own {
+            sql.exec("DELETE FROM projection_feed", ())?;
+            sql.exec("UPDATE projection_meta SET source = ?1", (own,))?;
+        }
+        sql.exec(
+            "UPDATE projection_feed SET waits = 1 WHERE waits = 0;
+             UPDATE projection_meta SET begun = 1, failures = 0",
+            (),
+        )?;
+        self.go_on()
     }
 
     /// Where it is: what waits for the queue, and why.
@@ -187,7 +234,10 @@ impl Feed {
         let inner = &self.0;
         let sql = inner.state.storage().sql();
         let (waiting, oldest): (i64, Option<i64>) = sql
-            .exec("SELECT count(*), min(at) FROM projection_feed", ())?
+            .exec(
+                "SELECT count(*), min(at) FROM projection_feed WHERE waits = 1",
+                (),
+            )?
             .one()?;
         let (failures, last_error): (i64, Option<String>) = sql
             .exec("SELECT failures, last_error FROM projection_meta", ())?
@@ -212,14 +262,14 @@ impl Feed {
         let (table, id) = after.unwrap_or_default();
         let sql = self.0.state.storage().sql();
         let listed = "SELECT tbl AS \"table\", id, seq, at FROM projection_feed
-             WHERE (tbl, id) > (?1, ?2) ORDER BY tbl, id LIMIT ?3";
+             WHERE waits = 1 AND (tbl, id) > (?1, ?2) ORDER BY tbl, id LIMIT ?3";
         sql.exec(listed, (table, id, rows(limit.min(limits::MAX_PAGE))))?
             .to_array()
     }
 
     /// Hands over at once what waits, also after the queue has refused.
     pub fn retry(&self) -> Result<()> {
-        if self.waiting()? == 0 {
+        if !self.has_work()? {
             return Ok(());
         }
         self.go_on_now()
@@ -248,6 +298,9 @@ impl Feed {
         let guard = inner.now().saturating_add(millis(limits::RECOVERY));
         if !broken(Variant::FeedUnguarded) {
             inner.alarm.set(Some(guard))?;
+        }
+        if inner.state.is_dormant() && !broken(Variant::DormantFeeds) {
+            return Ok(());
         }
         if inner.running.replace(true) {
             return Ok(());
@@ -283,7 +336,8 @@ impl Inner {
         let queue = Queue::new(self.state.env(), &self.projection.queue);
         loop {
             let waiting = self.first()?;
-            if waiting.is_empty() {
+            let begun = self.begun()?;
+            if waiting.is_empty() && begun.is_none() {
                 self.note_failures(0)?;
                 return self.alarm.set(None);
             }
@@ -291,7 +345,7 @@ impl Inner {
                 return self.alarm.set(Some(self.now()));
             }
             let sent = match &queue {
-                Ok(queue) => self.send(queue, &waiting).await,
+                Ok(queue) => self.send(queue, begun, &waiting).await,
                 Err(error) => Err(error.clone()),
             };
             match sent {
@@ -307,34 +361,56 @@ impl Inner {
             .storage()
             .sql()
             .exec(
-                "SELECT tbl, id, seq, at, data FROM projection_feed LIMIT ?1",
+                "SELECT tbl, id, seq, at, data FROM projection_feed WHERE waits = 1 LIMIT ?1",
                 (rows(limits::FEED_BATCH),),
             )?
             .to_array()
     }
 
-    async fn send(&self, queue: &Queue, waiting: &[Waiting]) -> Result<(), QueueError> {
+    /// The object's timeline, if the read model is to be told of it.
+    fn begun(&self) -> Result<Option<Begun>> {
+        let sql = self.state.storage().sql();
+        let is_due: bool = sql.exec("SELECT begun FROM projection_meta", ())?.one()?;
+        Ok(is_due.then(|| Begun {
+            source: self.state.id().to_string(),
+            timeline: self.state.timeline().id().to_string(),
+        }))
+    }
+
+    async fn send(
+        &self,
+        queue: &Queue,
+        begun: Option<Begun>,
+        waiting: &[Waiting],
+    ) -> Result<(), QueueError> {
         if broken(Variant::RowsGoneFirst) {
             drop(self.taken(waiting));
         }
-        let messages = waiting.iter().map(Waiting::message);
-        let messages = messages.collect::<Result<Vec<_>, _>>()?;
+        let mut messages = Vec::with_capacity(waiting.len() + 1);
+        if let Some(begun) = begun {
+            let source = begun.source.clone();
+            messages.push(Message::new(&Sent::Timeline(begun))?.key(source));
+        }
+        for row in waiting {
+            messages.push(row.message(&self.state)?);
+        }
         queue.send_batch(messages).await.map(drop)
     }
 
-    /// Removes rows that the queue has accepted, unless they have changed meanwhile.
+    /// Rows that the queue has accepted no longer wait, unless they have changed meanwhile.
     fn taken(&self, waiting: &[Waiting]) -> Result<()> {
         let sql = self.state.storage().sql();
         for row in waiting {
             if broken(Variant::ChangeForgotten) {
-                let delete = "DELETE FROM projection_feed WHERE tbl = ?1 AND id = ?2";
-                sql.exec(delete, (&row.tbl, &row.id))?;
+                let all = "UPDATE projection_feed SET waits = 0 WHERE tbl = ?1 AND id = ?2";
+                sql.exec(all, (&row.tbl, &row.id))?;
             }
             sql.exec(
-                "DELETE FROM projection_feed WHERE tbl = ?1 AND id = ?2 AND seq = ?3 AND at = ?4",
+                "UPDATE projection_feed SET waits = 0 WHERE tbl = ?1 AND id = ?2 AND seq = ?3 AND at = ?4",
                 (&row.tbl, &row.id, row.seq, row.at),
             )?;
         }
+        sql.exec("UPDATE projection_meta SET begun = 0 WHERE begun", ())?;
         self.note_failures(0)
     }
 
@@ -376,15 +452,17 @@ impl Inner {
 }
 
 impl Waiting {
-    fn message(&self) -> Result<Message, QueueError> {
+    fn message(&self, of: &State) -> Result<Message, QueueError> {
         let row = Row {
             table: self.tbl.clone(),
             id: self.id.clone(),
+            source: of.id().to_string(),
+            timeline: of.timeline().id().to_string(),
             seq: self.seq,
             at: self.at,
             values: serde_json::from_str(&self.data).map_err(Error::from_std)?,
         };
-        Ok(Message::new(&row)?.key(format!("{}/{}", self.tbl, self.id)))
+        Ok(Message::new(&Sent::Row(row))?.key(format!("{}/{}", self.tbl, self.id)))
     }
 }
 

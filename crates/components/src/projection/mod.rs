@@ -7,6 +7,7 @@
 //!
 //! - A row and its change are one transaction, and the row reaches the read model whatever fails in between.
 //! - A row is written only if it reflects a later change than the stored one: duplicates and late rows do no harm.
+//! - After a restore an object sends all its rows again, and its rows from the undone future disappear.
 //! - A read model that is down, slow or deleted affects no object: the queue holds rows and retries; when the queue is
 //!   full, feeds keep their rows.
 //! - The read model lags slightly. For an authoritative answer, ask the object.
@@ -91,7 +92,7 @@ pub use model::{Found, ReadModel, Written};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresModel;
 pub use rebuild::{Progress, sources};
-pub use row::Row;
+pub use row::{Begun, Row};
 pub use sqlite::SqliteModel;
 pub use table::{Table, Tables, Type};
 

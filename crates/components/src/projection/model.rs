@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
-use super::{ProjectionError, Row, Tables};
+use super::{Begun, ProjectionError, Row, Tables};
 
 /// A row of a query: columns by their names.
 pub type Found = Map<String, Json>;
@@ -20,9 +20,12 @@ pub trait ReadModel: Send + Sync + 'static {
     /// The tables.
     fn tables(&self) -> &Tables;
 
-    /// Writes rows, each if its number is higher than the stored one's. No table and id occurs twice. After an error
-    /// some may not have been written.
+    /// Writes rows, each if its timeline and number are higher than the stored ones, and its object has not left that
+    /// timeline. No row occurs twice. After an error some may not have been written.
     fn apply(&self, rows: Vec<Row>) -> BoxFuture<'static, Result<Written, ProjectionError>>;
+
+    /// An object is on a new timeline: removes its rows from earlier ones, and refuses those that arrive later.
+    fn begin(&self, timeline: Begun) -> BoxFuture<'static, Result<(), ProjectionError>>;
 
     /// Runs a query whose parameters are `$1`, `$2`, …; at most
     /// [`MAX_RESULT_ROWS`](super::limits::MAX_RESULT_ROWS) rows.
@@ -61,6 +64,10 @@ impl<M: ReadModel + ?Sized> ReadModel for Arc<M> {
 
     fn apply(&self, rows: Vec<Row>) -> BoxFuture<'static, Result<Written, ProjectionError>> {
         (**self).apply(rows)
+    }
+
+    fn begin(&self, timeline: Begun) -> BoxFuture<'static, Result<(), ProjectionError>> {
+        (**self).begin(timeline)
     }
 
     fn query(

@@ -17,7 +17,7 @@ use address::Address;
 use tls::Tls;
 
 use super::{
-    Found, ProjectionError, ReadModel, Row, Table, Tables, Type, Written, limits, sql,
+    Begun, Found, ProjectionError, ReadModel, Row, Table, Tables, Type, Written, limits, sql,
     sqlite::too_many, worker::Worker,
 };
 
@@ -90,6 +90,14 @@ impl ReadModel for PostgresModel {
         self.writer.run(async move |server: &mut Server| {
             server
                 .within(async |server: &mut Server| server.apply(&rows).await)
+                .await
+        })
+    }
+
+    fn begin(&self, timeline: Begun) -> BoxFuture<'static, Result<(), ProjectionError>> {
+        self.writer.run(async move |server: &mut Server| {
+            server
+                .within(async |server: &mut Server| server.begin(&timeline).await)
                 .await
         })
     }
@@ -178,6 +186,10 @@ impl Server {
     async fn prepare_all(&self, client: &Client) -> Result<(), ProjectionError> {
         let lock = format!("BEGIN; SELECT pg_advisory_xact_lock({PREPARING})");
         client.batch_execute(&lock).await.map_err(failed)?;
+        client
+            .batch_execute(&sql::create_sources(type_name))
+            .await
+            .map_err(failed)?;
         for table in self.tables.iter() {
             prepare(client, table).await.map_err(|error| {
                 ProjectionError::Unavailable(format!("its tables are not ready: {error}"))
@@ -208,6 +220,21 @@ impl Server {
             Ok::<_, ProjectionError>(((*name).to_owned(), count))
         });
         Ok(try_join_all(writes).await?.into_iter().collect())
+    }
+
+    async fn begin(&mut self, begun: &Begun) -> Result<(), ProjectionError> {
+        let tables = self.tables.clone();
+        let open = self.connection().await?;
+        let transaction = open.client.transaction().await.map_err(failed)?;
+        let removals = tables.iter().map(sql::remove_earlier);
+        for statement in [sql::begin_timeline()].into_iter().chain(removals) {
+            let params: [&(dyn ToSql + Sync); 2] = [&begun.source, &begun.timeline];
+            transaction
+                .execute(&statement, &params)
+                .await
+                .map_err(failed)?;
+        }
+        transaction.commit().await.map_err(failed)
     }
 
     async fn query(&mut self, text: &str, params: &[Value]) -> Result<Vec<Found>, ProjectionError> {
@@ -285,7 +312,11 @@ fn upsert(table: &Table) -> String {
         .collect();
     sql::upsert(
         table,
-        &format!("SELECT * FROM unnest({})", arrays.join(", ")),
+        &format!(
+            "unnest({}) AS fed ({})",
+            arrays.join(", "),
+            sql::names(table)
+        ),
     )
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use abide::{Env, Error, Result};
 
-use super::{ProjectionError, ReadModel, Row, Written, limits, metrics};
+use super::{Begun, ProjectionError, ReadModel, Row, Written, limits, metrics, row::Sent};
 use crate::broken::{Variant, broken};
 use crate::queue::{Batch, Consumer, Received};
 
@@ -12,16 +12,21 @@ use crate::queue::{Batch, Consumer, Received};
 pub(super) struct Projector(pub(super) Arc<dyn ReadModel>);
 
 impl Consumer for Projector {
-    type Body = Row;
+    type Body = Sent;
 
-    async fn consume(&self, batch: &Batch<Row>) -> Result<()> {
+    async fn consume(&self, batch: &Batch<Sent>) -> Result<()> {
         let now = i64::try_from(batch.env().clock().unix_millis()).unwrap_or(i64::MAX);
         let rows = newest(batch.messages());
         metrics::lag(rows.iter().copied(), now);
-        match self
-            .apply(batch.env(), rows.iter().copied().cloned().collect())
-            .await
-        {
+        let begun = self.begin(batch.env(), begun(batch.messages())).await;
+        let written = match begun {
+            Ok(()) => {
+                let rows = rows.iter().copied().cloned().collect();
+                self.apply(batch.env(), rows).await
+            }
+            Err(error) => Err(error),
+        };
+        match written {
             Ok(written) => {
                 metrics::written(&written);
                 Ok(())
@@ -37,23 +42,33 @@ impl Consumer for Projector {
 impl Projector {
     /// Writes rows. A read model that does not answer is not ready: without this, the queue would count that as an attempt.
     async fn apply(&self, env: &Env, rows: Vec<Row>) -> Result<Written, ProjectionError> {
-        let clock = env.clock();
-        let late = abide::clock::time_limit(&**clock, limits::APPLY_TIMEOUT);
-        tokio::select! {
-            biased;
-            written = self.0.apply(rows) => written,
-            () = late => Err(ProjectionError::Unavailable(format!(
-                "no response within {} s",
-                limits::APPLY_TIMEOUT.as_secs()
-            ))),
-        }
+        within(env, self.0.apply(rows)).await
     }
 
-    async fn one_by_one(&self, batch: &Batch<Row>) -> Result<()> {
+    /// Records the timelines on which objects are.
+    async fn begin(
+        &self,
+        env: &Env,
+        timelines: impl IntoIterator<Item = Begun>,
+    ) -> Result<(), ProjectionError> {
+        for timeline in timelines {
+            within(env, self.0.begin(timeline)).await?;
+        }
+        Ok(())
+    }
+
+    async fn one_by_one(&self, batch: &Batch<Sent>) -> Result<()> {
         let messages = batch.messages();
         let mut all = Written::new();
         for (index, message) in messages.iter().enumerate() {
-            match self.apply(batch.env(), vec![message.body.clone()]).await {
+            let written = match message.body.clone() {
+                Sent::Row(row) => self.apply(batch.env(), vec![row]).await,
+                Sent::Timeline(begun) => self
+                    .begin(batch.env(), [begun])
+                    .await
+                    .map(|()| Written::new()),
+            };
+            match written {
                 Ok(written) => {
                     message.ack();
                     for (table, count) in written {
@@ -74,7 +89,7 @@ impl Projector {
 }
 
 /// Rows wait until the read model is available again, without using up attempts.
-fn wait(messages: &[Received<Row>], error: &ProjectionError) -> Error {
+fn wait(messages: &[Received<Sent>], error: &ProjectionError) -> Error {
     metrics::failed();
     if !broken(Variant::WaitCounts) {
         for message in messages {
@@ -84,13 +99,46 @@ fn wait(messages: &[Received<Row>], error: &ProjectionError) -> Error {
     error.clone().into()
 }
 
-/// The newest change of each row, in the order of tables and ids: two batches that meet lock rows in the same order.
-fn newest(messages: &[Received<Row>]) -> Vec<&Row> {
-    let mut newest: BTreeMap<(&str, &str), &Row> = BTreeMap::new();
+/// What a read model returns, or an error if it takes too long.
+async fn within<T>(
+    env: &Env,
+    work: impl Future<Output = Result<T, ProjectionError>>,
+) -> Result<T, ProjectionError> {
+    let clock = env.clock();
+    let late = abide::clock::time_limit(&**clock, limits::APPLY_TIMEOUT);
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = late => Err(ProjectionError::Unavailable(format!(
+            "no response within {} s",
+            limits::APPLY_TIMEOUT.as_secs()
+        ))),
+    }
+}
+
+/// The newest timeline of each object that has begun one.
+fn begun(messages: &[Received<Sent>]) -> impl Iterator<Item = Begun> {
+    let mut newest: BTreeMap<&str, &Begun> = BTreeMap::new();
     for message in messages {
-        let row = &message.body;
-        let place = newest.entry((&row.table, &row.id)).or_insert(row);
-        if place.seq < row.seq && !broken(Variant::OldestOfBatch) {
+        if let Sent::Timeline(begun) = &message.body {
+            let place = newest.entry(&begun.source).or_insert(begun);
+            *place = (*place).max(begun);
+        }
+    }
+    let newest: Vec<Begun> = newest.into_values().cloned().collect();
+    newest.into_iter()
+}
+
+/// The newest change of each row, in the order of tables and ids: two batches that meet lock rows in the same order.
+fn newest(messages: &[Received<Sent>]) -> Vec<&Row> {
+    let mut newest: BTreeMap<(&str, &str, &str), &Row> = BTreeMap::new();
+    for message in messages {
+        let Sent::Row(row) = &message.body else {
+            continue;
+        };
+        let key = (row.table.as_str(), row.id.as_str(), row.source.as_str());
+        let place = newest.entry(key).or_insert(row);
+        if place.version() < row.version() && !broken(Variant::OldestOfBatch) {
             *place = row;
         }
     }

@@ -5,15 +5,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::{ProjectionError, Table, limits};
+use crate::broken::{Variant, broken};
 
-/// A row as of a change. It is written if the stored one reflects an earlier change, or there is none.
+/// A row as of a change. It is written if the stored one reflects an earlier change, or there is none: changes compare
+/// by their timeline, then by their number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The table.
     pub table: String,
-    /// The row's key.
+    /// The row's key, among the rows of its object.
     pub id: String,
-    /// The number of the change: higher for later ones of the same row.
+    /// The id of the object that the row is of.
+    pub source: String,
+    /// The [timeline](abide::State::timeline) of that object.
+    pub timeline: String,
+    /// The number of the change: higher for later ones of the same row, on one timeline.
     pub seq: i64,
     /// When the change was, in milliseconds since 1970.
     pub at: i64,
@@ -46,10 +52,20 @@ impl Row {
         Ok(())
     }
 
+    /// The change that it shows, to compare it with other changes of the row.
+    pub(super) fn version(&self) -> (&str, i64) {
+        if broken(Variant::TimelineIgnored) {
+            return ("", self.seq);
+        }
+        (&self.timeline, self.seq)
+    }
+
     /// The values of all columns of its table, in order. Columns that the table no longer has are left out.
     pub(super) fn cells(&self, table: &Table) -> Result<Vec<Value>, String> {
         let own = [
             Value::Text(self.id.clone()),
+            Value::Text(self.source.clone()),
+            Value::Text(self.timeline.clone()),
             Value::Integer(self.seq),
             Value::Integer(self.at),
         ];
@@ -59,4 +75,23 @@ impl Row {
         });
         own.into_iter().map(Ok).chain(declared).collect()
     }
+}
+
+/// What a feed sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Sent {
+    /// A row.
+    Row(Row),
+    /// An object is on a new timeline: its rows of earlier ones, which it does not send again, are gone.
+    Timeline(Begun),
+}
+
+/// The timeline on which an object is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Begun {
+    /// The object's id.
+    pub source: String,
+    /// Its timeline.
+    pub timeline: String,
 }

@@ -17,8 +17,7 @@ pub(super) fn create(table: &Table, type_name: TypeName) -> String {
         .all_columns()
         .map(|(name, of)| {
             let rest = match name {
-                "id" => " PRIMARY KEY",
-                "seq" | "changed_at" => " NOT NULL",
+                "id" | "source" | "timeline" | "seq" | "changed_at" => " NOT NULL",
                 _ => "",
             };
             format!("{} {}{rest}", quoted(name), type_name(of))
@@ -26,7 +25,33 @@ pub(super) fn create(table: &Table, type_name: TypeName) -> String {
         .collect();
     let columns = columns.join(", ");
     let name = quoted(&table.name);
-    format!("CREATE TABLE IF NOT EXISTS {name} ({columns})")
+    format!("CREATE TABLE IF NOT EXISTS {name} ({columns}, PRIMARY KEY (id, source))")
+}
+
+/// The table of the objects that have left a timeline. Its name cannot be declared.
+const SOURCES: &str = "_projection_sources";
+
+/// The statement that makes the table of objects that have left a timeline, if it is not there.
+pub(super) fn create_sources(type_name: TypeName) -> String {
+    let text = type_name(Type::Text);
+    format!(
+        "CREATE TABLE IF NOT EXISTS {SOURCES} (source {text} PRIMARY KEY, timeline {text} NOT NULL)"
+    )
+}
+
+/// The statement that records the timeline of an object: `$1` is the object, `$2` the timeline. Ids of timelines have one
+/// length, so they compare alike in every collation.
+pub(super) fn begin_timeline() -> String {
+    format!(
+        "INSERT INTO {SOURCES} (source, timeline) VALUES ($1, $2) ON CONFLICT (source) DO UPDATE
+         SET timeline = excluded.timeline WHERE excluded.timeline > {SOURCES}.timeline"
+    )
+}
+
+/// The statement that removes the rows of an object from before a timeline, with the same parameters.
+pub(super) fn remove_earlier(table: &Table) -> String {
+    let table = quoted(&table.name);
+    format!("DELETE FROM {table} WHERE source = $1 AND timeline < $2")
 }
 
 /// Statements that make the table's indexes, if they are not there.
@@ -37,7 +62,9 @@ pub(super) fn create_indexes(table: &Table) -> Vec<String> {
         let (name, columns) = (quoted(&table.name), columns.join(", "));
         format!("CREATE INDEX IF NOT EXISTS {index} ON {name} ({columns})")
     };
-    table.indexes.iter().map(index).collect()
+    let of_source = vec!["source".to_owned()];
+    let declared = table.indexes.iter();
+    declared.chain([&of_source]).map(index).collect()
 }
 
 /// The name of an index says what it is on, and is short.
@@ -55,21 +82,36 @@ pub(super) fn add_column(table: &Table, name: &str, of: Type, type_name: TypeNam
     format!("ALTER TABLE {table} ADD COLUMN {name} {}", type_name(of))
 }
 
-/// The statement that writes rows, but for where they come from.
-pub(super) fn upsert(table: &Table, source: &str) -> String {
+/// The names of a table's columns, in order.
+pub(super) fn names(table: &Table) -> String {
     let names: Vec<String> = table.all_columns().map(|(name, _)| quoted(name)).collect();
-    let changes = names.iter().skip(1);
+    names.join(", ")
+}
+
+/// The statement that writes rows, given a relation `fed` with all columns. Rows of a timeline that their object has left
+/// are late.
+pub(super) fn upsert(table: &Table, fed: &str) -> String {
+    let names: Vec<String> = table.all_columns().map(|(name, _)| quoted(name)).collect();
+    let changes = names.iter().skip(2);
     let changes: Vec<String> = changes
         .map(|name| format!("{name} = excluded.{name}"))
         .collect();
     if broken(Variant::OlderWritten) {
         let (table, names, changes) = (quoted(&table.name), names.join(", "), changes.join(", "));
         return format!(
-            "INSERT INTO {table} ({names}) {source} ON CONFLICT (id) DO UPDATE SET {changes}"
+            "INSERT INTO {table} ({names}) SELECT * FROM {fed} WHERE true ON CONFLICT (id, source) DO UPDATE SET {changes}"
         );
     }
+    let later = if broken(Variant::TimelineIgnored) {
+        format!("excluded.seq > {}.seq", quoted(&table.name))
+    } else {
+        let table = quoted(&table.name);
+        format!("(excluded.timeline, excluded.seq) > ({table}.timeline, {table}.seq)")
+    };
     format!(
-        "INSERT INTO {table} ({names}) {source} ON CONFLICT (id) DO UPDATE SET {changes} WHERE excluded.seq > {table}.seq",
+        "INSERT INTO {table} ({names}) SELECT * FROM {fed}
+         WHERE NOT EXISTS (SELECT 1 FROM {SOURCES} AS known WHERE known.source = fed.source AND known.timeline > fed.timeline)
+         ON CONFLICT (id, source) DO UPDATE SET {changes} WHERE {later}",
         table = quoted(&table.name),
         names = names.join(", "),
         changes = changes.join(", "),

@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, types::ValueRef};
 use serde_json::Value as Json;
 
 use super::{
-    Found, ProjectionError, ReadModel, Row, Table, Tables, Type, Written, limits, sql,
+    Begun, Found, ProjectionError, ReadModel, Row, Table, Tables, Type, Written, limits, sql,
     worker::Worker,
 };
 
@@ -80,6 +80,16 @@ impl ReadModel for SqliteModel {
         })
     }
 
+    fn begin(&self, timeline: Begun) -> BoxFuture<'static, Result<(), ProjectionError>> {
+        self.writer.run(async move |file: &mut File| {
+            let done = file.begin(&timeline);
+            if done.is_err() {
+                file.open = None;
+            }
+            done
+        })
+    }
+
     fn query(
         &self,
         sql: &str,
@@ -138,6 +148,9 @@ impl File {
         let transaction = connection
             .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
             .map_err(failed)?;
+        transaction
+            .execute(&sql::create_sources(type_name), ())
+            .map_err(failed)?;
         for table in self.tables.iter() {
             prepare(&transaction, table)?;
         }
@@ -152,8 +165,12 @@ impl File {
         for row in rows {
             let table = tables.get(&row.table)?;
             let cells = row.cells(table).map_err(ProjectionError::Refused)?;
-            let places = vec!["?"; cells.len()].join(", ");
-            let statement = sql::upsert(table, &format!("VALUES ({places})"));
+            let cells_of = table.all_columns();
+            let places: Vec<String> = cells_of
+                .map(|(name, _)| format!("? AS {}", sql::quoted(name)))
+                .collect();
+            let fed = format!("(SELECT {}) AS fed", places.join(", "));
+            let statement = sql::upsert(table, &fed);
             let mut statement = transaction.prepare_cached(&statement).map_err(failed)?;
             let count = statement
                 .execute(rusqlite::params_from_iter(cells))
@@ -162,6 +179,20 @@ impl File {
         }
         transaction.commit().map_err(failed)?;
         Ok(written)
+    }
+
+    fn begin(&mut self, begun: &Begun) -> Result<(), ProjectionError> {
+        let tables = self.tables.clone();
+        let transaction = self.connection()?.transaction().map_err(failed)?;
+        let run = |statement: &str| {
+            let params = (&begun.source, &begun.timeline);
+            transaction.execute(statement, params).map_err(failed)
+        };
+        run(&sql::begin_timeline())?;
+        for table in tables.iter() {
+            run(&sql::remove_earlier(table))?;
+        }
+        transaction.commit().map_err(failed)
     }
 
     fn query(&mut self, text: &str, params: &[Value]) -> Result<Vec<Found>, ProjectionError> {

@@ -7,8 +7,9 @@ use serde_json::Value as Json;
 
 use super::{ProjectionError, limits};
 
-/// A table of a read model. Beside the declared columns each has `id`, the key; `seq`, the number of the change that its row
-/// shows; and `changed_at`, when that was, in milliseconds since 1970.
+/// A table of a read model. Beside the declared columns each has `source`, the id of the object that the row is of; `id`, its
+/// key among the rows of that object; `timeline` and `seq`, the change that the row shows; and `changed_at`, when that was,
+/// in milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     pub(super) name: String,
@@ -35,8 +36,10 @@ pub enum Type {
 }
 
 /// The columns that each table has, with their types.
-pub(super) const OWN_COLUMNS: [(&str, Type); 3] = [
+pub(super) const OWN_COLUMNS: [(&str, Type); 5] = [
     ("id", Type::Text),
+    ("source", Type::Text),
+    ("timeline", Type::Text),
     ("seq", Type::Integer),
     ("changed_at", Type::Integer),
 ];

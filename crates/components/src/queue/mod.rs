@@ -67,6 +67,7 @@ mod rows;
 mod schema;
 mod settle;
 mod shard;
+mod timelines;
 mod to_http;
 mod to_object;
 

@@ -59,6 +59,10 @@ pub(super) struct Taken {
 impl Inner {
     /// Wakes the task; starts it if none runs.
     pub(super) fn kick(self: &Rc<Self>) {
+        // It starts anew when it is activated.
+        if self.state.is_dormant() && !broken(Variant::DormantShard) {
+            return;
+        }
         if self.running.replace(true) {
             self.news.notify_one();
             return;

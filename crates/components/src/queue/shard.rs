@@ -44,6 +44,12 @@ impl DurableObject for QueueShard {
         };
         let inner = Inner::new(state, rows, queues);
         inner.go_on()?;
+        let on_timeline = Rc::clone(&inner);
+        inner
+            .state
+            .on_timeline(move |timeline| on_timeline.begin(timeline));
+        let copied = Rc::clone(&inner);
+        inner.state.on_activation(move |how| copied.activated(how));
         let answering = Rc::clone(&inner);
         inner
             .state

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, fmt, rc::Rc};
 
-use abide::{Result, State};
+use abide::{Activation, Result, State};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
@@ -12,6 +12,7 @@ use super::{
     metrics,
     rows::Rows,
 };
+use crate::broken::{Variant, broken};
 use abide_component::WakeUp;
 use abide_component::numbers::millis;
 use abide_component::{seen::SeenByAlarm, suspects::Suspects};
@@ -88,6 +89,24 @@ impl Inner {
             return turn.min(now.saturating_add(millis(SHORT_WAIT)));
         }
         at
+    }
+
+    /// The object is activated, and starts anew afterwards. A copy drops the timers that go off in its original.
+    pub(super) fn activated(&self, how: Activation) -> Result<()> {
+        if how == Activation::Continue || broken(Variant::CopyGoesOff) {
+            return Ok(());
+        }
+        let sql = &self.rows.sql;
+        let count = "SELECT timers FROM schedule_meta";
+        let timers: i64 = sql.exec(count, ())?.one()?;
+        sql.exec("DELETE FROM schedule_runs; DELETE FROM schedule_timers", ())?;
+        if timers > 0 {
+            tracing::warn!(
+                class = self.state.class(), object = %self.state.id(), timers,
+                "a copied schedule has dropped the timers of its original"
+            );
+        }
+        Ok(())
     }
 
     /// The unique key of an occurrence. It includes its time, because an object that was restored to an earlier state

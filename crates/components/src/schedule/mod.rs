@@ -109,6 +109,8 @@ impl Schedule {
             inner.mind_clock(inner.now())?;
         }
         inner.arm()?;
+        let copied = Rc::clone(&inner);
+        state.on_activation(move |how| copied.activated(how));
         let schedule = Self(inner);
         let answering = schedule.clone();
         state.serve_operations(inner::NAME, move |request| {

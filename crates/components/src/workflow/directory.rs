@@ -3,10 +3,20 @@
 use std::cell::{Cell, RefCell};
 
 use abide::{Result, Sql, State};
+use serde::{Deserialize, Serialize};
 
 use super::{Filter, ListBy, Listed, Page, limits, metrics::Instances};
 use crate::broken::{Variant, broken};
 use abide_component::tables;
+
+/// The version of an instance's status: a later one replaces an earlier one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ListedVersion {
+    /// The timeline of the instance's object.
+    pub timeline: String,
+    /// Its number on that timeline.
+    pub number: i64,
+}
 
 pub(super) struct Directory {
     sql: Sql,
@@ -38,6 +48,7 @@ impl Directory {
                  error      TEXT,
                  created_at INTEGER NOT NULL,
                  updated_at INTEGER NOT NULL,
+                 timeline   TEXT NOT NULL,
                  version    INTEGER NOT NULL
              ) WITHOUT ROWID;
              CREATE INDEX IF NOT EXISTS workflow_directory_age ON workflow_directory (created_at, id);
@@ -54,28 +65,34 @@ impl Directory {
         tables::exists(&self.sql, "workflow_directory")
     }
 
-    pub(super) fn list(&self, listed: &Listed, version: i64) -> Result<()> {
+    pub(super) fn list(&self, listed: &Listed, version: &ListedVersion) -> Result<()> {
         self.prepare()?;
         if broken(Variant::StaleListed) {
-            self.forget(&listed.id, i64::MAX)?;
+            let newest = ListedVersion {
+                number: i64::MAX,
+                ..version.clone()
+            };
+            self.forget(&listed.id, &newest)?;
         }
         let known = self.known(&listed.id)?;
         self.sql.exec(
-            "INSERT INTO workflow_directory (id, status, error, created_at, updated_at, version)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            "INSERT INTO workflow_directory (id, status, error, created_at, updated_at, timeline, version)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
              ON CONFLICT (id) DO UPDATE SET status = excluded.status, error = excluded.error,
-                 created_at = excluded.created_at, updated_at = excluded.updated_at, version = excluded.version
-             WHERE excluded.version > version",
+                 created_at = excluded.created_at, updated_at = excluded.updated_at, timeline = excluded.timeline,
+                 version = excluded.version
+             WHERE (excluded.timeline, excluded.version) > (timeline, version)",
             (
                 &listed.id,
                 listed.status.as_str(),
                 listed.error.as_deref(),
                 listed.created_at,
                 listed.updated_at,
-                version,
+                &version.timeline,
+                version.number,
             ),
         )?;
-        if known.as_ref().is_none_or(|(_, stored)| *stored < version) {
+        if known.as_ref().is_none_or(|(_, stored)| stored < version) {
             let before = known.as_ref().map(|(status, _)| status.as_str());
             self.moved(before, Some(listed.status.as_str()));
         }
@@ -83,15 +100,16 @@ impl Directory {
     }
 
     /// What is stored of an instance: its status and its version. Instances are counted before the first changes.
-    fn known(&self, id: &str) -> Result<Option<(String, i64)>> {
+    fn known(&self, id: &str) -> Result<Option<(String, ListedVersion)>> {
         if self.instances.borrow().is_none() {
             let count = "SELECT status, count(*) FROM workflow_directory GROUP BY status";
             let counts: Vec<(String, i64)> = self.sql.exec(count, ())?.to_array()?;
             let instances = Instances::new(self.workflow.clone(), counts);
             *self.instances.borrow_mut() = Some(instances);
         }
-        let stored = "SELECT status, version FROM workflow_directory WHERE id = ?1";
-        self.sql.exec(stored, (id,))?.optional()
+        let stored = "SELECT status, timeline, version FROM workflow_directory WHERE id = ?1";
+        let stored: Option<(String, String, i64)> = self.sql.exec(stored, (id,))?.optional()?;
+        Ok(stored.map(|(status, timeline, number)| (status, ListedVersion { timeline, number })))
     }
 
     fn moved(&self, from: Option<&str>, to: Option<&str>) {
@@ -100,12 +118,14 @@ impl Directory {
         }
     }
 
-    pub(super) fn forget(&self, id: &str, version: i64) -> Result<()> {
+    pub(super) fn forget(&self, id: &str, version: &ListedVersion) -> Result<()> {
         if self.exists()? {
             let known = self.known(id)?;
-            let sql = "DELETE FROM workflow_directory WHERE id = ?1 AND version <= ?2";
-            self.sql.exec(sql, (id, version))?;
-            if let Some((status, _)) = known.filter(|(_, stored)| *stored <= version) {
+            let sql =
+                "DELETE FROM workflow_directory WHERE id = ?1 AND (timeline, version) <= (?2, ?3)";
+            self.sql
+                .exec(sql, (id, &version.timeline, version.number))?;
+            if let Some((status, _)) = known.filter(|(_, stored)| stored <= version) {
                 self.moved(Some(&status), None);
             }
         }

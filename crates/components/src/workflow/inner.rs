@@ -146,10 +146,7 @@ impl Inner {
             return Ok(());
         };
         let parent: Parent = serde_json::from_str(parent).map_err(abide::Error::from_std)?;
-        let result = match result {
-            Ok(output) => format!("{{\"Ok\":{output}}}"),
-            Err(failure) => format!("{{\"Err\":{}}}", failure.to_json()),
-        };
+        let result = notices::result_json(result);
         let target = parent.id.clone();
         let told = notices::to_json(&ChildResult { parent, result })?;
         self.rows
@@ -177,16 +174,17 @@ impl Inner {
             let again = millis(notices::PATIENCE).saturating_add(notices::wait(notice.attempts));
             self.rows.telling(notice.id, now.saturating_add(again))?;
             let env = self.state.env().clone();
-            telling.push(notices::tell(env, Self::teller(instance), notice).boxed_local());
+            telling.push(notices::tell(env, self.teller(instance), notice).boxed_local());
         }
         Ok(telling)
     }
 
     /// The sender's current state.
-    fn teller(instance: &Instance) -> Sender {
+    fn teller(&self, instance: &Instance) -> Sender {
         Sender {
             workflow: instance.workflow.clone(),
             id: instance.id.clone(),
+            timeline: self.state.timeline().id().to_string(),
             version: instance.version,
             listed: Listed {
                 id: instance.id.clone(),
@@ -228,6 +226,13 @@ impl Inner {
             }
             // An instance that was removed from the directory but runs was restarted meanwhile, and is listed again.
             NoticeOutcome::Done | NoticeOutcome::Forgotten => self.rows.remove_notice(heard.id),
+            NoticeOutcome::ChildEnded(child, result) => {
+                self.rows.remove_notice(heard.id)?;
+                if self.rows.awaits_child(&child)? {
+                    self.rows.add_event(StepKind::Child, &child, &result, now)?;
+                }
+                Ok(())
+            }
             NoticeOutcome::NoChild(child, failure) => {
                 self.rows.remove_notice(heard.id)?;
                 let result = format!("{{\"Err\":{}}}", failure.to_json());

@@ -76,6 +76,7 @@ mod schema;
 mod setback;
 mod signal;
 mod task;
+mod timelines;
 #[allow(
     clippy::module_inception,
     reason = "the noun of the module is its trait"
@@ -88,6 +89,7 @@ use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
 
 pub use attempt::Attempt;
 pub use context::Context;
+pub use directory::ListedVersion;
 pub use error::WorkflowError;
 pub use failure::{Failure, FailureKind};
 pub use handle::{EventKey, Workflows};

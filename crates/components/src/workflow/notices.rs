@@ -10,7 +10,9 @@ use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    Failure, Listed, WorkflowError, limits,
+    Failure, Listed, WorkflowError,
+    directory::ListedVersion,
+    limits,
     object::{Order, WorkflowDirectory, WorkflowInstance},
     rows::NoticeRow,
 };
@@ -24,6 +26,9 @@ pub(super) const FORGET: &str = "forget";
 pub(super) const START: &str = "start";
 /// Cancellation of a child: the target is its id, the payload a [`Child`] without input.
 pub(super) const CANCEL: &str = "cancel";
+/// A question to a child after a restore of its parent, which may have forgotten the child's result: the target is the
+/// child's id, the payload a [`Child`] without input.
+pub(super) const ASK: &str = "ask";
 /// The result, for the parent: the target is the parent's id, the payload [`ChildResult`].
 pub(super) const RESULT: &str = "result";
 
@@ -69,6 +74,8 @@ pub(super) enum NoticeOutcome {
     Listed(i64),
     /// The directory has removed the instance.
     Forgotten,
+    /// The child of this id has ended with this result.
+    ChildEnded(String, String),
     /// It will never be accepted: the child of this id cannot be started.
     NoChild(String, Failure),
     /// It must be sent again.
@@ -80,8 +87,26 @@ pub(super) enum NoticeOutcome {
 pub(super) struct Sender {
     pub(super) workflow: String,
     pub(super) id: String,
+    pub(super) timeline: String,
     pub(super) version: i64,
     pub(super) listed: Listed,
+}
+
+impl Sender {
+    fn version(&self) -> ListedVersion {
+        ListedVersion {
+            timeline: self.timeline.clone(),
+            number: self.version,
+        }
+    }
+}
+
+/// The result of an instance, as its parent stores it.
+pub(super) fn result_json(result: &Result<String, Failure>) -> String {
+    match result {
+        Ok(output) => format!("{{\"Ok\":{output}}}"),
+        Err(failure) => format!("{{\"Err\":{}}}", failure.to_json()),
+    }
 }
 
 pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
@@ -139,12 +164,14 @@ async fn try_to_tell(env: &Env, teller: Sender, notice: &NoticeRow) -> Result<No
     };
     match notice.kind.as_str() {
         LIST => {
-            let version = teller.version;
+            let number = teller.version;
+            let version = teller.version();
             directory().list_instance(teller.listed, version).await??;
-            Ok(NoticeOutcome::Listed(version))
+            Ok(NoticeOutcome::Listed(number))
         }
         FORGET => {
-            directory().forget(teller.id, teller.version).await??;
+            let version = teller.version();
+            directory().forget(teller.id, version).await??;
             Ok(NoticeOutcome::Forgotten)
         }
         START => {
@@ -168,6 +195,21 @@ async fn try_to_tell(env: &Env, teller: Sender, notice: &NoticeRow) -> Result<No
                     id,
                     Failure::permanent(refused.to_string()),
                 )),
+            }
+        }
+        ASK => {
+            let child: Child = from_json(&notice.payload)?;
+            let stub = instance(&child.workflow, &notice.target);
+            let id = notice.target.clone();
+            match stub.result(Duration::ZERO).await? {
+                Ok(Some(result)) => Ok(NoticeOutcome::ChildEnded(id, result_json(&result))),
+                // It will tell.
+                Ok(None) => Ok(NoticeOutcome::Done),
+                Err(WorkflowError::NotFound { .. }) => {
+                    let gone = format!("the child `{id}` has ended and is no longer kept");
+                    Ok(NoticeOutcome::NoChild(id, Failure::permanent(gone)))
+                }
+                Err(error) => Err(error.into()),
             }
         }
         CANCEL => {

@@ -13,7 +13,7 @@ use abide_component::seen::SeenByAlarm;
 use super::{
     Failure, Filter, InstanceRecord, Listed, Options, Page, Registry, Status, StepKind, StepName,
     StepRecord, WorkflowError,
-    directory::Directory,
+    directory::{Directory, ListedVersion},
     inner::Inner,
     limits, metrics,
     notices::{self, Parent},
@@ -80,6 +80,12 @@ impl DurableObject for WorkflowInstance {
             seen: SeenByAlarm::default(),
             state,
         });
+        let told = Rc::clone(&inner);
+        inner
+            .state
+            .on_timeline(move |timeline| told.begin_timeline(timeline));
+        let copied = Rc::clone(&inner);
+        inner.state.on_activation(move |how| copied.activated(how));
         let answering = Rc::clone(&inner);
         inner
             .state
@@ -432,13 +438,13 @@ impl DurableObject for WorkflowDirectory {
 #[rpc]
 impl WorkflowDirectory {
     /// An instance reports its status; the newest version counts.
-    pub async fn list_instance(&self, listed: Listed, version: i64) -> Result<()> {
-        self.directory.list(&listed, version)
+    pub async fn list_instance(&self, listed: Listed, version: ListedVersion) -> Result<()> {
+        self.directory.list(&listed, &version)
     }
 
     /// An instance is no longer kept.
-    pub async fn forget(&self, id: String, version: i64) -> Result<()> {
-        self.directory.forget(&id, version)
+    pub async fn forget(&self, id: String, version: ListedVersion) -> Result<()> {
+        self.directory.forget(&id, &version)
     }
 
     /// Instances, newest first.

@@ -550,6 +550,11 @@ impl Rows {
             .one()
     }
 
+    /// Removes all notices.
+    pub(super) fn remove_all_notices(&self) -> Result<()> {
+        self.sql.exec("DELETE FROM workflow_notices", ()).map(drop)
+    }
+
     pub(super) fn has_notice(&self, kind: &str, target: &str) -> Result<bool> {
         let sql = "SELECT count(*) FROM workflow_notices WHERE kind = ?1 AND target = ?2";
         Ok(self.sql.exec(sql, (kind, target))?.one::<i64>()? > 0)

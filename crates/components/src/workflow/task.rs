@@ -30,6 +30,10 @@ impl Inner {
     /// Wakes the task; starts it if none runs.
     pub(super) fn kick(self: &Rc<Self>) -> Result<()> {
         self.guard()?;
+        // It starts anew when it is activated.
+        if self.state.is_dormant() && !broken(Variant::DormantRuns) {
+            return Ok(());
+        }
         if self.running.replace(true) {
             self.news.notify_one();
             return Ok(());

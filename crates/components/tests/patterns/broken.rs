@@ -9,6 +9,7 @@ fn caught_by(variant: Variant) -> &'static str {
             "limiter::a_window_never_admits_more_than_its_limit_and_refuses_only_what_is_too_much"
         }
         Variant::TokenRepeated => "lock::one_holder_has_the_lock_and_tokens_grow_whatever_happens",
+        Variant::DormantGrants => "lock::a_fork_of_a_lock_grants_nothing",
         Variant::LeaseLeftOpen => {
             "lock::whoever_waits_longest_comes_next_and_leases_end_by_themselves"
         }

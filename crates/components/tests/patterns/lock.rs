@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide::{
     patterns::{
         limits::{FORGET_LOCK_AFTER, MAX_LEASE, MAX_LOCK_WAIT},
-        lock::{self, Fence, Lease, Lock, LockError},
+        lock::{self, Fence, Lease, Lock, LockError, Token},
     },
     prelude::*,
 };
@@ -28,14 +28,14 @@ impl DurableObject for Resource {
 
 #[rpc]
 impl Resource {
-    pub async fn write(&self, token: i64) -> Result<(), LockError> {
+    pub async fn write(&self, token: Token) -> Result<(), LockError> {
         self.fence.admit(token)?;
         let mut written = self.written().await?;
         written.push(token);
         Ok(self.state.storage().put("written", &written)?)
     }
 
-    pub async fn written(&self) -> Result<Vec<i64>> {
+    pub async fn written(&self) -> Result<Vec<Token>> {
         Ok(self.state.storage().get("written")?.unwrap_or_default())
     }
 
@@ -75,7 +75,7 @@ fn wait_for(
 #[derive(Default)]
 struct Model {
     /// The tokens of all leases, in the order in which they were given.
-    tokens: Vec<i64>,
+    tokens: Vec<Token>,
     held: Option<Lease>,
 }
 
@@ -116,15 +116,29 @@ impl Model {
     }
 }
 
+/// A token that the lock has never given.
+async fn foreign_token(world: &World) -> Token {
+    let other = world.object::<Lock>("other");
+    let lease = other.acquire("ada".to_owned(), secs(1)).await;
+    lease.unwrap().unwrap().token
+}
+
 async fn simulate(seed: u64, mut random: Random) {
     let mut world = world();
+    let foreign = foreign_token(&world).await;
     let mut model = Model::default();
     let holders = ["ada", "bob", "eve"];
     for step in 0..150 {
         let now = world.now();
         // The newest token, one before, or none that there was.
         let back = usize::try_from(random.below(4)).unwrap();
-        let token = model.tokens.iter().rev().nth(back).copied().unwrap_or(7);
+        let token = model
+            .tokens
+            .iter()
+            .rev()
+            .nth(back)
+            .copied()
+            .unwrap_or(foreign);
         let lease = millis(100 + random.below(20_000));
         let ends = now + i64::try_from(lease.as_millis()).unwrap();
         let case = format!("seed {seed}, step {step}");
@@ -333,9 +347,68 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         let refused = wait_for(&world, "ada", secs(1), MAX_LOCK_WAIT + secs(1)).await;
         assert!(matches!(refused.unwrap(), Err(LockError::Invalid(_))));
         assert_eq!(world.written::<Lock>(), 0);
-        assert!(!lock(&world).release(1).await.unwrap().unwrap());
-        let lost = lock(&world).renew(1, secs(1)).await.unwrap();
-        assert!(matches!(lost, Err(LockError::Lost { token: 1 })));
-        assert_eq!(world.written::<Lock>(), 0);
+        let foreign = foreign_token(&world).await;
+        let before = world.written::<Lock>();
+        assert!(!lock(&world).release(foreign).await.unwrap().unwrap());
+        let lost = lock(&world).renew(foreign, secs(1)).await.unwrap();
+        assert!(matches!(lost, Err(LockError::Lost { token }) if token == foreign));
+        assert_eq!(world.written::<Lock>(), before);
+    });
+}
+
+/// Also if the clock was set back since.
+#[test]
+fn tokens_grow_after_a_restore_of_the_lock() {
+    run(async {
+        let world = world();
+        let ada = acquire(&world, "ada", secs(1)).await.unwrap();
+        world.pass(secs(1)).await;
+        let stub = lock(&world);
+        let then = world.node.bookmark(stub.untyped(), None).await.unwrap();
+        let bob = acquire(&world, "bob", secs(10)).await.unwrap();
+        world.clock.set_wall(-3_600_000);
+        let undo = world.node.restore(stub.untyped(), then).await.unwrap();
+        let eve = acquire(&world, "eve", secs(10)).await.unwrap();
+        assert!(ada.token < bob.token && bob.token < eve.token);
+        assert!(bob.token.to_string() < eve.token.to_string());
+        let lost = lock(&world).renew(bob.token, secs(1)).await.unwrap();
+        assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+        // The undo brings bob's lease back, and the next one is above eve's.
+        world.node.restore(stub.untyped(), undo).await.unwrap();
+        let freed = lock(&world).release(bob.token).await.unwrap();
+        assert!(freed.unwrap());
+        let last = acquire(&world, "eve", secs(10)).await.unwrap();
+        assert!(last.token > eve.token);
+    });
+}
+
+#[test]
+fn a_fork_of_a_lock_grants_nothing() {
+    run(async {
+        let world = world();
+        let ada = acquire(&world, "ada", secs(10)).await.unwrap();
+        let stub = lock(&world);
+        let (node, now) = (&world.node, world.node.bookmark(stub.untyped(), None).await);
+        node.fork(stub.untyped(), now.unwrap(), "copy")
+            .await
+            .unwrap();
+        let copy = world.object::<Lock>("copy");
+        for holder in ["ada", "bob"] {
+            let got = copy.acquire(holder.to_owned(), secs(10)).await.unwrap();
+            assert!(matches!(got, Err(LockError::Dormant)), "{got:?}");
+        }
+        let got = copy.renew(ada.token, secs(10)).await.unwrap();
+        assert!(matches!(got, Err(LockError::Dormant)), "{got:?}");
+        assert_eq!(copy.holder().await.unwrap().unwrap(), None);
+        node.activate(copy.untyped(), Activation::Continue)
+            .await
+            .unwrap();
+        let bob = copy.acquire("bob".to_owned(), secs(10)).await.unwrap();
+        assert_ne!(bob.unwrap().token, ada.token);
+        lock(&world)
+            .renew(ada.token, secs(10))
+            .await
+            .unwrap()
+            .unwrap();
     });
 }

@@ -48,6 +48,11 @@ impl Views {
     }
 }
 
+/// A timeline.
+fn first() -> String {
+    "1".to_owned()
+}
+
 fn world() -> World {
     World::new(|node| {
         node.class::<Views>("VIEWS", ClassOptions::default())
@@ -145,7 +150,7 @@ fn a_report_that_comes_late_or_twice_counts_once() {
             (1, 4, -1, 0),
         ] {
             coordinator
-                .report(shard, change, figures(views))
+                .report(shard, first(), change, figures(views))
                 .await
                 .unwrap()
                 .unwrap();
@@ -154,7 +159,7 @@ fn a_report_that_comes_late_or_twice_counts_once() {
         }
         // A figure that is not reported any more.
         coordinator
-            .report(0, 20, BTreeMap::new())
+            .report(0, first(), 20, BTreeMap::new())
             .await
             .unwrap()
             .unwrap();
@@ -162,7 +167,10 @@ fn a_report_that_comes_late_or_twice_counts_once() {
             coordinator.totals().await.unwrap().unwrap().get("views"),
             -1
         );
-        let refused = coordinator.report(0, 21, figures(i64::MIN)).await.unwrap();
+        let refused = coordinator
+            .report(0, first(), 21, figures(i64::MIN))
+            .await
+            .unwrap();
         assert!(
             matches!(refused, Err(ShardingError::Invalid(_))),
             "{refused:?}"
@@ -182,7 +190,7 @@ fn totals_of_too_many_figures_are_refused_and_not_shortened() {
         let report = async |shard: u32, change, value: i64| {
             let name = |number| format!("figure {shard} {number}");
             let figures = (0..MAX_FIGURES).map(|number| (name(number), value));
-            let told = coordinator.report(shard, change, figures.collect());
+            let told = coordinator.report(shard, first(), change, figures.collect());
             told.await.unwrap().unwrap();
         };
         let most = u32::try_from(MAX_TOTALS / MAX_FIGURES).unwrap();
@@ -272,5 +280,36 @@ fn what_makes_no_sense_is_refused() {
         }
         assert!(shard.set("one more".to_owned(), 1).await.unwrap().is_err());
         shard.set("figure 0".to_owned(), 2).await.unwrap().unwrap();
+    });
+}
+
+/// Nobody calls the shard.
+#[test]
+fn totals_follow_a_restored_shard() {
+    run(async {
+        let world = world();
+        let shard = world.object::<Views>("views/0");
+        let add = async |amount| {
+            let added = shard.add("page".to_owned(), amount).await;
+            added.unwrap().unwrap();
+            world.pass(secs(60)).await;
+        };
+        let total = async || {
+            let coordinator = world.object::<Coordinator>("views");
+            coordinator.totals().await.unwrap().unwrap().get("views")
+        };
+        add(5).await;
+        let then = world.node.bookmark(shard.untyped(), None).await.unwrap();
+        for _ in 0..3 {
+            add(100).await;
+        }
+        assert_eq!(total().await, 305);
+        // The clock tells nothing about which change is later.
+        world.clock.set_wall(-3_600_000);
+        world.node.restore(shard.untyped(), then).await.unwrap();
+        world.pass(secs(60)).await;
+        assert_eq!(total().await, 5);
+        add(1).await;
+        assert_eq!(total().await, 6);
     });
 }

@@ -10,6 +10,7 @@ mod postgres;
 mod rebuild;
 mod sqlite;
 mod support;
+mod timelines;
 mod troubles;
 #[path = "../../../../verify/harness/shared/world.rs"]
 mod world;

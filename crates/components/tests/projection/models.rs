@@ -1,7 +1,7 @@
 //! What every read model does: the same tests for each.
 
 use abide::Value;
-use abide::projection::{ProjectionError, ReadModel, limits};
+use abide::projection::{Begun, ProjectionError, ReadModel, Row, limits};
 use serde_json::json;
 
 use crate::support::{accounts, row};
@@ -11,6 +11,7 @@ pub(crate) async fn all(model: &dyn ReadModel) {
     a_row_is_written_only_if_it_shows_a_later_change(model).await;
     values_come_back_as_they_were(model).await;
     a_batch_may_have_rows_of_several_tables(model).await;
+    an_object_on_a_new_timeline_replaces_its_rows(model).await;
     a_query_only_reads_and_says_what_is_wrong(model).await;
     a_result_is_bounded(model).await;
     a_read_model_that_was_wiped_is_empty_and_takes_rows_again(model).await;
@@ -26,6 +27,49 @@ async fn a_row_is_written_only_if_it_shows_a_later_change(model: &dyn ReadModel)
     assert_eq!(write(1, 10).await, (0, 2, 20));
     assert_eq!(write(2, 21).await, (0, 2, 20));
     assert_eq!(write(3, 30).await, (1, 3, 30));
+    model.wipe().await.unwrap();
+}
+
+async fn an_object_on_a_new_timeline_replaces_its_rows(model: &dyn ReadModel) {
+    let on = |timeline: &str, id, seq, balance| Row {
+        source: "restored".to_owned(),
+        timeline: timeline.to_owned(),
+        ..row(id, seq, balance)
+    };
+    let other = Row {
+        source: "other".to_owned(),
+        ..on("0", "a", 7, 70)
+    };
+    let rows = vec![on("1", "a", 9, 90), on("1", "b", 9, 91), other];
+    model.apply(rows).await.unwrap();
+    // A row of the new timeline may come before the word of it.
+    model.apply(vec![on("2", "a", 3, 30)]).await.unwrap();
+    let begun = Begun {
+        source: "restored".to_owned(),
+        timeline: "2".to_owned(),
+    };
+    model.begin(begun.clone()).await.unwrap();
+    let balances = async || -> Vec<i64> {
+        let mut balances: Vec<_> = accounts(model)
+            .await
+            .into_iter()
+            .map(|account| account.balance)
+            .collect();
+        balances.sort_unstable();
+        balances
+    };
+    assert_eq!(balances().await, [30, 70]);
+    let late = vec![on("1", "a", 11, 99), on("1", "c", 1, 98)];
+    model.apply(late).await.unwrap();
+    model.begin(begun).await.unwrap();
+    let earlier = Begun {
+        source: "restored".to_owned(),
+        timeline: "1".to_owned(),
+    };
+    model.begin(earlier).await.unwrap();
+    assert_eq!(balances().await, [30, 70]);
+    model.apply(vec![on("2", "b", 1, 40)]).await.unwrap();
+    assert_eq!(balances().await, [30, 40, 70]);
     model.wipe().await.unwrap();
 }
 

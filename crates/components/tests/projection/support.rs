@@ -10,8 +10,8 @@ use std::{
 use abide::{Node, Value, clock::TestClock, prelude::*, storage::SimDisk};
 use abide::{
     projection::{
-        Feed, Found, Projection, ProjectionError, ReadModel, Row, SqliteModel, Table, Tables, Type,
-        Written, queue_options,
+        Begun, Feed, Found, Projection, ProjectionError, ReadModel, Row, SqliteModel, Table,
+        Tables, Type, Written, queue_options,
     },
     queue::{self, Counts, Options, Queue, QueueShard, Queues},
 };
@@ -60,6 +60,8 @@ pub(crate) fn row(id: &str, seq: i64, balance: i64) -> Row {
     Row {
         table: "accounts".to_owned(),
         id: id.to_owned(),
+        source: "source".to_owned(),
+        timeline: "1".to_owned(),
         seq,
         at: 17,
         values,
@@ -123,6 +125,15 @@ impl ReadModel for Moody {
                 refused(ProjectionError::Refused("13".to_owned()))
             }
             Mood::Well | Mood::Superstitious | Mood::Clinging => self.model.apply(rows),
+        }
+    }
+
+    fn begin(&self, timeline: Begun) -> BoxFuture<'static, Result<(), ProjectionError>> {
+        let refused = |error| Box::pin(std::future::ready(Err(error)));
+        match *self.mood.lock().unwrap() {
+            Mood::Down => refused(ProjectionError::Unavailable("the test says so".to_owned())),
+            Mood::Stuck => Box::pin(std::future::pending()),
+            Mood::Well | Mood::Superstitious | Mood::Clinging => self.model.begin(timeline),
         }
     }
 
@@ -198,6 +209,15 @@ impl Bank {
             Some((seq, balance)) => self.put(seq, balance),
             None => Err(Error::new("there is no account")),
         }
+    }
+
+    /// The number of changes so far, and the balance.
+    pub async fn account(&self) -> Result<(i64, i64)> {
+        Ok(self.state.storage().get("account")?.unwrap_or_default())
+    }
+
+    pub async fn dormant(&self) -> bool {
+        self.state.is_dormant()
     }
 
     pub async fn waiting(&self) -> Result<u64> {
@@ -351,7 +371,7 @@ impl World {
         panic!("never: {what}");
     }
 
-    async fn pass(&self) {
+    pub(crate) async fn pass(&self) {
         self.clock.advance(Duration::from_millis(200));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -5,6 +5,8 @@ use abide_components::broken::{VARIABLE, Variant};
 /// The test that is to catch a variant.
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
+        Variant::DormantShard => "timelines::a_forked_shard_delivers_nothing_until_activated",
+        Variant::IdsRepeated => "timelines::a_restored_shard_delivers_again_under_ids_never_reused",
         Variant::ClaimForEver
         | Variant::FailureAcknowledged
         | Variant::RetryAcknowledged

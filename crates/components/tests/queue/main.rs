@@ -12,5 +12,6 @@ mod sending;
 mod support;
 mod suspects;
 mod throttling;
+mod timelines;
 #[path = "../../../../verify/harness/shared/world.rs"]
 mod world;

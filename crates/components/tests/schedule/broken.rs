@@ -5,6 +5,7 @@ use abide_components::broken::{VARIABLE, Variant};
 /// The test that is to catch a variant.
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
+        Variant::CopyGoesOff => "timelines::timers_of_a_fork_do_not_go_off",
         Variant::TimerEarly
         | Variant::EndForgotten
         | Variant::FailureKept

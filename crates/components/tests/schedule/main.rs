@@ -7,6 +7,7 @@
     reason = "both objects have all methods, and not every test asks both"
 )]
 mod support;
+mod timelines;
 
 mod background;
 #[cfg(feature = "broken")]

@@ -5,6 +5,10 @@ use abide_components::broken::{VARIABLE, Variant};
 /// The test that is to catch a variant.
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
+        Variant::ChildUnasked => {
+            "timelines::a_restored_parent_learns_the_result_of_a_child_that_ended"
+        }
+        Variant::DormantRuns => "timelines::a_fork_of_an_instance_runs_nothing",
         Variant::ResultUnstored
         | Variant::KeyOfAttempt
         | Variant::ToldOnce

@@ -18,6 +18,7 @@ mod parallel;
 mod random;
 mod steps;
 mod support;
+mod timelines;
 mod versions;
 #[path = "../../../../verify/harness/shared/world.rs"]
 mod world;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use abide::workflow::{
-    Ended, Failure, Filter, ListBy, Listed, RetryPolicy, Status, StepKind, StepState, Workflow,
-    WorkflowDirectory, WorkflowError, limits,
+    Ended, Failure, Filter, ListBy, Listed, ListedVersion, RetryPolicy, Status, StepKind,
+    StepState, Workflow, WorkflowDirectory, WorkflowError, limits,
 };
 
 use crate::support::{Act, Programs, Test, World, policy, run};
@@ -315,6 +315,13 @@ fn a_sleep_does_not_end_before_its_time_whoever_looks() {
     });
 }
 
+fn of_version(number: i64) -> ListedVersion {
+    ListedVersion {
+        timeline: String::new(),
+        number,
+    }
+}
+
 #[test]
 fn a_directory_believes_what_is_newest_whatever_it_hears_last() {
     run(async {
@@ -330,7 +337,7 @@ fn a_directory_believes_what_is_newest_whatever_it_hears_last() {
                 updated_at: version,
             };
             directory
-                .list_instance(listed, version)
+                .list_instance(listed, of_version(version))
                 .await
                 .unwrap()
                 .unwrap();
@@ -507,7 +514,11 @@ fn instances_are_found_by_their_status_and_the_time_of_their_start_or_last_chang
                 created_at: 100 + number,
                 updated_at: 200 - number,
             };
-            directory.list_instance(listed, 1).await.unwrap().unwrap();
+            directory
+                .list_instance(listed, of_version(1))
+                .await
+                .unwrap()
+                .unwrap();
         }
         let found = async |filter: Filter| {
             let (mut ids, mut filter) = (String::new(), filter.limit(2));

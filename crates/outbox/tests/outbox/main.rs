@@ -28,6 +28,7 @@ mod stopping;
 mod support;
 mod suspects;
 mod throttling;
+mod timelines;
 mod trouble;
 #[path = "../../../../verify/harness/shared/world.rs"]
 mod world;

@@ -512,6 +512,12 @@ impl Object {
         for handler in self.alarm_handlers.take() {
             self.discard(handler);
         }
+        for hook in self.timeline_hooks.take() {
+            self.discard(hook);
+        }
+        for hook in self.activation_hooks.take() {
+            self.discard(hook);
+        }
     }
 
     /// Drops a user value outside a turn. Its destructor runs as code of the object, whose calls fail because no commit

@@ -161,11 +161,10 @@ impl ObjectDb {
                 name.len()
             )));
         }
-        let (is_new, count, named, has_table) = self.with_alarms(|alarms| {
+        let (is_new, named, has_table) = self.with_alarms(|alarms| {
             let is_new = !alarms.rows.contains_key(name);
-            let count = alarms.rows.len();
-            let named = count - usize::from(alarms.rows.contains_key(""));
-            (is_new, count, named, alarms.has_table)
+            let named = alarms.rows.len() - usize::from(alarms.rows.contains_key(""));
+            (is_new, named, alarms.has_table)
         })?;
         if is_new && alarm.is_none() {
             // The index may still be out of date, so the entry is committed again.

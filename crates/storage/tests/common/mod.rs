@@ -47,6 +47,16 @@ pub fn key(store: &Store, id: u8) -> ObjectKey {
     }
 }
 
+/// Records that an object's code was told of its timeline, as a runtime does before alarms of a restored object go off.
+pub fn tell(store: &Store, id: u8) {
+    let db = open(store, id);
+    if db.timeline().expect("a timeline").untold.is_some() {
+        db.timeline_told().expect("a write");
+        db.commit().expect("a commit");
+        flush(store);
+    }
+}
+
 pub fn open(store: &Store, id: u8) -> ObjectDb {
     store.open_object(key(store, id)).expect("the object opens")
 }

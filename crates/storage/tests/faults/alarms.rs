@@ -4,7 +4,7 @@ use abide_storage::{
     AlarmRow, Disk as _, DiskOp, ErrorKind, FaultyDisk, Repair, SimDisk, errno::EIO,
 };
 
-use crate::common::{flush, key};
+use crate::common::{flush, key, tell};
 use crate::world::{get, overwrite, part, put, store, try_store};
 
 /// Objects with alarms, all in their files, and a saved index that is damaged.
@@ -55,6 +55,7 @@ fn a_file_that_cannot_be_read_while_the_index_is_rebuilt_quarantines_its_object_
         assert_eq!(get(&store, 2).unwrap_err().kind(), ErrorKind::Damaged);
         store.repair(key(&store, 2), Repair::Accept).unwrap();
         assert_eq!(get(&store, 2).unwrap().as_deref(), Some("kept"));
+        tell(&store, 2);
         let entry = store.alarms().get(key(&store, 2));
         assert_eq!(entry.map(|entry| entry.due), Some(2));
     }

@@ -2,7 +2,7 @@
 
 use abide_storage::{AlarmRow, Disk as _, ErrorKind, FaultyDisk, Repair, SimDisk};
 
-use crate::common::{flush, key};
+use crate::common::{flush, key, tell};
 use crate::world::{get, path, put, store};
 
 #[test]
@@ -99,6 +99,7 @@ fn an_object_with_an_alarm_whose_file_is_missing_is_quarantined_and_not_begun_an
         };
         store.repair(key(&store, 1), repair).unwrap();
         assert_eq!(get(&store, 1).unwrap().as_deref(), value, "{how}");
+        tell(&store, 1);
         let entry = store.alarms().get(key(&store, 1));
         assert_eq!(entry.map(|entry| entry.due), due, "{how}");
     }

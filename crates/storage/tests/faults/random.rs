@@ -204,7 +204,7 @@ impl World {
             }
             let db = self.store().open_object(object).unwrap();
             let found = content(&db);
-            let alarm = db.alarm().unwrap().map(|row| row.entry());
+            let alarm = db.alarm_entry().unwrap();
             assert_eq!(self.store().alarms().get(object), alarm, "{}", self.context);
             drop(db);
             let history = self.objects.get_mut(&id).expect("an object");

@@ -2,10 +2,10 @@
 
 use abide_storage::{
     AlarmRow, Bookmark, Disk as _, DiskOp, ErrorKind, FaultyDisk, ObjectKey, OpenMode, Repair,
-    SimDisk, Store, errno::EIO,
+    SimDisk, Store, StoredCause, TimelineRow, errno::EIO,
 };
 
-use crate::common::{flush, key, read_file};
+use crate::common::{flush, key, read_file, tell};
 use crate::world::{content, get, overwrite, part, path, put, store, store_without_archive};
 
 /// A disk on which somebody has put an old copy of object 1's file back: its commits are "1", "2" and "3", its file has
@@ -196,6 +196,8 @@ fn what_was_written_while_a_file_could_not_be_is_all_there_after_it_is_accepted(
             }
             let alarm = db.alarm().unwrap().map(|row| row.entry());
             assert_eq!(alarm.unwrap().due, 2);
+            drop(db);
+            tell(&after, 1);
             assert_eq!(after.alarms().get(object), alarm);
         }
     }
@@ -448,4 +450,33 @@ fn the_broken_variant_of_repair_is_caught() {
         QuarantineKept,
         a_restore_to_a_bookmark_ends_a_quarantine_for_good,
     )]);
+}
+
+#[test]
+fn a_repair_begins_a_timeline_above_all_earlier_ones() {
+    let (disk, first, last) = with_an_old_file(store);
+    let now = store(&disk);
+    let object = key(&now, 1);
+    let timeline = |store: &Store| -> TimelineRow {
+        let db = store.open_object(object).unwrap();
+        db.timeline().unwrap()
+    };
+    // It ends a quarantine, and the next one does not.
+    now.restore(object, &first).unwrap();
+    let repaired = timeline(&now);
+    assert!(matches!(repaired.cause, StoredCause::Restored { to, .. } if to == first));
+    now.restore(object, &last).unwrap();
+    let restored = timeline(&now);
+    assert!(restored.id > repaired.id);
+    now.checkpoint().unwrap();
+    let path = path(&now, 1);
+    let sim = disk.sim.after_kill();
+    overwrite(&sim, &path, &[7; 9_000]);
+    let now = store(&FaultyDisk::new(sim));
+    now.repair(object, Repair::Anew).unwrap();
+    let anew = timeline(&now);
+    assert_eq!(anew.cause, StoredCause::Created);
+    assert!(anew.id > restored.id && anew.since.is_some());
+    let fresh = now.open_object(key(&now, 5)).unwrap().timeline().unwrap();
+    assert_eq!((fresh.cause, fresh.since), (StoredCause::Created, None));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide_storage::{AlarmRow, ArchiveOptions, Bookmark, ErrorKind};
 
 use crate::{
-    common::{flush, key, open},
+    common::{flush, key, open, tell},
     world::{MINUTE, World, value},
 };
 
@@ -126,7 +126,7 @@ fn an_object_that_is_open_is_not_restored() {
 }
 
 #[test]
-fn a_restored_object_has_the_alarm_of_its_earlier_state_and_a_fork_has_none() {
+fn a_restored_object_has_its_earlier_alarm_and_a_fork_is_not_due() {
     let mut world = World::new(ArchiveOptions::default());
     let set = |alarm: Option<i64>| {
         let db = open(&world.store, 1);
@@ -139,6 +139,7 @@ fn a_restored_object_has_the_alarm_of_its_earlier_state_and_a_fork_has_none() {
     };
     let (early, late, none) = (set(Some(1_000)), set(Some(2_000)), set(None));
     let due = |world: &World, id| {
+        tell(&world.store, id);
         let index = world.store.alarms().get(key(&world.store, id));
         let row = open(&world.store, id).alarm().unwrap();
         assert_eq!(index, row.map(|row| row.entry()), "row and index agree");
@@ -162,5 +163,17 @@ fn a_restored_object_has_the_alarm_of_its_earlier_state_and_a_fork_has_none() {
             Some("copy"),
         )
         .unwrap();
-    assert_eq!(due(&world, 2), None);
+    // It has the alarm, which waits for the fork's activation.
+    let index = |world: &World| world.store.alarms().get(key(&world.store, 2));
+    assert_eq!(index(&world), None);
+    world.reopen();
+    assert_eq!(index(&world), None, "also after a restart");
+    let copy = open(&world.store, 2);
+    assert!(copy.timeline().unwrap().dormant);
+    let inherited = copy.alarm().unwrap().map(|row| row.scheduled);
+    assert_eq!(inherited, Some(1_000));
+    copy.activate(false).unwrap();
+    copy.commit().unwrap();
+    drop(copy);
+    assert_eq!(due(&world, 2), Some(1_000));
 }

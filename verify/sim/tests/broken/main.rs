@@ -157,7 +157,8 @@ fn of_storage(variant: storage::Variant) -> Option<&'static str> {
         | V::ClockSetBackBefore
         | V::LastAlarmFirst
         | V::SuspectClearedByAnother
-        | V::RestoreWaitsForEvent => return None,
+        | V::RestoreWaitsForEvent
+        | V::DormantAlarmFires => return None,
     })
 }
 
@@ -177,7 +178,7 @@ fn of_runtime(variant: runtime::Variant) -> Option<&'static str> {
             SOCKETS
         }
         V::KeyForgotten => KEYED,
-        V::CreationUncounted => return None,
+        V::CreationUncounted | V::TimelineUntold | V::FreshKeepsWork => return None,
     })
 }
 

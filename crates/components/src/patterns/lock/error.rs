@@ -4,6 +4,8 @@ use abide::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::Token;
+
 /// Why a lock, or a fence, refused. Nothing changed.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -27,7 +29,7 @@ pub enum LockError {
     )]
     Lost {
         /// The lease's.
-        token: i64,
+        token: Token,
     },
     /// Too many calls wait for the lock.
     #[error("{max} calls wait for the lock already: try again later")]
@@ -41,10 +43,15 @@ pub enum LockError {
     )]
     Stale {
         /// The token that was refused.
-        token: i64,
+        token: Token,
         /// The highest that was seen.
-        newest: i64,
+        newest: Token,
     },
+    /// The lock's object is a fork that was not activated, or was restored so.
+    #[error(
+        "this lock is dormant, so it grants nothing: activate its object, or use the lock that it is a copy of"
+    )]
+    Dormant,
     /// The storage failed, or the object.
     #[error(transparent)]
     Object(#[from] Error),
@@ -56,9 +63,10 @@ impl From<LockError> for Error {
             LockError::Object(error) => return error.clone(),
             LockError::Invalid(_) => ErrorKind::Input,
             LockError::TooManyWaiters { .. } => ErrorKind::Limit,
-            LockError::Held { .. } | LockError::Lost { .. } | LockError::Stale { .. } => {
-                ErrorKind::Application
-            }
+            LockError::Held { .. }
+            | LockError::Lost { .. }
+            | LockError::Stale { .. }
+            | LockError::Dormant => ErrorKind::Application,
         };
         Self::with_kind(kind, error.to_string())
     }

@@ -1,8 +1,8 @@
 //! The resource's side: it refuses holders whose lease is older than one that it has seen.
 
-use abide::{Result, State, Storage};
+use abide::{Error, Result, State, Storage};
 
-use super::LockError;
+use super::{LockError, Token};
 use crate::broken::{Variant, broken};
 use crate::patterns::{limits::MAX_RESOURCE_BYTES, wrong_length};
 
@@ -25,7 +25,9 @@ impl Fence {
         }
         let storage = state.storage().clone();
         storage.sql().exec(
-            "CREATE TABLE IF NOT EXISTS lock_fences (resource TEXT PRIMARY KEY, token INTEGER NOT NULL) WITHOUT ROWID",
+            "CREATE TABLE IF NOT EXISTS lock_fences (
+                 resource TEXT PRIMARY KEY, timeline TEXT NOT NULL, number INTEGER NOT NULL
+             ) WITHOUT ROWID",
             (),
         )?;
         Ok(Self {
@@ -39,7 +41,7 @@ impl Fence {
     ///
     /// # Errors
     /// [`LockError::Stale`] if a holder with a higher token was admitted before.
-    pub fn admit(&self, token: i64) -> Result<(), LockError> {
+    pub fn admit(&self, token: Token) -> Result<(), LockError> {
         let newest = self.newest()?;
         if newest.is_some_and(|newest| token < newest) && !broken(Variant::FenceOpen) {
             return Err(LockError::Stale {
@@ -49,17 +51,23 @@ impl Fence {
         }
         if newest != Some(token) {
             self.storage.sql().exec(
-                "INSERT OR REPLACE INTO lock_fences (resource, token) VALUES (?1, ?2)",
-                (&self.resource, token),
+                "INSERT OR REPLACE INTO lock_fences (resource, timeline, number) VALUES (?1, ?2, ?3)",
+                (&self.resource, token.timeline.to_string(), token.number),
             )?;
         }
         Ok(())
     }
 
     /// The highest token that was admitted.
-    pub fn newest(&self) -> Result<Option<i64>> {
+    pub fn newest(&self) -> Result<Option<Token>> {
         let sql = self.storage.sql();
-        let select = "SELECT token FROM lock_fences WHERE resource = ?1";
-        sql.exec(select, (&self.resource,))?.optional()
+        let select = "SELECT timeline, number FROM lock_fences WHERE resource = ?1";
+        let newest: Option<(String, i64)> = sql.exec(select, (&self.resource,))?.optional()?;
+        newest
+            .map(|(timeline, number)| {
+                let timeline = timeline.parse().map_err(Error::from_std)?;
+                Ok(Token { timeline, number })
+            })
+            .transpose()
     }
 }

@@ -4,13 +4,13 @@
 //! it until the lease ends, which the object's alarm sees to; a holder that works longer renews it.
 //!
 //! A lease alone excludes nobody: its holder may be suspended, wake after the lease has ended, and write although another
-//! has the lock. So each lease has a **fencing token**, a number that is higher than those of all leases before it, also
-//! across crashes. The holder sends it with whatever it does to the resource, and the resource refuses lower numbers than
+//! has the lock. So each lease has a **fencing token**, which is higher than those of all leases before it, also
+//! across crashes and after a restore of the lock. The holder sends it with whatever it does to the resource, and the resource refuses lower numbers than
 //! it has seen: a [`Fence`] does that in an object.
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide::patterns::lock::{self, Fence, Lock, LockError};
+//! use abide::patterns::lock::{self, Fence, Lock, LockError, Token};
 //! use std::time::Duration;
 //!
 //! #[durable_object]
@@ -28,7 +28,7 @@
 //!
 //! #[rpc]
 //! impl Report {
-//!     pub async fn write(&self, token: i64, text: String) -> Result<(), LockError> {
+//!     pub async fn write(&self, token: Token, text: String) -> Result<(), LockError> {
 //!         self.fence.admit(token)?; // an older holder is refused
 //!         Ok(self.state.storage().put("text", &text)?)
 //!     }
@@ -53,6 +53,7 @@ mod fence;
 mod lease;
 mod object;
 mod record;
+mod token;
 
 use std::time::Duration;
 
@@ -62,6 +63,7 @@ pub use error::LockError;
 pub use fence::Fence;
 pub use lease::Lease;
 pub use object::{Lock, LockStub};
+pub use token::Token;
 
 /// The name under which the class is registered.
 pub const BINDING: &str = "LOCK";

@@ -2,11 +2,14 @@
 
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
-use abide::prelude::*;
+use abide::{TimelineId, prelude::*};
 use futures_util::future::{Either, select};
 use tokio::sync::oneshot;
 
-use super::{Lease, LockError, record::Record};
+use super::{
+    Lease, LockError, Token,
+    record::{self, Record},
+};
 use crate::broken::{Variant, broken};
 use crate::patterns::{limits, now, wrong_length};
 use abide_component::{WakeUp, numbers::millis};
@@ -52,6 +55,14 @@ impl DurableObject for Lock {
         inner.state.on_alarm(ALARM, move |info| {
             std::future::ready(ending.went_off(info.scheduled_time.unix_millis()))
         })?;
+        let forking = Rc::clone(&inner);
+        inner.state.on_timeline(move |timeline| {
+            if timeline.is_fork() {
+                // The lease is of the original.
+                forking.state.storage().delete(record::KEY)?;
+            }
+            Ok(())
+        });
         Ok(Self { inner })
     }
 }
@@ -104,9 +115,10 @@ impl Lock {
     /// Has a lease last so long from now.
     ///
     /// The error is [`LockError::Lost`] if it has ended.
-    pub async fn renew(&self, token: i64, lease: Duration) -> Result<Lease, LockError> {
+    pub async fn renew(&self, token: Token, lease: Duration) -> Result<Lease, LockError> {
         check_lease(lease)?;
         let inner = &self.inner;
+        inner.must_act()?;
         let now = now(&inner.state);
         let mut record = inner.load(now)?;
         let Some(held) = record.held_with(token) else {
@@ -119,7 +131,7 @@ impl Lock {
     }
 
     /// Frees the lock. False if the lease with this token has ended already, so a call can be repeated.
-    pub async fn release(&self, token: i64) -> Result<bool, LockError> {
+    pub async fn release(&self, token: Token) -> Result<bool, LockError> {
         let inner = &self.inner;
         let now = now(&inner.state);
         let mut record = inner.load(now)?;
@@ -154,8 +166,21 @@ impl Inner {
         self.alarm.set(Some(at))
     }
 
+    fn timeline(&self) -> TimelineId {
+        self.state.timeline().id()
+    }
+
+    /// Refuses on behalf of a dormant lock.
+    fn must_act(&self) -> Result<(), LockError> {
+        if self.state.is_dormant() && !broken(Variant::DormantGrants) {
+            return Err(LockError::Dormant);
+        }
+        Ok(())
+    }
+
     fn acquire(&self, holder: String, lease: Duration) -> Result<Lease, LockError> {
         check_lease(lease)?;
+        self.must_act()?;
         if let Some(wrong) = wrong_length("the holder's name", &holder, limits::MAX_HOLDER_BYTES) {
             return Err(LockError::Invalid(wrong));
         }
@@ -172,7 +197,7 @@ impl Inner {
                 held.clone()
             }
             Some(held) => return Err(held_by(held)),
-            None => record.grant(holder, now, expires_at),
+            None => record.grant(holder, self.timeline(), now, expires_at),
         };
         self.store(&record)?;
         Ok(lease)
@@ -208,7 +233,7 @@ impl Inner {
             return self.store(record);
         };
         let expires_at = now.saturating_add(millis(first.lease));
-        let lease = record.grant(first.holder.clone(), now, expires_at);
+        let lease = record.grant(first.holder.clone(), self.timeline(), now, expires_at);
         self.store(record)?;
         // A holder that has repeated its call hears of it each time.
         let (given, others): (VecDeque<_>, _) = std::mem::take(&mut *waiting)
@@ -234,12 +259,12 @@ impl Inner {
             return self.alarm.set(Some(lease.expires_at));
         }
         // One that is forgotten begins with the time, which has to be later than its last token: a clock may have been set back.
-        let is_behind = record.token < present;
+        let is_behind = record.number < present;
         if forgotten_at(&record) <= due && self.waiting.borrow().is_empty() {
             return if is_behind {
                 self.state.storage().delete_all()
             } else {
-                self.alarm.set(Some(record.token.saturating_add(1)))
+                self.alarm.set(Some(record.number.saturating_add(1)))
             };
         }
         self.give_to_next(&mut record, present)

@@ -1,18 +1,18 @@
 //! What a lock keeps on disk.
 
-use abide::{Result, Storage};
+use abide::{Result, Storage, TimelineId};
 use serde::{Deserialize, Serialize};
 
-use super::Lease;
+use super::{Lease, Token};
 use crate::broken::{Variant, broken};
 
-const KEY: &str = "lock";
+pub(super) const KEY: &str = "lock";
 
 /// A lock that has been held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// The token of the last lease.
-    pub(super) token: i64,
+    /// The number of the last lease's token.
+    pub(super) number: i64,
     /// The lease, if it has not ended.
     pub(super) lease: Option<Lease>,
     /// When the lock became free, in milliseconds since 1970.
@@ -33,14 +33,23 @@ impl Record {
         storage.put(KEY, self)
     }
 
-    /// Gives the lock, which is free, to a holder. Tokens are not below the time, so that they grow also if the lock was
-    /// deleted, or restored to an earlier state.
-    pub(super) fn grant(&mut self, holder: String, now: i64, expires_at: i64) -> Lease {
+    /// Gives the lock, which is free, to a holder. Numbers are not below the time, so that they grow also if the lock was
+    /// forgotten.
+    pub(super) fn grant(
+        &mut self,
+        holder: String,
+        timeline: TimelineId,
+        now: i64,
+        expires_at: i64,
+    ) -> Lease {
         let more = i64::from(!broken(Variant::TokenRepeated));
-        self.token = self.token.saturating_add(more).max(now);
+        self.number = self.number.saturating_add(more).max(now);
         let lease = Lease {
             holder,
-            token: self.token,
+            token: Token {
+                timeline,
+                number: self.number,
+            },
             expires_at,
         };
         self.lease = Some(lease.clone());
@@ -48,7 +57,7 @@ impl Record {
     }
 
     /// The lease, if it has this token.
-    pub(super) fn held_with(&mut self, token: i64) -> Option<&mut Lease> {
+    pub(super) fn held_with(&mut self, token: Token) -> Option<&mut Lease> {
         self.lease.as_mut().filter(|lease| lease.token == token)
     }
 }

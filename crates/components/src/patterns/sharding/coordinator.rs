@@ -16,6 +16,7 @@ const VERSION: i64 = 1;
 const TABLES: &str = "
     CREATE TABLE coordinator_shards (
         shard       INTEGER PRIMARY KEY,
+        timeline    TEXT NOT NULL,
         change      INTEGER NOT NULL,
         reported_at INTEGER NOT NULL,
         figures     TEXT NOT NULL
@@ -60,6 +61,7 @@ impl Totals {
 
 #[derive(Deserialize)]
 struct Known {
+    timeline: String,
     change: i64,
     figures: String,
 }
@@ -101,10 +103,12 @@ impl Coordinator {
         }
     }
 
-    /// All figures of a shard. A report that is not newer than the last changes nothing.
+    /// All figures of a shard, as of a change on a timeline of the shard. A report that is not newer than the last changes
+    /// nothing.
     pub async fn report(
         &self,
         shard: u32,
+        timeline: String,
         change: i64,
         figures: BTreeMap<String, i64>,
     ) -> Result<(), ShardingError> {
@@ -115,10 +119,13 @@ impl Coordinator {
             );
             return Err(ShardingError::Invalid(wrong));
         }
-        let select = "SELECT change, figures FROM coordinator_shards WHERE shard = ?1";
+        let select = "SELECT timeline, change, figures FROM coordinator_shards WHERE shard = ?1";
         let known: Option<Known> = self.sql.exec(select, (shard,))?.optional()?;
         let before: BTreeMap<String, i64> = match &known {
-            Some(known) if known.change >= change && !broken(Variant::ReportRepeated) => {
+            Some(known)
+                if (&known.timeline, known.change) >= (&timeline, change)
+                    && !broken(Variant::ReportRepeated) =>
+            {
                 return Ok(());
             }
             Some(known) => serde_json::from_str(&known.figures).map_err(Error::from_std)?,
@@ -133,8 +140,9 @@ impl Coordinator {
             for (figure, value) in before.iter().filter(|(figure, _)| !figures.contains_key(*figure)) {
                 self.add(figure, -i128::from(*value))?;
             }
-            let replace = "INSERT OR REPLACE INTO coordinator_shards (shard, change, reported_at, figures) VALUES (?1, ?2, ?3, ?4)";
-            let row = (shard, change, now(&self.state), text);
+            let replace = "INSERT OR REPLACE INTO coordinator_shards (shard, timeline, change, reported_at, figures)
+                VALUES (?1, ?2, ?3, ?4, ?5)";
+            let row = (shard, timeline, change, now(&self.state), text);
             self.sql.exec(replace, row)?;
             Ok(())
         })

@@ -71,6 +71,9 @@ impl Figures {
             let inner = Rc::clone(&reporting);
             async move { inner.report().await }
         })?;
+        let restored = Rc::clone(&inner);
+        // The coordinator has the figures of the undone future.
+        state.on_timeline(move |_| restored.alarm.set(Some(now(&restored.state))));
         Ok(Self(inner))
     }
 
@@ -104,7 +107,6 @@ impl Figures {
         let now = now(&inner.state);
         let upsert = "INSERT INTO figures (name, value) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = ?2";
         inner.sql.exec(upsert, (figure, value))?;
-        // Not below the time, so that it grows also if the shard was restored to an earlier state.
         let change = "UPDATE figures_meta SET change = max(change + 1, ?1)";
         inner.sql.exec(change, (now,))?;
         if inner.alarm.get()?.is_none() && !broken(Variant::ReportForgotten) {
@@ -138,7 +140,10 @@ impl Inner {
             .sql
             .exec("SELECT change FROM figures_meta", ())?
             .one()?;
-        let told = self.coordinator.report(self.shard, change, self.all()?);
+        let timeline = self.state.timeline().id().to_string();
+        let told = self
+            .coordinator
+            .report(self.shard, timeline, change, self.all()?);
         Ok(told.await??)
     }
 }

@@ -1,0 +1,146 @@
+//! Webhooks of a resource that was restored or copied.
+
+use std::time::Duration;
+
+use abide::prelude::*;
+use abide_harness::run;
+use billing::resources::{Customer, NewSubscription, Price, Product, Subscription};
+use serde_json::json;
+
+use crate::{create_product, world::World};
+
+async fn update(world: &World, id: &str, name: &str) {
+    let product = world.env().object::<Product>().get_by_name(id);
+    let name = json!({ "name": name });
+    let updated = product.transition("update".into(), "updated".into(), name);
+    updated.await.unwrap().unwrap();
+}
+
+/// What the receiver was told: the id of each notice, and the product's name.
+fn told(world: &World) -> Vec<(String, String)> {
+    let taken = world.receiver.taken("/all").into_iter();
+    taken
+        .map(|notice| {
+            let name = notice.resource.data["name"].as_str().unwrap().to_owned();
+            (notice.id, name)
+        })
+        .collect()
+}
+
+#[test]
+fn webhooks_of_a_restored_resource_have_ids_of_their_own() {
+    run(async {
+        let world = World::new(1, 0);
+        world.listens("/all", &[]).await;
+        create_product(&world, "prod_tea").await;
+        world.until(async || told(&world).len() == 1).await;
+        let product = world.env().object::<Product>().get_by_name("prod_tea");
+        let node = world.node();
+        let then = node.bookmark(product.untyped(), None).await.unwrap();
+        update(&world, "prod_tea", "Undone").await;
+        world.until(async || told(&world).len() == 2).await;
+        node.restore(product.untyped(), then).await.unwrap();
+        update(&world, "prod_tea", "Green tea").await;
+        update(&world, "prod_tea", "Black tea").await;
+        world.until(async || told(&world).len() == 4).await;
+        let names: Vec<_> = told(&world).into_iter().map(|(_, name)| name).collect();
+        assert_eq!(names, ["Tea", "Undone", "Green tea", "Black tea"]);
+        let mut ids: Vec<_> = told(&world).into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids[1], "prod_tea.2.updated");
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 4, "{ids:?}");
+    });
+}
+
+#[test]
+fn a_copied_resource_tells_nothing_until_it_is_activated() {
+    run(async {
+        let world = World::new(1, 0);
+        world.listens("/all", &[]).await;
+        create_product(&world, "prod_tea").await;
+        world.until(async || told(&world).len() == 1).await;
+        let product = world.env().object::<Product>().get_by_name("prod_tea");
+        let node = world.node();
+        let now = node.bookmark(product.untyped(), None).await.unwrap();
+        let fork = node.fork(product.untyped(), now, "prod_copy");
+        fork.await.unwrap();
+        update(&world, "prod_copy", "Copy").await;
+        world.passes(Duration::from_hours(1)).await;
+        assert_eq!(told(&world).len(), 1);
+        let copy = world.env().object::<Product>().get_by_name("prod_copy");
+        node.activate(copy.untyped(), Activation::Fresh)
+            .await
+            .unwrap();
+        update(&world, "prod_copy", "Copied tea").await;
+        world.until(async || told(&world).len() == 2).await;
+        let (id, name) = told(&world).remove(1);
+        assert_eq!(name, "Copied tea");
+        assert!(id.starts_with("prod_copy."), "{id}");
+    });
+}
+
+#[test]
+fn a_copied_subscription_charges_nobody() {
+    run(async {
+        let world = World::new(1, 0);
+        create_product(&world, "prod_tea").await;
+        let price = json!({
+            "product": "prod_tea",
+            "unit_amount": { "amount": 1_000, "currency": "EUR" },
+            "every": { "count": 1, "unit": "day" },
+        });
+        let prices = world.env().object::<Price>();
+        let created =
+            prices
+                .get_by_name("price_day")
+                .transition("create".into(), "created".into(), price);
+        created.await.unwrap().unwrap();
+        let ada = json!({ "name": "Ada", "email": "ada@example.com", "payment_method": "card_ok" });
+        let customers = world.env().object::<Customer>();
+        let created =
+            customers
+                .get_by_name("cus_ada")
+                .transition("create".into(), "created".into(), ada);
+        created.await.unwrap().unwrap();
+        let subscriptions = world.env().object::<Subscription>();
+        let original = subscriptions.get_by_name("sub_ada");
+        let new = NewSubscription {
+            customer: "cus_ada".into(),
+            price: "price_day".into(),
+            quantity: 1,
+            trial_days: 0,
+        };
+        original.create(new).await.unwrap().unwrap();
+        world
+            .until(async || !world.gateway.payments().is_empty())
+            .await;
+        let node = world.node();
+        let now = node.bookmark(original.untyped(), None).await.unwrap();
+        let fork = node.fork(original.untyped(), now, "sub_copy");
+        fork.await.unwrap();
+        let copy = subscriptions.get_by_name("sub_copy");
+        // An operator looks at it, and changes it.
+        copy.timers().await.unwrap().unwrap();
+        copy.change("price_day".into(), Some(3))
+            .await
+            .unwrap()
+            .unwrap();
+        world.passes(Duration::from_hours(3 * 24)).await;
+        let charged = || -> Vec<String> {
+            let payments = world.gateway.payments().into_iter();
+            payments.map(|payment| payment.reference).collect()
+        };
+        let of_copy = |charged: Vec<String>| charged.iter().any(|of| of.contains("copy"));
+        assert!(
+            charged().len() >= 4 && !of_copy(charged()),
+            "{:?}",
+            charged()
+        );
+        node.activate(copy.untyped(), Activation::Fresh)
+            .await
+            .unwrap();
+        world.passes(Duration::from_hours(3 * 24)).await;
+        assert!(!of_copy(charged()), "{:?}", charged());
+    });
+}
