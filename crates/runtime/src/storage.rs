@@ -175,10 +175,10 @@ impl Storage {
     /// Like [`transaction_sync`](Self::transaction_sync), for what is the same in every new object: its tables, and the
     /// rows that they begin with.
     ///
-    /// What a constructor does here is stored with the object's first other write, so an object that is only read leaves
-    /// nothing on disk. The same holds for tables, indexes, views and triggers that a constructor creates without this
-    /// call. Any other row that a constructor writes stores the object at once. Do not write anything here that may
-    /// differ the next time, such as the time or a random number.
+    /// In a new object it is stored with the first other change, so an object that is only read leaves nothing on disk.
+    /// The same holds for tables, indexes, views and triggers that a constructor creates without this call. Any other row
+    /// that a constructor writes stores the object at once. Do not write anything here that may differ the next time,
+    /// such as the time or a random number.
     pub fn set_up<R, E: From<Error>>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         self.undoable(|db| db.set_up(|| f().map_err(Outer)))
     }

@@ -489,7 +489,7 @@ fn names_and_numbers_of_alarms_have_bounds() {
             .unwrap()
             .unwrap_err();
         assert!(
-            one_more.message().contains("at most 1000 alarms"),
+            one_more.message().contains("at most 1000 named alarms"),
             "{one_more}"
         );
         shelf.pass(HOUR).await;

@@ -5,14 +5,14 @@
 //! else commits it; if the object leaves memory before that, nothing of it was ever on disk. The next constructor repeats
 //! it, so nothing is lost that a client has seen.
 //!
-//! Only this is deferred, all of it done by a constructor ([`ObjectDb::begin_construction`] to
-//! [`ObjectDb::end_construction`]):
+//! Only this is deferred:
 //!
-//! - tables, indexes, views, triggers and `user_version`;
-//! - rows that [`ObjectDb::set_up`] writes, because they are the same each time.
+//! - tables, indexes, views, triggers and `user_version` of a constructor, which runs between
+//!   [`ObjectDb::begin_construction`] and [`ObjectDb::end_construction`];
+//! - what [`ObjectDb::set_up`] writes, also rows, because it is the same each time.
 //!
 //! Other rows may differ each time, a random number or the time, so the object is stored with them at once. So it is with
-//! an alarm, which must go off. After the constructor nothing is deferred that has changed anything.
+//! an alarm, which must go off. After the constructor no other change is deferred.
 
 use super::{ObjectDb, State};
 use crate::error::{Error, Result};
@@ -60,10 +60,17 @@ impl ObjectDb {
         Ok(())
     }
 
-    /// Like [`Self::transaction`], for what is the same in every new object: its tables, and their first rows. In a
-    /// constructor it does not cause the object to be stored.
+    /// Like [`Self::transaction`], for what is the same in every new object: its tables, and their first rows. As long as
+    /// a new object has nothing else, it does not cause the object to be stored.
     pub fn set_up<R, E: From<Error>>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
-        if self.stage.get() != Stage::Constructing {
+        let is_first = match self.stage.get() {
+            Stage::Constructing => true,
+            Stage::Constructed(schema, _) => {
+                self.changes_that_count() == 0 && schema == self.schema()?
+            }
+            Stage::Other => false,
+        };
+        if !is_first {
             return self.transaction(f);
         }
         let before = self.changes_that_count();
@@ -75,6 +82,9 @@ impl ObjectDb {
             .into_iter()
             .filter(|name| !tables.contains(name));
         self.set_up_tables.borrow_mut().extend(created);
+        if self.stage.get() != Stage::Constructing {
+            self.stage.set(Stage::Constructed(self.schema()?, false));
+        }
         Ok(result)
     }
 
@@ -169,200 +179,5 @@ impl ObjectDb {
                 .and_then(|mut statement| statement.exists(()));
             found.map_err(|error| self.sql_error(&error))
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{path::Path, sync::Arc};
-
-    use crate::{AlarmRow, Error, ObjectDb, ObjectKey, Result, SimDisk, Store, StoreOptions};
-
-    fn store() -> Store {
-        let options = StoreOptions {
-            manual: true,
-            ..StoreOptions::small()
-        };
-        Store::open(Arc::new(SimDisk::new()), Path::new("/data"), options).unwrap()
-    }
-
-    fn open(store: &Store) -> ObjectDb {
-        let namespace = store.namespace("tests").unwrap();
-        let id = [1; 32];
-        let db = store.open_object(ObjectKey { namespace, id }).unwrap();
-        db.set_name("ada").unwrap();
-        db
-    }
-
-    fn run(db: &ObjectDb, sql: &str) {
-        db.exec(sql, ()).unwrap();
-    }
-
-    /// An object whose constructor does this.
-    fn construct(store: &Store, constructor: impl FnOnce(&ObjectDb)) -> ObjectDb {
-        let db = open(store);
-        db.begin_construction();
-        constructor(&db);
-        db.end_construction().unwrap();
-        db
-    }
-
-    const TABLES: &str = "CREATE TABLE IF NOT EXISTS t (n INTEGER); CREATE INDEX IF NOT EXISTS i ON t (n); PRAGMA user_version = 3";
-
-    #[test]
-    fn tables_wait_for_the_first_row_and_are_committed_with_it() {
-        let store = store();
-        let db = construct(&store, |db| run(db, TABLES));
-        assert!(db.defer().unwrap() && !db.in_transaction());
-        assert!(db.exec("SELECT n FROM t", ()).unwrap().is_empty() && db.defer().unwrap());
-        run(&db, "INSERT INTO t VALUES (7)");
-        assert!(db.in_transaction() && !db.defer().unwrap());
-        assert!(db.commit().unwrap().is_some() && !db.defer().unwrap());
-        drop(db);
-        let db = construct(&store, |db| run(db, "CREATE TABLE more (n)"));
-        assert!(!db.defer().unwrap(), "the object is stored already");
-        assert_eq!(db.exec("SELECT n FROM t", ()).unwrap().len(), 1);
-        assert_eq!(db.name().unwrap().as_deref(), Some("ada"));
-    }
-
-    #[test]
-    fn an_object_that_is_dropped_before_its_first_row_leaves_nothing() {
-        let store = store();
-        let log = store.appended();
-        let db = construct(&store, |db| run(db, TABLES));
-        assert!(db.defer().unwrap());
-        drop(db);
-        let db = open(&store);
-        assert!(db.is_new() && db.exec("SELECT n FROM t", ()).is_err());
-        assert_eq!(store.appended(), log);
-        let namespace = store.namespace("tests").unwrap();
-        assert!(store.objects(namespace).unwrap().is_empty());
-    }
-
-    #[test]
-    fn set_up_rows_and_virtual_tables_of_a_constructor_are_deferred() {
-        let store = store();
-        let db = construct(&store, |db| {
-            run(db, "CREATE VIRTUAL TABLE f USING fts5(a)");
-            run(
-                db,
-                "-- places\nCREATE VIRTUAL TABLE r USING rtree(id, x0, x1)",
-            );
-            db.set_up(|| {
-                db.exec("CREATE TABLE m AS SELECT 1 AS version", ())?;
-                db.exec("INSERT INTO m VALUES (2)", ()).map(drop)
-            })
-            .unwrap();
-        });
-        assert!(db.defer().unwrap());
-        run(&db, "INSERT INTO f VALUES ('hello')");
-        assert!(!db.defer().unwrap() && db.commit().unwrap().is_some());
-        drop(db);
-        let db = open(&store);
-        assert_eq!(db.exec("SELECT * FROM f('hello')", ()).unwrap().len(), 1);
-        assert_eq!(db.exec("SELECT * FROM m", ()).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn rows_and_alarms_of_a_constructor_are_stored_at_once() {
-        let writes: [fn(&ObjectDb); 6] = [
-            |db| run(db, "CREATE TABLE t AS SELECT random() AS n"),
-            |db| {
-                run(db, "CREATE TABLE t (n); INSERT INTO t VALUES (1)");
-                run(db, "DELETE FROM t");
-            },
-            |db| db.kv_put("k", b"v").unwrap(),
-            |db| {
-                db.begin().unwrap();
-                db.bookmark();
-            },
-            |db| db.set_alarm(Some(&AlarmRow::at(5))).unwrap(),
-            |db| {
-                db.set_up(|| db.exec("CREATE TABLE t (n)", ()).map(drop))
-                    .unwrap();
-                run(db, "INSERT INTO t VALUES (1)");
-            },
-        ];
-        for (number, write) in writes.into_iter().enumerate() {
-            let store = store();
-            let db = construct(&store, write);
-            assert!(!db.defer().unwrap(), "{number}");
-            assert!(db.commit().unwrap().is_some(), "{number}");
-        }
-    }
-
-    #[test]
-    fn ddl_after_the_constructor_is_stored_at_once() {
-        for constructor in [TABLES, "SELECT 1"] {
-            for sql in [
-                "CREATE TABLE u (n)",
-                "CREATE TABLE u (n); DROP TABLE u",
-                "CREATE TABLE u AS SELECT 1 AS n",
-                "CREATE VIRTUAL TABLE u USING fts5(a)",
-                "CREATE VIEW u AS SELECT 1",
-                "PRAGMA user_version = 4",
-            ] {
-                let store = store();
-                let db = construct(&store, |db| run(db, constructor));
-                db.defer().unwrap();
-                run(&db, sql);
-                assert!(db.in_transaction() && !db.defer().unwrap(), "{sql}");
-                assert!(db.commit().unwrap().is_some(), "{sql}");
-            }
-        }
-        for sql in [
-            "DROP TABLE t",
-            "CREATE INDEX j ON t (n)",
-            "ALTER TABLE t ADD COLUMN m",
-            "CREATE TRIGGER g AFTER INSERT ON t BEGIN SELECT 1; END",
-        ] {
-            let store = store();
-            let db = construct(&store, |db| run(db, TABLES));
-            assert!(db.defer().unwrap());
-            run(&db, sql);
-            assert!(
-                !db.defer().unwrap() && db.commit().unwrap().is_some(),
-                "{sql}"
-            );
-        }
-    }
-
-    #[test]
-    fn what_changes_nothing_stores_nothing() {
-        let no_changes: [fn(&ObjectDb); 6] = [
-            |db| drop(db.kv_delete("k").unwrap()),
-            |db| db.set_alarm(None).unwrap(),
-            |db| run(db, "CREATE TABLE IF NOT EXISTS t (n)"),
-            |db| run(db, "DELETE FROM t; UPDATE t SET n = 1"),
-            |db| db.set_name("bea").unwrap(),
-            |db| {
-                let undone: Result<()> = db.transaction(|| {
-                    run(db, "INSERT INTO t VALUES (1)");
-                    Err(Error::input("undone"))
-                });
-                undone.unwrap_err();
-            },
-        ];
-        for (number, change) in no_changes.into_iter().enumerate() {
-            let store = store();
-            let db = construct(&store, |db| run(db, TABLES));
-            assert!(db.defer().unwrap(), "{number}");
-            change(&db);
-            assert!(db.defer().unwrap(), "{number}");
-        }
-        let db = construct(&store(), |_| {});
-        db.kv_delete("k").unwrap();
-        assert!(db.in_transaction() && db.defer().unwrap());
-    }
-
-    #[test]
-    fn a_bookmark_of_a_deferred_object_is_a_write() {
-        let store = store();
-        let db = construct(&store, |db| run(db, TABLES));
-        assert!(db.defer().unwrap());
-        let bookmark = db.bookmark();
-        assert!(db.in_transaction() && !db.defer().unwrap());
-        assert!(db.commit().unwrap().is_some());
-        assert_eq!(db.bookmark(), bookmark);
     }
 }

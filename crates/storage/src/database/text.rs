@@ -1,7 +1,7 @@
 //! What the text of a statement says about it, where SQLite does not.
 
-/// The statement's first words in lower case, without comments before them.
-pub(super) fn first_words<const N: usize>(sql: &str) -> [String; N] {
+/// The statement's first words, without comments before them.
+fn first_words<const N: usize>(sql: &str) -> [&str; N] {
     let mut rest = sql;
     std::array::from_fn(|_| {
         rest = without_comments(rest);
@@ -10,8 +10,13 @@ pub(super) fn first_words<const N: usize>(sql: &str) -> [String; N] {
             .unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
         rest = after;
-        word.to_ascii_lowercase()
+        word
     })
+}
+
+fn begins_with_one_of(sql: &str, words: &[&str]) -> bool {
+    let [first] = first_words(sql);
+    words.iter().any(|word| first.eq_ignore_ascii_case(word))
 }
 
 fn without_comments(sql: &str) -> &str {
@@ -30,20 +35,18 @@ fn without_comments(sql: &str) -> &str {
 
 /// Returns whether a statement can be expected to free or replace something. It may use the reserve.
 pub(super) fn uses_reserve(sql: &str) -> bool {
-    let [word] = first_words(sql);
-    matches!(&*word, "delete" | "update" | "drop")
+    begins_with_one_of(sql, &["delete", "update", "drop"])
 }
 
 /// Returns whether a statement that writes is an `INSERT`, `UPDATE` or `DELETE`: SQLite's `changes()` is about these.
 pub(super) fn is_dml(sql: &str) -> bool {
-    let [word] = first_words(sql);
-    matches!(&*word, "delete" | "insert" | "replace" | "update" | "with")
+    begins_with_one_of(sql, &["insert", "update", "delete", "replace", "with"])
 }
 
 /// Returns whether a statement creates a virtual table.
 pub(super) fn creates_virtual_table(sql: &str) -> bool {
     let [first, second] = first_words(sql);
-    first == "create" && second == "virtual"
+    first.eq_ignore_ascii_case("create") && second.eq_ignore_ascii_case("virtual")
 }
 
 #[cfg(test)]

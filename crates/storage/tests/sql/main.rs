@@ -6,6 +6,7 @@ mod common;
 
 mod columns;
 mod counts;
+mod deferral;
 mod differential;
 mod errors;
 mod other_databases;

@@ -225,7 +225,7 @@ impl Generator {
             "SELECT * FROM v",
             "SELECT * FROM w",
             "SELECT * FROM f('one')",
-            "SELECT changes(), total_changes(), last_insert_rowid()",
+            "SELECT changes(), last_insert_rowid()",
             "SELECT key, value FROM json_each('[1, null, \"x\"]')",
             "SELECT name, type, \"notnull\", dflt_value, pk FROM pragma_table_info('{t}')",
             "PRAGMA table_info({t})",
