@@ -307,7 +307,12 @@ impl Flights {
 
     /// What an attempt or a poll that starts must listen to.
     pub(super) fn start(&mut self, message: i64) -> Option<AbortRegistration> {
-        self.interrupts.get_mut(&message)?.registration.take()
+        let interrupt = self.interrupts.get_mut(&message)?;
+        let registration = interrupt.registration.take();
+        if interrupt.handle.is_aborted() {
+            self.interrupts.remove(&message);
+        }
+        registration
     }
 
     /// The messages in flight.
@@ -317,8 +322,13 @@ impl Flights {
 
     /// Interrupts the attempt or poll of a message: it is dropped, and lands as interrupted.
     pub(super) fn interrupt(&mut self, message: i64) {
-        if let Some(interrupt) = self.interrupts.remove(&message) {
-            interrupt.handle.abort();
+        let Some(interrupt) = self.interrupts.get(&message) else {
+            return;
+        };
+        interrupt.handle.abort();
+        // One that has not started finds it aborted.
+        if interrupt.registration.is_none() {
+            self.interrupts.remove(&message);
         }
     }
 

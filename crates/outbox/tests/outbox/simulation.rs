@@ -1,5 +1,6 @@
-//! Random messages and fan-outs to a receiver that refuses, loses answers, hangs and panics, while people cancel, mend,
-//! redrive and discard, the process is killed and the machine loses its power: from one seed each.
+//! Random messages and fan-outs to a receiver that refuses, loses answers, hangs and panics, while operators cancel and
+//! give up messages in any state, edit, redrive and discard, callbacks fail and panic, calls are concurrent, the process is
+//! killed and the machine loses its power: from one seed each.
 //!
 //! What is checked stands in `checks`. `ABIDE_OUTBOX_SEEDS` says how many seeds, `ABIDE_OUTBOX_FIRST_SEED` the first.
 
@@ -13,7 +14,9 @@ use abide::outbox::{
 };
 use abide_harness::{Random, setting};
 
-use crate::support::{Act, Circulate, Note, World, gone, note, run};
+use abide::{clock::TestClock, storage::SimDisk};
+
+use crate::support::{Act, Callback, Circulate, Note, Script, World, gone, note, run};
 
 /// What was enqueued.
 #[derive(Clone, Debug, Default)]
@@ -126,6 +129,10 @@ fn acts(random: &mut Random) -> (Vec<Act>, usize) {
                     operation: "op".into(),
                     after: None,
                 })));
+                if random.below(4) == 0 {
+                    // Until its deadline, or an operator ends it.
+                    acts.extend(vec![Act::Poll(Ok(Polled::Running { after: None })); 30]);
+                }
                 for _ in 0..random.below(3) {
                     acts.push(match random.below(3) {
                         0 => Act::Poll(Ok(Polled::Running { after: None })),
@@ -146,6 +153,14 @@ fn acts(random: &mut Random) -> (Vec<Act>, usize) {
 async fn enqueue(world: &World, random: &mut Random, done: &mut Done, text: String) {
     let (acts, lost) = acts(random);
     world.script.say(&text, acts);
+    if random.below(5) == 0 {
+        let act = match random.below(2) {
+            0 => Callback::Fail,
+            _ => Callback::Panic,
+        };
+        let times = 1 + random.below(2) as usize;
+        world.script.answer(&text, vec![act; times]);
+    }
     let mut sent = Sent {
         to: format!("to {}", random.below(3)),
         key: (random.below(2) == 0).then(|| format!("key {}", random.below(3))),
@@ -169,10 +184,21 @@ async fn enqueue(world: &World, random: &mut Random, done: &mut Done, text: Stri
     let soon = world.now() + 1 + i64::from(random.below(8_000));
     match random.below(8) {
         0 => message = message.not_before(soon),
-        1 => message = message.deadline(soon),
+        1 | 2 => message = message.deadline(soon),
         _ => sent.plain = sent.key.is_none(),
     }
-    if world.sender().enqueue(message).await.unwrap().is_ok() {
+    // At the same time an operator ends another.
+    let (sender, other) = (world.sender(), world.sender());
+    let enqueued = async { sender.enqueue(message).await.unwrap() };
+    let enqueued = match random.below(6) {
+        0 => {
+            let id = i64::from(random.below(20)) + 1;
+            let canceled = async { other.cancel(id).await.unwrap() };
+            futures_util::future::join(enqueued, canceled).await.0
+        }
+        _ => enqueued.await,
+    };
+    if enqueued.is_ok() {
         sent.acknowledged = Some((world.now(), world.script.calls().len()));
     }
     done.sent.insert(text, sent);
@@ -210,8 +236,9 @@ async fn act(world: &World, random: &mut Random, done: &mut Done) {
             }
         }
     };
-    match random.below(6) {
+    match random.below(7) {
         0 => drop(sender.cancel(id).await.unwrap()),
+        6 => drop(sender.give_up(id).await.unwrap()),
         1 => drop(sender.discard(id).await.unwrap()),
         2 => edit(world, done, id).await,
         _ => redrive(world, done, id).await,
@@ -259,13 +286,20 @@ fn redriven(done: &mut Done, before: &Record, after: &Record) {
     );
     if let Some(sent) = done.sent.get_mut(&before.summary) {
         sent.redriven += 1;
+        // It may have had its effect, and has it again at a receiver that knows no keys.
+        sent.lost += usize::from(before.unknown);
     }
 }
 
 async fn simulate(seed: u64) {
     let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let options = options(&mut random);
-    let mut world = World::new(options.clone());
+    let script = Script::default();
+    if random.below(3) > 0 {
+        script.call_back();
+    }
+    let (clock, disk) = (TestClock::new(), SimDisk::new());
+    let mut world = World::at(clock, disk, script, options.clone());
     let mut done = Done::default();
     for step in 0..12 + random.below(16) {
         let before = world.script.calls().len();
@@ -338,7 +372,8 @@ async fn finish(world: &World, options: &Options, seed: u64) {
             0
         };
         let made = held >= options.max_queued / 2 || !checks::fan_outs_run(world).await;
-        if counts.sending == 0 && counts.queued == held && made {
+        let owed = world.sender().callbacks().await.unwrap().unwrap();
+        if counts.sending == 0 && counts.queued == held && made && owed.is_empty() {
             return;
         }
         world.clock.advance(Duration::from_secs(1));

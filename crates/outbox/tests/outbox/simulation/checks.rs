@@ -26,6 +26,7 @@ pub(super) async fn check(world: &World, done: &Done, options: &Options, seed: u
         ended_well(world, text, sent, records.get(text), seed).await;
         one_effect(world, done, text, sent, seed);
     }
+    ends_are_told(world, done, &records, seed).await;
     keys_are_kept(world, done, seed);
     order_is_kept(world, done, options, seed);
     urgent_goes_first(world, done, seed);
@@ -68,6 +69,39 @@ async fn ended_well(world: &World, text: &str, sent: &Sent, record: Option<&Reco
     );
     let history = world.sender().history(record.id).await.unwrap().unwrap();
     assert_eq!(history[0].event, "queued", "seed {seed}");
+}
+
+/// The object has learned of each end once, and of the last one last.
+async fn ends_are_told(world: &World, done: &Done, records: &HashMap<String, Record>, seed: u64) {
+    if !world.script.calls_back() {
+        return;
+    }
+    let mut told: HashMap<String, Vec<String>> = HashMap::new();
+    for (text, status) in world.sender().told().await.unwrap().unwrap() {
+        told.entry(text).or_default().push(status);
+    }
+    for (text, record) in records {
+        let ends = told.remove(text).unwrap_or_default();
+        let last = match record.status {
+            Status::Queued | Status::Sending => continue,
+            Status::Discarded => Status::Failed,
+            status => status,
+        };
+        let sent = done.sent.get(text);
+        // An edited message has ended as a dead letter under its earlier text.
+        let edited = text.ends_with('\'') && ends.is_empty() && last == Status::Failed;
+        assert!(
+            edited || ends.last().is_some_and(|end| end == last.as_str()),
+            "seed {seed}: {text} is {last}, and the object knows {ends:?}"
+        );
+        // How often messages of fan-outs were redriven is not known.
+        let Some(sent) = sent else { continue };
+        let most = 1 + sent.redriven;
+        assert!(
+            ends.len() <= most,
+            "seed {seed}: {text} has ended {most} times, and the object knows {ends:?}"
+        );
+    }
 }
 
 /// An effect happened again only where an answer was lost, and a receiver that honours keys had one at most.
