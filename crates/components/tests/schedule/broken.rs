@@ -5,8 +5,8 @@ use abide_components::broken::{VARIABLE, Variant};
 /// The test that is to catch a variant.
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
-        Variant::TimerEarly
-        | Variant::EndForgotten
+        Variant::TimerEarly => "times::timers_go_off_at_their_times_the_earliest_first",
+        Variant::EndForgotten
         | Variant::FailureKept
         | Variant::MisfireIgnored
         | Variant::QueuedDropped
