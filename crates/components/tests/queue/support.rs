@@ -247,7 +247,7 @@ impl Consumer for Scripted {
             }
         }
         if let Some(after) = throttled {
-            let bodies = unmarked.iter().map(|body| (*body).clone());
+            let bodies = batch.messages().iter().map(|message| message.body.clone());
             self.0.0.lock().unwrap().throttled.extend(bodies);
             batch.wait(Some(after), "busy");
         } else if result.is_ok() {

@@ -6,8 +6,8 @@ use abide_components::broken::{VARIABLE, Variant};
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
         Variant::CopyGoesOff => "timelines::timers_of_a_fork_do_not_go_off",
-        Variant::TimerEarly
-        | Variant::EndForgotten
+        Variant::TimerEarly => "times::timers_go_off_at_their_times_the_earliest_first",
+        Variant::EndForgotten
         | Variant::FailureKept
         | Variant::MisfireIgnored
         | Variant::QueuedDropped
