@@ -14,6 +14,7 @@ async fn until_outcomes(tour: &mut Tour, text: &str, count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs bash, curl, pkill, python3 and sqlite3"]
 async fn a_subscription_is_paid_falls_behind_and_recovers() {
     // The `abide` command belongs to another package, and the receiver to another part.
     let without = ["abide ", "grep -o '\"type\""];

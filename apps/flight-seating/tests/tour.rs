@@ -14,6 +14,7 @@ async fn until_watched(tour: &mut Tour, kind: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs bash, curl, pkill, python3 and sqlite3"]
 async fn a_flight_is_created_taken_killed_watched_and_closed() {
     let program = env!("CARGO_BIN_EXE_flight-seating");
     // The `abide` command belongs to another package.

@@ -25,6 +25,7 @@ async fn until_status(tour: &mut Tour, line: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs bash, curl, pkill, python3 and sqlite3"]
 async fn a_message_outlives_a_broken_receiver_and_a_crash() {
     let mut tour = Tour::open("3. The outbox", env!("CARGO_BIN_EXE_abide"), &[]);
     let enqueued = tour.run_to("Idempotency-Key").await;

@@ -175,6 +175,8 @@ impl HostBuilder {
 
     /// Serves until SIGTERM or SIGINT, then shuts down cleanly. Sets up logs and prints the address.
     ///
+    /// Whatever the process writes from then on is for its own user only: the umask becomes 077.
+    ///
     /// `Err` if the host cannot start, or if the commit log fails: the process must then end and be restarted, which
     /// recovers everything that was acknowledged.
     pub async fn serve(self) -> Result<(), HostError> {

@@ -34,12 +34,12 @@ pub(crate) const BODY_MOMENT: Duration = Duration::from_millis(20);
 
 /// Frames without content, such as pings, that are read from a connection per second, and in a burst: common libraries send
 /// far fewer.
-pub(crate) const IDLE_FRAMES: f64 = 200.0;
-pub(crate) const IDLE_FRAMES_BURST: f64 = 2_000.0;
+pub(crate) const IDLE_FRAMES: u32 = 200;
+pub(crate) const IDLE_FRAMES_BURST: u32 = 2_000;
 /// Longest time for which a connection that sent too many is not read.
 pub(crate) const IDLE_FRAMES_PAUSE: Duration = Duration::from_secs(2);
 /// Each further frame is earned by so many bytes sent: clients confirm half a window or more of a response at once.
-pub(crate) const BYTES_PER_IDLE_FRAME: f64 = 1024.0;
+pub(crate) const BYTES_PER_IDLE_FRAME: u32 = 1024;
 
 /// Longest piece of a response given to an HTTP/2 stream before its client has received the previous one.
 pub(crate) const HTTP2_PIECE: usize = 32 << 10;

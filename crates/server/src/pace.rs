@@ -23,6 +23,9 @@ use crate::{
     limits,
 };
 
+const PER_SECOND: f64 = limits::IDLE_FRAMES as f64;
+const MOST: f64 = limits::IDLE_FRAMES_BURST as f64;
+
 /// The frames without content that a connection may still send.
 #[derive(Debug)]
 pub(crate) struct Pace {
@@ -34,7 +37,7 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) fn new() -> Self {
         Self {
-            left: limits::IDLE_FRAMES_BURST,
+            left: MOST,
             at: Instant::now(),
         }
     }
@@ -43,14 +46,14 @@ impl Pace {
     pub(crate) fn spend(&mut self, frames: u32) {
         if frames > 0 {
             self.refill();
-            let most = limits::IDLE_FRAMES * limits::IDLE_FRAMES_PAUSE.as_secs_f64();
+            let most = PER_SECOND * limits::IDLE_FRAMES_PAUSE.as_secs_f64();
             self.left = (self.left - f64::from(frames)).max(-most);
         }
     }
 
     /// Allows further ones.
     fn earn(&mut self, frames: f64) {
-        self.left = (self.left + frames).min(limits::IDLE_FRAMES_BURST);
+        self.left = (self.left + frames).min(MOST);
     }
 
     /// Until when the connection is not read; `None` if it is read.
@@ -59,15 +62,14 @@ impl Pace {
             return None;
         }
         self.refill();
-        (self.left < 0.0)
-            .then(|| self.at + Duration::from_secs_f64(-self.left / limits::IDLE_FRAMES))
+        (self.left < 0.0).then(|| self.at + Duration::from_secs_f64(-self.left / PER_SECOND))
     }
 
     fn refill(&mut self) {
         let now = Instant::now();
         let since = now.saturating_duration_since(self.at);
         self.at = now;
-        self.earn(since.as_secs_f64() * limits::IDLE_FRAMES);
+        self.earn(since.as_secs_f64() * PER_SECOND);
     }
 }
 
@@ -98,7 +100,8 @@ impl<S> Paced<S> {
     /// Content that was sent earns the frames with which the client confirms it.
     fn wrote(&mut self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let (Poll::Ready(Ok(bytes)), Frames::Header { .. }) = (&outcome, &self.frames) {
-            self.pace.earn(*bytes as f64 / limits::BYTES_PER_IDLE_FRAME);
+            self.pace
+                .earn(*bytes as f64 / f64::from(limits::BYTES_PER_IDLE_FRAME));
         }
         outcome
     }
@@ -128,7 +131,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         if this.frames == Frames::None {
             this.head.arrived(read.len())?;
         }
-        this.pace.earn(counted.requests);
+        this.pace.earn(f64::from(counted.requests));
         this.pace.spend(counted.idle);
         Poll::Ready(Ok(()))
     }
@@ -196,10 +199,10 @@ enum Frames {
 }
 
 /// The frames that began in some bytes.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Counted {
     /// Requests and trailers.
-    requests: f64,
+    requests: u32,
     /// Frames without content.
     idle: u32,
 }
@@ -243,7 +246,7 @@ impl Frames {
                     let left =
                         usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
                     match kind {
-                        HEADERS => counted.requests += 1.0,
+                        HEADERS => counted.requests += 1,
                         CONTINUATION => {}
                         DATA if left > 0 => {}
                         _ => counted.idle += 1,
@@ -302,7 +305,7 @@ mod tests {
                 all.requests += counted.requests;
                 all.idle += counted.idle;
             }
-            assert_eq!((all.requests, all.idle), (1.0, 4), "{piece}");
+            assert_eq!((all.requests, all.idle), (1, 4), "{piece}");
             assert_eq!(frames, Frames::NEXT);
         }
         let mut other = Frames::Preface { seen: 0 };
@@ -325,14 +328,8 @@ mod tests {
             read += more.await.map_or(0, Result::unwrap);
         }
         let seconds = begun.elapsed().as_secs_f64();
-        let allowed = limits::IDLE_FRAMES_BURST + seconds * limits::IDLE_FRAMES;
-        let most = PREFACE.len() + buffer.len() + allowed as usize * (HEADER + 8);
-        assert!(
-            read <= most && read < sent.len(),
-            "{read} of {}",
-            sent.len()
-        );
-        // What is sent to it earns more.
-        server.write_all(&vec![0; 1 << 10]).await.unwrap();
+        let frames = |bytes: usize| bytes as f64 / (HEADER + 8) as f64;
+        let most = frames(PREFACE.len() + buffer.len()) + MOST + seconds * PER_SECOND;
+        assert!(frames(read) <= most && read < sent.len(), "{read}");
     }
 }

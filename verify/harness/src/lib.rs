@@ -13,6 +13,7 @@ mod acs;
 mod browser;
 mod client;
 mod command;
+mod environment;
 mod http_double;
 mod hunt;
 mod listener;
@@ -31,6 +32,7 @@ pub use acs::{AcsCourse, AcsEnd, AcsMail, AcsMischief, AcsOptions, AcsPoll, AcsS
 pub use browser::{Browser, Page};
 pub use client::{Answer, Broken, Client, Version};
 pub use command::printed;
+pub use environment::neutral;
 pub use http_double::Received;
 pub use hunt::hunt;
 pub use mail_parser;

@@ -8,7 +8,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Client, Version};
+use crate::{Client, Version, neutral};
 
 /// A server program and its data directory.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Program {
             .data
             .parent()
             .expect("a data directory lies in a directory");
-        command
+        neutral(&mut command, beside)
             .args(["serve", "--listen", &self.listen, "--data"])
             .arg(&self.data)
             .args(&self.arguments)

@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::until;
+use crate::{neutral, until};
 
 /// The port of every program of the tour.
 const SERVER: u16 = 8080;
@@ -60,7 +60,7 @@ impl Tour {
         fs::create_dir(&work).expect("an empty directory");
         let programs = Path::new(program).parent().expect("a program's directory");
         let path = std::env::var("PATH").unwrap_or_default();
-        let mut shell = Command::new("bash")
+        let mut shell = neutral(&mut Command::new("bash"), home.path())
             .args(["--norc", "--noprofile"])
             .env("PATH", format!("{}:{path}", programs.display()))
             .env("ABIDE__SERVER__LISTEN", format!("{address}:{SERVER}"))

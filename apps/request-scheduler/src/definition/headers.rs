@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, fmt};
 
 use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    Deserializer,
+    de::{Error, MapAccess, SeqAccess, Unexpected, Visitor},
 };
+use serde_json::Value;
 
 /// Reads an object of texts, or a list of pairs. As in `fetch`, the values of a name that comes several times, in any case, are
 /// joined with commas.
@@ -52,13 +53,15 @@ impl<'de> Visitor<'de> for Either {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Headers, A::Error> {
         let mut headers = Headers::default();
-        while let Some(Pair(name, value)) = list.next_element()? {
-            headers.append(name, value);
+        while let Some(pair) = list.next_element::<Value>()? {
+            let Some([Value::String(name), Value::String(value)]) =
+                pair.as_array().map(Vec::as_slice)
+            else {
+                let other = Unexpected::Other("something else in the list");
+                return Err(A::Error::invalid_value(other, &self));
+            };
+            headers.append(name.clone(), value.clone());
         }
         Ok(headers)
     }
 }
-
-#[derive(Deserialize)]
-#[serde(expecting = "a pair of texts: the name and the value of a header")]
-struct Pair(String, String);
