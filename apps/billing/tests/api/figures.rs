@@ -36,6 +36,8 @@ fn paid(number: usize, amount: i64, at: Time) -> Row {
     Row {
         table: "resources".into(),
         id: format!("in_{number}"),
+        source: "source".into(),
+        timeline: "1".into(),
         seq: 1,
         at: at.0,
         values,

@@ -123,9 +123,11 @@ impl Feed {
         let told = feed.clone();
         state.on_timeline(move |_| told.send_again());
         let activated = feed.clone();
-        state.on_activation(move |_| match activated.has_work()? {
-            true => activated.0.alarm.set(Some(activated.0.now())),
-            false => Ok(()),
+        state.on_activation(move |_| {
+            if activated.has_work()? {
+                activated.0.alarm.set(Some(activated.0.now()))?;
+            }
+            Ok(())
         });
         // A dormant object's feed waits for the activation, after which the object starts anew.
         if feed.has_work()? && feed.0.alarm.get()?.is_none() {

@@ -129,9 +129,10 @@ async fn live(seed: u64) {
         let chosen = |random: &mut Random| known[random.below(known.len() as u32) as usize].clone();
         match random.below(10) {
             0..=3 => {
-                let name = match known.is_empty() || random.below(3) == 0 {
-                    true => "ada".to_owned(),
-                    false => chosen(&mut random),
+                let name = if known.is_empty() || random.below(3) == 0 {
+                    "ada".to_owned()
+                } else {
+                    chosen(&mut random)
                 };
                 let text = format!("{step} of {name}");
                 let stub = sender(&world, &name);

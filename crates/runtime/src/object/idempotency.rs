@@ -27,11 +27,14 @@ impl Object {
                 return self.operate(component.as_deref(), *request);
             }
             Event::Activation(how) => {
-                let activated = match self.is_dormant() {
-                    true => self.activate(how),
-                    false => self.activate(how).map_err(Error::of_call),
+                let was_dormant = self.is_dormant();
+                let activated = self.activate(how).map(|()| Reply::Done);
+                // A refusal is not the class's.
+                let activated = if was_dormant {
+                    activated
+                } else {
+                    activated.map_err(Error::of_call)
                 };
-                let activated = activated.map(|()| Reply::Done);
                 return Box::pin(std::future::ready(activated));
             }
             // It was told before this event began.
