@@ -53,6 +53,7 @@ async fn five_pictures_of_a_page_are_stored_under_the_time_and_served() {
     let id = shot["id"].as_i64().unwrap();
     let path = format!("/sessions/main/screenshots/{id}");
     assert_eq!(client.get(&path).await.body, *shot);
+    abide_harness::assert_private(&data);
 
     // The same page in these five minutes replaces its pictures; another has its own. The clock may pass to the next five between.
     let again = post(&client, "main", &json!({ "url": PAGE })).await;
