@@ -305,7 +305,13 @@ fn visitors_who_stop_looking_leave_the_queue_but_not_while_the_process_is_down()
             visitor: visitor(2),
             bucket,
         };
-        report(&centre, "dc-1", later + 50_000, &[looked.clone()]).await;
+        report(
+            &centre,
+            "dc-1",
+            later + 50_000,
+            std::slice::from_ref(&looked),
+        )
+        .await;
         assert_eq!(
             report(&centre, "dc-1", later + MINUTE + 1, &[])
                 .await

@@ -181,8 +181,8 @@ impl Life {
                 lane,
                 borrowed_from: is_borrowed.then_some(source.counter),
             };
-            let late = self.report(centre, vec![admitted]).await;
-            assert!(late.is_empty(), "no minute ends within a step");
+            let refused = self.report(centre, vec![admitted]).await;
+            assert!(refused.is_empty(), "no minute ends within a step");
             self.inside.insert(visitor, self.now);
             *self.admitted.entry(plan.minute()).or_default() += 1;
             return true;

@@ -340,9 +340,10 @@ impl Cart {
         self.state.storage().transaction_sync(|| {
             self.state.storage().delete_all()?;
             Post::enqueue(&self.outbox, &Letter { text: text.clone() })?;
-            match undo {
-                true => Err(OutboxError::Invalid("undone".to_owned())),
-                false => Ok(()),
+            if undo {
+                Err(OutboxError::Invalid("undone".to_owned()))
+            } else {
+                Ok(())
             }
         })
     }

@@ -135,7 +135,7 @@ impl Everything {
         self.cleanup.goes_at()?;
         self.figures.get("likes")?;
         self.fence.newest()?;
-        self.document.size()?;
+        self.document.size().await?;
         self.state
             .storage()
             .sql()

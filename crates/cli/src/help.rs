@@ -77,7 +77,15 @@ Example:
 Example:
   abide outbox cancel orders 7
 
-Messages that were sent already, or are being sent, cannot be canceled.",
+An attempt that has begun is broken off, and may have reached its receiver. A finished message cannot be canceled.",
+    ),
+    (
+        "outbox give-up",
+        "\
+Example:
+  abide outbox give-up orders 7
+
+The message becomes a dead letter, which can be edited and sent again.",
     ),
     (
         "outbox edit",

@@ -135,9 +135,9 @@ mod tests {
         let next = |asked| policy.next(1, asked, None);
         assert_eq!(next(None), Some(10_000));
         assert_eq!(next(Some(Duration::from_secs(1))), Some(10_000));
-        assert_eq!(next(Some(Duration::from_secs(60))), Some(60_000));
+        assert_eq!(next(Some(Duration::from_mins(1))), Some(60_000));
         assert_eq!(next(Some(Duration::MAX)), Some(86_400_000));
-        assert_eq!(policy.next(2, Some(Duration::from_secs(60)), None), None);
+        assert_eq!(policy.next(2, Some(Duration::from_mins(1)), None), None);
         let long = next(None).and(policy.next(1, None, Some(&[b"a"]))).unwrap();
         assert!((10_000..=11_000).contains(&long), "{long}");
     }

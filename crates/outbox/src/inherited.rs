@@ -22,6 +22,7 @@ impl Inner {
             "DELETE FROM outbox_payloads WHERE message IN (SELECT id FROM outbox_messages WHERE finished_at IS NULL);
              DELETE FROM outbox_history WHERE message IN (SELECT id FROM outbox_messages WHERE finished_at IS NULL);
              DELETE FROM outbox_messages WHERE finished_at IS NULL;
+             DELETE FROM outbox_callbacks;
              UPDATE outbox_destinations SET due_at = NULL;
              UPDATE outbox_meta SET queued = 0, sending = 0, failing = 0, go_on = 0",
             (),

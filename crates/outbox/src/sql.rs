@@ -12,7 +12,7 @@ use super::schema;
 /// The SQL of the outbox's object.
 #[derive(Clone, Debug)]
 pub(super) struct Sql {
-    sql: abide::Sql,
+    inner: abide::Sql,
     storage: Storage,
     /// Whether the tables may be gone: the object has deleted everything.
     may_lack_tables: Rc<Cell<bool>>,
@@ -23,7 +23,7 @@ pub(super) struct Sql {
 impl Sql {
     pub(super) fn new(storage: &Storage) -> Self {
         Self {
-            sql: storage.sql(),
+            inner: storage.sql(),
             storage: storage.clone(),
             may_lack_tables: Rc::default(),
             #[cfg(test)]
@@ -62,7 +62,7 @@ impl Sql {
     pub(super) fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
         self.require_tables()?;
         #[cfg(debug_assertions)]
-        plan::check(&self.sql, sql)?;
+        plan::check(&self.inner, sql)?;
         self.exec_on_all(sql, params)
     }
 
@@ -71,7 +71,7 @@ impl Sql {
         self.require_tables()?;
         #[cfg(test)]
         self.statements.set(self.statements.get() + 1);
-        self.sql.exec(sql, params)
+        self.inner.exec(sql, params)
     }
 }
 

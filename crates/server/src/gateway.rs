@@ -267,12 +267,13 @@ impl Gateway {
                     }
                 },
             };
-            let heard = Arc::new(AtomicBool::new(false));
+            let has_request = Arc::new(AtomicBool::new(false));
             let hold = ConnectionHold::new(slot, client, charge);
             let service = {
-                let (heard, hold, activity) = (Arc::clone(&heard), hold.clone(), activity.clone());
+                let (has_request, hold, activity) =
+                    (Arc::clone(&has_request), hold.clone(), activity.clone());
                 service_fn(move |request: http::Request<Incoming>| {
-                    heard.store(true, Ordering::Relaxed);
+                    has_request.store(true, Ordering::Relaxed);
                     let open = activity.begin();
                     let version = request.version();
                     let admitted = clients.request(peer.ip(), request.headers());
@@ -325,7 +326,7 @@ impl Gateway {
             let mut connection = std::pin::pin!(connection);
             tokio::select! {
                 ended = connection.as_mut() => return report(peer, ended),
-                () = still_silent_after(timeouts.header, &heard) => {
+                () = still_silent_after(timeouts.header, &has_request) => {
                     tracing::debug!(%peer, "a connection sent no request in time");
                     return metric::gave_up("silent_connection");
                 }
@@ -413,9 +414,9 @@ async fn stop_requested(stop: &mut watch::Receiver<StopAfter>) -> Duration {
 }
 
 /// Completes only if nothing was received for this long. Hyper's own timer starts after it knows the protocol.
-async fn still_silent_after(silence: Duration, heard: &AtomicBool) {
+async fn still_silent_after(silence: Duration, has_request: &AtomicBool) {
     tokio::time::sleep(silence).await;
-    if heard.load(Ordering::Relaxed) {
+    if has_request.load(Ordering::Relaxed) {
         std::future::pending::<()>().await;
     }
 }

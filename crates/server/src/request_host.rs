@@ -158,13 +158,12 @@ impl FromStr for RequestHost {
         };
         let port = match port.strip_prefix(':') {
             None if port.is_empty() => None,
-            None => return Err(InvalidHost),
             // An empty port is the scheme's own (RFC 3986, section 6.2.3).
             Some("") => None,
             Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
                 Some(digits.parse().map_err(|_| InvalidHost)?)
             }
-            Some(_) => return Err(InvalidHost),
+            None | Some(_) => return Err(InvalidHost),
         };
         Ok(Self {
             name: name.into(),

@@ -28,7 +28,7 @@ async fn a_refusal_says_once_that_something_cannot_be_read() {
         (
             "/query?a=b",
             "invalid_query",
-            "The query cannot be read: a: invalid digit",
+            "The query cannot be read: a: it must be an integer.",
         ),
     ];
     for (uri, code, start) in cases {

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey, Page};
 use crate::log::segment_pool::SegmentPool;
 use crate::log::{Shortage, Transaction};
+use crate::manifest::Manifest;
 use crate::objects::ObjectTable;
 use crate::overlay::Object;
 use crate::shared::Shared;
@@ -89,10 +90,14 @@ impl Engine {
             let set_back = self.alarms.set_back().saturating_add(by_millis.max(0));
             self.alarms.clock_set_back(set_back);
             self.shared.begin_clock();
-            if !broken(Variant::ClockSetBackNotSaved) {
-                manifest.clock = self.shared.read_clock(set_back);
-            }
+            self.save_clock(manifest, set_back);
         })
+    }
+
+    fn save_clock(&self, manifest: &mut Manifest, set_back: i64) {
+        if !broken(Variant::ClockSetBackNotSaved) {
+            manifest.clock = self.shared.read_clock(set_back);
+        }
     }
 
     /// Visits the stored objects of a namespace: first those that have files, directory by directory, then those that

@@ -101,7 +101,7 @@ fn a_wait_of_a_handler_that_runs_while_the_clock_is_set_back_is_no_longer() {
         for other in [false, true] {
             let beds = Dormitory::new();
             beds.script.then(async |sleeper| {
-                sleeper.state.storage().set_alarm(Duration::from_secs(60))?;
+                sleeper.state.storage().set_alarm(Duration::from_mins(1))?;
                 sleeper.signals.wait("go on").await;
                 Ok(())
             });

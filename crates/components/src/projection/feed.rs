@@ -301,7 +301,7 @@ impl Feed {
         if !broken(Variant::FeedUnguarded) {
             inner.alarm.set(Some(guard))?;
         }
-        if inner.state.is_dormant() && !broken(Variant::DormantFeeds) {
+        if inner.is_dormant() {
             return Ok(());
         }
         if inner.running.replace(true) {
@@ -331,6 +331,10 @@ impl Drop for Running {
 }
 
 impl Inner {
+    fn is_dormant(&self) -> bool {
+        self.state.is_dormant() && !broken(Variant::DormantFeeds)
+    }
+
     /// Sends rows to the queue until none waits, or the queue refuses.
     async fn hand_over(&self) -> Result<()> {
         let clock = Arc::clone(self.state.env().clock());

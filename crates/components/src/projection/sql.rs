@@ -102,12 +102,6 @@ pub(super) fn upsert(table: &Table, fed: &str) -> String {
             "INSERT INTO {table} ({names}) SELECT * FROM {fed} WHERE true ON CONFLICT (id, source) DO UPDATE SET {changes}"
         );
     }
-    let later = if broken(Variant::TimelineIgnored) {
-        format!("excluded.seq > {}.seq", quoted(&table.name))
-    } else {
-        let table = quoted(&table.name);
-        format!("(excluded.timeline, excluded.seq) > ({table}.timeline, {table}.seq)")
-    };
     format!(
         "INSERT INTO {table} ({names}) SELECT * FROM {fed}
          WHERE NOT EXISTS (SELECT 1 FROM {SOURCES} AS known WHERE known.source = fed.source AND known.timeline > fed.timeline)
@@ -115,7 +109,17 @@ pub(super) fn upsert(table: &Table, fed: &str) -> String {
         table = quoted(&table.name),
         names = names.join(", "),
         changes = changes.join(", "),
+        later = later(table),
     )
+}
+
+/// The condition that a fed row is newer than the one in the table.
+fn later(table: &Table) -> String {
+    let table = quoted(&table.name);
+    if broken(Variant::TimelineIgnored) {
+        return format!("excluded.seq > {table}.seq");
+    }
+    format!("(excluded.timeline, excluded.seq) > ({table}.timeline, {table}.seq)")
 }
 
 /// Which of the declared columns a table lacks, given those that it has; the error names one that cannot be.

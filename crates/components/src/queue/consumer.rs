@@ -68,7 +68,7 @@ impl<T> Batch<T> {
                 });
         }
         if let Some(message) = self.messages.first() {
-            message.marks.pause.set(Some(after));
+            message.marks.pause.set(Some(Pause { asked: after }));
         }
     }
 
@@ -167,11 +167,18 @@ pub(super) enum Verdict {
     },
 }
 
+/// A pause of the consumer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pause {
+    /// How long the receiver asks it to last, if it says so.
+    pub(super) asked: Option<Duration>,
+}
+
 /// The marks of a batch. They survive a consumer that panics or hangs.
 #[derive(Debug)]
 pub(super) struct Marks {
     of: RefCell<Vec<Option<Verdict>>>,
-    pause: Cell<Option<Option<Duration>>>,
+    pause: Cell<Option<Pause>>,
 }
 
 impl Marks {
@@ -195,7 +202,7 @@ impl Marks {
     }
 
     /// The pause that the consumer asks for, if it does.
-    pub(super) fn pause(&self) -> Option<Option<Duration>> {
+    pub(super) fn pause(&self) -> Option<Pause> {
         self.pause.get()
     }
 }

@@ -8,7 +8,7 @@
 //! A consumer is called when its attempt is durable. Whatever it does (panic, hang), it ends within its timeout with a
 //! result.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc};
 
 use abide::clock::{OwnWaits, own_waits};
 use abide::{LocalFuture, Result};
@@ -16,7 +16,7 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 
 use super::{
     DeadLetter, Queue, QueueError,
-    consumer::{Marks, Untyped, Verdict},
+    consumer::{Marks, Pause, Untyped, Verdict},
     inner::Inner,
     limits,
     queues::Declared,
@@ -44,7 +44,7 @@ pub(super) struct FinishedBatch {
     pub(super) claim: Claim,
     pub(super) marks: Vec<Option<Verdict>>,
     /// The pause that the consumer asks for, if it does.
-    pub(super) pause: Option<Option<Duration>>,
+    pub(super) pause: Option<Pause>,
     pub(super) rest: Result<(), String>,
 }
 

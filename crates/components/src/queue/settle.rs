@@ -70,6 +70,19 @@ impl Inner {
         Ok(())
     }
 
+    /// A message that was throttled keeps its place, and the attempt is not counted.
+    fn put_back_in_place(&self, number: i64, claim: &Claim, now: i64, error: &str) -> Result<()> {
+        if broken(Variant::ThrottledCounts) {
+            return self
+                .rows
+                .put_back(number, claim.number, now, error)
+                .map(drop);
+        }
+        self.rows
+            .put_back_untried(number, claim.number, now, error)
+            .map(drop)
+    }
+
     fn settle(&self, declared: &Declared, tried: FinishedBatch, now: i64) -> Result<()> {
         let FinishedBatch {
             claim,
@@ -85,7 +98,7 @@ impl Inner {
         for (index, mark) in marks.into_iter().enumerate() {
             match verdict(mark, &rest) {
                 Verdict::Ack => done.push(claim.deliveries[index].id.number),
-                Verdict::Retry { .. } if broken(Variant::RetryAcknowledged) => {
+                Verdict::Retry { .. } if acknowledges_retries() => {
                     done.push(claim.deliveries[index].id.number);
                 }
                 Verdict::Retry { after, error } => {
@@ -113,12 +126,7 @@ impl Inner {
                 Verdict::InPlace { error } => {
                     change.failed += 1;
                     let number = claim.deliveries[index].id.number;
-                    if broken(Variant::ThrottledCounts) {
-                        self.rows.put_back(number, claim.number, now, &error)?;
-                        continue;
-                    }
-                    self.rows
-                        .put_back_untried(number, claim.number, now, &error)?;
+                    self.put_back_in_place(number, &claim, now, &error)?;
                 }
                 Verdict::Dead { error } => {
                     change.failed += 1;
@@ -136,7 +144,7 @@ impl Inner {
             meta.dead += change.buried;
             meta.consumed += change.consumed;
             match pause {
-                Some(asked) => meta.batch_throttled(asked, now),
+                Some(pause) => meta.batch_throttled(pause.asked, now),
                 None if is_alive => meta.batch_consumed(now),
                 None => meta.batch_failed(now),
             }
@@ -211,4 +219,8 @@ impl DeadLetter {
             None => message,
         }
     }
+}
+
+fn acknowledges_retries() -> bool {
+    broken(Variant::RetryAcknowledged)
 }

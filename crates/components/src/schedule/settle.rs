@@ -136,22 +136,16 @@ impl Inner {
         attempts: u32,
         asked: Option<Duration>,
     ) -> Option<i64> {
+        let key = self.key(claim.id, &set.name, claim.due_at);
+        let parts: [&[u8]; 2] = [key.as_bytes(), &claim.attempts.to_le_bytes()];
+        let parts = self.options.jitter.then_some(&parts[..]);
         let attempts = if broken(Variant::RetriedForEver) {
             1
         } else {
             attempts
         };
-        let key = self.key(claim.id, &set.name, claim.due_at);
-        let parts: [&[u8]; 2] = [key.as_bytes(), &claim.attempts.to_le_bytes()];
-        let parts = self.options.jitter.then_some(&parts[..]);
         let wait = self.policy(set).next(attempts, asked, parts);
-        wait.map(|wait| {
-            if broken(Variant::RetriedAtOnce) {
-                0
-            } else {
-                wait
-            }
-        })
+        wait.map(kept)
     }
 
     /// The pause of an occurrence that was throttled, in milliseconds.
@@ -192,5 +186,14 @@ impl Inner {
             self.rows.give_back(claim, false, now)?;
         }
         Ok(())
+    }
+}
+
+/// The wait of a retry.
+fn kept(wait: i64) -> i64 {
+    if broken(Variant::RetriedAtOnce) {
+        0
+    } else {
+        wait
     }
 }

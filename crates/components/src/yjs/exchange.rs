@@ -97,10 +97,10 @@ impl Exchange {
                 }
             }
             Request::Step2(update) => {
-                return Ok(self.update(connection, update, Rest::Unasked).await?);
+                return self.update(connection, update, Rest::Unasked).await;
             }
             Request::Update(update) => {
-                return Ok(self.update(connection, update, Rest::AskedFor).await?);
+                return self.update(connection, update, Rest::AskedFor).await;
             }
             Request::Awareness(states) => {
                 let news = self.awareness()?.update(connection, states)?;
@@ -139,7 +139,7 @@ impl Exchange {
             // Something that it sent before was refused.
             return Ok(Ok(()));
         }
-        if awareness::is_read_only(connection)? && !broken(Variant::ReaderWrites) {
+        if may_only_read(connection)? {
             let update = update.to_vec();
             let is_short = update.len() <= limits::INLINE_UPDATE_BYTES;
             let lacks = move |replica: &mut Replica| replica.lacks(&update);
@@ -177,4 +177,8 @@ impl Exchange {
         }
         RefMut::filter_map(slot, Option::as_mut).map_err(|_| in_use())
     }
+}
+
+fn may_only_read(connection: &Connection) -> Result<bool> {
+    Ok(awareness::is_read_only(connection)? && !broken(Variant::ReaderWrites))
 }

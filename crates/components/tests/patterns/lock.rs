@@ -377,8 +377,8 @@ fn tokens_grow_after_a_restore_of_the_lock() {
         world.node.restore(stub.untyped(), undo).await.unwrap();
         let freed = lock(&world).release(bob.token).await.unwrap();
         assert!(freed.unwrap());
-        let last = acquire(&world, "eve", secs(10)).await.unwrap();
-        assert!(last.token > eve.token);
+        let next = acquire(&world, "eve", secs(10)).await.unwrap();
+        assert!(next.token > eve.token);
     });
 }
 

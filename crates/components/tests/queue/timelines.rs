@@ -20,7 +20,7 @@ async fn bookmark(world: &World) -> Bookmark {
 }
 
 fn later(body: &str) -> Message {
-    message(body).delay(Duration::from_secs(60))
+    message(body).delay(Duration::from_mins(1))
 }
 
 /// The id under which the consumer saw a body, each time.
@@ -39,7 +39,7 @@ fn a_restored_shard_delivers_again_under_ids_never_reused() {
         let queue = world.queue("words");
         queue.send(later("waiting")).await.unwrap();
         let then = bookmark(&world).await;
-        world.clock.advance(Duration::from_secs(60));
+        world.clock.advance(Duration::from_mins(1));
         world.until_consumed(1).await;
         world.send(&["undone"]).await;
         world.until_consumed(2).await;

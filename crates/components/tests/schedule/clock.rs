@@ -113,6 +113,6 @@ fn a_timer_after_a_time_is_not_late_because_the_clock_was_set_back() {
         assert_eq!(world.calls.all().len(), 0);
         world.pass(secs(10), secs(1)).await;
         assert_eq!(world.calls.all().len(), 1);
-        assert!(world.clock.now() - begun < secs(70));
+        assert!(world.clock.now() < begun + secs(70));
     });
 }

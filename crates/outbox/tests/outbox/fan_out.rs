@@ -176,7 +176,7 @@ fn two_fan_outs_share_the_outbox() {
             };
             world.sender().fan_out(command).await.unwrap().unwrap();
         }
-        world.pass(Duration::from_secs(60)).await;
+        world.pass(Duration::from_mins(1)).await;
         let all = world.sender().fan_outs().await.unwrap().unwrap();
         assert!(all.iter().all(|record| record.made >= 50), "{all:?}");
     });

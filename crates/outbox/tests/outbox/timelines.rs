@@ -188,7 +188,7 @@ async fn live(seed: u64) {
             _ => {
                 world
                     .pass(Duration::from_secs(u64::from(random.below(3))))
-                    .await
+                    .await;
             }
         }
         let sent: BTreeSet<String> = world.script.effects().into_iter().collect();

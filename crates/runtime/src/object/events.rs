@@ -11,6 +11,7 @@ use super::{Arrival, Object, Turn};
 use crate::{
     Error, ErrorKind, Event, Reply, Result, State, body,
     broken::{Variant, broken},
+    creation::Creator,
     envelope::Replier,
     gate::{Departure, refuse},
     limits::{EVENT_BYTES, INSTANCE_BYTES},
@@ -170,25 +171,36 @@ impl Object {
             }
             (Turn::Broken(error), replier, suspended) => {
                 self.discard(suspended);
-                match (event, replier) {
-                    (Some(event), Some(replier)) => {
-                        let arrival = Arrival {
-                            event,
-                            replier,
-                            chain: None,
-                            creator,
-                        };
-                        self.fail(arrival, &error);
-                    }
-                    (event, replier) => {
-                        self.discard(event);
-                        if let Some(replier) = replier {
-                            self.answer_broken(replier, error);
-                        }
-                    }
-                }
+                self.end_broken(event, replier, creator, error);
             }
             _ => {}
+        }
+    }
+
+    /// Ends an event whose turn was broken off. Its handler has begun if the event is gone.
+    fn end_broken(
+        self: &Rc<Self>,
+        event: Option<Event>,
+        replier: Option<Replier>,
+        creator: Option<Creator>,
+        error: Error,
+    ) {
+        match (event, replier) {
+            (Some(event), Some(replier)) => {
+                let arrival = Arrival {
+                    event,
+                    replier,
+                    chain: None,
+                    creator,
+                };
+                self.fail(arrival, &error);
+            }
+            (event, replier) => {
+                self.discard(event);
+                if let Some(replier) = replier {
+                    self.answer_broken(replier, error);
+                }
+            }
         }
     }
 

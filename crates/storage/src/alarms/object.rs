@@ -59,7 +59,7 @@ impl Alarms {
     /// `cut_off`, the entry does not depend on the current process, because the next process reads it as it is.
     fn entry(&self, epoch: Epoch, set_back: i64) -> Option<AlarmEntry> {
         let restores = self.due_for_restore && !broken(Variant::RestoreWaitsForEvent);
-        if self.dormant && !restores && !broken(Variant::DormantAlarmFires) {
+        if self.is_silent() && !restores {
             return None;
         }
         let entry = self.entry_of_rows(epoch, set_back);
@@ -74,6 +74,10 @@ impl Alarms {
             wait,
             ..entry.unwrap_or(AlarmEntry::at(0))
         })
+    }
+
+    fn is_silent(&self) -> bool {
+        self.dormant && !broken(Variant::DormantAlarmFires)
     }
 
     fn entry_of_rows(&self, epoch: Epoch, set_back: i64) -> Option<AlarmEntry> {
@@ -130,7 +134,7 @@ impl ObjectDb {
     pub fn first_alarm(&self) -> Result<Option<(Box<str>, AlarmRow)>> {
         let set_back = self.set_back();
         self.with_alarms(|alarms| {
-            if alarms.dormant && !broken(Variant::DormantAlarmFires) {
+            if alarms.is_silent() {
                 return None;
             }
             let first = alarms.first(set_back);

@@ -75,7 +75,7 @@ fn every_review_has_a_reason() {
 
 #[test]
 fn a_use_after_an_await_is_found_and_a_method_that_never_waits_is_not() {
-    let source = r#"
+    let source = r"
         #[durable_object]
         struct Account { state: State }
         impl Account {
@@ -100,7 +100,7 @@ fn a_use_after_an_await_is_found_and_a_method_that_never_waits_is_not() {
         }
         struct Other;
         impl Other { async fn fee(&self) { self.a(); wait().await; self.b(); } }
-    "#;
+    ";
     let expected = ["loses", "loses_in_a_loop", "loses_through_another"];
     let expected = expected.map(|method| Found {
         method: format!("Account::{method}"),

@@ -14,6 +14,10 @@ use crate::workflow::{
 };
 
 /// A step of this run.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is set and cleared at another time"
+)]
 pub(super) struct Op {
     pub(super) row: StepRow,
     /// Set when the run has requested it.
