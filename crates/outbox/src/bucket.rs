@@ -67,6 +67,11 @@ impl Bucket {
     }
 }
 
+/// Whether a stored bucket is full. A token that was taken before has come back by then, so it is not returned again.
+pub(super) fn is_full(full_at: i64, now_millis: i64) -> bool {
+    full_at <= now_millis.saturating_mul(1_000)
+}
+
 fn interval(rate: Rate) -> i64 {
     micros(rate.interval).max(1)
 }

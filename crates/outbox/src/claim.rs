@@ -31,6 +31,9 @@ pub(super) struct Claim {
     pub(super) alone: bool,
     /// Since when it would have been given up.
     pub(super) failing_since: Option<i64>,
+    /// When its tokens were taken; 0 if an earlier process took them.
+    #[serde(skip)]
+    pub(super) taken_at: i64,
     /// The standing of its origin when it was claimed.
     #[serde(skip)]
     pub(super) standing: Standing,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Breaker, Failure, Rate,
-    bucket::Bucket,
+    bucket::{self, Bucket},
     deliver::FailureKind,
     limits,
     sql::Sql,
@@ -63,6 +63,9 @@ pub(super) struct Row {
     pub(super) origin: Option<String>,
     /// Whether it responded to the last attempt; `None` if none has ended.
     pub(super) heard: Option<bool>,
+    /// When a pass last found its bucket full; not stored.
+    #[serde(skip)]
+    was_full_at: i64,
 }
 
 /// The columns of a [`Row`].
@@ -174,12 +177,17 @@ impl Row {
         if taught.is_none() {
             self.spacing = None;
         }
+        if bucket::is_full(self.full_at, now) {
+            self.was_full_at = now;
+        }
         Bucket::new(taught.or(configured), self.full_at, now)
     }
 
-    /// Returns a token to its bucket.
-    pub(super) fn refund(&mut self, configured: Option<Rate>) {
-        if let Some(rate) = configured {
+    /// Returns a token to its bucket, unless that was full since the token was taken.
+    pub(super) fn refund(&mut self, configured: Option<Rate>, taken_at: i64) {
+        if let Some(rate) = configured
+            && self.was_full_at <= taken_at
+        {
             self.full_at = self.full_at.saturating_sub(micros(rate.interval));
         }
     }

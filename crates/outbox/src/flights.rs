@@ -262,6 +262,7 @@ impl Flights {
     ) {
         for claim in claims.iter_mut() {
             claim.standing = standing;
+            claim.taken_at = now;
             self.begin(claim);
         }
         if standing == Standing::New {

@@ -71,6 +71,7 @@ mod tests {
             since: 0,
             alone: false,
             failing_since: None,
+            taken_at: 0,
             standing: Standing::default(),
             payload: Some("x".repeat(bytes)),
         }

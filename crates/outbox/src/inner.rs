@@ -51,6 +51,8 @@ pub(super) struct Inner {
     pub(super) ended: RefCell<BTreeSet<i64>>,
     /// Results that could not be written yet. Their messages are still in flight.
     pub(super) unwritten: RefCell<Vec<(Claim, Outcome)>>,
+    /// When a pass last found the outbox's bucket full.
+    pub(super) was_full_at: Cell<i64>,
     /// Wakes the task.
     pub(super) news: Notify,
     /// When to update the metrics again.
@@ -77,6 +79,7 @@ impl Inner {
             suspects: Cell::default(),
             ended: RefCell::default(),
             unwritten: RefCell::default(),
+            was_full_at: Cell::new(0),
             news: Notify::new(),
             show_at: Cell::new(0),
             waiting: RefCell::default(),

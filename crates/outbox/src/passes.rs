@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::{
     Batch, FanOutStatus, Limit, Pace, Status,
     agenda::Agenda,
-    bucket::Bucket,
+    bucket::{self, Bucket},
     claim::Claim,
     destination,
     flights::{Bounds, Full, InFlight, Standing},
@@ -174,6 +174,9 @@ impl Inner {
         let flights = self.flights.borrow();
         match self.rows.options.pace {
             Pace::AtOnce { outbox, .. } => {
+                if bucket::is_full(meta.full_at, now) {
+                    self.was_full_at.set(now);
+                }
                 let bucket = Bucket::new(outbox.rate, meta.full_at, now);
                 let room = |flying: &InFlight| {
                     let room = concurrency(outbox).saturating_sub(flying.total());
@@ -284,8 +287,9 @@ impl Inner {
             to.set_bucket(bucket.take(1));
             self.rows.save_destination(to)?;
             budget.bucket = budget.bucket.take(1);
-            let claims = self.rows.claim(&alone.destination, &[alone.id], now)?;
-            for claim in &claims {
+            let mut claims = self.rows.claim(&alone.destination, &[alone.id], now)?;
+            for claim in &mut claims {
+                claim.taken_at = now;
                 self.flights.borrow_mut().begin(claim);
             }
             taken.sends.extend(claims);

@@ -96,6 +96,7 @@ impl New<'_> {
             since: now,
             alone: false,
             failing_since: None,
+            taken_at: 0,
             standing: Standing::default(),
             payload: Some(self.payload.to_owned()),
         }

@@ -125,7 +125,8 @@ impl Settlement<'_> {
         }
     }
 
-    /// Returns the tokens of a message that could not be sent to its destination's bucket and to the outbox's.
+    /// Returns the tokens of a message that could not be sent, to its destination's bucket and to the outbox's. If a bucket
+    /// was full meanwhile, the token is there already.
     fn refund(&self, to: &mut destination::Row) -> Result<()> {
         let Pace::AtOnce {
             outbox,
@@ -134,10 +135,14 @@ impl Settlement<'_> {
         else {
             return Ok(());
         };
-        to.refund(destination.rate);
-        outbox
-            .rate
-            .map_or(Ok(()), |rate| self.rows.refund(micros(rate.interval)))
+        let taken_at = self.claim.taken_at;
+        to.refund(destination.rate, taken_at);
+        match outbox.rate {
+            Some(rate) if self.inner.was_full_at.get() <= taken_at => {
+                self.rows.refund(micros(rate.interval))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn destination_failed(&self, to: &mut destination::Row, failure: &Failure) {

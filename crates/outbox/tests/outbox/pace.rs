@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::outbox::{Breaker, Limit, Pace, Rate, Status, Submitted};
+use abide::outbox::{Breaker, Failure, Limit, Pace, Rate, Status, Submitted};
 
 use crate::support::{Act, World, at_a_time, note, plain, refused, run};
 
@@ -188,6 +188,37 @@ fn a_circuit_opens_after_failures_in_a_row_and_a_probe_closes_it() {
             assert_eq!(record.attempts, attempts, "waiting used no attempts up");
         }
     });
+}
+
+#[test]
+fn a_token_that_has_come_back_with_time_is_not_returned_again() {
+    for pace in [
+        Pace::AtOnce {
+            outbox: limit(Some(Rate::per_second(1, 2)), 64),
+            destination: limit(None, 64),
+        },
+        Pace::AtOnce {
+            outbox: limit(None, 64),
+            destination: limit(Some(Rate::per_second(1, 2)), 64),
+        },
+    ] {
+        run(async {
+            let world = World::new(plain().pace(pace));
+            let busy = Act::Submit(Err(Failure::not_sent("busy here")));
+            world.script.say("early", [Act::Later(busy.into())]);
+            world.enqueue(note("bob", "early")).await;
+            world.pass(Duration::from_secs(3)).await;
+            let texts = ["one", "two", "three"];
+            world.enqueue_all(texts.map(|text| note("bob", text))).await;
+            world.rest().await;
+            assert_eq!(world.script.calls().len(), 3, "a full bucket was used up");
+            world.script.now();
+            world.rest().await;
+            assert_eq!(world.script.calls().len(), 3);
+            world.pass(Duration::from_secs(2)).await;
+            assert_eq!(world.counts().await.sent, 4);
+        });
+    }
 }
 
 #[test]
