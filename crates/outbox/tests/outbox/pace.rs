@@ -194,12 +194,12 @@ fn a_circuit_opens_after_failures_in_a_row_and_a_probe_closes_it() {
 fn a_token_that_has_come_back_with_time_is_not_returned_again() {
     for pace in [
         Pace::AtOnce {
-            outbox: limit(Some(Rate::per_second(1, 2)), 64),
+            outbox: limit(Some(Rate::per_minute(6, 2)), 64),
             destination: limit(None, 64),
         },
         Pace::AtOnce {
             outbox: limit(None, 64),
-            destination: limit(Some(Rate::per_second(1, 2)), 64),
+            destination: limit(Some(Rate::per_minute(6, 2)), 64),
         },
     ] {
         run(async {
@@ -207,15 +207,16 @@ fn a_token_that_has_come_back_with_time_is_not_returned_again() {
             let busy = Act::Submit(Err(Failure::not_sent("busy here")));
             world.script.say("early", [Act::Later(busy.into())]);
             world.enqueue(note("bob", "early")).await;
-            world.pass(Duration::from_secs(3)).await;
+            world.pass(Duration::from_secs(11)).await;
             let texts = ["one", "two", "three"];
             world.enqueue_all(texts.map(|text| note("bob", text))).await;
             world.rest().await;
             assert_eq!(world.script.calls().len(), 3, "a full bucket was used up");
+            // The outbox pauses for a moment after that. The next token comes 10 s after the bucket was used up.
             world.script.now();
-            world.rest().await;
+            world.pass(Duration::from_secs(5)).await;
             assert_eq!(world.script.calls().len(), 3);
-            world.pass(Duration::from_secs(2)).await;
+            world.pass(Duration::from_secs(20)).await;
             assert_eq!(world.counts().await.sent, 4);
         });
     }
