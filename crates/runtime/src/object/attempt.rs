@@ -187,7 +187,10 @@ impl Object {
         let Some(untold) = self.untold_timeline().and_then(|row| row.untold) else {
             return Ok(None);
         };
-        if self.is_dormant() || untold.due > now.steady() {
+        if self.is_dormant() {
+            return Ok(None);
+        }
+        if untold.due > now.steady() {
             return Ok(Some(FireOutcome::Done(Ok(Reply::Done))));
         }
         let retry = &self.binding.options.alarm_retry;

@@ -50,7 +50,7 @@ impl Object {
     /// The object's timeline, if its code has not been told of it.
     pub(super) fn untold_timeline(&self) -> Option<TimelineRow> {
         let row = self.timeline.get();
-        (row.untold.is_some() && !broken(Variant::TimelineUntold)).then_some(row)
+        row.untold.is_some().then_some(row)
     }
 
     /// Tells the object's code of a new timeline before an event. Returns the event, unless it has to wait or fails.
@@ -84,12 +84,9 @@ impl Object {
     }
 
     fn tell(self: &Rc<Self>) -> Result<()> {
-        let timeline = self.timeline();
-        let hooks = self.timeline_hooks.borrow().clone();
-        for hook in hooks {
-            hook(&timeline)?;
+        if !broken(Variant::TimelineUntold) {
+            self.run_timeline_hooks()?;
         }
-        self.deliver_at_once(Event::Timeline(timeline))?;
         self.write(Confirmation::Confirmed, ObjectDb::timeline_told)?;
         let row = self.timeline.get();
         self.timeline.set(TimelineRow {
@@ -97,6 +94,15 @@ impl Object {
             ..row
         });
         Ok(())
+    }
+
+    fn run_timeline_hooks(&self) -> Result<()> {
+        let timeline = self.timeline();
+        let hooks = self.timeline_hooks.borrow().clone();
+        for hook in hooks {
+            hook(&timeline)?;
+        }
+        self.deliver_at_once(Event::Timeline(timeline))
     }
 
     /// Ends the object's dormancy, and restarts it after the turn. An error resets the object.

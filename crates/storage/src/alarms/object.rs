@@ -65,8 +65,8 @@ impl Alarms {
         let entry = self.entry_of_rows(epoch, set_back);
         let (due, wait) = match (restores, self.tell_at) {
             (true, _) => (0, false),
-            (false, Some(tell_at)) => (tell_at, true),
-            (false, None) => return entry,
+            (false, Some(tell_at)) if !self.dormant => (tell_at, true),
+            (false, _) => return entry,
         };
         Some(AlarmEntry {
             due,
