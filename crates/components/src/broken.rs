@@ -117,10 +117,6 @@ abide::broken_variants! {
         StaleRetried,
         /// A timer whose next time is unknown is finished. Failures are reported.
         UnplannedEnds,
-        /// An attempt that was throttled counts. Throttling uses up no attempts.
-        FiringThrottledCounts,
-        /// Of those in flight at a crash each is given up. No occurrence has failed for another's crash.
-        FiringsBlamedTogether,
         /// A timer that catches up keeps its place before others. No timer is behind the catch-up of another.
         CatchUpFirst,
         /// Times of the day go off whenever a clock shows them. A time that does not exist, or comes twice, goes off once.
@@ -229,8 +225,6 @@ abide::broken_variants! {
     workflow {
         /// After a restore an instance does not ask its children. A parent never waits for a child that has ended.
         ChildUnasked,
-        /// A dormant instance runs. A dormant object does nothing unasked.
-        DormantRuns,
         /// A step's result is not stored. A result is stored once.
         ResultUnstored,
         /// Attempts are not counted. Attempts end.

@@ -69,7 +69,7 @@ impl Inner {
                     at: now.saturating_add(wait).min(limits::MAX_TIME),
                     error: &cut(error, limits::MAX_ERROR_BYTES),
                     alone: false,
-                    throttled: throttled && !broken(Variant::FiringThrottledCounts),
+                    throttled,
                 };
                 self.try_again(&set, claim, &retry, now)
             }
@@ -85,8 +85,7 @@ impl Inner {
         };
         let error = "it was interrupted: its object or the process stopped";
         let wait = self.wait(&set, claim, claim.counted(), None);
-        let is_to_blame = claim.alone || broken(Variant::FiringsBlamedTogether);
-        if wait.is_none() && is_to_blame {
+        if wait.is_none() && claim.alone {
             return self.give_up(&set, claim, error, now);
         }
         let last = || self.wait(&set, claim, self.policy(&set).max_attempts() - 1, None);

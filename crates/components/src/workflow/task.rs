@@ -31,7 +31,7 @@ impl Inner {
     pub(super) fn kick(self: &Rc<Self>) -> Result<()> {
         self.guard()?;
         // It starts anew when it is activated.
-        if self.state.is_dormant() && !broken(Variant::DormantRuns) {
+        if self.state.is_dormant() {
             return Ok(());
         }
         if self.running.replace(true) {

@@ -22,9 +22,8 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::WaitCounts => {
             "troubles::rows_wait_for_a_read_model_that_is_not_ready_however_often_they_are_tried"
         }
-        Variant::TimelineIgnored | Variant::RestoreUnsent => {
-            "timelines::a_restored_object_replaces_its_rows"
-        }
+        Variant::TimelineIgnored => "sqlite::it_does_what_every_read_model_does",
+        Variant::RestoreUnsent => "timelines::a_restored_object_replaces_its_rows",
         Variant::DormantFeeds => "timelines::a_fork_sends_its_rows_when_it_is_activated",
         Variant::RebuildHasty => {
             "rebuild::a_read_model_is_rebuilt_from_all_objects_and_says_how_far_it_is"

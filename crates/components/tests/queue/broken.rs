@@ -10,14 +10,13 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::ClaimForEver
         | Variant::FailureAcknowledged
         | Variant::RetryAcknowledged
-        | Variant::DeliveryNotDurable
         | Variant::DedupIgnored => {
             "crash::no_message_is_lost_or_taken_twice_whatever_happens_to_the_power"
         }
         Variant::RecoveryUnset => {
             "crash::a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls"
         }
-        Variant::DeliveryUncounted => {
+        Variant::DeliveryNotDurable | Variant::DeliveryUncounted => {
             "crash::a_message_whose_consumer_ends_the_process_each_time_is_given_up"
         }
         Variant::MarksForgotten => {

@@ -7,11 +7,7 @@ fn caught_by(variant: Variant) -> &'static str {
     match variant {
         Variant::CopyGoesOff => "timelines::timers_of_a_fork_do_not_go_off",
         Variant::TimerEarly => "times::timers_go_off_at_their_times_the_earliest_first",
-        Variant::EndForgotten
-        | Variant::FailureKept
-        | Variant::MisfireIgnored
-        | Variant::QueuedDropped
-        | Variant::FailedForgotten => {
+        Variant::EndForgotten | Variant::FailureKept | Variant::FailedForgotten => {
             "simulation::each_occurrence_has_its_effect_exactly_once_or_has_failed_whatever_happens"
         }
         Variant::CutOffForgotten | Variant::FiringUncounted => {
@@ -27,7 +23,8 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::RetriedAtOnce => {
             "retries::an_attempt_that_fails_is_repeated_after_the_waits_of_the_policy_and_leaves_nothing"
         }
-        Variant::OverlapAllowed => {
+        Variant::MisfireIgnored => "missed::a_timer_that_goes_off_once_is_late_or_has_ended",
+        Variant::OverlapAllowed | Variant::QueuedDropped => {
             "background::an_occurrence_that_comes_before_the_last_has_ended_is_left_out_waits_or_overlaps"
         }
         Variant::SetAnew => {
@@ -37,12 +34,6 @@ fn caught_by(variant: Variant) -> &'static str {
             "background::a_timer_that_was_canceled_or_set_anew_while_it_ran_is_not_repeated"
         }
         Variant::CatchUpFirst => "missed::a_timer_that_is_due_is_not_behind_the_catch_up_of_others",
-        Variant::FiringThrottledCounts => {
-            "retries::throttled_attempts_do_not_count_and_end_after_a_week"
-        }
-        Variant::FiringsBlamedTogether => {
-            "suspects::only_the_timer_that_ends_the_process_has_failed"
-        }
         _ => panic!("{variant:?} is of another part"),
     }
 }

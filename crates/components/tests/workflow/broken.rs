@@ -8,7 +8,6 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::ChildUnasked => {
             "timelines::a_restored_parent_learns_the_result_of_a_child_that_ended"
         }
-        Variant::DormantRuns => "timelines::a_fork_of_an_instance_runs_nothing",
         Variant::ResultUnstored
         | Variant::KeyOfAttempt
         | Variant::ToldOnce
