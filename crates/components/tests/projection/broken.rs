@@ -11,7 +11,9 @@ fn caught_by(variant: Variant) -> &'static str {
         | Variant::ChangeForgotten => {
             "troubles::what_an_object_has_committed_reaches_the_read_model_whatever_happens_to_the_power"
         }
-        Variant::OlderWritten => "sqlite::it_does_what_every_read_model_does",
+        Variant::OlderWritten | Variant::TimelineIgnored => {
+            "sqlite::it_does_what_every_read_model_does"
+        }
         Variant::OldestOfBatch => "troubles::of_several_changes_of_a_row_the_newest_is_written",
         Variant::PutRefused | Variant::RefusedMeansTaken => {
             "troubles::a_full_queue_stops_nobody_and_feeds_keep_the_newest_of_each_row"
@@ -22,7 +24,6 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::WaitCounts => {
             "troubles::rows_wait_for_a_read_model_that_is_not_ready_however_often_they_are_tried"
         }
-        Variant::TimelineIgnored => "sqlite::it_does_what_every_read_model_does",
         Variant::RestoreUnsent => "timelines::a_restored_object_replaces_its_rows",
         Variant::DormantFeeds => "timelines::a_fork_sends_its_rows_when_it_is_activated",
         Variant::RebuildHasty => {
