@@ -7,7 +7,12 @@ use std::{
     time::Duration,
 };
 
-use abide::{Node, Value, clock::TestClock, prelude::*, storage::SimDisk};
+use abide::{
+    Node, Value,
+    clock::{Clock, TestClock},
+    prelude::*,
+    storage::SimDisk,
+};
 use abide::{
     projection::{
         Begun, Feed, Found, Projection, ProjectionError, ReadModel, Row, SqliteModel, Table,
@@ -92,17 +97,28 @@ fn is_unlucky(row: &Row) -> bool {
 pub(crate) struct Moody {
     pub(crate) model: Arc<dyn ReadModel>,
     mood: Arc<Mutex<Mood>>,
+    clock: TestClock,
     /// Sizes of the batches that were applied.
     pub(crate) batches: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Moody {
-    pub(crate) fn new(model: Arc<dyn ReadModel>) -> Self {
+    pub(crate) fn new(model: Arc<dyn ReadModel>, clock: TestClock) -> Self {
         Self {
             model,
             mood: Arc::default(),
+            clock,
             batches: Arc::default(),
         }
+    }
+
+    /// Never ends; rests on the test's clock, so that the node settles.
+    fn never<T: 'static>(&self) -> BoxFuture<'static, T> {
+        let clock = self.clock.clone();
+        Box::pin(async move {
+            clock.sleep_until(Duration::MAX).await;
+            unreachable!("the end of time")
+        })
     }
 
     pub(crate) fn set(&self, mood: Mood) {
@@ -120,7 +136,7 @@ impl ReadModel for Moody {
         let refused = |error| Box::pin(std::future::ready(Err(error)));
         match *self.mood.lock().unwrap() {
             Mood::Down => refused(ProjectionError::Unavailable("the test says so".to_owned())),
-            Mood::Stuck => Box::pin(std::future::pending()),
+            Mood::Stuck => self.never(),
             Mood::Superstitious if rows.iter().any(is_unlucky) => {
                 refused(ProjectionError::Refused("13".to_owned()))
             }
@@ -132,7 +148,7 @@ impl ReadModel for Moody {
         let refused = |error| Box::pin(std::future::ready(Err(error)));
         match *self.mood.lock().unwrap() {
             Mood::Down => refused(ProjectionError::Unavailable("the test says so".to_owned())),
-            Mood::Stuck => Box::pin(std::future::pending()),
+            Mood::Stuck => self.never(),
             Mood::Well | Mood::Superstitious | Mood::Clinging => self.model.begin(timeline),
         }
     }
@@ -261,7 +277,9 @@ impl World {
     }
 
     pub(crate) fn of(model: Arc<dyn ReadModel>, options: Options) -> Self {
-        Self::at(TestClock::new(), SimDisk::new(), Moody::new(model), options)
+        let clock = TestClock::new();
+        let model = Moody::new(model, clock.clone());
+        Self::at(clock, SimDisk::new(), model, options)
     }
 
     fn at(clock: TestClock, disk: SimDisk, model: Moody, options: Options) -> Self {
@@ -373,6 +391,6 @@ impl World {
 
     pub(crate) async fn pass(&self) {
         self.clock.advance(Duration::from_millis(200));
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        self.node.settle().await.unwrap();
     }
 }

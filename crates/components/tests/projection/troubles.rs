@@ -51,7 +51,6 @@ fn rows_wait_for_a_read_model_that_is_not_ready_however_often_they_are_tried() {
             world.deposit("ada", 10).await;
             world
                 .until("they were tried often, or for long", async || {
-                    world.clock.advance(Duration::from_secs(1));
                     world.model.batches.lock().unwrap().len() >= 8
                 })
                 .await;
