@@ -4,7 +4,6 @@ use std::{
     fmt,
     future::Future,
     net::IpAddr,
-    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -19,20 +18,22 @@ use abide_runtime::{
 use axum::{
     Router,
     body::Body,
-    extract::{ConnectInfo, FromRequestParts, MatchedPath, RawPathParams, Request, State},
-    middleware::{self, Next},
+    extract::{ConnectInfo, Request},
+    middleware::Next,
     response::{IntoResponse, Response},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{
-    HeaderValue, Method, StatusCode,
+    HeaderValue, StatusCode,
     header::{AUTHORIZATION, WWW_AUTHENTICATE},
     request::Parts,
 };
 
 use super::{
-    AccessError, AccessStore, Caller, CreatedToken, LocalUser, NewToken, Operation, Role, Token,
+    AccessError, AccessStore, Caller, CreatedToken, LocalUser, Need, NewToken, Operation, Route,
+    Token,
     lease::{self, Lease},
+    protect,
     store::Look,
     token,
 };
@@ -44,31 +45,6 @@ use crate::{
     limits,
 };
 
-/// Who may call a listener's protected routes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AccessPolicy {
-    /// Depends on who can reach the listener: see `server.access` and `admin.access` in `docs/configuration.md`.
-    #[default]
-    Auto,
-    /// Anyone who reaches the listener.
-    Open,
-    /// Holders of a token.
-    Token,
-}
-
-impl FromStr for AccessPolicy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "open" => Ok(Self::Open),
-            "token" => Ok(Self::Token),
-            _ => Err("\"auto\", \"open\" or \"token\"".to_owned()),
-        }
-    }
-}
-
 /// The ways to send a token.
 const LOGINS: [&str; 2] = [
     "Bearer realm=\"abide\"",
@@ -77,132 +53,6 @@ const LOGINS: [&str; 2] = [
 
 /// The outcome of an operation whose client did not wait for the answer.
 const GONE: &str = "gone";
-
-/// The permissions that a request requires.
-#[derive(Clone, Debug)]
-pub struct Need {
-    role: Role,
-    object: Option<Target>,
-    action: Option<&'static str>,
-    detail: Option<String>,
-    with_body: bool,
-}
-
-/// The object that a request concerns.
-#[derive(Clone, Debug)]
-enum Target {
-    /// `Class/name`.
-    Named(String),
-    /// An id does not reveal the name that it was derived from.
-    ById { class: String, id: String },
-}
-
-impl Target {
-    /// Whether the caller may access it.
-    fn is_open_to(&self, caller: &Caller) -> bool {
-        match self {
-            Self::Named(name) => caller.may_reach(Some(name)),
-            Self::ById { class, id } if broken(Variant::IdTakenForName) => {
-                caller.may_reach(Some(&format!("{class}/{id}")))
-            }
-            Self::ById { class, .. } => caller.may_reach_all_of(class),
-        }
-    }
-}
-
-/// The form used in the audit log.
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Named(name) => f.write_str(name),
-            Self::ById { class, id } => write!(f, "{class}/{id}"),
-        }
-    }
-}
-
-impl Need {
-    /// At least this role.
-    pub fn role(role: Role) -> Self {
-        Self {
-            role,
-            object: None,
-            action: None,
-            detail: None,
-            with_body: false,
-        }
-    }
-
-    /// [`Role::Read`] for GET and HEAD, [`Role::Operate`] for anything else.
-    pub fn by_method(method: &Method) -> Self {
-        Self::role(if matches!(*method, Method::GET | Method::HEAD) {
-            Role::Read
-        } else {
-            Role::Operate
-        })
-    }
-
-    /// Access to this object. A token restricted to certain objects is admitted only to routes that name one.
-    #[must_use]
-    pub fn object(mut self, class: &str, name: &str) -> Self {
-        self.object = Some(Target::Named(format!("{class}/{name}")));
-        self
-    }
-
-    /// Access to the object with this id. An id does not reveal the object's name, so a token restricted to certain
-    /// names does not grant access; one for all objects of the class does.
-    #[must_use]
-    pub fn object_by_id(mut self, class: &str, id: &str) -> Self {
-        self.object = Some(Target::ById {
-            class: class.to_owned(),
-            id: id.to_owned(),
-        });
-        self
-    }
-
-    /// A row in the audit log, with the name of this action.
-    #[must_use]
-    pub fn audited(mut self, action: &'static str) -> Self {
-        self.action = Some(action);
-        self
-    }
-
-    /// Details of the action, for its row.
-    #[must_use]
-    pub fn detail(mut self, detail: impl Into<String>) -> Self {
-        self.detail = Some(detail.into());
-        self
-    }
-
-    /// Adds the request's body to the row. It must not contain secrets, and have at most [`limits::MAX_AUDIT_DETAIL`]
-    /// bytes.
-    #[must_use]
-    pub(crate) fn with_body(mut self) -> Self {
-        self.with_body = true;
-        self
-    }
-}
-
-/// The route of a request: its method, its path pattern, and the path parameters.
-#[derive(Debug)]
-pub struct Route<'a> {
-    /// The method.
-    pub method: &'a Method,
-    /// The router's path pattern, such as `/kv/{object}/{*key}`.
-    pub path: &'a str,
-    params: Option<&'a RawPathParams>,
-}
-
-impl Route<'_> {
-    /// A decoded path parameter; empty if there is none.
-    pub fn param(&self, name: &str) -> &str {
-        let found = self.params.iter().flat_map(|params| params.iter());
-        found
-            .filter(|(known, _)| *known == name)
-            .map(|(_, value)| value)
-            .next()
-            .unwrap_or_default()
-    }
-}
 
 /// A program's own check of a caller.
 pub(crate) type Authorize = dyn Fn(&Parts, &Need) -> Result<Caller, ApiError> + Send + Sync;
@@ -316,7 +166,7 @@ impl Access {
     }
 
     /// Answers a request if its caller is authorized.
-    async fn answer(&self, need: Need, request: Request, next: Next) -> Response {
+    pub(super) async fn answer(&self, need: Need, request: Request, next: Next) -> Response {
         let (mut parts, body) = request.into_parts();
         let caller = match self.caller(&parts, &need) {
             Ok(caller) => caller,
@@ -324,7 +174,7 @@ impl Access {
         };
         let allowed = self
             .count(&caller)
-            .and_then(|()| check(&caller, &need, &parts.method));
+            .and_then(|()| need.check(&caller, &parts.method));
         if let Err(refused) = allowed {
             return refused.into_response();
         }
@@ -556,93 +406,6 @@ async fn run(next: Next, request: Request, token: Option<u64>) -> Response {
         }
         _ => next.run(request).await,
     }
-}
-
-struct Guard<A, N> {
-    access: A,
-    need: N,
-}
-
-/// Protects every route that the router has now, once `access` is set.
-pub(crate) fn protect(
-    router: Router,
-    access: impl Fn() -> Result<Access, ApiError> + Send + Sync + 'static,
-    need: impl Fn(&Route<'_>) -> Need + Send + Sync + 'static,
-) -> Router {
-    let guard = Arc::new(Guard { access, need });
-    router.route_layer(middleware::from_fn_with_state(guard, guarded))
-}
-
-async fn guarded<A, N>(
-    State(guard): State<Arc<Guard<A, N>>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, ApiError>
-where
-    A: Fn() -> Result<Access, ApiError>,
-    N: Fn(&Route<'_>) -> Need,
-{
-    let access = (guard.access)()?;
-    let (mut parts, body) = request.into_parts();
-    let params = params(&mut parts).await?;
-    let path = parts.extensions.get::<MatchedPath>();
-    let need = (guard.need)(&Route {
-        method: &parts.method,
-        path: path.map_or("", MatchedPath::as_str),
-        params: params.as_ref(),
-    });
-    let request = Request::from_parts(parts, body);
-    Ok(access.answer(need, request, next).await)
-}
-
-/// The path parameters, if there are any.
-async fn params(parts: &mut Parts) -> Result<Option<RawPathParams>, ApiError> {
-    use axum::extract::rejection::RawPathParamsRejection::MissingPathParams;
-    match RawPathParams::from_request_parts(parts, &()).await {
-        Ok(params) => Ok(Some(params)),
-        Err(MissingPathParams(_)) => Ok(None),
-        Err(_) => Err(ApiError::bad_request(
-            "invalid_path",
-            "The path is not UTF-8.",
-        )),
-    }
-}
-
-fn check(caller: &Caller, need: &Need, method: &Method) -> Result<(), ApiError> {
-    let unchecked = method == Method::PUT && broken(Variant::RoleUncheckedOnPut);
-    if caller.role() < need.role && !unchecked {
-        return Err(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "role_too_low",
-            format!(
-                "This requires the role {}; the caller has {}.",
-                need.role,
-                caller.role()
-            ),
-        ));
-    }
-    if !may_reach(caller, need.object.as_ref()) {
-        return Err(object_not_allowed());
-    }
-    Ok(())
-}
-
-/// True if what the request names is open to the caller; without a name, if everything is.
-fn may_reach(caller: &Caller, object: Option<&Target>) -> bool {
-    let is_open = match object {
-        Some(object) => object.is_open_to(caller),
-        None => caller.may_reach(None),
-    };
-    is_open || broken(Variant::PrefixIgnored)
-}
-
-/// The error for an object that the caller may not access.
-pub(crate) fn object_not_allowed() -> ApiError {
-    ApiError::new(
-        StatusCode::FORBIDDEN,
-        "object_not_allowed",
-        "The token is restricted to other objects, identified by class and name.",
-    )
 }
 
 /// Whether an operation exceeds the maximum size of a row.

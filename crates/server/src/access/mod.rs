@@ -12,17 +12,25 @@ mod audit;
 mod caller;
 mod guard;
 mod lease;
+mod need;
+mod policy;
 mod role;
+mod route;
 mod store;
 mod token;
 
 pub use audit::{AuditRow, Operation};
 pub use caller::Caller;
-pub use guard::{Access, AccessPolicy, Need, Route};
+pub use guard::Access;
+pub use need::Need;
+pub use policy::AccessPolicy;
 pub use role::Role;
+pub use route::Route;
 pub use store::{AccessError, AccessStore};
 pub use token::{CreatedToken, NewToken, Token};
 
 pub(crate) use caller::LocalUser;
-pub(crate) use guard::{Authorize, object_not_allowed, protect};
+pub(crate) use guard::Authorize;
 pub(crate) use lease::Lease;
+pub(crate) use need::object_not_allowed;
+pub(crate) use route::protect;
