@@ -145,7 +145,8 @@ impl ObjectDb {
         });
         if !statement.readonly() {
             // Creating a virtual table inserts rows, too.
-            let counts = is_dml(sql) || self.changes_that_count() > before;
+            let counts = (is_dml(sql) && (stepped.is_ok() || self.can_be_prepared(sql)))
+                || self.changes_that_count() > before;
             self.changes.of_user(&self.connection, counts);
             if creates_virtual_table(sql) {
                 self.disregard_changes_since(before);
@@ -153,6 +154,14 @@ impl ObjectDb {
         }
         stepped?;
         Ok(columns.unwrap_or_else(|| column_names(statement)))
+    }
+
+    /// After an error: whether the statement has run. After a change of the schema, SQLite prepares a cached statement again;
+    /// if that fails, its count of changed rows is still that of the statement before.
+    fn can_be_prepared(&self, sql: &str) -> bool {
+        let can = self.connection.prepare(sql).is_ok();
+        self.guard.take_refusal();
+        can
     }
 
     fn step_rows<E: From<Error>>(

@@ -39,3 +39,22 @@ fn the_engine_s_writes_do_not_count_as_changes() {
     run(&db, "INSERT INTO t SELECT changes()");
     assert_eq!(value(&db, "SELECT n FROM t WHERE n = 2"), Value::Integer(2));
 }
+
+#[test]
+fn a_statement_that_cannot_be_prepared_again_keeps_the_count() {
+    let (_store, db) = database();
+    run(&db, "CREATE TABLE parent (id INTEGER PRIMARY KEY)");
+    run(
+        &db,
+        "CREATE TABLE child (id INTEGER PRIMARY KEY, of REFERENCES parent)",
+    );
+    run(&db, "DELETE FROM child WHERE id > 8");
+    run(&db, "DROP TABLE parent");
+    db.kv_put("k", b"v").unwrap();
+    let failed = db.exec("DELETE FROM child WHERE id > 8", []);
+    assert_eq!(
+        failed.unwrap_err().to_string(),
+        "no such table: main.parent"
+    );
+    assert_eq!(value(&db, "SELECT changes()"), Value::Integer(0));
+}
