@@ -122,6 +122,7 @@ mod outcome;
 mod overload;
 mod passes;
 mod poll_turns;
+mod polls;
 mod pump;
 mod ready;
 pub(crate) mod redaction;

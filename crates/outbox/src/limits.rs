@@ -89,6 +89,10 @@ pub const MIN_POLL_PAUSE: Duration = Duration::from_millis(100);
 /// concurrency.
 pub const POLL_TURN: Duration = Duration::from_millis(50);
 
+/// One in this many polls of a tick is for operations of earlier ticks, the others are first for what the tick has sent:
+/// 15 of the classic 20.
+pub const OTHER_POLLS: u32 = 4;
+
 /// Attempts in flight to an origin whose last response was lost; twice as many after a response, doubled with each more.
 pub const FIRST_ATTEMPTS: u32 = 4;
 
