@@ -195,6 +195,12 @@ impl Rows {
         Ok(Some(last + 1))
     }
 
+    /// The number of a new log of changes, higher than that of all before.
+    pub(super) fn next_log(&self, now: i64) -> Result<i64> {
+        let next = "UPDATE outbox_meta SET log = max(log + 1, ?1) RETURNING log";
+        self.sql.exec(next, (now,))?.one()
+    }
+
     fn read_last_id(&self) -> Result<i64> {
         let last: Option<i64> = self
             .sql

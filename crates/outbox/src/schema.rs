@@ -134,6 +134,7 @@ const TABLES: &str = "
         polls_left INTEGER NOT NULL DEFAULT 0,
         last_seen INTEGER NOT NULL DEFAULT 0,
         go_on     INTEGER NOT NULL DEFAULT 0,
+        log       INTEGER NOT NULL DEFAULT 0,
         queued    INTEGER NOT NULL DEFAULT 0,
         sending   INTEGER NOT NULL DEFAULT 0,
         sent      INTEGER NOT NULL DEFAULT 0,
