@@ -2,7 +2,8 @@
 //!
 //! Contract: a comment, its author's unconfirmed or confirmed subscription, and the mails about it are one transaction.
 //! A comment sent again with the same mark is the same comment, and causes no other mail. An unconfirmed address gets
-//! at most one mail a day, whatever strangers type. The author of a post follows it.
+//! at most one mail a day, whatever strangers type. A member is thanked once: for the first comment, or for a later one if
+//! there may be no mail at the first. The author of a post follows it.
 
 use abide::outbox::{
     BulkResult, Counts, DeadLetterFilter, FanOut, Filter, Options, Outbox, OutboxError, Record,
@@ -24,9 +25,11 @@ mod error;
 mod followers;
 mod mailbox;
 mod schema;
+mod thanks;
 
 pub use error::BlogError;
 pub use mailbox::{GivenUp, MailDetails, Mailbox};
+pub use thanks::{ThankYou, ThanksState};
 
 /// Comments on one page.
 const PAGE: i64 = 100;
@@ -64,6 +67,7 @@ impl DurableObject for Blog {
         followers::make_secret(state.storage())?;
         let options = Options::clone(&*env.require()?);
         let outbox = Outbox::open(&state, env.require()?, options)?;
+        thanks::watch(state.storage(), &outbox)?;
         let blog = Self {
             site: env.require()?,
             limits: env.get().map_or_else(Limits::default, |limits| *limits),
@@ -118,7 +122,7 @@ impl Blog {
         let before = match wanted.with {
             Some(with) => sql
                 .exec(
-                    "SELECT id FROM comments WHERE post = ? AND id > ? ORDER BY id LIMIT 1 OFFSET ?",
+                    "SELECT id FROM comments WHERE post = ? AND id > ? AND removed_at IS NULL ORDER BY id LIMIT 1 OFFSET ?",
                     (post.id, with, PAGE / 2),
                 )?
                 .optional()?,
@@ -126,7 +130,7 @@ impl Blog {
         };
         let mut comments: Vec<Comment> = sql
             .exec(
-                "SELECT id, name, text, at FROM comments WHERE post = ? AND id < ? ORDER BY id DESC LIMIT ?",
+                "SELECT id, name, text, at FROM comments WHERE post = ? AND id < ? AND removed_at IS NULL ORDER BY id DESC LIMIT ?",
                 (post.id, before.unwrap_or(i64::MAX), PAGE + 1),
             )?
             .to_array()?;
@@ -138,7 +142,7 @@ impl Blog {
         let older = comments.first().filter(|_| more).map(|oldest| oldest.id);
         let newest = sql
             .exec(
-                "SELECT 1 FROM comments WHERE post = ? AND id >= ? LIMIT 1",
+                "SELECT 1 FROM comments WHERE post = ? AND id >= ? AND removed_at IS NULL LIMIT 1",
                 (post.id, before.unwrap_or(i64::MAX)),
             )?
             .is_empty();
@@ -163,6 +167,26 @@ impl Blog {
         storage.transaction_sync(|| self.take(&post, &comment, &client))
     }
 
+    /// Removes a comment: nothing of its content is kept. Its mark is, so that it does not come back when it is sent
+    /// again.
+    pub async fn remove(&self, slug: String, comment: i64) -> Result<(), BlogError> {
+        let post = self.post(&slug)?;
+        let storage = self.state.storage();
+        storage.transaction_sync(|| {
+            let removed = storage.sql().exec(
+                "UPDATE comments SET name = '', text = '', removed_at = ? WHERE id = ? AND post = ? AND removed_at IS NULL
+                 RETURNING 1",
+                (self.now(), comment, post.id),
+            )?;
+            if removed.is_empty() {
+                return Err(BlogError::NoComment(comment));
+            }
+            let count = "UPDATE posts SET comments = comments - 1 WHERE id = ?";
+            storage.sql().exec(count, (post.id,))?;
+            Ok(())
+        })
+    }
+
     /// The posts whose subscriptions a link from a mail would confirm.
     pub async fn waiting(&self, token: String, client: String) -> Result<Vec<Post>, BlogError> {
         let Confirmation { member, .. } = self.confirmation(&token, &client)?;
@@ -183,10 +207,15 @@ impl Blog {
 
     /// The current content of a mail; none if nobody is left to be notified.
     pub async fn letter(&self, mail: Mail) -> Result<Option<Letter>> {
-        match mail {
-            Mail::Notice(notice) => self.notice(notice),
-            Mail::Confirm(confirm) => self.question(confirm),
-        }
+        self.content(mail)
+    }
+
+    /// Thank-you mails, those of the newest members first, and where the next page begins.
+    pub async fn thanks(
+        &self,
+        before: Option<i64>,
+    ) -> Result<(Vec<ThankYou>, Option<i64>), BlogError> {
+        self.thank_yous(before)
     }
 
     /// The title of the post of a link from a mail.
@@ -225,8 +254,7 @@ impl Blog {
         let mails = page.records.into_iter().map(|mail| {
             let payload = self.outbox.payload(mail.id)?.unwrap_or_default();
             let letter = match Mail::of(&mail.kind, &payload) {
-                Some(Mail::Notice(notice)) => self.notice(notice)?,
-                Some(Mail::Confirm(confirm)) => self.question(confirm)?,
+                Some(mail) => self.content(mail)?,
                 None => None,
             };
             let about = letter.map(|letter| (letter.to.clone(), letter.line()));
@@ -282,18 +310,27 @@ impl Blog {
 }
 
 impl Blog {
+    /// The current content of a mail.
+    fn content(&self, mail: Mail) -> Result<Option<Letter>> {
+        match mail {
+            Mail::Notice(notice) => self.notice(notice),
+            Mail::Confirm(confirm) => self.question(confirm),
+            Mail::Thanks(thanks) => self.thank_you(thanks),
+        }
+    }
+
     fn take(&self, post: &Post, new: &NewComment, client: &str) -> Result<Posted, BlogError> {
         let sql = self.state.storage().sql();
         let now = self.now();
         let member = self.member(&new.email, &new.name)?;
-        let before: Option<(i64, i64, String)> = sql
+        let before: Option<(i64, i64, String, bool)> = sql
             .exec(
-                "SELECT id, post, text FROM comments WHERE member = ? AND mark = ?",
+                "SELECT id, post, text, removed_at IS NOT NULL FROM comments WHERE member = ? AND mark = ?",
                 (member, new.mark.as_str()),
             )?
             .optional()?;
-        if let Some((id, on, text)) = before {
-            if on != post.id || text != new.text {
+        if let Some((id, on, text, removed)) = before {
+            if on != post.id || (text != new.text && !removed) {
                 return Err(BlogError::MarkReused);
             }
             return Ok(Posted { id, repeated: true });
@@ -346,8 +383,10 @@ impl Blog {
              ON CONFLICT DO UPDATE SET asked_at = excluded.asked_at WHERE confirmed_at IS NULL RETURNING 1",
             (post.id, member, id, now),
         )?;
-        if !unconfirmed.is_empty() {
-            self.ask_to_confirm(member, &mailbox)?;
+        if unconfirmed.is_empty() {
+            self.thank(post.id, member)?;
+        } else if self.may_write_to(&mailbox)? && !self.thank(post.id, member)? {
+            self.ask_to_confirm(member)?;
         }
         self.tell_followers(Answer {
             post: post.id,

@@ -12,7 +12,9 @@
 //! | `GET /api/posts/{post}?before=ID`, also `?with=ID` | 200 and `{"post":…,"comments":[…],"older":…,"newest":true}` |
 //! | `POST /api/posts/{post}/comments` with `{"name":"…","email":"…","text":"…"}` | 201 and `{"id":1,"repeated":false}`; 200 if its `Idempotency-Key` was used before |
 //! | `PUT /api/posts/{post}` with `{"title":"…","text":"…","author":{"name":"…","email":"…"}}` | 201; for the owner. The author, who is optional, follows the post |
+//! | `DELETE /api/posts/{post}/comments/{id}` | 204; for the owner. Mails about the comment that were not sent yet are not sent |
 //! | `GET /api/mails?status=failed&before=ID` | 200 and `{"counts":…,"destinations":[…],"mails":[…],"next":…}`; for the owner |
+//! | `GET /api/thanks?before=ID` | 200 and `{"thanks":[{"member":1,"name":"…","email":"…","state":"sent","since":…,"error":null}],"next":…}`: the thank-you mail of each member, those of the newest first; for the owner |
 //! | `GET /api/mails/{id}` | 200 and `{"mail":…,"history":[…]}`; for the owner |
 //! | `POST /api/mails/{id}/redrive`, `DELETE /api/mails/{id}` | 200 and the mail, which had failed; for the owner |
 //!
@@ -32,13 +34,13 @@ use axum::{
     extract::{FromRequestParts, State, rejection::StringRejection},
     http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Redirect, Response},
-    routing::{get, post, put},
+    routing::{delete, get, post, put},
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
     BINDING, Blog, BlogError, Invalid, MailDetails, Mailbox, NAME, NewComment, NewPost, Post,
-    Posted, Site, Thread, Wanted,
+    Posted, Site, ThankYou, Thread, Wanted,
     comment::slug,
     mails::comment_path,
     owner::{self, Client, Owner, Session},
@@ -77,7 +79,9 @@ pub fn router(env: Env) -> Router {
         .route("/posts/{post}/comments", post(comment));
     let own_api = Router::new()
         .route("/posts/{post}", put(publish))
+        .route("/posts/{post}/comments/{id}", delete(remove))
         .route("/mails", get(mails))
+        .route("/thanks", get(thanks))
         .route("/mails/{id}", get(mail).delete(discard))
         .route("/mails/{id}/redrive", post(redrive))
         .fallback(no_resource);
@@ -93,6 +97,12 @@ struct PostPath {
 }
 
 #[derive(Deserialize)]
+struct CommentPath {
+    post: String,
+    id: i64,
+}
+
+#[derive(Deserialize)]
 struct MailPath {
     id: i64,
 }
@@ -104,7 +114,7 @@ struct WantedMails {
 }
 
 #[derive(Deserialize)]
-struct WantedGivenUp {
+struct Before {
     before: Option<i64>,
 }
 
@@ -118,6 +128,12 @@ struct Link {
     // A mail program may have cut the link.
     #[serde(default)]
     token: String,
+}
+
+#[derive(Serialize)]
+struct AllThanks {
+    thanks: Vec<ThankYou>,
+    next: Option<i64>,
 }
 
 #[derive(Serialize)]
@@ -231,13 +247,15 @@ async fn unsubscribe(
 async fn given_up(
     session: Result<Session, Refusal>,
     State(env): State<Env>,
-    InPage(UrlQuery(wanted)): InPage<UrlQuery<WantedGivenUp>>,
+    InPage(UrlQuery(wanted)): InPage<UrlQuery<Before>>,
 ) -> Result<Response, Trouble> {
     if let Err(refusal) = session {
         return log_in(&env, refusal, false);
     }
-    let (counts, mails, next) = blog(&env)?.given_up(wanted.before).await??;
-    Ok(page::owner(&*site(&env)?, &counts, &mails, next).into_response())
+    let blog = blog(&env)?;
+    let (counts, mails, next) = blog.given_up(wanted.before).await??;
+    let (thanks, _) = blog.thanks(None).await??;
+    Ok(page::owner(&*site(&env)?, &counts, &mails, next, &thanks).into_response())
 }
 
 async fn begin_session(
@@ -262,11 +280,12 @@ async fn owner_redrive(
     client: Client,
     InPage(UrlPath(path)): InPage<UrlPath<MailPath>>,
 ) -> Response {
+    let about = format!("message {}", path.id);
     let redriven = async || -> Result<_, Trouble> {
         blog(&env)?.redrive(path.id).await??;
         Ok(to_owner_page(None))
     };
-    by_owner(&env, client, "redrive", Some(path.id), redriven()).await
+    by_owner(&env, client, "redrive", Some(about), redriven()).await
 }
 
 async fn owner_discard(
@@ -275,11 +294,12 @@ async fn owner_discard(
     client: Client,
     InPage(UrlPath(path)): InPage<UrlPath<MailPath>>,
 ) -> Response {
+    let about = format!("message {}", path.id);
     let discarded = async || -> Result<_, Trouble> {
         blog(&env)?.discard(path.id).await??;
         Ok(to_owner_page(None))
     };
-    by_owner(&env, client, "discard", Some(path.id), discarded()).await
+    by_owner(&env, client, "discard", Some(about), discarded()).await
 }
 
 async fn owner_redrive_all(_: Session, State(env): State<Env>, client: Client) -> Response {
@@ -298,12 +318,12 @@ async fn owner_discard_all(_: Session, State(env): State<Env>, client: Client) -
     by_owner(&env, client, "discard", None, discarded()).await
 }
 
-/// Runs an owner's operation on failed mails as a row of the audit log.
+/// Runs an owner's operation as a row of the audit log.
 async fn by_owner<R: IntoResponse, E: IntoResponse>(
     env: &Env,
     Client(client): Client,
     action: &str,
-    mail: Option<i64>,
+    about: Option<String>,
     run: impl Future<Output = Result<R, E>>,
 ) -> Response {
     let operation = Operation {
@@ -311,7 +331,7 @@ async fn by_owner<R: IntoResponse, E: IntoResponse>(
         client,
         action: action.to_owned(),
         object: Some(format!("Blog/{NAME}")),
-        detail: mail.map(|id| format!("message {id}")),
+        detail: about,
     };
     let run = async { run.await.into_response() };
     Access::of(env).audited(operation, run).await
@@ -388,6 +408,20 @@ async fn comment(
     Ok((status, Json(posted)))
 }
 
+async fn remove(
+    _: Owner,
+    State(env): State<Env>,
+    client: Client,
+    UrlPath(path): UrlPath<CommentPath>,
+) -> Response {
+    let about = Some(format!("comment {}", path.id));
+    let removed = async || -> Result<_, Refusal> {
+        blog(&env)?.remove(path.post, path.id).await??;
+        Ok(StatusCode::NO_CONTENT)
+    };
+    by_owner(&env, client, "remove", about, removed()).await
+}
+
 async fn mails(
     _: Owner,
     State(env): State<Env>,
@@ -395,6 +429,15 @@ async fn mails(
 ) -> Result<Json<Mailbox>, Refusal> {
     let blog = blog(&env)?;
     Ok(Json(blog.mails(wanted.status, wanted.before).await??))
+}
+
+async fn thanks(
+    _: Owner,
+    State(env): State<Env>,
+    UrlQuery(Before { before }): UrlQuery<Before>,
+) -> Result<Json<AllThanks>, Refusal> {
+    let (thanks, next) = blog(&env)?.thanks(before).await??;
+    Ok(Json(AllThanks { thanks, next }))
 }
 
 async fn mail(
@@ -411,9 +454,10 @@ async fn redrive(
     client: Client,
     UrlPath(path): UrlPath<MailPath>,
 ) -> Response {
+    let about = format!("message {}", path.id);
     let redriven =
         async || -> Result<_, Refusal> { Ok(Json(blog(&env)?.redrive(path.id).await??)) };
-    by_owner(&env, client, "redrive", Some(path.id), redriven()).await
+    by_owner(&env, client, "redrive", Some(about), redriven()).await
 }
 
 async fn discard(
@@ -422,9 +466,10 @@ async fn discard(
     client: Client,
     UrlPath(path): UrlPath<MailPath>,
 ) -> Response {
+    let about = format!("message {}", path.id);
     let discarded =
         async || -> Result<_, Refusal> { Ok(Json(blog(&env)?.discard(path.id).await??)) };
-    by_owner(&env, client, "discard", Some(path.id), discarded()).await
+    by_owner(&env, client, "discard", Some(about), discarded()).await
 }
 
 pub(crate) fn blog(env: &Env) -> abide::Result<Stub<Blog>> {
@@ -472,6 +517,7 @@ impl From<BlogError> for Refusal {
                 };
             }
             BlogError::NoPost(_) => ApiError::not_found("no_such_post", text),
+            BlogError::NoComment(_) => ApiError::not_found("no_such_comment", text),
             BlogError::PostTaken(_) => ApiError::conflict("post_taken", text),
             BlogError::Invalid(_) => ApiError::bad_request("invalid", text),
             BlogError::MarkReused => ApiError::new(

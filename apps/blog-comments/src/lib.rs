@@ -2,8 +2,8 @@
 //! resulting mails are one transaction.
 //!
 //! One object ([`Blog`]) holds the posts, the members, the subscriptions and the outbox. A commenter is asked by mail
-//! to confirm their address and whether they want to be notified of later comments on that post; the author of a post
-//! follows it. Because the mails are rows of the same transaction, a comment never exists without its mails. Because
+//! to confirm their address and whether they want to be notified of later comments on that post; the first such mail
+//! also thanks them, with a picture in it and a tag by which mail services count it. The author of a post follows it. Because the mails are rows of the same transaction, a comment never exists without its mails. Because
 //! each mail has a stable `Message-ID`, a mail that is sent twice (its server accepted it but the response was lost)
 //! can be recognized.
 //!
@@ -22,7 +22,7 @@ mod owner;
 mod page;
 mod token;
 
-pub use blog::{Blog, BlogError, GivenUp, MailDetails, Mailbox, Posted};
+pub use blog::{Blog, BlogError, GivenUp, MailDetails, Mailbox, Posted, ThankYou, ThanksState};
 pub use comment::{
     Author, Comment, Invalid, MAX_EMAIL, MAX_MARK, MAX_NAME, MAX_SLUG, MAX_TEXT, MAX_TITLE,
     NewComment, NewPost, Post, Thread, Wanted,
@@ -30,7 +30,8 @@ pub use comment::{
 pub use http::router;
 pub use limits::Limits;
 pub use mails::{
-    AT_ONCE, Answer, Answers, Confirm, Ids, Letter, Letters, Mail, Notice, Says, registry,
+    AT_ONCE, Answer, Answers, Confirm, Letter, Letters, Mail, MailKind, Notice, Question, Says,
+    Thanks, registry,
 };
 
 use std::{fmt, time::Duration};
@@ -57,6 +58,9 @@ pub struct Site {
     pub from: String,
     /// The token for writing posts and seeing mails; without one nobody may.
     pub owner_token: Option<String>,
+    /// The header in which mails have their tag, `thanks`, `confirm` or `notice`: mail services read it in a header of
+    /// their own, such as `X-PM-Tag` or `X-Mailgun-Tag`.
+    pub tag_header: String,
 }
 
 impl fmt::Debug for Site {
@@ -82,7 +86,8 @@ impl Site {
         let mail = Email::new(&self.from, &self.title)
             .to(&self.from)
             .text("-")
-            .header("List-Unsubscribe", &self.url);
+            .header("List-Unsubscribe", &self.url)
+            .header(&self.tag_header, "thanks");
         mail.check()?;
         if self.owner_token.as_deref().is_some_and(str::is_empty) {
             return Err("the owner's token is empty: omit it or set one".to_owned());
@@ -112,6 +117,7 @@ mod tests {
             url: "https://blog.test".to_owned(),
             from: "Blog <blog@blog.test>".to_owned(),
             owner_token: None,
+            tag_header: "X-Tag".to_owned(),
         };
         assert!(site.clone().checked().is_ok());
         for wrong in [
@@ -125,6 +131,14 @@ mod tests {
             },
             Site {
                 url: "https://blog.test/\r\nX: y".to_owned(),
+                ..site.clone()
+            },
+            Site {
+                tag_header: "Subject".to_owned(),
+                ..site.clone()
+            },
+            Site {
+                tag_header: "X Tag".to_owned(),
                 ..site
             },
         ] {

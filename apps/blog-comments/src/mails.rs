@@ -34,13 +34,16 @@ const MARK_ID: &str = "mark";
 pub fn registry(site: Site, smtp: SmtpDelivery) -> Registry {
     Registry::new()
         .with(Letters::<Notice>::new(site.clone(), smtp.clone()))
-        .with(Letters::<Confirm>::new(site, smtp))
+        .with(Letters::<Confirm>::new(site.clone(), smtp.clone()))
+        .with(Letters::<Thanks>::new(site, smtp))
         .with_fan_out(Answers)
 }
 
 /// The ids in a row of a kind.
-pub trait Ids: Copy + Into<Mail> + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// The kind of the rows.
+pub trait MailKind:
+    Copy + Into<Mail> + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+    /// The kind of the rows, and the tag of the mails.
     const KIND: &'static str;
 }
 
@@ -64,6 +67,17 @@ pub struct Confirm {
     pub until: i64,
 }
 
+/// To the author of a comment, after their first: says thank you, and asks for confirmation as [`Confirm`] does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thanks {
+    /// The post.
+    pub post: i64,
+    /// The member.
+    pub member: i64,
+    /// When the confirmation expires, in milliseconds since 1970.
+    pub until: i64,
+}
+
 /// A mail by its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mail {
@@ -71,14 +85,20 @@ pub enum Mail {
     Notice(Notice),
     /// See [`Confirm`].
     Confirm(Confirm),
+    /// See [`Thanks`].
+    Thanks(Thanks),
 }
 
-impl Ids for Notice {
+impl MailKind for Notice {
     const KIND: &'static str = "notice";
 }
 
-impl Ids for Confirm {
+impl MailKind for Confirm {
     const KIND: &'static str = "confirm";
+}
+
+impl MailKind for Thanks {
+    const KIND: &'static str = "thanks";
 }
 
 impl From<Notice> for Mail {
@@ -93,12 +113,19 @@ impl From<Confirm> for Mail {
     }
 }
 
+impl From<Thanks> for Mail {
+    fn from(ids: Thanks) -> Self {
+        Self::Thanks(ids)
+    }
+}
+
 impl Mail {
     /// The mail of a row, if its kind is known.
     pub(crate) fn of(kind: &str, payload: &str) -> Option<Self> {
         match kind {
             Notice::KIND => serde_json::from_str(payload).ok().map(Self::Notice),
             Confirm::KIND => serde_json::from_str(payload).ok().map(Self::Confirm),
+            Thanks::KIND => serde_json::from_str(payload).ok().map(Self::Thanks),
             _ => None,
         }
     }
@@ -109,6 +136,7 @@ impl Mail {
                 comment, member, ..
             }) => format!("comment {comment} to member {member}"),
             Self::Confirm(Confirm { member, .. }) => format!("confirmation to member {member}"),
+            Self::Thanks(Thanks { member, .. }) => format!("thanks to member {member}"),
         }
     }
 }
@@ -139,12 +167,23 @@ pub enum Says {
         unsubscribe: String,
     },
     /// A comment was posted with this address. The mail contains no text from its author.
-    Confirm {
-        /// The titles of the posts.
-        titles: Vec<String>,
-        /// The confirmation link.
-        url: String,
+    Confirm(Question),
+    /// The first comment was posted with this address. The mail contains no text from its author.
+    Thanks {
+        /// The post's title.
+        title: String,
+        /// What it asks, if a subscription waits for confirmation.
+        question: Option<Question>,
     },
+}
+
+/// Asks whether to subscribe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The titles of the posts.
+    pub titles: Vec<String>,
+    /// The confirmation link.
+    pub url: String,
 }
 
 /// Sends mails of a kind by SMTP.
@@ -165,7 +204,7 @@ impl<I> Letters<I> {
     }
 }
 
-impl<I: Ids> Deliver for Letters<I> {
+impl<I: MailKind> Deliver for Letters<I> {
     type Payload = I;
     const KIND: &'static str = I::KIND;
 
@@ -205,7 +244,7 @@ impl<I: Ids> Deliver for Letters<I> {
 impl Letter {
     /// The mail.
     pub fn email(&self, site: &Site) -> Email {
-        match &self.says {
+        let mail = match &self.says {
             Says::Commented {
                 title,
                 author,
@@ -234,7 +273,7 @@ impl Letter {
                     .header("List-Unsubscribe", format!("<{unsubscribe}>"))
                     .header("List-Unsubscribe-Post", "List-Unsubscribe=One-Click")
             }
-            Says::Confirm { titles, url } => {
+            Says::Confirm(Question { titles, url }) => {
                 let posts = titles.join("\n- ");
                 let text = format!(
                     "Hello,\n\nsomebody has commented with your address on\n\n- {posts}\n\nIf it was you, and you want a mail when \
@@ -253,18 +292,59 @@ impl Letter {
                 let subject = "Do you want to hear about answers?";
                 framed(site, &self.to, subject, text, &body, &foot)
             }
-        }
+            Says::Thanks { title, question } => thanks(site, &self.to, title, question.as_ref()),
+        };
+        mail.header(&site.tag_header, self.says.tag())
     }
 
     /// A one-line description.
     pub(crate) fn line(&self) -> String {
         match &self.says {
             Says::Commented { title, author, .. } => format!("{author} commented on “{title}”"),
-            Says::Confirm { titles, .. } => {
+            Says::Confirm(Question { titles, .. }) => {
                 format!("Confirmation for “{}”", titles.join("”, “"))
             }
+            Says::Thanks { title, .. } => format!("Thanks for a comment on “{title}”"),
         }
     }
+}
+
+impl Says {
+    /// What mail services count the mail as.
+    fn tag(&self) -> &'static str {
+        match self {
+            Self::Commented { .. } => Notice::KIND,
+            Self::Confirm(_) => Confirm::KIND,
+            Self::Thanks { .. } => Thanks::KIND,
+        }
+    }
+}
+
+/// The mail after a member's first comment.
+fn thanks(site: &Site, to: &str, title: &str, question: Option<&Question>) -> Email {
+    let ask = question.map_or_else(String::new, |Question { titles, url }| {
+        let posts = titles.join("\n- ");
+        format!(
+            "If you want a mail when somebody answers on\n\n- {posts}\n\nfollow this link: {url}\n\n"
+        )
+    });
+    let text = format!(
+        "Hello,\n\nthank you for your comment on “{title}”. It is your first here.\n\n{ask}-- \n\
+         If it was not you, do nothing: there will be no mails about answers.\n"
+    );
+    let body = html! {
+        p { img src={ "cid:" (MARK_ID) } alt="A heart" width="96" height="96"; }
+        p { "Hello," }
+        p { "thank you for your comment on “" (title) "”. It is your first here." }
+        @if let Some(Question { titles, url }) = question {
+            p { "Do you want a mail when somebody answers on these?" }
+            ul { @for title in titles { li { (title) } } }
+            (button(url, "Tell me about answers"))
+        }
+    };
+    let foot = html! { "If it was not you, do nothing: there will be no mails about answers." };
+    let subject = format!("Thank you for your comment on “{title}”");
+    framed(site, to, &subject, text, &body, &foot)
 }
 
 /// Adds the frame that all mails of the blog share.

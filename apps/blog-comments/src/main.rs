@@ -77,6 +77,11 @@ struct Serve {
     #[arg(long, value_name = "FILE")]
     owner_token_file: Option<PathBuf>,
 
+    /// The header in which mails have their tag, `thanks`, `confirm` or `notice`, for the statistics of mail services:
+    /// `X-PM-Tag`, `X-Mailgun-Tag`
+    #[arg(long, value_name = "NAME", default_value = "X-Tag")]
+    tag_header: String,
+
     /// Comments per hour that one client may post
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().comments_per_client)]
     client_comments: u32,
@@ -106,6 +111,7 @@ async fn serve(told: Serve) -> anyhow::Result<()> {
         url: told.url.trim_end_matches('/').to_owned(),
         from: told.from,
         owner_token,
+        tag_header: told.tag_header,
     };
     let site = site.checked().map_err(anyhow::Error::msg)?;
     abide::Host::from_config(told.settings.load()?)

@@ -9,7 +9,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use abide::outbox::Counts;
 
-use crate::{Comment, GivenUp, MAX_EMAIL, MAX_NAME, MAX_TEXT, NewComment, Post, Site, Thread};
+use crate::{
+    Comment, GivenUp, MAX_EMAIL, MAX_NAME, MAX_TEXT, NewComment, Post, Site, ThankYou, ThanksState,
+    Thread,
+};
 
 const STYLE: &str = include_str!("../assets/style.css");
 
@@ -147,8 +150,14 @@ pub(crate) fn log_in(site: &Site, wrong: bool) -> Page {
     layout(&site.title, "For the owner", &main)
 }
 
-/// The failed mails, to be sent again or discarded.
-pub(crate) fn owner(site: &Site, counts: &Counts, mails: &[GivenUp], next: Option<i64>) -> Page {
+/// The failed mails, to be sent again or discarded, and what has become of the newest thank-you mails.
+pub(crate) fn owner(
+    site: &Site,
+    counts: &Counts,
+    mails: &[GivenUp],
+    next: Option<i64>,
+    thanks: &[ThankYou],
+) -> Page {
     let waiting = counts.queued + counts.sending;
     let main = html! {
         h1 { "Mails that failed" }
@@ -162,6 +171,12 @@ pub(crate) fn owner(site: &Site, counts: &Counts, mails: &[GivenUp], next: Optio
             }
             ol.failed { @for mail in mails { (failed(mail)) } }
             @if let Some(next) = next { p { a.older href={ "/owner?before=" (next) } { "Older mails" } } }
+        }
+        @if !thanks.is_empty() {
+            section.card.thanks aria-labelledby="thanks" {
+                h2 #thanks { "Thank-you mails" }
+                ol { @for thanks in thanks { (thanked(thanks)) } }
+            }
         }
         form.leave method="post" action="/owner/leave" { button.plain { "Leave" } }
     };
@@ -190,6 +205,20 @@ fn failed(GivenUp { mail, about }: &GivenUp) -> Markup {
                 form method="post" action={ "/owner/mails/" (mail.id) "/redrive" } { button { "Send again" } }
                 form method="post" action={ "/owner/mails/" (mail.id) "/discard" } { button.plain { "Discard" } }
             }
+        }
+    }
+}
+
+fn thanked(thanks: &ThankYou) -> Markup {
+    let state = match thanks.state {
+        ThanksState::Waiting => "on its way since",
+        ThanksState::Sent => "sent",
+        ThanksState::Failed => "failed",
+    };
+    html! {
+        li {
+            b { (thanks.name) } " "
+            span.soft { (thanks.email) ": " (state) " " (date(thanks.since)) }
         }
     }
 }

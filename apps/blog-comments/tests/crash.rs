@@ -161,7 +161,7 @@ async fn a_mail_that_was_written_down_as_sent_is_not_sent_again() {
     assert_eq!(received.len(), 3);
     let asked = received
         .iter()
-        .filter(|mail| mail.to == [ADA] && mail.subject().contains("Do you want"));
+        .filter(|mail| mail.to == [ADA] && mail.subject().contains("Thank you"));
     assert_eq!(asked.count(), 1);
 }
 
@@ -211,7 +211,7 @@ fn mischief(random: &mut Random) -> Vec<SmtpAct> {
     acts
 }
 
-/// What a mail is about: whom it goes to, and which comment, unless it asks whether to subscribe.
+/// What a mail is about: whom it goes to, and which comment, unless it thanks for the first.
 type About = (String, Option<i64>);
 
 fn about(mail: &Mail) -> About {

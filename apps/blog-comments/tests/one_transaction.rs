@@ -20,6 +20,7 @@ async fn blog(max_queued: i64, nobody: &Nobody) -> RunningHost {
         url: "http://blog.test".to_owned(),
         from: "blog@blog.test".to_owned(),
         owner_token: Some("owner".to_owned()),
+        tag_header: "X-Tag".to_owned(),
     };
     let smtp = SmtpDelivery::new(&format!("smtp://{}", nobody.address())).unwrap();
     Host::open_in_memory()
@@ -64,5 +65,5 @@ async fn a_comment_is_undone_whole_when_one_of_its_mails_is_not_taken() {
     // Nobody follows this one, and grace has not been asked.
     let elsewhere = client.post(hello, &comment("grace", "hello")).await;
     assert_eq!(elsewhere.status, 201);
-    until(&client, 2, |mail| mail["kind"] == "confirm").await;
+    until(&client, 2, |mail| mail["kind"] == "thanks").await;
 }

@@ -23,8 +23,10 @@ const OPEN: &[&str] = &[
     "POST /owner/mails/{id}/redrive",
     "POST /owner/mails/{id}/discard",
     "PUT /api/posts/{post}",
+    "DELETE /api/posts/{post}/comments/{id}",
     "GET /api/mails",
     "GET /api/mails/{id}",
+    "GET /api/thanks",
     "DELETE /api/mails/{id}",
     "POST /api/mails/{id}/redrive",
 ];

@@ -24,7 +24,7 @@ pub use list::{Lists, Mailing, Progress};
 pub use mail::Mail;
 pub use mails::{Composed, Mails};
 pub use overview::Overview;
-pub use sender::{Author, Sender, registry};
+pub use sender::{Author, Sender, classic, registry};
 
 /// The name under which the class is registered.
 pub const BINDING: &str = "MAILS";

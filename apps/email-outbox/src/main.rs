@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use abide::outbox::{GiveUp, Options, Pace};
+use abide::outbox::Options;
 use abide::{
     Host,
     http::Uri,
@@ -12,7 +12,7 @@ use abide::{
 use abide_harness::{AcsMischief, AcsOptions, AcsServer};
 use anyhow::Context;
 use clap::{Args, Parser};
-use email_outbox::{Author, BINDING, Mails, Sender, registry, router};
+use email_outbox::{Author, BINDING, Mails, Sender, classic, registry, router};
 
 /// The service's access key.
 const KEY: SecretOption = SecretOption::new("--acs-key", "EMAIL_OUTBOX_ACS_KEY");
@@ -47,7 +47,8 @@ enum Command {
         )]
         from: String,
 
-        /// Send 15 mails and poll 20 every 10 seconds, instead of each mail immediately, and never give up
+        /// Send 15 mails and poll 20, those just sent first, every 10 seconds, instead of each mail immediately, and
+        /// never give up
         #[arg(long)]
         classic: bool,
     },
@@ -128,14 +129,15 @@ async fn main() -> anyhow::Result<()> {
             serve,
             service,
             from,
-            classic,
+            classic: as_classic,
         } => {
             let sender = service.sender()?;
             let author = Author::parse(&from).context("--from")?;
-            let mut options = Options::default();
-            if classic {
-                options = options.pace(Pace::CLASSIC).give_up(GiveUp::Never);
-            }
+            let options = if as_classic {
+                classic()
+            } else {
+                Options::default()
+            };
             serve_mails(serve, &sender, author, options).await
         }
         Command::FakeAcs { listen, seed } => fake_acs(listen, seed).await,

@@ -4,8 +4,8 @@ use std::fmt;
 
 use abide::{Error, ErrorKind, Result};
 use abide::{
-    outbox::Registry,
     outbox::handlers::{AcsDelivery, Email, SmtpDelivery},
+    outbox::{GiveUp, Options, Pace, Registry},
 };
 
 use crate::Mailing;
@@ -56,6 +56,13 @@ impl Author {
     pub(crate) fn address(&self) -> &str {
         &self.0
     }
+}
+
+/// The options of `--classic`: 15 mails and 20 polls every 10 s, and none is given up.
+pub fn classic() -> Options {
+    Options::default()
+        .pace(Pace::CLASSIC)
+        .give_up(GiveUp::Never)
 }
 
 /// The handlers of the program: mails through this service, and lists that become mails.

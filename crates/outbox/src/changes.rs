@@ -10,7 +10,8 @@ use std::{
 
 use super::Record;
 
-type Tell = Rc<dyn Fn(&[Record])>;
+/// Receives changed messages, and the ids of those that are gone.
+type Tell = Rc<dyn Fn(&[Record], &[i64])>;
 
 /// A listener.
 #[derive(Clone)]
@@ -22,11 +23,14 @@ struct Listener {
 
 type Warned = Rc<dyn Fn()>;
 
+type Lost = Rc<dyn Fn()>;
+
 /// Rows that have changed since the listeners were last called.
 #[derive(Default)]
 pub(super) struct Changes {
     listeners: RefCell<Vec<Listener>>,
     warned: RefCell<Vec<Warned>>,
+    lost: RefCell<Vec<Lost>>,
     ids: RefCell<BTreeSet<i64>>,
 }
 
@@ -47,7 +51,20 @@ impl Changes {
         self.warned.borrow_mut().push(warned);
     }
 
-    /// Notes that a message has changed.
+    /// Calls a function when many messages are deleted, without a note of each. The transaction may be rolled back.
+    pub(super) fn on_loss(&self, lost: Lost) {
+        self.lost.borrow_mut().push(lost);
+    }
+
+    /// Many messages were deleted.
+    pub(super) fn are_lost(&self) {
+        let lost = self.lost.borrow().clone();
+        for lost in lost {
+            lost();
+        }
+    }
+
+    /// Notes that a message has changed, or is gone.
     pub(super) fn add(&self, message: i64) {
         let first = !self.are_there();
         // `wants` is not called again for each of many changes.
@@ -80,12 +97,12 @@ impl Changes {
         }
     }
 
-    pub(super) fn tell(&self, records: &[Record]) {
+    pub(super) fn tell(&self, records: &[Record], gone: &[i64]) {
         // A listener may add another.
         let listeners = self.listeners.borrow().clone();
         for listener in listeners {
             // A listener must not stop what it observes.
-            let told = catch_unwind(AssertUnwindSafe(|| (listener.tell)(records)));
+            let told = catch_unwind(AssertUnwindSafe(|| (listener.tell)(records, gone)));
             if told.is_err() {
                 tracing::error!("a listener of the outbox panicked and missed a change");
             }

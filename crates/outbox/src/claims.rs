@@ -264,17 +264,6 @@ impl Rows {
             .optional()
     }
 
-    /// Operations whose next poll is due, longest due first, at most so many: their ids, destinations and origins.
-    pub(super) fn due_polls(&self, now: i64, limit: u32) -> Result<Vec<(i64, String, String)>> {
-        self.sql
-            .exec(
-                "SELECT id, destination, coalesce(origin, destination) FROM outbox_messages INDEXED BY outbox_poll
-                 WHERE status = 'sending' AND next_at IS NOT NULL AND next_at <= ?1 AND alone = 0 ORDER BY next_at LIMIT ?2",
-                (now, limit),
-            )?
-            .to_array()
-    }
-
     /// Claims an operation for a poll.
     pub(super) fn claim_poll(&self, id: i64, now: i64) -> Result<Claim> {
         self.sql

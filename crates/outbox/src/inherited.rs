@@ -27,6 +27,7 @@ impl Inner {
              UPDATE outbox_meta SET queued = 0, sending = 0, failing = 0, go_on = 0",
             (),
         )?;
+        self.rows.changes.are_lost();
         let cancel = "UPDATE outbox_fan_outs SET status = 'canceled', updated_at = ?1 WHERE status = 'running' RETURNING id";
         let fan_outs: Vec<i64> = sql.exec(cancel, (self.now(),))?.to_array()?;
         if messages > 0 || !fan_outs.is_empty() {

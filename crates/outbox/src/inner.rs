@@ -20,6 +20,7 @@ use super::{
     metrics::Contents,
     outcome::Outcome,
     overload::Overload,
+    polls::Reserved,
     registry::Accepted,
     rows::{New, Rows},
     suspects::Suspects,
@@ -46,6 +47,8 @@ pub(super) struct Inner {
     pub(super) overload: Cell<Overload>,
     /// Whether others are stopped while a suspect is attempted alone.
     pub(super) suspects: Cell<Suspects>,
+    /// What the current tick is to poll.
+    pub(super) reserved: RefCell<Reserved>,
     /// Messages that were ended while in flight, in transactions that may be rolled back: their attempts are to be
     /// interrupted.
     pub(super) ended: RefCell<BTreeSet<i64>>,
@@ -77,6 +80,7 @@ impl Inner {
             orphaned: Cell::new(false),
             overload: Cell::default(),
             suspects: Cell::default(),
+            reserved: RefCell::default(),
             ended: RefCell::default(),
             unwritten: RefCell::default(),
             was_full_at: Cell::new(0),

@@ -122,6 +122,7 @@ mod outcome;
 mod overload;
 mod passes;
 mod poll_turns;
+mod polls;
 mod pump;
 mod ready;
 pub(crate) mod redaction;
@@ -212,7 +213,12 @@ impl Outbox {
     /// the end of a message use [`on_sent`](Self::on_sent) and [`on_failed`](Self::on_failed).
     pub fn on_change(&self, listener: impl Fn(&[Record]) + 'static) {
         let changes = &self.0.rows.changes;
-        changes.listen(Rc::new(|| true), Rc::new(listener));
+        let tell = move |records: &[Record], _: &[i64]| {
+            if !records.is_empty() {
+                listener(records);
+            }
+        };
+        changes.listen(Rc::new(|| true), Rc::new(tell));
     }
 
     /// Enqueues a message, in the transaction of the current poll. A refused message leaves nothing of itself, but does

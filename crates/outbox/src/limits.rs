@@ -89,6 +89,19 @@ pub const MIN_POLL_PAUSE: Duration = Duration::from_millis(100);
 /// concurrency.
 pub const POLL_TURN: Duration = Duration::from_millis(50);
 
+/// Changes that a stream remembers for watchers that connect again, 16 bytes each.
+pub const MAX_LOGGED_CHANGES: usize = 10_000;
+
+/// Messages that a watcher is sent when it continues where it was; one that has missed more receives a snapshot.
+pub const MAX_RESUMED: usize = 500;
+
+/// How long changes are remembered while nobody watches.
+pub const RESUME_WITHIN: Duration = Duration::from_mins(1);
+
+/// One in this many polls of a tick is for operations of earlier ticks, the others are first for what the tick has sent:
+/// 15 of the classic 20.
+pub const OTHER_POLLS: u32 = 4;
+
 /// Attempts in flight to an origin whose last response was lost; twice as many after a response, doubled with each more.
 pub const FIRST_ATTEMPTS: u32 = 4;
 

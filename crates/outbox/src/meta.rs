@@ -10,6 +10,8 @@ use abide_component::numbers::rows;
 pub(super) struct Meta {
     pub(super) full_at: i64,
     pub(super) next_tick: i64,
+    /// Polls that the current tick may still make.
+    pub(super) polls_left: u32,
     pub(super) last_seen: i64,
 }
 
@@ -68,13 +70,12 @@ impl Rows {
         if let Some(meta) = ledger.meta {
             return Ok(meta);
         }
-        let (full_at, next_tick, last_seen) = self
-            .sql
-            .exec("SELECT full_at, next_tick, last_seen FROM outbox_meta", ())?
-            .one()?;
+        const META: &str = "SELECT full_at, next_tick, polls_left, last_seen FROM outbox_meta";
+        let (full_at, next_tick, polls_left, last_seen) = self.sql.exec(META, ())?.one()?;
         let meta = Meta {
             full_at,
             next_tick,
+            polls_left,
             last_seen,
         };
         ledger.meta = Some(meta);
@@ -117,7 +118,7 @@ impl Rows {
         self.sql.exec(
             "UPDATE outbox_meta SET full_at = ?1, next_tick = ?2, last_seen = ?3, queued = queued + ?4, sending = sending + ?5,
                  sent = sent + ?6, failed = failed + ?7, canceled = canceled + ?8, discarded = discarded + ?9,
-                 failing = failing + ?10",
+                 failing = failing + ?10, polls_left = ?11",
             (
                 meta.full_at,
                 meta.next_tick,
@@ -129,6 +130,7 @@ impl Rows {
                 canceled,
                 discarded,
                 failing,
+                meta.polls_left,
             ),
         )?;
         Ok(())
@@ -191,6 +193,12 @@ impl Rows {
         // An id whose transaction is rolled back is not reused.
         self.last_id.set(Some(last + 1));
         Ok(Some(last + 1))
+    }
+
+    /// The number of a new log of changes, higher than that of all before.
+    pub(super) fn next_log(&self, now: i64) -> Result<i64> {
+        let next = "UPDATE outbox_meta SET log = max(log + 1, ?1) RETURNING log";
+        self.sql.exec(next, (now,))?.one()
     }
 
     fn read_last_id(&self) -> Result<i64> {

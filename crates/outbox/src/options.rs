@@ -92,13 +92,15 @@ pub enum Pace {
         /// The limit of each destination. Default: 100 a second, 100 at once, 16 in flight.
         destination: Limit,
     },
-    /// Sends only at ticks: so many attempts and so many polls each time.
+    /// Sends only at ticks, and polls an operation first in the tick that has sent it, unless the receiver asks for
+    /// more time.
     Ticks {
         /// The time between ticks.
         every: Duration,
-        /// Attempts per tick.
+        /// Attempts per tick, all when it begins.
         sends: u32,
-        /// Polls per tick.
+        /// Polls per tick. Three quarters of them are first for what the tick has sent, the others for the operations
+        /// that have waited longest.
         polls: u32,
     },
 }

@@ -3,10 +3,7 @@
 //! Contract: a pass is synchronous and part of a turn's transaction. It looks only at what its indexes report as due,
 //! and each pass leaves less of that or says when to come back, so the task that makes passes never spins.
 
-use std::{
-    collections::HashMap,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::broken::{Variant, broken};
 use abide::{Error, Result};
@@ -23,6 +20,7 @@ use super::{
     limits,
     meta::Meta,
     overload::Overload,
+    polls::Polls,
     rows::FailedMessage,
 };
 use abide_component::numbers::{millis, rows};
@@ -40,9 +38,9 @@ pub(super) struct Taken {
 /// How much a pass may take.
 struct Budget {
     sends: u32,
-    polls: u32,
+    polls: Polls,
     bucket: Bucket,
-    /// Before this time nothing is taken.
+    /// Before this time nothing is sent, and nothing is polled unless `polls` allows it.
     tick: i64,
 }
 
@@ -80,22 +78,25 @@ impl Inner {
             self.suspects.set(self.suspects.get().end(now));
         }
         if self.suspects.get().stop_others() {
-            (budget.sends, budget.polls) = (0, 0);
+            (budget.sends, budget.polls) = (0, Polls::default());
         }
         // A due message may be past its deadline as well: nothing begins before all late messages have failed.
         let are_late = is_due(agenda.deadline);
-        if is_due(agenda.poll) && !are_late {
-            self.take_polls(&mut budget, &mut taken.polls, now)?;
-        }
-        if self.overload.get().is_probed() && !taken.polls.is_empty() {
-            // It is the probe.
-            budget.sends = 0;
-        }
         if !are_late {
             self.take_due(&mut budget, &mut taken.sends, now)?;
         }
+        if !taken.sends.is_empty() {
+            self.reserve_polls(&taken.sends, now);
+        }
+        if self.overload.get().is_probed() && !taken.sends.is_empty() {
+            // It is the probe.
+            budget.polls = Polls::default();
+        }
+        if is_due(agenda.poll) && !are_late {
+            self.take_polls(&mut budget.polls, &mut taken.polls, now)?;
+        }
         if !(taken.sends.is_empty() && taken.polls.is_empty()) {
-            self.pay(meta, &mut budget, now);
+            self.pay(meta, &mut budget, taken.polls.len(), now);
         }
         if is_due(agenda.poll) || is_due(agenda.alone) {
             self.rows.read_agenda()?;
@@ -133,16 +134,19 @@ impl Inner {
         Ok((done, more))
     }
 
-    /// Stores the tokens that a pass has used.
-    fn pay(&self, mut meta: Meta, budget: &mut Budget, now: i64) {
+    /// Stores the tokens that a pass has used, and the polls that its tick has left.
+    fn pay(&self, mut meta: Meta, budget: &mut Budget, polled: usize, now: i64) {
         let full_at = budget.bucket.full_at();
         let mut news = meta.full_at != full_at;
         meta.full_at = full_at;
-        if let Pace::Ticks { every, .. } = self.rows.options.pace
-            && meta.next_tick <= now
-        {
-            meta.next_tick = now.saturating_add(millis(every));
-            budget.tick = meta.next_tick;
+        if let Pace::Ticks { every, polls, .. } = self.rows.options.pace {
+            if meta.next_tick <= now {
+                meta.next_tick = now.saturating_add(millis(every));
+                meta.polls_left = polls;
+                budget.tick = meta.next_tick;
+            }
+            let polled = u32::try_from(polled).unwrap_or(u32::MAX);
+            meta.polls_left = meta.polls_left.saturating_sub(polled);
             news = true;
         }
         if meta.last_seen.saturating_add(millis(limits::CLOCK_STEP)) <= now {
@@ -159,12 +163,12 @@ impl Inner {
         let mut budget = self.budget_of_pace(meta, now);
         let overload = self.overload.get();
         if let Some(until) = overload.paused_until(now) {
-            (budget.sends, budget.polls) = (0, 0);
+            (budget.sends, budget.polls) = (0, Polls::default());
             budget.tick = budget.tick.max(until);
         } else if overload.is_probed() {
             let flights = self.flights.borrow();
             let idle = flights.sends.total() + flights.polls.total() == 0;
-            budget.polls = budget.polls.min(u32::from(idle));
+            budget.polls.left = budget.polls.left.min(u32::from(idle));
             budget.sends = budget.sends.min(u32::from(idle));
         }
         budget
@@ -184,60 +188,28 @@ impl Inner {
                 };
                 Budget {
                     sends: bucket.tokens(now).min(room(&flights.sends)),
-                    polls: room(&flights.polls),
+                    polls: Polls::new(room(&flights.polls)),
                     bucket,
                     tick: now,
                 }
             }
             Pace::Ticks { sends, polls, .. } => {
-                let open = u32::from(meta.next_tick <= now);
+                let begins = meta.next_tick <= now;
+                let polls = if begins {
+                    polls
+                } else {
+                    meta.polls_left.min(polls)
+                };
                 let room =
                     |flying: &InFlight| limits::MAX_CONCURRENCY.saturating_sub(flying.total());
                 Budget {
-                    sends: sends.min(room(&flights.sends)) * open,
-                    polls: polls.min(room(&flights.polls)) * open,
+                    sends: sends.min(room(&flights.sends)) * u32::from(begins),
+                    polls: Polls::new(polls.min(room(&flights.polls))),
                     bucket: Bucket::new(None, 0, now),
                     tick: meta.next_tick.max(now),
                 }
             }
         }
-    }
-
-    /// The poll pass: operations in the order in which they are due. At a destination with its maximum of polls in
-    /// flight, the others are postponed, each to its own time, so they block nothing.
-    fn take_polls(&self, budget: &mut Budget, polls: &mut Vec<Claim>, now: i64) -> Result<()> {
-        if budget.polls == 0 {
-            return Ok(());
-        }
-        let most = concurrency(self.destination_limit());
-        let mut pauses: HashMap<String, Option<i64>> = HashMap::new();
-        for (id, destination, to) in self.rows.due_polls(now, limits::MAX_CLAIMS)? {
-            if budget.polls == 0 {
-                break;
-            }
-            let pause = match pauses.get(&destination) {
-                Some(pause) => *pause,
-                None => self.rows.destination(&destination)?.rests_until(now),
-            };
-            let pause = pause.filter(|_| !broken(Variant::PollsPastCircuit));
-            pauses.insert(destination, pause);
-            let mut flights = self.flights.borrow_mut();
-            if let Some(until) = pause {
-                let at = flights.poll_turns.next(&to, most, until);
-                self.rows.put_off(id, at)?;
-                continue;
-            }
-            if flights.polls.to(&to) >= most {
-                let at = flights.poll_turns.next(&to, most, now);
-                self.rows.put_off(id, at)?;
-                continue;
-            }
-            let claim = self.rows.claim_poll(id, now)?;
-            flights.begin(&claim);
-            polls.push(claim);
-            budget.polls -= 1;
-        }
-        Ok(())
     }
 
     /// Attempts or polls a due suspect alone, when nothing else is in flight; until then nothing else begins. A suspect
@@ -249,7 +221,7 @@ impl Inner {
         }
         while let Some(alone) = self.rows.first_alone(now)? {
             let room = if alone.is_operation {
-                budget.polls
+                budget.polls.left
             } else {
                 budget.sends
             };
@@ -595,7 +567,13 @@ impl Inner {
             wake.not_before(agenda.alone, token.max(budget.tick).max(suspects.after()));
         }
         if flights.polls.total() < most && !probed && !stopped {
-            wake.not_before(agenda.poll, budget.tick);
+            let from = if budget.polls.free() == 0 {
+                budget.tick
+            } else {
+                now
+            };
+            wake.not_before(agenda.poll, from);
+            wake.not_before(budget.polls.reserved_from, now);
         }
         wake.not_before(agenda.deadline, now);
         wake.not_before(agenda.callback, now);
@@ -654,7 +632,7 @@ struct Expired {
     failing_since: Option<i64>,
 }
 
-fn concurrency(limit: Limit) -> u32 {
+pub(super) fn concurrency(limit: Limit) -> u32 {
     limit.concurrency.clamp(1, limits::MAX_CONCURRENCY)
 }
 

@@ -37,7 +37,7 @@ use futures_util::{
 };
 
 use super::{
-    Delivery, Failure, Record,
+    Delivery, Failure,
     claim::Claim,
     flights::Flights,
     inner::Inner,
@@ -99,12 +99,15 @@ impl Inner {
         if !changes.are_there() {
             return Ok(false);
         }
-        let mut records: Vec<Record> = Vec::new();
+        let (mut records, mut gone) = (Vec::new(), Vec::new());
         for id in changes.take(limits::MAX_PAGE) {
-            // A missing one was rolled back with its transaction, or removed.
-            records.extend(self.rows.record(id)?);
+            match self.rows.record(id)? {
+                Some(record) => records.push(record),
+                // It was removed, or rolled back with its transaction.
+                None => gone.push(id),
+            }
         }
-        changes.tell(&records);
+        changes.tell(&records, &gone);
         Ok(changes.are_there())
     }
 

@@ -181,6 +181,7 @@ impl Rows {
         self.ready.borrow_mut().forget_all();
         self.held.borrow_mut().forget_all();
         self.last_id.set(None);
+        self.changes.are_lost();
     }
 
     /// The message, wherever it is.
@@ -550,6 +551,9 @@ impl Rows {
             .to_array()?;
         if gone.is_empty() {
             return Ok(0);
+        }
+        for (id, _) in &gone {
+            self.changes.add(*id);
         }
         let list = ids(gone.iter().map(|(id, _)| *id));
         for sql in [

@@ -4,7 +4,7 @@ use abide::{Result, Storage};
 use abide_component::tables;
 
 /// The version of the tables, kept in `outbox_meta`.
-const VERSION: i64 = 5;
+const VERSION: i64 = 6;
 
 const META: &str = "outbox_meta";
 
@@ -131,8 +131,10 @@ const TABLES: &str = "
         version   INTEGER NOT NULL,
         full_at   INTEGER NOT NULL DEFAULT 0,
         next_tick INTEGER NOT NULL DEFAULT 0,
+        polls_left INTEGER NOT NULL DEFAULT 0,
         last_seen INTEGER NOT NULL DEFAULT 0,
         go_on     INTEGER NOT NULL DEFAULT 0,
+        log       INTEGER NOT NULL DEFAULT 0,
         queued    INTEGER NOT NULL DEFAULT 0,
         sending   INTEGER NOT NULL DEFAULT 0,
         sent      INTEGER NOT NULL DEFAULT 0,

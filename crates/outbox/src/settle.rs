@@ -163,7 +163,12 @@ impl Settlement<'_> {
             );
             return self.give_up(&error, true);
         }
-        let at = self.now.saturating_add(pause(after, self.polling()));
+        let wait = match (after, &self.rows.options.pace) {
+            // The tick polls what it has sent.
+            (None, Pace::Ticks { .. }) => 0,
+            _ => pause(after, self.polling()),
+        };
+        let at = self.now.saturating_add(wait);
         self.rows.accepted(self.claim, operation, at, self.now)
     }
 

@@ -63,7 +63,7 @@ struct Shop {
 
 impl DurableObject for Shop {
     fn new(state: State, env: Env) -> Result<Self> {
-        let options = Options::default().pace(Pace::unlimited(16));
+        let options = Options::clone(&*env.require()?);
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
         let live = Live::open(&state, &outbox, Table)?;
         Ok(Self {
@@ -103,6 +103,11 @@ impl Shop {
         Ok(self.outbox.enqueue(&Letter::new("note", &note)?)?.id)
     }
 
+    /// Deletes everything.
+    pub async fn clear(&self) -> Result<()> {
+        self.state.storage().delete_all()
+    }
+
     pub async fn record(&self, id: i64) -> Result<Option<Record>> {
         self.outbox.get(id)
     }
@@ -117,6 +122,10 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 impl World {
     async fn new(idle: Duration) -> Self {
+        Self::with(idle, Options::default()).await
+    }
+
+    async fn with(idle: Duration, options: Options) -> Self {
         let attempts = Arc::<AtomicUsize>::default();
         let class = ClassOptions::default()
             .idle_timeout(idle)
@@ -124,6 +133,7 @@ impl World {
         let host = Host::open_in_memory()
             .object_with::<Shop>("SHOP", class)
             .with(Registry::new().with(Notes(Arc::clone(&attempts))))
+            .with(options.pace(Pace::unlimited(16)))
             .router(|env| object_router::<Shop>(&env))
             .start()
             .await
@@ -146,8 +156,15 @@ impl World {
     }
 
     async fn read_events(&self) -> TcpStream {
+        self.read_events_with("").await
+    }
+
+    /// Reads events with another header of the request.
+    async fn read_events_with(&self, header: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.host.addr()).await.unwrap();
-        let request = "GET /shop/live HTTP/1.1\r\nhost: test\r\naccept: text/event-stream\r\n\r\n";
+        let request = format!(
+            "GET /shop/live HTTP/1.1\r\nhost: test\r\naccept: text/event-stream\r\n{header}\r\n"
+        );
         stream.write_all(request.as_bytes()).await.unwrap();
         stream
     }
@@ -374,4 +391,170 @@ async fn a_page_that_is_loaded_again_shows_a_message_that_failed() {
     let page = world.client().get("/shop/page").await;
     let page = page.body.as_str().unwrap();
     assert!(page.contains(&format!("id=\"message-{id}\"")), "{page}");
+}
+
+/// The position of an update.
+fn position(told: &Value) -> String {
+    told["position"].as_str().unwrap().to_owned()
+}
+
+/// Waits until the socket has ended; its close code.
+async fn close_code(socket: &mut Socket) -> u16 {
+    let ends = async {
+        loop {
+            if let Frame::Close(Some(frame)) = socket.next().await.unwrap().unwrap() {
+                return frame.code.into();
+            }
+        }
+    };
+    in_time("the end of a socket", ends).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_that_comes_back_receives_all_that_changed_meanwhile() {
+    let world = World::new(Duration::from_secs(10)).await;
+    world.note(&["before"]).await;
+    let mut socket = world.watch("").await;
+    let snapshot = told(&mut socket).await;
+    assert_eq!(snapshot["complete"], true);
+    becomes(&mut world.watch("").await, "before", "sent").await;
+    drop(socket);
+    // More than a snapshot has.
+    let notes: Vec<String> = (0..120).map(|number| number.to_string()).collect();
+    let last = world.shop().note(notes).await.unwrap().unwrap();
+    let mut other = world.watch("").await;
+    let mut is_sent = told(&mut other).await["messages"].clone();
+    while is_sent[0]["id"] != last || is_sent[0]["status"] != "sent" {
+        is_sent = told(&mut other).await["messages"].clone();
+        let mine = is_sent.as_array().unwrap().iter();
+        let mine: Vec<Value> = mine
+            .filter(|message| message["id"] == last)
+            .cloned()
+            .collect();
+        is_sent = json!(mine);
+    }
+
+    let mut known = std::collections::BTreeMap::new();
+    let mut place = position(&snapshot);
+    // It is cut off after the first part, and begins again where it was.
+    for wanted in [1, 2] {
+        let mut again = world.watch(&format!("after={place}")).await;
+        for _ in 0..wanted {
+            let told = told(&mut again).await;
+            assert_eq!(told["type"], "changes", "{told}");
+            place = position(&told);
+            for message in told["messages"].as_array().unwrap() {
+                known.insert(message["id"].as_i64().unwrap(), message["status"].clone());
+            }
+        }
+    }
+    assert!(
+        (last - 119..=last).all(|id| known[&id] == "sent"),
+        "{known:?}"
+    );
+    let mut again = world.watch(&format!("after={place}")).await;
+    let nothing = told(&mut again).await;
+    assert_eq!(
+        (&nothing["type"], &nothing["messages"], &nothing["gone"]),
+        (&json!("changes"), &json!([]), &json!([]))
+    );
+    world.note(&["now"]).await;
+    becomes(&mut again, "now", "sent").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_whose_position_is_forgotten_receives_a_snapshot() {
+    let world = World::new(Duration::from_millis(50)).await;
+    let mut socket = world.watch("").await;
+    let place = position(&told(&mut socket).await);
+    drop(socket);
+    // Long enough for the object to leave memory, and with it the log.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for number in 0..60 {
+        world.note(&[&number.to_string()]).await;
+    }
+    let mut again = world.watch(&format!("after={place}")).await;
+    let snapshot = told(&mut again).await;
+    assert_eq!(snapshot["type"], "snapshot", "{snapshot}");
+    assert_eq!(snapshot["messages"].as_array().unwrap().len(), 50);
+    assert_eq!(snapshot["complete"], false);
+    let refused = world.client().get("/shop/live?after=yesterday").await;
+    assert_eq!(refused.code(), "invalid_query");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removals_are_told_to_watchers_and_to_those_that_come_back() {
+    let options = Options::default().keep_finished(Duration::ZERO);
+    let world = World::with(Duration::from_secs(10), options).await;
+    let mut turbo = world.watch("format=turbo").await;
+    let mut json = world.watch("").await;
+    let place = position(&told(&mut json).await);
+    let id = world.note(&["short-lived"]).await;
+    while !text(&mut turbo)
+        .await
+        .contains(&format!("targets=\"#message-{id}\""))
+    {}
+    while told(&mut json).await["gone"] != json!([id]) {}
+    let mut again = world.watch(&format!("after={place}")).await;
+    let told_again = told(&mut again).await;
+    assert_eq!(
+        (&told_again["type"], &told_again["gone"]),
+        (&json!("changes"), &json!([id]))
+    );
+    let mut one = world
+        .watch(&format!("after={place}&message={}", id + 1))
+        .await;
+    assert_eq!(
+        told(&mut one).await["gone"],
+        json!([]),
+        "it is not its message"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watchers_connect_again_when_everything_is_deleted() {
+    let world = World::new(Duration::from_secs(10)).await;
+    world.note(&["gone"]).await;
+    let mut socket = world.watch("").await;
+    let place = position(&told(&mut socket).await);
+    world.shop().clear().await.unwrap().unwrap();
+    assert_eq!(close_code(&mut socket).await, 1013);
+    world.note(&["new"]).await;
+    let mut again = world.watch(&format!("after={place}")).await;
+    let snapshot = told(&mut again).await;
+    assert_eq!(snapshot["type"], "snapshot");
+    let messages = snapshot["messages"].as_array().unwrap();
+    assert_eq!(
+        (messages.len(), &messages[0]["summary"]),
+        (1, &json!("new"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_of_events_continues_after_the_last_one_that_it_has() {
+    let world = World::new(Duration::from_secs(10)).await;
+    let read = async |stream: &mut TcpStream, until: &str| {
+        let mut all = String::new();
+        let reads = async {
+            let mut buffer = [0; 4096];
+            while !all.contains(until) {
+                let count = stream.read(&mut buffer).await.unwrap();
+                assert!(count > 0, "it has ended: {all}");
+                all += &String::from_utf8_lossy(&buffer[..count]);
+            }
+        };
+        in_time(until, reads).await;
+        all
+    };
+    let mut stream = world.read_events().await;
+    let first = read(&mut stream, "\"complete\":true").await;
+    let (_, id) = first.split_once("\nid: ").unwrap();
+    let id = id.lines().next().unwrap();
+    drop(stream);
+    world.note(&["meanwhile"]).await;
+    let header = format!("last-event-id: {id}\r\n");
+    let mut stream = world.read_events_with(&header).await;
+    let all = read(&mut stream, "\"summary\":\"meanwhile\"").await;
+    assert!(all.contains("\"type\":\"changes\""), "{all}");
+    assert!(!all.contains("\"type\":\"snapshot\""), "{all}");
 }

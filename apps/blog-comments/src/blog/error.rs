@@ -13,6 +13,9 @@ pub enum BlogError {
     /// There is no such post.
     #[error("There is no post {0}.")]
     NoPost(String),
+    /// There is no such comment.
+    #[error("There is no comment {0} on this post.")]
+    NoComment(i64),
     /// There is another post at this address.
     #[error("The post {0} already exists.")]
     PostTaken(String),

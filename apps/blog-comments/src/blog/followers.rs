@@ -5,7 +5,7 @@ use abide::prelude::*;
 
 use super::{Blog, BlogError, POST};
 use crate::{
-    Confirm, Letter, Letters, Notice, Post, Says,
+    Confirm, Letter, Letters, Notice, Post, Question, Says,
     budget::{Budget, millis},
     limits,
     mails::{comment_url, confirm_url, excerpt, unsubscribe_url},
@@ -16,8 +16,9 @@ use crate::{
 const SECRET: &str = "secret";
 
 impl Blog {
-    /// Enqueues a confirmation mail, unless there was one to this address, or too many in total, within a day.
-    pub(super) fn ask_to_confirm(&self, member: i64, mailbox: &str) -> Result<(), BlogError> {
+    /// Whether a mail may be sent to an unconfirmed address: not if there was one, or too many to all such addresses
+    /// together, within a day. It counts as sent.
+    pub(super) fn may_write_to(&self, mailbox: &str) -> Result<bool> {
         let sql = self.state.storage().sql();
         let now = self.now();
         let budget = |what, who, most| Budget::new(what, who, most, limits::CONFIRMATION_WINDOW);
@@ -27,9 +28,15 @@ impl Blog {
                 .spend(&sql, now)?
                 .is_some()
         {
-            return Ok(());
+            return Ok(false);
         }
         address.spend(&sql, now)?;
+        Ok(true)
+    }
+
+    /// Enqueues a confirmation mail.
+    pub(super) fn ask_to_confirm(&self, member: i64) -> Result<(), BlogError> {
+        let now = self.now();
         let confirm = Confirm {
             member,
             until: now.saturating_add(millis(limits::CONFIRM_WITHIN)),
@@ -53,7 +60,7 @@ impl Blog {
                 "SELECT members.email, slug, title, comments.name, comments.text FROM follows
                  JOIN members ON members.id = follows.member
                  JOIN posts ON posts.id = follows.post
-                 JOIN comments ON comments.id = ? AND comments.post = follows.post
+                 JOIN comments ON comments.id = ? AND comments.post = follows.post AND removed_at IS NULL
                  WHERE follows.post = ? AND follows.member = ? AND confirmed_at IS NOT NULL",
                 (comment, post, member),
             )?
@@ -88,10 +95,10 @@ impl Blog {
         let confirmation = Confirmation { member, until };
         Ok(Some(Letter {
             to,
-            says: Says::Confirm {
+            says: Says::Confirm(Question {
                 titles: posts.into_iter().map(|post| post.title).collect(),
                 url: confirm_url(&self.site, confirmation, &secret(storage)?),
-            },
+            }),
         }))
     }
 
@@ -187,7 +194,7 @@ pub(super) fn make_secret(storage: &Storage) -> Result<()> {
 }
 
 /// The secret for the links in mails.
-fn secret(storage: &Storage) -> Result<Vec<u8>> {
+pub(super) fn secret(storage: &Storage) -> Result<Vec<u8>> {
     storage
         .get(SECRET)?
         .ok_or_else(|| Error::new("the blog has no key for its links"))

@@ -27,6 +27,7 @@ const SCHEMA: &[&str] = &[
          text   TEXT NOT NULL,
          at     INTEGER NOT NULL,
          mark   TEXT NOT NULL,
+         removed_at INTEGER,
          UNIQUE (member, mark)
      )",
     "CREATE INDEX IF NOT EXISTS comments_of_post ON comments (post, id)",
@@ -41,6 +42,13 @@ const SCHEMA: &[&str] = &[
      ) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS follows_unconfirmed ON follows (member) WHERE confirmed_at IS NULL",
     "CREATE INDEX IF NOT EXISTS follows_waiting ON follows (asked_at) WHERE confirmed_at IS NULL",
+    // `state` is 'waiting', 'sent' or 'failed', since that time.
+    "CREATE TABLE IF NOT EXISTS thanks (
+         member INTEGER PRIMARY KEY REFERENCES members,
+         state  TEXT NOT NULL,
+         since  INTEGER NOT NULL,
+         error  TEXT
+     )",
     budget::SCHEMA,
 ];
 

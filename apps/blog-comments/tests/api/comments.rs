@@ -19,7 +19,7 @@ async fn a_comment_is_shown_its_author_asked_and_the_others_told() {
     let mails = world.smtp.received();
     assert_eq!(mails.len(), 4);
     assert_eq!(
-        told(&mails, "Do you want"),
+        told(&mails, "Thank you"),
         ["ada@readers.test", "grace@readers.test"],
         "once each, for the first comment"
     );

@@ -8,6 +8,7 @@ mod owner;
 mod subscriptions;
 #[path = "../support/mod.rs"]
 mod support;
+mod thanks;
 
 use abide_harness::{Client, Mail, Server, SmtpServer};
 use support::program;

@@ -95,7 +95,7 @@ async fn the_owner_sends_again_and_discards_what_failed() {
     for shown in [
         "4 failed",
         "To ada@readers.test",
-        "Confirmation for “Hello”",
+        "Thanks for a comment on “Hello”",
         "550",
     ] {
         assert!(page.contains(shown), "{shown}: {page}");

@@ -53,7 +53,11 @@ pub(crate) async fn follow(client: &Client, smtp: &SmtpServer, name: &str, text:
 
 /// Opens the newest mail that asks this address, and confirms.
 pub(crate) async fn confirm(client: &Client, smtp: &SmtpServer, to: &str) {
-    let asked = |mail: &&Mail| mail.to == [to] && mail.subject().starts_with("Do you want");
+    let asked = |mail: &&Mail| {
+        let message = mail.parse();
+        let text = message.body_text(0).unwrap_or_default();
+        mail.to == [to] && text.contains("http://blog.test/confirm")
+    };
     let mail = abide_harness::until(&format!("{to} to be asked"), async || {
         smtp.received().iter().rfind(asked).cloned()
     })

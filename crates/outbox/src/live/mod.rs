@@ -1,17 +1,20 @@
 //! Live updates: every change of a message, streamed to watchers.
 //!
-//! Contract: the changes of a poll are sent soon after it, and only when they are on disk. A watcher that connects, for
-//! the first time or again, first receives the current state, so it misses nothing in between. A watcher that does not
-//! keep up is disconnected and comes back. WebSockets stay open while the object hibernates.
+//! Contract: the changes of a poll are sent soon after it, and only when they are on disk. A watcher that connects again
+//! with the position of its last update receives what has changed since, including removals; if that is not known, or for
+//! the first time, it receives a snapshot, which replaces all that it knows. So it misses nothing in between. A watcher
+//! that does not keep up is disconnected and comes back. WebSockets stay open while the object hibernates.
 //!
 //! # Formats
 //!
 //! | `format` | First | Then |
 //! |---|---|---|
-//! | `json` (the default) | `{"type":"snapshot","counts":{…},"messages":[…]}`, the newest messages | `{"type":"changes","counts":{…},"messages":[…]}`, at most 100 in one |
+//! | `json` (the default) | `{"type":"snapshot","position":"…","counts":{…},"messages":[…],"complete":false}`, the newest messages, and whether those are all | `{"type":"changes","position":"…","counts":{…},"messages":[…],"gone":[…]}`, at most 100 in one, and the ids of removed ones |
 //! | `turbo` | a [Turbo Stream](https://turbo.hotwired.dev/handbook/streams) that lets the page refresh | the changed rows and the head, as [`Render`] makes them; `refresh` if there are too many |
 //!
-//! With `message=ID` the stream is about one message; a Turbo page then refreshes with each change.
+//! With `message=ID` the stream is about one message; a Turbo page then refreshes with each change. With
+//! `after=POSITION`, or the header `Last-Event-ID` that browsers send, a JSON stream continues there: it begins with
+//! `changes`, or with a `snapshot` if the position is too old.
 //!
 //! # In a class
 //!
@@ -47,16 +50,20 @@
 //! server-sent events.
 
 mod assets;
+mod log;
 mod render;
 mod sse;
 mod stream;
 mod watch;
 
-use std::{cell::Cell, fmt, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    rc::Rc,
+};
 
 use abide::{
-    Body, Error, Message, Request, RequestResponsePair, Response, Result, State, WebSocket,
-    WebSocketPair,
+    Body, Error, Request, RequestResponsePair, Response, Result, State, WebSocket, WebSocketPair,
     http::{HeaderValue, StatusCode, header},
     websocket_response,
 };
@@ -67,6 +74,7 @@ pub use render::{DEAD_LETTERS, HEAD, NEWEST, ONLY, Render, Table, newest_of, row
 pub use sse::MAX_READERS;
 pub use stream::{Action, refresh, remove, stream};
 
+use log::{Log, Position};
 use watch::{Format, Watch, Watcher};
 
 use super::{Counts, Filter, Outbox, Record, Status};
@@ -91,6 +99,15 @@ struct Inner {
     readers: sse::Readers,
     /// The newest message that watchers may have received.
     newest: Cell<i64>,
+    /// The changes since somebody watched.
+    log: RefCell<Option<Log>>,
+}
+
+/// What a watcher is told, and the place in the stream after it.
+#[derive(Clone, Debug)]
+struct Update {
+    text: String,
+    position: Position,
 }
 
 /// The updates of JSON watchers.
@@ -98,13 +115,25 @@ struct Inner {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum JsonUpdate<'a> {
     Snapshot {
+        position: Position,
         counts: Counts,
         messages: &'a [Record],
+        /// Whether these are all that a watcher could know.
+        complete: bool,
     },
     Changes {
+        position: Position,
         counts: Counts,
         messages: &'a [&'a Record],
+        gone: &'a [i64],
     },
+}
+
+/// Changes of one update.
+struct Part<'a> {
+    position: Position,
+    records: &'a [Record],
+    gone: &'a [i64],
 }
 
 impl Live {
@@ -120,6 +149,7 @@ impl Live {
             render: Box::new(render),
             readers: sse::Readers::default(),
             newest: Cell::new(newest(outbox)?),
+            log: RefCell::default(),
         });
         inner.catch_up()?;
         // Avoid a reference cycle.
@@ -132,10 +162,16 @@ impl Live {
             }
         }));
         let watched = weak.clone();
-        let wants = move || watched.upgrade().is_some_and(|inner| inner.is_watched());
-        let tell = move |records: &[Record]| {
+        let wants = move || watched.upgrade().is_some_and(|inner| inner.wants());
+        let cut_off = weak.clone();
+        changes.on_loss(Rc::new(move || {
+            if let Some(inner) = cut_off.upgrade() {
+                inner.lost();
+            }
+        }));
+        let tell = move |records: &[Record], gone: &[i64]| {
             if let Some(inner) = weak.upgrade()
-                && let Err(error) = inner.changed(records)
+                && let Err(error) = inner.changed(records, gone)
             {
                 tracing::warn!(%error, "watchers of an outbox missed a change");
             }
@@ -145,12 +181,12 @@ impl Live {
     }
 
     /// Answers a request to watch: a WebSocket request, or one that accepts `text/event-stream`. The query selects the
-    /// stream: `format=json` or `format=turbo`, and `message=ID` for a single message.
+    /// stream: `format=json` or `format=turbo`, `message=ID` for a single message, and `after=POSITION` to continue.
     ///
     /// 400 if the query is invalid, 426 if the request asks for neither, 503 if there are too many readers of
     /// server-sent events.
     pub fn accept(&self, request: &Request) -> Result<Response> {
-        let (line, watch) = match asked(request) {
+        let Asked { line, watch, after } = match asked(request) {
             Ok(asked) => asked,
             Err(refusal) => return Ok(refusal.response()),
         };
@@ -166,11 +202,13 @@ impl Live {
                 watch,
                 behind: false,
             })?;
-            socket.send(inner.first(watch)?)?;
+            for update in inner.first(watch, after)? {
+                socket.send(update.text)?;
+            }
             return Ok(websocket_response(pair.client));
         }
         let clock = inner.state.env().clock();
-        let first = inner.first(watch)?;
+        let first = inner.first(watch, after)?;
         let added = inner.readers.add(watch, clock.clone(), &first);
         Ok(added.unwrap_or_else(|| {
             refused(
@@ -189,34 +227,99 @@ impl Live {
     /// Refreshes all Turbo pages, after a change that is not a message.
     pub fn refresh(&self) {
         let inner = &self.0;
-        let text = Message::from(refresh());
+        let Some(position) = inner.log.borrow().as_ref().map(Log::position) else {
+            // Pages that are open since an earlier activation have no place in a log, and need none.
+            return inner.tell_sockets(|watch| match watch.format {
+                Format::Turbo => vec![refresh()],
+                Format::Json => Vec::new(),
+            });
+        };
         inner.tell(|watch| match watch.format {
-            Format::Turbo => vec![text.clone()],
+            Format::Turbo => vec![Update {
+                text: refresh(),
+                position,
+            }],
             Format::Json => Vec::new(),
         });
     }
 }
 
 impl Inner {
-    /// The current state, for a new watcher.
-    fn first(&self, watch: Watch) -> Result<String> {
-        if watch.format == Format::Turbo {
-            return Ok(refresh());
+    /// The place in the log after the newest change. A log begins if there is none.
+    fn position(&self) -> Result<Position> {
+        let mut log = self.log.borrow_mut();
+        if let Some(log) = &*log {
+            return Ok(log.position());
         }
-        let messages = match watch.message {
-            Some(id) => self.outbox.get(id)?.into_iter().collect(),
+        let outbox = &self.outbox.0;
+        let number = outbox.rows.next_log(outbox.now())?;
+        Ok(log.insert(Log::new(number)).position())
+    }
+
+    /// What a watcher receives first: the changes since a place in the log, or the current state.
+    fn first(&self, watch: Watch, after: Option<Position>) -> Result<Vec<Update>> {
+        let position = self.position()?;
+        if watch.format == Format::Turbo {
+            let text = refresh();
+            return Ok(vec![Update { text, position }]);
+        }
+        if let Some(after) = after {
+            let changed = self.log.borrow().as_ref().and_then(|log| log.since(after));
+            if let Some(changed) = changed {
+                return self.resumed(watch, changed, after, position);
+            }
+        }
+        let (messages, complete) = match watch.message {
+            Some(id) => (self.outbox.get(id)?.into_iter().collect(), true),
             None => {
                 let newest = Filter {
                     limit: SNAPSHOT,
                     ..Filter::default()
                 };
-                self.outbox.list(&newest)?.records
+                let page = self.outbox.list(&newest)?;
+                (page.records, page.next.is_none())
             }
         };
-        json(&JsonUpdate::Snapshot {
+        let text = json(&JsonUpdate::Snapshot {
+            position,
             counts: self.outbox.counts()?,
             messages: &messages,
-        })
+            complete,
+        })?;
+        Ok(vec![Update { text, position }])
+    }
+
+    /// Messages that have changed while a watcher was away.
+    fn resumed(
+        &self,
+        watch: Watch,
+        changed: impl IntoIterator<Item = i64>,
+        after: Position,
+        position: Position,
+    ) -> Result<Vec<Update>> {
+        let (mut records, mut gone) = (Vec::new(), Vec::new());
+        for id in changed {
+            if watch.message.is_some_and(|only| only != id) {
+                continue;
+            }
+            match self.outbox.get(id)? {
+                Some(record) => records.push(record),
+                None => gone.push(id),
+            }
+        }
+        let counts = self.outbox.counts()?;
+        let parts: Vec<_> = parts(&records, &gone).collect();
+        let last = parts.len() - 1;
+        let updates = parts
+            .into_iter()
+            .enumerate()
+            .map(|(number, (records, gone))| {
+                // One that has received only some of them begins again.
+                let place = if number == last { position } else { after };
+                let records: Vec<&Record> = records.iter().collect();
+                changes(place, counts, &records, gone)
+            });
+        updates.collect()
     }
 
     /// Informs the watchers that missed something because the object was reset.
@@ -227,7 +330,9 @@ impl Inner {
                 behind: true,
             })) = socket.deserialize_attachment()
             {
-                let _ = socket.send(self.first(watch)?);
+                for update in self.first(watch, None)? {
+                    let _ = socket.send(update.text);
+                }
             }
         }
         self.note(false);
@@ -244,8 +349,37 @@ impl Inner {
         }
     }
 
-    fn changed(&self, records: &[Record]) -> Result<()> {
-        let told = self.tell_of(records);
+    /// Whether changes are to be told, or remembered for watchers that come back.
+    fn wants(&self) -> bool {
+        let is_watched = self.is_watched();
+        let mut log = self.log.borrow_mut();
+        if is_watched {
+            if let Some(log) = &mut *log {
+                log.is_watched();
+            }
+            return true;
+        }
+        let now = self.outbox.0.now();
+        let is_awaited = log.as_mut().is_some_and(|log| log.is_awaited(now));
+        if !is_awaited {
+            // It would not be complete.
+            *log = None;
+        }
+        is_awaited
+    }
+
+    /// Messages are gone, and it is not known which: all watchers connect again and receive the current state.
+    fn lost(&self) {
+        *self.log.borrow_mut() = None;
+        self.newest.set(0);
+        for socket in self.sockets() {
+            let _ = socket.close(1013, "messages were deleted: connect again");
+        }
+        self.readers.end();
+    }
+
+    fn changed(&self, records: &[Record], gone: &[i64]) -> Result<()> {
+        let told = self.tell_of(records, gone);
         let newest = records.iter().map(|record| record.id).max();
         self.newest.set(self.newest.get().max(newest.unwrap_or(0)));
         if !self.outbox.0.rows.changes.are_there() {
@@ -254,7 +388,26 @@ impl Inner {
         told
     }
 
-    fn tell_of(&self, records: &[Record]) -> Result<()> {
+    fn tell_of(&self, records: &[Record], gone: &[i64]) -> Result<()> {
+        if self.is_watched() {
+            self.position()?;
+        }
+        let parts: Vec<Part<'_>> = match &mut *self.log.borrow_mut() {
+            Some(log) => parts(records, gone)
+                .map(|(records, gone)| {
+                    let changed = records.iter().map(|record| record.id);
+                    Part {
+                        position: log.add(changed.chain(gone.iter().copied())),
+                        records,
+                        gone,
+                    }
+                })
+                .collect(),
+            None => return Ok(()),
+        };
+        let Some(position) = parts.last().map(|part| part.position) else {
+            return Ok(());
+        };
         if !self.is_watched() {
             return Ok(());
         }
@@ -262,19 +415,33 @@ impl Inner {
         // Rendered once, when the first watcher needs it.
         let (mut all_json, mut all_turbo) = (None, None);
         let mut failed = None;
+        let page = |text| vec![Update { text, position }];
         self.tell(|watch| {
             let told = match (watch.format, watch.message) {
                 (Format::Json, None) => all_json
-                    .get_or_insert_with(|| changes(counts, &records.iter().collect::<Vec<_>>()))
+                    .get_or_insert_with(|| {
+                        let each = parts.iter().map(|part| {
+                            let records: Vec<&Record> = part.records.iter().collect();
+                            changes(part.position, counts, &records, part.gone)
+                        });
+                        each.collect::<Result<Vec<_>>>()
+                    })
                     .clone(),
                 (Format::Turbo, None) => all_turbo
-                    .get_or_insert_with(|| self.streams(records).map(|text| vec![text.into()]))
+                    .get_or_insert_with(|| self.streams(records, gone).map(page))
                     .clone(),
-                (format, Some(id)) => match records.iter().find(|record| record.id == id) {
-                    None => Ok(Vec::new()),
-                    Some(_) if format == Format::Turbo => Ok(vec![refresh().into()]),
-                    Some(record) => changes(counts, &[record]),
-                },
+                (format, Some(id)) => {
+                    let record = records.iter().find(|record| record.id == id);
+                    let record: Vec<&Record> = record.into_iter().collect();
+                    let gone: Vec<i64> = gone.iter().copied().filter(|gone| *gone == id).collect();
+                    if record.is_empty() && gone.is_empty() {
+                        Ok(Vec::new())
+                    } else if format == Format::Turbo {
+                        Ok(page(refresh()))
+                    } else {
+                        changes(position, counts, &record, &gone).map(|update| vec![update])
+                    }
+                }
             };
             told.unwrap_or_else(|error| {
                 failed = Some(error);
@@ -285,12 +452,15 @@ impl Inner {
     }
 
     /// The streams that update Turbo pages.
-    fn streams(&self, records: &[Record]) -> Result<String> {
-        if records.len() > MAX_CHANGES {
+    fn streams(&self, records: &[Record], gone: &[i64]) -> Result<String> {
+        if records.len() + gone.len() > MAX_CHANGES {
             return Ok(refresh());
         }
         let render = &*self.render;
         let mut streams = String::new();
+        for id in gone {
+            streams += &remove(&format!("#{}", row_id(*id)));
+        }
         for record in records {
             let row = render.row(record);
             if record.id > self.newest.get() {
@@ -315,7 +485,12 @@ impl Inner {
     }
 
     /// Sends each watcher what `of` returns.
-    fn tell(&self, mut of: impl FnMut(Watch) -> Vec<Message>) {
+    fn tell(&self, mut of: impl FnMut(Watch) -> Vec<Update>) {
+        self.tell_sockets(|watch| of(watch).into_iter().map(|update| update.text).collect());
+        self.readers.send(of);
+    }
+
+    fn tell_sockets(&self, mut of: impl FnMut(Watch) -> Vec<String>) {
         for socket in self.sockets() {
             let Ok(Some(Watcher { watch, .. })) = socket.deserialize_attachment() else {
                 continue;
@@ -327,7 +502,6 @@ impl Inner {
                 }
             }
         }
-        self.readers.send(&**self.state.env().clock(), of);
     }
 
     fn is_watched(&self) -> bool {
@@ -354,11 +528,29 @@ fn newest(outbox: &Outbox) -> Result<i64> {
     Ok(newest.records.first().map_or(0, |record| record.id))
 }
 
-fn changes(counts: Counts, records: &[&Record]) -> Result<Vec<Message>> {
-    let chunks = records.chunks(MAX_CHANGES);
-    chunks
-        .map(|messages| json(&JsonUpdate::Changes { counts, messages }).map(Message::from))
-        .collect()
+/// Splits changes into parts of [`MAX_CHANGES`] messages, at least one; the first has the removed ones.
+fn parts<'a>(
+    records: &'a [Record],
+    gone: &'a [i64],
+) -> impl Iterator<Item = (&'a [Record], &'a [i64])> {
+    let (first, rest) = records.split_at(records.len().min(MAX_CHANGES));
+    let rest = rest.chunks(MAX_CHANGES).map(|records| (records, &[][..]));
+    std::iter::once((first, gone)).chain(rest)
+}
+
+fn changes(
+    position: Position,
+    counts: Counts,
+    records: &[&Record],
+    gone: &[i64],
+) -> Result<Update> {
+    let text = json(&JsonUpdate::Changes {
+        position,
+        counts,
+        messages: records,
+        gone,
+    })?;
+    Ok(Update { text, position })
 }
 
 fn json(told: &JsonUpdate<'_>) -> Result<String> {
@@ -386,12 +578,19 @@ impl Refusal {
 }
 
 /// A parsed request to watch.
-fn asked(request: &Request) -> std::result::Result<(Line, Watch), Refusal> {
-    let watch = Watch::of(request.uri().query().unwrap_or_default()).map_err(|why| Refusal {
-        status: StatusCode::BAD_REQUEST,
-        code: "invalid_query",
-        why,
-    })?;
+struct Asked {
+    line: Line,
+    watch: Watch,
+    after: Option<Position>,
+}
+
+fn asked(request: &Request) -> std::result::Result<Asked, Refusal> {
+    let (watch, after) =
+        Watch::of(request.uri().query().unwrap_or_default()).map_err(|why| Refusal {
+            status: StatusCode::BAD_REQUEST,
+            code: "invalid_query",
+            why,
+        })?;
     let says = |name: header::HeaderName, what: &str| {
         let values = request.headers().get_all(name);
         values.into_iter().any(|value| {
@@ -400,17 +599,25 @@ fn asked(request: &Request) -> std::result::Result<(Line, Watch), Refusal> {
                 .is_ok_and(|value| value.to_ascii_lowercase().contains(what))
         })
     };
-    if says(header::UPGRADE, "websocket") {
-        Ok((Line::WebSocket, watch))
+    let line = if says(header::UPGRADE, "websocket") {
+        Line::WebSocket
     } else if says(header::ACCEPT, "text/event-stream") {
-        Ok((Line::Events, watch))
+        Line::Events
     } else {
-        Err(Refusal {
+        return Err(Refusal {
             status: StatusCode::UPGRADE_REQUIRED,
             code: "not_a_stream",
             why: "Use a WebSocket, or `Accept: text/event-stream`.",
-        })
-    }
+        });
+    };
+    // A browser sends the id of the last event that it has received, whatever the address says.
+    let last = request.headers().get("last-event-id");
+    let last = last.and_then(|id| Position::parse(id.to_str().ok()?));
+    Ok(Asked {
+        line,
+        watch,
+        after: last.or(after),
+    })
 }
 
 /// An error in the server's common form.

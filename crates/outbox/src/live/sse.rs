@@ -2,7 +2,7 @@
 //! WebSockets.
 //!
 //! Contract: a reader that does not keep up is disconnected, and so are all when the object leaves memory or is reset.
-//! They reconnect automatically, and receive the current state.
+//! They reconnect automatically, with the id of the last event, which is a position: so they continue there.
 
 use std::{
     cell::RefCell,
@@ -14,14 +14,14 @@ use std::{
 };
 
 use abide::{
-    Body, Error, Message, Response,
+    Body, Error, Response,
     clock::Clock,
     http::{HeaderValue, header},
 };
 use futures_util::stream;
 use tokio::sync::mpsc;
 
-use super::Watch;
+use super::{Update, Watch};
 
 /// Readers of one outbox: each keeps a task, and all together the object, in memory.
 pub const MAX_READERS: usize = 256;
@@ -59,14 +59,20 @@ impl Reader {
 
 impl Readers {
     /// Adds a reader, which first receives `first`. `None` if there are too many.
-    pub(super) fn add(&self, watch: Watch, clock: Arc<dyn Clock>, first: &str) -> Option<Response> {
+    pub(super) fn add(
+        &self,
+        watch: Watch,
+        clock: Arc<dyn Clock>,
+        first: &[Update],
+    ) -> Option<Response> {
         let mut readers = self.0.borrow_mut();
         readers.retain(|reader| !reader.events.is_closed());
         if readers.len() >= MAX_READERS {
             return None;
         }
         let (events, waiting) = mpsc::channel(BUFFER);
-        let intro = format!("retry: {RETRY_MILLIS}\n\n{}", event(first, &*clock));
+        let first: String = first.iter().map(event).collect();
+        let intro = format!("retry: {RETRY_MILLIS}\n\n{first}");
         let reader = Reader {
             watch,
             events,
@@ -92,20 +98,22 @@ impl Readers {
     }
 
     /// Sends each reader what `of` returns; those that do not keep up are disconnected.
-    pub(super) fn send(&self, clock: &dyn Clock, mut of: impl FnMut(Watch) -> Vec<Message>) {
+    pub(super) fn send(&self, mut of: impl FnMut(Watch) -> Vec<Update>) {
         self.0.borrow_mut().retain(|reader| {
-            let texts = of(reader.watch);
-            texts
-                .iter()
-                .filter_map(Message::as_text)
-                .all(|text| reader.send(event(text, clock)))
+            let updates = of(reader.watch);
+            updates.iter().all(|update| reader.send(event(update)))
         });
+    }
+
+    /// Ends all streams.
+    pub(super) fn end(&self) {
+        self.0.borrow_mut().clear();
     }
 }
 
-/// One event. Its id is the time, by which a reader can order events from several connections.
-fn event(text: &str, clock: &dyn Clock) -> String {
-    let mut event = format!("id: {}\n", clock.unix_millis());
+/// One event. Its id is the place in the stream after it.
+fn event(Update { text, position }: &Update) -> String {
+    let mut event = format!("id: {position}\n");
     // A line ends at each of these for a reader.
     for line in text.lines().flat_map(|line| line.split('\r')) {
         event.push_str("data: ");
@@ -142,32 +150,40 @@ fn body(
 mod tests {
     use abide::clock::TestClock;
 
-    use super::{super::watch::Format, *};
+    use super::{
+        super::{log::Log, watch::Format},
+        *,
+    };
 
-    #[test]
-    fn an_event_has_an_id_and_a_line_of_data_for_each_line() {
-        let clock = TestClock::new();
-        let id = clock.unix_millis();
-        assert_eq!(
-            event("a\nb", &clock),
-            format!("id: {id}\ndata: a\ndata: b\n\n")
-        );
+    fn update(text: &str) -> Update {
+        Update {
+            text: text.to_owned(),
+            position: Log::new(7).position(),
+        }
     }
 
-    #[test]
-    fn what_waits_for_a_reader_is_bounded_in_bytes() {
-        let clock = TestClock::new();
+    fn readers() -> (Readers, Response) {
         let readers = Readers::default();
         let watch = Watch {
             format: Format::Json,
             message: None,
         };
-        let response = readers.add(watch, Arc::new(clock.clone()), "first");
-        assert!(response.is_some());
+        let response = readers.add(watch, Arc::new(TestClock::new()), &[update("first")]);
+        (readers, response.unwrap())
+    }
+
+    #[test]
+    fn an_event_has_its_position_and_a_line_of_data_for_each_line() {
+        assert_eq!(event(&update("a\nb")), "id: 7-0\ndata: a\ndata: b\n\n");
+    }
+
+    #[test]
+    fn what_waits_for_a_reader_is_bounded_in_bytes() {
+        let (readers, _response) = readers();
         // A text of 100 messages whose errors and operations are as long as they may be.
         let text = "x".repeat(100 * 3_500);
         for _ in 1..BUFFER {
-            readers.send(&clock, |_| vec![Message::from(&*text)]);
+            readers.send(|_| vec![update(&text)]);
         }
         assert!(readers.is_empty(), "22 MB wait for one reader of 256");
     }
@@ -175,26 +191,18 @@ mod tests {
     #[test]
     fn a_carriage_return_does_not_end_a_line_of_data() {
         // A reader takes it for the end of a line, as the standard says.
-        let clock = TestClock::new();
-        let event = event("a\rid: 7", &clock);
+        let event = event(&update("a\rid: 7"));
         assert!(!event.contains('\r'), "{event:?}");
     }
 
     #[test]
     fn a_reader_that_does_not_keep_up_is_ended() {
-        let clock = TestClock::new();
-        let readers = Readers::default();
-        let watch = Watch {
-            format: Format::Json,
-            message: None,
-        };
-        let response = readers.add(watch, Arc::new(clock.clone()), "first");
-        assert!(response.is_some());
+        let (readers, _response) = readers();
         for _ in 1..BUFFER {
-            readers.send(&clock, |_| vec![Message::from("news")]);
+            readers.send(|_| vec![update("news")]);
             assert!(!readers.is_empty());
         }
-        readers.send(&clock, |_| vec![Message::from("too much")]);
+        readers.send(|_| vec![update("too much")]);
         assert!(readers.is_empty());
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::log::Position;
+
 /// What a watcher wants to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Watch {
@@ -26,8 +28,9 @@ pub(super) enum Format {
 }
 
 impl Watch {
-    /// Parses the query of a request; the error says what is valid.
-    pub(super) fn of(query: &str) -> Result<Self, &'static str> {
+    /// Parses the query of a request, with the place after which a watcher continues; the error says what is valid.
+    pub(super) fn of(query: &str) -> Result<(Self, Option<Position>), &'static str> {
+        let mut after = None;
         let mut watch = Self {
             format: Format::Json,
             message: None,
@@ -43,11 +46,16 @@ impl Watch {
                         .map_err(|_| "`message` is the id of a message.")?;
                     watch.message = Some(id);
                 }
+                Some(("after", place)) => {
+                    let place =
+                        Position::parse(place).ok_or("`after` is the `position` of an update.")?;
+                    after = Some(place);
+                }
                 // Proxies and clients may add parameters.
                 _ => {}
             }
         }
-        Ok(watch)
+        Ok((watch, after))
     }
 }
 
@@ -57,12 +65,15 @@ mod tests {
 
     #[test]
     fn a_query_says_which_format_and_which_message() {
-        let watch = |format, message| Ok(Watch { format, message });
+        let watch = |format, message| Ok((Watch { format, message }, None));
         assert_eq!(Watch::of(""), watch(Format::Json, None));
         assert_eq!(
             Watch::of("message=7&format=turbo&other"),
             watch(Format::Turbo, Some(7))
         );
+        let (_, after) = Watch::of("after=7-3").unwrap();
+        assert_eq!(after, Position::parse("7-3"));
+        assert!(Watch::of("after=seven").is_err());
         assert!(Watch::of("format=xml").is_err());
         assert!(Watch::of("message=seven").is_err());
     }

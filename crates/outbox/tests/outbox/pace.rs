@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::outbox::{Breaker, Failure, Limit, Pace, Rate, Status, Submitted};
+use abide::outbox::{Breaker, Failure, Limit, Pace, Polled, Rate, Status, Submitted};
 
 use crate::support::{Act, World, at_a_time, note, plain, refused, run};
 
@@ -136,6 +136,134 @@ fn the_classic_setting_sends_fifteen_at_each_tick() {
                 .count()
         };
         assert_eq!((at(0), at(10_000), at(20_000)), (15, 15, 10));
+    });
+}
+
+/// Enqueues messages whose receiver accepts them, asks for this pause before the first poll, and has not finished at
+/// so many polls.
+async fn enqueue_operations(
+    world: &World,
+    names: impl Iterator<Item = String>,
+    after: Option<Duration>,
+    unfinished: usize,
+) {
+    let mut notes = Vec::new();
+    for name in names {
+        let operation = format!("operation of {name}");
+        let accepted = Act::Submit(Ok(Submitted::Accepted { operation, after }));
+        let running = vec![Act::Poll(Ok(Polled::Running { after: None })); unfinished];
+        world
+            .script
+            .say(&name, [accepted].into_iter().chain(running));
+        notes.push(note("bob", &name));
+    }
+    world.enqueue_all(notes).await;
+}
+
+/// How many attempts and how many polls were made in each of the first classic ticks.
+fn each_tick(world: &World, ticks: usize) -> Vec<(usize, usize)> {
+    let mut counts = vec![(0, 0); ticks];
+    for call in world.script.calls() {
+        let (sends, polls) = &mut counts[usize::try_from(call.at / 10_000).unwrap()];
+        *(if call.poll.is_some() { polls } else { sends }) += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_classic_tick_polls_what_it_has_sent_and_twenty_at_most() {
+    run(async {
+        let world = World::new(plain().pace(Pace::CLASSIC));
+        let names = (0..40).map(|number| format!("b{number}"));
+        enqueue_operations(&world, names, None, 1).await;
+        world.pass(Duration::from_secs(59)).await;
+        assert_eq!(world.counts().await.sent, 40);
+        let expected = [(15, 15), (15, 20), (10, 20), (0, 20), (0, 5), (0, 0)];
+        assert_eq!(each_tick(&world, 6), expected);
+        let calls = world.script.calls();
+        for sent in calls.iter().filter(|call| call.poll.is_none()) {
+            assert_eq!(sent.at % 10_000, 0, "only at ticks");
+            assert_eq!(
+                world.script.times(&sent.text)[..2],
+                [sent.at, sent.at],
+                "{} is polled in the tick that has sent it",
+                sent.text
+            );
+        }
+    });
+}
+
+#[test]
+fn polls_that_a_tick_s_own_messages_do_not_need_go_to_earlier_ones() {
+    run(async {
+        let world = World::new(plain().pace(Pace::CLASSIC));
+        let names = (0..30).map(|number| format!("b{number}"));
+        enqueue_operations(&world, names, None, 9).await;
+        world.pass(Duration::from_secs(19)).await;
+        let done = (0..15).map(|number| note("eve", &format!("done {number}")));
+        world.enqueue_all(done.collect::<Vec<_>>()).await;
+        world.pass(Duration::from_secs(10)).await;
+        assert_eq!(each_tick(&world, 3), [(15, 15), (15, 20), (15, 20)]);
+    });
+}
+
+#[test]
+fn a_pause_before_the_first_poll_is_kept_within_the_tick() {
+    run(async {
+        let world = World::new(plain().pace(Pace::CLASSIC));
+        let pause = Some(Duration::from_secs(2));
+        let names = (0..45).map(|number| format!("b{number}"));
+        enqueue_operations(&world, names, pause, 9).await;
+        world.pass(Duration::from_secs(39)).await;
+        let expected = [(15, 15), (15, 20), (15, 20), (0, 20)];
+        assert_eq!(each_tick(&world, 4), expected);
+        for call in world.script.calls() {
+            let times = world.script.times(&call.text);
+            assert_eq!(times[1] - times[0], 2_000, "{}", call.text);
+        }
+    });
+}
+
+#[test]
+fn a_tick_makes_no_more_polls_after_the_process_was_killed() {
+    run(async {
+        let mut world = World::new(plain().pace(Pace::CLASSIC));
+        let names = (0..60).map(|number| format!("b{number}"));
+        enqueue_operations(&world, names, None, 9).await;
+        for _ in 0..3 {
+            world.pass(Duration::from_millis(9_500)).await;
+            world = world.killed();
+            world.pass(Duration::from_millis(500)).await;
+            world = world.killed();
+        }
+        world.pass(Duration::from_secs(9)).await;
+        let expected = [(15, 15), (15, 20), (15, 20), (15, 20)];
+        assert_eq!(each_tick(&world, 4), expected);
+    });
+}
+
+#[test]
+fn ticks_that_send_more_than_they_poll_also_poll_earlier_operations() {
+    run(async {
+        let world = World::new(plain().pace(Pace::Ticks {
+            every: Duration::from_secs(10),
+            sends: 5,
+            polls: 4,
+        }));
+        let names = (0..50).map(|number| format!("b{number}"));
+        enqueue_operations(&world, names, None, 1).await;
+        world.pass(Duration::from_secs(49)).await;
+        assert_eq!(each_tick(&world, 5), [(5, 4); 5]);
+        for tick in (10_000..50_000).step_by(10_000) {
+            let calls = world.script.calls();
+            let mut polls = calls
+                .iter()
+                .filter(|call| call.at == tick && call.poll.is_some());
+            assert!(
+                polls.any(|call| world.script.times(&call.text)[0] < tick),
+                "the tick at {tick} polls nothing of earlier ones"
+            );
+        }
     });
 }
 

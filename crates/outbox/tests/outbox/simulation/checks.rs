@@ -233,12 +233,14 @@ fn pace_is_kept(calls: &[Call], pace: &Pace, seed: u64) {
             polls: most_polls,
         } => {
             let every = i64::try_from(every.as_millis()).unwrap();
-            for (calls, most) in [(sends, most_sends), (polls, most_polls)] {
+            // A tick sends when it begins, and polls until it ends.
+            let ticks = &sends;
+            for (calls, most) in [(&sends, most_sends), (&polls, most_polls)] {
                 let rate = Rate {
                     interval: std::time::Duration::from_hours(1),
                     burst: most,
                 };
-                for tick in &calls {
+                for tick in ticks {
                     let at_once = calls
                         .iter()
                         .copied()
