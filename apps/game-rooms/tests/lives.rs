@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use abide::{Host, clock::TestClock, server::RunningHost, storage::SimDisk};
 use abide_harness::{Client, Version, until};
 use game_rooms::{
-    Codes, Limits, install,
+    Codes, GameRoom, Limits, install,
     limits::{EMPTY_MINUTES, LIFETIME, PLACE_KEPT},
 };
 use support::{Player, Room, make};
@@ -99,6 +99,20 @@ async fn room_whose_screen_stays_away_ends_and_gives_its_code_back() {
     host.until_gone(&room).await;
     // The client has its place back.
     make(&host.client()).await;
+    host.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn room_that_was_never_made_refuses_and_stores_nothing() {
+    let world = World::default();
+    let host = world.start(Limits::default()).await;
+    let rooms = host.0.env().object::<GameRoom>();
+    for role in ["host", "peer"] {
+        let id = rooms.new_unique_id().to_string();
+        let mut lost = Player::enter(&host.address(), &id, role, &"7".repeat(32)).await;
+        assert_eq!(lost.closed().await.0, 4_004);
+    }
+    assert_eq!(rooms.untyped().written().unwrap(), []);
     host.end().await;
 }
 

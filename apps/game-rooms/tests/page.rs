@@ -241,6 +241,44 @@ async fn room_and_player_outlast_reloads_and_a_restart_of_the_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium"]
+async fn screen_in_two_windows_says_so_and_one_without_a_room_makes_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = program(&dir.path().join("data")).start();
+    let (home, browser) = (server.client().url("/"), Browser::start().await);
+    let screen = browser.open(&home).await;
+    let first = code(&screen).await;
+    screen.until("line.isOpen").await;
+    let room = screen.eval("kept.get('room')").await;
+    // A copy of the window has its secret.
+    let copy = browser.open(&server.client().url("/play")).await;
+    let keep = |room: &serde_json::Value| format!("sessionStorage.setItem('room', {room})");
+    copy.eval(&keep(&room)).await;
+    copy.go(&home).await;
+    assert_eq!(code(&copy).await, first);
+    let title = "document.getElementById('title').textContent";
+    screen
+        .until(&format!(
+            "{title}.includes('another screen') && line === null"
+        ))
+        .await;
+    screen.click("#back").await;
+    copy.until(&format!("{title}.includes('another screen')"))
+        .await;
+    assert_eq!(screen.eval(title).await, "Blips");
+    // With a wrong secret a page gets a room of its own.
+    let secret = screen.eval("mine.hostSecret").await;
+    let wrong = room.as_str().unwrap();
+    let wrong = wrong.replace(secret.as_str().unwrap(), &"0".repeat(32));
+    copy.eval(&keep(&wrong.into())).await;
+    copy.go(&home).await;
+    copy.until("line?.isOpen && mine.hostSecret !== '0'.repeat(32)")
+        .await;
+    assert_ne!(code(&copy).await, first);
+    assert_eq!(screen.eval("line.isOpen").await, true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
 async fn tilting_right_steers_right_in_every_orientation() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data")).start();
