@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 use abide_harness::Program;
 use clap::Parser;
 use futures_util::{SinkExt, StreamExt};
-use tokio_tungstenite::{connect_async, tungstenite::Message};
+use tokio_tungstenite::{
+    connect_async,
+    tungstenite::{Message, client::IntoClientRequest},
+};
 
 /// Measures the relay of readings
 #[derive(Parser)]
@@ -33,7 +36,10 @@ struct Args {
 async fn main() {
     let args = Args::parse();
     let dir = tempfile::tempdir().unwrap();
-    let server = Program::new(env!("CARGO_BIN_EXE_game-rooms"), dir.path().join("data")).start();
+    let server = Program::new(env!("CARGO_BIN_EXE_game-rooms"), dir.path().join("data"))
+        .arg("--rooms-per-client=1000000")
+        .arg("--messages-per-second=10000")
+        .start();
     let client = server.client();
     let opening = Instant::now();
     let mut pairs = Vec::new();
@@ -43,11 +49,17 @@ async fn main() {
             .as_str()
             .unwrap()
             .to_owned();
-        let enter = async |role: &str| {
+        let enter = async |role: &str, secret: &str| {
             let url = format!("ws://{}/sockets/{id}?role={role}", server.address());
-            connect_async(url).await.unwrap().0
+            let mut request = url.into_client_request().unwrap();
+            let protocols = format!("blips, secret.{secret}").parse().unwrap();
+            request
+                .headers_mut()
+                .insert("sec-websocket-protocol", protocols);
+            connect_async(request).await.unwrap().0
         };
-        pairs.push((enter("host").await, enter("peer").await));
+        let host = enter("host", room.body["hostSecret"].as_str().unwrap()).await;
+        pairs.push((host, enter("peer", &"7".repeat(32)).await));
     }
     println!("{:<28} {:>10}", "rooms", args.rooms);
     println!(

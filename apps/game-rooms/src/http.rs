@@ -4,15 +4,17 @@
 //! |---|---|
 //! | `GET /` | the game's page, for the computer |
 //! | `GET /play`, `GET /play/{code}` | the controller's page, for the phone |
-//! | `POST /rooms` | 201 and `{"room":{"roomCode","durableObjectId","createdAt"}}` |
-//! | `GET /rooms/{code}` | 200 and the same, or 404 |
+//! | `POST /rooms` | 201 and `{"room":{"roomCode","durableObjectId","createdAt"},"hostSecret":"…"}` |
+//! | `GET /rooms/{code}` | 200 and `{"room":…}`, or 404 |
 //! | `GET /rooms/{code}/qr.svg?origin=` | the link to the controller as a QR code |
-//! | `GET /sockets/{durableObjectId}?role=host`, or `peer`, a WebSocket | the room |
+//! | `GET /sockets/{durableObjectId}?role=host`, or `peer`, a WebSocket with the subprotocols `blips` and `secret.…` | the room |
+
+use std::time::Duration;
 
 use abide::{
     Env, Request, Response, Stub,
     server::{
-        ApiError, UrlPath, UrlQuery,
+        ApiError, ClientAddr, Page, UrlPath, UrlQuery,
         access::{Access, Need, Role as AccessRole, Route},
     },
 };
@@ -20,12 +22,12 @@ use axum::{
     Json, Router,
     extract::State,
     http::{StatusCode, header},
-    response::{Html, IntoResponse},
+    response::IntoResponse,
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Code, GameHub, GameRoom, HUB, HubError, RoomRecord, pages, qr, room::Entrance};
+use crate::{Code, GameHub, GameRoom, HUB, HubError, RoomRecord, Secret, pages, qr, room::ByRole};
 
 /// Everything that the program answers.
 pub fn router(env: Env) -> Router {
@@ -42,7 +44,7 @@ pub fn router(env: Env) -> Router {
     access.protect(router, need)
 }
 
-/// What a request needs: who enters a room sends to it.
+/// The permissions for a request: entering a room includes sending there.
 fn need(route: &Route<'_>) -> Need {
     if route.path.starts_with("/sockets") {
         return Need::role(AccessRole::Operate);
@@ -70,28 +72,40 @@ struct Room {
     room: RoomRecord,
 }
 
-async fn game() -> impl IntoResponse {
-    page(pages::GAME)
+/// A new room, for its screen.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NewRoom {
+    room: RoomRecord,
+    host_secret: String,
 }
 
-async fn controller() -> impl IntoResponse {
-    page(pages::CONTROLLER)
+async fn game() -> Page {
+    Page::new(pages::GAME.as_str(), pages::POLICY)
 }
 
-fn page(text: &'static str) -> impl IntoResponse {
-    let headers = [
-        (header::CONTENT_SECURITY_POLICY, pages::POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "same-origin"),
-    ];
-    (headers, Html(text))
+async fn controller() -> Page {
+    Page::new(pages::CONTROLLER.as_str(), pages::POLICY)
 }
 
-async fn make(State(env): State<Env>) -> Result<(StatusCode, Json<Room>), ApiError> {
-    // The room is made by whoever asks, so that it lives where its players are.
-    let id = env.object::<GameRoom>().new_unique_id();
-    let room = hub(&env).add(id.to_string()).await??;
-    Ok((StatusCode::CREATED, Json(Room { room })))
+async fn make(
+    State(env): State<Env>,
+    client: ClientAddr,
+) -> Result<(StatusCode, Json<NewRoom>), ApiError> {
+    // The caller's node makes the room, so that it is near its players.
+    let rooms = env.object::<GameRoom>();
+    let (id, hub, secret) = (rooms.new_unique_id(), hub(&env), Secret::random(&env));
+    let client = client.network().to_string();
+    let room = hub.reserve(id.to_string(), client).await??;
+    rooms
+        .get(id)
+        .begin(room.room_code.clone(), secret.digest(), room.created_at)
+        .await??;
+    if !hub.keep(room.room_code.clone(), id.to_string()).await?? {
+        return Err(HubError::NoFreeCode.into());
+    }
+    let host_secret = secret.reveal();
+    Ok((StatusCode::CREATED, Json(NewRoom { room, host_secret })))
 }
 
 async fn find(
@@ -123,8 +137,9 @@ async fn picture(
 async fn enter(
     State(env): State<Env>,
     UrlPath(ById { id }): UrlPath<ById>,
-    UrlQuery(entrance): UrlQuery<Entrance>,
-    mut request: Request,
+    // The room reads it again; here a mistake gets a clear answer.
+    UrlQuery(ByRole { .. }): UrlQuery<ByRole>,
+    request: Request,
 ) -> Result<Response, ApiError> {
     let rooms = env.object::<GameRoom>();
     let id = rooms.id_from_string(&id).map_err(|_| {
@@ -133,11 +148,12 @@ async fn enter(
             "A room's address has the `durableObjectId` that its code leads to.",
         )
     })?;
-    let role = serde_json::to_value(entrance.role).map_err(abide::Error::from_std)?;
-    let role = role.as_str().unwrap_or_default();
-    *request.uri_mut() = format!("/?role={role}")
-        .parse()
-        .map_err(abide::Error::from_std)?;
+    if Secret::offered(request.headers()).is_none() {
+        return Err(ApiError::bad_request(
+            "invalid_secret",
+            "A WebSocket to a room offers two subprotocols: `blips`, and `secret.` with 32 hex digits.",
+        ));
+    }
     Ok(rooms.get(id).fetch(request).await?)
 }
 
@@ -160,6 +176,12 @@ impl From<HubError> for ApiError {
                 error.to_string(),
             )
             .retry_soon(),
+            HubError::TooManyRooms { minutes, .. } => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_rooms",
+                error.to_string(),
+            )
+            .retry_after(Duration::from_secs(60 * u64::from(minutes))),
             HubError::Object(error) => error.into(),
         }
     }

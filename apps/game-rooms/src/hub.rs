@@ -1,28 +1,29 @@
 //! The object that knows which room has which code.
 //!
-//! Contract: a code that was given out means the same room for 24 hours, across crashes; then it is free again.
+//! Contract: a code that was given out means the same room until the room ends, across crashes; then it is free again. A code is
+//! reserved for a minute first, so a request that ends between the hub and the room leaves nothing behind. A client has a limited
+//! number of rooms at a time.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::Codes;
-
-/// How often a free code is looked for.
-pub const ATTEMPTS: usize = 5;
-
-/// How long a code is kept for its room.
-pub const LIFETIME: Duration = Duration::from_hours(24);
+use crate::{
+    Codes, Limits,
+    limits::{ATTEMPTS, LIFETIME, RESERVED, SWEPT},
+    room::millis,
+};
 
 /// The hub.
 #[durable_object]
 pub struct GameHub {
     state: State,
     codes: Arc<Codes>,
+    limits: Arc<Limits>,
 }
 
-/// A room, as those are told who want to enter it.
+/// A room as listed to players.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoomRecord {
@@ -37,9 +38,20 @@ pub struct RoomRecord {
 /// Why the hub gave no code.
 #[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum HubError {
-    /// So many codes in a row were taken.
+    /// All codes that were drawn were taken.
     #[error("No free code was found in {ATTEMPTS} attempts; try again.")]
     NoFreeCode,
+    /// The client has as many rooms as it may have.
+    #[error(
+        "This client has {most} rooms, the most that one client may have; a room ends {minutes} minutes after its page was \
+         closed. The option --rooms-per-client sets the limit."
+    )]
+    TooManyRooms {
+        /// Rooms that a client may have.
+        most: u32,
+        /// Minutes until an empty room ends.
+        minutes: u32,
+    },
     /// The storage failed, or the object.
     #[error(transparent)]
     Object(#[from] Error),
@@ -51,30 +63,52 @@ impl DurableObject for GameHub {
             "CREATE TABLE IF NOT EXISTS rooms (
                  code       TEXT PRIMARY KEY,
                  object     TEXT NOT NULL,
-                 created_at INTEGER NOT NULL
-             ) WITHOUT ROWID",
+                 client     TEXT NOT NULL,
+                 created_at INTEGER NOT NULL,
+                 until      INTEGER NOT NULL
+             ) WITHOUT ROWID;
+             CREATE INDEX IF NOT EXISTS rooms_until ON rooms (until);
+             CREATE INDEX IF NOT EXISTS rooms_client ON rooms (client, until);",
             (),
         )?;
         Ok(Self {
             state,
             codes: env.require()?,
+            limits: env.require()?,
         })
     }
 }
 
 #[rpc]
 impl GameHub {
-    /// Gives a room a code.
-    pub async fn add(&self, object: String) -> Result<RoomRecord, HubError> {
-        let now = self.now();
+    /// Reserves a code for a room that a client is about to open.
+    pub async fn reserve(&self, object: String, client: String) -> Result<RoomRecord, HubError> {
+        let (now, sql) = (self.now(), self.state.storage().sql());
+        sql.exec(
+            "DELETE FROM rooms WHERE code IN (SELECT code FROM rooms WHERE until <= ? LIMIT ?)",
+            (now, SWEPT),
+        )?;
+        let rooms: u32 = sql
+            .exec(
+                "SELECT count(*) FROM rooms WHERE client = ? AND until > ?",
+                (&client, now),
+            )?
+            .one()?;
+        if rooms >= self.limits.rooms_per_client {
+            return Err(HubError::TooManyRooms {
+                most: self.limits.rooms_per_client,
+                minutes: self.limits.empty_minutes,
+            });
+        }
         for _ in 0..ATTEMPTS {
             let code = self.codes.next().map_err(Error::from_std)?.to_string();
-            let taken = self.state.storage().sql().exec(
-                "INSERT INTO rooms (code, object, created_at) VALUES (?1, ?2, ?3)
-                 ON CONFLICT DO UPDATE SET object = excluded.object, created_at = excluded.created_at
-                     WHERE created_at <= ?4
+            let taken = sql.exec(
+                "INSERT INTO rooms (code, object, client, created_at, until) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT DO UPDATE SET object = excluded.object, client = excluded.client,
+                         created_at = excluded.created_at, until = excluded.until
+                     WHERE until <= ?4
                  RETURNING code",
-                (&code, &object, now, oldest(now)),
+                (&code, &object, &client, now, now + millis(RESERVED)),
             )?;
             if taken.optional::<String>()?.is_some() {
                 return Ok(RoomRecord {
@@ -87,23 +121,37 @@ impl GameHub {
         Err(HubError::NoFreeCode)
     }
 
-    /// The room that has a code. One that has had it for too long is forgotten.
+    /// The room has opened and keeps its code. False if the reservation has expired.
+    pub async fn keep(&self, code: String, object: String) -> Result<bool> {
+        let now = self.now();
+        let kept = self.state.storage().sql().exec(
+            "UPDATE rooms SET until = created_at + ?1 WHERE code = ?2 AND object = ?3 AND until > ?4 RETURNING code",
+            (millis(LIFETIME), &code, &object, now),
+        )?;
+        Ok(kept.optional::<String>()?.is_some())
+    }
+
+    /// The room has ended: its code is free.
+    pub async fn forget(&self, code: String, object: String) -> Result<()> {
+        self.state.storage().sql().exec(
+            "DELETE FROM rooms WHERE code = ? AND object = ?",
+            (&code, &object),
+        )?;
+        Ok(())
+    }
+
+    /// The room that has a code.
     pub async fn find(&self, code: String) -> Result<Option<RoomRecord>> {
-        let sql = self.state.storage().sql();
-        let known: Option<(String, i64)> = sql
+        let known: Option<(String, i64)> = self
+            .state
+            .storage()
+            .sql()
             .exec(
-                "SELECT object, created_at FROM rooms WHERE code = ?1",
-                (&code,),
+                "SELECT object, created_at FROM rooms WHERE code = ? AND until > ?",
+                (&code, self.now()),
             )?
             .optional()?;
-        let Some((durable_object_id, created_at)) = known else {
-            return Ok(None);
-        };
-        if created_at <= oldest(self.now()) {
-            sql.exec("DELETE FROM rooms WHERE code = ?1", (&code,))?;
-            return Ok(None);
-        }
-        Ok(Some(RoomRecord {
+        Ok(known.map(|(durable_object_id, created_at)| RoomRecord {
             room_code: code,
             durable_object_id,
             created_at,
@@ -115,9 +163,4 @@ impl GameHub {
     fn now(&self) -> i64 {
         i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
     }
-}
-
-/// Rooms that were made then, or before, are too old.
-fn oldest(now: i64) -> i64 {
-    now.saturating_sub(i64::try_from(LIFETIME.as_millis()).unwrap_or(i64::MAX))
 }

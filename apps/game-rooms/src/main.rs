@@ -3,7 +3,7 @@
 
 use abide::server::ServeArgs;
 use clap::Parser;
-use game_rooms::{Codes, GameHub, GameRoom, HUB_BINDING, ROOM_BINDING, router};
+use game_rooms::{Codes, Limits, install};
 
 /// As in `abide` itself.
 #[global_allocator]
@@ -21,18 +21,19 @@ Then open http://127.0.0.1:8080.";
 #[command(version, after_help = EXAMPLE)]
 enum Command {
     /// Serve the pages and the rooms
-    Serve(ServeArgs),
+    Serve {
+        #[command(flatten)]
+        serve: ServeArgs,
+
+        #[command(flatten)]
+        limits: Limits,
+    },
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let Command::Serve(args) = Command::parse();
-    abide::Host::from_config(args.load()?)
-        .object::<GameHub>(HUB_BINDING)
-        .object::<GameRoom>(ROOM_BINDING)
-        .with(Codes::default())
-        .router(router)
-        .serve()
-        .await?;
+    let Command::Serve { serve, limits } = Command::parse();
+    let host = abide::Host::from_config(serve.load()?);
+    install(host, limits, Codes::default()).serve().await?;
     Ok(())
 }

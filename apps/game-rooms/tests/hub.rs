@@ -15,7 +15,10 @@ use abide::{
     clock::TestClock,
     storage::{SimDisk, Store, StoreOptions},
 };
-use game_rooms::{ATTEMPTS, Codes, GameHub, HUB_BINDING, HubError, LIFETIME};
+use game_rooms::{
+    Codes, GameHub, HUB_BINDING, HubError, Limits,
+    limits::{ATTEMPTS, LIFETIME, RESERVED},
+};
 
 struct World {
     clock: TestClock,
@@ -38,6 +41,10 @@ impl World {
         let node = Node::builder(store)
             .class::<GameHub>(HUB_BINDING, ClassOptions::default())
             .with(source)
+            .with(Limits {
+                rooms_per_client: 2,
+                ..Limits::default()
+            })
             .clock(Arc::new(clock.clone()))
             .start()
             .unwrap();
@@ -48,9 +55,27 @@ impl World {
         self.node.env().object::<GameHub>().get_by_name("hub")
     }
 
+    /// A code for a room, of a client that has no other.
     async fn add(&self, object: &str) -> Result<String, HubError> {
-        let added = self.hub().add(object.to_owned()).await.unwrap();
-        added.map(|room| room.room_code)
+        self.add_of(object, object).await
+    }
+
+    async fn add_of(&self, client: &str, object: &str) -> Result<String, HubError> {
+        let code = self.reserve(client, object).await?;
+        let hub = self.hub();
+        assert!(
+            hub.keep(code.clone(), object.into())
+                .await
+                .unwrap()
+                .unwrap()
+        );
+        Ok(code)
+    }
+
+    async fn reserve(&self, client: &str, object: &str) -> Result<String, HubError> {
+        let hub = self.hub();
+        let reserved = hub.reserve(object.to_owned(), client.to_owned()).await;
+        reserved.unwrap().map(|room| room.room_code)
     }
 
     async fn find(&self, code: &str) -> Option<String> {
@@ -65,7 +90,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_code_that_is_taken_is_drawn_again() {
+async fn taken_code_is_drawn_again() {
     let world = World::drawing(&["A2ZY", "A2ZY", "A2ZY", "Q7Q7"]);
     assert_eq!(world.add("first").await.unwrap(), "A2ZY");
     assert_eq!(world.add("second").await.unwrap(), "Q7Q7");
@@ -76,7 +101,7 @@ async fn a_code_that_is_taken_is_drawn_again() {
 }
 
 #[tokio::test]
-async fn after_five_attempts_without_a_free_code_there_is_an_error() {
+async fn five_attempts_without_a_free_code_are_an_error() {
     let world = World::drawing(&["A2ZY"]);
     world.add("first").await.unwrap();
     assert!(matches!(
@@ -89,7 +114,7 @@ async fn after_five_attempts_without_a_free_code_there_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_code_is_kept_for_a_day_and_is_free_again_then() {
+async fn code_is_kept_for_a_day_and_then_free_again() {
     let world = World::drawing(&["A2ZY", "Q7Q7", "A2ZY"]);
     world.add("first").await.unwrap();
     let almost = LIFETIME.checked_sub(Duration::from_millis(1)).unwrap();
@@ -105,11 +130,44 @@ async fn a_code_is_kept_for_a_day_and_is_free_again_then() {
 }
 
 #[tokio::test]
-async fn a_code_that_is_too_old_is_taken_though_nobody_has_asked_for_it_since() {
+async fn expired_code_is_reused_even_if_it_was_never_looked_up() {
     let world = World::drawing(&["A2ZY"]);
     world.add("first").await.unwrap();
     world.clock.advance(LIFETIME);
     assert_eq!(world.add("second").await.unwrap(), "A2ZY");
     assert_eq!(world.find("A2ZY").await.unwrap(), "second");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn reserved_code_is_free_again_after_a_minute_without_a_room() {
+    let world = World::drawing(&["A2ZY"]);
+    assert_eq!(world.reserve("ada", "first").await.unwrap(), "A2ZY");
+    world.clock.advance(RESERVED);
+    assert_eq!(world.find("A2ZY").await, None);
+    let kept = world.hub().keep("A2ZY".into(), "first".into()).await;
+    assert!(!kept.unwrap().unwrap(), "the reservation has expired");
+    assert_eq!(world.add("second").await.unwrap(), "A2ZY");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn client_at_its_limit_gets_no_room_until_one_ends() {
+    let world = World::drawing(&["A222", "A333", "A444", "A555"]);
+    world.add_of("ada", "first").await.unwrap();
+    world.add_of("ada", "second").await.unwrap();
+    assert!(matches!(
+        world.reserve("ada", "third").await,
+        Err(HubError::TooManyRooms { most: 2, .. })
+    ));
+    world.add_of("grace", "other").await.unwrap();
+    // A room that has another's code takes nothing from it.
+    let hub = world.hub();
+    let forget = async |object: &str| hub.forget("A222".into(), object.into()).await.unwrap();
+    forget("second").await.unwrap();
+    assert_eq!(world.find("A222").await.unwrap(), "first");
+    forget("first").await.unwrap();
+    assert_eq!(world.find("A222").await, None);
+    world.add_of("ada", "third").await.unwrap();
     world.end().await;
 }

@@ -3,23 +3,28 @@
 
 mod support;
 
+use std::time::Duration;
+
 use abide_harness::until;
+use game_rooms::limits;
 use http::Method;
 use support::{Player, make, program};
 use tokio_tungstenite::tungstenite::Message;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_room_is_found_by_its_code_in_either_case_and_no_other() {
+async fn room_is_found_by_its_code_in_either_case() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data")).start();
     let client = server.client();
     let room = make(&client).await;
-    let code = room["roomCode"].as_str().unwrap();
+    let code = &room.code;
     assert_eq!(code.len(), 4);
-    assert!(room["createdAt"].as_i64().unwrap() > 1_700_000_000_000);
-    for code in [code.to_owned(), code.to_lowercase()] {
+    assert!(room.record["createdAt"].as_i64().unwrap() > 1_700_000_000_000);
+    for code in [code.clone(), code.to_lowercase()] {
         let found = client.get(&format!("/rooms/{code}")).await;
-        assert_eq!((found.status.as_u16(), &found.body["room"]), (200, &room));
+        assert_eq!(found.status, 200);
+        // Nothing of the secret is in it.
+        assert_eq!(found.body, serde_json::json!({ "room": room.record }));
     }
     let other = if code == "2222" { "3333" } else { "2222" };
     let missing = client.get(&format!("/rooms/{other}")).await;
@@ -52,129 +57,272 @@ async fn a_room_is_found_by_its_code_in_either_case_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_peer_sends_goes_to_all_hosts_and_what_a_host_sends_to_all_peers() {
+async fn players_send_to_the_screen_and_the_screen_to_all_players() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data")).start();
     let (client, address) = (server.client(), server.address());
     let (room, elsewhere) = (make(&client).await, make(&client).await);
-    let id = room["durableObjectId"].as_str().unwrap();
-    let mut hosts = [
-        Player::enter(address, id, "host").await,
-        Player::enter(address, id, "host").await,
-    ];
+    let mut host = Player::host(address, &room).await;
     let mut peers = [
-        Player::enter(address, id, "peer").await,
-        Player::enter(address, id, "peer").await,
+        Player::peer(address, &room, 1).await,
+        Player::peer(address, &room, 2).await,
     ];
-    let id = elsewhere["durableObjectId"].as_str().unwrap();
-    let mut stranger = Player::enter(address, id, "host").await;
-    hosts[0].sees(2, 2).await;
-    peers[0].sees(2, 2).await;
+    let mut stranger = Player::host(address, &elsewhere).await;
+    host.sees(true, &[1, 2]).await;
+    peers[0].sees(true, &[1, 2]).await;
 
     for number in 0..50 {
         peers[0].send(format!("reading {number}")).await;
     }
     peers[0].send(vec![0_u8, 255]).await;
-    for host in &mut hosts {
-        for number in 0..50 {
-            assert_eq!(
-                host.hear().await.unwrap().to_text().unwrap(),
-                format!("reading {number}")
-            );
-        }
-        assert_eq!(host.hear().await.unwrap(), Message::from(vec![0_u8, 255]));
+    for number in 0..50 {
+        assert_eq!(host.text().await, format!("1 reading {number}"));
     }
-    hosts[1].send("score 1").await;
+    let bytes = Message::from(b"1 \x00\xff".to_vec());
+    assert_eq!(host.hear().await.unwrap(), bytes);
+    // A player can pass for neither another nor the room.
+    peers[1].send("1 forged").await;
+    assert_eq!(host.text().await, "2 1 forged");
+    peers[1].send("{\"room\":{}}").await;
+    assert_eq!(host.text().await, "2 {\"room\":{}}");
+
+    host.send("score 1").await;
     for peer in &mut peers {
-        // Nothing of the other peer has come before it.
-        assert_eq!(peer.hear().await.unwrap().to_text().unwrap(), "score 1");
+        // Nothing of the other player has come before it.
+        assert_eq!(peer.text().await, "score 1");
     }
-    // Nothing has come to another room, and nothing comes back to whoever sent it.
-    let [host, mut other] = hosts;
-    other.send("score 2").await;
+    // Nothing comes back to its sender.
     peers[1].send("end").await;
-    assert_eq!(other.hear().await.unwrap().to_text().unwrap(), "end");
+    assert_eq!(host.text().await, "2 end");
     host.leave().await;
-    other.sees(1, 2).await;
-    stranger.sees(1, 0).await;
+    peers[1].sees(false, &[1, 2]).await;
+    stranger.sees(true, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_room_sleeps_while_nobody_sends_and_relays_the_next_message_all_the_same() {
+async fn socket_without_the_secret_cannot_become_the_screen() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = program(&dir.path().join("data")).start();
+    let (client, address) = (server.client(), server.address());
+    let (room, other) = (make(&client).await, make(&client).await);
+    let mut peer = Player::peer(address, &room, 1).await;
+    peer.sees(false, &[1]).await;
+    // Neither while there is no screen, nor while there is one.
+    for turn in 0..2 {
+        let mut thief = Player::enter(address, &room.id, "host", &"0".repeat(32)).await;
+        let (code, reason) = thief.closed().await;
+        assert_eq!(code, 4_001, "{turn}");
+        assert!(reason.contains("another secret"), "{reason}");
+        if turn == 0 {
+            let mut host = Player::host(address, &room).await;
+            host.sees(true, &[1]).await;
+            peer.send("hello").await;
+            assert_eq!(host.text().await, "1 hello");
+            let mut wrong =
+                Player::enter(address, &other.id, "host", "f".repeat(32).as_str()).await;
+            assert_eq!(wrong.closed().await.0, 4_001);
+            host.send("still here").await;
+            assert_eq!(peer.text().await, "still here");
+        }
+    }
+    let paths = [
+        ("/sockets/x?role=peer".to_owned(), "invalid_room"),
+        (format!("/sockets/{}?role=peer", room.id), "invalid_secret"),
+        (format!("/sockets/{}?role=host", room.id), "invalid_secret"),
+    ];
+    for (path, expected) in paths {
+        let refused = client.get(&path).await;
+        assert_eq!((refused.status.as_u16(), refused.code()), (400, expected));
+    }
+    for query in ["", "?role=king"] {
+        let path = format!("/sockets/{}{query}", room.id);
+        assert_eq!(client.get(&path).await.status, 400, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reloaded_screen_takes_its_place_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = program(&dir.path().join("data")).start();
+    let address = server.address();
+    let room = make(&server.client()).await;
+    let mut before = Player::host(address, &room).await;
+    let mut peer = Player::peer(address, &room, 1).await;
+    before.sees(true, &[1]).await;
+    let mut after = Player::host(address, &room).await;
+    let (code, reason) = before.closed().await;
+    assert_eq!(
+        (code, reason.as_str()),
+        (4_002, "Another window has taken this place.")
+    );
+    after.sees(true, &[1]).await;
+    peer.send("only once").await;
+    assert_eq!(after.text().await, "1 only once");
+    after.send("from the new").await;
+    assert_eq!(peer.text().await, "from the new");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reloaded_phone_is_the_same_player_and_replaces_its_first_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = program(&dir.path().join("data")).start();
+    let address = server.address();
+    let room = make(&server.client()).await;
+    let mut host = Player::host(address, &room).await;
+    let mut first = Player::peer(address, &room, 7).await;
+    assert_eq!(first.number().await, 1);
+    let mut other = Player::peer(address, &room, 8).await;
+    assert_eq!(other.number().await, 2);
+    // The same secret once more.
+    let mut second = Player::peer(address, &room, 7).await;
+    assert_eq!(second.number().await, 1);
+    let (code, reason) = first.closed().await;
+    assert_eq!(
+        (code, reason.as_str()),
+        (4_002, "Another window has taken this place.")
+    );
+    second.send("here").await;
+    assert_eq!(host.text().await, "1 here");
+    // A phone that loses the network says nothing.
+    drop(second);
+    host.sees(true, &[2]).await;
+    let mut third = Player::peer(address, &room, 7).await;
+    assert_eq!(third.number().await, 1);
+    host.sees(true, &[1, 2]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sleeping_room_relays_and_knows_its_players() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
         .env("ABIDE__OBJECTS__IDLE_TIMEOUT", "100ms")
         .start();
+    let (admin, address) = (server.admin_client(), server.address());
+    let asleep = async || {
+        until("the room to leave memory", async || {
+            (admin.metric("abide_objects_resident").await == 0).then_some(())
+        })
+        .await;
+    };
     let room = make(&server.client()).await;
-    let id = room["durableObjectId"].as_str().unwrap();
-    let mut host = Player::enter(server.address(), id, "host").await;
-    let mut peer = Player::enter(server.address(), id, "peer").await;
-    host.sees(1, 1).await;
-    let admin = server.admin_client();
-    until("the room to leave memory", async || {
-        (admin.metric("abide_objects_resident").await == 0).then_some(())
-    })
-    .await;
+    let mut host = Player::host(address, &room).await;
+    let mut peer = Player::peer(address, &room, 1).await;
+    let mut other = Player::peer(address, &room, 2).await;
+    assert_eq!(other.number().await, 2);
+    host.sees(true, &[1, 2]).await;
+    asleep().await;
+    // The gateway answers this one, and the room sleeps on.
+    peer.send("ping").await;
+    assert_eq!(peer.text().await, "pong");
+    assert_eq!(admin.metric("abide_objects_resident").await, 0);
     peer.send("after a while").await;
-    assert_eq!(
-        host.hear().await.unwrap().to_text().unwrap(),
-        "after a while"
-    );
+    assert_eq!(host.text().await, "1 after a while");
+    asleep().await;
+    let mut again = Player::peer(address, &room, 2).await;
+    assert_eq!(again.number().await, 2);
+    assert_eq!(other.closed().await.0, 4_002);
+    asleep().await;
+    let _host = Player::host(address, &room).await;
+    assert_eq!(host.closed().await.0, 4_002);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_kill_9_a_code_leads_to_its_room_and_those_who_come_again_play_on() {
+async fn screen_and_players_come_back_to_their_places_after_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let server = program(&data).start();
     let room = make(&server.client()).await;
-    let (id, code) = (
-        room["durableObjectId"].as_str().unwrap(),
-        room["roomCode"].as_str().unwrap(),
-    );
-    let mut host = Player::enter(server.address(), id, "host").await;
+    let mut host = Player::host(server.address(), &room).await;
+    let mut players = Vec::new();
+    for number in 1..=3 {
+        let mut player = Player::peer(server.address(), &room, number).await;
+        assert_eq!(player.number().await, u64::from(number));
+        players.push(player);
+    }
     server.kill();
-    assert_eq!(host.hear().await, None, "the line ends with the process");
+    while let Some(last) = host.hear().await {
+        assert!(last.is_close(), "{last:?}");
+    }
 
     let server = program(&data).start();
-    let found = server.client().get(&format!("/rooms/{code}")).await;
-    assert_eq!(found.body["room"], room);
-    let mut host = Player::enter(server.address(), id, "host").await;
-    let mut peer = Player::enter(server.address(), id, "peer").await;
-    host.sees(1, 1).await;
-    peer.send("on we go").await;
-    assert_eq!(host.hear().await.unwrap().to_text().unwrap(), "on we go");
+    let (client, address) = (server.client(), server.address());
+    let found = client.get(&format!("/rooms/{}", room.code)).await;
+    assert_eq!(found.body["room"], room.record);
+    // In another order.
+    let mut players = Vec::new();
+    for number in [3, 1, 2] {
+        let mut player = Player::peer(address, &room, number).await;
+        assert_eq!(player.number().await, u64::from(number));
+        players.push(player);
+    }
+    let mut thief = Player::enter(address, &room.id, "host", &"0".repeat(32)).await;
+    assert_eq!(thief.closed().await.0, 4_001);
+    let mut host = Player::host(address, &room).await;
+    host.sees(true, &[1, 2, 3]).await;
+    players[0].send("on we go").await;
+    assert_eq!(host.text().await, "3 on we go");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn too_many_and_too_large_are_turned_away() {
+async fn client_beyond_its_rooms_is_refused_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
-    let server = program(&dir.path().join("data")).start();
-    let (client, address) = (server.client(), server.address());
-    let room = make(&client).await;
-    let id = room["durableObjectId"].as_str().unwrap();
-    for path in [
-        "/sockets/x?role=peer".to_owned(),
-        format!("/sockets/{id}?role=king"),
-        format!("/sockets/{id}"),
-    ] {
-        assert_eq!(client.get(&path).await.status, 400, "{path}");
-    }
-    let mut large = Player::enter(address, id, "peer").await;
-    large
-        .send("x".repeat(game_rooms::MAX_MESSAGE_BYTES + 1))
-        .await;
-    let closed = large.hear().await.unwrap();
-    assert!(matches!(closed, Message::Close(Some(frame)) if u16::from(frame.code) == 1_009));
-    drop(large);
+    let server = program(&dir.path().join("data"))
+        .arg("--rooms-per-client=2")
+        .start();
+    let client = server.client();
+    make(&client).await;
+    make(&client).await;
+    let refused = client.post("/rooms", &serde_json::json!({})).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (429, "too_many_rooms")
+    );
+    assert_eq!(refused.headers["retry-after"], "600");
+}
 
-    let room = make(&client).await;
-    let id = room["durableObjectId"].as_str().unwrap();
-    let mut players = Vec::new();
-    for _ in 0..game_rooms::MAX_SOCKETS {
-        players.push(Player::enter(address, id, "peer").await);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sockets_that_flood_or_send_too_much_are_closed_with_a_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = program(&dir.path().join("data"))
+        .arg("--messages-per-second=20")
+        .start();
+    let address = server.address();
+    let room = make(&server.client()).await;
+    let mut host = Player::host(address, &room).await;
+
+    let mut large = Player::peer(address, &room, 1).await;
+    let most = limits::MESSAGE_BYTES as usize;
+    large.send("x".repeat(most)).await;
+    assert_eq!(host.text().await.len(), "1 ".len() + most);
+    large.send("x".repeat(most + 1)).await;
+    let (code, reason) = large.closed().await;
+    assert_eq!(code, 1_009);
+    assert!(reason.contains("4096 bytes"), "{reason}");
+    let mut huge = Player::peer(address, &room, 2).await;
+    huge.send("x".repeat(limits::GATEWAY_MESSAGE_BYTES as usize + 1))
+        .await;
+    assert_eq!(huge.closed().await.0, 1_009);
+
+    let mut flood = Player::peer(address, &room, 3).await;
+    // What two hundred took is far from the ten seconds in which they may be sent.
+    for number in 0..1_000 {
+        flood.send(format!("{number}")).await;
     }
-    let mut extra = Player::enter(address, id, "host").await;
-    let closed = extra.hear().await.unwrap();
-    assert!(matches!(closed, Message::Close(Some(frame)) if u16::from(frame.code) == 4_000));
+    let (code, reason) = flood.closed().await;
+    assert_eq!(code, 4_003);
+    assert!(reason.contains("20 messages per second"), "{reason}");
+    host.sees(true, &[]).await;
+    let mut calm = Player::peer(address, &room, 4).await;
+    calm.send("calm").await;
+    let calm = async {
+        loop {
+            let text = host.text().await;
+            if text == "4 calm" {
+                return text;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), calm)
+        .await
+        .unwrap();
 }
