@@ -8,7 +8,7 @@ use abide::{
     workflow::{Context, Filter, Status, WorkflowDirectory, WorkflowInstance},
 };
 
-use crate::support::{Programs, Script, Test, World, run};
+use crate::support::{Act, Programs, Script, Test, World, run};
 
 fn family() -> Programs {
     Programs::default()
@@ -74,6 +74,27 @@ fn a_restored_child_runs_again_and_its_second_result_is_ignored() {
         world.pass(Duration::from_secs(5)).await;
         assert_eq!(world.record().await.status, Status::Completed);
         assert_eq!(world.script.of("after").len(), 1);
+    });
+}
+
+#[test]
+fn a_parent_restored_to_before_its_child_learns_of_its_end() {
+    run(async {
+        let world = World::new(
+            Programs::default()
+                .with("child", async |ctx, script| script.step(&ctx, "work").await)
+                .with("parent", async |ctx: Context, script: Script| {
+                    script.step(&ctx, "before").await?;
+                    ctx.child::<Test>("one", "child".to_owned()).await
+                }),
+        );
+        world.start_in("parent", "before", Act::Hold).await;
+        let then = bookmark(&world, "a").await;
+        world.script.release();
+        let result = world.ended().await;
+        restore(&world, "a", then).await;
+        assert_eq!(world.ended().await, result);
+        assert_eq!(world.script.of("work").len(), 1);
     });
 }
 
