@@ -11,6 +11,8 @@ use super::{
     limits::{AGAIN, SHORT_WAIT},
     metrics,
     rows::Rows,
+    runs::Claim,
+    timers::Set,
 };
 use crate::broken::{Variant, broken};
 use abide_component::WakeUp;
@@ -109,20 +111,25 @@ impl Inner {
         Ok(())
     }
 
-    /// The unique key of an occurrence. It includes its time, because an object that was restored to an earlier state
-    /// reuses its ids.
-    pub(super) fn key(&self, run: i64, name: &str, due_at: i64) -> String {
-        let mut hash = Sha256::new();
-        hash.update(self.state.id().to_string());
-        for number in [run, due_at] {
-            hash.update(number.to_le_bytes());
-        }
-        hash.update(name);
-        let hash = hash.finalize();
-        hash.iter()
-            .take(16)
-            .fold("run_".to_owned(), |key, byte| key + &format!("{byte:02x}"))
+    /// What a timer that is set now has in the keys of its occurrences: a restored object sets it on another timeline, and
+    /// a copy in another object.
+    pub(super) fn source(&self) -> String {
+        format!("{} {}", self.state.id(), self.state.timeline().id())
     }
+}
+
+/// The unique key of an occurrence: of a timer as it was set, and of a time. The same in a restored object and in a copy
+/// that continues, whatever has gone off there in between.
+pub(super) fn key(set: &Set, claim: &Claim) -> String {
+    let mut hash = Sha256::new();
+    hash.update(&set.source);
+    for number in [set.id, set.generation, claim.due_at, claim.number] {
+        hash.update(number.to_le_bytes());
+    }
+    let hash = hash.finalize();
+    hash.iter()
+        .take(16)
+        .fold("run_".to_owned(), |key, byte| key + &format!("{byte:02x}"))
 }
 
 impl fmt::Debug for Inner {

@@ -155,7 +155,8 @@ impl Schedule {
                             max: limits::MAX_TIMERS,
                         });
                     }
-                    rows.insert(name, spec, anchor, first, now)?;
+                    let source = inner.source();
+                    rows.insert((name, &source), spec, anchor, first, now)?;
                     (Upserted::Created, "created")
                 }
                 Some(set) => {
@@ -165,7 +166,8 @@ impl Schedule {
                         Some(due_at) => (set.anchor, Some(due_at)),
                         None => (anchor, first),
                     };
-                    rows.replace(set.id, spec, anchor, due_at, now)?;
+                    let source = inner.source();
+                    rows.replace((set.id, &source), spec, anchor, due_at, now)?;
                     (Upserted::Replaced, "replaced")
                 }
             };
@@ -245,7 +247,7 @@ impl Schedule {
                 });
             }
             inner.rows.reopen(set.id)?;
-            Ok(inner.rows.begin(set, now, now)?)
+            Ok(inner.rows.begin_asked(set, now)?)
         })
     }
 

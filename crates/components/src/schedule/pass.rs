@@ -4,7 +4,7 @@ use abide::Result;
 
 use super::{
     Firing, Misfire, Overlap, Spec,
-    inner::Inner,
+    inner::{Inner, key},
     limits, metrics,
     runs::{Claim, Taken},
     timers::{Plan, Set},
@@ -151,7 +151,7 @@ impl Inner {
             metrics::begun(now.saturating_sub(claim.due_at));
         }
         Ok(Some(Firing {
-            key: self.key(claim.id, &set.name, claim.due_at),
+            key: key(&set, claim),
             timer: set.name,
             kind: set.spec.0.kind,
             metadata: set.spec.0.metadata,

@@ -20,6 +20,8 @@ pub(super) struct Claim {
     pub(super) timer: i64,
     pub(super) generation: i64,
     pub(super) due_at: i64,
+    /// Distinguishes occurrences of one time.
+    pub(super) number: i64,
     /// Attempts, with those that were throttled.
     pub(super) attempts: u32,
     pub(super) throttled: u32,
@@ -30,7 +32,7 @@ pub(super) struct Claim {
 }
 
 /// The columns of a [`Claim`].
-const CLAIM: &str = "id, timer, generation, due_at, attempts, throttled, alone, created_at";
+const CLAIM: &str = "id, timer, generation, due_at, number, attempts, throttled, alone, created_at";
 
 impl Claim {
     /// Attempts that count.
@@ -69,12 +71,28 @@ impl Taken {
 }
 
 impl Rows {
-    /// An occurrence goes off: it is to be claimed at once.
+    /// A planned occurrence goes off: it is to be claimed at once.
     pub(super) fn begin(&self, set: &Set, due_at: i64, now: i64) -> Result<()> {
+        // Its number does not depend on those before it, which may be others after a restore. Only a clock that was set
+        // back brings a time again.
+        let again = "UPDATE schedule_timers SET repeated = repeated + coalesce(last_due >= ?2, 0), last_due = ?2
+                     WHERE id = ?1 RETURNING repeated";
+        let repeated: i64 = self.sql.exec(again, (set.id, due_at))?.one()?;
+        self.add(set, due_at, repeated, now)
+    }
+
+    /// A timer goes off because someone has asked for it.
+    pub(super) fn begin_asked(&self, set: &Set, now: i64) -> Result<()> {
+        self.add(set, now, 0, now)?;
+        let number = "UPDATE schedule_runs SET number = -id WHERE id = last_insert_rowid()";
+        self.sql.exec(number, ()).map(drop)
+    }
+
+    fn add(&self, set: &Set, due_at: i64, number: i64, now: i64) -> Result<()> {
         self.sql.exec(
-            "INSERT INTO schedule_runs (timer, generation, due_at, state, fire_at, behind, created_at, updated_at)
-             VALUES (?1, ?2, ?3, 'waiting', ?4, ?5, ?4, ?4)",
-            (set.id, set.generation, due_at, now, set.behind),
+            "INSERT INTO schedule_runs (timer, generation, due_at, number, state, fire_at, behind, created_at, updated_at)
+             VALUES (?1, ?2, ?3, ?6, 'waiting', ?4, ?5, ?4, ?4)",
+            (set.id, set.generation, due_at, now, set.behind, number),
         )?;
         Ok(())
     }

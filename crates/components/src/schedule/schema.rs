@@ -15,6 +15,11 @@ const TABLES: &str = "
         type       TEXT AS (spec ->> 'kind'),
         metadata   TEXT AS (spec ->> 'metadata'),
         generation INTEGER NOT NULL DEFAULT 0,
+        -- The object and the timeline on which it was set like this: keys of occurrences contain it.
+        source     TEXT NOT NULL,
+        -- The planned occurrence that has gone off last, and how often one had the time of an earlier one, or a time before it.
+        last_due   INTEGER,
+        repeated   INTEGER NOT NULL DEFAULT 0,
         anchor     INTEGER NOT NULL,
         due_at     INTEGER,
         fire_at    INTEGER,
@@ -34,6 +39,8 @@ const TABLES: &str = "
         timer      INTEGER NOT NULL,
         generation INTEGER NOT NULL,
         due_at     INTEGER NOT NULL,
+        -- Distinguishes occurrences of one time: the timer's `repeated`, or negative if it was asked for.
+        number     INTEGER NOT NULL DEFAULT 0,
         state      TEXT NOT NULL,
         fire_at    INTEGER,
         -- True if it catches up.

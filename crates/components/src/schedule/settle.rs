@@ -7,7 +7,7 @@ use abide::Result;
 
 use super::{
     Failure, RetryPolicy,
-    inner::Inner,
+    inner::{Inner, key},
     limits,
     record::FailureKind,
     runs::{Claim, Retry, Taken},
@@ -135,7 +135,7 @@ impl Inner {
         attempts: u32,
         asked: Option<Duration>,
     ) -> Option<i64> {
-        let key = self.key(claim.id, &set.name, claim.due_at);
+        let key = key(set, claim);
         let parts: [&[u8]; 2] = [key.as_bytes(), &claim.attempts.to_le_bytes()];
         let parts = self.options.jitter.then_some(&parts[..]);
         let attempts = if broken(Variant::RetriedForEver) {
@@ -153,7 +153,7 @@ impl Inner {
         if !self.options.jitter {
             return pause;
         }
-        let key = self.key(claim.id, &set.name, claim.due_at);
+        let key = key(set, claim);
         jittered(
             pause,
             JITTER,

@@ -11,7 +11,7 @@ use crate::broken::{Variant, broken};
 use abide_component::numbers::rows as count;
 
 /// The columns of a [`Set`].
-const SET: &str = "id, name, spec, generation, anchor, due_at, queued, turn > 0 AS behind, ended_at IS NOT NULL AS ended";
+const SET: &str = "id, name, spec, generation, source, anchor, due_at, queued, turn > 0 AS behind, ended_at IS NOT NULL AS ended";
 
 /// A timer's row.
 #[derive(Clone, Debug, Deserialize)]
@@ -21,6 +21,8 @@ pub(super) struct Set {
     pub(super) spec: Json<Spec>,
     /// Increases when the timer is replaced: runs of earlier generations no longer belong to it.
     pub(super) generation: i64,
+    /// The object and the timeline on which it was set like this.
+    pub(super) source: String,
     /// The start of its intervals.
     pub(super) anchor: i64,
     /// The next occurrence.
@@ -137,16 +139,16 @@ impl Rows {
 
     pub(super) fn insert(
         &self,
-        name: &str,
+        (name, source): (&str, &str),
         spec: &Spec,
         anchor: i64,
         due_at: Option<i64>,
         now: i64,
     ) -> Result<()> {
         self.sql.exec(
-            "INSERT INTO schedule_timers (name, spec, anchor, due_at, fire_at, created_at, updated_at)
-             VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?5)",
-            (name, Json(spec).text()?, anchor, due_at, now),
+            "INSERT INTO schedule_timers (name, source, spec, anchor, due_at, fire_at, created_at, updated_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?6)",
+            (name, source, Json(spec).text()?, anchor, due_at, now),
         )?;
         Ok(())
     }
@@ -154,7 +156,7 @@ impl Rows {
     /// Replaces a timer: its waiting and failed runs are dropped.
     pub(super) fn replace(
         &self,
-        id: i64,
+        (id, source): (i64, &str),
         spec: &Spec,
         anchor: i64,
         due_at: Option<i64>,
@@ -162,10 +164,10 @@ impl Rows {
     ) -> Result<()> {
         self.drop_runs(id)?;
         self.sql.exec(
-            "UPDATE schedule_timers SET spec = ?2, generation = generation + 1, anchor = ?3, due_at = ?4, fire_at = ?4,
-                 queued = 0, turn = 0, ended_at = NULL, updated_at = ?5
+            "UPDATE schedule_timers SET spec = ?2, generation = generation + 1, source = ?6, last_due = NULL, repeated = 0,
+                 anchor = ?3, due_at = ?4, fire_at = ?4, queued = 0, turn = 0, ended_at = NULL, updated_at = ?5
              WHERE id = ?1",
-            (id, Json(spec).text()?, anchor, due_at, now),
+            (id, Json(spec).text()?, anchor, due_at, now, source),
         )?;
         Ok(())
     }

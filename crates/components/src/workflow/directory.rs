@@ -19,10 +19,11 @@ pub struct ListedVersion {
 }
 
 pub(super) struct Directory {
-    sql: Sql,
+    pub(super) state: State,
+    pub(super) sql: Sql,
     /// True when the tables are known to exist.
     is_prepared: Cell<bool>,
-    workflow: String,
+    pub(super) workflow: String,
     /// Counted when the first instance tells something.
     instances: RefCell<Option<Instances>>,
 }
@@ -30,6 +31,7 @@ pub(super) struct Directory {
 impl Directory {
     pub(super) fn new(state: &State) -> Self {
         Self {
+            state: state.clone(),
             sql: state.storage().sql(),
             is_prepared: Cell::new(false),
             workflow: state.name().unwrap_or_default(),
@@ -37,7 +39,7 @@ impl Directory {
         }
     }
 
-    fn prepare(&self) -> Result<()> {
+    pub(super) fn prepare(&self) -> Result<()> {
         if self.is_prepared.get() {
             return Ok(());
         }
@@ -54,14 +56,15 @@ impl Directory {
              CREATE INDEX IF NOT EXISTS workflow_directory_age ON workflow_directory (created_at, id);
              CREATE INDEX IF NOT EXISTS workflow_directory_status ON workflow_directory (status, created_at, id);
              CREATE INDEX IF NOT EXISTS workflow_directory_change ON workflow_directory (updated_at, id);
-             CREATE INDEX IF NOT EXISTS workflow_directory_state ON workflow_directory (status, updated_at, id)",
+             CREATE INDEX IF NOT EXISTS workflow_directory_state ON workflow_directory (status, updated_at, id);
+             CREATE TABLE IF NOT EXISTS workflow_directory_asking (after TEXT NOT NULL)",
             (),
         )?;
         self.is_prepared.set(true);
         Ok(())
     }
 
-    fn exists(&self) -> Result<bool> {
+    pub(super) fn exists(&self) -> Result<bool> {
         tables::exists(&self.sql, "workflow_directory")
     }
 

@@ -65,6 +65,9 @@ pub const TELL_MAX_BACKOFF: Duration = Duration::from_mins(1);
 /// Notices that one instance sends to other objects at a time: to new children, a parent, its directory.
 pub const MAX_TELLING: usize = 16;
 
+/// Instances that a restored directory asks for their status at a time: each has to start for it.
+pub const MAX_ASKING: i64 = 64;
+
 /// Instances, or steps, in one page of a list.
 pub const MAX_PAGE: usize = 1_000;
 

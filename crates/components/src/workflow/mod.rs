@@ -67,6 +67,7 @@ mod operations;
 mod options;
 mod record;
 mod registry;
+mod relisting;
 mod replay;
 mod restart;
 mod retry;

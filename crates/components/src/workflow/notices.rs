@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use abide::{Env, Error, ErrorKind, Result};
+use abide::{Env, Error, ErrorKind, Result, Stub};
 use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -189,6 +189,10 @@ async fn try_to_tell(env: &Env, teller: Sender, notice: &NoticeRow) -> Result<No
                 parent: Some(parent),
             };
             match stub.start(order).await? {
+                // It ended in a future that was undone for its parent, and has told it then.
+                Ok(known) if known.duplicate && known.status.is_end() => {
+                    result_of_child(&stub, id).await
+                }
                 Ok(_) => Ok(NoticeOutcome::Started(workflow, id)),
                 Err(WorkflowError::Object(error)) => Err(error),
                 Err(refused) => Ok(NoticeOutcome::NoChild(
@@ -200,17 +204,7 @@ async fn try_to_tell(env: &Env, teller: Sender, notice: &NoticeRow) -> Result<No
         ASK => {
             let child: Child = from_json(&notice.payload)?;
             let stub = instance(&child.workflow, &notice.target);
-            let id = notice.target.clone();
-            match stub.result(Duration::ZERO).await? {
-                Ok(Some(result)) => Ok(NoticeOutcome::ChildEnded(id, result_json(&result))),
-                // It will tell.
-                Ok(None) => Ok(NoticeOutcome::Done),
-                Err(WorkflowError::NotFound { .. }) => {
-                    let gone = format!("the child `{id}` has ended and is no longer kept");
-                    Ok(NoticeOutcome::NoChild(id, Failure::permanent(gone)))
-                }
-                Err(error) => Err(error.into()),
-            }
+            result_of_child(&stub, notice.target.clone()).await
         }
         CANCEL => {
             let child: Child = from_json(&notice.payload)?;
@@ -227,6 +221,19 @@ async fn try_to_tell(env: &Env, teller: Sender, notice: &NoticeRow) -> Result<No
             ErrorKind::Damaged,
             format!("a workflow's notice is of kind `{kind}`"),
         )),
+    }
+}
+
+/// Asks a child for its result; if it has none yet, it will tell.
+async fn result_of_child(child: &Stub<WorkflowInstance>, id: String) -> Result<NoticeOutcome> {
+    match child.result(Duration::ZERO).await? {
+        Ok(Some(result)) => Ok(NoticeOutcome::ChildEnded(id, result_json(&result))),
+        Ok(None) => Ok(NoticeOutcome::Done),
+        Err(WorkflowError::NotFound { .. }) => {
+            let gone = format!("the child `{id}` has ended and is no longer kept");
+            Ok(NoticeOutcome::NoChild(id, Failure::permanent(gone)))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

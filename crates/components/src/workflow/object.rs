@@ -268,6 +268,16 @@ impl WorkflowInstance {
         Ok(self.inner.kick()?)
     }
 
+    /// It reports its status to the directory again.
+    pub async fn list_again(&self) -> Result<(), WorkflowError> {
+        let inner = &self.inner;
+        let instance = inner.instance()?;
+        inner
+            .rows
+            .add_notice(notices::LIST, &instance.workflow, "", inner.now())?;
+        Ok(inner.kick()?)
+    }
+
     /// A child has finished; its result is JSON.
     pub async fn child_ended(&self, child: String, result: String) -> Result<(), WorkflowError> {
         let inner = &self.inner;
@@ -426,12 +436,18 @@ impl std::fmt::Debug for WorkflowDirectory {
 impl DurableObject for WorkflowDirectory {
     fn new(state: State, _env: Env) -> Result<Self> {
         let directory = Rc::new(Directory::new(&state));
+        let asking = Rc::clone(&directory);
+        state.on_timeline(move |timeline| asking.begin_timeline(timeline));
         let answering = Rc::clone(&directory);
         state.serve_operations(operations::NAME, move |request| {
             let directory = Rc::clone(&answering);
             std::future::ready(Ok(Self { directory }.operate(&request)))
         })?;
         Ok(Self { directory })
+    }
+
+    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+        self.directory.ask().await
     }
 }
 

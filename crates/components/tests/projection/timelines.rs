@@ -1,6 +1,6 @@
 //! What restores and forks of objects mean to the read model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use abide::{Bookmark, prelude::*};
 use abide_harness::{Random, setting};
@@ -15,6 +15,12 @@ async fn state(bank: &Stub<Bank>) -> (i64, i64) {
 async fn bookmark(world: &World, name: &str) -> Bookmark {
     let bank = world.bank(name);
     world.node.bookmark(bank.untyped(), None).await.unwrap()
+}
+
+async fn restore_dormant(world: &World, name: &str, to: Bookmark) -> Bookmark {
+    let bank = world.bank(name);
+    let undo = world.node.restore_dormant(bank.untyped(), to).await;
+    undo.unwrap()
 }
 
 async fn restore(world: &World, name: &str, to: Bookmark) -> Bookmark {
@@ -108,7 +114,8 @@ fn a_fork_sends_its_rows_when_it_is_activated() {
     });
 }
 
-/// Random lives with deposits, restores, undos, forks, activations and crashes. When everything is quiet the read model
+/// Random lives with deposits, some of them concurrent, restores, undos, forks, activations, kills, power cuts and a clock that
+/// is set back. When everything is quiet the read model
 /// equals the objects that are not dormant.
 #[test]
 fn the_read_model_equals_the_objects_after_random_lives() {
@@ -124,6 +131,8 @@ struct Life {
     /// Bookmarks to go back to, by object.
     bookmarks: BTreeMap<String, Vec<Bookmark>>,
     dormant: Vec<String>,
+    /// Copies that were activated: the read model may have rows of theirs.
+    woken: BTreeSet<String>,
     /// The changes that a copy has inherited.
     inherited: BTreeMap<String, i64>,
 }
@@ -135,7 +144,7 @@ async fn live(seed: u64) {
     for step in 0..60 {
         let known: Vec<String> = life.bookmarks.keys().cloned().collect();
         let chosen = |random: &mut Random| known[random.below(known.len() as u32) as usize].clone();
-        match random.below(12) {
+        match random.below(15) {
             0..=4 => {
                 let name = ["ada", "bob", "eve"][random.below(3) as usize].to_owned();
                 world.deposit(&name, i64::from(random.below(100))).await;
@@ -146,7 +155,10 @@ async fn live(seed: u64) {
                 let name = chosen(&mut random);
                 let bookmarks = &life.bookmarks[&name];
                 let to = bookmarks[random.below(bookmarks.len() as u32) as usize];
-                let undo = restore(&world, &name, to).await;
+                let undo = match random.below(4) {
+                    0 => restore_dormant(&world, &name, to).await,
+                    _ => restore(&world, &name, to).await,
+                };
                 if let Some(bookmarks) = life.bookmarks.get_mut(&name) {
                     bookmarks.push(undo);
                 }
@@ -171,13 +183,28 @@ async fn live(seed: u64) {
             }
             8 if !life.dormant.is_empty() => {
                 let name = life.dormant.swap_remove(0);
-                let how = [Activation::Fresh, Activation::Continue][random.below(2) as usize];
+                let how = match random.below(2) {
+                    0 if name.starts_with("copy") => Activation::Fresh,
+                    _ => Activation::Continue,
+                };
                 let stub = world.bank(&name);
                 world.node.activate(stub.untyped(), how).await.unwrap();
+                life.woken.insert(name);
             }
             9 => {
                 // What was acknowledged survives.
                 world = world.crashed(seed + step);
+            }
+            10 => world = world.killed(),
+            11 => {
+                let back = 6_000 + i64::from(random.below(14_000));
+                world.clock.set_wall(-back);
+            }
+            12 if !known.is_empty() => {
+                let one = chosen(&mut random);
+                let (deposit, same) = (world.deposit(&one, 1), world.deposit(&one, 2));
+                let read = world.bank(&one).waiting();
+                let _ = futures_util::join!(deposit, same, read);
             }
             _ => {
                 for _ in 0..random.below(10) {
@@ -185,6 +212,17 @@ async fn live(seed: u64) {
                 }
             }
         }
+    }
+    // A dormant object does not correct what it has sent before.
+    let (sent, dormant) = std::mem::take(&mut life.dormant)
+        .into_iter()
+        .partition(|name| life.woken.contains(name) || !name.starts_with("copy"));
+    life.dormant = dormant;
+    let sent: Vec<String> = sent;
+    for name in sent {
+        let stub = world.bank(&name);
+        let activated = world.node.activate(stub.untyped(), Activation::Continue);
+        activated.await.unwrap();
     }
     let mut wanted = Vec::new();
     for name in life.bookmarks.keys() {

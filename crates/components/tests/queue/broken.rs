@@ -10,9 +10,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::ClaimForEver
         | Variant::FailureAcknowledged
         | Variant::RetryAcknowledged
-        | Variant::DedupIgnored => {
-            "crash::no_message_is_lost_or_taken_twice_whatever_happens_to_the_power"
-        }
+        | Variant::DedupIgnored => "crash::no_message_is_lost_or_taken_twice_whatever_happens",
         Variant::RecoveryUnset => {
             "crash::a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls"
         }

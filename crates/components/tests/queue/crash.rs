@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use abide::queue::{Message, Options, Queues};
 use abide_harness::{Random, setting};
 
+use crate::restores::{Restores, SHARDS, Senders};
 use crate::support::{Act, World, message, plain, run, words, words_with};
 
 #[test]
@@ -92,7 +93,7 @@ fn a_queue_that_the_program_does_not_know_any_more_keeps_its_messages() {
 /// Of two shards, with small batches.
 fn small() -> Options {
     plain()
-        .shards(2)
+        .shards(SHARDS)
         .max_batch(3)
         .concurrency(2)
         .timeout(Duration::from_secs(2))
@@ -132,13 +133,14 @@ fn meddle(world: &World, random: &mut Random) -> bool {
 }
 
 #[test]
-fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
+fn no_message_is_lost_or_taken_twice_whatever_happens() {
     run(async {
         for seed in 0..setting("ABIDE_QUEUE_SEEDS", 12) {
             println!("seed {seed}");
             let mut random = Random::new(seed);
             let mut world = World::new(words_with(small()));
-            let mut acknowledged = BTreeSet::new();
+            let mut senders = Senders::default();
+            let mut restores = Restores::default();
             // Bodies whose attempts may have the same number twice.
             let mut renumbered = BTreeSet::new();
             let mut sent = 0;
@@ -157,8 +159,9 @@ fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
                     // The answer may be lost with the power: then it is sent again.
                     if random.below(4) > 0 {
                         queue.send(message.clone()).await.unwrap();
-                        acknowledged.insert(body);
+                        senders.acknowledged.insert(body);
                     } else {
+                        senders.unanswered.insert(body);
                         drop(tokio::spawn({
                             let queue = queue.clone();
                             async move { drop(queue.send(message).await) }
@@ -174,8 +177,13 @@ fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
                         1 => world
                             .clock
                             .set_wall(-6_000 - i64::from(random.below(14_000))),
+                        2 | 3 => {
+                            let senders = &mut senders;
+                            restores.travel(&world, &mut random, senders).await;
+                        }
                         _ => {}
                     }
+                    restores.check_undone(&world, seed, &senders);
                 }
                 world = match random.below(2) {
                     0 => world.killed(),
@@ -190,7 +198,7 @@ fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
                 let message = Message::new(&body).unwrap().dedup_key(&body);
                 let again = queue.send(message).await.unwrap();
                 assert!(
-                    again.duplicate || !acknowledged.contains(&body),
+                    again.duplicate || !senders.acknowledged.contains(&body),
                     "seed {seed}: {body} was lost"
                 );
             }
@@ -216,9 +224,11 @@ fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
                 let attempts = batch.bodies.into_iter().zip(batch.attempts);
                 for attempt in attempts.filter(|(body, _)| !renumbered.contains(body)) {
                     let is_new = begun.insert(attempt.clone());
-                    assert!(is_new || redriven, "seed {seed}: begun again: {attempt:?}");
+                    let again = redriven || restores.times > 0;
+                    assert!(is_new || again, "seed {seed}: begun again: {attempt:?}");
                 }
             }
+            restores.check(&world, seed).await;
             queue.discard_all().await.unwrap();
             world.check_empty().await;
         }

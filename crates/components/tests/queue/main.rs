@@ -8,6 +8,7 @@ mod crash;
 mod dead_letters;
 mod elsewhere;
 mod limits;
+mod restores;
 mod sending;
 mod support;
 mod suspects;

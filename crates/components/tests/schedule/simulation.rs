@@ -1,15 +1,23 @@
 //! Random timers whose handlers fail, panic and are throttled, while the process is killed, the machine loses its power, the
-//! clock is set forward and back, and others call the object: from one seed each. `ABIDE_SCHEDULE_SEEDS` says how many seeds,
-//! `ABIDE_SCHEDULE_FIRST_SEED` the first.
+//! clock is set forward and back, others call the object, and it is restored, copied and activated: from one seed each.
+//! `ABIDE_SCHEDULE_SEEDS` says how many seeds, `ABIDE_SCHEDULE_FIRST_SEED` the first.
+
+mod timelines;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use abide::schedule::{Misfire, Overlap, Phase, Spec};
+use abide::{
+    prelude::*,
+    schedule::{Misfire, Overlap, Phase, Spec},
+};
 use abide_harness::{Random, setting};
+
+use timelines::Timelines;
 
 use crate::support::{Deed, World, doing, plain, run, secs};
 
 /// A timer that the object said it has set.
+#[derive(Clone)]
 enum Set {
     /// Once, at a time; unknown if it is relative.
     Once(Option<i64>),
@@ -19,8 +27,19 @@ enum Set {
         every: i64,
         anchored: bool,
     },
-    /// It was canceled.
-    Gone,
+    /// It was canceled. A time comes again for one that moves when the clock is set back.
+    Gone { moves: bool },
+}
+
+impl Set {
+    fn gone(&self) -> Self {
+        let moves = match self {
+            Self::Once(at) => at.is_none(),
+            Self::Every { anchored, .. } => !anchored,
+            Self::Gone { moves } => *moves,
+        };
+        Self::Gone { moves }
+    }
 }
 
 fn random_spec(random: &mut Random, now: i64) -> (Spec, Set) {
@@ -80,8 +99,10 @@ async fn simulate(seed: u64) {
     let mut world = World::new(plain());
     let mut sets = BTreeMap::new();
     let mut back = 0;
+    let mut life = Timelines::default();
     for step in 0..30 {
-        match random.below(13) {
+        life.check(&world, seed, &sets).await;
+        match random.below(18) {
             0..=3 => {
                 let name = format!("{step:02}");
                 let (spec, set) = random_spec(&mut random, world.now());
@@ -112,15 +133,19 @@ async fn simulate(seed: u64) {
                 world.clock.set_wall(-by);
             }
             11 => call(&world, &mut random),
+            12.. if random.below(6) > 0 => {
+                life.travel(&world, &mut random, &mut sets).await;
+            }
             _ => {
                 let name = format!("{:02}", random.below(step + 1));
                 let canceled = world.object().cancel(name.clone()).await;
                 if canceled.is_ok_and(|canceled| canceled.is_ok_and(|canceled| canceled)) {
-                    sets.insert(name, Set::Gone);
+                    sets.entry(name).and_modify(|set| *set = set.gone());
                 }
             }
         }
     }
+    life.wake(&world, Activation::Continue, &mut sets).await;
     // Times of the wall clock come later if it was set back.
     world
         .pass(
@@ -131,6 +156,7 @@ async fn simulate(seed: u64) {
     for (name, set) in &sets {
         check(&world, seed, name, set, back > 0).await;
     }
+    life.check(&world, seed, &sets).await;
     for (timer, due_at, at) in world.object().effects().await.unwrap().unwrap() {
         // What has gone off, and is retried or was interrupted, may come when an earlier time is shown again.
         assert!(
@@ -175,11 +201,11 @@ async fn check(world: &World, seed: u64, name: &str, set: &Set, set_back: bool) 
                 assert_eq!(dues, wanted, "seed {seed}: {timer:?}");
             }
         }
-        Set::Gone => {
+        Set::Gone { moves } => {
             let all = dues.len();
             dues.dedup();
             assert!(
-                set_back || dues.len() == all,
+                (*moves && set_back) || dues.len() == all,
                 "seed {seed}: `{name}` {dues:?}"
             );
         }

@@ -1,6 +1,6 @@
 //! What restores and forks mean to timers.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use abide::{prelude::*, schedule::Spec};
 
@@ -13,6 +13,15 @@ fn background(world: &World, name: &str) -> Stub<Background> {
 async fn effects(world: &World, name: &str) -> usize {
     let effects = background(world, name).effects().await;
     effects.unwrap().unwrap().len()
+}
+
+/// The keys under which a timer went off.
+fn keys(world: &World, timer: &str) -> BTreeSet<String> {
+    let calls = world.calls.all().into_iter();
+    calls
+        .filter(|call| call.timer == timer)
+        .map(|call| call.key)
+        .collect()
 }
 
 #[test]
@@ -47,6 +56,7 @@ fn timers_of_a_fork_do_not_go_off() {
             .unwrap();
         world.pass(Duration::from_mins(1), secs(10)).await;
         assert_eq!(effects(&world, "continued").await, 2, "late, as timers are");
+        assert_eq!(keys(&world, "charge").len(), 1, "of both");
         assert_eq!(effects(&world, "fresh").await, 0);
         let timers = fresh.list(None, 10).await.unwrap().unwrap();
         assert!(timers.is_empty(), "{timers:?}");
@@ -85,5 +95,58 @@ fn timers_due_at_a_restored_point_go_off_again_without_a_call() {
         assert_eq!(world.calls.attempts("charge").len(), 2);
         let keys: Vec<_> = world.calls.all().into_iter().map(|call| call.key).collect();
         assert_eq!(keys[0], keys[1], "the same occurrence has the same key");
+    });
+}
+
+#[test]
+fn an_occurrence_has_its_key_whatever_goes_off_before_it() {
+    run(async {
+        let world = World::new(plain());
+        let at = world.now() + 60_000;
+        let spec = Spec::every("charge", secs(60)).starting(at);
+        world.set_in_background("charge", spec).await;
+        let object = world.background();
+        let (node, stub) = (&world.node, object.untyped());
+        let then = node.bookmark(stub, None).await.unwrap();
+        world.pass(secs(130), secs(10)).await;
+        let before = world.calls.all();
+        assert_eq!(before.len(), 2);
+        node.restore_dormant(stub, then).await.unwrap();
+        // Others go off first, and of those that were missed the last one does.
+        for other in ["one", "two"] {
+            let spec = Spec::once("other", at - 1_000);
+            world.set_in_background(other, spec).await;
+        }
+        node.activate(stub, Activation::Continue).await.unwrap();
+        world.pass(secs(20), secs(10)).await;
+        let after = &world.calls.all()[2..];
+        assert_eq!(after.len(), 3, "{after:?}");
+        assert_eq!(after[2].timer, "charge");
+        assert_eq!(after[2].due_at, before[1].due_at);
+        assert_eq!(after[2].key, before[1].key);
+    });
+}
+
+#[test]
+fn a_timer_set_again_after_a_restore_has_other_keys() {
+    run(async {
+        let world = World::new(plain());
+        let object = world.background();
+        let (node, stub) = (&world.node, object.untyped());
+        object.effects().await.unwrap().unwrap();
+        world
+            .set_in_background("old", Spec::once("old", world.now()))
+            .await;
+        let then = node.bookmark(stub, None).await.unwrap();
+        let at = world.now() + 60_000;
+        for content in ["undone", "anew"] {
+            world
+                .set_in_background("charge", Spec::once(content, at))
+                .await;
+            world.pass(secs(70), secs(10)).await;
+            node.restore(stub, then).await.unwrap();
+        }
+        assert_eq!(world.calls.attempts("charge").len(), 2);
+        assert_eq!(keys(&world, "charge").len(), 2);
     });
 }

@@ -367,8 +367,7 @@ fn branches_that_are_canceled_do_the_same_in_each_life() {
             };
             world.until(true, || undone(2)).await;
             let world = world.killed();
-            world.pass(Duration::from_secs(10)).await;
-            world.until(true, || undone(4)).await;
+            world.until_meanwhile(true, || undone(4)).await;
             let keys: BTreeSet<_> = begun.lock().unwrap().iter().cloned().collect();
             assert_eq!(keys.len(), 2, "{keys:?}");
         }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use abide::workflow::{
-    Ended, Failure, Filter, ListBy, Listed, ListedVersion, RetryPolicy, Status, StepKind,
+    Context, Ended, Failure, Filter, ListBy, Listed, ListedVersion, RetryPolicy, Status, StepKind,
     StepState, Workflow, WorkflowDirectory, WorkflowError, limits,
 };
 
-use crate::support::{Act, Programs, Test, World, policy, run};
+use crate::support::{Act, Programs, Script, Test, World, policy, run};
 
 fn two_steps() -> Programs {
     Programs::default().with("two", async |ctx, script| {
@@ -560,5 +560,91 @@ fn throttled_attempts_do_not_count() {
         assert_eq!(world.script.of("s").len(), 8);
         let step = world.history().await.remove(0);
         assert_eq!(step.attempts, 8);
+    });
+}
+
+#[test]
+fn a_step_that_is_throttled_for_a_week_has_failed() {
+    run(async {
+        let world = World::new(Programs::default().with("p", async |ctx, script| {
+            // One that fails is not throttled at that time, and its week begins anew.
+            script
+                .step_with(&ctx, "patient", policy().attempts(2))
+                .await?;
+            script.step_with(&ctx, "always", policy().attempts(2)).await
+        }));
+        let day = Duration::from_hours(24);
+        let later = Act::Fail(Failure::throttled("later", Some(day)));
+        let mut acts = vec![later.clone(); 4];
+        acts.push(Act::Fail(Failure::temporary("no")));
+        acts.extend(vec![later.clone(); 4]);
+        world.script.say("patient", acts);
+        world.script.say("always", vec![later; 30]);
+        world.start("p").await;
+        let failure = world.ended().await.unwrap_err();
+        assert!(
+            failure
+                .message()
+                .starts_with("it was throttled for 7.0 days; the last response: later"),
+            "{failure}"
+        );
+        assert_eq!(world.script.of("patient").len(), 10);
+        // A pause is a day, and longer by up to a quarter.
+        let attempts = world.script.of("always").len();
+        assert!((7..=8).contains(&attempts), "{attempts}");
+        let history = world.history().await;
+        let (begun, ended) = (history[0].finished_at, history[1].finished_at);
+        let took = ended.unwrap() - begun.unwrap();
+        let days = took / 24 / 3_600_000;
+        assert!((7..=8).contains(&days), "{took} ms");
+    });
+}
+
+#[test]
+fn a_sleep_beside_a_step_is_its_deadline() {
+    run(async {
+        let names = ["well", "fails", "throttled", "hangs"];
+        let mut programs = Programs::default();
+        for name in names {
+            programs = programs.with(name, move |ctx: Context, script: Script| async move {
+                let policy = policy().timeout(Duration::from_hours(1));
+                tokio::select! {
+                    biased;
+                    done = script.step_with(&ctx, name, policy) => done.map(|_| 1),
+                    late = ctx.sleep("deadline", Duration::from_hours(1)) => late.map(|()| 100),
+                }
+            });
+        }
+        let world = World::new(programs);
+        let busy = Failure::throttled("later", Some(Duration::from_mins(9)));
+        let fails = Act::Fail(Failure::temporary("no"));
+        world.script.say("fails", vec![fails; 1_000]);
+        world.script.say("throttled", vec![Act::Fail(busy); 1_000]);
+        world.script.say("hangs", vec![Act::Hang; 1_000]);
+        for name in names {
+            let started = world.workflows().start(name, &name.to_owned()).await;
+            assert!(!started.unwrap().duplicate);
+            world.until_called(name, 1).await;
+        }
+        // The deadline is on disk.
+        let world = world.killed();
+        world.pass(Duration::from_secs(5)).await;
+        for _ in 0..5 {
+            world.clock.advance(Duration::from_secs(10 * 60 - 10));
+            world.pass(Duration::from_secs(10)).await;
+        }
+        let status = async |name| world.workflows().status(name).await.unwrap().status;
+        assert_eq!(status("well").await, Status::Completed);
+        for name in &names[1..] {
+            assert_eq!(status(name).await, Status::Running, "{name}");
+        }
+        world.clock.advance(Duration::from_mins(10));
+        assert_eq!(world.ended_of("well").await, Ok(1));
+        for name in &names[1..] {
+            assert_eq!(world.ended_of(name).await, Ok(100), "{name}");
+        }
+        let calls = world.script.calls().len();
+        world.pass(Duration::from_mins(1)).await;
+        assert_eq!(world.script.calls().len(), calls);
     });
 }

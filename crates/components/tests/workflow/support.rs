@@ -355,9 +355,19 @@ impl World {
 
     /// The same, while time passes.
     pub(crate) async fn until_called_meanwhile(&self, step: &str, times: usize) {
-        self.until(times, async || {
+        self.until_meanwhile(times, async || self.script.of(step).len())
+            .await;
+    }
+
+    /// Waits for something, while time passes.
+    pub(crate) async fn until_meanwhile<T: PartialEq + Debug>(
+        &self,
+        wanted: T,
+        ask: impl AsyncFn() -> T,
+    ) {
+        self.until(wanted, async || {
             self.clock.advance(Duration::from_millis(20));
-            self.script.of(step).len()
+            ask().await
         })
         .await;
     }
@@ -444,7 +454,7 @@ impl World {
         Ok(due.map_or(Next::Nothing, Next::Due))
     }
 
-    /// Lets time pass, in steps in which what is due happens.
+    /// Lets time pass, in steps in which what is due happens, however busy the machine is. Attempts that hang are not awaited.
     pub(crate) async fn pass(&self, time: Duration) {
         let step = Duration::from_millis(500);
         let mut left = time;
@@ -453,6 +463,7 @@ impl World {
             self.clock.advance(now);
             left -= now;
             tokio::time::sleep(Duration::from_millis(2)).await;
+            let _ = tokio::time::timeout(PATIENCE, self.node.settle()).await;
         }
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use abide::{
     AnyStub,
     prelude::*,
-    workflow::{Context, Filter, Status, WorkflowInstance},
+    workflow::{Context, Filter, Status, WorkflowDirectory, WorkflowInstance},
 };
 
-use crate::support::{Programs, Script, Test, World, run};
+use crate::support::{Act, Programs, Script, Test, World, run};
 
 fn family() -> Programs {
     Programs::default()
@@ -55,7 +55,9 @@ fn a_restored_parent_learns_the_result_of_a_child_that_ended() {
             1,
             "the child did not run again"
         );
-        assert_eq!(world.script.of("after").len(), 2);
+        let after = world.script.of("after");
+        assert_eq!(after.len(), 2);
+        assert_eq!(after[0].key, after[1].key);
     });
 }
 
@@ -72,6 +74,27 @@ fn a_restored_child_runs_again_and_its_second_result_is_ignored() {
         world.pass(Duration::from_secs(5)).await;
         assert_eq!(world.record().await.status, Status::Completed);
         assert_eq!(world.script.of("after").len(), 1);
+    });
+}
+
+#[test]
+fn a_parent_restored_to_before_its_child_learns_of_its_end() {
+    run(async {
+        let world = World::new(
+            Programs::default()
+                .with("child", async |ctx, script| script.step(&ctx, "work").await)
+                .with("parent", async |ctx: Context, script: Script| {
+                    script.step(&ctx, "before").await?;
+                    ctx.child::<Test>("one", "child".to_owned()).await
+                }),
+        );
+        world.start_in("parent", "before", Act::Hold).await;
+        let then = bookmark(&world, "a").await;
+        world.script.release();
+        let result = world.ended().await;
+        restore(&world, "a", then).await;
+        assert_eq!(world.ended().await, result);
+        assert_eq!(world.script.of("work").len(), 1);
     });
 }
 
@@ -134,5 +157,50 @@ fn a_fork_of_an_instance_runs_nothing() {
         let page = workflows.list(Filter::default()).await.unwrap();
         assert_eq!(page.instances.len(), 1, "{:?}", page.instances);
         assert_eq!(page.instances[0].status, Status::Completed);
+    });
+}
+
+/// The status of each instance, as the directory shows it.
+async fn listed(world: &World) -> Vec<(String, Status)> {
+    let page = world.workflows().list(Filter::default()).await.unwrap();
+    let instances = page.instances.into_iter();
+    let mut listed: Vec<_> = instances.map(|found| (found.id, found.status)).collect();
+    listed.sort_by(|(one, _), (two, _)| one.cmp(two));
+    listed
+}
+
+#[test]
+fn a_restored_directory_shows_what_its_instances_are_now() {
+    run(async {
+        let world = World::new(family());
+        let workflows = world.workflows();
+        let count = 70;
+        let id = |number: i32| format!("{number:02}");
+        for number in 0..count {
+            let input = "child".to_owned();
+            workflows.start(&id(number), &input).await.unwrap();
+        }
+        let all = |status| move |number| (id(number), status);
+        let running: Vec<_> = (0..count).map(all(Status::Running)).collect();
+        world.until(running, || listed(&world)).await;
+        let name = <Test as abide::workflow::Workflow>::NAME;
+        let directory = world.node.env().object::<WorkflowDirectory>();
+        let directory = directory.get_by_name(name).untyped().clone();
+        let then = world.node.bookmark(&directory, None).await.unwrap();
+        // The first is canceled, and no longer kept when the others end.
+        workflows.cancel("00", "by mistake").await.unwrap();
+        world.until_status_of("00", Status::Canceled).await;
+        world.clock.advance(Duration::from_hours(24 * 30));
+        let completed: Vec<_> = (1..count).map(all(Status::Completed)).collect();
+        world
+            .until_meanwhile(completed.clone(), || listed(&world))
+            .await;
+        world.node.restore(&directory, then).await.unwrap();
+        // A crash does not stop it.
+        let world = world.killed();
+        world.until_meanwhile(completed, || listed(&world)).await;
+        for number in 1..count {
+            assert_eq!(world.ended_of(&id(number)).await, Ok(10));
+        }
     });
 }

@@ -98,8 +98,9 @@ fn a_fork_delivers_nothing_until_it_is_activated() {
     });
 }
 
-/// Random lives with restores, forks, activations and kills. A message departs only from an object that was not dormant
-/// when it was sent, and no key is ever used for two bodies.
+/// Random lives with restores, undos, forks, activations, kills, power cuts, concurrent calls and a clock that is set back. A
+/// message departs only from an object that was not dormant when it was sent, what was undone does not depart, and no key is
+/// ever used for two bodies.
 #[test]
 fn a_dormant_outbox_causes_no_departure_in_random_lives() {
     run(async {
@@ -119,6 +120,12 @@ async fn live(seed: u64) {
     let mut expected: BTreeSet<String> = BTreeSet::new();
     // An object and those that it was copied from.
     let mut family: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    // What each object was given, at each of its bookmarks and now.
+    let mut given: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut given_then: BTreeMap<Bookmark, BTreeSet<String>> = BTreeMap::new();
+    // What was undone, unless a copy continues with it, and how many effects there were until then.
+    let mut undone: BTreeMap<String, (BTreeSet<String>, usize)> = BTreeMap::new();
+    let mut continued: BTreeSet<String> = BTreeSet::new();
     let is_of = |text: &str, family: &[String]| {
         family
             .iter()
@@ -127,7 +134,7 @@ async fn live(seed: u64) {
     for step in 0..50_u64 {
         let known: Vec<String> = bookmarks.keys().cloned().collect();
         let chosen = |random: &mut Random| known[random.below(known.len() as u32) as usize].clone();
-        match random.below(10) {
+        match random.below(13) {
             0..=3 => {
                 let name = if known.is_empty() || random.below(3) == 0 {
                     "ada".to_owned()
@@ -136,7 +143,12 @@ async fn live(seed: u64) {
                 };
                 let text = format!("{step} of {name}");
                 let stub = sender(&world, &name);
-                stub.enqueue(note("all", &text)).await.unwrap().unwrap();
+                let enqueued = stub.enqueue(note("all", &text));
+                // Others read it meanwhile.
+                let read = futures_util::future::join(stub.counts(), stub.is_dormant());
+                let (enqueued, _) = futures_util::future::join(enqueued, read).await;
+                enqueued.unwrap().unwrap();
+                given.entry(name.clone()).or_default().insert(text.clone());
                 if dormant.contains(&name) {
                     silent.insert(text);
                 } else {
@@ -146,6 +158,7 @@ async fn live(seed: u64) {
                 family
                     .entry(name.clone())
                     .or_insert_with(|| vec![name.clone()]);
+                given_then.insert(now, given[&name].clone());
                 bookmarks.entry(name).or_default().push(now);
             }
             4 if !known.is_empty() => {
@@ -154,7 +167,16 @@ async fn live(seed: u64) {
                 let stub = sender(&world, &name);
                 // What is unsent in the undone future need not be sent.
                 expected.retain(|text| !text.ends_with(&format!("of {name}")));
-                let undo = world.node.restore(stub.untyped(), to).await.unwrap();
+                let undo = match random.below(4) {
+                    0 => world.node.restore_dormant(stub.untyped(), to).await,
+                    _ => world.node.restore(stub.untyped(), to).await,
+                };
+                let undo = undo.unwrap();
+                let present = given.entry(name.clone()).or_default();
+                let then = given_then[&to].clone();
+                let gone = present.difference(&then).cloned().collect();
+                undone.insert(name.clone(), (gone, world.script.effects().len()));
+                given_then.insert(undo, std::mem::replace(present, then));
                 bookmarks.get_mut(&name).unwrap().push(undo);
                 let is_dormant = stub.is_dormant().await.unwrap();
                 if is_dormant {
@@ -169,6 +191,9 @@ async fn live(seed: u64) {
                 let copy = format!("copy {step}");
                 fork(&world, &name, &copy).await;
                 let now = bookmark(&world, &copy).await;
+                let has = given.get(&name).cloned().unwrap_or_default();
+                given_then.insert(now, has.clone());
+                given.insert(copy.clone(), has);
                 bookmarks.insert(copy.clone(), vec![now]);
                 let mut names = family[&name].clone();
                 names.push(copy.clone());
@@ -182,7 +207,13 @@ async fn live(seed: u64) {
                 } else {
                     activate(&world, &name, Activation::Continue).await;
                     silent.retain(|text| !is_of(text, &family[&name]));
+                    continued.extend(family[&name].iter().filter(|of| **of != name).cloned());
                 }
+            }
+            10 => world = world.killed(),
+            11 => {
+                let back = 6_000 + i64::from(random.below(14_000));
+                world.clock.set_wall(-back);
             }
             7 => world = world.crashed(seed + step),
             _ => {
@@ -197,6 +228,14 @@ async fn live(seed: u64) {
             departed.is_empty(),
             "seed {seed}, step {step}: {departed:?}"
         );
+        let effects = world.script.effects();
+        for (name, (gone, until)) in &undone {
+            let departed = effects[*until..].iter().find(|text| gone.contains(*text));
+            assert!(
+                departed.is_none() || continued.contains(name),
+                "seed {seed}, step {step}: {departed:?} was undone"
+            );
+        }
     }
     world.pass(MINUTE).await;
     let mut bodies: BTreeMap<String, String> = BTreeMap::new();

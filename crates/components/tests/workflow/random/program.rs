@@ -339,8 +339,8 @@ impl std::ops::Deref for Turn {
 /// A workflow that runs a program.
 #[derive(Clone, Default)]
 pub(super) struct Wildly {
-    /// With what each instance was last run.
-    pub(super) inputs: Arc<Mutex<HashMap<String, Input>>>,
+    /// With what each instance was run, the latest last.
+    pub(super) inputs: Arc<Mutex<HashMap<String, Vec<Input>>>>,
     /// How often the process has ended: each brings another version of the program.
     pub(super) deaths: u32,
 }
@@ -355,7 +355,12 @@ impl Workflow for Wildly {
 
     async fn run(&self, ctx: Context, input: Input) -> Result<i64, Failure> {
         let id = ctx.id().to_owned();
-        self.inputs.lock().unwrap().insert(id, input.clone());
+        {
+            let mut inputs = self.inputs.lock().unwrap();
+            let inputs = inputs.entry(id).or_default();
+            inputs.retain(|known| *known != input);
+            inputs.push(input.clone());
+        }
         let turn = Turn {
             ctx,
             taken: input.taken.map(Cell::new),

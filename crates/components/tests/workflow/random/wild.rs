@@ -74,9 +74,13 @@ impl Wild {
         self.clock.set_wall(-by);
     }
 
-    /// With what an instance was last run.
-    pub(super) fn input(&self, id: &str) -> Input {
+    /// With what an instance was run, the latest last.
+    pub(super) fn inputs(&self, id: &str) -> Vec<Input> {
         self.workflow.inputs.lock().unwrap()[id].clone()
+    }
+
+    pub(super) fn node(&self) -> &Node {
+        &self.node
     }
 
     /// The versions of the change that an instance may go by.
