@@ -77,16 +77,19 @@ pub const MAX_WAITING: usize = 64;
 /// The longest that a request waits for a browser, and for a page of it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The time of one page, from opening it to its last picture, unless the program is told otherwise.
+/// Visits of a page at a time: each size is one. They wait for the network together, and a site is not overrun.
+pub const VISITS: usize = 3;
+
+/// The time of one page, from its first visit to its last picture, unless the program is told otherwise.
 pub const PAGE_TIME: Duration = Duration::from_secs(30);
 
-/// Bytes that one page may load, unless the program is told otherwise.
+/// Bytes that one visit of a page may load, unless the program is told otherwise.
 pub const PAGE_BYTES: u64 = 64 << 20;
 
 /// Bytes of all pictures of one screenshot: they are in memory until they are stored.
 pub const PICTURE_BYTES: usize = 32 << 20;
 
-/// The longest that images which begin to load in a new viewport are waited for.
+/// The longest that fonts and images which are still loading are waited for before a picture.
 pub const SETTLE: Duration = Duration::from_secs(1);
 
 /// The longest that a browser takes to start.

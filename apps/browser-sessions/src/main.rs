@@ -73,11 +73,11 @@ struct Serve {
     #[arg(long, value_name = "COUNT", default_value_t = limits::MAX_PAGES as u64, value_parser = clap::value_parser!(u64).range(1..=64))]
     max_pages: u64,
 
-    /// Seconds that a page has, from opening it to its last picture
+    /// Seconds that a page has, from its first visit to its last picture
     #[arg(long, value_name = "SECONDS", default_value_t = limits::PAGE_TIME.as_secs(), value_parser = clap::value_parser!(u64).range(1..=MAX_PAGE_SECONDS))]
     page_time: u64,
 
-    /// Bytes that a page may load
+    /// Bytes that each visit of a page may load
     #[arg(long, value_name = "BYTES", default_value_t = limits::PAGE_BYTES)]
     page_bytes: u64,
 

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`process`] | a Chromium process: its start, its end, and what an earlier run of the program left behind |
 //! | [`devtools`] | commands and events over a pipe |
-//! | [`page`] | one page: loading it and taking its pictures |
+//! | [`visit`] | the visits of a job, one for each size |
+//! | `page` | one page: loading it and looking at it |
 //! | [`outcome`] | what comes of a page: pictures, or why there are none |
 //! | [`pool`] | which session has which browser; waiting, replacing, closing |
 
 pub mod devtools;
 pub mod outcome;
-pub mod page;
+mod page;
 pub mod pool;
 pub mod process;
+pub mod visit;

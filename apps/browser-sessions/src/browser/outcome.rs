@@ -6,13 +6,14 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::devtools::CallError;
+use crate::limits;
 
 /// Bounds of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimits {
-    /// From opening it to its last picture.
+    /// From the first visit to the last picture.
     pub time: Duration,
-    /// Bytes that it may load.
+    /// Bytes that one visit may load.
     pub bytes: u64,
 }
 
@@ -25,6 +26,21 @@ pub struct Taken {
     pub pictures: Vec<Bytes>,
 }
 
+impl Taken {
+    /// Adds what came of another visit. What the page says of itself is what it said first.
+    pub(super) fn add(&mut self, other: Self) {
+        self.pictures.extend(other.pictures);
+        self.about.loaded_bytes += other.about.loaded_bytes;
+        for blocked in other.about.blocked {
+            if self.about.blocked.len() < limits::MAX_REFUSED
+                && !self.about.blocked.contains(&blocked)
+            {
+                self.about.blocked.push(blocked);
+            }
+        }
+    }
+}
+
 /// What is known of a page that was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
@@ -34,11 +50,11 @@ pub struct About {
     pub final_url: String,
     /// The status of the document's response, if the page tells.
     pub status: Option<u16>,
-    /// Bytes that it has loaded.
+    /// Bytes that all visits have loaded.
     pub loaded_bytes: u64,
     /// Connections that the guard refused, such as `10.0.0.1:80`.
     pub blocked: Vec<String>,
-    /// Milliseconds from opening the page to its last picture.
+    /// Milliseconds from the first visit to the last picture.
     pub took_millis: u64,
     /// True if a browser had to be started for it.
     pub cold_browser: bool,

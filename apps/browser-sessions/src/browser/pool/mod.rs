@@ -29,8 +29,8 @@ use self::lease::Lease;
 use super::{
     devtools::Devtools,
     outcome::{BrowserHealth, PageError, PageLimits, Taken},
-    page::shoot,
     process::{Launch, Process, sweep},
+    visit::shoot,
 };
 use crate::{limits, request::Job};
 
