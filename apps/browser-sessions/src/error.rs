@@ -67,6 +67,7 @@ impl From<SessionError> for ApiError {
                 PageError::Unreachable(_) => new(StatusCode::BAD_GATEWAY, "page_unreachable"),
                 PageError::TooSlow { .. } => new(StatusCode::GATEWAY_TIMEOUT, "page_too_slow"),
                 PageError::TooLarge { .. } => new(StatusCode::BAD_GATEWAY, "page_too_large"),
+                PageError::TooMuchMemory { .. } => new(StatusCode::BAD_GATEWAY, "too_much_memory"),
                 PageError::PicturesTooLarge { .. } => {
                     new(StatusCode::UNPROCESSABLE_ENTITY, "pictures_too_large")
                 }

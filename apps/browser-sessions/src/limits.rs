@@ -119,7 +119,18 @@ pub const MAX_REFUSED: usize = 20;
 /// Bytes of a browser's standard error that are kept to explain why it did not start.
 pub const STDERR_BYTES: usize = 4 << 10;
 
-/// JavaScript heap of a page, in MiB.
+/// Memory of a browser in MiB, for all its processes and pages, unless the program is told otherwise. Each of [`MAX_PAGES`] may have
+/// [`VISITS`], and a visit of an ordinary page takes 30 to 80 MiB.
+pub const BROWSER_MEMORY_MIB: u64 = 1_024;
+
+/// How often the memory of browsers is added up.
+pub const MEMORY_TICK: Duration = Duration::from_millis(50);
+
+/// Bytes that a browser may take beyond its bound: what its processes can write between two looks. It is also what the largest process
+/// of an ordinary page sets aside without writing to it (700 MB), so the kernel's bound for one process is never in its way.
+pub const MEMORY_MARGIN: u64 = 768 << 20;
+
+/// JavaScript heap of a page or of a worker of it, in MiB.
 pub const SCRIPT_HEAP_MIB: u32 = 512;
 
 /// Bytes of a browser's cache on disk.

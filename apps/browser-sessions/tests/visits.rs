@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use abide_harness::until;
 use browser_sessions::limits;
 use serde_json::json;
 use site::{Site, redirect};
@@ -172,6 +173,14 @@ async fn a_browser_that_takes_too_much_memory_is_killed_within_the_margin() {
             .into_iter()
             .find(|pid| group(*pid).len() > 1)
             .unwrap();
+        for pid in group(main) {
+            let bounds = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+            let data = bounds
+                .lines()
+                .find(|line| line.starts_with("Max data size"));
+            let most = (bound + limits::MEMORY_MARGIN).to_string();
+            assert!(data.unwrap().contains(&most), "{data:?}");
+        }
         let (is_done, watcher) = watch_memory(main);
         let started = Instant::now();
         let body = json!({ "url": site.url(path), "sizes": ["200x100"], "delay_ms": 10_000 });
@@ -184,7 +193,11 @@ async fn a_browser_that_takes_too_much_memory_is_killed_within_the_margin() {
             started.elapsed(),
             answer.body
         );
-        assert!(most <= bound + (768 << 20), "{path}: {} MiB", most >> 20);
+        assert!(
+            most <= bound + limits::MEMORY_MARGIN,
+            "{path}: {} MiB",
+            most >> 20
+        );
         assert_eq!(
             (answer.status.as_u16(), answer.code()),
             (502, "too_much_memory"),
@@ -197,9 +210,13 @@ async fn a_browser_that_takes_too_much_memory_is_killed_within_the_margin() {
         );
         assert_eq!(shots(&client, "main").await[0]["error"], message);
         assert!(
-            group(main).is_empty(),
-            "all processes of the browser have ended"
+            started.elapsed() < Duration::from_secs(9),
+            "the delay is not waited for"
         );
+        until("all processes of the browser to end", async || {
+            group(main).is_empty().then_some(())
+        })
+        .await;
     }
     assert_eq!(take(&client, "main", &site.url("/after")).await.status, 201);
 }

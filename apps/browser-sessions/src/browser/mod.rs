@@ -3,6 +3,7 @@
 //! | module | noun |
 //! |---|---|
 //! | [`process`] | a Chromium process: its start, its end, and what an earlier run of the program left behind |
+//! | [`memory`] | the bound of its memory |
 //! | [`devtools`] | commands and events over a pipe |
 //! | [`visit`] | the visits of a job, one for each size |
 //! | `page` | one page: loading it and looking at it |
@@ -10,6 +11,7 @@
 //! | [`pool`] | which session has which browser; waiting, replacing, closing |
 
 pub mod devtools;
+pub mod memory;
 pub mod outcome;
 mod page;
 pub mod pool;

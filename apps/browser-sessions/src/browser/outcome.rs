@@ -91,8 +91,16 @@ pub enum PageError {
         /// The bound.
         bytes: usize,
     },
+    /// The browser was killed for it.
+    #[error(
+        "The browser took more than {mib} MiB of memory with the pages that were open in it, and was ended. Ask for fewer pages or sizes at a time, or start the server with a higher --browser-memory."
+    )]
+    TooMuchMemory {
+        /// The bound.
+        mib: u64,
+    },
     /// The page's process ended.
-    #[error("The page crashed.")]
+    #[error("The page crashed, or needs more memory than a page may have.")]
     Crashed,
     /// The browser refused something.
     #[error("The browser cannot take the pictures: {0}.")]

@@ -102,15 +102,13 @@ impl<'a> Page<'a> {
         work: impl Future<Output = Result<T, PageError>>,
     ) -> Result<T, PageError> {
         let mut seen = self.seen.clone();
-        let crash = async {
-            if seen.wait_for(|seen| seen.has_crashed).await.is_err() {
-                // The browser is gone; the call says so.
-                std::future::pending::<()>().await;
-            }
-        };
         tokio::select! {
             result = work => result,
-            () = crash => Err(PageError::Crashed),
+            crashed = seen.wait_for(|seen| seen.has_crashed) => Err(match crashed {
+                Ok(_) => PageError::Crashed,
+                // Nothing tells of the page any longer.
+                Err(_) => PageError::Gone,
+            }),
         }
     }
 

@@ -173,6 +173,12 @@ fn navigate(page: &Page) -> Option<Value> {
     if page.url.ends_with("/browser-crash") {
         std::process::exit(1);
     }
+    if page.url.ends_with("/without-end") {
+        let mut all = Vec::new();
+        loop {
+            all.push(vec![1_u8; 4 << 20]);
+        }
+    }
     if page.url.ends_with("/crash-once") {
         // The next browser finds the mark, beside the profiles, and goes on.
         let profile = std::env::args()
