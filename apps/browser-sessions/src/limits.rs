@@ -92,6 +92,33 @@ pub const PICTURE_BYTES: usize = 32 << 20;
 /// The longest that fonts and images which are still loading are waited for before a picture.
 pub const SETTLE: Duration = Duration::from_secs(1);
 
+/// Steps in one request.
+pub const MAX_STEPS: usize = 30;
+
+/// Pictures that steps take, besides the one in the end.
+pub const MAX_STEP_PICTURES: usize = 10;
+
+/// Characters of the name of a picture that a step takes.
+pub const MAX_STEP_NAME: usize = 32;
+
+/// Bytes of a CSS selector.
+pub const MAX_SELECTOR: usize = 500;
+
+/// Bytes of a text that a step types.
+pub const MAX_TYPED: usize = 4 << 10;
+
+/// Characters of all texts that the steps of a request read: they are stored with the screenshot.
+pub const MAX_TEXT: usize = 16 << 10;
+
+/// The longest that a step waits for its element, and for the page's reaction to it.
+pub const STEP_TIME: Duration = Duration::from_secs(10);
+
+/// How often a step looks for its element, and how long a page has to say that a click leads elsewhere.
+pub const STEP_TICK: Duration = Duration::from_millis(50);
+
+/// Bytes of a PDF in one message of a browser.
+pub const PDF_PIECE: usize = 1 << 20;
+
 /// The longest that a browser takes to start.
 pub const LAUNCH_TIME: Duration = Duration::from_secs(20);
 

@@ -285,6 +285,12 @@ async fn the_gallery_takes_shows_and_removes_screenshots() {
         .await;
     page.until("[...document.images].every(it => it.complete && it.naturalWidth > 0)")
         .await;
+    page.eval("document.querySelector('#format').value = 'pdf'")
+        .await;
+    page.fill("#url", &site.url("/print")).await;
+    page.click(".take button").await;
+    page.until("document.querySelector('a.document[href$=\"page.pdf\"]')")
+        .await;
     picture(&page, "gallery").await;
     page.look(390, 844, false).await;
     assert_eq!(
@@ -300,6 +306,9 @@ async fn the_gallery_takes_shows_and_removes_screenshots() {
     page.click(".empty a").await;
     page.click("form[action$=close] button").await;
     page.until("document.querySelector('.pill[data-state=closed]')")
+        .await;
+    page.click("form[action$=remove] button").await;
+    page.until("document.querySelectorAll('.shot').length === 1")
         .await;
     page.click("form[action$=remove] button").await;
     page.until("document.body?.innerText.includes('No screenshots yet')")

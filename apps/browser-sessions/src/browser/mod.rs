@@ -8,6 +8,7 @@
 //! | [`visit`] | the visits of a job, one for each size |
 //! | `page` | one page: loading it and looking at it |
 //! | [`outcome`] | what comes of a page: pictures, or why there are none |
+//! | `script` | the steps of a job, done on its page |
 //! | [`pool`] | which session has which browser; waiting, replacing, closing |
 
 pub mod devtools;
@@ -16,4 +17,5 @@ pub mod outcome;
 mod page;
 pub mod pool;
 pub mod process;
+mod script;
 pub mod visit;

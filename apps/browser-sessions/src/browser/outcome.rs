@@ -22,7 +22,7 @@ pub struct PageLimits {
 pub struct Taken {
     /// What the page says of itself.
     pub about: About,
-    /// The pictures, one for each of the job's sizes, in their order.
+    /// The files, in the order of [`crate::request::Job::files`].
     pub pictures: Vec<Bytes>,
 }
 
@@ -50,6 +50,8 @@ pub struct About {
     pub final_url: String,
     /// The status of the document's response, if the page tells.
     pub status: Option<u16>,
+    /// Texts that steps have read, in their order.
+    pub texts: Vec<String>,
     /// Bytes that all visits have loaded.
     pub loaded_bytes: u64,
     /// Connections that the guard refused, such as `10.0.0.1:80`.
@@ -102,6 +104,21 @@ pub enum PageError {
     /// The page's process ended.
     #[error("The page crashed, or needs more memory than a page may have.")]
     Crashed,
+    /// A step failed.
+    #[error("Step {number} (`{name}`) failed: {reason}.")]
+    Step {
+        /// Which, from 1.
+        number: usize,
+        /// What kind of step.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The browser ended at the steps.
+    #[error(
+        "The browser ended while the steps were done. They are not done again, because they may change something: look what became of them first."
+    )]
+    Interrupted,
     /// The browser refused something.
     #[error("The browser cannot take the pictures: {0}.")]
     Refused(String),

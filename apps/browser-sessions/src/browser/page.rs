@@ -18,7 +18,7 @@ use super::{
 use crate::{
     guard::{PageProxy, Refused},
     limits,
-    request::{Format, Job, Size},
+    request::{Format, Job, Paper, Size},
 };
 
 /// What has happened in a page.
@@ -26,6 +26,8 @@ use crate::{
 struct Seen {
     /// The document that was loaded last, with all that belongs to it.
     loaded: Option<String>,
+    /// It goes to another document.
+    is_leaving: bool,
     has_crashed: bool,
 }
 
@@ -135,6 +137,28 @@ impl<'a> Page<'a> {
         .await
     }
 
+    /// Clicks at a place, and waits for the page that this leads to.
+    pub(super) async fn click(&self, x: &Value, y: &Value) -> Result<(), PageError> {
+        for (kind, button) in [
+            ("mouseMoved", "none"),
+            ("mousePressed", "left"),
+            ("mouseReleased", "left"),
+        ] {
+            let clicks = i32::from(button == "left");
+            let params =
+                json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": clicks });
+            self.call("Input.dispatchMouseEvent", params).await?;
+        }
+        // The page says at once that it is leaving, but not before the click is answered.
+        self.rest(limits::STEP_TICK).await?;
+        let mut seen = self.seen.clone();
+        self.unless_crashed(async {
+            let arrived = seen.wait_for(|seen| !seen.is_leaving);
+            arrived.await.map(drop).map_err(|_| PageError::Gone)
+        })
+        .await
+    }
+
     /// Lets some time pass.
     pub(super) async fn rest(&self, time: Duration) -> Result<(), PageError> {
         self.unless_crashed(async {
@@ -226,17 +250,49 @@ impl<'a> Page<'a> {
 
     /// A picture of what its window shows.
     pub(super) async fn picture(&self, job: &Job) -> Result<Bytes, PageError> {
-        let mut params = json!({ "format": job.format.name() });
-        if job.format == Format::Jpeg {
+        let format = job.format.of_pictures();
+        let mut params = json!({ "format": format.name() });
+        if format == Format::Jpeg {
             params["quality"] = job.quality.into();
         }
         let answer = self.call("Page.captureScreenshot", params).await?;
-        let data = answer["data"].as_str().unwrap_or_default();
-        let picture = BASE64_STANDARD.decode(data).ok();
-        picture
-            .filter(|picture| !picture.is_empty())
-            .map(Bytes::from)
-            .ok_or_else(|| PageError::Refused("it answered without a picture".to_owned()))
+        let picture = decode(&answer["data"])?;
+        if picture.is_empty() {
+            return Err(PageError::Refused(
+                "it answered without a picture".to_owned(),
+            ));
+        }
+        Ok(picture.into())
+    }
+
+    /// The page on paper. It is read in pieces: a document may be larger than a message of the browser.
+    pub(super) async fn pdf(&self, paper: Paper, is_landscape: bool) -> Result<Bytes, PageError> {
+        let (width, height) = paper.inches();
+        let params = json!({
+            "paperWidth": width, "paperHeight": height, "landscape": is_landscape, "printBackground": true,
+            "transferMode": "ReturnAsStream",
+        });
+        let stream = self.call("Page.printToPDF", params).await?["stream"].take();
+        let read = json!({ "handle": stream, "size": limits::PDF_PIECE });
+        let mut document = Vec::new();
+        loop {
+            let piece = self.call("IO.read", read.clone()).await?;
+            if piece["base64Encoded"] == true {
+                document.extend(decode(&piece["data"])?);
+            } else {
+                document.extend(text(&piece["data"]).into_bytes());
+            }
+            if document.len() > limits::PICTURE_BYTES {
+                return Err(PageError::PicturesTooLarge {
+                    bytes: limits::PICTURE_BYTES,
+                });
+            }
+            if piece["eof"] == true {
+                break;
+            }
+        }
+        self.call("IO.close", json!({ "handle": stream })).await?;
+        Ok(document.into())
     }
 
     /// What the page says of itself. It may say anything; only its length is bounded.
@@ -273,9 +329,20 @@ async fn listen(
         match event {
             Event::Loaded { frame, loader } => {
                 if frame == main {
-                    seen.send_modify(|seen| seen.loaded = Some(loader));
+                    seen.send_modify(|seen| {
+                        seen.loaded = Some(loader);
+                        seen.is_leaving = false;
+                    });
                 }
             }
+            Event::Leaving { frame } if frame == main => {
+                seen.send_modify(|seen| seen.is_leaving = true);
+            }
+            Event::Stopped { frame } if frame == main => {
+                seen.send_modify(|seen| seen.is_leaving = false);
+            }
+            // Of a part of the page.
+            Event::Leaving { .. } | Event::Stopped { .. } => {}
             Event::Crashed => seen.send_modify(|seen| seen.has_crashed = true),
             Event::Dialog => {
                 let params = json!({ "accept": false });
@@ -286,6 +353,12 @@ async fn listen(
             }
         }
     }
+}
+
+fn decode(base64: &Value) -> Result<Vec<u8>, PageError> {
+    let decoded = BASE64_STANDARD.decode(base64.as_str().unwrap_or_default());
+    decoded
+        .map_err(|_| PageError::Refused("it answered with something else than base64".to_owned()))
 }
 
 fn not_opened(refused: &Refused) -> PageError {

@@ -21,13 +21,14 @@ use tokio::{
 
 use super::{
     devtools::{CallError, Devtools},
-    outcome::{BrowserHealth, PageError, PageLimits, Taken},
+    outcome::{About, BrowserHealth, PageError, PageLimits, Taken},
     page::{Page, text},
+    script::{self, Findings},
 };
 use crate::{
     guard::PageProxy,
     limits,
-    request::{Job, Size},
+    request::{Format, Job, Size},
 };
 
 /// Takes the pictures of a page.
@@ -157,22 +158,29 @@ impl Visits<'_> {
             page.rest(Duration::from_millis(self.job.delay_millis))
                 .await?;
         }
+        let Findings {
+            mut pictures,
+            texts,
+        } = script::run(&page, self.job).await?;
         page.settle().await?;
-        let picture = page.picture(self.job).await?;
-        self.count(&picture)?;
+        pictures.push(match self.job.format {
+            Format::Pdf => page.pdf(self.job.paper, self.job.is_landscape).await?,
+            Format::Jpeg | Format::Png => page.picture(self.job).await?,
+        });
+        self.count(&pictures)?;
         // The page may have gone to another by itself.
         page.check_is_no_error().await?;
-        let about = page.about().await?;
-        Ok(Taken {
-            about,
-            pictures: vec![picture],
-        })
+        let about = About {
+            texts,
+            ..page.about().await?
+        };
+        Ok(Taken { about, pictures })
     }
 
-    /// Counts the bytes of a picture.
-    fn count(&self, picture: &Bytes) -> Result<(), PageError> {
-        let before = self.bytes.fetch_add(picture.len(), Ordering::Relaxed);
-        if before + picture.len() > limits::PICTURE_BYTES {
+    /// Counts the bytes of pictures.
+    fn count(&self, pictures: &[Bytes]) -> Result<(), PageError> {
+        let bytes = pictures.iter().map(Bytes::len).sum::<usize>();
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > limits::PICTURE_BYTES {
             return Err(PageError::PicturesTooLarge {
                 bytes: limits::PICTURE_BYTES,
             });

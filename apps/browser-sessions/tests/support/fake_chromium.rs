@@ -134,6 +134,22 @@ impl Browser {
                 let value = json!({ "title": "A fake page", "url": path, "status": 200 });
                 json!({ "result": { "value": value } })
             }
+            "Runtime.evaluate" if text(&params["expression"]).contains("querySelector") => {
+                let expression = text(&params["expression"]);
+                let value = if expression.contains("#missing") {
+                    Value::Null
+                } else if expression.contains("[[") {
+                    "no selector".into()
+                } else {
+                    json!({ "x": 1, "y": 1, "text": "A fake text" })
+                };
+                json!({ "result": { "value": value } })
+            }
+            "Page.printToPDF" => json!({ "stream": path }),
+            "IO.read" => {
+                let document = format!("%PDF of {}", text(&params["handle"]));
+                json!({ "data": BASE64_STANDARD.encode(document), "base64Encoded": true, "eof": true })
+            }
             "Page.captureScreenshot" => {
                 let size = if path.ends_with("/large") {
                     20 << 20

@@ -197,6 +197,10 @@ impl Browsers {
                     let mib = self.0.options.launch.memory.bound() >> 20;
                     return Err(PageError::TooMuchMemory { mib }.into());
                 }
+                Err(PageError::Gone) if !job.steps.is_empty() => {
+                    lease.forget(&browser);
+                    return Err(PageError::Interrupted.into());
+                }
                 // Reading a page twice does no harm, so a crash of the browser costs time only.
                 Err(PageError::Gone) if attempts == 1 => {
                     tracing::warn!(session, "a browser crashed; it is replaced");
