@@ -72,7 +72,6 @@ async fn a_page_that_ends_at_an_error_is_a_failure_with_a_reason() {
         "/download" => "HTTP/1.1 200 OK\r\nContent-Type: application/zip\r\nContent-Disposition: attachment\r\nContent-Length: 2\r\n\r\nPK".to_owned(),
         "/nothing" => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
         "/empty-error" => "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned(),
-        "/crash" => format!("{PLAIN}<script>location = 'chrome://crash'</script>"),
         "/frame" => format!("<title>around</title><iframe src='{to}'></iframe>"),
         "/missing" => {
             let page = "<title>Not here</title>";
@@ -219,4 +218,61 @@ async fn a_browser_that_takes_too_much_memory_is_killed_within_the_margin() {
         .await;
     }
     assert_eq!(take(&client, "main", &site.url("/after")).await.status, 201);
+}
+
+/// The processes of a browser that show its pages.
+fn renderers(main: u32) -> Vec<u32> {
+    let is_renderer = |pid: &u32| {
+        // Chromium separates the arguments of these processes by spaces.
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&command).contains("--type=renderer")
+    };
+    group(main).into_iter().filter(is_renderer).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_page_whose_process_ends_fails_and_the_browser_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = chromium(&data).start();
+    let client = server.client();
+    let site = Site::start("127.0.0.1:0", |_| PLAIN.to_owned()).await;
+    assert_eq!(take(&client, "main", &site.url("/")).await.status, 201);
+    let main = browsers(&data)
+        .into_iter()
+        .find(|pid| group(*pid).len() > 1)
+        .unwrap();
+    let asks = tokio::spawn({
+        let body = json!({ "url": site.url("/open"), "delay_ms": 10_000 });
+        let client = client.clone();
+        async move { post(&client, "main", &body).await }
+    });
+    until("the page to be open", async || {
+        let is_open = site.seen().iter().any(|path| path == "/open");
+        is_open.then_some(())
+    })
+    .await;
+    let started = Instant::now();
+    // Again and again: another visit may be just beginning.
+    while !asks.is_finished() {
+        for pid in renderers(main) {
+            let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let answer = asks.await.unwrap();
+    assert_eq!(
+        (answer.status.as_u16(), answer.code()),
+        (502, "page_crashed"),
+        "{answer:?}"
+    );
+    assert!(
+        started.elapsed() < Duration::from_secs(9),
+        "not the delay, and not the page's time"
+    );
+    let answer = take(&client, "main", &site.url("/after")).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    assert_eq!(answer.body["about"]["cold_browser"], false);
 }

@@ -73,7 +73,7 @@ pub enum PageError {
     Unreachable(String),
     /// The page took too long.
     #[error(
-        "The page was not done within {seconds} s. Try again, or start the server with a higher --page-time."
+        "The page was not done within {seconds} s, with all sizes and steps. Try again, ask for fewer sizes, or start the server with a higher --page-time."
     )]
     TooSlow {
         /// The bound.

@@ -99,7 +99,13 @@ impl Visits<'_> {
         if *self.has_failed.borrow() {
             return (None, BrowserHealth::Good);
         }
-        let (result, health) = self.open(size).await;
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let (result, health) = if left < limits::CLOSE_TIME.min(self.bounds.time / 4) {
+            // A browser that does not open a page in so little time does not hang.
+            (Some(Err(self.too_slow())), BrowserHealth::Good)
+        } else {
+            self.open(size).await
+        };
         if let Some(Err(_)) = result {
             self.has_failed.send_replace(true);
         }
