@@ -151,7 +151,7 @@ pub const STDERR_BYTES: usize = 4 << 10;
 pub const BROWSER_MEMORY_MIB: u64 = 1_024;
 
 /// How often the memory of browsers is added up.
-pub const MEMORY_TICK: Duration = Duration::from_millis(50);
+pub const MEMORY_TICK: Duration = Duration::from_millis(100);
 
 /// Bytes that a browser may take beyond its bound: what its processes can write between two looks. It is also what the largest process
 /// of an ordinary page sets aside without writing to it (700 MB), so the kernel's bound for one process is never in its way.
