@@ -67,9 +67,12 @@ impl From<SessionError> for ApiError {
                 PageError::Unreachable(_) => new(StatusCode::BAD_GATEWAY, "page_unreachable"),
                 PageError::TooSlow { .. } => new(StatusCode::GATEWAY_TIMEOUT, "page_too_slow"),
                 PageError::TooLarge { .. } => new(StatusCode::BAD_GATEWAY, "page_too_large"),
+                PageError::TooMuchMemory { .. } => new(StatusCode::BAD_GATEWAY, "too_much_memory"),
                 PageError::PicturesTooLarge { .. } => {
                     new(StatusCode::UNPROCESSABLE_ENTITY, "pictures_too_large")
                 }
+                PageError::Step { .. } => new(StatusCode::UNPROCESSABLE_ENTITY, "step_failed"),
+                PageError::Interrupted => new(StatusCode::BAD_GATEWAY, "steps_interrupted"),
                 PageError::Crashed => new(StatusCode::BAD_GATEWAY, "page_crashed"),
                 PageError::Refused(_) | PageError::Gone => {
                     new(StatusCode::BAD_GATEWAY, "browser_failed")
@@ -96,9 +99,13 @@ impl From<Invalid> for ApiError {
         let text = invalid.to_string();
         match invalid {
             Invalid::Url => Self::bad_request("invalid_url", text),
-            Invalid::Size | Invalid::Sizes => Self::bad_request("invalid_sizes", text),
+            Invalid::Size | Invalid::Sizes | Invalid::OneSize => {
+                Self::bad_request("invalid_sizes", text)
+            }
             Invalid::Quality => Self::bad_request("invalid_quality", text),
             Invalid::Delay => Self::bad_request("invalid_delay", text),
+            Invalid::Paper => Self::bad_request("invalid_paper", text),
+            Invalid::Steps(_) => Self::bad_request("invalid_steps", text),
             Invalid::Forbidden(_) => Self::new(StatusCode::FORBIDDEN, "forbidden_address", text),
         }
     }

@@ -8,7 +8,7 @@
 //! | `GET /sessions/{session}` | what its browser is doing; people's browsers get the gallery |
 //! | `POST /sessions/{session}/keep-alive` | 204: the idle time begins anew; 409 if no browser is open |
 //! | `DELETE /sessions/{session}/browser` | 204: closed |
-//! | `GET /pictures/{key}` | a picture |
+//! | `GET /pictures/{key}` | a picture, or a PDF to download |
 //! | `POST /sessions/{session}/{take,keep-open,close,remove}` of the gallery's forms | 303 to the gallery |
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::{
     browser::pool::Browsers,
     limits, pages,
     pictures::Pictures,
-    request::{Definition, Job, is_session},
+    request::{Definition, Format, Job, is_session},
 };
 
 /// The gallery loads its own style and pictures, and no script.
@@ -226,11 +226,7 @@ async fn picture(
             && !text.contains("..")
     };
     let nobody = || ApiError::not_found("no_such_picture", "There is no such picture.");
-    let content_type = match path.file.rsplit_once('.') {
-        Some((_, "jpg")) => "image/jpeg",
-        Some((_, "png")) => "image/png",
-        _ => return Err(nobody()),
-    };
+    let format = Format::of_file(&path.file).ok_or_else(nobody)?;
     if !is_session(&path.session) || !is_plain(&path.time) || !is_plain(&path.file) {
         return Err(nobody());
     }
@@ -252,7 +248,17 @@ async fn picture(
     } else {
         let mut answer = Body::from_stream(found.bytes).into_response();
         let headers = answer.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static(format.content_type()),
+        );
+        if format == Format::Pdf {
+            // A stranger's document is not opened among our pages.
+            headers.insert(
+                header::CONTENT_DISPOSITION,
+                HeaderValue::from_static("attachment"),
+            );
+        }
         headers.insert(header::CONTENT_LENGTH, found.size.into());
         answer
     };
@@ -288,6 +294,7 @@ impl IntoResponse for Failed {
 #[derive(Deserialize)]
 struct TakeForm {
     url: String,
+    format: Option<Format>,
 }
 
 #[derive(Deserialize)]
@@ -310,7 +317,11 @@ async fn form_take(
         } else {
             format!("https://{text}")
         };
-        let job = job(&env, Definition::new(url))?;
+        let definition = Definition {
+            format: form.format.unwrap_or_default(),
+            ..Definition::new(url)
+        };
+        let job = job(&env, definition)?;
         object.take(job).await??;
         Ok(())
     };

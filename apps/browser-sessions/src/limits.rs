@@ -77,17 +77,47 @@ pub const MAX_WAITING: usize = 64;
 /// The longest that a request waits for a browser, and for a page of it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The time of one page, from opening it to its last picture, unless the program is told otherwise.
+/// Visits of a page at a time: each size is one. They wait for the network together, and a site is not overrun.
+pub const VISITS: usize = 3;
+
+/// The time of one page, from its first visit to its last picture, unless the program is told otherwise.
 pub const PAGE_TIME: Duration = Duration::from_secs(30);
 
-/// Bytes that one page may load, unless the program is told otherwise.
+/// Bytes that one visit of a page may load, unless the program is told otherwise.
 pub const PAGE_BYTES: u64 = 64 << 20;
 
 /// Bytes of all pictures of one screenshot: they are in memory until they are stored.
 pub const PICTURE_BYTES: usize = 32 << 20;
 
-/// The longest that images which begin to load in a new viewport are waited for.
+/// The longest that fonts and images which are still loading are waited for before a picture.
 pub const SETTLE: Duration = Duration::from_secs(1);
+
+/// Steps in one request.
+pub const MAX_STEPS: usize = 30;
+
+/// Pictures that steps take, besides the one in the end.
+pub const MAX_STEP_PICTURES: usize = 10;
+
+/// Characters of the name of a picture that a step takes.
+pub const MAX_STEP_NAME: usize = 32;
+
+/// Bytes of a CSS selector.
+pub const MAX_SELECTOR: usize = 500;
+
+/// Bytes of a text that a step types.
+pub const MAX_TYPED: usize = 4 << 10;
+
+/// Characters of all texts that the steps of a request read: they are stored with the screenshot.
+pub const MAX_TEXT: usize = 16 << 10;
+
+/// The longest that a step waits for its element, and for the page's reaction to it.
+pub const STEP_TIME: Duration = Duration::from_secs(10);
+
+/// How often a step looks for its element, and how long a page has to say that a click leads elsewhere.
+pub const STEP_TICK: Duration = Duration::from_millis(50);
+
+/// Bytes of a PDF in one message of a browser.
+pub const PDF_PIECE: usize = 1 << 20;
 
 /// The longest that a browser takes to start.
 pub const LAUNCH_TIME: Duration = Duration::from_secs(20);
@@ -116,7 +146,18 @@ pub const MAX_REFUSED: usize = 20;
 /// Bytes of a browser's standard error that are kept to explain why it did not start.
 pub const STDERR_BYTES: usize = 4 << 10;
 
-/// JavaScript heap of a page, in MiB.
+/// Memory of a browser in MiB, for all its processes and pages, unless the program is told otherwise. Each of [`MAX_PAGES`] may have
+/// [`VISITS`], and a visit of an ordinary page takes 30 to 80 MiB.
+pub const BROWSER_MEMORY_MIB: u64 = 1_024;
+
+/// How often the memory of browsers is added up.
+pub const MEMORY_TICK: Duration = Duration::from_millis(100);
+
+/// Bytes that a browser may take beyond its bound: what its processes can write between two looks. It is also what the largest process
+/// of an ordinary page sets aside without writing to it (700 MB), so the kernel's bound for one process is never in its way.
+pub const MEMORY_MARGIN: u64 = 768 << 20;
+
+/// JavaScript heap of a page or of a worker of it, in MiB.
 pub const SCRIPT_HEAP_MIB: u32 = 512;
 
 /// Bytes of a browser's cache on disk.

@@ -4,9 +4,11 @@
 use std::{path::PathBuf, time::Duration};
 
 use abide::server::{AddressPolicy, ServeArgs};
+use anyhow::Context;
 use browser_sessions::{
     BINDING, BrowserSession, IdleTime,
     browser::{
+        memory::MemoryWatch,
         outcome::PageLimits,
         pool::{Browsers, PoolOptions},
         process::Launch,
@@ -73,13 +75,17 @@ struct Serve {
     #[arg(long, value_name = "COUNT", default_value_t = limits::MAX_PAGES as u64, value_parser = clap::value_parser!(u64).range(1..=64))]
     max_pages: u64,
 
-    /// Seconds that a page has, from opening it to its last picture
+    /// Seconds that a page has, from its first visit to its last picture
     #[arg(long, value_name = "SECONDS", default_value_t = limits::PAGE_TIME.as_secs(), value_parser = clap::value_parser!(u64).range(1..=MAX_PAGE_SECONDS))]
     page_time: u64,
 
-    /// Bytes that a page may load
+    /// Bytes that each visit of a page may load
     #[arg(long, value_name = "BYTES", default_value_t = limits::PAGE_BYTES)]
     page_bytes: u64,
+
+    /// MiB of memory that one browser may take with all its pages
+    #[arg(long, value_name = "MIB", default_value_t = limits::BROWSER_MEMORY_MIB, env = "BROWSER_SESSIONS_BROWSER_MEMORY", value_parser = clap::value_parser!(u64).range(256..=1_048_576))]
+    browser_memory: u64,
 
     /// Directory of the pictures [default: `pictures` in the data directory]
     #[arg(long, value_name = "DIR", conflicts_with = "bucket")]
@@ -158,11 +164,14 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     // A client learns what became of its page, not that the server has lost patience.
     let request_time = limits::request_time(page_time);
     config.server.request_timeout = config.server.request_timeout.max(request_time);
+    let memory = MemoryWatch::start(args.browser_memory << 20)
+        .context("starting the watch of browsers' memory")?;
     let browsers = Browsers::new(PoolOptions {
         launch: Launch {
             chromium: args.chromium,
             no_sandbox: args.no_sandbox,
             profiles: data.join("browsers"),
+            memory,
         },
         max_browsers: usize::try_from(args.max_browsers)?,
         max_pages: usize::try_from(args.max_pages)?,

@@ -6,6 +6,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::{
     List, Picture, Shot, ShotState, Status, assets::STYLE, browser::pool::Activity, limits,
+    request::Format,
 };
 
 /// A session with its screenshots, newest first.
@@ -76,7 +77,12 @@ fn controls(session: &str, status: &Status) -> Markup {
                 label.hidden for="url" { "Address" }
                 input #url name="url" required maxlength=(limits::MAX_URL_BYTES) placeholder="https://example.com"
                     inputmode="url" autocomplete="off" autocapitalize="none" spellcheck="false";
-                button.do { "Take screenshots" }
+                label.hidden for="format" { "What to take" }
+                select #format name="format" {
+                    option value="jpeg" { "Five sizes" }
+                    option value="pdf" { "PDF" }
+                }
+                button.do { "Take" }
             }
             div.browser {
                 (pill(status))
@@ -122,6 +128,7 @@ fn card(session: &str, shot: &Shot) -> Markup {
             @if let Some(error) = &shot.error { p.message { (error) } }
             @if shot.state == ShotState::Taking { p.soft { "Being taken. Reload the page in a moment." } }
             (pictures(&shot.pictures))
+            @if let Some(about) = about { (texts(&about.texts)) }
             footer.soft {
                 time datetime=(time(shot.taken_at, "%Y-%m-%dT%H:%M:%SZ")) { (time(shot.taken_at, "%-d %B %Y, %H:%M:%S UTC")) }
                 @if let Some(about) = about {
@@ -144,16 +151,38 @@ fn pictures(pictures: &[Picture]) -> Markup {
         @if !pictures.is_empty() {
             div.pictures {
                 @for picture in pictures {
-                    @let kind = if picture.size.width < limits::PHONE_WIDTH { "phone" } else { "desktop" };
-                    figure class=(kind) {
-                        a href={ "/pictures/" (picture.key) } {
-                            img src={ "/pictures/" (picture.key) } alt={ "The page at " (picture.size) }
-                                width=(picture.size.width) height=(picture.size.height) loading="lazy" decoding="async";
-                        }
-                        figcaption { (picture.size.width) " × " (picture.size.height) span.soft { (kib(picture.bytes as u64)) } }
-                    }
+                    @if Format::of_file(&picture.key) == Some(Format::Pdf) { (document(picture)) } @else { (figure(picture)) }
                 }
             }
+        }
+    }
+}
+
+fn figure(picture: &Picture) -> Markup {
+    let is_phone = picture.size.width < limits::PHONE_WIDTH;
+    html! {
+        figure class=(if is_phone { "phone" } else { "desktop" }) {
+            a href={ "/pictures/" (picture.key) } {
+                img src={ "/pictures/" (picture.key) } alt={ "The page at " (picture.size) }
+                    width=(picture.size.width) height=(picture.size.height) loading="lazy" decoding="async";
+            }
+            figcaption { (picture.size.width) " × " (picture.size.height) span.soft { (kib(picture.bytes as u64)) } }
+        }
+    }
+}
+
+/// A PDF, to be downloaded.
+fn document(document: &Picture) -> Markup {
+    html! {
+        a.document href={ "/pictures/" (document.key) } { strong { "PDF" } span.soft { (kib(document.bytes as u64)) } }
+    }
+}
+
+/// What steps have read.
+fn texts(texts: &[String]) -> Markup {
+    html! {
+        @if !texts.is_empty() {
+            ol.texts { @for text in texts { li { (text) } } }
         }
     }
 }

@@ -95,20 +95,20 @@ impl Pictures {
     }
 
     /// Stores pictures under their keys.
-    pub async fn put(&self, pictures: Vec<(String, Bytes)>, format: Format) -> Result<(), String> {
-        let mut options = PutOptions::default();
-        // A directory cannot keep it.
-        if !self.is_directory {
-            let value = format.content_type().into();
-            options.attributes.insert(Attribute::ContentType, value);
-        }
+    pub async fn put(&self, pictures: Vec<(String, Bytes)>) -> Result<(), String> {
+        // A directory cannot keep the type.
+        let keeps_type = !self.is_directory;
         let store = Arc::clone(&self.store);
         self.run(async move {
             for (key, bytes) in pictures {
+                let mut options = PutOptions::default();
+                if let Some(format) = Format::of_file(&key).filter(|_| keeps_type) {
+                    let value = format.content_type().into();
+                    options.attributes.insert(Attribute::ContentType, value);
+                }
                 let path = Path::parse(key)?;
-                store
-                    .put_opts(&path, PutPayload::from(bytes), options.clone())
-                    .await?;
+                let payload = PutPayload::from(bytes);
+                store.put_opts(&path, payload, options).await?;
             }
             Ok(())
         })

@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 
-use abide_harness::{Receiver, until};
+use abide_harness::{Client, Receiver, until};
 use http::Method;
 use serde_json::{Value, json};
 use support::{browser, browsers, files, local, post, program, shots, take};
@@ -95,6 +95,70 @@ fn assert_nothing_is_there(data: &Path) {
     assert_eq!(browsers(data), Vec::<u32>::new());
 }
 
+/// Each request is refused with a status and a code.
+async fn assert_refused(client: &Client, bad: Vec<(Value, u16, &str)>) {
+    for (body, status, code) in bad {
+        let answer = post(client, "main", &body).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (status, code),
+            "{body}: {answer:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_pdf_or_step_is_refused_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = program(&data).start();
+    let bad: Vec<(Value, u16, &str)> = vec![
+        (
+            json!({ "url": PAGE, "format": "pdf", "quality": 50 }),
+            400,
+            "invalid_quality",
+        ),
+        (
+            json!({ "url": PAGE, "format": "pdf", "sizes": ["200x200", "300x300"] }),
+            400,
+            "invalid_sizes",
+        ),
+        (
+            json!({ "url": PAGE, "format": "pdf", "paper": "b5" }),
+            400,
+            "invalid_body",
+        ),
+        (
+            json!({ "url": PAGE, "landscape": true }),
+            400,
+            "invalid_paper",
+        ),
+        (
+            json!({ "url": PAGE, "steps": [{ "run": "alert()" }] }),
+            400,
+            "invalid_body",
+        ),
+        (
+            json!({ "url": PAGE, "steps": [{ "click": "" }] }),
+            400,
+            "invalid_steps",
+        ),
+        (
+            json!({ "url": PAGE, "steps": [{ "click": "#a", "text": "#b" }] }),
+            400,
+            "invalid_body",
+        ),
+        (
+            json!({ "url": PAGE, "steps": [{ "goto": "http://10.0.0.1/" }] }),
+            403,
+            "forbidden_address",
+        ),
+    ];
+    assert_refused(&server.client(), bad).await;
+    assert!(server.stop().success());
+    assert_nothing_is_there(&data);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_request_is_refused_with_what_would_do_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -142,14 +206,7 @@ async fn a_bad_request_is_refused_with_what_would_do_and_leaves_nothing() {
             "forbidden_address",
         ),
     ];
-    for (body, status, code) in bad {
-        let answer = post(&client, "main", &body).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.code()),
-            (status, code),
-            "{body}: {answer:?}"
-        );
-    }
+    assert_refused(&client, bad).await;
     let malformed = client
         .ask(Method::POST, "/sessions/main/screenshots", "{")
         .await;
@@ -179,6 +236,57 @@ async fn a_bad_request_is_refused_with_what_would_do_and_leaves_nothing() {
     }
     assert!(server.stop().success());
     assert_nothing_is_there(&data);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pdf_and_the_pictures_of_steps_are_stored_and_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = program(&data).start();
+    let client = server.client();
+    let steps = json!([
+        { "click": "#more" }, { "picture": "opened" }, { "text": "h1" }, { "goto": "https://example.org/" }
+    ]);
+    let body = json!({ "url": PAGE, "format": "pdf", "steps": steps });
+    let first = post(&client, "main", &body).await;
+    assert_eq!(first.status, 201, "{first:?}");
+    assert_eq!(first.body["about"]["texts"], json!(["A fake text"]));
+    let key = first.body["key"].as_str().unwrap();
+    for (file, content_type, bytes) in [
+        (
+            "opened_1920x1080.jpg",
+            "image/jpeg",
+            "1920x1080 of https://example.com/",
+        ),
+        (
+            "page.pdf",
+            "application/pdf",
+            "%PDF of https://example.org/",
+        ),
+    ] {
+        let answer = client.get(&format!("/pictures/{key}/{file}")).await;
+        assert_eq!(answer.body, json!(bytes), "{file}: {answer:?}");
+        assert_eq!(answer.headers["content-type"], content_type);
+    }
+    let answer = client.get(&format!("/pictures/{key}/page.pdf")).await;
+    assert_eq!(answer.headers["content-disposition"], "attachment");
+    abide_harness::assert_private(&data);
+    // What steps have led to is never replaced by what others lead to.
+    let second = post(&client, "main", &body).await;
+    assert_ne!(second.body["key"], first.body["key"]);
+    let failed = json!({ "url": PAGE, "steps": [{ "text": "h1" }, { "click": "[[" }] });
+    let failed = post(&client, "main", &failed).await;
+    assert_eq!(
+        (failed.status.as_u16(), failed.code()),
+        (422, "step_failed")
+    );
+    // Steps may change something, so they are not done twice.
+    let crashes = json!({ "url": "https://example.com/crash-once", "steps": [{ "text": "h1" }] });
+    let interrupted = post(&client, "main", &crashes).await;
+    assert_eq!(
+        (interrupted.status.as_u16(), interrupted.code()),
+        (502, "steps_interrupted")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

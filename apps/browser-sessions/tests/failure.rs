@@ -47,6 +47,16 @@ async fn a_page_that_crashes_or_is_too_large_is_reported_and_the_session_goes_on
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_over_its_memory_ends_and_the_session_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = program(&dir.path().join("data"))
+        .arg("--browser-memory=256")
+        .start();
+    let client = server.client();
+    assert_fails_alone(&client, "/without-end", 502, "too_much_memory").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_that_hangs_is_cut_off_and_the_session_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))

@@ -7,19 +7,10 @@ mod support;
 
 use std::{net::UdpSocket, path::Path, time::Instant};
 
-use abide_harness::{Browser, Page, Program, until};
+use abide_harness::{Browser, Page, until};
 use serde_json::json;
 use site::{Site, redirect};
-use support::{browsers, files, group, post, shots, take};
-
-/// The program with Chromium, which may open pages of one address of this machine.
-fn program(data: &Path) -> Program {
-    let chromium = std::env::var("ABIDE_CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
-    Program::new(env!("CARGO_BIN_EXE_browser-sessions"), data)
-        .env("BROWSER_SESSIONS_CHROMIUM", &chromium)
-        .env("BROWSER_SESSIONS_NO_SANDBOX", "1")
-        .env("ABIDE__OUTBOUND__ALLOW_PRIVATE", "127.0.0.1")
-}
+use support::{browsers, chromium, files, group, post, shots, take};
 
 const PLAIN: &str = "<!doctype html><meta name=viewport content='width=device-width'><title>A plain page</title>\
                      <body style='background:#0a7;color:#fff;font:3rem sans-serif'><h1>Hello</h1>";
@@ -43,7 +34,7 @@ fn jpeg_size(bytes: &[u8]) -> (u16, u16) {
 async fn a_page_is_pictured_in_five_sizes_and_the_browser_stays_open() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let server = program(&data).start();
+    let server = chromium(&data).start();
     let client = server.client();
     let site = Site::start("127.0.0.1:0", |path| match path {
         "/from" => redirect("/to"),
@@ -91,7 +82,7 @@ async fn a_page_is_pictured_in_five_sizes_and_the_browser_stays_open() {
 #[ignore = "needs Chromium"]
 async fn nothing_that_a_page_loads_reaches_a_forbidden_address() {
     let dir = tempfile::tempdir().unwrap();
-    let server = program(&dir.path().join("data")).start();
+    let server = chromium(&dir.path().join("data")).start();
     let client = server.client();
     // Of this machine too, but not allowed.
     let private = Site::start("127.0.0.2:0", |_| "secret".to_owned()).await;
@@ -159,7 +150,7 @@ async fn nothing_that_a_page_loads_reaches_a_forbidden_address() {
 async fn pages_that_hang_crash_or_load_without_end_are_cut_off() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let server = program(&data)
+    let server = chromium(&data)
         .arg("--page-time=5")
         .arg("--page-bytes=1000000")
         .start();
@@ -217,7 +208,7 @@ async fn pages_that_hang_crash_or_load_without_end_are_cut_off() {
 async fn no_process_of_chromium_stays_after_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let server = program(&data).start();
+    let server = chromium(&data).start();
     let client = server.client();
     let site = Site::start("127.0.0.1:0", |_| PLAIN.to_owned()).await;
     for session in ["one", "two"] {
@@ -237,7 +228,7 @@ async fn no_process_of_chromium_stays_after_kill_9() {
             .then_some(())
     })
     .await;
-    let server = program(&data).start();
+    let server = chromium(&data).start();
     assert_eq!(
         files(&data.join("browsers")),
         Vec::<std::path::PathBuf>::new()
@@ -267,7 +258,7 @@ async fn picture(page: &Page, name: &str) {
 #[ignore = "needs Chromium"]
 async fn the_gallery_takes_shows_and_removes_screenshots() {
     let dir = tempfile::tempdir().unwrap();
-    let server = program(&dir.path().join("data")).start();
+    let server = chromium(&dir.path().join("data")).start();
     let client = server.client();
     let site = Site::start("127.0.0.1:0", |_| {
         "<!doctype html><meta name=viewport content='width=device-width'><title>Harbour Coffee</title><style>\
@@ -294,6 +285,12 @@ async fn the_gallery_takes_shows_and_removes_screenshots() {
         .await;
     page.until("[...document.images].every(it => it.complete && it.naturalWidth > 0)")
         .await;
+    page.eval("document.querySelector('#format').value = 'pdf'")
+        .await;
+    page.fill("#url", &site.url("/print")).await;
+    page.click(".take button").await;
+    page.until("document.querySelector('a.document[href$=\"page.pdf\"]')")
+        .await;
     picture(&page, "gallery").await;
     page.look(390, 844, false).await;
     assert_eq!(
@@ -309,6 +306,9 @@ async fn the_gallery_takes_shows_and_removes_screenshots() {
     page.click(".empty a").await;
     page.click("form[action$=close] button").await;
     page.until("document.querySelector('.pill[data-state=closed]')")
+        .await;
+    page.click("form[action$=remove] button").await;
+    page.until("document.querySelectorAll('.shot').length === 1")
         .await;
     page.click("form[action$=remove] button").await;
     page.until("document.body?.innerText.includes('No screenshots yet')")

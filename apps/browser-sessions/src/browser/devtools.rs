@@ -63,6 +63,16 @@ pub enum Event {
         /// The document.
         loader: String,
     },
+    /// A frame goes to another document.
+    Leaving {
+        /// The frame.
+        frame: String,
+    },
+    /// A frame has stopped loading, for whatever reason.
+    Stopped {
+        /// The frame.
+        frame: String,
+    },
     /// The page shows a dialog, and waits for it to be closed.
     Dialog,
     /// The page's process has ended.
@@ -221,6 +231,14 @@ fn event(method: Option<&str>, params: &Value) -> Option<Event> {
         "Page.lifecycleEvent" if params["name"] == "load" => Some(Event::Loaded {
             frame: text("frameId"),
             loader: text("loaderId"),
+        }),
+        "Page.frameRequestedNavigation" if params["disposition"] == "currentTab" => {
+            Some(Event::Leaving {
+                frame: text("frameId"),
+            })
+        }
+        "Page.frameStoppedLoading" => Some(Event::Stopped {
+            frame: text("frameId"),
         }),
         "Page.javascriptDialogOpening" => Some(Event::Dialog),
         "Inspector.targetCrashed" => Some(Event::Crashed),

@@ -3,13 +3,19 @@
 //! | module | noun |
 //! |---|---|
 //! | [`process`] | a Chromium process: its start, its end, and what an earlier run of the program left behind |
+//! | [`memory`] | the bound of its memory |
 //! | [`devtools`] | commands and events over a pipe |
-//! | [`page`] | one page: loading it and taking its pictures |
+//! | [`visit`] | the visits of a job, one for each size |
+//! | `page` | one page: loading it and looking at it |
 //! | [`outcome`] | what comes of a page: pictures, or why there are none |
+//! | `script` | the steps of a job, done on its page |
 //! | [`pool`] | which session has which browser; waiting, replacing, closing |
 
 pub mod devtools;
+pub mod memory;
 pub mod outcome;
-pub mod page;
+mod page;
 pub mod pool;
 pub mod process;
+mod script;
+pub mod visit;

@@ -6,13 +6,14 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::devtools::CallError;
+use crate::limits;
 
 /// Bounds of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimits {
-    /// From opening it to its last picture.
+    /// From the first visit to the last picture.
     pub time: Duration,
-    /// Bytes that it may load.
+    /// Bytes that one visit may load.
     pub bytes: u64,
 }
 
@@ -21,8 +22,23 @@ pub struct PageLimits {
 pub struct Taken {
     /// What the page says of itself.
     pub about: About,
-    /// The pictures, one for each of the job's sizes, in their order.
+    /// The files, in the order of [`crate::request::Job::files`].
     pub pictures: Vec<Bytes>,
+}
+
+impl Taken {
+    /// Adds what came of another visit. What the page says of itself is what it said first.
+    pub(super) fn add(&mut self, other: Self) {
+        self.pictures.extend(other.pictures);
+        self.about.loaded_bytes += other.about.loaded_bytes;
+        for blocked in other.about.blocked {
+            if self.about.blocked.len() < limits::MAX_REFUSED
+                && !self.about.blocked.contains(&blocked)
+            {
+                self.about.blocked.push(blocked);
+            }
+        }
+    }
 }
 
 /// What is known of a page that was loaded.
@@ -34,11 +50,13 @@ pub struct About {
     pub final_url: String,
     /// The status of the document's response, if the page tells.
     pub status: Option<u16>,
-    /// Bytes that it has loaded.
+    /// Texts that steps have read, in their order.
+    pub texts: Vec<String>,
+    /// Bytes that all visits have loaded.
     pub loaded_bytes: u64,
     /// Connections that the guard refused, such as `10.0.0.1:80`.
     pub blocked: Vec<String>,
-    /// Milliseconds from opening the page to its last picture.
+    /// Milliseconds from the first visit to the last picture.
     pub took_millis: u64,
     /// True if a browser had to be started for it.
     pub cold_browser: bool,
@@ -55,7 +73,7 @@ pub enum PageError {
     Unreachable(String),
     /// The page took too long.
     #[error(
-        "The page was not done within {seconds} s. Try again, or start the server with a higher --page-time."
+        "The page was not done within {seconds} s, with all sizes and steps. Try again, ask for fewer sizes, or start the server with a higher --page-time."
     )]
     TooSlow {
         /// The bound.
@@ -75,9 +93,32 @@ pub enum PageError {
         /// The bound.
         bytes: usize,
     },
+    /// The browser was killed for it.
+    #[error(
+        "The browser took more than {mib} MiB of memory with the pages that were open in it, and was ended. Ask for fewer pages or sizes at a time, or start the server with a higher --browser-memory."
+    )]
+    TooMuchMemory {
+        /// The bound.
+        mib: u64,
+    },
     /// The page's process ended.
-    #[error("The page crashed.")]
+    #[error("The page crashed, or needs more memory than a page may have.")]
     Crashed,
+    /// A step failed.
+    #[error("Step {number} (`{name}`) failed: {reason}.")]
+    Step {
+        /// Which, from 1.
+        number: usize,
+        /// What kind of step.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The browser ended at the steps.
+    #[error(
+        "The browser ended while the steps were done. They are not done again, because they may change something: look what became of them first."
+    )]
+    Interrupted,
     /// The browser refused something.
     #[error("The browser cannot take the pictures: {0}.")]
     Refused(String),

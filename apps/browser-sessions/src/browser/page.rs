@@ -1,167 +1,73 @@
-//! One page: it is opened in a context of its own, loaded, and its pictures are taken.
+//! One page: opening it, loading it, looking at it.
 //!
-//! Contract: [`shoot`] ends within the page's time, whatever the page does, and leaves no page behind: a browser that does not close
-//! one is reported as hung. Nothing of a page, such as cookies, is seen by another.
+//! Contract: every method ends when the page crashes or the browser is gone. A page that is not there, or that went to another which
+//! is not there, is an error with the reason, never a picture of what Chromium shows instead.
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use abide::server::AddressPolicy;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::{
-    sync::{mpsc, watch},
-    time::timeout,
-};
+use tokio::sync::{mpsc, watch};
+use url::Url;
 
 use super::{
-    devtools::{CallError, Devtools, Event},
-    outcome::{About, BrowserHealth, PageError, PageLimits, Taken},
+    devtools::{Devtools, Event},
+    outcome::{About, PageError},
 };
 use crate::{
     guard::{PageProxy, Refused},
     limits,
-    request::{Format, Job, Size},
+    request::{Format, Job, Paper, Size},
 };
-
-/// Takes the pictures of a page.
-pub async fn shoot(
-    browser: &Devtools,
-    job: &Job,
-    policy: &AddressPolicy,
-    bounds: PageLimits,
-) -> (Result<Taken, PageError>, BrowserHealth) {
-    let proxy = match PageProxy::open(policy.clone(), bounds.bytes).await {
-        Ok(proxy) => proxy,
-        Err(error) => {
-            let reason = format!("no proxy for it can be opened: {error}");
-            return (Err(PageError::Refused(reason)), BrowserHealth::Good);
-        }
-    };
-    let started = Instant::now();
-    let too_slow = PageError::TooSlow {
-        seconds: bounds.time.as_secs(),
-    };
-    let context = match timeout(bounds.time, open_context(browser, proxy.address())).await {
-        Ok(Ok(context)) => context,
-        Ok(Err(error)) => return (Err(error.into()), BrowserHealth::Good),
-        // It does not even open a context.
-        Err(_) => return (Err(too_slow), BrowserHealth::Hung),
-    };
-    let left = bounds.time.saturating_sub(started.elapsed());
-    let mut result = tokio::select! {
-        taken = timeout(left, take(browser, &context, job, &proxy)) => taken.unwrap_or(Err(too_slow)),
-        () = proxy.exceeded() => Err(PageError::TooLarge { bytes: bounds.bytes }),
-    };
-    let dispose = browser.call(
-        None,
-        "Target.disposeBrowserContext",
-        json!({ "browserContextId": context }),
-    );
-    let health = match timeout(limits::CLOSE_TIME, dispose).await {
-        Ok(_) => BrowserHealth::Good,
-        Err(_) => BrowserHealth::Hung,
-    };
-    if let Ok(taken) = &mut result {
-        let refused = proxy.refused().into_iter();
-        let forbidden = refused.filter(|refused| refused.is_forbidden);
-        taken.about.blocked = forbidden.map(|refused| refused.target).collect();
-        taken.about.loaded_bytes = proxy.bytes();
-        taken.about.took_millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    }
-    (result, health)
-}
-
-/// A context: its cookies and caches are its own, and so is its proxy.
-async fn open_context(browser: &Devtools, proxy: SocketAddr) -> Result<String, CallError> {
-    let params = json!({
-        "disposeOnDetach": true, "proxyServer": format!("socks5://{proxy}"), "proxyBypassList": "<-loopback>",
-    });
-    let context = browser
-        .call(None, "Target.createBrowserContext", params)
-        .await?;
-    Ok(text(&context["browserContextId"]))
-}
-
-async fn take(
-    browser: &Devtools,
-    context: &str,
-    job: &Job,
-    proxy: &PageProxy,
-) -> Result<Taken, PageError> {
-    let deny = json!({ "behavior": "deny", "browserContextId": context });
-    browser
-        .call(None, "Browser.setDownloadBehavior", deny)
-        .await?;
-    let page = Page::open(browser, context).await?;
-    let first = job.sizes.first().copied().unwrap_or(Size {
-        width: limits::SIZES[0].0,
-        height: limits::SIZES[0].1,
-    });
-    page.resize(first).await?;
-    page.go(&job.url, proxy).await?;
-    if job.delay_millis > 0 {
-        let delay = Duration::from_millis(job.delay_millis);
-        page.unless_crashed(async {
-            tokio::time::sleep(delay).await;
-            Ok(())
-        })
-        .await?;
-    }
-    let mut pictures = Vec::with_capacity(job.sizes.len());
-    let mut bytes = 0;
-    for size in &job.sizes {
-        page.resize(*size).await?;
-        page.settle().await?;
-        let picture = page.picture(job).await?;
-        bytes += picture.len();
-        if bytes > limits::PICTURE_BYTES {
-            return Err(PageError::PicturesTooLarge {
-                bytes: limits::PICTURE_BYTES,
-            });
-        }
-        pictures.push(picture);
-    }
-    let about = page.about().await?;
-    Ok(Taken { about, pictures })
-}
 
 /// What has happened in a page.
 #[derive(Default)]
 struct Seen {
-    loaded: Vec<(String, String)>,
+    /// The document that was loaded last, with all that belongs to it.
+    loaded: Option<String>,
+    /// It goes to another document.
+    is_leaving: bool,
     has_crashed: bool,
 }
 
-struct Page {
-    browser: Devtools,
+/// A page of a browser. It stays open until its context is closed.
+pub(super) struct Page<'a> {
+    browser: &'a Devtools,
+    proxy: &'a PageProxy,
     session: String,
     seen: watch::Receiver<Seen>,
     listener: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Page {
+impl Drop for Page<'_> {
     fn drop(&mut self) {
         self.listener.abort();
         self.browser.unsubscribe(&self.session);
     }
 }
 
-impl Page {
-    async fn open(browser: &Devtools, context: &str) -> Result<Self, PageError> {
+impl<'a> Page<'a> {
+    /// Opens an empty page in a context.
+    pub(super) async fn open(
+        browser: &'a Devtools,
+        context: &str,
+        proxy: &'a PageProxy,
+    ) -> Result<Self, PageError> {
         let target = json!({ "url": "about:blank", "browserContextId": context });
         let target = browser.call(None, "Target.createTarget", target).await?;
-        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        // It is also the name of the page's main frame.
+        let target = text(&target["targetId"]);
+        let attach = json!({ "targetId": target, "flatten": true });
         let attached = browser.call(None, "Target.attachToTarget", attach).await?;
         let session = text(&attached["sessionId"]);
         let events = browser.subscribe(&session);
         let (sender, seen) = watch::channel(Seen::default());
-        let listener = tokio::spawn(listen(browser.clone(), session.clone(), events, sender));
+        let listener = listen(browser.clone(), session.clone(), target, events, sender);
+        let listener = tokio::spawn(listener);
         let page = Self {
-            browser: browser.clone(),
+            browser,
+            proxy,
             session,
             seen,
             listener,
@@ -181,7 +87,11 @@ impl Page {
     }
 
     /// Calls a method, unless the page crashes meanwhile: then some calls would never end.
-    async fn call(&self, method: &'static str, params: Value) -> Result<Value, PageError> {
+    pub(super) async fn call(
+        &self,
+        method: &'static str,
+        params: Value,
+    ) -> Result<Value, PageError> {
         self.unless_crashed(async {
             let result = self.browser.call(Some(&self.session), method, params).await;
             result.map_err(PageError::from)
@@ -194,44 +104,118 @@ impl Page {
         work: impl Future<Output = Result<T, PageError>>,
     ) -> Result<T, PageError> {
         let mut seen = self.seen.clone();
-        let crash = async {
-            if seen.wait_for(|seen| seen.has_crashed).await.is_err() {
-                // The browser is gone; the call says so.
-                std::future::pending::<()>().await;
-            }
-        };
         tokio::select! {
             result = work => result,
-            () = crash => Err(PageError::Crashed),
+            crashed = seen.wait_for(|seen| seen.has_crashed) => Err(match crashed {
+                Ok(_) => PageError::Crashed,
+                // Nothing tells of the page any longer.
+                Err(_) => PageError::Gone,
+            }),
         }
     }
 
     /// Goes to an address and waits until all of it is loaded.
-    async fn go(&self, url: &str, proxy: &PageProxy) -> Result<(), PageError> {
-        let tree = self.call("Page.getFrameTree", json!({})).await?;
-        let blank = text(&tree["frameTree"]["frame"]["loaderId"]);
+    pub(super) async fn go(&self, url: &str) -> Result<(), PageError> {
+        let before = text(&self.frame().await?["loaderId"]);
         let went = self.call("Page.navigate", json!({ "url": url })).await?;
         if let Some(reason) = went["errorText"].as_str() {
-            return Err(unreachable_page(reason, &proxy.refused()));
+            return Err(self.unreachable(url, reason).await);
         }
-        if went["isDownload"] == true {
-            return Err(PageError::Unreachable("it is a download".to_owned()));
+        if went["loaderId"].is_null() {
+            // Another place in the same document.
+            return Ok(());
         }
-        let frame = text(&went["frameId"]);
         let mut seen = self.seen.clone();
         self.unless_crashed(async {
-            // A page that goes on to another by itself is waited for there.
+            // A page that goes to another is waited for there.
             let loaded = seen.wait_for(|seen| {
-                seen.loaded
-                    .iter()
-                    .any(|(in_frame, loader)| *in_frame == frame && *loader != blank)
+                let loaded = seen.loaded.as_ref();
+                loaded.is_some_and(|loader| *loader != before)
             });
             loaded.await.map(drop).map_err(|_| PageError::Gone)
         })
         .await
     }
 
-    async fn resize(&self, size: Size) -> Result<(), PageError> {
+    /// Clicks at a place, and waits for the page that this leads to.
+    pub(super) async fn click(&self, x: &Value, y: &Value) -> Result<(), PageError> {
+        for (kind, button) in [
+            ("mouseMoved", "none"),
+            ("mousePressed", "left"),
+            ("mouseReleased", "left"),
+        ] {
+            let clicks = i32::from(button == "left");
+            let params =
+                json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": clicks });
+            self.call("Input.dispatchMouseEvent", params).await?;
+        }
+        // The page says at once that it is leaving, but not before the click is answered.
+        self.rest(limits::STEP_TICK).await?;
+        let mut seen = self.seen.clone();
+        self.unless_crashed(async {
+            let arrived = seen.wait_for(|seen| !seen.is_leaving);
+            arrived.await.map(drop).map_err(|_| PageError::Gone)
+        })
+        .await
+    }
+
+    /// Lets some time pass.
+    pub(super) async fn rest(&self, time: Duration) -> Result<(), PageError> {
+        self.unless_crashed(async {
+            tokio::time::sleep(time).await;
+            Ok(())
+        })
+        .await
+    }
+
+    /// The main frame.
+    async fn frame(&self) -> Result<Value, PageError> {
+        let mut tree = self.call("Page.getFrameTree", json!({})).await?;
+        Ok(tree["frameTree"]["frame"].take())
+    }
+
+    /// Fails if the page is what Chromium shows instead of a page that cannot be loaded. A set of frames is nothing but its frames,
+    /// so none of them may be missing.
+    pub(super) async fn check_is_no_error(&self) -> Result<(), PageError> {
+        let frame = self.frame().await?;
+        if let Some(url) = frame["unreachableUrl"].as_str() {
+            return Err(self.why(url, "it cannot be loaded"));
+        }
+        let refused = self.proxy.refused();
+        if let Some(refused) = refused.first()
+            && self.eval("document.body?.tagName").await? == "FRAMESET"
+        {
+            return Err(not_opened(refused));
+        }
+        Ok(())
+    }
+
+    /// Why an address, or what it redirects to, cannot be loaded.
+    async fn unreachable(&self, url: &str, reason: &str) -> PageError {
+        let frame = match self.frame().await {
+            Ok(frame) => frame,
+            Err(error) => return error,
+        };
+        let reason = match reason {
+            "net::ERR_ABORTED" => "it answers with a download, or with no page",
+            reason => reason,
+        };
+        self.why(frame["unreachableUrl"].as_str().unwrap_or(url), reason)
+    }
+
+    /// What the proxy refused, if it was that.
+    fn why(&self, url: &str, reason: &str) -> PageError {
+        let refused = self.proxy.refused().into_iter();
+        let target = target(url);
+        let mut refused = refused.filter(|refused| Some(&refused.target) == target.as_ref());
+        match refused.next() {
+            Some(refused) => not_opened(&refused),
+            None => PageError::Unreachable(format!("{url}: {reason}")),
+        }
+    }
+
+    /// Gives its window a size.
+    pub(super) async fn resize(&self, size: Size) -> Result<(), PageError> {
         let params = json!({
             "width": size.width, "height": size.height, "deviceScaleFactor": 1,
             "mobile": size.width < limits::PHONE_WIDTH,
@@ -242,7 +226,7 @@ impl Page {
     }
 
     /// Waits for fonts and for images that the viewport calls for, a moment at most.
-    async fn settle(&self) -> Result<(), PageError> {
+    pub(super) async fn settle(&self) -> Result<(), PageError> {
         let expression = format!(
             "Promise.race([new Promise(done => setTimeout(done, {})), Promise.all([document.fonts.ready, \
              ...[...document.images].filter(image => !image.complete && image.loading !== 'lazy')\
@@ -253,7 +237,7 @@ impl Page {
         self.eval(&expression).await.map(drop)
     }
 
-    async fn eval(&self, expression: &str) -> Result<Value, PageError> {
+    pub(super) async fn eval(&self, expression: &str) -> Result<Value, PageError> {
         let params =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         match self.call("Runtime.evaluate", params).await {
@@ -264,22 +248,55 @@ impl Page {
         }
     }
 
-    async fn picture(&self, job: &Job) -> Result<Bytes, PageError> {
-        let mut params = json!({ "format": job.format.name() });
-        if job.format == Format::Jpeg {
+    /// A picture of what its window shows.
+    pub(super) async fn picture(&self, job: &Job) -> Result<Bytes, PageError> {
+        let format = job.format.of_pictures();
+        let mut params = json!({ "format": format.name() });
+        if format == Format::Jpeg {
             params["quality"] = job.quality.into();
         }
         let answer = self.call("Page.captureScreenshot", params).await?;
-        let data = answer["data"].as_str().unwrap_or_default();
-        let picture = BASE64_STANDARD.decode(data).ok();
-        picture
-            .filter(|picture| !picture.is_empty())
-            .map(Bytes::from)
-            .ok_or_else(|| PageError::Refused("it answered without a picture".to_owned()))
+        let picture = decode(&answer["data"])?;
+        if picture.is_empty() {
+            return Err(PageError::Refused(
+                "it answered without a picture".to_owned(),
+            ));
+        }
+        Ok(picture.into())
+    }
+
+    /// The page on paper. It is read in pieces: a document may be larger than a message of the browser.
+    pub(super) async fn pdf(&self, paper: Paper, is_landscape: bool) -> Result<Bytes, PageError> {
+        let (width, height) = paper.inches();
+        let params = json!({
+            "paperWidth": width, "paperHeight": height, "landscape": is_landscape, "printBackground": true,
+            "transferMode": "ReturnAsStream",
+        });
+        let stream = self.call("Page.printToPDF", params).await?["stream"].take();
+        let read = json!({ "handle": stream, "size": limits::PDF_PIECE });
+        let mut document = Vec::new();
+        loop {
+            let piece = self.call("IO.read", read.clone()).await?;
+            if piece["base64Encoded"] == true {
+                document.extend(decode(&piece["data"])?);
+            } else {
+                document.extend(text(&piece["data"]).into_bytes());
+            }
+            if document.len() > limits::PICTURE_BYTES {
+                return Err(PageError::PicturesTooLarge {
+                    bytes: limits::PICTURE_BYTES,
+                });
+            }
+            if piece["eof"] == true {
+                break;
+            }
+        }
+        self.call("IO.close", json!({ "handle": stream })).await?;
+        Ok(document.into())
     }
 
     /// What the page says of itself. It may say anything; only its length is bounded.
-    async fn about(&self) -> Result<About, PageError> {
+    pub(super) async fn about(&self) -> Result<About, PageError> {
         let expression = format!(
             "({{ title: String(document.title).slice(0, {}), url: String(location.href).slice(0, {}), \
              status: performance.getEntriesByType('navigation')[0]?.responseStatus }})",
@@ -304,18 +321,28 @@ impl Page {
 async fn listen(
     browser: Devtools,
     session: String,
+    main: String,
     mut events: mpsc::Receiver<Event>,
     seen: watch::Sender<Seen>,
 ) {
     while let Some(event) = events.recv().await {
         match event {
             Event::Loaded { frame, loader } => {
-                seen.send_modify(|seen| {
-                    if seen.loaded.len() < limits::EVENTS {
-                        seen.loaded.push((frame, loader));
-                    }
-                });
+                if frame == main {
+                    seen.send_modify(|seen| {
+                        seen.loaded = Some(loader);
+                        seen.is_leaving = false;
+                    });
+                }
             }
+            Event::Leaving { frame } if frame == main => {
+                seen.send_modify(|seen| seen.is_leaving = true);
+            }
+            Event::Stopped { frame } if frame == main => {
+                seen.send_modify(|seen| seen.is_leaving = false);
+            }
+            // Of a part of the page.
+            Event::Leaving { .. } | Event::Stopped { .. } => {}
             Event::Crashed => seen.send_modify(|seen| seen.has_crashed = true),
             Event::Dialog => {
                 let params = json!({ "accept": false });
@@ -328,17 +355,28 @@ async fn listen(
     }
 }
 
-/// Why a page cannot be opened: what the proxy refused, if it was that.
-fn unreachable_page(reason: &str, refused: &[Refused]) -> PageError {
-    match refused.last() {
-        Some(refused) if refused.is_forbidden => {
-            PageError::Forbidden(format!("{}: {}", refused.target, refused.reason))
-        }
-        Some(refused) => PageError::Unreachable(format!("{}: {}", refused.target, refused.reason)),
-        None => PageError::Unreachable(reason.to_owned()),
+fn decode(base64: &Value) -> Result<Vec<u8>, PageError> {
+    let decoded = BASE64_STANDARD.decode(base64.as_str().unwrap_or_default());
+    decoded
+        .map_err(|_| PageError::Refused("it answered with something else than base64".to_owned()))
+}
+
+fn not_opened(refused: &Refused) -> PageError {
+    let reason = format!("{}: {}", refused.target, refused.reason);
+    if refused.is_forbidden {
+        PageError::Forbidden(reason)
+    } else {
+        PageError::Unreachable(reason)
     }
 }
 
-fn text(value: &Value) -> String {
+/// Where a page's connection goes, as the proxy names it.
+fn target(url: &str) -> Option<String> {
+    let url = Url::parse(url).ok()?;
+    let host = url.host_str()?.trim_matches(['[', ']']);
+    Some(format!("{host}:{}", url.port_or_known_default()?))
+}
+
+pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }

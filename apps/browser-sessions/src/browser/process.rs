@@ -15,7 +15,10 @@ use std::{
     },
     path::{Path, PathBuf},
     process::Stdio,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use command_fds::{CommandFdExt, FdMapping};
@@ -28,6 +31,7 @@ use tokio::{
     time::timeout,
 };
 
+use super::memory::{MemoryWatch, Watched};
 use crate::limits;
 
 /// How Chromium is started.
@@ -39,6 +43,8 @@ pub struct Launch {
     pub no_sandbox: bool,
     /// Where each browser has a directory for its profile. Nothing else is in it.
     pub profiles: PathBuf,
+    /// Bounds the memory of each browser.
+    pub memory: MemoryWatch,
 }
 
 /// A running browser. Killed when dropped.
@@ -46,6 +52,7 @@ pub struct Launch {
 pub struct Process {
     stop: Mutex<Option<oneshot::Sender<()>>>,
     ended: watch::Receiver<bool>,
+    is_over_memory: Arc<AtomicBool>,
     stderr_tail: Arc<Mutex<VecDeque<u8>>>,
 }
 
@@ -114,13 +121,16 @@ impl Process {
                 return Err(error);
             }
         };
+        let is_over_memory = Arc::<AtomicBool>::default();
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let group = group.map(|group| launch.memory.bind(group, &is_over_memory));
         let stderr_tail = Arc::<Mutex<VecDeque<u8>>>::default();
         let stderr = child.stderr.take();
         let listener = stderr.map(|stderr| tokio::spawn(listen(stderr, Arc::clone(&stderr_tail))));
         let (stop, stopped) = oneshot::channel();
         let (has_ended, ended) = watch::channel(false);
         tokio::spawn(async move {
-            attend(child, stopped, &profile).await;
+            attend(child, group, stopped, &profile).await;
             if let Some(listener) = listener {
                 // The pipe ends with the last process of the group.
                 let _ = timeout(limits::CLOSE_TIME, listener).await;
@@ -131,6 +141,7 @@ impl Process {
         let process = Self {
             stop: Mutex::new(Some(stop)),
             ended,
+            is_over_memory,
             stderr_tail,
         };
         let pipe = Pipe {
@@ -156,6 +167,11 @@ impl Process {
     /// True when the process is gone.
     pub fn has_ended(&self) -> bool {
         *self.ended.borrow()
+    }
+
+    /// True if it was killed because it took too much memory.
+    pub fn is_over_memory(&self) -> bool {
+        self.is_over_memory.load(Ordering::SeqCst)
     }
 
     /// Ends it and waits for the end. What it last wrote to standard error.
@@ -186,15 +202,19 @@ fn socket_directory(profile: &Path) -> Option<&Path> {
 }
 
 /// Waits for a browser's end, or ends it; then removes its files.
-async fn attend(mut child: Child, stopped: oneshot::Receiver<()>, profile: &Path) {
-    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+async fn attend(
+    mut child: Child,
+    group: Option<Watched>,
+    stopped: oneshot::Receiver<()>,
+    profile: &Path,
+) {
     tokio::select! {
         _ = child.wait() => {}
         _ = stopped => {}
     }
     if let Some(group) = group {
         // What is left of the group; nothing may be.
-        let _ = kill_process_group(group, Signal::KILL);
+        group.kill();
     }
     let _ = child.wait().await;
     // Processes of the group that are just ending may still write.

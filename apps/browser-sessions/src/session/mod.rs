@@ -194,7 +194,7 @@ impl BrowserSession {
             picture.bytes = bytes.len();
             files.push((picture.key.clone(), bytes));
         }
-        let put = self.pictures.put(files, job.format).await;
+        let put = self.pictures.put(files).await;
         put.map_err(SessionError::Store)?;
         Ok((taken.about, stored))
     }

@@ -17,13 +17,14 @@ use crate::{
 const TABLE: &str = "
     CREATE TABLE IF NOT EXISTS shots (
         id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, url TEXT NOT NULL, taken_at INTEGER NOT NULL,
-        state TEXT NOT NULL, held INTEGER NOT NULL, error TEXT, about TEXT, pictures TEXT NOT NULL DEFAULT '[]'
+        state TEXT NOT NULL, held INTEGER NOT NULL, error TEXT, about TEXT, pictures TEXT NOT NULL DEFAULT '[]',
+        has_steps INTEGER NOT NULL
     )";
 
 /// What is left when the process stops while a page is open.
 const INTERRUPTED: &str = "The server stopped while the screenshot was taken.";
 
-const COLUMNS: &str = "id, key, url, taken_at, state, held, error, about, pictures";
+const COLUMNS: &str = "id, key, url, taken_at, state, held, error, about, pictures, has_steps";
 
 /// What became of a screenshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,13 +52,12 @@ pub struct Picture {
 impl Picture {
     /// The pictures that a job stores, before they are taken.
     fn planned(key: &str, job: &Job) -> Vec<Self> {
-        let extension = job.format.extension();
-        let picture = |size: &Size| Self {
-            size: *size,
-            key: format!("{key}/screenshot_{size}.{extension}"),
+        let picture = |(file, size)| Self {
+            size,
+            key: format!("{key}/{file}"),
             bytes: 0,
         };
-        job.sizes.iter().map(picture).collect()
+        job.files().into_iter().map(picture).collect()
     }
 }
 
@@ -116,6 +116,7 @@ struct Row {
     error: Option<String>,
     about: Option<String>,
     pictures: String,
+    has_steps: i64,
 }
 
 impl Row {
@@ -167,6 +168,7 @@ impl Shots {
         if self.count()? >= limits::MAX_SHOTS {
             return Err(SessionError::Full);
         }
+        let has_steps = !job.steps.is_empty();
         let base = format!("{session}/{}", rounded(now));
         for number in 1..=limits::MAX_KEYS {
             let key = match number {
@@ -177,20 +179,24 @@ impl Shots {
             let row: Option<Row> = self.0.exec(&query, params![key])?.optional()?;
             let planned = Picture::planned(&key, job);
             let Some(row) = row else {
-                let insert = "INSERT INTO shots (key, url, taken_at, state, held, pictures) \
-                              VALUES (?, ?, ?, 'taking', 1, ?) RETURNING id";
+                let insert = "INSERT INTO shots (key, url, taken_at, state, held, pictures, has_steps) \
+                              VALUES (?, ?, ?, 'taking', 1, ?, ?) RETURNING id";
                 let files = serde_json::to_string(&planned).map_err(Error::from_std)?;
                 let id = self
                     .0
-                    .exec(insert, params![key, job.url, now, files])?
+                    .exec(
+                        insert,
+                        params![key, job.url, now, files, i64::from(has_steps)],
+                    )?
                     .one()?;
                 return Ok(Reserved {
                     id,
                     pictures: planned,
                 });
             };
-            // Other files than now would stay behind, so it is replaced by the same files only.
-            if row.url == job.url && row.held == 0 && same_files(&row.files()?, &planned) {
+            // Other files than now would stay behind, so it is replaced by the same files only. Steps lead to another page each time.
+            let is_same = row.url == job.url && !has_steps && row.has_steps == 0;
+            if is_same && row.held == 0 && same_files(&row.files()?, &planned) {
                 let hold = "UPDATE shots SET held = 1, error = NULL, state = iif(state = 'failed', 'taking', state) WHERE id = ?";
                 self.0.exec(hold, params![row.id])?;
                 return Ok(Reserved {

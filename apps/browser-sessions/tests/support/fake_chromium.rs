@@ -19,6 +19,9 @@ struct Page {
     proxy: String,
     url: String,
     size: (u64, u64),
+    /// What its size was when it was loaded: pictures show that.
+    seen: (u64, u64),
+    frame: String,
 }
 
 struct Browser {
@@ -103,9 +106,10 @@ impl Browser {
             }
             "Target.attachToTarget" => {
                 let session = self.new_id("session");
-                let context = &self.contexts[&text(&params["targetId"])];
+                let frame = text(&params["targetId"]);
                 let page = Page {
-                    proxy: self.proxies[context].clone(),
+                    proxy: self.proxies[&self.contexts[&frame]].clone(),
+                    frame,
                     ..Page::default()
                 };
                 self.pages.insert(session.clone(), page);
@@ -120,6 +124,7 @@ impl Browser {
             }
             "Page.navigate" => {
                 page.url = text(&params["url"]);
+                page.seen = page.size;
                 match navigate(page) {
                     Some(result) => result,
                     None => return self.load(&answer, &session),
@@ -129,13 +134,29 @@ impl Browser {
                 let value = json!({ "title": "A fake page", "url": path, "status": 200 });
                 json!({ "result": { "value": value } })
             }
+            "Runtime.evaluate" if text(&params["expression"]).contains("querySelector") => {
+                let expression = text(&params["expression"]);
+                let value = if expression.contains("#missing") {
+                    Value::Null
+                } else if expression.contains("[[") {
+                    "no selector".into()
+                } else {
+                    json!({ "x": 1, "y": 1, "text": "A fake text" })
+                };
+                json!({ "result": { "value": value } })
+            }
+            "Page.printToPDF" => json!({ "stream": path }),
+            "IO.read" => {
+                let document = format!("%PDF of {}", text(&params["handle"]));
+                json!({ "data": BASE64_STANDARD.encode(document), "base64Encoded": true, "eof": true })
+            }
             "Page.captureScreenshot" => {
                 let size = if path.ends_with("/large") {
                     20 << 20
                 } else {
                     0
                 };
-                let mut picture = format!("{}x{} of {path}", page.size.0, page.size.1).into_bytes();
+                let mut picture = format!("{}x{} of {path}", page.seen.0, page.seen.1).into_bytes();
                 picture.resize(picture.len() + size, b' ');
                 json!({ "data": BASE64_STANDARD.encode(picture) })
             }
@@ -146,16 +167,17 @@ impl Browser {
 
     /// The page is there, and then all of it is loaded.
     fn load(&mut self, answer: &Value, session: &str) {
-        let url = self.pages[session].url.clone();
+        let Page { url, frame, .. } = &self.pages[session];
+        let (url, frame) = (url.clone(), frame.clone());
         let mut answer = answer.clone();
-        answer["result"] = json!({ "frameId": "frame", "loaderId": "page" });
+        answer["result"] = json!({ "frameId": frame, "loaderId": "page" });
         self.say(&answer);
         let event = |method: &str, params: Value| json!({ "method": method, "sessionId": session, "params": params });
         if url.ends_with("/crash") {
             self.say(&event("Inspector.targetCrashed", json!({})));
         }
         if !url.ends_with("/never-loads") && !url.ends_with("/never-closes") {
-            let params = json!({ "name": "load", "frameId": "frame", "loaderId": "page" });
+            let params = json!({ "name": "load", "frameId": frame, "loaderId": "page" });
             self.say(&event("Page.lifecycleEvent", params));
         }
     }
@@ -166,6 +188,12 @@ fn navigate(page: &Page) -> Option<Value> {
     let failed = |reason: &str| Some(json!({ "errorText": reason }));
     if page.url.ends_with("/browser-crash") {
         std::process::exit(1);
+    }
+    if page.url.ends_with("/without-end") {
+        let mut all = Vec::new();
+        loop {
+            all.push(vec![1_u8; 4 << 20]);
+        }
     }
     if page.url.ends_with("/crash-once") {
         // The next browser finds the mark, beside the profiles, and goes on.

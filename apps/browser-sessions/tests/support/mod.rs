@@ -14,7 +14,16 @@ pub(crate) fn program(data: &Path) -> Program {
     )
 }
 
-/// The same, which may open pages of this machine.
+/// `browser-sessions serve` with Chromium, which may open pages of one address of this machine.
+pub(crate) fn chromium(data: &Path) -> Program {
+    let chromium = std::env::var("ABIDE_CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
+    Program::new(env!("CARGO_BIN_EXE_browser-sessions"), data)
+        .env("BROWSER_SESSIONS_CHROMIUM", &chromium)
+        .env("BROWSER_SESSIONS_NO_SANDBOX", "1")
+        .env("ABIDE__OUTBOUND__ALLOW_PRIVATE", "127.0.0.1")
+}
+
+/// The same as [`program`], which may open pages of this machine.
 pub(crate) fn local(data: &Path) -> Program {
     program(data).env("ABIDE__OUTBOUND__ALLOW_PRIVATE", "127.0.0.1,::1")
 }
@@ -98,6 +107,23 @@ pub(crate) fn group(group: u32) -> Vec<u32> {
         }
     }
     found
+}
+
+/// Bytes of memory that the processes of a group have of their own: neither programs nor files.
+pub(crate) fn group_memory(main: u32) -> u64 {
+    let mut kib = 0;
+    for pid in group(main) {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        for line in status.lines() {
+            if line.starts_with("RssAnon:") || line.starts_with("RssShmem:") {
+                let number = line.split_whitespace().nth(1);
+                kib += number
+                    .and_then(|number| number.parse::<u64>().ok())
+                    .unwrap_or(0);
+            }
+        }
+    }
+    kib << 10
 }
 
 /// The files below a directory.

@@ -29,8 +29,8 @@ use self::lease::Lease;
 use super::{
     devtools::Devtools,
     outcome::{BrowserHealth, PageError, PageLimits, Taken},
-    page::shoot,
     process::{Launch, Process, sweep},
+    visit::shoot,
 };
 use crate::{limits, request::Job};
 
@@ -137,12 +137,18 @@ impl Browsers {
         }))
     }
 
-    /// Kills what an earlier run left behind, once, before the first browser starts. Call it when the data directory is this
+    /// Says how browsers are bounded, and kills what an earlier run left behind, once, before the first browser starts. Call it when the data directory is this
     /// process's alone.
     pub fn sweep(&self) {
         if self.0.has_swept.swap(true, Ordering::SeqCst) {
             return;
         }
+        let bound = self.0.options.launch.memory.bound();
+        tracing::info!(
+            mib = bound >> 20,
+            margin_mib = limits::MEMORY_MARGIN >> 20,
+            "each browser's memory is bounded by a watch of its processes, and that of each process by RLIMIT_DATA"
+        );
         match sweep(&self.0.options.launch.profiles) {
             Ok(0) => {}
             Ok(killed) => tracing::info!(killed, "killed browsers of an earlier run"),
@@ -185,6 +191,16 @@ impl Browsers {
                 lease.forget(&browser);
             }
             match taken {
+                // Another browser would take as much.
+                Err(_) if browser.process.is_over_memory() => {
+                    lease.forget(&browser);
+                    let mib = self.0.options.launch.memory.bound() >> 20;
+                    return Err(PageError::TooMuchMemory { mib }.into());
+                }
+                Err(PageError::Gone) if !job.steps.is_empty() => {
+                    lease.forget(&browser);
+                    return Err(PageError::Interrupted.into());
+                }
                 // Reading a page twice does no harm, so a crash of the browser costs time only.
                 Err(PageError::Gone) if attempts == 1 => {
                     tracing::warn!(session, "a browser crashed; it is replaced");

@@ -1,6 +1,8 @@
 //! What a client asks for.
 //!
-//! Contract: a [`Job`] can be done: what makes no sense was refused with a sentence that says what would.
+//! Contract: a [`Job`] can be done: an invalid request was refused with a sentence that says what would do.
+
+pub mod steps;
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -8,6 +10,7 @@ use abide::server::AddressPolicy;
 use serde::{Deserialize, Serialize, de};
 use url::{Host, Url};
 
+use self::steps::Step;
 use crate::limits;
 
 /// The size of a picture, such as `1920x1080`.
@@ -57,7 +60,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// How a picture is encoded.
+/// What is made of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -66,6 +69,8 @@ pub enum Format {
     Jpeg,
     /// PNG.
     Png,
+    /// PDF: the page on paper.
+    Pdf,
 }
 
 impl Format {
@@ -74,6 +79,7 @@ impl Format {
         match self {
             Self::Jpeg => "jpeg",
             Self::Png => "png",
+            Self::Pdf => "pdf",
         }
     }
 
@@ -82,7 +88,24 @@ impl Format {
         match self {
             Self::Jpeg => "jpg",
             Self::Png => "png",
+            Self::Pdf => "pdf",
         }
+    }
+
+    /// The format of pictures that are taken on the way.
+    pub fn of_pictures(self) -> Self {
+        match self {
+            Self::Jpeg | Self::Pdf => Self::Jpeg,
+            Self::Png => Self::Png,
+        }
+    }
+
+    /// The format of a file, from the end of its name.
+    pub fn of_file(name: &str) -> Option<Self> {
+        let (_, extension) = name.rsplit_once('.')?;
+        [Self::Jpeg, Self::Png, Self::Pdf]
+            .into_iter()
+            .find(|format| format.extension() == extension)
     }
 
     /// Its type in HTTP.
@@ -90,6 +113,38 @@ impl Format {
         match self {
             Self::Jpeg => "image/jpeg",
             Self::Png => "image/png",
+            Self::Pdf => "application/pdf",
+        }
+    }
+}
+
+/// The paper of a PDF.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Paper {
+    /// 297 × 420 mm.
+    A3,
+    /// 210 × 297 mm.
+    #[default]
+    A4,
+    /// 148 × 210 mm.
+    A5,
+    /// 8.5 × 11 inches.
+    Letter,
+    /// 8.5 × 14 inches.
+    Legal,
+}
+
+impl Paper {
+    /// Its width and height, upright.
+    pub fn inches(self) -> (f64, f64) {
+        let millimetres = |width: f64, height: f64| (width / 25.4, height / 25.4);
+        match self {
+            Self::A3 => millimetres(297.0, 420.0),
+            Self::A4 => millimetres(210.0, 297.0),
+            Self::A5 => millimetres(148.0, 210.0),
+            Self::Letter => (8.5, 11.0),
+            Self::Legal => (8.5, 14.0),
         }
     }
 }
@@ -100,16 +155,23 @@ impl Format {
 pub struct Definition {
     /// The page.
     pub url: String,
-    /// The sizes of the pictures; [`limits::SIZES`] if absent.
+    /// The sizes of the pictures; if absent, [`limits::SIZES`], or the first of them for a PDF or with steps.
     pub sizes: Option<Vec<Size>>,
     /// How they are encoded.
     #[serde(default)]
     pub format: Format,
     /// Quality of a JPEG, 1 to 100.
     pub quality: Option<u8>,
-    /// The wait between the page's load and its pictures.
+    /// The wait between a load of the page and its picture, or its first step.
     #[serde(default)]
     pub delay_ms: u64,
+    /// The paper of a PDF.
+    pub paper: Option<Paper>,
+    /// Whether a PDF's paper lies on its side.
+    pub landscape: Option<bool>,
+    /// What is done on the page before its picture.
+    #[serde(default)]
+    pub steps: Vec<Step>,
 }
 
 /// What is to be done.
@@ -123,8 +185,35 @@ pub struct Job {
     pub format: Format,
     /// Quality of a JPEG.
     pub quality: u8,
-    /// The wait between the page's load and its pictures.
+    /// The wait between a load of the page and its picture, or its first step.
     pub delay_millis: u64,
+    /// The paper of a PDF.
+    pub paper: Paper,
+    /// Whether it lies on its side.
+    pub is_landscape: bool,
+    /// What is done on the page before its picture.
+    pub steps: Vec<Step>,
+}
+
+impl Job {
+    /// The names of its files, in the order in which they are made, with the size of the window.
+    pub fn files(&self) -> Vec<(String, Size)> {
+        let mut files = Vec::new();
+        for size in &self.sizes {
+            let extension = self.format.of_pictures().extension();
+            for step in &self.steps {
+                if let Step::Picture(name) = step {
+                    files.push((format!("{name}_{size}.{extension}"), *size));
+                }
+            }
+            let last = match self.format {
+                Format::Pdf => "page.pdf".to_owned(),
+                Format::Jpeg | Format::Png => format!("{}_{size}.{extension}", steps::FINAL),
+            };
+            files.push((last, *size));
+        }
+        files
+    }
 }
 
 /// Why there is no job.
@@ -150,6 +239,17 @@ pub enum Invalid {
         limits::MAX_SIZES
     )]
     Sizes,
+    /// More than one size.
+    #[error(
+        "A PDF, and pictures after `steps`, are made in one window: `sizes` has one size, or is left out."
+    )]
+    OneSize,
+    /// The paper.
+    #[error("`paper` and `landscape` are for `\"format\":\"pdf\"` only.")]
+    Paper,
+    /// The steps.
+    #[error("{0}")]
+    Steps(String),
     /// The quality.
     #[error("`quality` is a number from 1 to 100, for `\"format\":\"jpeg\"` only.")]
     Quality,
@@ -170,18 +270,27 @@ impl Definition {
             format: Format::default(),
             quality: None,
             delay_ms: 0,
+            paper: None,
+            landscape: None,
+            steps: Vec::new(),
         }
     }
 
-    /// The job, if it makes sense. Names are not resolved here: that is the page's proxy's business.
+    /// The job, if it is valid. Names are not resolved here: that is the page's proxy's business.
     pub fn check(self, policy: &AddressPolicy) -> Result<Job, Invalid> {
         let url = address(&self.url, policy)?;
-        let sizes = match self.sizes {
-            Some(sizes) => sizes,
-            None => limits::SIZES
-                .map(|(width, height)| Size { width, height })
-                .into(),
-        };
+        let steps = steps::check(self.steps, policy)?;
+        let has_one_size = self.format == Format::Pdf || !steps.is_empty();
+        let mut usual = limits::SIZES
+            .map(|(width, height)| Size { width, height })
+            .to_vec();
+        if has_one_size {
+            usual.truncate(1);
+        }
+        let sizes = self.sizes.unwrap_or(usual);
+        if has_one_size && sizes.len() > 1 {
+            return Err(Invalid::OneSize);
+        }
         let unlike = sizes
             .iter()
             .enumerate()
@@ -190,8 +299,13 @@ impl Definition {
             return Err(Invalid::Sizes);
         }
         let quality = self.quality.unwrap_or(limits::QUALITY);
-        if !(1..=100).contains(&quality) || (self.quality.is_some() && self.format == Format::Png) {
+        if !(1..=100).contains(&quality) || (self.quality.is_some() && self.format != Format::Jpeg)
+        {
             return Err(Invalid::Quality);
+        }
+        let has_paper = self.paper.is_some() || self.landscape.is_some();
+        if has_paper && self.format != Format::Pdf {
+            return Err(Invalid::Paper);
         }
         if self.delay_ms > limits::MAX_DELAY_MILLIS {
             return Err(Invalid::Delay);
@@ -202,6 +316,9 @@ impl Definition {
             format: self.format,
             quality,
             delay_millis: self.delay_ms,
+            paper: self.paper.unwrap_or_default(),
+            is_landscape: self.landscape.unwrap_or(false),
+            steps,
         })
     }
 }
@@ -331,5 +448,38 @@ mod tests {
         assert!(check(json!({ "url": url, "quality": 50, "format": "png" })).is_err());
         assert!(check(json!({ "url": url, "delay_ms": 10_001 })).is_err());
         assert!(check(json!({ "url": url, "dealy_ms": 1 })).is_err());
+    }
+
+    #[test]
+    fn steps_out_of_bounds_are_refused_with_their_number() {
+        let with = |steps: Value| check(json!({ "url": "https://example.com/", "steps": steps }));
+        let job =
+            with(json!([{ "goto": "HTTPS://Example.org" }, { "picture": "a" }])).expect("a job");
+        assert_eq!(job.steps[0], Step::Goto("https://example.org/".to_owned()));
+        let files: Vec<String> = job.files().into_iter().map(|(file, _)| file).collect();
+        assert_eq!(files, ["a_1920x1080.jpg", "screenshot_1920x1080.jpg"]);
+        let long = "x".repeat(limits::MAX_TYPED + 1);
+        for step in [
+            json!({ "goto": "file:///etc/passwd" }),
+            json!({ "click": "" }),
+            json!({ "wait_for": "x".repeat(limits::MAX_SELECTOR + 1) }),
+            json!({ "type": { "into": " ", "text": "x" } }),
+            json!({ "type": { "into": "#a", "text": "" } }),
+            json!({ "type": { "into": "#a", "text": long } }),
+            json!({ "picture": "screenshot" }),
+            json!({ "picture": "../x" }),
+            json!({ "picture": "first" }),
+        ] {
+            let error = with(json!([{ "picture": "first" }, step])).expect_err("a refusal");
+            assert!(error.starts_with("Step 2: "), "{step}: {error}");
+        }
+        let many =
+            |count: usize, step: &dyn Fn(usize) -> Value| with((0..count).map(step).collect());
+        let click = |_| json!({ "click": "#a" });
+        assert!(many(limits::MAX_STEPS, &click).is_ok());
+        assert!(many(limits::MAX_STEPS + 1, &click).is_err());
+        let picture = |number| json!({ "picture": format!("p{number}") });
+        assert!(many(limits::MAX_STEP_PICTURES, &picture).is_ok());
+        assert!(many(limits::MAX_STEP_PICTURES + 1, &picture).is_err());
     }
 }
