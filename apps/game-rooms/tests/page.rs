@@ -3,9 +3,7 @@
 
 mod support;
 
-use std::path::Path;
-
-use abide_harness::{Browser, Page, until};
+use abide_harness::{Browser, Page, axe, until};
 use support::program;
 
 /// Gravity in the direction of a tilt, as Android tells it: the axis that points up has a positive value.
@@ -19,20 +17,6 @@ async fn tilt(phone: &Page, x: f64, y: f64) {
             y * 9.81
         ))
         .await;
-}
-
-async fn picture(page: &Page, name: &str) {
-    let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") else {
-        return;
-    };
-    for (size, width, height) in [("wide", 1280, 860), ("phone", 390, 844)] {
-        for dark in [false, true] {
-            page.look(width, height, dark).await;
-            let theme = if dark { "dark" } else { "light" };
-            let file = format!("game-rooms-{name}-{size}-{theme}.png");
-            page.screenshot(&Path::new(&pictures).join(file)).await;
-        }
-    }
 }
 
 /// The code that the computer's page shows.
@@ -57,10 +41,10 @@ async fn a_phone_joins_with_the_code_collects_blips_by_tilting_and_ends_at_the_e
     screen
         .until("document.getElementById('qr').naturalWidth > 0")
         .await;
-    picture(&screen, "waiting").await;
+    axe(&screen, "game-rooms-waiting").await;
 
     let phone = browser.open(&server.client().url("/play")).await;
-    picture(&phone, "join").await;
+    axe(&phone, "game-rooms-join").await;
     phone.fill("#code", &code.to_lowercase()).await;
     phone.click("#join button").await;
     phone
@@ -93,7 +77,7 @@ async fn a_phone_joins_with_the_code_collects_blips_by_tilting_and_ends_at_the_e
     phone
         .until("Number(document.getElementById('score').textContent) >= 3")
         .await;
-    picture(&screen, "playing").await;
+    axe(&screen, "game-rooms-playing").await;
 
     until("the edge", async || {
         tilt(&phone, 0.5, 0.0).await;
@@ -103,8 +87,8 @@ async fn a_phone_joins_with_the_code_collects_blips_by_tilting_and_ends_at_the_e
     phone
         .until("document.getElementById('play').textContent === 'Play again'")
         .await;
-    picture(&phone, "again").await;
-    picture(&screen, "over").await;
+    axe(&phone, "game-rooms-again").await;
+    axe(&screen, "game-rooms-over").await;
     phone.click("#play").await;
     screen
         .until("game.state === 'playing' && game.score === 0")
