@@ -1,9 +1,9 @@
 //! The pages in a real browser, of the real program with its gateway that misbehaves.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
-use abide_harness::{Browser, Client, Page, Program};
+use abide_harness::{Browser, Client, Page, Program, Version, axe};
 use serde_json::{Value, json};
 
 /// What has not come after this time never will.
@@ -38,14 +38,6 @@ async fn until(client: &Client, path: &str, is_so: impl Fn(&Value) -> bool) -> V
         .unwrap_or_else(|_| panic!("waited in vain at {path}"))
 }
 
-/// A picture for people to look at, if they ask for it.
-async fn picture(page: &Page, name: &str) {
-    if let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") {
-        page.screenshot(&Path::new(&pictures).join(format!("billing-{name}.png")))
-            .await;
-    }
-}
-
 /// Waits until an element says something.
 async fn says(page: &Page, element: &str, text: &str) {
     let (element, text) = (Value::from(element), Value::from(text));
@@ -56,7 +48,7 @@ async fn says(page: &Page, element: &str, text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
 async fn the_overview_shows_how_business_goes_and_a_subscription_shows_its_chain() {
     let dir = tempfile::tempdir().unwrap();
     let server = Program::new(env!("CARGO_BIN_EXE_billing"), dir.path().join("data")).start();
@@ -64,6 +56,7 @@ async fn the_overview_shows_how_business_goes_and_a_subscription_shows_its_chain
     let browser = Browser::start().await;
     let page = browser.open(&client.url("/")).await;
     says(&page, ".empty", "No subscriptions yet.").await;
+    axe(&page, "billing-empty").await;
 
     let product = create(&client, "/v1/products", json!({ "name": "Gold" })).await;
     let price = json!({
@@ -97,10 +90,11 @@ async fn the_overview_shows_how_business_goes_and_a_subscription_shows_its_chain
     tokio::time::timeout(PATIENCE, seen).await.unwrap();
     says(&page, ".revenue .figure", "12.50 EUR").await;
     says(&page, ".lag", "up to date").await;
-    picture(&page, "overview").await;
+    axe(&page, "billing-overview").await;
 
     page.click(".tiles [data-state=active]").await;
     says(&page, ".list tbody", &paid).await;
+    axe(&page, "billing-list").await;
     page.click(".list tbody a").await;
     says(&page, ".headline h1", &paid).await;
     says(&page, ".headline", "Entitled now").await;
@@ -120,5 +114,43 @@ async fn the_overview_shows_how_business_goes_and_a_subscription_shows_its_chain
             assert!(step.as_str().unwrap().contains(&word), "{step} {outcome}");
         }
     }
-    picture(&page, "subscription").await;
+    axe(&page, "billing-subscription").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium and npm"]
+async fn a_customer_confirms_a_payment_on_the_page_of_the_local_gateway() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let server = Program::new(env!("CARGO_BIN_EXE_billing"), dir.path().join("data"))
+        .log_to(&log)
+        .start();
+    let client = server.client();
+    let product = create(&client, "/v1/products", json!({ "name": "Gold" })).await;
+    let price = json!({
+        "product": product,
+        "unit_amount": { "amount": 1_250, "currency": "EUR" },
+        "every": { "count": 1, "unit": "month" },
+    });
+    let price = create(&client, "/v1/prices", price).await;
+    let subscription = subscribe(&client, &price, "card_3ds").await;
+    let owed = format!("/v1/invoices/in_{subscription}_0");
+    let log = std::fs::read_to_string(&log).unwrap();
+    let (_, address) = log.split_once("program: http://").unwrap();
+    let (address, _) = address.split_once('/').unwrap();
+    let gateway = Client::new(address, Version::Http1);
+    let path = "/pay/pay_1";
+    abide_harness::until("the payment", async || {
+        let page = gateway.get(path).await.body;
+        page.as_str()?.contains("It is mine").then_some(())
+    })
+    .await;
+    let browser = Browser::start().await;
+    let page = browser.open(&gateway.url(path)).await;
+    says(&page, "h1", "12.50 EUR").await;
+    axe(&page, "billing-authentication").await;
+    page.click("form[action$=yes] button").await;
+    says(&page, "p", "not waiting").await;
+    axe(&page, "billing-authenticated").await;
+    until(&client, &owed, |invoice| invoice["state"] == "paid").await;
 }

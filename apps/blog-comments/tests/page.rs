@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 
-use abide_harness::{Browser, Page, SmtpAct, SmtpServer, SmtpStage};
+use abide_harness::{Browser, Page, SmtpAct, SmtpServer, SmtpStage, axe};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use support::{confirm, link, program, say as post, until, until_sent};
 
@@ -22,13 +22,6 @@ async fn say(page: &Page, name: &str, text: &str) {
     .await;
 }
 
-/// A picture for people to look at, if they ask for it.
-async fn picture(page: &Page, name: &str) {
-    if let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") {
-        page.screenshot(&Path::new(&pictures).join(name)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium"]
 async fn readers_comment_get_mails_and_end_them() {
@@ -38,7 +31,7 @@ async fn readers_comment_get_mails_and_end_them() {
     let client = server.client();
     let browser = Browser::start().await;
     let page = browser.open(&client.url("/")).await;
-    picture(&page, "blog-front.png").await;
+    axe(&page, "blog-front").await;
     page.click(".posts a").await;
     page.until("document.querySelector('form')").await;
     say(
@@ -58,7 +51,7 @@ async fn readers_comment_get_mails_and_end_them() {
         "document.querySelector('#comment-3').getBoundingClientRect().bottom <= innerHeight",
     )
     .await;
-    picture(&page, "blog-comments.png").await;
+    axe(&page, "blog-comments").await;
 
     page.eval("document.querySelector('form').noValidate = true")
         .await;
@@ -69,7 +62,7 @@ async fn readers_comment_get_mails_and_end_them() {
     page.until("document.querySelector('.note.bad')").await;
     page.until("document.querySelector('textarea')?.value === 'typed with care'")
         .await;
-    picture(&page, "blog-refused.png").await;
+    axe(&page, "blog-refused").await;
 
     until_sent(&client, 4).await;
     let mails = smtp.received();
@@ -78,7 +71,7 @@ async fn readers_comment_get_mails_and_end_them() {
         .find(|mail| mail.subject().starts_with("Grace commented"))
         .unwrap();
     page.go(&client.url(&link(notice, "unsubscribe"))).await;
-    picture(&page, "blog-unsubscribe.png").await;
+    axe(&page, "blog-unsubscribe").await;
     page.click("form button").await;
     page.until("document.querySelector('h1')?.textContent === 'Unsubscribed'")
         .await;
@@ -101,7 +94,10 @@ async fn readers_comment_get_mails_and_end_them() {
         .await;
     page.until("document.querySelector('img').naturalWidth === 96")
         .await;
-    picture(&page, "blog-mail.png").await;
+    if let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") {
+        page.screenshot(&Path::new(&pictures).join("blog-mail.png"))
+            .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,7 +112,7 @@ async fn a_reader_confirms_and_the_owner_mends_what_failed() {
     post(&client, "ada", "hello").await;
     let mail = smtp.wait_for(1).await.remove(0);
     let page = browser.open(&client.url(&link(&mail, "confirm"))).await;
-    picture(&page, "blog-confirm.png").await;
+    axe(&page, "blog-confirm").await;
     page.click("form button").await;
     page.until("document.querySelector('h1')?.textContent === 'You will hear about answers'")
         .await;
@@ -130,7 +126,7 @@ async fn a_reader_confirms_and_the_owner_mends_what_failed() {
     })
     .await;
     page.go(&client.url("/owner")).await;
-    picture(&page, "blog-owner-token.png").await;
+    axe(&page, "blog-owner-token").await;
     page.fill("[name=token]", "guess").await;
     page.click("form button").await;
     page.until("document.querySelector('.note.bad')").await;
@@ -138,17 +134,7 @@ async fn a_reader_confirms_and_the_owner_mends_what_failed() {
     page.click("form button").await;
     page.until("document.querySelectorAll('.failed li').length === 4")
         .await;
-    for (name, width, dark) in [
-        ("wide-light", 1_280, false),
-        ("wide-dark", 1_280, true),
-        ("phone-light", 390, false),
-        ("phone-dark", 390, true),
-    ] {
-        page.look(width, 844, dark).await;
-        page.until("document.documentElement.scrollWidth <= innerWidth")
-            .await;
-        picture(&page, &format!("blog-owner-{name}.png")).await;
-    }
+    axe(&page, "blog-owner").await;
     page.click(".failed .plain").await;
     page.until("document.querySelectorAll('.failed li').length === 3")
         .await;

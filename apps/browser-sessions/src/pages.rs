@@ -57,7 +57,7 @@ fn frame(title: &str, session: &str, body: &Markup) -> Markup {
             }
             body {
                 header.top {
-                    a.brand href="/" { (camera()) "Browser sessions" }
+                    h1 { a.brand href="/" { (camera()) "Browser sessions" } }
                     form.session action="/sessions" {
                         label for="session" { "Session" }
                         input #session name="session" value=(session) required maxlength=(limits::MAX_SESSION)

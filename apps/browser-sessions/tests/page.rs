@@ -7,7 +7,7 @@ mod support;
 
 use std::{net::UdpSocket, path::Path, time::Instant};
 
-use abide_harness::{Browser, Page, until};
+use abide_harness::{Browser, Page, axe, until};
 use serde_json::json;
 use site::{Site, redirect};
 use support::{browsers, chromium, files, group, post, shots, take};
@@ -240,20 +240,6 @@ async fn no_process_of_chromium_stays_after_kill_9() {
     );
 }
 
-async fn picture(page: &Page, name: &str) {
-    let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") else {
-        return;
-    };
-    for (size, width, height) in [("wide", 1280, 860), ("phone", 390, 844)] {
-        for dark in [false, true] {
-            page.look(width, height, dark).await;
-            let theme = if dark { "dark" } else { "light" };
-            let file = format!("browser-sessions-{name}-{size}-{theme}.png");
-            page.screenshot(&Path::new(&pictures).join(file)).await;
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium"]
 async fn the_gallery_takes_shows_and_removes_screenshots() {
@@ -274,7 +260,7 @@ async fn the_gallery_takes_shows_and_removes_screenshots() {
     let page = browser.open(&client.url("/")).await;
     page.until("document.body?.innerText.includes('No screenshots yet')")
         .await;
-    picture(&page, "empty").await;
+    axe(&page, "browser-sessions-empty").await;
     page.fill("#url", &site.url("/menu")).await;
     page.click(".take button").await;
     page.until("document.querySelectorAll('.shot[data-state=done] img').length === 5")
@@ -291,18 +277,12 @@ async fn the_gallery_takes_shows_and_removes_screenshots() {
     page.click(".take button").await;
     page.until("document.querySelector('a.document[href$=\"page.pdf\"]')")
         .await;
-    picture(&page, "gallery").await;
-    page.look(390, 844, false).await;
-    assert_eq!(
-        page.eval("document.documentElement.scrollWidth > innerWidth")
-            .await,
-        false
-    );
+    axe(&page, "browser-sessions-gallery").await;
     page.fill("#url", "http://10.0.0.1/").await;
     page.click(".take button").await;
     page.until("document.body?.innerText.includes('outbound.allow_private')")
         .await;
-    picture(&page, "error").await;
+    axe(&page, "browser-sessions-error").await;
     page.click(".empty a").await;
     page.click("form[action$=close] button").await;
     page.until("document.querySelector('.pill[data-state=closed]')")

@@ -3,7 +3,7 @@
 
 mod support;
 
-use abide_harness::{Browser, Page};
+use abide_harness::{Browser, Page, axe};
 use support::{Guest, asleep, program};
 
 async fn enter(browser: &Browser, base: &str, name: &str) -> Page {
@@ -34,7 +34,7 @@ async fn sees(page: &Page, texts: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
 async fn two_pages_keep_chatting_while_their_room_leaves_memory_between_messages() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
@@ -42,6 +42,7 @@ async fn two_pages_keep_chatting_while_their_room_leaves_memory_between_messages
         .start();
     let (base, admin) = (server.client().url("/"), server.admin_client());
     let browser = Browser::start().await;
+    axe(&browser.open(&base).await, "chat-enter").await;
     let ada = enter(&browser, &base, "ada").await;
     let grace = enter(&browser, &base, "grace").await;
     ada.until("document.querySelectorAll('#people li').length === 2")
@@ -60,14 +61,11 @@ async fn two_pages_keep_chatting_while_their_room_leaves_memory_between_messages
         sees(&grace, &all).await;
         asleep(&admin).await;
     }
-    if let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") {
-        ada.screenshot(&std::path::Path::new(&pictures).join("chat.png"))
-            .await;
-    }
+    axe(&ada, "chat").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
 async fn a_page_shows_that_it_reconnects_and_then_sends_what_was_written_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
@@ -89,10 +87,7 @@ async fn a_page_shows_that_it_reconnects_and_then_sends_what_was_written_meanwhi
         .await;
     ada.until("/attempt [2-9]/.test(document.querySelector('#line').textContent)")
         .await;
-    if let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") {
-        ada.screenshot(&std::path::Path::new(&pictures).join("chat-reconnecting.png"))
-            .await;
-    }
+    axe(&ada, "chat-reconnecting").await;
 
     let _server = program(&data).listen(&address).start();
     connected(&ada).await;

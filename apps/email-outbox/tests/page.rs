@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 
-use abide_harness::{AcsCourse, AcsEnd, AcsOptions, AcsSend, AcsServer, Browser, Page, until};
+use abide_harness::{AcsCourse, AcsEnd, AcsOptions, AcsSend, AcsServer, Browser, Page, axe, until};
 use support::{double, enqueue, program};
 
 async fn live(page: &Page) {
@@ -48,7 +48,7 @@ async fn picture(page: &Page, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
 async fn a_mail_is_seen_to_go_from_queued_to_sent_on_a_page_that_nobody_reloads() {
     let dir = tempfile::tempdir().unwrap();
     let double = double().await;
@@ -59,9 +59,15 @@ async fn a_mail_is_seen_to_go_from_queued_to_sent_on_a_page_that_nobody_reloads(
         end: AcsEnd::Succeeded,
     }]);
     let server = program(&dir.path().join("data"), &double).start();
+    let client = server.client();
     let browser = Browser::start().await;
-    let page = browser.open(&server.client().url("/")).await;
-    picture(&page, "empty").await;
+    let page = browser.open(&client.url("/")).await;
+    axe(&page, "email-outbox-empty").await;
+    page.go(&client.url("/mails/99")).await;
+    axe(&page, "email-outbox-error").await;
+    page.go(&client.url("/compose")).await;
+    axe(&page, "email-outbox-compose").await;
+    page.go(&client.url("/")).await;
     compose(&page, "ada@example.com", "Your seat").await;
     live(&page).await;
     // Being told to wait is no failed attempt.
@@ -77,11 +83,11 @@ async fn a_mail_is_seen_to_go_from_queued_to_sent_on_a_page_that_nobody_reloads(
     page.click(".mails .what a").await;
     page.until("document.querySelector('.history [data-event=sent]')")
         .await;
-    picture(&page, "mail").await;
+    axe(&page, "email-outbox-mail").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
 async fn a_failed_mail_is_redriven_from_a_page_that_stayed_open_while_the_object_slept() {
     let dir = tempfile::tempdir().unwrap();
     let double = double().await;
@@ -106,7 +112,14 @@ async fn a_failed_mail_is_redriven_from_a_page_that_stayed_open_while_the_object
         .eval("document.querySelector('.mails .error').textContent")
         .await;
     assert!(shown.as_str().unwrap().contains(reason), "{shown}");
-    picture(&page, "failed").await;
+    axe(&page, "email-outbox-failed").await;
+    let id = page
+        .eval("document.querySelector('.mails .what a').getAttribute('href')")
+        .await;
+    let edit = format!("{}/edit", id.as_str().unwrap());
+    let editor = browser.open(&client.url(&edit)).await;
+    editor.until("document.querySelector('form.letter')").await;
+    axe(&editor, "email-outbox-edit").await;
 
     until("the object to leave memory", async || {
         (admin.metric("abide_objects_resident").await == 0).then_some(())
@@ -200,7 +213,7 @@ async fn a_refresh_that_meets_no_server_leaves_the_page_and_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
 async fn a_list_of_recipients_fills_the_page_while_the_service_behaves_badly() {
     let dir = tempfile::tempdir().unwrap();
     let double = AcsServer::start(AcsOptions {
@@ -220,7 +233,7 @@ async fn a_list_of_recipients_fills_the_page_while_the_service_behaves_badly() {
     live(&page).await;
     page.until("Number(document.querySelector('.tabs [data-tab=sent] b').textContent) > 20")
         .await;
-    picture(&page, "list").await;
+    axe(&page, "email-outbox-list").await;
     page.until("Number(document.querySelector('.tabs [data-tab=sent] b').textContent) > 60")
         .await;
     let rows = page
@@ -229,7 +242,7 @@ async fn a_list_of_recipients_fills_the_page_while_the_service_behaves_badly() {
     assert_eq!(rows, 50, "a page is a page");
     page.go(&client.url("/failed")).await;
     live(&page).await;
-    picture(&page, "failures").await;
+    axe(&page, "email-outbox-failures").await;
     assert_eq!(page.eval("window.same").await, true);
 }
 

@@ -3,15 +3,13 @@
 
 mod support;
 
-use std::path::Path;
-
-use abide_harness::{Browser, Client, Page};
+use abide_harness::{Browser, Client, axe};
 use http::Method;
 use serde_json::json;
 use support::{occupant, program};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
 async fn a_seat_that_is_clicked_belongs_to_whoever_clicked_it() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data")).start();
@@ -21,27 +19,24 @@ async fn a_seat_that_is_clicked_belongs_to_whoever_clicked_it() {
         .put(flight, &json!({ "rows": 4, "columns": "ABC" }))
         .await;
     let browser = Browser::start().await;
-    let page = browser.open(&client.url(flight)).await;
+    let page = browser.open(&client.url("/")).await;
+    axe(&page, "cabin-front").await;
+    page.go(&client.url(flight)).await;
     page.until("document.querySelectorAll('button.chair').length === 12")
         .await;
     page.click("button.chair[aria-label*='2B']").await;
     page.until("document.querySelector('dialog').open").await;
+    axe(&page, "cabin-dialog").await;
     page.fill("dialog input", "ada").await;
     page.click("dialog button.do").await;
     page.until("document.querySelector('button.chair.mine')")
         .await;
+    axe(&page, "cabin").await;
     assert_eq!(occupant(&client.get(flight).await, "2B"), Some("ada"));
 }
 
-/// A picture for people to look at, if they ask for it.
-async fn picture(page: &Page, name: &str) {
-    if let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") {
-        page.screenshot(&Path::new(&pictures).join(name)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
 async fn the_page_shows_what_others_do_also_after_a_crash_and_that_the_flight_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
@@ -83,10 +78,7 @@ async fn the_page_shows_what_others_do_also_after_a_crash_and_that_the_flight_is
     page.until(told).await;
     page.until("document.querySelectorAll('button.chair:disabled').length === 12")
         .await;
-    page.look(1_280, 844, false).await;
-    picture(&page, "cabin-closed-wide.png").await;
-    page.look(390, 844, true).await;
-    picture(&page, "cabin-closed-phone-dark.png").await;
+    axe(&page, "cabin-closed").await;
     page.go(&client.url(flight)).await;
     page.until(told).await;
     page.until(&taken(2)).await;

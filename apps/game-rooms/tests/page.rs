@@ -3,9 +3,7 @@
 
 mod support;
 
-use std::path::Path;
-
-use abide_harness::{Browser, Page, until};
+use abide_harness::{Browser, Page, axe, until};
 use serde_json::json;
 use support::program;
 
@@ -20,25 +18,6 @@ async fn tilt(phone: &Page, x: f64, y: f64) {
             y * 9.81
         ))
         .await;
-}
-
-async fn picture(page: &Page, name: &str) {
-    let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") else {
-        return;
-    };
-    let sizes = [
-        ("wide", 1280, 860),
-        ("phone", 390, 844),
-        ("landscape", 844, 390),
-    ];
-    for (size, width, height) in sizes {
-        for dark in [false, true] {
-            page.look(width, height, dark).await;
-            let theme = if dark { "dark" } else { "light" };
-            let file = format!("game-rooms-{name}-{size}-{theme}.png");
-            page.screenshot(&Path::new(&pictures).join(file)).await;
-        }
-    }
 }
 
 /// The code that the computer's page shows.
@@ -63,10 +42,10 @@ async fn phone_joins_collects_blips_by_tilting_and_ends_at_the_edge() {
     screen
         .until("document.getElementById('qr').naturalWidth > 0")
         .await;
-    picture(&screen, "waiting").await;
+    axe(&screen, "game-rooms-waiting").await;
 
     let phone = browser.open(&server.client().url("/play")).await;
-    picture(&phone, "join").await;
+    axe(&phone, "game-rooms-join").await;
     phone.fill("#code", &code.to_lowercase()).await;
     phone.click("#join button").await;
     phone
@@ -99,7 +78,7 @@ async fn phone_joins_collects_blips_by_tilting_and_ends_at_the_edge() {
     phone
         .until("Number(document.getElementById('score').textContent) >= 3")
         .await;
-    picture(&screen, "playing").await;
+    axe(&screen, "game-rooms-playing").await;
 
     until("the edge", async || {
         tilt(&phone, 0.5, 0.0).await;
@@ -109,8 +88,8 @@ async fn phone_joins_collects_blips_by_tilting_and_ends_at_the_edge() {
     phone
         .until("document.getElementById('play').textContent === 'Play again'")
         .await;
-    picture(&phone, "again").await;
-    picture(&screen, "over").await;
+    axe(&phone, "game-rooms-again").await;
+    axe(&screen, "game-rooms-over").await;
     phone.click("#play").await;
     screen
         .until("game.state === 'playing' && game.score === 0")

@@ -4,7 +4,7 @@ use abide::{
     Request, Response,
     prelude::*,
     server::{
-        ApiError, ClientAddr, JsonBody, UrlPath, UrlQuery,
+        ApiError, ClientAddr, JsonBody, Page, UrlPath, UrlQuery,
         access::{Access, Need, Role},
     },
 };
@@ -13,7 +13,6 @@ use axum::{
     extract::State as Shared,
     http::StatusCode,
     middleware::{self, Next},
-    response::Html,
     routing::{get, post, put},
 };
 use serde::{Deserialize, Serialize};
@@ -24,6 +23,10 @@ use crate::{
     visitor::Visitor,
 };
 
+/// The page is one file and makes requests only to its own server.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
+                           connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
 /// Everybody may ask for help. On an address that others can reach, the rest is for holders of a token.
 pub(crate) fn router(env: Env) -> Router {
     let public = Router::new()
@@ -31,10 +34,7 @@ pub(crate) fn router(env: Env) -> Router {
         .route("/desks/{desk}/tickets/{ticket}/comments", post(comment))
         .route_layer(middleware::from_fn_with_state(env.clone(), admit));
     let staff = Router::new()
-        .route(
-            "/desks/{desk}",
-            get(async || Html(include_str!("page.html"))),
-        )
+        .route("/desks/{desk}", get(page))
         .route("/desks/{desk}/live", get(live))
         .route("/desks/{desk}/tickets", get(list))
         .route("/desks/{desk}/tickets/{ticket}", get(show))
@@ -111,6 +111,10 @@ struct Moment {
 #[derive(Serialize)]
 struct Restored {
     undo: Bookmark,
+}
+
+async fn page(UrlPath(DeskName(_)): UrlPath<DeskName>) -> Page {
+    Page::new(include_str!("page.html"), PAGE_POLICY)
 }
 
 async fn admit(

@@ -3,28 +3,12 @@
 
 mod support;
 
-use std::path::Path;
-
-use abide_harness::{Browser, Page, Receiver, ReceiverAct};
+use abide_harness::{Browser, Receiver, ReceiverAct, axe};
 use serde_json::json;
 use support::{from_now, is_listed, program, put, show};
 
-async fn picture(page: &Page, name: &str) {
-    let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") else {
-        return;
-    };
-    for (size, width, height) in [("wide", 1280, 860), ("phone", 390, 844)] {
-        for dark in [false, true] {
-            page.look(width, height, dark).await;
-            let theme = if dark { "dark" } else { "light" };
-            let file = format!("request-scheduler-{name}-{size}-{theme}.png");
-            page.screenshot(&Path::new(&pictures).join(file)).await;
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
 async fn a_request_is_watched_paused_resumed_and_canceled_with_the_buttons_of_its_page() {
     let dir = tempfile::tempdir().unwrap();
     let receiver = Receiver::start().await;
@@ -61,12 +45,12 @@ async fn a_request_is_watched_paused_resumed_and_canceled_with_the_buttons_of_it
         .await;
     page.until("document.querySelector('[data-id=heartbeat] .outcome[data-status=sent]')")
         .await;
-    picture(&page, "list").await;
+    axe(&page, "request-scheduler-list").await;
 
     page.click("[data-id=heartbeat] .what a").await;
     page.until("document.querySelectorAll('.runs li[data-status=sent]').length >= 3")
         .await;
-    picture(&page, "request").await;
+    axe(&page, "request-scheduler-request").await;
     page.click(".buttons form[action$=pause] button").await;
     page.until("document.querySelector('.pill')?.textContent === 'paused'")
         .await;
@@ -78,7 +62,7 @@ async fn a_request_is_watched_paused_resumed_and_canceled_with_the_buttons_of_it
     page.go(&client.url("/requests/broken")).await;
     page.until("document.querySelector('.runs .error')?.textContent.includes('404')")
         .await;
-    picture(&page, "failed").await;
+    axe(&page, "request-scheduler-failed").await;
     page.eval("window.confirm = () => true").await;
     page.click(".buttons form[action$=cancel] button").await;
     page.until("document.querySelectorAll('.list tbody tr').length === 3")
@@ -87,7 +71,7 @@ async fn a_request_is_watched_paused_resumed_and_canceled_with_the_buttons_of_it
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
 async fn the_list_shows_what_is_scheduled_while_it_is_open() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data")).start();
@@ -96,7 +80,10 @@ async fn the_list_shows_what_is_scheduled_while_it_is_open() {
     let page = browser.open(&client.url("/requests")).await;
     page.until("document.body.innerText.includes('Nothing is scheduled.')")
         .await;
-    picture(&page, "empty").await;
+    axe(&page, "request-scheduler-empty").await;
+    page.go(&client.url("/requests/absent")).await;
+    axe(&page, "request-scheduler-error").await;
+    page.go(&client.url("/requests")).await;
     let later = json!({ "url": "https://example.com/", "triggerAt": from_now(3_600_000) });
     put(&client, "later", &later).await;
     page.until("document.querySelector('[data-id=later]')")

@@ -67,7 +67,7 @@ pub(crate) fn document(name: &str) -> Markup {
                     span #line role="status" data-state="connecting" { "Connecting…" }
                     ul #people aria-label="Who is here" {}
                 }
-                p #refused hidden {}
+                p #refused role="alert" hidden {}
                 main {
                     section #editor aria-label="Text" {}
                     aside {

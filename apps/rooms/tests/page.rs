@@ -3,7 +3,7 @@
 
 mod support;
 
-use abide_harness::{Browser, Page};
+use abide_harness::{Browser, Page, axe};
 use support::{Editor, program};
 
 async fn open(browser: &Browser, base: &str, name: &str) -> Page {
@@ -48,23 +48,8 @@ async fn converged(pages: &[&Page], words: &[&str]) {
     }
 }
 
-async fn pictures(page: &Page, name: &str) {
-    let Ok(dir) = std::env::var("ABIDE_SCREENSHOTS") else {
-        return;
-    };
-    for (width, height, size) in [(1280, 800, "wide"), (390, 844, "phone")] {
-        for (dark, scheme) in [(false, "light"), (true, "dark")] {
-            page.look(width, height, dark).await;
-            let file = format!("rooms-{name}-{size}-{scheme}.png");
-            page.screenshot(&std::path::Path::new(&dir).join(file))
-                .await;
-        }
-    }
-    page.look(1280, 800, false).await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
 async fn three_pages_converge_one_of_them_offline_across_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
@@ -73,7 +58,7 @@ async fn three_pages_converge_one_of_them_offline_across_kill_9() {
     let base = format!("http://{address}");
     let browser = Browser::start().await;
     let home = browser.open(&base).await;
-    pictures(&home, "home").await;
+    axe(&home, "rooms-home").await;
     let ada = open(&browser, &base, "Ada").await;
     let grace = open(&browser, &base, "Grace").await;
     let mary = open(&browser, &base, "Mary").await;
@@ -101,7 +86,7 @@ async fn three_pages_converge_one_of_them_offline_across_kill_9() {
             .await;
     }
     write(&ada, "Ada brings sugar, too.\n").await;
-    pictures(&ada, "offline").await;
+    axe(&ada, "rooms-offline").await;
     let server = program(&data).listen(&address).start();
     for page in [&ada, &grace] {
         saved(page).await;
@@ -129,7 +114,7 @@ async fn three_pages_converge_one_of_them_offline_across_kill_9() {
     grace.click("#say button").await;
     ada.until("document.querySelector('#talk').textContent.includes('Four it is!')")
         .await;
-    pictures(&ada, "document").await;
+    axe(&ada, "rooms-document").await;
 
     let expected = text(&ada).await;
     assert!(server.stop().success());
@@ -139,7 +124,7 @@ async fn three_pages_converge_one_of_them_offline_across_kill_9() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
 async fn a_page_sees_who_comes_and_who_goes_and_what_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
@@ -147,7 +132,9 @@ async fn a_page_sees_who_comes_and_who_goes_and_what_is_refused() {
         .start();
     let base = format!("http://{}", server.address());
     let browser = Browser::start().await;
+    axe(&browser.open(&base).await, "rooms-home").await;
     let ada = open(&browser, &base, "Ada").await;
+    axe(&ada, "rooms-blank").await;
     let mut grace = Editor::connect(&server, "tea", 7).await;
     let state = grace
         .client
@@ -165,7 +152,7 @@ async fn a_page_sees_who_comes_and_who_goes_and_what_is_refused() {
         .await;
     ada.until("document.querySelector('#refused').textContent.includes('the document is full')")
         .await;
-    pictures(&ada, "refused").await;
+    axe(&ada, "rooms-refused").await;
     let stored = server.client().get("/parties/main/tea/text").await;
     assert_eq!(stored.body, "");
 }

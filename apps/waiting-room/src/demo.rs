@@ -42,9 +42,11 @@ async fn shop(headers: HeaderMap) -> Html<String> {
         html lang="en" {
             head { meta charset="utf-8"; meta name="viewport" content="width=device-width"; title { "The shop" } style { (STYLE) } }
             body {
-                h1 { "You are in" }
-                p { "This is the application behind the waiting room." }
-                p { "It is asked for " code { (header("host")) } ", by " code { (header("x-forwarded-for")) } ", at " code { (now) } "." }
+                main {
+                    h1 { "You are in" }
+                    p { "This is the application behind the waiting room." }
+                    p { "It is asked for " code { (header("host")) } ", by " code { (header("x-forwarded-for")) } ", at " code { (now) } "." }
+                }
             }
         }
     };

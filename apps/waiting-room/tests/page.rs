@@ -3,27 +3,13 @@
 
 mod support;
 
-use std::path::Path;
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+};
 
-use abide_harness::{Browser, Page, run};
+use abide_harness::{Browser, axe, run};
 use support::{Site, Visitor, rush};
-
-/// Pictures for people to look at, if they ask for them.
-async fn pictures(page: &Page, name: &str) {
-    if let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") {
-        for (looks, width, height, dark) in [
-            ("wide", 1_280, 800, false),
-            ("wide-dark", 1_280, 800, true),
-            ("phone", 390, 844, false),
-            ("phone-dark", 390, 844, true),
-        ] {
-            page.look(width, height, dark).await;
-            page.screenshot(&Path::new(&pictures).join(format!("{name}-{looks}.png")))
-                .await;
-        }
-        page.look(1_280, 800, false).await;
-    }
-}
 
 #[test]
 #[ignore = "needs Chromium"]
@@ -44,7 +30,38 @@ fn a_waiting_page_enters_when_there_is_a_slot() {
 }
 
 #[test]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium and npm"]
+fn the_pages_of_a_full_room_and_of_the_example_application_are_accessible() {
+    run(async {
+        let room =
+            "total_active_users = 1\nnew_users_per_minute = 1000\nqueueing_method = \"reject\"";
+        let site = Site::new("", room).await;
+        let server = site.start();
+        let client = server.client();
+        assert!(Visitor::new().enters(&client).await);
+        let browser = Browser::start().await;
+        let page = browser.open(&client.url("/")).await;
+        page.until("document.title === 'We are full at the moment'")
+            .await;
+        axe(&page, "waiting-room-full").await;
+        let mut origin = Command::new(env!("CARGO_BIN_EXE_waiting-room"))
+            .args(["demo-origin", "--listen=127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let output = origin.stdout.take().unwrap();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        let (_, address) = line.trim().split_once("with: ").unwrap();
+        page.go(address).await;
+        axe(&page, "waiting-room-origin").await;
+        origin.kill().unwrap();
+        origin.wait().unwrap();
+    });
+}
+
+#[test]
+#[ignore = "needs Chromium and npm"]
 fn the_queue_page_and_the_dashboard_show_the_room() {
     run(async {
         let room = "total_active_users = 40\nnew_users_per_minute = 1000";
@@ -67,17 +84,12 @@ fn the_queue_page_and_the_dashboard_show_the_room() {
             .await;
         page.until("Number(document.querySelector('dd')?.textContent) >= 80")
             .await;
-        let fits = "document.documentElement.scrollWidth <= innerWidth";
-        page.look(390, 844, false).await;
-        page.until(fits).await;
-        pictures(&page, "queue").await;
+        axe(&page, "waiting-room-queue").await;
         page.go(&client.url("/.waiting-room")).await;
         page.until("document.querySelectorAll('tbody tr').length === 3")
             .await;
         page.until("document.querySelector('.numbers dd')?.textContent.startsWith('40 of 40')")
             .await;
-        page.look(390, 844, false).await;
-        page.until(fits).await;
-        pictures(&page, "dashboard").await;
+        axe(&page, "waiting-room-dashboard").await;
     });
 }

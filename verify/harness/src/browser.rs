@@ -267,6 +267,19 @@ impl Page {
         Ok(answer["result"]["value"].take())
     }
 
+    /// The value of an expression; it is evaluated again if the page navigates meanwhile.
+    pub(crate) async fn eval_when_loaded(&self, expression: &str) -> Value {
+        let evaluated = async {
+            loop {
+                if let Ok(value) = self.try_eval(expression).await {
+                    return value;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        in_time("a page that has loaded", evaluated).await
+    }
+
     /// Waits until an expression is true.
     pub async fn until(&self, expression: &str) {
         let waited = tokio::time::timeout(PATIENCE, async {

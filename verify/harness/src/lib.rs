@@ -1,5 +1,5 @@
 //! Shared parts of acceptance tests: the real binary as a child process ([`Server`]), an HTTP client ([`Client`]), a
-//! headless browser ([`Browser`]), the commands of the tour ([`Tour`]), seeded random numbers ([`Random`]), and fakes of external services: a mail server
+//! headless browser ([`Browser`]) and what it finds wrong with a page ([`axe`]), the commands of the tour ([`Tour`]), seeded random numbers ([`Random`]), and fakes of external services: a mail server
 //! ([`SmtpServer`]), a mail API ([`AcsServer`]) and a receiver of requests ([`Receiver`]), which fail on demand, or an
 //! address where nothing listens ([`Nobody`]). Also a real `PostgreSQL` server ([`Postgres`]) that can be killed. Tests
 //! are themselves tested by [`hunt`].
@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod acs;
+mod axe;
 mod browser;
 mod client;
 mod command;
@@ -29,6 +30,7 @@ mod tour;
 mod walk;
 
 pub use acs::{AcsCourse, AcsEnd, AcsMail, AcsMischief, AcsOptions, AcsPoll, AcsSend, AcsServer};
+pub use axe::axe;
 pub use browser::{Browser, Page};
 pub use client::{Answer, Broken, Client, Version};
 pub use command::printed;

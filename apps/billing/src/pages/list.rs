@@ -68,14 +68,17 @@ pub(super) fn invoices(rows: &[Listed]) -> Markup {
             h2 { "Invoices" }
             @if rows.is_empty() { p.soft { "None yet." } } @else {
                 table {
-                    thead { tr { th { "Invoice" } th { "State" } th.num { "Amount" } th.num { "Attempts" } } }
+                    thead { tr { th { "Invoice" } th { "State" } th.num { "Amount" } } }
                     tbody {
                         @for row in rows {
                             tr {
                                 td { code { (row.id) } br; span.soft.small { (day(row.created_at)) } }
                                 td { (pill(&row.state)) }
-                                td.num { @if let Some(amount) = row.amount { (money(amount)) } }
-                                td.num { (row.attempts) }
+                                td.num {
+                                    @if let Some(amount) = row.amount { (money(amount)) }
+                                    br;
+                                    span.soft.small { (row.attempts) @if row.attempts == 1 { " attempt" } @else { " attempts" } }
+                                }
                             }
                         }
                     }

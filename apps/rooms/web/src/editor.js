@@ -60,7 +60,7 @@ function open(name) {
         keymap.of([...yUndoManagerKeymap, ...defaultKeymap, indentWithTab]),
         drawSelection(),
         EditorView.lineWrapping,
-        EditorView.contentAttributes.of({ "aria-label": "Text of the document" }),
+        EditorView.contentAttributes.of({ "aria-label": "Text of the document", tabindex: "0" }),
         placeholder("Write here. Markdown is formatted as you type."),
         markdown,
         syntaxHighlighting(HighlightStyle.define([
@@ -187,7 +187,7 @@ function chat(room, user) {
     const item = document.createElement("li");
     const who = document.createElement("b");
     who.textContent = String(name).slice(0, 30);
-    who.style.color = `color-mix(in srgb, ${/^#[0-9a-f]{6}$/.test(color) ? color : "gray"} 60%, var(--ink))`;
+    who.style.color = `color-mix(in srgb, ${/^#[0-9a-f]{6}$/.test(color) ? color : "gray"} 35%, var(--ink))`;
     item.append(who, String(text).slice(0, 500));
     list.append(item);
     while (list.children.length > 200) list.firstElementChild.remove();

@@ -90,16 +90,18 @@ fn describe(room: &Room) -> Markup {
                 (chart("Queued users", &samples, |centre| centre.queued, None))
                 (chart("Admissions in the last full minute", &samples, |centre| centre.admitted, Some(limit.new_users_per_minute)))
             }
-            table {
-                thead { tr { th { "Data centre" } th { "Active" } th { "Queued" } th { "Admitted" } th { "Workers" } } }
-                tbody {
-                    @for (index, centre) in samples.last().map_or(&[][..], |sample| &sample.centres).iter().enumerate() {
-                        tr {
-                            td { span class={ "dot h" (index % HUES) } {} (centre.data_centre) }
-                            td { (centre.active) }
-                            td { (centre.queued) }
-                            td { (centre.admitted) }
-                            td { (room.centres.get(index).map_or(0, |centre| centre.workers.len())) }
+            div.wide tabindex="0" role="region" aria-label={ "Data centres of " (room.settings.name) } {
+                table {
+                    thead { tr { th { "Data centre" } th { "Active" } th { "Queued" } th { "Admitted" } th { "Workers" } } }
+                    tbody {
+                        @for (index, centre) in samples.last().map_or(&[][..], |sample| &sample.centres).iter().enumerate() {
+                            tr {
+                                td { span class={ "dot h" (index % HUES) } {} (centre.data_centre) }
+                                td { (centre.active) }
+                                td { (centre.queued) }
+                                td { (centre.admitted) }
+                                td { (room.centres.get(index).map_or(0, |centre| centre.workers.len())) }
+                            }
                         }
                     }
                 }

@@ -94,13 +94,17 @@ fn page(title: &str, head: &str, newest: &[Record], live: &str, assets: &str) ->
             }
             body {
                 abide-live id="live" data-turbo-permanent src=(live) {}
-                h1 { (title) }
-                (PreEscaped(head))
-                table {
-                    thead { tr { th { "Id" } th { "Kind" } th { "Message" } th { "Status" } th { "Attempts" }
-                        th { "Next" } th { "Last error" } } }
-                    tbody id=(NEWEST) {
-                        @for record in newest { (row(record)) }
+                main {
+                    h1 { (title) }
+                    (PreEscaped(head))
+                    div.wide tabindex="0" role="region" aria-label="Messages" {
+                        table {
+                            thead { tr { th { "Id" } th { "Kind" } th { "Message" } th { "Status" } th { "Attempts" }
+                                th { "Next" } th { "Last error" } } }
+                            tbody id=(NEWEST) {
+                                @for record in newest { (row(record)) }
+                            }
+                        }
                     }
                 }
             }
@@ -111,6 +115,7 @@ fn page(title: &str, head: &str, newest: &[Record], live: &str, assets: &str) ->
 
 const STYLE: &str = "\
 body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}\
+.wide{overflow-x:auto}\
 table{border-collapse:collapse;width:100%;font-size:.9rem}\
 td,th{text-align:left;padding:.4rem .6rem;border-bottom:1px solid #8884;vertical-align:top}\
 td{overflow-wrap:anywhere}td:nth-child(4){white-space:nowrap}td:first-child{font-variant-numeric:tabular-nums}\
