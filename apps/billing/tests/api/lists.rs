@@ -225,13 +225,13 @@ async fn a_history_page_after_the_end_is_empty() {
     let whole = world.get(&format!("/v1/products/{id}/history")).await;
     assert_eq!(whole.json()["outcomes"].as_array().unwrap().len(), 1);
     for wrong in ["after=-1", "limit=1001"] {
-        let page = world.get(&format!("/v1/products/{id}/history?{wrong}"));
-        assert_eq!(page.await.status, 400, "{wrong}");
+        let path = format!("/v1/products/{id}/history?{wrong}");
+        assert_eq!(world.get(&path).await.status, 400, "{wrong}");
     }
     let absent = "prod_00000000000000000000000000000000";
     for after in [0, 25] {
-        let page = world.get(&format!("/v1/products/{absent}/history?after={after}"));
-        assert_eq!(page.await.status, 404, "{after}");
+        let path = format!("/v1/products/{absent}/history?after={after}");
+        assert_eq!(world.get(&path).await.status, 404, "{after}");
     }
     world.host.shutdown().await.unwrap();
 }
