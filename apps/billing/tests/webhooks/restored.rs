@@ -199,3 +199,35 @@ fn a_restored_subscription_charges_no_period_twice() {
         world.until(async || told_of(&world, "/all") == 1).await;
     });
 }
+
+#[test]
+fn a_dormant_restored_subscription_acts_when_it_continues() {
+    for how in [Activation::Continue, Activation::Fresh] {
+        run(async {
+            let world = World::new(1, 0);
+            let subscription = subscribe(&world).await;
+            let payments = || world.gateway.payments().len();
+            world.until(async || payments() == 1).await;
+            let (node, object) = (world.node(), subscription.untyped());
+            let then = node.bookmark(object, None).await.unwrap();
+            world.until(async || payments() == 2).await;
+            node.restore_dormant(object, then).await.unwrap();
+            world.passes(Duration::from_hours(3 * 24)).await;
+            assert_eq!(payments(), 2);
+            // It can be looked at.
+            let view = subscription.get_state().await.unwrap().unwrap();
+            assert_eq!(view.state, "active");
+            node.activate(object, how).await.unwrap();
+            world.until(async || payments() == 5).await;
+            let live = subscription.get_state().await.unwrap().unwrap();
+            assert_eq!(live.data["owed"], json!({}), "{live:?}");
+            let charged: std::collections::BTreeSet<String> = world
+                .gateway
+                .payments()
+                .into_iter()
+                .map(|payment| payment.reference)
+                .collect();
+            assert_eq!(charged.len(), payments(), "{charged:?}");
+        });
+    }
+}
