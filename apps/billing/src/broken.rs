@@ -28,6 +28,12 @@ abide::broken_variants! {
         /// One paid invoice settles all. Dunning ends with the last owed invoice.
         SettledEarly,
     }
+    timelines {
+        /// The amount of an invoice of an undone future is ignored. A customer pays for a period once across a restore.
+        DifferenceForgotten,
+        /// A restored subscription asks no invoice. What was paid in an undone future is paid.
+        RestoredUnasked,
+    }
     clock {
         /// Periods that ended during downtime are not billed. No period is unbilled.
         LatePeriodsSkipped,

@@ -296,6 +296,25 @@ Without --continue, the messages, timers, alarms and running steps that the obje
 over in the replacement of an object that is gone, and after `abide restore --dormant`.",
     ),
     (
+        "timeline",
+        "\
+Examples:
+  abide timeline Kv/ada-before
+  abide timeline Kv/ada --json
+
+A timeline begins with an object's creation, with each restore and with a fork. Its id is the bookmark of the state that
+was left.",
+    ),
+    (
+        "dormant",
+        "\
+Examples:
+  abide dormant
+  abide dormant --json
+
+A dormant object answers calls and does nothing else until `abide activate`. The command opens every object's database.",
+    ),
+    (
         "quarantined",
         "\
 Example:

@@ -19,6 +19,7 @@ mod repair;
 mod schedule;
 mod sql;
 mod text;
+mod timeline;
 mod token;
 mod verify;
 mod workflow;
@@ -49,6 +50,7 @@ use crate::{
     repair::RepairArgs,
     schedule::Schedule,
     sql::SqlArgs,
+    timeline::{DormantArgs, TimelineArgs},
     token::Tokens,
     workflow::Workflow,
 };
@@ -68,9 +70,9 @@ Objects:
   if they are unique, and so is the name alone.
 
 Data directories:
-  alarms, bookmark, restore, fork, quarantined and repair work on a directory that no node serves, and otherwise use
-  the node that serves it. activate needs a running node. objects, sql, verify and checkpoint need one that no node serves. token and audit work
-  either way.
+  alarms, bookmark, restore, fork, timeline, dormant, quarantined and repair work on a directory that no node serves,
+  and otherwise use the node that serves it. activate needs a running node. objects, sql, verify and checkpoint need a
+  directory that no node serves. token and audit work either way.
 
 Exit codes:
   0 done, 1 failed (one line on standard error says why), 2 the command line is invalid. RUST_BACKTRACE=1 adds a stack
@@ -115,6 +117,10 @@ enum Command {
     Fork(ForkArgs),
     /// Let a dormant object act: a fork, or an object that was restored with --dormant
     Activate(ActivateArgs),
+    /// Show what an object was restored or forked from, and whether it is dormant
+    Timeline(TimelineArgs),
+    /// List the dormant objects: forks, and objects restored with --dormant, that were not activated
+    Dormant(DormantArgs),
     /// List the objects that are unavailable until they are repaired, and why
     Quarantined(NodeArgs),
     /// Repair a quarantined object that `abide restore` cannot restore
@@ -202,6 +208,8 @@ fn run() -> Result<ExitCode> {
         Command::Restore(args) => recovery::restore(&args, &mut out)?,
         Command::Fork(args) => recovery::fork(&args, &mut out)?,
         Command::Activate(args) => recovery::activate(&args, &mut out)?,
+        Command::Timeline(args) => timeline::show(&args, &mut out)?,
+        Command::Dormant(args) => timeline::dormant(&args, &mut out)?,
         Command::Quarantined(args) => repair::list(&args, &mut out)?,
         Command::Repair(args) => repair::repair(&args, &mut out)?,
         Command::Token(command) => token::run(&command, &mut out)?,

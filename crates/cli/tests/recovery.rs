@@ -77,13 +77,34 @@ async fn objects_are_restored_and_forked_on_a_running_node_and_in_its_directory(
     assert!(printed.starts_with(&line), "{printed}");
     assert!(printed.contains("abide activate Note/copy"), "{printed}");
     assert_eq!(copy.read().await.unwrap().unwrap(), "second");
+    let shown = abide(&["timeline", "Note/copy"], &data).await.unwrap();
+    let of = format!("cause\tforked from Note/{} at {undone}", note.id());
+    assert!(shown.contains(&of), "{shown}");
+    let hint = "dormant\tyes; to let it act: abide activate Note/copy\n";
+    assert!(shown.contains(hint), "{shown}");
+    let listed = abide(&["dormant"], &data).await.unwrap();
+    let line = format!("Note\t{}\tcopy\tforked\t", copy.id());
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    assert!(listed.contains(&line), "{listed}");
     let activate = ["activate", "Note/copy"];
     let printed = abide(&activate, &data).await.unwrap();
     assert!(printed.starts_with("activated;"), "{printed}");
+    let listed = abide(&["dormant"], &data).await.unwrap();
+    assert_eq!(listed.lines().count(), 1, "{listed}");
     let said = abide(&activate, &data).await.unwrap_err();
     assert!(said.contains("is not dormant"), "{said}");
     let dormant = [&["restore", "--bookmark", &undone, "--dormant"], &at[..]].concat();
     abide(&dormant, &data).await.unwrap();
+    let shown = abide(&["timeline", "Note/a/b", "--json"], &data)
+        .await
+        .unwrap();
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["cause"], "restored", "{shown}");
+    assert_eq!(shown["to"], *undone, "{shown}");
+    assert_eq!(shown["dormant"], true, "{shown}");
+    assert_eq!(shown["timeline"], shown["from"], "{shown}");
+    let said = abide(&["timeline", "Note/absent"], &data).await;
+    assert!(said.unwrap_err().contains("there is no object"));
     let activate = ["activate", "Note/a/b", "--continue"];
     let printed = abide(&activate, &data).await.unwrap();
     assert!(printed.contains("continues"), "{printed}");
@@ -105,6 +126,12 @@ async fn objects_are_restored_and_forked_on_a_running_node_and_in_its_directory(
     let id = abide::ObjectId::from_name("Note", "another");
     let line = format!("Note\t{id}\tanother\ndormant: ");
     assert!(printed.starts_with(&line), "{printed}");
+    let listed = abide(&["dormant", "--json"], &data).await.unwrap();
+    let dormant: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(dormant["name"], "another", "{listed}");
+    assert_eq!(dormant["cause"], "forked", "{listed}");
+    let shown = abide(&["timeline", "Note/copy"], &data).await.unwrap();
+    assert!(shown.ends_with("dormant\tno\n"), "{shown}");
     let listed = abide(&["objects", "list"], &data).await.unwrap();
     assert!(listed.contains(&format!("Note\t{id}\tanother")), "{listed}");
     let unsaid = abide(&[&["restore"], &at[..]].concat(), &data).await;

@@ -19,7 +19,7 @@ use abide::{Error, ErrorKind, Result};
 use abide_component::{
     jittered,
     numbers::{millis, rows},
-    texts::{cut, text_of},
+    texts::{Panicked, cut},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -261,8 +261,9 @@ impl Rows {
         let outbox = Outbox(outbox);
         let called = catch_unwind(AssertUnwindSafe(|| callback(&outbox, ended)));
         called.unwrap_or_else(|panic| {
-            let text = text_of(&*panic);
-            Err(Error::new(format!("the callback panicked: {text}")))
+            let Panicked { text, shown } = Panicked::new("the callback", &*panic);
+            tracing::error!(%text, error = shown, "a callback of the outbox panicked; it is called again");
+            Err(Error::new(shown))
         })
     }
 

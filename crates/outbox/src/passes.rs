@@ -24,7 +24,7 @@ use super::{
     rows::FailedMessage,
 };
 use abide_component::numbers::{millis, rows};
-use abide_component::texts::{cut, text_of};
+use abide_component::texts::{Panicked, cut};
 
 /// What a pass has claimed.
 #[derive(Debug, Default)]
@@ -484,7 +484,9 @@ impl Inner {
                 fan_out.batch(&self.rows.storage, &command, after.as_deref(), limit)
             });
             let batch = catch_unwind(batch).unwrap_or_else(|panic| {
-                Err(Error::new(format!("it panicked: {}", text_of(&*panic))))
+                let Panicked { text, shown } = Panicked::new("it", &*panic);
+                tracing::error!(%text, error = shown, "a fan-out panicked");
+                Err(Error::new(shown))
             })?;
             if batch.next.is_some() && batch.next == after {
                 return Err(Error::new(

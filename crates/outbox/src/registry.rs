@@ -17,7 +17,7 @@ use super::{
     Deliver, Delivery, Failure, FanOut, Message, Polled, Polling, RetryPolicy, Submitted,
     fan_out::AnyFanOut, limits, metrics::Board,
 };
-use abide_component::texts::{cut, text_of};
+use abide_component::texts::{Panicked, cut};
 
 /// The handlers of a program. Share one registry with [`HostBuilder::with`](abide::server::HostBuilder::with); then
 /// every outbox of the node uses it.
@@ -234,9 +234,9 @@ fn caught<T: 'static>(attempt: impl Future<Output = Result<T, Failure>> + 'stati
     let attempt = AssertUnwindSafe(attempt).catch_unwind();
     Box::pin(async move {
         attempt.await.unwrap_or_else(|panic| {
-            let text = text_of(&*panic);
-            tracing::error!(%text, "a handler of the outbox panicked; its message is retried");
-            Err(Failure::unknown(format!("the handler panicked: {text}")))
+            let Panicked { text, shown } = Panicked::new("the handler", &*panic);
+            tracing::error!(%text, error = shown, "a handler of the outbox panicked; its message is retried");
+            Err(Failure::unknown(shown))
         })
     })
 }

@@ -25,6 +25,7 @@ use crate::{
     settle::Census,
     socket::Delivery,
     stats::Counters,
+    timelines::Known,
     unwind::guarded,
     watchdog::PollWatch,
 };
@@ -61,12 +62,20 @@ pub(crate) struct AdminTask {
     pub(crate) refused: oneshot::Sender<Error>,
 }
 
+/// An operator's question about an object's timeline.
+pub(crate) struct TimelineQuestion {
+    pub(crate) binding: usize,
+    pub(crate) id: ObjectId,
+    pub(crate) tell: oneshot::Sender<Result<Known>>,
+}
+
 /// A message in a worker's channel.
 pub(crate) enum Message {
     Event(Envelope),
     /// Handle a request about an object's alarm.
     AlarmRequest(AlarmRequest),
     AdminTask(AdminTask),
+    Timeline(TimelineQuestion),
     /// Report what goes on.
     Census(oneshot::Sender<Census>),
     /// Memory is short: evict idle objects.
@@ -150,6 +159,7 @@ impl Mailbox {
                 }),
                 Message::AlarmRequest(_)
                 | Message::AdminTask(_)
+                | Message::Timeline(_)
                 | Message::Census(_)
                 | Message::Trim
                 | Message::Stop => {

@@ -79,6 +79,7 @@ mod stub;
 mod sync;
 mod task;
 mod timeline;
+mod timelines;
 mod timers;
 mod unwind;
 mod waits;
@@ -114,4 +115,5 @@ pub use crate::{
     storage::{PutOptions, Storage},
     stub::{AnyStub, Stub},
     timeline::{Activation, Timeline, TimelineCause},
+    timelines::{DormantPage, TimelineListing},
 };

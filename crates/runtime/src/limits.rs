@@ -7,6 +7,9 @@ use std::time::Duration;
 /// Longest name of an object, in bytes: as a key of its storage.
 pub const MAX_NAME_BYTES: usize = 2_048;
 
+/// Objects whose timelines one page of [`Node::dormant`](crate::Node::dormant) reads: less than a second of work.
+pub const TIMELINES_READ: usize = 2_000;
+
 /// The minimum number of digits of an abbreviated id: fewer are probably a mistake.
 pub const MIN_ID_PREFIX: usize = 4;
 

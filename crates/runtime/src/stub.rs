@@ -192,6 +192,11 @@ impl AnyStub {
         }
     }
 
+    /// The unique key of its class's namespace.
+    pub(crate) fn unique_key(&self) -> &str {
+        &self.binding.unique_key
+    }
+
     pub(crate) fn key(&self) -> ObjectKey {
         self.binding.key(self.id)
     }

@@ -38,8 +38,8 @@ pub(crate) struct Worker {
     pub(crate) store: Store,
     pub(crate) env: Env,
     clock: Arc<dyn Clock>,
-    bindings: Arc<[Arc<Binding>]>,
-    objects: RefCell<FxHashMap<ObjectKey, Rc<Object>>>,
+    pub(crate) bindings: Arc<[Arc<Binding>]>,
+    pub(crate) objects: RefCell<FxHashMap<ObjectKey, Rc<Object>>>,
     timers: RefCell<Timers>,
     /// A timer is due earlier than the loop knows.
     earlier: Notify,
@@ -120,6 +120,7 @@ impl Worker {
                     Message::Event(envelope) => self.deliver(envelope),
                     Message::AlarmRequest(request) => self.handle_alarm_request(request),
                     Message::AdminTask(task) => self.run_admin_task(task),
+                    Message::Timeline(question) => self.tell_timeline(question),
                     Message::Census(tell) => self.take_census(tell),
                     Message::Trim => self.make_room(),
                     Message::Stop => return self.end(messages, channel),

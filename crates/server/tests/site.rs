@@ -100,12 +100,13 @@ const ROUTES: [&str; 5] = [
     "GET /nowhere",
 ];
 
-const ADMIN_ROUTES: [&str; 8] = [
+const ADMIN_ROUTES: [&str; 9] = [
     "GET /healthz",
     "GET /readyz",
     "GET /metrics",
     "GET /alarms",
     "GET /quarantined",
+    "GET /dormant",
     "POST /objects/COUNTER/one/restore",
     "POST /objects/COUNTER/one/repair",
     "GET /nowhere",

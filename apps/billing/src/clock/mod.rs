@@ -105,6 +105,24 @@ impl Clock {
     /// Updates the timers from the chain, and stores the orders of its newest outcome. Call it with each outcome, in
     /// its transaction.
     pub fn follow(&self, entry: &Entry, state: &str, subscription: &Subscription) -> Result<()> {
+        self.set_all(state, subscription)?;
+        for order in order(entry, subscription)? {
+            self.place(&order, self.due_at(entry))?;
+        }
+        Ok(())
+    }
+
+    /// Sets the timers again, which an activation has dropped: they follow from the chain, and are not another's work.
+    pub fn follow_again(&self, state: &str, subscription: &Subscription) -> Result<()> {
+        self.set_all(state, subscription)?;
+        let now = Time::now(&**self.state.env().clock()).0;
+        for invoice in &subscription.asks {
+            self.place(&Collection::question(invoice), now)?;
+        }
+        Ok(())
+    }
+
+    fn set_all(&self, state: &str, subscription: &Subscription) -> Result<()> {
         for timer in Timer::ALL {
             let name = timer.name();
             match timer.at(state, subscription)? {
@@ -113,15 +131,12 @@ impl Clock {
                 None => drop(self.schedule.cancel(name)?),
             }
         }
-        match order(entry, subscription)? {
-            Some(order) => self.place(&order, entry),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Has an invoice asked for what an outcome orders, until it has answered.
-    fn place(&self, order: &Collection, entry: &Entry) -> Result<()> {
-        let spec = Spec::once(COLLECT, self.due_at(entry)).metadata(order)?;
+    fn place(&self, order: &Collection, at: i64) -> Result<()> {
+        let spec = Spec::once(COLLECT, at).metadata(order)?;
         let spec = spec.retry(attempts(order_attempts()));
         self.schedule.upsert(&order.name(), &spec)?;
         Ok(())

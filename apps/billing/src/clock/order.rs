@@ -20,57 +20,79 @@ pub struct Collection {
     /// Void it instead: nobody has to pay it.
     #[serde(default)]
     pub void: bool,
+    /// Ask it first what has become of it, because the subscription was restored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ask: bool,
     /// Reduce it by a credit note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credit: Option<CreditNote>,
 }
 
 impl Collection {
+    /// Asks an invoice, and continues with its latest attempt.
+    pub(super) fn question(invoice: &str) -> Self {
+        Self {
+            invoice: invoice.to_owned(),
+            attempt: 0,
+            draft: None,
+            void: false,
+            ask: true,
+            credit: None,
+        }
+    }
+
     /// A name that is unique within its subscription.
     pub(super) fn name(&self) -> String {
         if let Some(note) = &self.credit {
             return format!("credit {} {}", self.invoice, note.id);
         }
-        let what = if self.void { "void" } else { "collect" };
+        let what = match (self.void, self.ask) {
+            (true, _) => "void",
+            (_, true) => "ask",
+            _ => "collect",
+        };
         format!("{what} {} {}", self.invoice, self.attempt)
     }
 }
 
-/// The order for an invoice after an outcome, given the resulting subscription.
-pub fn order(entry: &Entry, subscription: &Subscription) -> Result<Option<Collection>> {
+/// The orders for invoices after an outcome, given the resulting subscription.
+pub fn order(entry: &Entry, subscription: &Subscription) -> Result<Vec<Collection>> {
     match (entry.action.as_str(), entry.outcome.as_str()) {
         ("bill", "invoiced") => {
             let Invoiced { draft } = entry.data()?;
             let invoice = draft.id();
-            Ok(Some(Collection {
+            Ok(vec![Collection {
                 attempt: u32::from(subscription.owed.contains_key(&invoice)),
                 invoice,
                 draft: Some(draft),
                 void: false,
+                ask: false,
                 credit: None,
-            }))
+            }])
         }
         ("retry", "attempted") => {
             let Attempt { invoice, attempt } = entry.data()?;
-            Ok(Some(Collection {
+            Ok(vec![Collection {
                 invoice,
                 attempt,
                 draft: None,
                 void: false,
+                ask: false,
                 credit: None,
-            }))
+            }])
         }
         ("collect", "voided" | "cleared") => {
             let Collected {
                 invoice, attempt, ..
             } = entry.data()?;
-            Ok(Some(Collection {
+            Ok(vec![Collection {
                 invoice,
                 attempt,
                 draft: None,
                 void: true,
+                ask: false,
                 credit: None,
-            }))
+            }])
         }
         ("credit", "reduced") => {
             let credited: Credited = entry.data()?;
@@ -81,14 +103,19 @@ pub fn order(entry: &Entry, subscription: &Subscription) -> Result<Option<Collec
                 refund: None,
                 reason: credited.reason,
             };
-            Ok(Some(Collection {
+            Ok(vec![Collection {
                 invoice: credited.invoice,
                 attempt: 0,
                 draft: None,
                 void: false,
+                ask: false,
                 credit: Some(note),
-            }))
+            }])
         }
-        _ => Ok(None),
+        ("restore", "restored") => {
+            let asked = subscription.asks.iter();
+            Ok(asked.map(|invoice| Collection::question(invoice)).collect())
+        }
+        _ => Ok(Vec::new()),
     }
 }

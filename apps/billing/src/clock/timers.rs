@@ -3,6 +3,7 @@
 use crate::{
     Time,
     broken::{Variant, broken},
+    machines::COPY,
     states::{Refusal, Subscription},
 };
 
@@ -61,8 +62,9 @@ impl Timer {
 
     /// When it fires, if it is needed.
     pub fn at(self, state: &str, subscription: &Subscription) -> Result<Option<Time>, Refusal> {
-        let ends = matches!(state, "" | "canceled" | "incomplete_expired");
-        if ends || subscription.plan.is_none() || self.is_forgotten() {
+        let ends = matches!(state, "" | "canceled" | "incomplete_expired" | COPY);
+        let waits = !subscription.asks.is_empty();
+        if ends || waits || subscription.plan.is_none() || self.is_forgotten() {
             return Ok(None);
         }
         Ok(match self {

@@ -1,9 +1,10 @@
 //! The event types, and the outcomes that cause them.
 
 /// Every type of notice.
-pub const TYPES: [&str; 43] = [
+pub const TYPES: [&str; 50] = [
     "customer.created",
     "customer.deleted",
+    "customer.restored",
     "customer.updated",
     "invoice.created",
     "invoice.credited",
@@ -11,6 +12,7 @@ pub const TYPES: [&str; 43] = [
     "invoice.paid",
     "invoice.payment_action_required",
     "invoice.payment_failed",
+    "invoice.restored",
     "invoice.uncollectible",
     "invoice.upcoming",
     "invoice.updated",
@@ -20,16 +22,20 @@ pub const TYPES: [&str; 43] = [
     "payment_intent.payment_failed",
     "payment_intent.refunded",
     "payment_intent.requires_action",
+    "payment_intent.restored",
     "payment_intent.succeeded",
     "payment_intent.updated",
     "price.created",
     "price.deleted",
+    "price.restored",
     "price.updated",
     "product.created",
     "product.deleted",
+    "product.restored",
     "product.updated",
     "refund.created",
     "refund.failed",
+    "refund.restored",
     "refund.succeeded",
     "refund.updated",
     "subscription.active",
@@ -40,6 +46,7 @@ pub const TYPES: [&str; 43] = [
     "subscription.incomplete_expired",
     "subscription.past_due",
     "subscription.paused",
+    "subscription.restored",
     "subscription.resumed",
     "subscription.trial_will_end",
     "subscription.trialing",
@@ -67,6 +74,9 @@ pub(super) fn of<'a>(
     match (kind, action, outcome) {
         ("subscription", "create", "trialing") => vec!["created", "trialing"],
         (_, "create", _) => vec!["created"],
+        // The original tells what happens to it.
+        (_, "copy", _) | (_, "restore", "found") => Vec::new(),
+        (_, "restore", _) => vec!["restored"],
         ("subscription", "notify", "upcoming") => vec![UPCOMING],
         ("subscription", "notify", _) => vec!["trial_will_end"],
         ("subscription", "resume", "owing") => vec!["resumed", to],
@@ -124,11 +134,13 @@ mod tests {
             let told = of("subscription", (action, outcome), (from, to));
             assert_eq!(
                 told.is_empty(),
-                from == to
-                    && !matches!(
-                        *action,
-                        "change" | "cancel" | "credit" | "annotate" | "notify"
-                    )
+                *action == "copy"
+                    || *outcome == "found"
+                    || from == to
+                        && !matches!(
+                            *action,
+                            "change" | "cancel" | "credit" | "annotate" | "notify" | "restore"
+                        )
             );
         }
     }

@@ -6,8 +6,15 @@ use super::ABSENT;
 
 const STATES: &[&str] = &[ABSENT, "active", "deleted"];
 const LAST: &[&str] = &["deleted"];
-const ACTIONS: &[&str] = &["create", "update", "delete", "annotate"];
-const OUTCOMES: &[&str] = &["created", "updated", "deleted", "annotated"];
+const ACTIONS: &[&str] = &["create", "update", "delete", "annotate", "restore", "copy"];
+const OUTCOMES: &[&str] = &[
+    "created",
+    "updated",
+    "deleted",
+    "annotated",
+    "restored",
+    "copied",
+];
 const TRANSITIONS: &[Transition] = &[
     (ABSENT, "create", "created", "active"),
     ("active", "update", "updated", "active"),
@@ -15,6 +22,12 @@ const TRANSITIONS: &[Transition] = &[
     // Metadata.
     ("active", "annotate", "annotated", "active"),
     ("deleted", "annotate", "annotated", "deleted"),
+    // A restore of the object, which leaves the state as it was then.
+    ("active", "restore", "restored", "active"),
+    ("deleted", "restore", "restored", "deleted"),
+    // A copy of the object by a fork.
+    ("active", "copy", "copied", "active"),
+    ("deleted", "copy", "copied", "deleted"),
 ];
 
 /// A product.

@@ -18,8 +18,12 @@ pub const CUSTOMER: Declaration = Declaration {
         "leave",
         "delete",
         "annotate",
+        "restore",
+        "copy",
     ],
     outcomes: &[
+        "restored",
+        "copied",
         "created",
         "updated",
         "set",
@@ -40,5 +44,11 @@ pub const CUSTOMER: Declaration = Declaration {
         // Metadata.
         ("active", "annotate", "annotated", "active"),
         ("deleted", "annotate", "annotated", "deleted"),
+        // A restore of the object, which leaves the state as it was then.
+        ("active", "restore", "restored", "active"),
+        ("deleted", "restore", "restored", "deleted"),
+        // A copy of the object by a fork.
+        ("active", "copy", "copied", "active"),
+        ("deleted", "copy", "copied", "deleted"),
     ],
 };

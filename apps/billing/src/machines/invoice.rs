@@ -8,12 +8,22 @@ use super::ABSENT;
 pub const INVOICE: Declaration = Declaration {
     name: "invoice",
     initial: ABSENT,
-    states: &[ABSENT, "draft", "open", "paid", "void", "uncollectible"],
-    terminal: &["paid", "void"],
+    states: &[
+        ABSENT,
+        "draft",
+        "open",
+        "paid",
+        "void",
+        "uncollectible",
+        "copy",
+    ],
+    terminal: &["copy"],
     actions: &[
-        "create", "finalize", "void", "pay", "give_up", "credit", "annotate",
+        "create", "finalize", "void", "pay", "give_up", "credit", "annotate", "restore", "copy",
     ],
     outcomes: &[
+        "restored",
+        "copied",
         "drafted",
         "finalized",
         "settled",
@@ -63,5 +73,19 @@ pub const INVOICE: Declaration = Declaration {
         ("paid", "annotate", "annotated", "paid"),
         ("void", "annotate", "annotated", "void"),
         ("uncollectible", "annotate", "annotated", "uncollectible"),
+        // A restore of the object, which leaves the state as it was then.
+        ("draft", "restore", "restored", "draft"),
+        ("open", "restore", "restored", "open"),
+        ("paid", "restore", "restored", "paid"),
+        ("void", "restore", "restored", "void"),
+        ("uncollectible", "restore", "restored", "uncollectible"),
+        ("copy", "restore", "restored", "copy"),
+        // A copy of the object by a fork, which nobody may charge or pay with.
+        ("draft", "copy", "copied", "copy"),
+        ("open", "copy", "copied", "copy"),
+        ("paid", "copy", "copied", "copy"),
+        ("void", "copy", "copied", "copy"),
+        ("uncollectible", "copy", "copied", "copy"),
+        ("copy", "copy", "copied", "copy"),
     ],
 };

@@ -8,10 +8,18 @@ use super::ABSENT;
 pub const REFUND: Declaration = Declaration {
     name: "refund",
     initial: ABSENT,
-    states: &[ABSENT, "pending", "succeeded", "failed"],
-    terminal: &["succeeded", "failed"],
-    actions: &["create", "submit", "settle", "annotate"],
-    outcomes: &["created", "submitted", "succeeded", "failed", "annotated"],
+    states: &[ABSENT, "pending", "succeeded", "failed", "copy"],
+    terminal: &["copy"],
+    actions: &["create", "submit", "settle", "annotate", "restore", "copy"],
+    outcomes: &[
+        "restored",
+        "copied",
+        "created",
+        "submitted",
+        "succeeded",
+        "failed",
+        "annotated",
+    ],
     transitions: &[
         (ABSENT, "create", "created", "pending"),
         // The gateway has created it.
@@ -22,5 +30,15 @@ pub const REFUND: Declaration = Declaration {
         ("pending", "annotate", "annotated", "pending"),
         ("succeeded", "annotate", "annotated", "succeeded"),
         ("failed", "annotate", "annotated", "failed"),
+        // A restore of the object, which leaves the state as it was then.
+        ("pending", "restore", "restored", "pending"),
+        ("succeeded", "restore", "restored", "succeeded"),
+        ("failed", "restore", "restored", "failed"),
+        ("copy", "restore", "restored", "copy"),
+        // A copy of the object by a fork, which nobody may charge or pay with.
+        ("pending", "copy", "copied", "copy"),
+        ("succeeded", "copy", "copied", "copy"),
+        ("failed", "copy", "copied", "copy"),
+        ("copy", "copy", "copied", "copy"),
     ],
 };

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A live state with data for the read model.
-pub trait Live: Machine {
+pub trait Live: Clone + Machine {
     /// Its fields in lists.
     fn facts(&self) -> Facts {
         Facts::default()

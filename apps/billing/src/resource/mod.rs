@@ -7,7 +7,7 @@
 mod live;
 mod row;
 
-use abide::{Env, Error, ErrorKind, Result, State};
+use abide::{Env, Error, ErrorKind, Result, State, Timeline, TimelineCause};
 use abide::{
     outcomes::{Checked, Entry, Options, Outcomes, OutcomesError, Reached, Transitioned, Until},
     projection::{Feed, Projection},
@@ -20,7 +20,7 @@ use crate::{
     broken::{Variant, broken},
     hooks::{self, Webhooks},
     machines::ABSENT,
-    states::Annotation,
+    states::{Annotation, Copied, Restored},
 };
 
 pub use live::Live;
@@ -119,12 +119,45 @@ impl<M: Live> Resource<M> {
             }
             Ok(())
         };
-        Ok(Self {
+        let resource = Self {
             state: state.clone(),
             id,
             outcomes: Outcomes::projected(state, Options::default(), hook)?,
             feed,
-        })
+        };
+        let told = resource.clone();
+        state.on_timeline(move |timeline| Ok(told.begin(timeline)?));
+        Ok(resource)
+    }
+
+    /// Writes into the chain that the object was restored or copied.
+    fn begin(&self, timeline: &Timeline) -> Result<(), BillingError> {
+        let (state, to_at) = self.read(|live| (live.state, Time(live.ts)))?;
+        if state == ABSENT {
+            return Ok(());
+        }
+        match timeline.cause() {
+            TimelineCause::Restored { to, .. } => {
+                let restored = Restored {
+                    at: timeline
+                        .since()
+                        .map_or(to_at, |since| Time(since.unix_millis())),
+                    to_at,
+                    to: to.to_string(),
+                    timeline: timeline.id().to_string(),
+                };
+                self.write("restore", "restored", &restored)?;
+            }
+            TimelineCause::Forked { origin, bookmark } => {
+                let copied = Copied {
+                    origin: origin.to_string(),
+                    bookmark: bookmark.to_string(),
+                };
+                self.write("copy", "copied", &copied)?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -252,8 +285,9 @@ impl<M: Live> Resource<M> {
         Ok(View::new(&self.id, &self.outcomes.state_at(until)?)?)
     }
 
-    /// Outcomes after one, oldest first, with the states that they led to.
+    /// Outcomes after one, oldest first, with the states that they led to; none after the end of the chain.
     pub(crate) fn history(&self, after: i64, limit: usize) -> Result<Vec<Event>, BillingError> {
+        let after = after.min(self.view()?.seq);
         let mut state = self.outcomes.state_at(Until::Seq(after))?.state;
         let entries = self.outcomes.history(after, limit)?;
         let schema = self.outcomes.schema();

@@ -10,10 +10,12 @@ use crate::{
     BillingError, Time,
     broken::{Variant, broken},
     clock::{self, AnyPayments, Clock, Collection, Subject},
+    machines::COPY,
     resource::{Resource, View},
     states::{
         self, Annotation, CARD_REPLACED, Created, Credited, GivenUp, MAX_TRIAL_DAYS, Moment,
         NO_PAYMENT_METHOD, NewPrice, PaymentResult, Plan, Policy, Preview, Report, Terms, Upcoming,
+        Verdict,
     },
 };
 
@@ -75,6 +77,10 @@ impl DurableObject for Subscription {
             follower.follow(entry, live.state, &live.machine)
         })?;
         clock.serve(resource.clone())?;
+        let (activated, again) = (resource.clone(), clock.clone());
+        state.on_activation(move |_| {
+            activated.read(|live| again.follow_again(live.state, &live.machine))?
+        });
         Ok(Self { resource, clock })
     }
 }
@@ -95,6 +101,12 @@ impl Subject for Resource<states::Subscription> {
 
     async fn collect(&self, order: Collection) -> Result<(), Failure> {
         let env = self.env();
+        let (is_copy, restored) = self
+            .read(|live| (live.state == COPY, live.machine.restored))
+            .map_err(failure)?;
+        if is_copy {
+            return Ok(());
+        }
         let invoice = env.object::<Invoice>().get_by_name(&order.invoice);
         if order.void {
             invoice.be_voided().await?.map_err(failure)?;
@@ -104,13 +116,22 @@ impl Subject for Resource<states::Subscription> {
             invoice.take_note(note).await?.map_err(failure)?;
             return Ok(());
         }
-        if let Some(draft) = order.draft {
-            invoice.create(draft).await?.map_err(failure)?;
+        let mut attempt = order.attempt;
+        let exists = restored && self.ask(&order.invoice).await?;
+        match order.draft {
+            Some(draft) if !exists => drop(invoice.create(draft).await?.map_err(failure)?),
+            // The order that creates it continues.
+            None if order.ask && !exists => return Ok(()),
+            _ => {}
         }
-        if order.attempt == 0 || self.is_unserved(&order.invoice, order.attempt).await? {
+        if restored {
+            let open = self.read(|live| live.machine.open_attempt(&order.invoice));
+            attempt = open.map_err(failure)?.unwrap_or(0);
+        }
+        if attempt == 0 || self.is_unserved(&order.invoice, attempt).await? {
             return Ok(());
         }
-        let begun = invoice.begin_attempt(order.attempt).await?;
+        let begun = invoice.begin_attempt(attempt).await?;
         if let Some(intent) = begun.map_err(failure)? {
             let owed = self.read(|live| live.machine.owed.get(&order.invoice).cloned());
             let owed = owed.map_err(failure)?.map(|owed| owed.amount);
@@ -119,7 +140,7 @@ impl Subject for Resource<states::Subscription> {
                     "the invoice has not recorded a credit note yet",
                 ));
             }
-            let id = states::Invoice::intent(&order.invoice, order.attempt);
+            let id = states::Invoice::intent(&order.invoice, attempt);
             env.require::<AnyPayments>()?.begin(env, id, intent).await?;
         }
         Ok(())
@@ -154,11 +175,94 @@ impl Resource<states::Subscription> {
         if broken(Variant::Overtaken) {
             return Ok(now);
         }
-        if !self.atomically(|| Ok(clock::catch_up(self, now)?))? {
-            let text = "the subscription is catching up after downtime: retry in a moment";
-            return Err(Error::with_kind(ErrorKind::Unavailable, text).into());
+        let is_done = self.atomically(|| Ok(clock::catch_up(self, now)?))?;
+        let text = if self.read(|live| !live.machine.asks.is_empty())? {
+            "the subscription was restored, and asks its invoices what it has forgotten: retry in a moment"
+        } else if !is_done {
+            "the subscription is catching up after downtime: retry in a moment"
+        } else {
+            return Ok(now);
+        };
+        Err(Error::with_kind(ErrorKind::Unavailable, text).into())
+    }
+
+    /// Asks an invoice what has become of it, and writes the answer. Returns whether the invoice exists.
+    async fn ask(&self, id: &str) -> Result<bool, Failure> {
+        let invoice = self.env().object::<Invoice>().get_by_name(id);
+        let view = match invoice.get_state().await? {
+            Err(BillingError::NotFound { .. }) => None,
+            view => Some(view.map_err(failure)?),
+        };
+        let now = self.now();
+        self.atomically(|| self.heard(id, view.as_ref(), now))
+            .map_err(failure)?;
+        Ok(view.is_some())
+    }
+
+    /// What an invoice says is written once, and what follows from it as if it had been reported now.
+    fn heard(&self, id: &str, view: Option<&View>, at: Time) -> Result<(), BillingError> {
+        if !self.read(|live| live.machine.asks.contains(id))? {
+            return Ok(());
         }
-        Ok(now)
+        let invoice = view.map(View::live::<states::Invoice>).transpose()?;
+        let said = view.zip(invoice.as_ref());
+        let found = self.read(|live| {
+            let said = said.map(|(view, invoice)| (view.state.as_str(), invoice));
+            live.machine.found(id, said)
+        })??;
+        self.write("restore", "found", &found)?;
+        let Some((view, invoice)) = said else {
+            return Ok(());
+        };
+        let is_owed = self.read(|live| live.machine.owed.get(id).cloned())?;
+        let Some(owed) = is_owed else { return Ok(()) };
+        let report = |attempt, verdict| PaymentResult {
+            invoice: id.to_owned(),
+            intent: invoice.paid_by.clone().unwrap_or_default(),
+            attempt,
+            amount: owed.amount,
+            verdict,
+            reason: None,
+        };
+        match &*view.state {
+            "paid" => self.reported(&report(owed.attempts, Verdict::Paid), at),
+            "void" => self.found_void(id, at),
+            state => {
+                if invoice.failures > 0 {
+                    self.reported(&report(invoice.failures, Verdict::Failed), at)?;
+                }
+                if invoice.asked > 0 {
+                    self.reported(&report(invoice.asked, Verdict::RequiresAction), at)?;
+                }
+                let is_given_up = state == "uncollectible" && !owed.given_up;
+                if is_given_up && self.must_take("give_up", "marked").is_ok() {
+                    let invoice = id.to_owned();
+                    self.write("give_up", "marked", &GivenUp { invoice })?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// An invoice was voided before the restore. The first one ends with its subscription.
+    fn found_void(&self, id: &str, at: Time) -> Result<(), BillingError> {
+        if self.read(|live| live.state == "incomplete")? {
+            self.write("expire", "expired", &Moment { at })?;
+        }
+        let cleared = self.read(|live| live.machine.cleared(live.state, id, at))??;
+        self.write("collect", cleared.0, &cleared.1)?;
+        Ok(())
+    }
+
+    /// Writes the result of a payment, unless it is known. Returns the outcome, if it is new.
+    fn reported(&self, result: &PaymentResult, at: Time) -> Result<(), BillingError> {
+        let id = self.id();
+        let report = self.read(|live| live.machine.report(id, live.state, result, at))??;
+        if let Report::News(outcome, collected) = report {
+            self.write("collect", outcome, &collected)?;
+            self.void_unserved(at)?;
+        }
+        Ok(())
     }
 
     /// Returns whether it was too late for the first payment when it was to begin: that invoice then need not be paid.
@@ -479,8 +583,13 @@ calls! {
         /// The state as of now: nothing that is due is missing, however long the node was down.
         fn present(&self) -> Result<View, BillingError> {
             self.resource.view()?;
-            if !broken(Variant::ReadStale) {
-                self.resource.caught_up()?;
+            if broken(Variant::ReadStale) {
+                return self.resource.view();
+            }
+            let caught_up = self.resource.caught_up();
+            // A restored subscription that waits for its invoices shows what it knows.
+            if self.resource.read(|live| live.machine.asks.is_empty())? {
+                caught_up?;
             }
             self.resource.view()
         }

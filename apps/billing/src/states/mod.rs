@@ -27,8 +27,9 @@ pub use metadata::{Annotation, Metadata};
 pub use payment_intent::{NewIntent, PaymentIntent, Refunded, Settled};
 pub use refund::{NewRefund, Refund, RefundEnd, RefundOrder, RefundSettled, RefundTo};
 pub use subscription::{
-    Attempt, Canceled, Changed, Collected, Created, Credited, GivenBack, GivenUp, Invoiced, Moment,
-    Owed, Paused, PaymentResult, Plan, Preview, Report, Resumed, Subscription, Upcoming, Verdict,
+    Attempt, Canceled, Changed, Collected, Copied, Created, Credited, Debt, Found, GivenBack,
+    GivenUp, Invoiced, Moment, Owed, Paused, PaymentResult, Plan, Preview, Report, Restored,
+    Resumed, Subscription, Upcoming, Verdict,
 };
 
 pub use terms::{Policy, Terms};

@@ -212,3 +212,26 @@ async fn what_will_be_is_shown_and_the_test_clock_brings_it() {
     assert_eq!(world.get("/v1/test-clock").await.status, 404);
     world.host.shutdown().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_history_page_after_the_end_is_empty() {
+    let world = World::new().await;
+    let id = world.create("/v1/products", json!({"name": "Tea"})).await;
+    for after in ["1", "2", "25", "9223372036854775807"] {
+        let path = format!("/v1/products/{id}/history?after={after}");
+        let page = world.get(&path).await;
+        assert_eq!((page.status, page.json()), (200, json!({"outcomes": []})));
+    }
+    let whole = world.get(&format!("/v1/products/{id}/history")).await;
+    assert_eq!(whole.json()["outcomes"].as_array().unwrap().len(), 1);
+    for wrong in ["after=-1", "limit=1001"] {
+        let path = format!("/v1/products/{id}/history?{wrong}");
+        assert_eq!(world.get(&path).await.status, 400, "{wrong}");
+    }
+    let absent = "prod_00000000000000000000000000000000";
+    for after in [0, 25] {
+        let path = format!("/v1/products/{absent}/history?after={after}");
+        assert_eq!(world.get(&path).await.status, 404, "{after}");
+    }
+    world.host.shutdown().await.unwrap();
+}

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::calendar::SECOND;
 
 /// A part of a period that is served at one price.
+#[derive(Clone)]
 struct Part {
     from: i64,
     /// None while it goes on.
@@ -18,6 +19,7 @@ struct Part {
 }
 
 /// A period.
+#[derive(Clone)]
 struct Period {
     start: i64,
     end: i64,
@@ -75,7 +77,7 @@ pub(crate) struct Bill {
 }
 
 /// The account of a subscription.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Account {
     periods: BTreeMap<u32, Period>,
     /// What the next invoice has beside its period; below zero it is credit.
@@ -181,6 +183,14 @@ impl Account {
             used,
             ..self.invoice()
         }
+    }
+
+    /// An invoice was issued before a restore, and came to so much less than is billed now.
+    pub(crate) fn differs(&mut self, number: Option<u32>, less: i64) {
+        if let Some(period) = number.and_then(|number| self.periods.get_mut(&number)) {
+            period.waiting += less;
+        }
+        self.balance += less;
     }
 
     /// An invoice is not to be paid: what was due on it is forgiven. The credit that it has used comes back.

@@ -30,6 +30,8 @@ const VARIANTS: &[Variant] = &[
     Variant::UnservedOwed,
     Variant::AttemptBesideAttempt,
     Variant::VoidUntold,
+    Variant::DifferenceForgotten,
+    Variant::RestoredUnasked,
 ];
 
 #[test]

@@ -40,6 +40,23 @@ pub(crate) async fn state(world: &World) -> Result<states::Subscription, String>
     Ok(live)
 }
 
+/// A copy is no subscription: it serves nobody, and takes nothing that is asked of it.
+async fn copies(world: &World) -> Result<(), String> {
+    for copy in world.copies() {
+        let entitlement = copy.entitlement().await;
+        let entitlement = entitlement
+            .map_err(|error| error.to_string())?
+            .map_err(|error| error.to_string())?;
+        same("service of a copy", &entitlement.entitled, &false)?;
+        same("the state of a copy", &entitlement.state.as_str(), &"copy")?;
+        if matches!(copy.resume().await, Ok(Ok(_))) || matches!(copy.cancel(false).await, Ok(Ok(_)))
+        {
+            return Err("a copy takes what is asked of it".to_owned());
+        }
+    }
+    Ok(())
+}
+
 /// All of it.
 pub(crate) async fn all(world: &World) -> Result<(), String> {
     let live = state(world).await?;
@@ -52,6 +69,7 @@ pub(crate) async fn all(world: &World) -> Result<(), String> {
         &entitlement.entitled,
         &world.model.phase.is_served(),
     )?;
+    copies(world).await?;
     let checked = world.subscription().check().await;
     checked
         .map_err(|error| error.to_string())?
@@ -105,6 +123,7 @@ pub(crate) async fn all(world: &World) -> Result<(), String> {
     let next = live.next;
     for number in 0..=next {
         if !world.model.invoices.contains_key(&number)
+            && !world.model.forgotten.contains_key(&number)
             && world
                 .invoice(number)
                 .get_state()

@@ -151,6 +151,12 @@ pub(crate) enum Step {
     Calls(Call),
     /// The node dies in the middle of a call, after so many syncs.
     DiesIn(Call, u64, Death),
+    /// The subscription is restored to what it was so many steps before.
+    Restores(u32),
+    /// The last restore is undone.
+    Undoes,
+    /// The subscription is copied, and the copy is activated, perhaps to continue.
+    Forks(bool),
 }
 
 /// A life.
@@ -202,6 +208,12 @@ impl fmt::Display for Step {
                 "{card:?} takes the place of one that waits, {back} before"
             ),
             Self::Calls(call) => write!(f, "{call:?}"),
+            Self::Restores(back) => write!(f, "is restored to {back} steps before"),
+            Self::Undoes => write!(f, "the last restore is undone"),
+            Self::Forks(continues) => {
+                let how = if continues { "to continue" } else { "fresh" };
+                write!(f, "is copied, and the copy is activated {how}")
+            }
             step => write!(f, "{step:?}"),
         }
     }
@@ -359,7 +371,10 @@ impl Dice {
     }
 
     fn step(&mut self, group: u32, length: Length) -> Step {
-        match self.below(29) {
+        match self.below(32) {
+            29 => Step::Restores(1 + self.below(8)),
+            30 => Step::Undoes,
+            31 => Step::Forks(self.below(2) == 0),
             28 => Step::Replaces(self.card(), self.below(2)),
             0..=5 => Step::Passes(self.time(length)),
             6 | 7 => Step::ToQuarter(1 + i64::from(self.below(3))),

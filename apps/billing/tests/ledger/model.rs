@@ -5,6 +5,7 @@
 
 mod calls;
 mod invoice;
+mod restored;
 
 use std::collections::BTreeMap;
 
@@ -83,10 +84,13 @@ enum Timer {
 }
 
 /// A subscription.
+#[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) phase: Phase,
     pub(crate) account: Account,
     pub(crate) invoices: BTreeMap<u32, Invoice>,
+    /// Those that the subscription has forgotten with a restore, and has not billed again.
+    pub(crate) forgotten: BTreeMap<u32, Invoice>,
     price: &'static Price,
     quantity: u32,
     trial_end: i64,
@@ -116,6 +120,7 @@ impl Model {
             },
             account: Account::default(),
             invoices: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
             price: &PRICES[price],
             quantity,
             trial_end: now + i64::from(trial_days) * DAY,
@@ -213,6 +218,7 @@ impl Model {
                 return;
             };
             self.happens(timer, at, now);
+            self.remembers(now);
         }
     }
 
@@ -275,6 +281,7 @@ impl Model {
             Status::Paid
         };
         let invoice = Invoice {
+            issued: bill.due,
             due: bill.due,
             status,
             attempts: u32::from(bill.due > 0),
@@ -343,14 +350,18 @@ impl Model {
 
     /// Whether an attempt has failed, and nobody is to pay that invoice any more.
     pub(crate) fn is_too_late(&self, number: u32, attempt: u32) -> bool {
-        let invoice = &self.invoices[&number];
+        let invoice = self.invoices.get(&number);
+        let invoice = invoice.unwrap_or_else(|| &self.forgotten[&number]);
         !invoice.is_owed() && invoice.failed >= attempt
     }
 
     /// The bank tells what has come of an attempt to pay so much.
     pub(crate) fn hears(&mut self, number: u32, attempt: u32, amount: i64, fate: Fate, now: i64) {
         self.looked_at(now);
-        let invoice = self.invoices.get_mut(&number).unwrap();
+        let Some(invoice) = self.invoices.get_mut(&number) else {
+            self.forgotten_hears(number, attempt, amount, fate);
+            return;
+        };
         if !invoice.is_owed() {
             return;
         }

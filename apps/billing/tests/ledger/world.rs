@@ -11,9 +11,9 @@ use std::{
 
 use abide::schedule::{Phase, Timer};
 use abide::{
-    Node, Result as Reply, Stub,
+    Activation, Bookmark, ErrorKind, Node, Result as Reply, Stub,
     clock::{Clock, TestClock},
-    storage::{AlarmState, SimDisk, Store, StoreOptions},
+    storage::{AlarmState, ArchiveOptions, SimDisk, Store, StoreOptions},
 };
 use billing::{
     BillingError, Money, Time,
@@ -50,6 +50,9 @@ const STILL_LOOKS: u32 = 60;
 /// So long the last things take, with all payments that are on their way.
 const LAST_DAYS: i64 = 40 * DAY;
 
+/// Longer than a life: each step of it can be restored.
+const HISTORY: Duration = Duration::from_hours(100 * 366 * 24);
+
 pub(crate) struct World {
     disk: SimDisk,
     clock: TestClock,
@@ -59,6 +62,12 @@ pub(crate) struct World {
     /// Credit notes and refunds that were asked for.
     asked: u32,
     pub(crate) model: Model,
+    /// What the subscription was after each step.
+    points: Vec<(Bookmark, Model)>,
+    /// What undoes the last restore.
+    undo: Option<(Bookmark, Model)>,
+    /// Copies of the subscription.
+    copied: u32,
 }
 
 /// Lives a life, and compares.
@@ -81,6 +90,10 @@ pub(crate) async fn lives(life: &Life) -> Result<(), String> {
     compare::all(&world)
         .await
         .map_err(|error| format!("in the end: {error}"))
+}
+
+fn copy(number: u32) -> String {
+    format!("sub_copy_{number}")
 }
 
 fn euro(amount: i64) -> Money {
@@ -114,6 +127,9 @@ impl World {
             clock,
             bank,
             asked: 0,
+            points: Vec::new(),
+            undo: None,
+            copied: 0,
         };
         let env = world.node.env();
         let (create, outcome) = ("create".to_owned(), "created".to_owned());
@@ -235,6 +251,18 @@ impl World {
                 self.has_called(call, taken)?;
                 self.rests().await?;
             }
+            Step::Restores(back) => {
+                let at = self.points.len().checked_sub(back as usize);
+                if let Some(at) = at {
+                    self.restores(self.points[at].clone()).await?;
+                }
+            }
+            Step::Undoes => {
+                if let Some(undo) = self.undo.take() {
+                    self.restores(undo).await?;
+                }
+            }
+            Step::Forks(continues) => self.forks(continues).await?,
             Step::DiesIn(call, syncs, death) => {
                 self.asked += 1;
                 self.dies_in(call, syncs, death).await?;
@@ -242,7 +270,53 @@ impl World {
             }
         }
         compare::all(&self).await?;
+        let now = self.bookmark().await?;
+        self.points.push((now, self.model.clone()));
         Ok(self)
+    }
+
+    async fn bookmark(&self) -> Result<Bookmark, String> {
+        let subscription = self.subscription();
+        let now = self.node.bookmark(subscription.untyped(), None).await;
+        now.map_err(|error| error.to_string())
+    }
+
+    /// The subscription is restored, and not what it has told others.
+    async fn restores(&mut self, (to, then): (Bookmark, Model)) -> Result<(), String> {
+        self.rests().await?;
+        let subscription = self.subscription();
+        let undo = self.node.restore(subscription.untyped(), to).await;
+        let undo = undo.map_err(|error| error.to_string())?;
+        self.undo = Some((undo, self.model.clone()));
+        let now = self.now();
+        self.model.restored(&then, now);
+        self.rests().await
+    }
+
+    async fn forks(&mut self, continues: bool) -> Result<(), String> {
+        let now = self.bookmark().await?;
+        self.copied += 1;
+        let subscription = self.subscription();
+        let name = copy(self.copied);
+        let fork = self.node.fork(subscription.untyped(), now, &name).await;
+        fork.map_err(|error| error.to_string())?;
+        let how = if continues {
+            Activation::Continue
+        } else {
+            Activation::Fresh
+        };
+        let subscriptions = self.node.env().object::<Subscription>();
+        let copy = subscriptions.get_by_name(&name);
+        let activated = self.node.activate(copy.untyped(), how).await;
+        activated.map_err(|error| error.to_string())?;
+        self.rests().await
+    }
+
+    pub(crate) fn copies(&self) -> Vec<Stub<Subscription>> {
+        let subscriptions = self.node.env().object::<Subscription>();
+        (1..=self.copied)
+            .map(|number| subscriptions.get_by_name(&copy(number)))
+            .collect()
     }
 
     async fn set_card(&self, card: Card) {
@@ -477,8 +551,17 @@ impl World {
 
     /// Somebody asks for nothing that there is, so that what is overdue is made good at this very moment.
     async fn is_asked(&self) -> Result<(), String> {
-        let asked = self.subscription().give_up("none".to_owned()).await;
-        asked.map(drop).map_err(|error| error.to_string())
+        for _ in 0..PATIENCE {
+            let asked = self.subscription().give_up("none".to_owned()).await;
+            let asked = asked.map_err(|error| error.to_string())?;
+            // A restored subscription waits for its invoices.
+            let waits = matches!(&asked, Err(BillingError::Object(error)) if error.kind() == ErrorKind::Unavailable);
+            if !waits {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Err("it asks its invoices for ever".to_owned())
     }
 
     fn advance(&self, by: i64) {
@@ -527,6 +610,10 @@ impl World {
         let (mut still, mut before) = (0, 0);
         for _ in 0..PATIENCE {
             let timers = self.timers().await?;
+            if self.asks().await? {
+                tokio::time::sleep(LOOK).await;
+                continue;
+            }
             let changes = self.disk.changes();
             still = if changes == before { still + 1 } else { 0 };
             before = changes;
@@ -564,6 +651,11 @@ impl World {
         Err("something happens for ever".to_owned())
     }
 
+    /// Whether the subscription waits for what its invoices say.
+    async fn asks(&self) -> Result<bool, String> {
+        Ok(!self.live().await?.asks.is_empty())
+    }
+
     /// Whether a timer goes off, or is about to.
     fn goes_off(&self, timer: &Timer) -> bool {
         let now = self.now();
@@ -581,7 +673,9 @@ fn node(disk: &SimDisk, clock: &TestClock, bank: &Bank, is_alive: &Arc<AtomicBoo
         is_alive: Arc::clone(is_alive),
     };
     let time = clock.clone();
-    let options = StoreOptions::small().unix_millis(Arc::new(move || time.unix_millis()));
+    let options = StoreOptions::small()
+        .archive(ArchiveOptions::default().retention(HISTORY))
+        .unix_millis(Arc::new(move || time.unix_millis()));
     let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
     register(Node::builder(store))
         .with(AnyPayments::new(bank.clone()))

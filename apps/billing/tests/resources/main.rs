@@ -71,7 +71,7 @@ async fn what_was_not_created_is_not_there_and_nothing_is_created_twice() {
         .await;
     assert_eq!(
         refused.unwrap_err().to_string(),
-        "the product is `active` and does not allow `create` with `created`: allowed are `update` with `updated`, `delete` with `deleted`, `annotate` with `annotated`"
+        "the product is `active` and does not allow `create` with `created`: allowed are `update` with `updated`, `delete` with `deleted`, `annotate` with `annotated`, `restore` with `restored`, `copy` with `copied`"
     );
     let nameless = json!({"name": ""});
     let refused = world

@@ -330,6 +330,7 @@ fn however_often_the_plan_is_changed_the_next_invoice_can_be_ordered() {
         attempt: 1,
         draft: Some(world.live.next_invoice(&id("s")).unwrap()),
         void: false,
+        ask: false,
         credit: None,
     };
     let bytes = serde_json::to_vec(&order).unwrap().len();

@@ -18,7 +18,7 @@ use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
 
 use super::{Delivery, MessageId};
-use abide_component::texts::text_of;
+use abide_component::texts::Panicked;
 
 /// Consumes the messages of a queue, one batch at a time. Several batches may be in flight at once.
 pub trait Consumer: Send + Sync + 'static {
@@ -237,9 +237,9 @@ impl<C: Consumer> AnyConsumer for Typed<C> {
             match taken.catch_unwind().await {
                 Ok(result) => result.map_err(|error| error.to_string()),
                 Err(panic) => {
-                    let text = text_of(&*panic);
-                    tracing::error!(%text, "a consumer panicked; its batch is retried");
-                    Err(format!("the consumer panicked: {text}"))
+                    let Panicked { text, shown } = Panicked::new("the consumer", &*panic);
+                    tracing::error!(%text, error = shown, "a consumer panicked; its batch is retried");
+                    Err(shown)
                 }
             }
         })

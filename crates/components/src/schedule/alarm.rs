@@ -25,7 +25,7 @@ use super::{
 };
 use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
-use abide_component::texts::text_of;
+use abide_component::texts::Panicked;
 use abide_component::waits;
 
 /// An attempt in the background.
@@ -137,11 +137,11 @@ enum Attempted {
     Panicked,
 }
 
-/// The failure of an attempt that has panicked. Operators see it in the history.
+/// The failure of an attempt that has panicked.
 fn panicked(panic: &(dyn Any + Send)) -> Failure {
-    let text = text_of(panic);
-    tracing::error!(%text, "the handler of a timer panicked");
-    Failure::again(format!("the handler panicked: {text}"))
+    let Panicked { text, shown } = Panicked::new("the handler", panic);
+    tracing::error!(%text, error = shown, "the handler of a timer panicked");
+    Failure::again(shown)
 }
 
 /// A background handler that panics has failed its attempt. It does not reset the object, because that would interrupt

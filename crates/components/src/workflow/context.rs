@@ -10,6 +10,7 @@ use std::{
 };
 
 use abide::clock::own_waits;
+use abide_component::texts::Panicked;
 use futures_util::{FutureExt, future::join_all};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -245,7 +246,7 @@ async fn decode<T: DeserializeOwned>(step: &Asked, json: &str) -> Result<T, Fail
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Failure {
-    let text = abide_component::texts::text_of(panic);
-    tracing::error!(%text, "a step of a workflow panicked; it is retried");
-    Failure::temporary(format!("the step panicked: {text}"))
+    let Panicked { text, shown } = Panicked::new("the step", panic);
+    tracing::error!(%text, error = shown, "a step of a workflow panicked; it is retried");
+    Failure::temporary(shown)
 }

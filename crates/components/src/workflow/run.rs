@@ -17,7 +17,7 @@ use super::{
     signal::Signal,
 };
 use crate::broken::{Variant, broken};
-use abide_component::texts::text_of;
+use abide_component::texts::Panicked;
 
 /// A run of an instance.
 pub(super) struct Run {
@@ -176,9 +176,9 @@ impl Run {
                 let turn = replay.misses(true).map_or(Turn::Ended(result), Turn::Stuck);
                 return Ok(CaughtUp::Turn(turn));
             }
-            Polled::Panicked(text) => {
+            Polled::Panicked(shown) => {
                 return stuck(format!(
-                    "the workflow panicked: {text}: fix the program, and resume this instance"
+                    "{shown}: fix the program, and resume this instance"
                 ));
             }
             Polled::Restless => return Ok(CaughtUp::Turn(Turn::More)),
@@ -229,7 +229,11 @@ impl Run {
             self.signal.take();
             let future = &mut self.future;
             match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))) {
-                Err(panic) => return Polled::Panicked(text_of(&*panic).to_owned()),
+                Err(panic) => {
+                    let Panicked { text, shown } = Panicked::new("the workflow", &*panic);
+                    tracing::error!(%text, error = shown, "a workflow panicked");
+                    return Polled::Panicked(shown);
+                }
                 Ok(Poll::Ready(result)) => return Polled::Ended(result),
                 Ok(Poll::Pending) if self.signal.is_woken() => {}
                 Ok(Poll::Pending) => return Polled::Rest,

@@ -148,6 +148,20 @@ fn a_consumer_that_panics_has_its_batch_tried_again() {
         let world = World::new(words);
         world.script.say("a", [Act::Panic]);
         world.send(&["a"]).await;
+        world
+            .pass_until("it panics", async || !world.script.bodies().is_empty())
+            .await;
+        world
+            .until("its error is kept", async || {
+                world.counts().await.last_error.is_some()
+            })
+            .await;
+        let error = world.counts().await.last_error.unwrap();
+        assert!(
+            error.starts_with("the consumer panicked; the log has its message, as panic "),
+            "{error}"
+        );
+        assert!(!error.contains("script"), "{error}");
         world.pass_until_consumed(1).await;
         assert_eq!(world.script.bodies(), ["a", "a"]);
     });

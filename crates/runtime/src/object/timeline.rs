@@ -14,6 +14,7 @@ use super::{Arrival, Confirmation, Object, Turn};
 use crate::{
     Activation, Error, ErrorKind, Event, Result, Timeline,
     broken::{Variant, broken},
+    timelines::{self, Known},
 };
 
 /// Called on a new timeline.
@@ -39,6 +40,12 @@ impl Object {
 
     pub(crate) fn is_dormant(&self) -> bool {
         self.timeline.get().dormant
+    }
+
+    /// Its timeline and name, if its database is open.
+    pub(crate) fn open_timeline(&self) -> Result<Option<Known>> {
+        let db = self.db.borrow();
+        Ok(db.as_ref().map(timelines::read).transpose()?)
     }
 
     /// Reads the timeline again: the database was opened, or the turn has changed it.

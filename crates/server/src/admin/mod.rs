@@ -3,7 +3,7 @@
 //! Contract: `/healthz` is 200 while the process can answer at all. `/readyz` is 200 while the node accepts requests,
 //! and otherwise 503 with the reasons. `/metrics` is Prometheus' text format with the current values. `/alarms` lists
 //! and reruns alarms. `/objects` restores, forks and repairs objects, and serves their components; `/quarantined` lists
-//! objects that need a repair. For the required permissions see [`guard`]. Errors have the form of [`ApiError`].
+//! objects that need a repair, `/dormant` those that wait for their activation. For the required permissions see [`guard`]. Errors have the form of [`ApiError`].
 
 mod alarms;
 mod components;
@@ -109,7 +109,7 @@ pub(crate) fn router(readiness: &Arc<Readiness>, reach: Reach, body_timeout: Dur
         .fallback(async || {
             ApiError::not_found(
                 "not_found",
-                "The admin listener answers /, /healthz, /readyz, /metrics, /alarms, /objects and /quarantined.",
+                "The admin listener answers /, /healthz, /readyz, /metrics, /alarms, /objects, /dormant and /quarantined.",
             )
         })
 }

@@ -7,6 +7,8 @@
 //! | `POST /objects/{class}/{object}/restore` with `{"time"}` or `{"bookmark"}` | 200 and `{"undo"}`: the bookmark that undoes it; with `"dormant": true` the object is dormant afterwards |
 //! | `POST /objects/{class}/{object}/fork` with the same and `"name"` | 200 and `{"id"}`: of the new object, which is dormant |
 //! | `POST /objects/{class}/{object}/activate` with `{"inherited":"fresh"}` or `"continue"` | 204: the object is no longer dormant |
+//! | `GET /objects/{class}/{object}/timeline` | 200 and `{"class","id","name","timeline","since","cause","dormant"}` |
+//! | `GET /dormant?class=&after=` | 200 and `{"objects":[…],"next"}`: the timelines of dormant objects; `next` of one page is `class` and `after` of the next |
 //! | `GET /quarantined` | 200 and `{"objects":[{"class","id","why"}…]}` |
 //! | `POST /objects/{class}/{object}/repair` with `{"with":"accept"}` or `"anew"` | 200 and `{"bookmark","kept"}`: of its new state, and which files of the node's disk hold what it was |
 //!
@@ -18,7 +20,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use abide_runtime::{Activation, Moment, Node};
+use abide_runtime::{Activation, AlarmTime, Moment, Node, TimelineCause, TimelineListing};
 use abide_storage::{Bookmark, Repair};
 use axum::{
     Json, Router,
@@ -45,6 +47,8 @@ pub(super) fn routes() -> Router<Arc<Readiness>> {
         .route("/objects/{class}/{object}/fork", post(fork))
         .route("/objects/{class}/{object}/activate", post(activate))
         .route("/objects/{class}/{object}/repair", post(repair))
+        .route("/objects/{class}/{object}/timeline", get(timeline))
+        .route("/dormant", get(dormant))
         .route("/quarantined", get(quarantined))
 }
 
@@ -112,6 +116,48 @@ struct Fork {
 #[derive(Serialize)]
 struct Forked {
     id: String,
+}
+
+/// An object's timeline.
+#[derive(Serialize)]
+struct TimelineBody {
+    class: String,
+    id: String,
+    name: Option<String>,
+    timeline: String,
+    since: Option<i64>,
+    #[serde(flatten)]
+    cause: Cause,
+    dormant: bool,
+}
+
+/// How a timeline began.
+#[derive(Serialize)]
+#[serde(tag = "cause", rename_all = "lowercase")]
+enum Cause {
+    Created,
+    Restored { from: Bookmark, to: Bookmark },
+    Forked { origin: String, bookmark: Bookmark },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DormantQuery {
+    class: Option<String>,
+    after: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Dormant {
+    objects: Vec<TimelineBody>,
+    next: Option<Position>,
+}
+
+/// After which object the next page begins.
+#[derive(Serialize)]
+struct Position {
+    class: String,
+    after: String,
 }
 
 #[derive(Serialize)]
@@ -239,6 +285,62 @@ async fn activate(
     let object = target::object(&node, &class, &object)?;
     node.activate(&object, activate.inherited).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+impl From<TimelineListing> for TimelineBody {
+    fn from(listing: TimelineListing) -> Self {
+        let timeline = listing.timeline;
+        Self {
+            class: listing.class,
+            id: listing.id.to_string(),
+            name: listing.name,
+            timeline: timeline.id().to_string(),
+            since: timeline.since().map(AlarmTime::unix_millis),
+            cause: match timeline.cause() {
+                TimelineCause::Restored { from, to } => Cause::Restored { from, to },
+                TimelineCause::Forked { origin, bookmark } => Cause::Forked {
+                    origin: origin.to_string(),
+                    bookmark,
+                },
+                _ => Cause::Created,
+            },
+            dormant: listing.dormant,
+        }
+    }
+}
+
+async fn timeline(
+    State(readiness): State<Arc<Readiness>>,
+    UrlPath((class, object)): ObjectPath,
+) -> Result<Json<TimelineBody>, ApiError> {
+    let node = target::node(&readiness)?;
+    let object = target::object(&node, &class, &object)?;
+    Ok(Json(node.timeline(&object).await?.into()))
+}
+
+async fn dormant(
+    State(readiness): State<Arc<Readiness>>,
+    UrlQuery(query): UrlQuery<DormantQuery>,
+) -> Result<Json<Dormant>, ApiError> {
+    let node = target::node(&readiness)?;
+    let invalid = |text: String| ApiError::bad_request("invalid_query", text);
+    let after = match (query.class, query.after) {
+        (Some(class), Some(after)) => {
+            let id = after.parse();
+            let id = id.map_err(|_| invalid(format!("{after:?} is not the id of an object.")))?;
+            Some((class, id))
+        }
+        (None, None) => None,
+        _ => return Err(invalid("Send `class` and `after` together.".to_owned())),
+    };
+    let page = node.dormant(after).await?;
+    Ok(Json(Dormant {
+        objects: page.objects.into_iter().map(Into::into).collect(),
+        next: page.next.map(|(class, id)| Position {
+            class,
+            after: id.to_string(),
+        }),
+    }))
 }
 
 async fn quarantined(

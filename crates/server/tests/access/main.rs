@@ -179,7 +179,9 @@ fn routes(host: &RunningHost) -> Vec<(SocketAddr, &'static str, Role)> {
         (public, "POST /rpc/NOTHING/a/add", Role::Operate),
         (admin, "GET /alarms", Role::Read),
         (admin, "GET /quarantined", Role::Read),
+        (admin, "GET /dormant", Role::Read),
         (admin, "GET /objects/Counter/a/bookmark", Role::Read),
+        (admin, "GET /objects/Counter/a/timeline", Role::Read),
         (admin, "POST /alarms/Counter/a/rerun", Role::Operate),
         (admin, "POST /objects/Counter/a/restore", Role::Admin),
         (admin, "POST /objects/Counter/a/fork", Role::Admin),
@@ -264,6 +266,7 @@ async fn a_token_for_certain_objects_reaches_no_other_and_no_list() {
         (admin, "GET /objects/COUNTER/a/bookmark", false),
         (admin, "GET /alarms", false),
         (admin, "GET /quarantined", false),
+        (admin, "GET /dormant", false),
     ] {
         let (status, told) = with_token(addr, route, &token).await;
         let refused = status == 403 && told.contains("object_not_allowed");

@@ -100,10 +100,7 @@ impl Subscription {
     }
 
     pub(super) fn credited(&mut self, outcome: &str, credited: Credited) {
-        if self.credits.len() >= REMEMBERED {
-            self.credits.remove(0);
-        }
-        self.credits.push(credited.id);
+        self.remember(&credited);
         match outcome {
             "reduced" => {
                 if let Some(owed) = self.owed.get_mut(&credited.invoice) {
@@ -123,6 +120,14 @@ impl Subscription {
             }),
             _ => {}
         }
+    }
+
+    /// Remembers a credit, so that it is neither recorded nor given again.
+    pub(super) fn remember(&mut self, credited: &Credited) {
+        if self.credits.len() >= REMEMBERED {
+            self.credits.remove(0);
+        }
+        self.credits.push(credited.id.clone());
         if !broken(Variant::GivenBackTwice) {
             self.given_back(&credited.invoice, credited.amount);
         }

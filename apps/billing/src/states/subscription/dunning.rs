@@ -7,7 +7,7 @@ use super::{
     Attempt, Collected, Subscription, is_zero,
 };
 use crate::{
-    Money, Time,
+    Money, MoneyError, Time,
     broken::{Variant, broken},
 };
 
@@ -48,6 +48,30 @@ pub struct Owed {
 }
 
 impl Owed {
+    /// The debt of an invoice whose first attempt begins.
+    pub(super) fn new(amount: Money, changes_only: bool) -> Self {
+        Self {
+            amount,
+            reduced: None,
+            attempts: 1,
+            failed: 0,
+            asked: 0,
+            since: None,
+            failed_at: None,
+            before: 0,
+            changes_only,
+            given_up: false,
+            used: None,
+            changed: None,
+        }
+    }
+
+    /// The amount that it was issued over, before credit notes.
+    pub(super) fn issued(&self) -> Result<Money, MoneyError> {
+        self.reduced
+            .map_or(Ok(self.amount), |reduced| self.amount.plus(reduced))
+    }
+
     /// Returns whether the latest attempt has not ended.
     pub(super) fn is_on_its_way(&self) -> bool {
         self.failed != self.attempts && !broken(Variant::AttemptBesideAttempt)
@@ -55,9 +79,7 @@ impl Owed {
 
     /// Returns whether an amount pays it: the amount owed now, or before a credit note. Any excess is refunded.
     pub(super) fn is_paid_with(&self, amount: Money) -> bool {
-        let most = self
-            .reduced
-            .map_or(Ok(self.amount), |reduced| self.amount.plus(reduced));
+        let most = self.issued();
         let pays = amount.currency() == self.amount.currency()
             && (self.amount.amount()..=most.map_or(0, Money::amount)).contains(&amount.amount());
         pays || broken(Variant::AmountUnchecked)

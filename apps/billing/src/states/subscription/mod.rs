@@ -8,6 +8,7 @@ mod notices;
 mod payments;
 mod preview;
 mod proration;
+mod restored;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +24,7 @@ pub use self::{
     dunning::Owed,
     payments::{PaymentResult, Report, Verdict},
     preview::{Preview, Upcoming},
+    restored::{Copied, Debt, Found, Restored},
 };
 use super::{Draft, INCOMPLETE_HOURS, Metadata, Refusal, Step, Terms};
 use crate::{
@@ -93,6 +95,12 @@ pub struct Subscription {
     /// The number of the newest invoice that bills no period, but only pending lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes_only: Option<u32>,
+    /// Whether it was restored: an invoice that it bills may exist.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restored: bool,
+    /// The invoices that it asks what a restore made it forget. Nothing else happens before they have answered.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub asks: BTreeSet<String>,
     /// What somebody else wants to know of it.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
@@ -253,6 +261,14 @@ impl Subscription {
                 self.credited(outcome, step.data()?);
                 Ok(())
             }
+            ("restore", "found") => {
+                self.has_found(step.data()?);
+                Ok(())
+            }
+            ("restore", _) => {
+                self.begins_again();
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -299,20 +315,13 @@ impl Subscription {
         }
         if !totals.due.is_zero() {
             let owed = Owed {
-                amount: totals.due,
-                reduced: None,
-                attempts: 1,
-                failed: 0,
-                asked: 0,
-                since: None,
-                failed_at: None,
-                before: 0,
-                changes_only,
-                given_up: false,
                 used: draft.used()?,
-                changed: None,
+                ..Owed::new(totals.due, changes_only)
             };
             self.owed.insert(draft.id(), owed);
+        }
+        if self.restored {
+            self.asks.insert(draft.id());
         }
         Ok(())
     }

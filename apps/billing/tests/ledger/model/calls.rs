@@ -38,6 +38,7 @@ impl Model {
         };
         if taken {
             self.writes(now);
+            self.remembers(now);
         }
         taken
     }

@@ -24,8 +24,10 @@ impl Status {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Invoice {
+    /// What it came to when it was issued.
+    pub(super) issued: i64,
     pub(crate) due: i64,
     pub(crate) status: Status,
     /// Attempts that were ordered.

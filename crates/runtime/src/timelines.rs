@@ -1,0 +1,155 @@
+//! The timelines of objects on a running node, for operators. No code of an object runs.
+
+use std::rc::Rc;
+
+use abide_storage::{ObjectDb, TimelineRow};
+use tokio::sync::oneshot;
+
+use crate::{
+    AnyNamespace, AnyStub, Error, ErrorKind, Node, ObjectId, Result, Timeline,
+    envelope::{Message, TimelineQuestion},
+    limits::TIMELINES_READ,
+    object::Object,
+    worker::Worker,
+};
+
+/// The timeline of an object, as [`Node::timeline`] returns it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TimelineListing {
+    /// The unique key of its class's namespace.
+    pub class: String,
+    /// The object.
+    pub id: ObjectId,
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// Its present timeline.
+    pub timeline: Timeline,
+    /// Whether it does nothing unasked until it is activated.
+    pub dormant: bool,
+}
+
+/// Some of the dormant objects of a node, as [`Node::dormant`] returns them.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DormantPage {
+    /// The objects.
+    pub objects: Vec<TimelineListing>,
+    /// After which object the next page begins: its class and id. `None` on the last page.
+    pub next: Option<(String, ObjectId)>,
+}
+
+/// What a worker knows of an object's timeline.
+pub(crate) type Known = (TimelineRow, Option<String>);
+
+impl Node {
+    /// The timeline of an object. It is not started for that.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if it is not stored; [`ErrorKind::Overloaded`] while it is being restored.
+    pub async fn timeline(&self, object: &AnyStub) -> Result<TimelineListing> {
+        object.checked_id()?;
+        let (tell, told) = oneshot::channel();
+        object.worker().send(Message::Timeline(TimelineQuestion {
+            binding: object.binding_index(),
+            id: object.id(),
+            tell,
+        }))?;
+        let (row, name) = told.await.unwrap_or_else(|_| Err(Error::stopping()))?;
+        Ok(TimelineListing {
+            class: object.unique_key().to_owned(),
+            id: object.id(),
+            name,
+            timeline: Timeline::new(&row),
+            dormant: row.dormant,
+        })
+    }
+
+    /// The dormant objects after one, given by its class's unique key and its id, in the order of classes and ids. It
+    /// opens each object's database: a page examines a limited number of objects, and may be empty although another
+    /// follows. Quarantined objects are left out. Needs tokio.
+    ///
+    /// # Errors
+    /// If the node is stopping, or a directory cannot be read.
+    pub async fn dormant(&self, after: Option<(String, ObjectId)>) -> Result<DormantPage> {
+        let mut classes = self.env().namespaces();
+        classes.sort_by(|a, b| a.unique_key().cmp(b.unique_key()));
+        classes.dedup_by(|a, b| a.unique_key() == b.unique_key());
+        let (mut objects, mut left) = (Vec::new(), TIMELINES_READ);
+        for class in classes {
+            let key = class.unique_key().to_owned();
+            let first = after.as_ref().filter(|(class, _)| *class >= key);
+            if first.is_some_and(|(class, _)| *class > key) {
+                continue;
+            }
+            for id in written(class.clone()).await? {
+                if first.is_some_and(|(_, known)| id <= *known) {
+                    continue;
+                }
+                match self.timeline(&class.get(id)).await {
+                    Ok(found) if found.dormant => objects.push(found),
+                    Ok(_) => {}
+                    // It is gone, or listed by `abide quarantined`.
+                    Err(error)
+                        if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Damaged) => {}
+                    Err(error) => return Err(error),
+                }
+                left -= 1;
+                if left == 0 {
+                    let next = Some((key, id));
+                    return Ok(DormantPage { objects, next });
+                }
+            }
+        }
+        Ok(DormantPage {
+            objects,
+            next: None,
+        })
+    }
+}
+
+async fn written(class: AnyNamespace) -> Result<Vec<ObjectId>> {
+    match tokio::task::spawn_blocking(move || class.written()).await {
+        Ok(written) => written,
+        Err(error) => Err(Error::with_kind(ErrorKind::Io, error.to_string())),
+    }
+}
+
+impl Worker {
+    pub(crate) fn tell_timeline(&self, question: TimelineQuestion) {
+        let known = self.known_timeline(question.binding, question.id);
+        self.mailbox
+            .guard("the waker of an operator's request", || {
+                // The caller may be gone.
+                let _ = question.tell.send(known);
+            });
+    }
+
+    /// The timeline of an object in memory, or that in its database.
+    fn known_timeline(&self, binding: usize, id: ObjectId) -> Result<Known> {
+        let key = self.bindings[binding].key(id);
+        let object: Option<Rc<Object>> = self.objects.borrow().get(&key).map(Rc::clone);
+        if let Some(object) = object {
+            if object.is_held() {
+                return Err(Error::with_kind(
+                    ErrorKind::Overloaded,
+                    "the object is being restored: retry when the restore is complete",
+                ));
+            }
+            if let Some(known) = object.open_timeline()? {
+                return Ok(known);
+            }
+        }
+        if !self.store.has_object(key)? {
+            let text = format!("there is no object {id}: nothing of it is stored");
+            return Err(Error::with_kind(ErrorKind::NotFound, text));
+        }
+        let db = self.store.open_object(key)?;
+        Ok(read(&db)?)
+    }
+}
+
+/// The timeline and the name in an object's database.
+pub(crate) fn read(db: &ObjectDb) -> abide_storage::Result<Known> {
+    Ok((db.timeline()?, db.name()?))
+}
