@@ -49,6 +49,9 @@ async fn comment(page: &Page, author: &str, text: &str) {
 async fn a_conversation_on_two_pages_ends_with_a_closed_ticket() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data")).start();
+    let shown = server.client().get("/desks/support").await;
+    assert_eq!(shown.headers["x-content-type-options"], "nosniff");
+    assert!(shown.headers.contains_key("content-security-policy"));
     let desk = server.client().url("/desks/support");
     let browser = Browser::start().await;
     let ada = open(&browser, &desk).await;

@@ -58,8 +58,14 @@ async fn check(page: &Page) -> Vec<String> {
                     try {{ animation.finish() }} catch {{ animation.cancel() }}
                 }}
                 {SOURCE}
-                const {{ violations }} = await axe.run(document, {{ resultTypes: ['violations'] }});
-                const {{ scrollWidth, clientWidth }} = document.documentElement;
+                // Turbo marks the document while it refreshes the page.
+                const root = document.documentElement, isBusy = () => root.hasAttribute('aria-busy');
+                let violations;
+                do {{
+                    while (isBusy()) await new Promise(next => setTimeout(next, 20));
+                    ({{ violations }} = await axe.run(document, {{ resultTypes: ['violations'] }}));
+                }} while (isBusy());
+                const {{ scrollWidth, clientWidth }} = root;
                 const wide = scrollWidth <= clientWidth ? [] : [...document.querySelectorAll('body *')]
                     .filter(it => it.getBoundingClientRect().right > clientWidth + 1)
                     .map(it => it.cloneNode(false).outerHTML);
