@@ -5,9 +5,9 @@
 mod site;
 mod support;
 
-use std::{net::UdpSocket, path::Path, time::Instant};
+use std::{net::UdpSocket, time::Instant};
 
-use abide_harness::{Browser, Page, axe, until};
+use abide_harness::{Browser, axe, until};
 use serde_json::json;
 use site::{Site, redirect};
 use support::{browsers, chromium, files, group, post, shots, take};
