@@ -51,13 +51,17 @@ pub(crate) struct Refusal {
     pub(crate) error: Error,
 }
 
+/// Tells the result of a task.
+pub(crate) type Tell = Box<dyn FnOnce() + Send>;
+
 /// An administrative task on the database of an object, which is held in the meantime.
 pub(crate) struct AdminTask {
     pub(crate) binding: usize,
     pub(crate) id: ObjectId,
     /// Resets the object if it is in memory; without this it must not be.
     pub(crate) reset: bool,
-    pub(crate) work: Box<dyn FnOnce(&Store) + Send>,
+    /// Returns what tells the caller.
+    pub(crate) work: Box<dyn FnOnce(&Store) -> Tell + Send>,
     /// Receives the reason if it cannot be done.
     pub(crate) refused: oneshot::Sender<Error>,
 }

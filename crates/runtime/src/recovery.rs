@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     Activation, AnyStub, Error, ErrorKind, Node, ObjectId, Result,
-    envelope::{AdminTask, Message},
+    envelope::{AdminTask, Message, Tell},
 };
 
 /// A quarantined object, as [`Node::quarantined`] lists it.
@@ -197,8 +197,12 @@ impl Node {
         let (done, result) = oneshot::channel();
         let (refused, refusal) = oneshot::channel();
         let work = Box::new(move |store: &Store| {
-            // The caller may be gone.
-            let _ = done.send(work(store));
+            let result = work(store);
+            let tell: Tell = Box::new(move || {
+                // The caller may be gone.
+                let _ = done.send(result);
+            });
+            tell
         });
         object.worker().send(Message::AdminTask(AdminTask {
             binding: object.binding_index(),

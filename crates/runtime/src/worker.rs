@@ -275,10 +275,11 @@ impl Worker {
         let object = self.object(task.binding, task.id, name);
         object.give_waiting(waiting);
         let work = task.work;
-        object.hold(move |store| {
-            work(store);
-            Ok(())
-        });
+        let mailbox = self.mailbox.clone();
+        object.hold(
+            move |store| Ok(work(store)),
+            move |tell| mailbox.guard("the waker of a restore", tell),
+        );
     }
 
     /// Defers socket events, in order, that an object has not begun because of `reason`. They go to its next

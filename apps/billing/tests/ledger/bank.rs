@@ -174,14 +174,16 @@ impl Bank {
         }
     }
 
-    /// A report is not told any more.
+    /// A report is not told any more, unless it was replaced meanwhile.
     pub(crate) fn forgets(&self, report: &Report) {
         let mut book = self.book();
         let at = book
             .reports
             .iter()
             .position(|one| one.id == report.id && one.fate == report.fate);
-        book.reports.remove(at.unwrap());
+        if let Some(at) = at {
+            book.reports.remove(at);
+        }
     }
 
     /// Decides what comes of a payment: the same for the same one.

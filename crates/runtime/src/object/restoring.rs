@@ -88,7 +88,7 @@ impl Object {
     pub(super) fn restore_as_requested(self: &Rc<Self>) {
         self.close();
         let key = self.key();
-        self.hold(move |store| store.restore_requested(key));
+        self.hold(move |store| store.restore_requested(key), |()| ());
     }
 
     /// Closes the database of an object that has not started.
@@ -99,10 +99,11 @@ impl Object {
     }
 
     /// Holds an object that has not started while work on its database runs on its own thread. If the work fails, so do
-    /// the waiting events.
-    pub(crate) fn hold(
+    /// the waiting events. `tell` gets the result when the object is no longer held: its caller may hold it again at once.
+    pub(crate) fn hold<R: Send + 'static>(
         self: &Rc<Self>,
-        work: impl FnOnce(&Store) -> abide_storage::Result<()> + Send + 'static,
+        work: impl FnOnce(&Store) -> abide_storage::Result<R> + Send + 'static,
+        tell: impl FnOnce(R) + 'static,
     ) {
         self.held.set(true);
         let store = self.worker.store.clone();
@@ -122,9 +123,14 @@ impl Object {
                 }
             };
             match done {
-                _ if !object.is_alive() => {}
-                Ok(()) => object.resume(),
-                Err(error) => object.fail_waiting(&error.into_reset()),
+                Ok(result) => {
+                    if object.is_alive() {
+                        object.resume();
+                    }
+                    tell(result);
+                }
+                Err(error) if object.is_alive() => object.fail_waiting(&error.into_reset()),
+                Err(_) => {}
             }
             if object.is_alive() {
                 object.check_by(object.worker.now() + object.idle_timeout());

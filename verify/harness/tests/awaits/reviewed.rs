@@ -65,7 +65,7 @@ pub(crate) const REVIEWED: &[(&str, &str, usize, &str)] = &[
     (
         "billing",
         "Resource::collect",
-        6,
+        7,
         "each call is repeatable, and the amount owed is read after the last but one",
     ),
     (
@@ -127,6 +127,12 @@ pub(crate) const REVIEWED: &[(&str, &str, usize, &str)] = &[
         "FlightSeating::create",
         1,
         "the gate is closed while the archive is asked, and everything is read after it",
+    ),
+    (
+        "game-rooms",
+        "GameRoom::end",
+        1,
+        "a room that is over admits no socket, and the hub forgets a code as often as it is asked",
     ),
     (
         "help-desk",
