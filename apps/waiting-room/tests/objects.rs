@@ -293,6 +293,7 @@ fn visitors_who_stop_looking_leave_the_queue_but_not_while_the_process_is_down()
         let bucket = bucket(100);
         let joined = |number| Happening::Joined {
             visitor: visitor(number),
+            minute: Minute::at(NOW, MINUTE),
             bucket,
         };
         let state = report(&centre, "dc-1", NOW, &[joined(1), joined(2)]).await;
@@ -361,6 +362,7 @@ fn a_draw_gives_each_waiting_visitor_one_place_and_later_visitors_the_end() {
         };
         let joined = |number, now| Happening::Joined {
             visitor: visitor(number),
+            minute: Minute::at(now, MINUTE),
             bucket: terms.join(now),
         };
         let crowd: Vec<_> = (0..50).map(|number| joined(number, NOW)).collect();
@@ -395,6 +397,7 @@ fn data_centres_hear_of_each_other_through_the_world_and_one_that_is_silent_has_
         let (one, two) = (centre(&host, "dc-1"), centre(&host, "dc-2"));
         let joined = |number| Happening::Joined {
             visitor: visitor(number),
+            minute: Minute::at(NOW, MINUTE),
             bucket: bucket(100),
         };
         report(&one, "dc-1", NOW, &[joined(1)]).await;

@@ -223,8 +223,12 @@ impl Life {
                     let bucket = BucketId::at(self.now, MINUTE);
                     self.centres[centre].waiting.push((visitor, bucket));
                     let visitor = id(visitor);
-                    self.report(centre, vec![Happening::Joined { visitor, bucket }])
-                        .await;
+                    let joined = Happening::Joined {
+                        visitor,
+                        minute: Minute::at(self.now, MINUTE),
+                        bucket,
+                    };
+                    self.report(centre, vec![joined]).await;
                 }
             }
             let (mut still, mut looked) = (Vec::new(), Vec::new());

@@ -76,6 +76,11 @@ impl Terms {
             .map_or(bucket, |draw| draw.place(&visitor.0, bucket, now))
     }
 
+    /// Whether a visitor of a bucket takes part in a draw.
+    fn is_before_draw(&self, bucket: BucketId) -> bool {
+        self.draw.is_some_and(|draw| draw.takes(bucket))
+    }
+
     /// The bucket of a visitor who comes at a moment.
     pub fn join(&self, now: u64) -> BucketId {
         match self.draw {
@@ -90,7 +95,7 @@ impl Terms {
 pub struct Reported {
     /// The state of the room, as this data centre knows it.
     pub state: RoomState,
-    /// Visitors whose minute was over. They have not been admitted.
+    /// Visitors whose minute was over. They have been neither admitted nor queued.
     pub late: Vec<VisitorId>,
 }
 
@@ -101,6 +106,8 @@ pub enum Happening {
     Joined {
         /// Who.
         visitor: VisitorId,
+        /// The minute in which no slot was left for them.
+        minute: Minute,
         /// Where.
         bucket: BucketId,
     },
@@ -185,6 +192,11 @@ impl DataCentre {
                     minute: of,
                     ..
                 } if of < minute => late.push(visitor),
+                Happening::Joined {
+                    visitor,
+                    minute: of,
+                    bucket,
+                } if of < minute && !terms.is_before_draw(bucket) => late.push(visitor),
                 happening => self.note(happening, now, &terms)?,
             }
         }
@@ -272,7 +284,9 @@ impl DataCentre {
 
     fn note(&self, happening: Happening, now: u64, terms: &Terms) -> Result<()> {
         match happening {
-            Happening::Joined { visitor, bucket } => {
+            Happening::Joined {
+                visitor, bucket, ..
+            } => {
                 if self.wait(visitor, bucket, now, terms)? {
                     self.arrive(Minute::at(now, terms.minute_millis))?;
                 }

@@ -43,7 +43,7 @@ pub(crate) struct NotRecorded;
 pub(crate) enum Recorded {
     /// It is on disk.
     Yes,
-    /// The minute of the admission is over: it does not hold.
+    /// The minute of the decision is over: it does not hold.
     Late,
 }
 
@@ -140,12 +140,13 @@ async fn keep_reporting(cache: Arc<Cache>, worker: String, mut told: mpsc::Recei
         for told in batch.drain(..) {
             let Some(done) = told.done else { continue };
             let recorded = outcome.as_ref().map_err(|refused| *refused);
-            let recorded = recorded.map(|late| match &told.happening {
-                Some(Happening::Admitted { visitor, .. }) if late.contains(visitor) => {
-                    Recorded::Late
-                }
-                _ => Recorded::Yes,
-            });
+            let recorded =
+                recorded.map(|late| match &told.happening {
+                    Some(
+                        Happening::Admitted { visitor, .. } | Happening::Joined { visitor, .. },
+                    ) if late.contains(visitor) => Recorded::Late,
+                    _ => Recorded::Yes,
+                });
             // The visitor's request may have been cancelled.
             let _ = done.send(recorded);
         }

@@ -147,7 +147,11 @@ impl Worker {
                     };
                     return Verdict::Enter(visitor, Some(ticket));
                 }
-                Admission::No => return self.queue(&plan, ticket, visitor, now).await,
+                Admission::No => {
+                    if let Some(verdict) = self.queue(&plan, ticket, visitor, now).await {
+                        return verdict;
+                    }
+                }
                 Admission::Failed => return Verdict::TryAgain,
                 Admission::Late => {
                     if self.reporter.record(None).await.is_err() {
@@ -258,7 +262,9 @@ impl Worker {
                     });
                     return Admission::Yes;
                 }
-                Ok(Number::Closed) if !is_borrowed => return Admission::Late,
+                Ok(Number::Closed) if !is_borrowed || self.is_over(minute) => {
+                    return Admission::Late;
+                }
                 Ok(Number::Closed | Number::NoneLeft) => {
                     let mut own = self.own(minute);
                     own.exhausted.insert((lane, source.counter.clone()), source);
@@ -270,6 +276,10 @@ impl Worker {
             }
         }
         Admission::No
+    }
+
+    fn is_over(&self, minute: Minute) -> bool {
+        self.cache.minute(self.cache.now()) > minute
     }
 
     /// Whether the counter has said that no number below these bounds is left.
@@ -299,19 +309,20 @@ impl Worker {
         }
     }
 
-    /// Gives a visitor a place, or keeps the one that they have.
+    /// Gives a visitor a place, or keeps the one that they have. `None` if the minute ended before a new visitor had a place: the
+    /// next one may have a slot, which others were given in vain as the minute ended.
     async fn queue(
         &self,
         plan: &Plan,
         ticket: Option<Ticket>,
         visitor: VisitorId,
         now: u64,
-    ) -> Verdict {
+    ) -> Option<Verdict> {
         if plan.rules.method == Method::Reject && ticket.is_none() {
             self.reporter.note(Happening::TurnedAway {
                 minute: plan.minute(),
             });
-            return Verdict::Full;
+            return Some(Verdict::Full);
         }
         let terms = &self.cache.terms;
         let is_new = ticket.is_none();
@@ -327,9 +338,15 @@ impl Worker {
             }
             None => {
                 let bucket = terms.join(now);
-                let joined = Happening::Joined { visitor, bucket };
-                if self.reporter.record(Some(joined)).await.is_err() {
-                    return Verdict::TryAgain;
+                let joined = Happening::Joined {
+                    visitor,
+                    minute: plan.minute(),
+                    bucket,
+                };
+                match self.reporter.record(Some(joined)).await {
+                    Ok(Recorded::Yes) => {}
+                    Ok(Recorded::Late) => return None,
+                    Err(_) => return Some(Verdict::TryAgain),
                 }
                 Ticket {
                     visitor,
@@ -370,7 +387,7 @@ impl Worker {
             ahead: Some(ahead).filter(|_| is_complete),
             ..ticket
         };
-        Verdict::Wait(ticket, place)
+        Some(Verdict::Wait(ticket, place))
     }
 
     fn own(&self, minute: Minute) -> std::sync::MutexGuard<'_, OwnMinute> {

@@ -14,7 +14,10 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::RecoveryUnset => {
             "crash::a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls"
         }
-        Variant::DeliveryNotDurable | Variant::DeliveryUncounted => {
+        Variant::DeliveryNotDurable => {
+            "crash::a_message_is_not_delivered_before_its_attempt_is_on_disk"
+        }
+        Variant::DeliveryUncounted => {
             "crash::a_message_whose_consumer_ends_the_process_each_time_is_given_up"
         }
         Variant::MarksForgotten => {

@@ -44,6 +44,27 @@ fn a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls() {
 }
 
 #[test]
+fn a_message_is_not_delivered_before_its_attempt_is_on_disk() {
+    run(async {
+        let world = World::new(words);
+        world.script.say("a", vec![Act::Fail]);
+        world.send(&["a"]).await;
+        world
+            .until("an attempt", async || world.script.seen().len() == 1)
+            .await;
+        world.node.settle().await.unwrap();
+        world.disk.hold_syncs();
+        world.clock.advance(Duration::from_hours(1));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let seen = world.script.seen().len();
+        // Before it may fail: a node does not end while its disk stands still.
+        world.disk.release_syncs();
+        assert_eq!(seen, 1);
+        world.until_consumed(1).await;
+    });
+}
+
+#[test]
 fn a_message_whose_consumer_ends_the_process_each_time_is_given_up() {
     run(async {
         let mut world = World::new(words);

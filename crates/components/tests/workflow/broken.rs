@@ -8,11 +8,11 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::ChildUnasked => {
             "timelines::a_restored_parent_learns_the_result_of_a_child_that_ended"
         }
-        Variant::ResultUnstored
-        | Variant::KeyOfAttempt
-        | Variant::ToldOnce
-        | Variant::InstanceUnguarded => {
+        Variant::ResultUnstored | Variant::KeyOfAttempt | Variant::InstanceUnguarded => {
             "crash::a_workflow_comes_to_its_end_through_failures_kills_and_power_cuts"
+        }
+        Variant::ToldOnce => {
+            "crash::a_workflow_that_is_meddled_with_comes_to_an_end_that_fits_its_history"
         }
         Variant::AttemptNotDurable => {
             "steps::a_function_is_not_called_before_its_attempt_is_on_disk"
