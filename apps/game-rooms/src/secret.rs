@@ -50,7 +50,7 @@ impl Secret {
     /// What a room remembers of it: its SHA-256 in hex. Comparing digests tells an attacker nothing about the secret.
     pub fn digest(self) -> String {
         let digest = Sha256::digest(self.0.to_be_bytes());
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(digest)
     }
 
     /// The secret in hex, for its owner.

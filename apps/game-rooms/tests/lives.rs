@@ -91,7 +91,7 @@ async fn room_whose_screen_stays_away_ends_and_gives_its_code_back() {
     assert!(host.exists(&room).await);
     screen.leave().await;
     phone.sees(false, &[1]).await;
-    world.clock.advance(empty_life() - MINUTE);
+    world.clock.advance(empty_life().saturating_sub(MINUTE));
     host.0.settle().await.unwrap();
     assert!(host.exists(&room).await, "it has a minute left");
     world.clock.advance(MINUTE);
@@ -135,7 +135,7 @@ async fn screen_that_returns_in_time_keeps_its_room() {
         let mut screen = Player::host(&host.address(), &room).await;
         screen.sees(true, &[]).await;
         drop(screen);
-        world.clock.advance(empty_life() - MINUTE);
+        world.clock.advance(empty_life().saturating_sub(MINUTE));
         host.0.settle().await.unwrap();
         assert!(host.exists(&room).await);
     }
@@ -175,7 +175,7 @@ async fn room_ends_after_a_day_though_its_screen_is_here() {
     let room = make(&host.client()).await;
     let mut screen = Player::host(&host.address(), &room).await;
     screen.sees(true, &[]).await;
-    world.clock.advance(LIFETIME - MINUTE);
+    world.clock.advance(LIFETIME.saturating_sub(MINUTE));
     host.0.settle().await.unwrap();
     assert!(host.exists(&room).await);
     world.clock.advance(MINUTE);
@@ -208,7 +208,9 @@ async fn full_room_refuses_until_a_player_has_been_away_for_long() {
     drop(second);
     screen.sees(true, &[1]).await;
     full().await;
-    world.clock.advance(PLACE_KEPT - Duration::from_millis(1));
+    world
+        .clock
+        .advance(PLACE_KEPT.saturating_sub(Duration::from_millis(1)));
     full().await;
     world.clock.advance(Duration::from_millis(2));
     let mut third = Player::peer(&address, &room, 3).await;

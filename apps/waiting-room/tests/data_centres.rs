@@ -70,7 +70,7 @@ fn a_room_that_is_full_stays_so_when_a_minute_begins() {
         let server = site.start();
         let client = server.client();
         // Admissions on their way when a minute ends go to those who wait, and these look after the test only.
-        while second() % 4 != 0 {
+        while !second().is_multiple_of(4) {
             pause().await;
         }
         let (mut inside, _) = rush(&client, 60).await;

@@ -44,7 +44,8 @@ struct Timeline {
     class: String,
     id: String,
     name: Option<String>,
-    timeline: String,
+    #[serde(rename = "timeline")]
+    number: String,
     since: Option<i64>,
     #[serde(flatten)]
     cause: Cause,
@@ -80,7 +81,7 @@ impl Timeline {
             class: class.to_owned(),
             id: key.id_hex(),
             name: db.name()?,
-            timeline: row.id.to_string(),
+            number: row.id.to_string(),
             since: row.since.and_then(|since| i64::try_from(since).ok()),
             cause: match row.cause {
                 StoredCause::Created => Cause::Created,
@@ -102,7 +103,7 @@ impl Timeline {
 
     fn print(&self, out: &mut impl Write) -> Result<()> {
         writeln!(out, "object\t{}", self.object())?;
-        writeln!(out, "timeline\t{}", self.timeline)?;
+        writeln!(out, "timeline\t{}", self.number)?;
         writeln!(out, "since\t{}", time(self.since))?;
         match &self.cause {
             Cause::Created => writeln!(out, "cause\tcreated")?,

@@ -66,11 +66,11 @@ impl Rows {
     }
 
     pub(super) fn meta(&self) -> Result<Meta> {
+        const META: &str = "SELECT full_at, next_tick, polls_left, last_seen FROM outbox_meta";
         let mut ledger = self.ledger.get();
         if let Some(meta) = ledger.meta {
             return Ok(meta);
         }
-        const META: &str = "SELECT full_at, next_tick, polls_left, last_seen FROM outbox_meta";
         let (full_at, next_tick, polls_left, last_seen) = self.sql.exec(META, ())?.one()?;
         let meta = Meta {
             full_at,

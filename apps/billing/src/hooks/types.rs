@@ -74,8 +74,10 @@ pub(super) fn of<'a>(
     match (kind, action, outcome) {
         ("subscription", "create", "trialing") => vec!["created", "trialing"],
         (_, "create", _) => vec!["created"],
-        // The original tells what happens to it.
-        (_, "copy", _) | (_, "restore", "found") => Vec::new(),
+        // The original tells what happens to a copy, and a subscription what happens to its customer.
+        (_, "copy", _) | (_, "restore", "found") | ("customer", "subscribe" | "leave", _) => {
+            Vec::new()
+        }
         (_, "restore", _) => vec!["restored"],
         ("subscription", "notify", "upcoming") => vec![UPCOMING],
         ("subscription", "notify", _) => vec!["trial_will_end"],
@@ -98,8 +100,6 @@ pub(super) fn of<'a>(
         ("payment_intent", "refund", "refunded") => vec!["refunded"],
         ("invoice", "void", _) => vec!["voided"],
         ("invoice", "give_up", _) => vec!["uncollectible"],
-        // Reported by the subscription.
-        ("customer", "subscribe" | "leave", _) => Vec::new(),
         ("product" | "price" | "customer", "delete", _) => vec!["deleted"],
         (_, "annotate", _)
         | ("subscription", "change" | "cancel", _)

@@ -148,22 +148,22 @@ fn a_copied_subscription_charges_nobody() {
         assert!(changed.is_err(), "{changed:?}");
         assert!(!copy.entitlement().await.unwrap().unwrap().entitled);
         world.passes(Duration::from_hours(3 * 24)).await;
-        let charged = || -> Vec<String> {
+        let payments_of = || -> Vec<String> {
             let payments = world.gateway.payments().into_iter();
             payments.map(|payment| payment.reference).collect()
         };
         let of_copy = |charged: Vec<String>| charged.iter().any(|of| of.contains("copy"));
         assert!(
-            charged().len() >= 4 && !of_copy(charged()),
+            payments_of().len() >= 4 && !of_copy(payments_of()),
             "{:?}",
-            charged()
+            payments_of()
         );
         node.activate(copy.untyped(), Activation::Fresh)
             .await
             .unwrap();
         assert_eq!(copy.get_state().await.unwrap().unwrap().state, "copy");
         world.passes(Duration::from_hours(3 * 24)).await;
-        assert!(!of_copy(charged()), "{:?}", charged());
+        assert!(!of_copy(payments_of()), "{:?}", payments_of());
     });
 }
 

@@ -93,6 +93,7 @@ impl Format {
     }
 
     /// The format of pictures that are taken on the way.
+    #[must_use]
     pub fn of_pictures(self) -> Self {
         match self {
             Self::Jpeg | Self::Pdf => Self::Jpeg,

@@ -137,6 +137,7 @@ struct Life {
     inherited: BTreeMap<String, i64>,
 }
 
+#[allow(clippy::too_many_lines, reason = "the steps of a life, one by one")]
 async fn live(seed: u64) {
     let mut random = Random::new(seed);
     let mut world = World::new();

@@ -100,9 +100,10 @@ impl Restores {
         let mut undos = Vec::new();
         for (number, at) in (0..SHARDS).zip(at) {
             let stub = shard(world, number);
-            undos.push(match dormant {
-                true => node.restore_dormant(stub.untyped(), *at).await.unwrap(),
-                false => node.restore(stub.untyped(), *at).await.unwrap(),
+            undos.push(if dormant {
+                node.restore_dormant(stub.untyped(), *at).await.unwrap()
+            } else {
+                node.restore(stub.untyped(), *at).await.unwrap()
             });
         }
         self.times += 1;

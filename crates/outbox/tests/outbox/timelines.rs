@@ -110,6 +110,7 @@ fn a_dormant_outbox_causes_no_departure_in_random_lives() {
     });
 }
 
+#[allow(clippy::too_many_lines, reason = "the steps of a life, one by one")]
 async fn live(seed: u64) {
     let mut random = Random::new(seed);
     let mut world = World::new(plain());

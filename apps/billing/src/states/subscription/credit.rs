@@ -99,8 +99,8 @@ impl Subscription {
         self.unserved || number.is_some_and(|number| self.voided.contains(&number))
     }
 
-    pub(super) fn credited(&mut self, outcome: &str, credited: Credited) {
-        self.remember(&credited);
+    pub(super) fn credited(&mut self, outcome: &str, credited: &Credited) {
+        self.remember(credited);
         match outcome {
             "reduced" => {
                 if let Some(owed) = self.owed.get_mut(&credited.invoice) {

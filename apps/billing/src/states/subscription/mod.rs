@@ -33,6 +33,10 @@ use crate::{
 };
 
 /// A subscription.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent fact of its history"
+)]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscription {
     /// The customer's id.
@@ -258,7 +262,7 @@ impl Subscription {
                 Ok(())
             }
             ("credit", outcome) => {
-                self.credited(outcome, step.data()?);
+                self.credited(outcome, &step.data()?);
                 Ok(())
             }
             ("restore", "found") => {

@@ -71,9 +71,10 @@ impl Timelines {
                 let chosen = random.below(u32::try_from(self.pasts.len()).unwrap());
                 let to = self.pasts[chosen as usize].clone();
                 let dormant = random.below(3) == 0;
-                let undo = match dormant {
-                    true => node.restore_dormant(stub, to.at).await,
-                    false => node.restore(stub, to.at).await,
+                let undo = if dormant {
+                    node.restore_dormant(stub, to.at).await
+                } else {
+                    node.restore(stub, to.at).await
                 };
                 self.pasts.push(self.present(undo.unwrap(), sets));
                 self.dormant = dormant || to.dormant;

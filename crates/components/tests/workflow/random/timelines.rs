@@ -107,9 +107,12 @@ impl Subject {
                 let chosen = random.below(u32::try_from(self.pasts.len()).unwrap());
                 let to = self.pasts[chosen as usize].clone();
                 let dormant = random.below(3) == 0;
-                let undo = insist(async || match dormant {
-                    true => node.restore_dormant(&stub, to.at).await,
-                    false => node.restore(&stub, to.at).await,
+                let undo = insist(async || {
+                    if dormant {
+                        node.restore_dormant(&stub, to.at).await
+                    } else {
+                        node.restore(&stub, to.at).await
+                    }
                 });
                 self.pasts.push(self.present(undo.await));
                 (self.sent, self.canceled) = (to.sent, to.canceled);
