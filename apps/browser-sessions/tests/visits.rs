@@ -1,4 +1,4 @@
-//! The real browser: each size is a visit of its own, pages that end at an error, and pages that take too much memory.
+//! The real browser: each size is a separate visit, pages that end at an error, and pages that take too much memory.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 #[path = "support/site.rs"]

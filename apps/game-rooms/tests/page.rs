@@ -244,7 +244,7 @@ async fn screen_in_two_windows_says_so_and_one_without_a_room_makes_one() {
     copy.until(&format!("{title}.includes('another screen')"))
         .await;
     assert_eq!(screen.eval(title).await, "Blips");
-    // With a wrong secret a page gets a room of its own.
+    // With a wrong secret a page gets a new room.
     let secret = screen.eval("mine.hostSecret").await;
     let wrong = room.as_str().unwrap();
     let wrong = wrong.replace(secret.as_str().unwrap(), &"0".repeat(32));

@@ -95,7 +95,7 @@ pub const MAX_LOGGED_CHANGES: usize = 10_000;
 /// Messages that a watcher is sent when it continues where it was; one that has missed more receives a snapshot.
 pub const MAX_RESUMED: usize = 500;
 
-/// How long changes are remembered while nobody watches.
+/// How long changes are remembered without a watcher.
 pub const RESUME_WITHIN: Duration = Duration::from_mins(1);
 
 /// One in this many polls of a tick is for operations of earlier ticks, the others are first for what the tick has sent:

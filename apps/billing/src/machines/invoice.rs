@@ -80,7 +80,7 @@ pub const INVOICE: Declaration = Declaration {
         ("void", "restore", "restored", "void"),
         ("uncollectible", "restore", "restored", "uncollectible"),
         ("copy", "restore", "restored", "copy"),
-        // A copy of the object by a fork, which nobody may charge or pay with.
+        // A copy of the object by a fork: it must not be charged or paid with.
         ("draft", "copy", "copied", "copy"),
         ("open", "copy", "copied", "copy"),
         ("paid", "copy", "copied", "copy"),

@@ -143,7 +143,7 @@ pub const PAYMENT_INTENT: Declaration = Declaration {
         ("succeeded", "restore", "restored", "succeeded"),
         ("canceled", "restore", "restored", "canceled"),
         ("copy", "restore", "restored", "copy"),
-        // A copy of the object by a fork, which nobody may charge or pay with.
+        // A copy of the object by a fork: it must not be charged or paid with.
         ("requires_payment_method", "copy", "copied", "copy"),
         ("requires_confirmation", "copy", "copied", "copy"),
         ("requires_action", "copy", "copied", "copy"),

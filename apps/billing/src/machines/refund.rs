@@ -35,7 +35,7 @@ pub const REFUND: Declaration = Declaration {
         ("succeeded", "restore", "restored", "succeeded"),
         ("failed", "restore", "restored", "failed"),
         ("copy", "restore", "restored", "copy"),
-        // A copy of the object by a fork, which nobody may charge or pay with.
+        // A copy of the object by a fork: it must not be charged or paid with.
         ("pending", "copy", "copied", "copy"),
         ("succeeded", "copy", "copied", "copy"),
         ("failed", "copy", "copied", "copy"),

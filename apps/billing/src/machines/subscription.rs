@@ -268,7 +268,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("unpaid", "restore", "found", "unpaid"),
         ("paused", "restore", "found", "paused"),
         ("canceled", "restore", "found", "canceled"),
-        // A copy of the object by a fork, which nobody may charge or pay with.
+        // A copy of the object by a fork: it must not be charged or paid with.
         ("incomplete", "copy", "copied", "copy"),
         ("incomplete_expired", "copy", "copied", "copy"),
         ("trialing", "copy", "copied", "copy"),

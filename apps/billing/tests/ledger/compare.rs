@@ -40,7 +40,7 @@ pub(crate) async fn state(world: &World) -> Result<states::Subscription, String>
     Ok(live)
 }
 
-/// A copy is no subscription: it serves nobody, and takes nothing that is asked of it.
+/// A copy is no subscription: it provides nothing, and refuses every request.
 async fn copies(world: &World) -> Result<(), String> {
     for copy in world.copies() {
         let entitlement = copy.entitlement().await;

@@ -108,7 +108,7 @@ async fn live(seed: u64, programs: u64) {
     timelines.check(&wild, seed, &subjects).await;
 }
 
-/// Somebody else reads an instance, while all else goes on.
+/// Another caller reads an instance at the same time.
 fn look_at(wild: &Wild, id: &str, random: &mut Random) {
     let (workflows, id, what) = (wild.workflows(), id.to_owned(), random.below(6));
     drop(tokio::spawn(async move {

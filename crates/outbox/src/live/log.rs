@@ -64,7 +64,7 @@ pub(super) struct Log {
     dropped: u64,
     /// Changed messages, each with the number of its change.
     entries: VecDeque<(u64, i64)>,
-    /// Since when nobody has watched.
+    /// Since when there has been no watcher.
     unwatched_since: Option<i64>,
 }
 
@@ -116,7 +116,7 @@ impl Log {
         self.unwatched_since = None;
     }
 
-    /// Whether somebody who has left may still come back.
+    /// Whether a watcher who has left may still come back.
     pub(super) fn is_awaited(&mut self, now: i64) -> bool {
         let since = *self.unwatched_since.get_or_insert(now);
         (since..since.saturating_add(millis(limits::RESUME_WITHIN))).contains(&now)

@@ -99,7 +99,7 @@ struct Inner {
     readers: sse::Readers,
     /// The newest message that watchers may have received.
     newest: Cell<i64>,
-    /// The changes since somebody watched.
+    /// The changes since the first watcher came.
     log: RefCell<Option<Log>>,
 }
 
