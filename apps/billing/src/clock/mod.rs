@@ -136,7 +136,13 @@ impl Clock {
 
     /// Has an invoice asked for what an outcome orders, until it has answered.
     fn place(&self, order: &Collection, at: i64) -> Result<()> {
-        let spec = Spec::once(COLLECT, at).metadata(order)?;
+        let spec = if order.ask {
+            // Two restores in one moment both ask.
+            Spec::after(COLLECT, Duration::ZERO)
+        } else {
+            Spec::once(COLLECT, at)
+        };
+        let spec = spec.metadata(order)?;
         let spec = spec.retry(attempts(order_attempts()));
         self.schedule.upsert(&order.name(), &spec)?;
         Ok(())

@@ -143,6 +143,9 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("active", "collect", "settled", "active"),
         ("active", "collect", "paid", "active"),
         ("active", "collect", "requires_action", "active"),
+        // After a restore: the invoice was voided in the undone future.
+        ("active", "collect", "voided", "active"),
+        ("active", "collect", "cleared", "active"),
         ("active", "collect", "failed", "past_due"),
         ("active", "change", "changed", "active"),
         ("active", "give_up", "marked", "active"),

@@ -174,14 +174,15 @@ impl Account {
 
     /// A period is invoiced that begins, with what waits.
     pub(crate) fn invoice_period(&mut self, number: u32, price: i64) -> Bill {
-        let used = (-self.balance).max(0);
+        let credit = (-self.balance).max(0);
         let start = self.periods[&number].start;
         self.serve(number, start, price);
         // The price itself is no change.
         self.periods.get_mut(&number).unwrap().waiting = 0;
+        let bill = self.invoice();
         Bill {
-            used,
-            ..self.invoice()
+            used: credit - (-self.balance).max(0),
+            ..bill
         }
     }
 

@@ -105,6 +105,9 @@ pub struct Subscription {
     /// The invoices that it asks what a restore made it forget. Nothing else happens before they have answered.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub asks: BTreeSet<String>,
+    /// The credit that covers what it bills for them, where nothing is left to pay.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub covered: BTreeMap<String, Money>,
     /// What somebody else wants to know of it.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
@@ -325,6 +328,9 @@ impl Subscription {
             self.owed.insert(draft.id(), owed);
         }
         if self.restored {
+            if let (true, Some(credit)) = (totals.due.is_zero(), draft.used()?) {
+                self.covered.insert(draft.id(), credit.minus(totals.left)?);
+            }
             self.asks.insert(draft.id());
         }
         Ok(())

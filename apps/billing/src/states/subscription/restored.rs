@@ -145,10 +145,14 @@ impl Subscription {
 
     pub(super) fn has_found(&mut self, found: Found) {
         self.asks.remove(&found.invoice);
+        let used = self.covered.remove(&found.invoice);
         if let Some(debt) = found.debt {
             let changes_only = self.changes_only == number_of(&found.invoice);
             let owed = self.owed.entry(found.invoice);
-            let owed = owed.or_insert_with(|| Owed::new(debt.amount, changes_only));
+            let owed = owed.or_insert_with(|| Owed {
+                used,
+                ..Owed::new(debt.amount, changes_only)
+            });
             owed.amount = debt.amount;
             owed.reduced = debt.reduced;
             owed.attempts = owed.attempts.max(debt.attempts);
