@@ -13,7 +13,7 @@ use super::schema;
 pub(super) fn from_1(sql: &Sql) -> Result<()> {
     sql.exec(
         "ALTER TABLE workflow_instance ADD COLUMN began_at INTEGER NOT NULL DEFAULT 0;
-         ALTER TABLE workflow_instance ADD COLUMN last_seen INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE workflow_instance ADD COLUMN set_back INTEGER NOT NULL DEFAULT 0;
          ALTER TABLE workflow_steps RENAME TO workflow_steps_1;
          DROP INDEX workflow_step_seq;
          DROP INDEX workflow_step_child;
@@ -27,7 +27,7 @@ pub(super) fn from_1(sql: &Sql) -> Result<()> {
     let given = "SELECT coalesce(max(asked), 0) FROM workflow_steps_1";
     let given: i64 = sql.exec(given, ())?.one()?;
     sql.exec(
-        "UPDATE workflow_instance SET tables = ?1, began_at = created_at, last_seen = updated_at,
+        "UPDATE workflow_instance SET tables = ?1, began_at = created_at,
              canceled_seq = CASE WHEN canceled_seq <= ?2 THEN canceled_seq END",
         (schema::VERSION, given),
     )?;
