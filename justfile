@@ -8,7 +8,7 @@ sims COUNT FROM="0":
 
 # Checks licences, sources and versions of all dependencies against `deny.toml`.
 supply-chain:
-    cargo test --locked --workspace --test supply_chain -- --include-ignored
+    cargo test --locked --workspace --test harness supply_chain:: -- --include-ignored
 
 # Sends requests generated from the API documents to the programs; finds other cases on each machine. Needs python3-venv.
 openapi:

@@ -28,8 +28,9 @@ const TRIES: usize = 10;
 const POISON: &str = "a hunter panicked";
 
 /// Runs tests of this program, each in a separate process in which an environment variable selects a broken variant.
-/// `caught_by` returns the path of the test that must catch a variant, within ten attempts. Prints the failure of each
-/// test. Each test also runs once with nothing broken, and must pass.
+/// `caught_by` returns the end of the path of the test that must catch a variant, within ten attempts: `crash::nothing_is_lost`
+/// is also the test `queue::crash::nothing_is_lost`. Prints the failure of each test. Each test also runs once with nothing
+/// broken, and must pass.
 ///
 /// # Panics
 /// If a variant is not caught, or a test fails with nothing broken.
@@ -39,7 +40,9 @@ pub fn hunt<V: Copy + Debug>(
     variants: &[V],
     caught_by: impl Fn(V) -> &'static str,
 ) {
-    let sound: BTreeSet<&str> = variants.iter().copied().map(&caught_by).collect();
+    let tests = tests();
+    let caught_by = |variant| path(&tests, caught_by(variant));
+    let sound: BTreeSet<&str> = variants.iter().copied().map(caught_by).collect();
     // Passing tests take longest.
     let sound = sound.into_iter().map(|test| (String::new(), test));
     let broken = variants
@@ -74,6 +77,31 @@ pub fn hunt<V: Copy + Debug>(
     });
     let wrong = wrong.into_inner().expect(POISON);
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The paths of all tests of this program.
+fn tests() -> Vec<String> {
+    let output = Command::new(env::current_exe().expect("this program"))
+        .args(["--list", "--format", "terse"])
+        .output()
+        .expect("this program starts");
+    let lines = String::from_utf8(output.stdout).expect("names of tests");
+    let tests = lines.lines().filter_map(|line| line.strip_suffix(": test"));
+    tests.map(str::to_owned).collect()
+}
+
+/// The path of the one test that ends with these names of modules and of a function.
+fn path<'a>(tests: &'a [String], end: &str) -> &'a str {
+    let ends = |test: &&String| {
+        let before = test.strip_suffix(end);
+        before.is_some_and(|before| before.is_empty() || before.ends_with("::"))
+    };
+    let found: Vec<_> = tests.iter().filter(ends).collect();
+    match found[..] {
+        [test] => test,
+        [] => panic!("there is no test `{end}`"),
+        _ => panic!("`{end}` is the end of several tests: {found:?}"),
+    }
 }
 
 /// The failure of a test.

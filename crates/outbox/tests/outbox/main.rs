@@ -1,34 +1,8 @@
-//! The guarantees of the outbox, tested through the public API on an in-memory disk with a manual clock.
+//! Tests of the outbox, its handlers and its service.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
-
-#[cfg(feature = "broken")]
-mod broken;
-mod callbacks;
-mod crash;
-mod dead_letters;
-mod durable;
-mod edges;
-mod endpoints;
-mod enqueue;
-mod fairness;
-mod fan_out;
-mod giving_up;
-mod history;
-mod metrics;
-mod operations;
-mod order;
-mod overload;
-mod pace;
-mod ready;
-mod retries;
-mod silent;
-mod simulation;
-mod stopping;
-mod support;
-mod suspects;
-mod throttling;
-mod timelines;
-mod trouble;
+mod handlers;
+mod live;
+mod outbox;
+mod service;
 #[path = "../../../../verify/harness/shared/world.rs"]
 mod world;

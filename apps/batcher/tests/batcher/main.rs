@@ -1,0 +1,5 @@
+//! Tests of the batcher.
+
+mod batches;
+mod crash;
+mod walk;

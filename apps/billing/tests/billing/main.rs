@@ -1,0 +1,17 @@
+//! Tests of billing.
+
+mod access;
+mod api;
+mod clock;
+mod commands;
+mod gateway;
+mod ledger;
+mod node;
+mod page;
+mod payment;
+mod resources;
+mod secrets;
+mod states;
+mod tour;
+mod walk;
+mod webhooks;

@@ -1,0 +1,9 @@
+//! Tests of comments on blogs.
+
+mod api;
+mod crash;
+mod one_transaction;
+mod page;
+mod secrets;
+mod support;
+mod walk;

@@ -1,0 +1,9 @@
+//! Tests of rooms with documents.
+
+mod crash;
+mod measure;
+mod node;
+mod page;
+mod rooms;
+mod support;
+mod walk;

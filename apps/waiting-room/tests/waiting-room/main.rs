@@ -1,0 +1,16 @@
+//! Tests of waiting rooms.
+
+mod bad_input;
+mod compared;
+mod crash;
+mod data_centres;
+mod draws;
+mod many;
+mod objects;
+mod overhead;
+mod page;
+mod proxy;
+mod queue;
+mod room_lives;
+mod support;
+mod walk;

@@ -1,0 +1,274 @@
+//! A wall clock that is set back.
+
+use std::time::Duration;
+
+use abide::{clock::TestClock, storage::SimDisk};
+
+use crate::{
+    alarms::sleeper::{Dormitory, exact, time},
+    support::run,
+};
+
+const HOUR: u64 = 3_600_000;
+
+impl Dormitory {
+    /// Sets the wall clock back by so many hours.
+    fn set_back(&self, hours: u64) {
+        let millis = i64::try_from(hours * HOUR).unwrap();
+        self.world.clock.set_wall(-millis);
+    }
+}
+
+#[test]
+fn a_wait_is_no_longer_when_the_clock_is_set_back() {
+    run(async {
+        let beds = Dormitory::new();
+        beds.object("ada").set_in(2 * HOUR).await.unwrap().unwrap();
+        beds.pass(HOUR).await;
+        beds.set_back(10);
+        beds.pass(HOUR - 1).await;
+        assert_eq!(beds.notes("ada"), [""; 0]);
+        beds.pass(1).await;
+        assert_eq!(beds.notes("ada"), ["at -28800000 for 7200000 retry 0"]);
+        beds.pass(20 * HOUR).await;
+        assert_eq!(beds.notes("ada").len(), 1);
+    });
+}
+
+#[test]
+fn an_alarm_for_a_time_of_the_clock_waits_until_the_clock_shows_it() {
+    run(async {
+        let beds = Dormitory::new();
+        let at = i64::try_from(2 * HOUR).unwrap();
+        beds.object("ada").set(at).await.unwrap().unwrap();
+        beds.set_back(1);
+        beds.pass(3 * HOUR - 1).await;
+        assert_eq!(beds.notes("ada"), [""; 0]);
+        beds.pass(1).await;
+        assert_eq!(beds.notes("ada"), ["at 7200000 for 7200000 retry 0"]);
+    });
+}
+
+#[test]
+fn a_wait_that_begins_after_the_clock_was_set_back_is_not_shortened() {
+    run(async {
+        let beds = Dormitory::new();
+        beds.object("eve").set_in(HOUR).await.unwrap().unwrap();
+        beds.set_back(2);
+        // Nobody has looked at the clock since.
+        beds.object("ada").set_in(HOUR).await.unwrap().unwrap();
+        beds.pass(HOUR - 1).await;
+        assert_eq!(beds.notes("ada"), [""; 0]);
+        beds.pass(1).await;
+        assert_eq!((beds.notes("ada").len(), beds.notes("eve").len()), (1, 1));
+    });
+}
+
+#[test]
+fn a_retry_is_no_later_when_the_clock_is_set_back() {
+    run(async {
+        let beds = Dormitory::new();
+        beds.script.fail(1);
+        beds.object("ada").set(1_000).await.unwrap().unwrap();
+        beds.pass(1_000).await;
+        beds.set_back(1);
+        beds.pass(1_999).await;
+        assert_eq!(beds.notes("ada").len(), 1);
+        beds.pass(1).await;
+        assert_eq!(beds.notes("ada").len(), 2);
+    });
+}
+
+#[test]
+fn an_alarm_that_a_handler_sets_after_some_time_is_a_wait_too() {
+    run(async {
+        let beds = Dormitory::new();
+        beds.script.then(async |sleeper| {
+            let storage = sleeper.state.storage();
+            storage.set_alarm(Duration::from_hours(2))
+        });
+        beds.object("ada").set(1_000).await.unwrap().unwrap();
+        beds.pass(1_000).await;
+        beds.set_back(5);
+        beds.pass(2 * HOUR).await;
+        assert_eq!(beds.notes("ada").len(), 2);
+    });
+}
+
+#[test]
+fn a_wait_of_a_handler_that_runs_while_the_clock_is_set_back_is_no_longer() {
+    run(async {
+        for other in [false, true] {
+            let beds = Dormitory::new();
+            beds.script.then(async |sleeper| {
+                sleeper.state.storage().set_alarm(Duration::from_mins(1))?;
+                sleeper.signals.wait("go on").await;
+                Ok(())
+            });
+            let ada = beds.object("ada");
+            ada.set(1_000).await.unwrap().unwrap();
+            if other {
+                ada.set_other(100 * HOUR).await.unwrap().unwrap();
+            }
+            beds.advance(1_000);
+            beds.world
+                .until(|node| node.stats().alarms_fired == 1)
+                .await;
+            beds.set_back(1);
+            beds.pass(30_000).await;
+            beds.world.signals.give("go on");
+            beds.fired("ada").await;
+            beds.pass(30_000 - 1).await;
+            assert_eq!(beds.notes("ada").len(), 1, "{other}");
+            beds.pass(1).await;
+            assert_eq!(beds.notes("ada").len(), 2, "{other}");
+        }
+    });
+}
+
+#[test]
+fn a_failed_savepoint_after_the_clock_was_set_back_lengthens_no_wait() {
+    run(async {
+        let beds = Dormitory::new();
+        let ada = beds.object("ada");
+        ada.set_in(60_000).await.unwrap().unwrap();
+        beds.set_back(1);
+        beds.pass(6_000).await;
+        ada.set_other_in_vain().await.unwrap().unwrap();
+        beds.pass(54_000 - 1).await;
+        assert_eq!(beds.notes("ada"), [""; 0]);
+        beds.pass(1).await;
+        assert_eq!(beds.notes("ada").len(), 1);
+    });
+}
+
+#[test]
+fn the_time_of_a_wait_is_told_by_the_present_clock() {
+    run(async {
+        let beds = Dormitory::new();
+        let ada = beds.object("ada");
+        ada.set_in(2 * HOUR).await.unwrap().unwrap();
+        beds.set_back(10);
+        let at = i64::try_from(8 * HOUR).unwrap();
+        assert_eq!(ada.get().await.unwrap().unwrap(), Some(-at));
+    });
+}
+
+#[test]
+fn a_wait_set_after_a_step_back_is_exact_after_a_kill() {
+    run(async {
+        // Nothing was written between the two steps and their waits but the waits.
+        let beds = Dormitory::new();
+        beds.object("ada").set_in(10 * HOUR).await.unwrap().unwrap();
+        for _ in 0..2 {
+            beds.advance(HOUR);
+            beds.set_back(3);
+            beds.object("eve").set_in(5 * HOUR).await.unwrap().unwrap();
+        }
+        let beds = beds.killed();
+        beds.pass(5 * HOUR - 1).await;
+        assert_eq!(beds.notes("eve"), [""; 0]);
+        beds.pass(1).await;
+        assert_eq!(beds.notes("eve").len(), 1);
+        beds.pass(3 * HOUR - 1).await;
+        assert_eq!(beds.notes("ada"), [""; 0]);
+        beds.pass(1).await;
+        assert_eq!(beds.notes("ada").len(), 1);
+    });
+}
+
+#[test]
+fn a_process_that_ends_after_the_clock_was_set_back_forgets_nothing_of_it() {
+    run(async {
+        for checkpoint in [false, true] {
+            let beds = Dormitory::new();
+            beds.object("ada").set_in(4 * HOUR).await.unwrap().unwrap();
+            beds.pass(HOUR).await;
+            beds.set_back(10);
+            beds.pass(HOUR).await;
+            if checkpoint {
+                beds.world.node.store().checkpoint().unwrap();
+            }
+            let beds = beds.killed();
+            beds.pass(HOUR).await;
+            assert_eq!(beds.notes("ada"), [""; 0]);
+            let beds = beds.killed();
+            beds.pass(HOUR - 1).await;
+            assert_eq!(beds.notes("ada"), [""; 0]);
+            beds.pass(1).await;
+            assert_eq!(beds.notes("ada").len(), 1, "checkpoint: {checkpoint}");
+        }
+    });
+}
+
+#[test]
+fn a_clock_that_is_set_back_while_no_process_runs_delays_a_wait_by_no_more_than_that() {
+    run(async {
+        for checkpoint in [false, true] {
+            let beds = Dormitory::new();
+            beds.object("ada").set_in(4 * HOUR).await.unwrap().unwrap();
+            beds.pass(HOUR).await;
+            if checkpoint {
+                beds.world.node.store().checkpoint().unwrap();
+            }
+            let disk = beds.world.disk.after_kill();
+            let clock = TestClock::new();
+            clock.set_wall(-time(0).unix_millis() / 2);
+            let beds = Dormitory::on(clock, disk, exact());
+            beds.pass(3 * HOUR - 1).await;
+            assert_eq!(beds.notes("ada"), [""; 0]);
+            beds.pass(1).await;
+            assert_eq!(beds.notes("ada").len(), 1, "checkpoint: {checkpoint}");
+        }
+    });
+}
+
+#[test]
+fn steps_of_the_clock_that_are_no_setting_change_nothing() {
+    run(async {
+        let beds = Dormitory::on(TestClock::new(), SimDisk::new(), exact());
+        beds.object("ada").set_in(HOUR).await.unwrap().unwrap();
+        for _ in 0..100 {
+            beds.world.clock.set_wall(-4_000);
+            beds.pass(1_000).await;
+            beds.world.clock.set_wall(4_000);
+            beds.pass(1_000).await;
+        }
+        beds.pass(HOUR - 200_000 - 1).await;
+        assert_eq!(beds.notes("ada"), [""; 0]);
+        beds.pass(1).await;
+        assert_eq!(beds.notes("ada").len(), 1);
+    });
+}
+
+/// The nodes of these tests have threads, so what is broken is broken in a process of its own.
+#[cfg(feature = "broken")]
+#[test]
+fn every_broken_variant_of_waits_is_caught() {
+    use abide::broken::storage::{
+        VARIABLE,
+        Variant::{
+            ClockSetBackBefore, ClockSetBackForgotten, ClockSetBackIgnored, ClockSetBackNotSaved,
+        },
+    };
+    abide_harness::hunt(
+        VARIABLE,
+        &[],
+        &[
+            ClockSetBackIgnored,
+            ClockSetBackForgotten,
+            ClockSetBackNotSaved,
+            ClockSetBackBefore,
+        ],
+        |variant| match variant {
+            ClockSetBackIgnored => "clock::a_wait_is_no_longer_when_the_clock_is_set_back",
+            ClockSetBackNotSaved => "clock::a_wait_set_after_a_step_back_is_exact_after_a_kill",
+            ClockSetBackBefore => {
+                "clock::a_wait_that_begins_after_the_clock_was_set_back_is_not_shortened"
+            }
+            _ => {
+                "clock::a_clock_that_is_set_back_while_no_process_runs_delays_a_wait_by_no_more_than_that"
+            }
+        },
+    );
+}

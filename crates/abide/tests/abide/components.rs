@@ -1,0 +1,425 @@
+//! Components of one object, in any combination and order: each has its own alarm.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[path = "../../../../verify/harness/shared/world.rs"]
+mod world;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use abide::{
+    Node, NodeBuilder,
+    clock::{Clock as _, TestClock},
+    prelude::*,
+    storage::SimDisk,
+};
+use abide::{
+    outbox::{
+        Counts, DeadLetterFilter, Deliver, Delivery, Failure, Options, Outbox, OutboxError,
+        Registry, Submitted,
+    },
+    patterns::cleanup::{self, Cleanup},
+    projection::{Feed, Projection, SqliteModel, Table, Tables, Type},
+    schedule::{self, Schedule, Spec},
+};
+use abide_harness::{run, until};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use world::store;
+
+#[derive(Serialize, Deserialize)]
+struct Letter {
+    text: String,
+}
+
+/// Fails at first: the second attempt is due a second later.
+#[derive(Clone, Default)]
+struct Post(Arc<AtomicUsize>);
+
+impl Deliver for Post {
+    type Payload = Letter;
+    const KIND: &'static str = "letter";
+
+    async fn submit(&self, _: &Delivery, letter: &Letter) -> Result<Submitted, Failure> {
+        if letter.text == "never" {
+            return Err(Failure::permanent("no"));
+        }
+        match self.0.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(Failure::refused("not now")),
+            _ => Ok(Submitted::Done),
+        }
+    }
+}
+
+/// Opens what its name says, in that order: its outbox, its schedule, its feed.
+#[durable_object]
+struct Desk {
+    state: State,
+    outbox: Option<Outbox>,
+    schedule: Option<Schedule>,
+    feed: Option<Feed>,
+}
+
+impl DurableObject for Desk {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let (mut outbox, mut schedule, mut feed) = (None, None, None);
+        for component in state.name().unwrap_or_default().chars() {
+            match component {
+                'o' => outbox = Some(Outbox::open(&state, env.require()?, Options::default())?),
+                's' => {
+                    let opened = Schedule::open(&state, schedule::Options::default())?;
+                    let storage = state.storage().clone();
+                    opened.on_firing(move |firing| storage.put("fired", &firing.due_at))?;
+                    schedule = Some(opened);
+                }
+                'f' => feed = Some(Feed::open(&state, env.require()?)?),
+                _ => {}
+            }
+        }
+        Ok(Self {
+            state,
+            outbox,
+            schedule,
+            feed,
+        })
+    }
+
+    async fn alarm(&self, info: AlarmInfo) -> Result<()> {
+        assert_eq!(info.name, None, "a component handles its own");
+        self.state.storage().put("rang", &info.scheduled_time)
+    }
+}
+
+#[rpc]
+impl Desk {
+    /// Lets each component, and the object itself, do something one to three seconds later.
+    pub async fn begin(&self) -> Result<()> {
+        let now = self.state.env().clock().unix_millis().cast_signed();
+        self.state.storage().set_alarm(now + 3_000)?;
+        if let Some(outbox) = &self.outbox {
+            Post::enqueue(
+                outbox,
+                &Letter {
+                    text: "hello".into(),
+                },
+            )?;
+        }
+        if let Some(schedule) = &self.schedule {
+            schedule
+                .upsert("bell", &Spec::once("bell", now + 2_000))
+                .map_err(Error::from)?;
+        }
+        if let Some(feed) = &self.feed {
+            // There is no queue: the feed retries.
+            feed.put("desks", "one", 1, &json!({ "open": 1 }))
+                .map_err(Error::from_std)?;
+        }
+        Ok(())
+    }
+
+    pub async fn alarms(&self) -> Result<Vec<String>> {
+        let alarms = self.state.alarms()?;
+        Ok(alarms.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// The times when the timer fired and the object's own alarm went off, and the number of sent messages.
+    pub async fn done(&self) -> Result<(Option<i64>, Option<AlarmTime>, i64)> {
+        let storage = self.state.storage();
+        let sent = self
+            .outbox
+            .as_ref()
+            .map_or(Ok(0), |outbox| outbox.counts().map(|counts| counts.sent))?;
+        Ok((storage.get("fired")?, storage.get("rang")?, sent))
+    }
+
+    pub async fn open_again(&self) -> Result<()> {
+        let env = self.state.env();
+        Outbox::open(&self.state, env.require()?, Options::default()).map(drop)
+    }
+}
+
+/// The state of an older program: components share the object's own alarm.
+#[durable_object]
+struct OldDesk {
+    state: State,
+}
+
+impl DurableObject for OldDesk {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        Ok(Self { state })
+    }
+}
+
+#[rpc]
+impl OldDesk {
+    pub async fn begin(&self) -> Result<()> {
+        let now = self.state.env().clock().unix_millis().cast_signed();
+        let storage = self.state.storage();
+        let sql = storage.sql();
+        sql.exec(
+            "CREATE TABLE shared_alarm (slot TEXT PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID",
+            (),
+        )?;
+        for (slot, at) in [("projection", now + 5_000), ("schedule", now + 1_000)] {
+            sql.exec("INSERT INTO shared_alarm VALUES (?1, ?2)", (slot, at))?;
+        }
+        storage.set_alarm(now + 1_000)
+    }
+}
+
+struct World {
+    clock: TestClock,
+    disk: SimDisk,
+    _dir: tempfile::TempDir,
+    projection: Projection,
+    post: Post,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let desks = Table::new("desks").column("open", Type::Integer);
+        let tables = Tables::new([desks]).unwrap();
+        let model = SqliteModel::open(dir.path().join("model.db"), tables).unwrap();
+        Self {
+            clock: TestClock::new(),
+            disk: SimDisk::new(),
+            _dir: dir,
+            projection: Projection::new("model", &model),
+            post: Post::default(),
+        }
+    }
+
+    fn node(&self, disk: &SimDisk, class: fn(NodeBuilder, ClassOptions) -> NodeBuilder) -> Node {
+        let options = ClassOptions::default().unique_key("Desk".to_owned());
+        class(Node::builder(store(disk, &self.clock)), options)
+            .with(Registry::new().with(self.post.clone()))
+            .with(self.projection.clone())
+            .clock(Arc::new(self.clock.clone()))
+            .workers(1)
+            .start()
+            .unwrap()
+    }
+
+    async fn pass(&self, half_seconds: u32) {
+        for _ in 0..half_seconds {
+            self.clock.advance(Duration::from_millis(500));
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[test]
+fn components_work_in_any_combination_and_order() {
+    run(async {
+        let all = ["x", "o", "s", "f", "os", "so", "of", "fo", "sf", "fs"];
+        let orders = ["osf", "ofs", "sof", "sfo", "fos", "fso"];
+        for name in all.iter().chain(&orders) {
+            let world = World::new();
+            let node = world.node(&world.disk, |node, options| {
+                node.class::<Desk>("DESK", options)
+            });
+            let desk = node.env().object::<Desk>().get_by_name(name);
+            let start = world.clock.unix_millis().cast_signed();
+            desk.begin().await.unwrap().unwrap();
+            let fired = name.contains('s').then_some(start + 2_000);
+            let rang = Some(AlarmTime::from_unix_millis(start + 3_000));
+            let expected = (fired, rang, i64::from(name.contains('o')));
+            until(name, async || {
+                world.pass(1).await;
+                (desk.done().await.unwrap().unwrap() == expected).then_some(())
+            })
+            .await;
+            let left: Vec<&str> = name.matches('f').map(|_| "projection").collect();
+            until(name, async || {
+                let mut alarms = desk.alarms().await.unwrap().unwrap();
+                // The outbox removes sent messages some days later.
+                alarms.retain(|alarm| alarm != "outbox");
+                (alarms == left).then_some(())
+            })
+            .await;
+        }
+    });
+}
+
+#[test]
+fn a_second_component_of_a_name_is_refused() {
+    run(async {
+        let world = World::new();
+        let node = world.node(&world.disk, |node, options| {
+            node.class::<Desk>("DESK", options)
+        });
+        let desk = node.env().object::<Desk>().get_by_name("o");
+        let error = desk.open_again().await.unwrap().unwrap_err();
+        assert!(error.message().contains("`outbox`"), "{error}");
+    });
+}
+
+#[test]
+fn times_that_components_shared_become_their_own_alarms() {
+    run(async {
+        for name in ["sf", "fs"] {
+            let world = World::new();
+            let old = world.node(&world.disk, |node, options| {
+                node.class::<OldDesk>("DESK", options)
+            });
+            let desk = old.env().object::<OldDesk>().get_by_name(name);
+            desk.begin().await.unwrap().unwrap();
+            let left = world.disk.after_kill();
+            let node = world.node(&left, |node, options| node.class::<Desk>("DESK", options));
+            // The shared alarm goes off, and activates the object.
+            world.pass(2).await;
+            let desk = node.env().object::<Desk>().get_by_name(name);
+            // There is nothing to do, so none is left.
+            until("the alarms to be handled", async || {
+                world.pass(1).await;
+                let alarms = node.alarms_of(desk.untyped()).await.unwrap();
+                assert!(alarms.iter().all(|alarm| !alarm.failing), "{alarms:?}");
+                alarms.is_empty().then_some(())
+            })
+            .await;
+            let (_, rang, _) = desk.done().await.unwrap().unwrap();
+            assert_eq!(rang, None, "it was not the object's");
+        }
+    });
+}
+
+/// An object that deletes itself when it is not used for an hour.
+#[durable_object]
+struct Cart {
+    state: State,
+    outbox: Outbox,
+    cleanup: Cleanup,
+}
+
+impl DurableObject for Cart {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&state, env.require()?, Options::default())?;
+        let hour = cleanup::Options::default().after(Duration::from_hours(1));
+        let cleanup = Cleanup::open(&state, hour)?;
+        Ok(Self {
+            state,
+            outbox,
+            cleanup,
+        })
+    }
+}
+
+#[rpc]
+impl Cart {
+    pub async fn send(&self, texts: Vec<String>) -> Result<(), OutboxError> {
+        self.cleanup.used()?;
+        for text in texts {
+            let message = Post::message(&Letter { text })?;
+            self.outbox.enqueue(&message.ordering_key("k"))?;
+        }
+        Ok(())
+    }
+
+    pub async fn counts(&self) -> Result<Counts> {
+        self.outbox.counts()
+    }
+
+    pub async fn discard_all(&self) -> Result<(), OutboxError> {
+        self.outbox
+            .discard_all(&DeadLetterFilter::default())
+            .map(drop)
+    }
+
+    pub async fn delete_all(&self) -> Result<()> {
+        self.state.storage().delete_all()
+    }
+
+    /// Deletes everything and sends, in one transaction; undone, if that is wanted.
+    pub async fn delete_and_send(&self, text: String, undo: bool) -> Result<(), OutboxError> {
+        self.state.storage().transaction_sync(|| {
+            self.state.storage().delete_all()?;
+            Post::enqueue(&self.outbox, &Letter { text: text.clone() })?;
+            if undo {
+                Err(OutboxError::Invalid("undone".to_owned()))
+            } else {
+                Ok(())
+            }
+        })
+    }
+
+    pub async fn tables(&self) -> Result<i64> {
+        let sql = self.state.storage().sql();
+        let count = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'outbox_%'";
+        sql.exec(count, ())?.one()
+    }
+}
+
+/// A node with a cart, and its clock. Attempts at letters succeed.
+fn with_cart() -> (Node, TestClock, Stub<Cart>) {
+    let (clock, disk) = (TestClock::new(), SimDisk::new());
+    let post = Post(Arc::new(AtomicUsize::new(1)));
+    let node = Node::builder(store(&disk, &clock))
+        .class::<Cart>("CART", ClassOptions::default())
+        .with(Registry::new().with(post))
+        .clock(Arc::new(clock.clone()))
+        .workers(1)
+        .start()
+        .unwrap();
+    let cart = node.env().object::<Cart>().get_by_name("ada");
+    (node, clock, cart)
+}
+
+async fn pass(node: &Node, clock: &TestClock, minutes: u32) {
+    for _ in 0..minutes {
+        node.settle().await.unwrap();
+        clock.advance(Duration::from_mins(1));
+    }
+    node.settle().await.unwrap();
+}
+
+#[test]
+fn cleanup_keeps_an_object_whose_messages_wait_for_an_operator() {
+    run(async {
+        let (node, clock, cart) = with_cart();
+        let texts = ["never", "paid: ship the goods", "third"].map(str::to_owned);
+        cart.send(texts.to_vec()).await.unwrap().unwrap();
+        pass(&node, &clock, 150).await;
+        let counts = cart.counts().await.unwrap().unwrap();
+        assert_eq!((counts.failed, counts.queued), (1, 2));
+        cart.discard_all().await.unwrap().unwrap();
+        node.settle().await.unwrap();
+        assert_eq!(cart.counts().await.unwrap().unwrap().sent, 2);
+        pass(&node, &clock, 150).await;
+        let counts = cart.counts().await.unwrap().unwrap();
+        assert_eq!((counts.sent, counts.discarded), (0, 0), "nothing waits");
+    });
+}
+
+#[test]
+fn an_outbox_works_after_everything_was_deleted() {
+    run(async {
+        let (node, clock, cart) = with_cart();
+        let sent = async || cart.counts().await.unwrap().unwrap().sent;
+        cart.send(vec!["one".to_owned()]).await.unwrap().unwrap();
+        node.settle().await.unwrap();
+        let undone = cart.delete_and_send("two".to_owned(), true).await.unwrap();
+        assert!(undone.is_err());
+        pass(&node, &clock, 1).await;
+        assert_eq!(sent().await, 1, "what was deleted is there again");
+        cart.delete_and_send("two".to_owned(), false)
+            .await
+            .unwrap()
+            .unwrap();
+        node.settle().await.unwrap();
+        assert_eq!(sent().await, 1);
+        cart.delete_all().await.unwrap().unwrap();
+        node.settle().await.unwrap();
+        assert_eq!(cart.tables().await.unwrap().unwrap(), 0, "nothing is left");
+        for count in 1..4 {
+            cart.send(vec!["more".to_owned()]).await.unwrap().unwrap();
+            node.settle().await.unwrap();
+            assert_eq!(sent().await, count);
+        }
+    });
+}

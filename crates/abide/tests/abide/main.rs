@@ -1,0 +1,13 @@
+//! Tests of objects and their runtime, through the public API.
+
+mod alarms;
+mod book;
+mod components;
+mod dry_run;
+mod objects;
+mod reads;
+mod recovery;
+mod rpc;
+mod settle;
+mod support;
+mod websockets;

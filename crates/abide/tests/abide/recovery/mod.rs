@@ -1,0 +1,8 @@
+//! Point-in-time recovery as objects and operators see it, tested through the public API on an in-memory disk.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod admin;
+mod ledger;
+mod session;
+mod timelines;

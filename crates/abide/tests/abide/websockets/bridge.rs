@@ -1,0 +1,106 @@
+//! An object that serves a socket of another object as its client.
+
+use std::cell::RefCell;
+
+use abide::{prelude::*, socket::Endpoint};
+
+use crate::{
+    support::{Signals, World, is_answered, run, signals},
+    websockets::room::{Room, client_of, request},
+};
+
+#[durable_object]
+struct Bridge {
+    state: State,
+    signals: Signals,
+    endpoint: RefCell<Option<Endpoint>>,
+}
+
+impl DurableObject for Bridge {
+    fn new(state: State, env: Env) -> Result<Self> {
+        Ok(Self {
+            state,
+            signals: signals(&env),
+            endpoint: RefCell::default(),
+        })
+    }
+}
+
+#[rpc]
+impl Bridge {
+    pub async fn join(&self) -> Result<()> {
+        let room = self.state.env().object::<Room>().get_by_name("room");
+        let response = room.fetch(request("/")).await?;
+        *self.endpoint.borrow_mut() = Some(client_of(response).claim()?);
+        Ok(())
+    }
+
+    /// Writes, and says something in the room; then it leaves.
+    pub async fn write_say_and_leave(&self) -> Result<()> {
+        self.state.storage().put("key", &1)?;
+        let mut endpoint = self.endpoint.take().unwrap();
+        endpoint.deliver("note written").await.unwrap();
+        Ok(())
+    }
+
+    /// The same, in a task of its own.
+    pub async fn write_and_say_beside(&self) -> Result<()> {
+        self.state.storage().put("key", &1)?;
+        let mut endpoint = self.endpoint.take().unwrap();
+        let signals = self.signals.clone();
+        tokio::spawn(async move {
+            let refused = endpoint.deliver("note written").await.unwrap_err();
+            signals.note(refused.reason.to_string());
+            signals.give("refused");
+        });
+        Ok(())
+    }
+}
+
+async fn world() -> (World, Stub<Bridge>) {
+    let world = World::new(|node| {
+        node.class::<Room>("ROOM", ClassOptions::default())
+            .class::<Bridge>("BRIDGE", ClassOptions::default())
+    });
+    let bridge = world.env().object::<Bridge>().get_by_name("bridge");
+    bridge.join().await.unwrap().unwrap();
+    (world, bridge)
+}
+
+fn notes(world: &World) -> Vec<String> {
+    let mut notes = world.signals.notes();
+    notes.retain(|note| note != "new");
+    notes
+}
+
+#[test]
+fn what_an_object_says_as_a_client_waits_until_its_write_is_durable_and_so_does_its_end() {
+    run(async {
+        let (world, bridge) = world().await;
+        world.disk.hold_syncs();
+        let mut call = bridge.write_say_and_leave();
+        world.fence().await;
+        assert!(!is_answered(&mut call));
+        assert_eq!(notes(&world), [""; 0]);
+        world.disk.release_syncs();
+        call.await.unwrap().unwrap();
+        world.until(|_| notes(&world).len() == 2).await;
+        let notes = notes(&world);
+        assert_eq!(notes[0], "written");
+        assert!(notes[1].contains("1006"), "{notes:?}");
+    });
+}
+
+#[test]
+fn what_an_object_says_as_a_client_in_a_task_of_its_own_is_refused() {
+    run(async {
+        let (world, bridge) = world().await;
+        world.disk.hold_syncs();
+        let _call = bridge.write_and_say_beside();
+        world.signals.wait("refused").await;
+        let notes = notes(&world);
+        assert!(notes[0].contains("state.wait_until"), "{notes:?}");
+        assert!(!notes.contains(&"written".to_owned()));
+        world.disk.release_syncs();
+    });
+}

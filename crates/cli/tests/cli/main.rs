@@ -1,0 +1,22 @@
+//! Tests of `abide`, the program.
+
+mod access;
+mod alarms;
+mod amplification;
+mod components;
+mod crash;
+mod embedded;
+mod front;
+mod https;
+mod new;
+mod outbox;
+mod page;
+mod power_loss;
+mod projection;
+mod recovery;
+mod repair;
+mod schedule;
+mod secrets;
+mod tools;
+mod tour;
+mod walk;

@@ -1,0 +1,310 @@
+//! A node on an in-memory disk that delivers to a scripted server, through one component.
+
+pub(crate) use abide_harness::run;
+
+use std::{sync::Arc, time::Duration};
+
+use abide::component::answer;
+use abide::outbox::{
+    self, Deliver, Outbox, Registry,
+    handlers::{HttpCall, HttpDelivery},
+};
+use abide::queue::{self, Message, Queue, QueueShard, Queues, ToHttp};
+use abide::schedule::{self, Firing, Schedule, Spec};
+use abide::workflow::{
+    self, Context, Failure, StepState, Workflow, WorkflowDirectory, WorkflowInstance, Workflows,
+};
+use abide::{
+    Node,
+    clock::{Clock as _, TestClock},
+    component::RetryPolicy,
+    prelude::*,
+    storage::SimDisk,
+};
+
+use crate::delivery::server::Server;
+use crate::world::store;
+
+/// The component that delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Through {
+    Outbox,
+    Queue,
+    Schedule,
+    Workflow,
+}
+
+pub(crate) const ALL: [Through; 4] = [
+    Through::Outbox,
+    Through::Queue,
+    Through::Schedule,
+    Through::Workflow,
+];
+
+/// Four attempts, 10 s, 20 s and 40 s apart, and up to a quarter more: the steps of workflows always have jitter.
+const BASE: Duration = Duration::from_secs(10);
+pub(crate) const ATTEMPTS: usize = 4;
+
+fn policy() -> RetryPolicy {
+    RetryPolicy::Exponential {
+        base: BASE,
+        max: BASE * 4,
+        max_attempts: 4,
+    }
+}
+
+/// An object with an outbox and a schedule.
+#[durable_object]
+pub(crate) struct Sender {
+    outbox: Outbox,
+    schedule: Schedule,
+}
+
+impl DurableObject for Sender {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let options = outbox::Options::default().retry(policy()).jitter(false);
+        let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
+        let options = schedule::Options::default().retry(policy()).jitter(false);
+        let schedule = Schedule::open(&state, options)?;
+        schedule.on_firing_in_background(move |firing: Firing| {
+            let env = env.clone();
+            async move {
+                fetch(&env, &firing.timer)
+                    .await
+                    .map_err(schedule::Failure::from)
+            }
+        })?;
+        Ok(Self { outbox, schedule })
+    }
+}
+
+/// Sends the request of a name, as the handlers of timers and the steps of workflows do.
+async fn fetch(env: &Env, name: &str) -> Result<(), abide::component::Fault> {
+    let request = abide::http::Request::post(url(name))
+        .body(Body::empty())
+        .unwrap();
+    let answer = answer::fetch(env, request).await;
+    let answer = answer.map_err(|error| abide::component::Fault::of_error(&error))?;
+    answer.check().map(drop)
+}
+
+/// Each name is another host: one that throttles delays no other.
+fn url(name: &str) -> String {
+    format!("https://{name}.example.com/{name}")
+}
+
+#[rpc]
+#[allow(
+    unreachable_pub,
+    reason = "the methods that others may call are the `pub` ones"
+)]
+impl Sender {
+    pub async fn send(&self, names: Vec<String>) -> Result<()> {
+        for name in names {
+            HttpDelivery::enqueue(&self.outbox, &HttpCall::post(url(&name)))?;
+        }
+        Ok(())
+    }
+
+    pub async fn set(&self, names: Vec<String>, at: i64) -> Result<()> {
+        for name in names {
+            self.schedule.upsert(&name, &Spec::once("send", at))?;
+        }
+        Ok(())
+    }
+
+    /// Messages and timers that are not decided, and the errors of those that were given up.
+    pub async fn standing(&self) -> Result<(i64, Vec<String>)> {
+        let counts = self.outbox.counts()?;
+        let timers = self.schedule.list(None, 100)?;
+        let active = timers.iter().filter(|timer| {
+            !matches!(
+                timer.phase,
+                schedule::Phase::Ended | schedule::Phase::Failed
+            )
+        });
+        let letters = self
+            .outbox
+            .dead_letters(&outbox::DeadLetterFilter::default())?;
+        let letters = letters
+            .records
+            .into_iter()
+            .filter_map(|letter| letter.last_error);
+        let failed = self.schedule.failed(None, 100)?.into_iter();
+        Ok((
+            counts.queued + counts.sending + i64::try_from(active.count()).unwrap(),
+            letters
+                .chain(failed.filter_map(|run| run.last_error))
+                .collect(),
+        ))
+    }
+}
+
+/// A workflow with a step for each name.
+struct Steps;
+
+impl Workflow for Steps {
+    const NAME: &'static str = "steps";
+    type Input = Vec<String>;
+    type Output = ();
+
+    async fn run(&self, ctx: Context, names: Vec<String>) -> Result<(), Failure> {
+        let policy = workflow::RetryPolicy::default()
+            .attempts(4)
+            .backoff(BASE, BASE * 4);
+        let steps = names.iter().map(|name| {
+            ctx.step(name.clone(), policy.clone(), async |attempt| {
+                fetch(attempt.env(), name).await.map_err(Failure::from)
+            })
+        });
+        ctx.parallel(steps).await;
+        Ok(())
+    }
+}
+
+pub(crate) struct World {
+    through: Through,
+    pub(crate) clock: TestClock,
+    disk: SimDisk,
+    pub(crate) server: Server,
+    node: Node,
+}
+
+impl World {
+    pub(crate) fn new(through: Through) -> Self {
+        println!("through {through:?}");
+        let clock = TestClock::new();
+        let server = Server::new(&clock);
+        Self::at(through, clock, SimDisk::new(), server)
+    }
+
+    fn at(through: Through, clock: TestClock, disk: SimDisk, server: Server) -> Self {
+        let options = queue::Options::default()
+            .retry(policy())
+            .jitter(false)
+            .max_batch(1);
+        let to = ToHttp::new("https://example.com/queue").unwrap();
+        let node = Node::builder(store(&disk, &clock))
+            .class::<Sender>("SENDER", ClassOptions::default())
+            .class::<QueueShard>(queue::BINDING, queue::class_options())
+            .class::<WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
+            .class::<WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
+            .with(Registry::new().with(HttpDelivery::new()))
+            .with(Queues::new().with("requests", options, to))
+            .with(workflow::Registry::new().with(Steps))
+            .with(workflow::Options::default().recovery(Duration::from_secs(2)))
+            .clock(Arc::new(clock.clone()))
+            .outbound(Arc::new(server.clone()))
+            .workers(1)
+            .start()
+            .unwrap();
+        Self {
+            through,
+            clock,
+            disk,
+            server,
+            node,
+        }
+    }
+
+    /// Another node on the state that a kill of this one leaves.
+    pub(crate) fn killed(self) -> Self {
+        let server = self.server.next_life();
+        Self::at(self.through, self.clock, self.disk.after_kill(), server)
+    }
+
+    fn sender(&self) -> Stub<Sender> {
+        self.node.env().object::<Sender>().get_by_name("ada")
+    }
+
+    fn queue(&self) -> Queue {
+        Queue::new(self.node.env(), "requests").unwrap()
+    }
+
+    fn workflows(&self) -> Workflows<Steps> {
+        Workflows::new(self.node.env())
+    }
+
+    /// Delivers to each of these names.
+    pub(crate) async fn deliver(&self, names: &[&str]) {
+        let all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        match self.through {
+            Through::Outbox => self.sender().send(all).await.unwrap().unwrap(),
+            Through::Schedule => {
+                let now = self.clock.unix_millis().cast_signed();
+                self.sender().set(all, now).await.unwrap().unwrap();
+            }
+            Through::Queue => {
+                let messages = names.iter().map(|name| Message::new(name).unwrap());
+                self.queue().send_batch(messages.collect()).await.unwrap();
+            }
+            Through::Workflow => {
+                self.workflows().start("a", &all).await.unwrap();
+            }
+        }
+    }
+
+    /// How many deliveries are not decided, and the errors of those that were given up.
+    pub(crate) async fn standing(&self) -> (i64, Vec<String>) {
+        match self.through {
+            Through::Outbox | Through::Schedule => self.sender().standing().await.unwrap().unwrap(),
+            Through::Queue => {
+                let open = self.queue().counts().await.unwrap().messages;
+                let letters = self.queue().dead_letters(100).await.unwrap();
+                (
+                    open,
+                    letters.into_iter().map(|letter| letter.error).collect(),
+                )
+            }
+            Through::Workflow => {
+                let status = self.workflows().status("a").await.unwrap().status;
+                let steps = self.workflows().history("a", 0).await.unwrap();
+                let failed = steps
+                    .into_iter()
+                    .filter(|step| step.state == StepState::Failed);
+                (
+                    i64::from(!status.is_end()),
+                    failed.filter_map(|step| step.error).collect(),
+                )
+            }
+        }
+    }
+
+    /// Moves the clock in steps until something is so.
+    pub(crate) async fn pass_until(&self, step: Duration, what: &str, so: impl AsyncFn() -> bool) {
+        let mut busy = 0;
+        for _ in 0..20_000 {
+            if so().await {
+                return;
+            }
+            // A request that is on its way gets its response first, unless it hangs.
+            if step > secs(60) {
+                // What is claimed must not wait for so long.
+                self.node.settle().await.unwrap();
+            }
+            busy = if self.server.is_busy() { busy + 1 } else { 0 };
+            if busy == 0 || busy > 20 {
+                self.clock.advance(step);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!(
+            "through {:?}: never {what}: {:?}",
+            self.through,
+            self.standing().await
+        );
+    }
+
+    /// Moves the clock until each delivery is decided; the errors of those that were given up.
+    pub(crate) async fn decided(&self, step: Duration) -> Vec<String> {
+        self.pass_until(step, "all is decided", async || {
+            self.standing().await.0 == 0
+        })
+        .await;
+        self.standing().await.1
+    }
+}
+
+pub(crate) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}

@@ -1,0 +1,13 @@
+//! Tests of the built-in components.
+
+mod delivery;
+mod outcomes;
+mod party;
+mod patterns;
+mod projection;
+mod queue;
+mod schedule;
+mod workflow;
+#[path = "../../../../verify/harness/shared/world.rs"]
+mod world;
+mod yjs;

@@ -1,0 +1,9 @@
+//! What rooms promise, tested through the public API: a fake gateway holds the clients' ends, the disk is in memory.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[cfg(feature = "broken")]
+mod broken;
+mod refusals;
+mod room;
+mod support;

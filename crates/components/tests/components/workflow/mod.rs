@@ -1,0 +1,22 @@
+//! The guarantees of workflows, tested through the public API on an in-memory disk with a manual clock.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[cfg(feature = "broken")]
+mod broken;
+mod changes;
+mod children;
+mod clock;
+mod concurrent;
+mod continued;
+mod control;
+mod crash;
+mod events;
+mod host;
+mod migration;
+mod parallel;
+mod random;
+mod steps;
+mod support;
+mod timelines;
+mod versions;

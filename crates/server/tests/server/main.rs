@@ -1,0 +1,20 @@
+//! Tests of the server, through real sockets.
+
+mod absent;
+mod access;
+mod admin;
+mod budgets;
+mod edge;
+mod extractors;
+mod front;
+mod hostile;
+mod json_rpc;
+mod memory;
+mod objects;
+mod outbound;
+mod peers;
+mod proxies;
+mod site;
+mod support;
+mod tls;
+mod websockets;

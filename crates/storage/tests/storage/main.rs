@@ -1,0 +1,21 @@
+//! Tests of the storage engine.
+
+mod archive_crash;
+mod bounds;
+mod common;
+mod crash;
+mod database;
+mod faults;
+mod files;
+mod full_start;
+mod growth;
+mod idempotency;
+mod invariants;
+mod memory;
+mod model;
+mod parallel;
+mod recovery_points;
+mod release;
+mod sql;
+mod stalls;
+mod temporary;

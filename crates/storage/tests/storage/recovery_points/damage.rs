@@ -1,0 +1,127 @@
+//! Runs that are damaged or gone, and files that are not runs.
+
+use std::{sync::Arc, time::Duration};
+
+use abide_storage::{ArchiveOptions, Disk as _, ErrorKind, Store, StoreOptions};
+
+use crate::{
+    common::read_file,
+    recovery_points::world::{MINUTE, World},
+};
+
+#[test]
+fn s16_damage_in_any_byte_of_a_run_is_seen_and_never_gives_a_wrong_state() {
+    let world = World::new(ArchiveOptions::default());
+    let mut bookmarks = Vec::new();
+    for i in 0..12 {
+        bookmarks.push(world.put(1, &format!("value {i}")));
+        world.put(2, "other");
+    }
+    world.store.checkpoint().unwrap();
+    let [run] = &world.runs()[..] else {
+        panic!("{:?}", world.runs());
+    };
+    for at in 0..read_file(&world.disk, run).len() as u64 {
+        let mut damaged = World {
+            disk: world.disk.after_kill(),
+            clock: world.clock.clone(),
+            archive: world.archive,
+            store: world.store.clone(),
+        };
+        damaged.disk.flip(run, at);
+        damaged.reopen();
+        let error = damaged.store.verify_archive().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Damaged, "byte {at}: {error}");
+        let (i, bookmark) = (at as usize % 12, &bookmarks[at as usize % 12]);
+        match damaged.at(1, bookmark) {
+            Ok(value) => assert_eq!(value.unwrap(), format!("value {i}"), "byte {at}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Damaged, "byte {at}: {error}"),
+        }
+        // The object itself goes on, and so does its history.
+        damaged.put(1, "after");
+        damaged.store.checkpoint().unwrap();
+    }
+}
+
+#[test]
+fn s16_a_missing_run_never_stops_the_node_and_the_others_are_merged_around_it() {
+    let mut world = World::new(ArchiveOptions::default());
+    world.put(1, "first");
+    world.store.checkpoint().unwrap();
+    world.disk.remove(&world.runs()[0]).unwrap();
+    for start in 0..2 {
+        for i in 0..20 {
+            world.pass(1000);
+            world.put(1, &format!("value {start} {i}"));
+            world.store.checkpoint().unwrap();
+            world.keep();
+        }
+        assert!(!world.store.failed());
+        world.reopen();
+    }
+    assert!(world.runs().len() < 20, "{:?}", world.runs());
+}
+
+#[test]
+fn s16_a_damaged_run_leaves_with_its_time_and_does_not_stop_the_tidying() {
+    let world = World::new(ArchiveOptions::default().retention(Duration::from_mins(50)));
+    let idle = world.put(2, "idle");
+    world.put(1, "first");
+    world.store.checkpoint().unwrap();
+    world.pass(MINUTE);
+    world.put(1, "second");
+    world.store.checkpoint().unwrap();
+    world.disk.flip(&world.runs()[1], 80); // In its first block.
+    let mut last = Vec::new();
+    for i in 0..200 {
+        world.pass(MINUTE);
+        last.push(world.put(1, &format!("value {i}")));
+        world.store.checkpoint().unwrap();
+        world.keep();
+    }
+    assert!(world.runs().len() < 60, "{:?}", world.runs());
+    let horizon = world.store.stats().archive_horizon_ms;
+    assert!(horizon > world.now() - 100 * MINUTE);
+    assert_eq!(world.at(2, &idle).unwrap().unwrap(), "idle");
+    for (i, bookmark) in last.iter().enumerate().skip(160) {
+        assert_eq!(
+            world.at(1, bookmark).unwrap().unwrap(),
+            format!("value {i}")
+        );
+    }
+}
+
+#[test]
+fn s16_a_damaged_run_costs_only_the_history_in_it() {
+    let mut world = World::new(ArchiveOptions::default());
+    let one = world.put(1, "one");
+    world.store.checkpoint().unwrap();
+    let run = world.runs()[0].clone();
+    let two = world.put(2, "two");
+    world.put(2, "two later");
+    world.store.checkpoint().unwrap();
+    let len = read_file(&world.disk, &run).len() as u64;
+    world.disk.flip(&run, len - 20); // The footer.
+    world.reopen();
+    assert_eq!(world.at(2, &two).unwrap().unwrap(), "two");
+    let error = world.at(1, &one).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Damaged);
+    assert!(
+        error.to_string().contains("0000000000000001.run"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_archive_leaves_alone_what_it_has_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dir.path().join("archive");
+    std::fs::create_dir_all(archive.join("lost+found")).unwrap();
+    let (copy, left) = ("0000000000000007.run.bak", "0000000000000007.run");
+    std::fs::write(archive.join(copy), "a copy").unwrap();
+    std::fs::write(archive.join(left), "left by a crash").unwrap();
+    let disk = Arc::new(abide_storage::RealDisk);
+    let store = Store::open(disk, dir.path(), StoreOptions::small()).unwrap();
+    store.close().unwrap();
+    assert!(archive.join(copy).exists() && !archive.join(left).exists());
+}

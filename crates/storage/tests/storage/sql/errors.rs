@@ -1,0 +1,58 @@
+//! What SQLite reports reaches the user with its reason.
+
+use abide_storage::{ErrorKind, SqlErrorKind};
+
+use crate::{
+    common,
+    sql::{database, run, value},
+};
+
+#[test]
+fn an_exhausted_autoincrement_is_not_a_full_object() {
+    let (_store, db) = database();
+    run(
+        &db,
+        "CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT, n)",
+    );
+    db.commit().unwrap();
+    for committed in [true, false] {
+        run(
+            &db,
+            "INSERT OR REPLACE INTO t VALUES (9223372036854775807, 1)",
+        );
+        if committed {
+            db.commit().unwrap();
+        }
+        let error = db.exec("INSERT INTO t (n) VALUES (2)", ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+        assert!(error.to_string().contains("AUTOINCREMENT"), "{error}");
+        assert_eq!(error.sql().unwrap().kind(), SqlErrorKind::Other);
+        // SQLite has rolled the transaction back.
+        assert_eq!(db.commit().unwrap_err().kind(), ErrorKind::Input);
+    }
+    assert_eq!(value(&db, "SELECT count(*) FROM t"), 1_i64.into());
+}
+
+#[test]
+fn a_deferred_foreign_key_that_fails_at_the_commit_has_sqlites_words() {
+    let (store, db) = database();
+    run(
+        &db,
+        "CREATE TABLE p (id INTEGER PRIMARY KEY);
+         CREATE TABLE c (p INTEGER REFERENCES p DEFERRABLE INITIALLY DEFERRED)",
+    );
+    db.commit().unwrap();
+    run(&db, "INSERT INTO c VALUES (7)");
+    let error = db.commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+    assert!(
+        error.to_string().contains("FOREIGN KEY constraint failed"),
+        "{error}"
+    );
+    assert_eq!(error.sql().unwrap().kind(), SqlErrorKind::ForeignKey);
+    drop(db);
+    assert_eq!(
+        value(&common::open(&store, 1), "SELECT count(*) FROM c"),
+        0_i64.into()
+    );
+}
