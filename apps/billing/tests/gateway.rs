@@ -165,7 +165,7 @@ async fn a_key_that_belongs_to_another_request_is_refused() {
 }
 
 #[tokio::test]
-async fn over_a_socket_it_is_the_same_gateway_and_a_lost_answer_is_told_as_lost() {
+async fn the_gateway_over_a_socket_reports_lost_answers_as_lost() {
     let gateway = local(Mischief {
         lost: 100,
         ..Mischief::none(1)
@@ -358,7 +358,7 @@ async fn a_gateway_with_a_file_knows_after_a_restart_what_it_knew() {
 }
 
 #[tokio::test]
-async fn a_gateway_s_file_is_shortened_when_it_has_grown_and_nothing_is_forgotten() {
+async fn compacting_the_gateway_s_file_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("gateway.jsonl");
     let open =

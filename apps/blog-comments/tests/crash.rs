@@ -69,7 +69,7 @@ async fn was_unknown(client: &Client, mail: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_comment_that_was_cut_off_on_its_way_causes_no_mail_until_it_is_sent_again() {
+async fn an_interrupted_comment_causes_no_mail_until_it_is_sent_again() {
     let world = World::new().await;
     let server = world.start();
     let ada = comment("ada", "hello");
@@ -99,7 +99,7 @@ async fn a_comment_that_was_cut_off_on_its_way_causes_no_mail_until_it_is_sent_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_committed_before_anything_was_sent_is_sent_once_after_a_restart() {
+async fn unsent_mails_are_sent_once_after_a_restart() {
     let World { dir, smtp } = World::new().await;
     let data = dir.path().join("data");
     let (address, url) = (smtp.address(), smtp.url());
@@ -243,7 +243,7 @@ fn expected(comments: &[Value]) -> BTreeSet<About> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_comment_causes_its_mails_and_each_is_sent_whatever_kill_9_comes_between() {
+async fn every_comment_s_mails_are_sent_across_kill_9() {
     let rounds = setting("ABIDE_CRASH_ROUNDS", 3);
     let seed = setting("ABIDE_CRASH_SEED", 0xB106);
     println!("{rounds} rounds from seed {seed}");

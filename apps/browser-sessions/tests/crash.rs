@@ -12,7 +12,7 @@ use abide_harness::{Random, setting, until};
 use support::{browsers, files, program, shots, take};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_screenshot_that_was_acknowledged_is_there_after_kill_9_and_no_browser_is() {
+async fn kill_9_keeps_acknowledged_screenshots_and_leaves_no_browser() {
     let rounds = setting("ABIDE_CRASH_ROUNDS", 4);
     let mut random = Random::new(setting("ABIDE_CRASH_SEED", 0xB0B));
     let dir = tempfile::tempdir().unwrap();
@@ -116,7 +116,7 @@ async fn a_page_that_was_open_at_kill_9_is_reported_as_interrupted() {
 
 /// A process that looks like a browser which did not notice its program's end, with a child that does not look like one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_browser_that_outlived_its_program_is_killed_with_its_children_at_the_next_start() {
+async fn a_leftover_browser_and_its_children_are_killed_at_the_next_start() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let server = program(&data).start();

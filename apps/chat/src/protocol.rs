@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_makes_no_sense_is_refused_with_what_would() {
+    fn an_invalid_message_is_refused_with_what_is_expected() {
         let say = |text: &str, mark: &str| {
             FromClient::Say {
                 text: text.to_owned(),

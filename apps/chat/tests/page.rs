@@ -35,7 +35,7 @@ async fn sees(page: &Page, texts: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium and npm"]
-async fn two_pages_keep_chatting_while_their_room_leaves_memory_between_messages() {
+async fn two_pages_chat_through_a_room_that_hibernates() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
         .env("ABIDE__OBJECTS__IDLE_TIMEOUT", "50ms")
@@ -66,7 +66,7 @@ async fn two_pages_keep_chatting_while_their_room_leaves_memory_between_messages
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium and npm"]
-async fn a_page_shows_that_it_reconnects_and_then_sends_what_was_written_meanwhile() {
+async fn a_reconnecting_page_says_so_and_then_sends_pending_messages() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let server = program(&data).start();

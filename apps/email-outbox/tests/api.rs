@@ -322,7 +322,7 @@ async fn whatever_goes_wrong_with_a_page_is_told_as_a_page() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_that_somebody_ends_is_forgotten() {
+async fn an_ended_list_is_forgotten() {
     let dir = tempfile::tempdir().unwrap();
     let double = double().await;
     let server = program(&dir.path().join("data"), &double).start();

@@ -148,7 +148,7 @@ async fn read(http: &Client, path: &str) -> BTreeMap<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_acknowledged_seat_survives_kill_9_and_lies_in_a_plain_sqlite_file() {
+async fn every_acknowledged_seat_survives_kill_9_in_a_plain_sqlite_file() {
     let rounds = setting("ABIDE_CRASH_ROUNDS", 5);
     let seed = setting("ABIDE_CRASH_SEED", 0x5EA7);
     println!("{rounds} rounds from seed {seed}");

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_that_cannot_be_scheduled_or_sent_is_refused_with_what_would_do() {
+    fn an_invalid_definition_is_refused_with_what_is_expected() {
         for (text, part) in [
             (r#"{"url":"ftp://a.example/"}"#, "http:// or https://"),
             (r#"{"url":"nowhere"}"#, "is not a URL"),

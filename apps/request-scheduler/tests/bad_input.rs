@@ -86,7 +86,7 @@ async fn a_bad_definition_is_refused_with_what_would_do_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_id_method_or_query_is_refused_with_what_would_do_and_leaves_nothing() {
+async fn a_bad_id_method_or_query_is_refused_and_stores_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let server = program(&data).start();

@@ -32,7 +32,7 @@ fn refused<T: std::fmt::Debug>(result: tungstenite::Result<T>) -> StatusCode {
 }
 
 #[tokio::test]
-async fn editors_keep_writing_while_their_document_leaves_memory_between_changes() {
+async fn editors_keep_writing_while_their_document_hibernates() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
         .env("ABIDE__OBJECTS__IDLE_TIMEOUT", "50ms")
@@ -127,7 +127,7 @@ async fn invalid_messages_are_refused_with_a_reason_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_full_room_and_names_that_make_no_sense_are_refused() {
+async fn a_full_room_and_invalid_names_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
         .arg("--max-connections=2")

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_can_be_opened_with_the_same_key_for_the_same_room_and_nowhere_else() {
+    fn a_ticket_opens_only_with_its_key_and_room() {
         let sealer = Sealer::new(&[1; KEY_BYTES], "shop");
         for ticket in [ticket(None), ticket(Some(90_000))] {
             let value = sealer.seal(ticket).unwrap();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_ticket_expires_a_session_after_the_last_request_and_a_place_after_5_minutes() {
+    fn an_accepted_ticket_expires_after_a_session_a_place_after_5_minutes() {
         let session = Duration::from_mins(1);
         let inside = ticket(Some(1));
         assert_eq!(

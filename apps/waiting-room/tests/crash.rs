@@ -49,7 +49,7 @@ async fn come(client: Client, told: Arc<Mutex<Told>>, answers: Arc<(AtomicU32, N
 }
 
 #[test]
-fn whoever_was_accepted_is_inside_still_and_nobody_jumps_the_queue() {
+fn accepted_visitors_stay_inside_and_the_queue_keeps_its_order() {
     run(async {
         let rounds = setting("WAITING_ROOM_CRASH_ROUNDS", 4);
         let seed = setting("WAITING_ROOM_CRASH_SEED", 0xD00A);

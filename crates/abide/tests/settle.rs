@@ -399,7 +399,7 @@ async fn objects_that_never_rest_are_named() {
 }
 
 #[tokio::test]
-async fn a_clock_that_runs_by_itself_is_refused() {
+async fn a_running_clock_is_refused() {
     let host = Host::open_in_memory()
         .object::<Sleeper>("SLEEPER")
         .start_local()

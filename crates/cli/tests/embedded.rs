@@ -149,7 +149,7 @@ async fn dead_letters_of_any_object_are_seen_sent_again_and_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_there_is_said_to_be_missing_and_made_by_nobody() {
+async fn missing_things_are_reported_and_not_created() {
     let dir = tempfile::tempdir().unwrap();
     let town = Town::new(&dir.path().join("data"), 1).await;
     for (args, says) in [

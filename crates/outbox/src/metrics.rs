@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn outboxes_of_a_class_are_summed_up_also_those_that_sleep_with_something_to_do() {
+    fn metrics_of_a_class_include_outboxes_of_hibernated_objects() {
         let board = Board::default();
         board.show("SHOP", outbox(1), holding(5, Some(100)));
         board.show("SHOP", outbox(2), holding(3, Some(50)));

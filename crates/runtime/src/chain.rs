@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_ends_where_nobody_waits() {
+    fn a_chain_ends_at_an_unawaited_call() {
         let first = link(1, None);
         let second = link(2, Some(&first));
         let is_first = |link: &Link| link.task == Token(1);

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_that_nobody_awaits_any_more_is_forgotten() {
+    fn a_dropped_sleep_is_forgotten() {
         let clock = TestClock::new();
         let mut sleep = clock.sleep_until(Duration::from_secs(2));
         assert!(poll(&mut sleep).is_pending());

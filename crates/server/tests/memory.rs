@@ -67,7 +67,7 @@ async fn narrow(addr: SocketAddr) -> TcpStream {
 }
 
 #[tokio::test]
-async fn unfinished_bodies_are_bounded_together_and_their_clients_are_told_to_come_back() {
+async fn unfinished_bodies_are_bounded_together_and_refused_with_retry_after() {
     let host = host(4 * MIB).await;
     let head = format!(
         "POST /json/length HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n\"",
@@ -122,7 +122,7 @@ async fn unfinished_bodies_are_bounded_together_and_their_clients_are_told_to_co
 }
 
 #[tokio::test]
-async fn answers_that_nobody_reads_are_bounded_together_and_the_host_says_so() {
+async fn unread_answers_are_bounded_together_and_reported() {
     // More than the system keeps for a connection.
     const ANSWER: usize = 12 * MIB;
     let host = host(40 * MIB).await;

@@ -45,7 +45,7 @@ async fn ask_behind(addr: SocketAddr, from: &str, header: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_connection_is_of_whom_a_trusted_proxy_s_header_names() {
+async fn the_proxy_header_names_the_client() {
     let host = host(|c| {
         c.trusted_proxies = vec!["127.0.0.2".parse().unwrap()];
         c.max_connections_per_client = ConnectionsPerClient::AtMost(1);
@@ -106,6 +106,6 @@ fn every_broken_variant_of_the_proxy_protocol_is_caught() {
         VARIABLE,
         &[(abide_harness::PATIENCE_VARIABLE, "20")],
         &[Variant::ProxyHeaderFromAnybody],
-        |_| "a_connection_is_of_whom_a_trusted_proxy_s_header_names",
+        |_| "the_proxy_header_names_the_client",
     );
 }

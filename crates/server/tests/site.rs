@@ -113,7 +113,7 @@ const ADMIN_ROUTES: [&str; 9] = [
 ];
 
 #[tokio::test]
-async fn a_name_that_leads_here_and_a_page_of_another_site_reach_no_route_of_any_listener() {
+async fn rebound_names_and_other_sites_pages_reach_no_route() {
     let host = host(&[], &[]).await;
     let (addr, admin) = (host.addr(), host.admin_addr().unwrap());
     let own = addr.to_string();
@@ -266,7 +266,7 @@ fn every_broken_variant_of_sites_is_caught() {
             Variant::OriginUncheckedOnUpgrade => {
                 "a_socket_opens_for_the_own_page_and_for_programs_only"
             }
-            _ => "a_name_that_leads_here_and_a_page_of_another_site_reach_no_route_of_any_listener",
+            _ => "rebound_names_and_other_sites_pages_reach_no_route",
         },
     );
 }

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variant_is_broken_on_the_thread_that_says_so_and_as_long_as_it_says_so() {
+    fn a_variant_is_broken_on_its_thread_while_it_is_set() {
         let variant = Variant::HorizonNotAdvanced;
         {
             let _broken = Broken::begin(variant);

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_while_the_manifest_is_replaced_leaves_the_old_one_or_the_new_one() {
+    fn a_crash_while_replacing_the_manifest_leaves_the_old_or_the_new() {
         for stop in 0..8 {
             for seed in 0..50 {
                 let (disk, dir) = disk();

@@ -293,7 +293,7 @@ fn workload(seed: u64, cores: usize) -> u64 {
 }
 
 #[test]
-fn s1_s2_s14_acknowledged_commits_survive_and_others_are_whole_or_absent_at_any_crash() {
+fn s1_s2_s14_acknowledged_commits_survive_others_are_whole_or_absent() {
     let mut crashes = 0;
     for seed in 0..seeds(2) {
         crashes += workload(seed, 1);

@@ -40,7 +40,7 @@ fn spilled(store: &Store, statement: impl FnOnce()) -> u64 {
 }
 
 #[test]
-fn a_sort_larger_than_its_memory_goes_through_a_temporary_file_and_is_right() {
+fn a_sort_larger_than_memory_uses_a_temporary_file() {
     let disk = SimDisk::new();
     let store = store_on(&disk);
     let db = open(&store, 1);
@@ -98,7 +98,7 @@ fn whatever_gathers_much_goes_through_temporary_files() {
 }
 
 #[test]
-fn a_statement_for_whose_temporary_file_the_disk_has_no_room_is_refused_and_nothing_else() {
+fn only_a_statement_without_room_for_its_temporary_file_is_refused() {
     let disk = SimDisk::new();
     let store = store_on(&disk);
     let (db, other) = (open(&store, 1), open(&store, 2));
@@ -140,7 +140,7 @@ fn a_start_removes_what_a_crash_has_left_of_temporary_files() {
 }
 
 #[test]
-fn temporary_files_of_a_real_disk_have_no_names_and_their_directory_is_private() {
+fn temporary_files_have_no_names_and_a_private_directory() {
     let dir = tempfile::tempdir().unwrap();
     let options = StoreOptions::small().cache_kib(64);
     let store = Store::open(Arc::new(RealDisk), dir.path(), options).unwrap();

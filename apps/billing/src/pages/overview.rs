@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_looks_is_told_how_old_the_figures_are() {
+    fn the_overview_shows_the_age_of_its_figures() {
         let lag = |waiting, millis, dead| {
             behind(Lag {
                 waiting,

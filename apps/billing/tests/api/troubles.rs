@@ -41,7 +41,7 @@ fn fails_with(answer: &Answer, text: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_payment_that_has_failed_is_seen_and_goes_on_from_the_step_that_failed() {
+async fn a_failed_payment_is_listed_and_resumes_from_its_failed_step() {
     let world = World::new().await;
     let none = world.get("/v1/troubles").await.json();
     assert_eq!(

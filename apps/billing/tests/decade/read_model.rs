@@ -77,7 +77,7 @@ async fn changes(world: &World, life: &Life) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn billing_goes_on_while_the_read_model_is_stopped_slow_or_stuck_and_it_catches_up() {
+async fn billing_continues_while_the_read_model_is_down_and_it_catches_up() {
     let mut random = Random::new(7);
     let world = World::new(7);
     let mut life = Life::begin(&world, SUBSCRIPTIONS).await;
@@ -97,7 +97,7 @@ async fn billing_goes_on_while_the_read_model_is_stopped_slow_or_stuck_and_it_ca
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_model_that_is_gone_is_made_anew_while_billing_goes_on() {
+async fn a_lost_read_model_is_rebuilt_while_billing_continues() {
     let mut random = Random::new(11);
     let mut world = World::new(11);
     let mut life = Life::begin(&world, SUBSCRIPTIONS).await;

@@ -124,7 +124,7 @@ fn a_refund_that_is_reserved_again_is_one() {
 }
 
 #[test]
-fn answers_of_refunds_that_are_lost_are_asked_for_again_and_the_refund_is_one() {
+fn a_refund_with_lost_answers_is_polled_and_made_once() {
     run(async {
         let world = paid(Luck::FirstAnswersLost, "card_slow").await;
         refund(&world, "re_some", Some(400)).await.unwrap();
@@ -176,7 +176,7 @@ fn money_that_comes_when_the_subscription_has_expired_goes_back() {
 }
 
 #[test]
-fn money_that_comes_when_the_subscription_was_ended_unpaid_goes_back_and_what_was_served_is_kept() {
+fn late_money_for_an_ended_subscription_is_returned_less_usage() {
     run(async {
         let days = Duration::from_hours(5 * 24);
         let world = World::new(Luck::TakesItsTime(days)).await;
@@ -248,7 +248,7 @@ fn a_credit_note_lessens_what_is_owed_and_only_the_rest_is_charged() {
 }
 
 #[test]
-fn a_payment_that_was_faster_than_a_credit_note_gives_back_what_that_took_off() {
+fn a_payment_that_beats_a_credit_note_refunds_the_credited_amount() {
     run(async {
         let mut world = paid(Luck::None, "card_ok").await;
         // The subscription has taken it before it heard of the payment, and tells the invoice afterwards.
@@ -430,7 +430,7 @@ async fn dies_until_refunded(mut world: World, refund: &str, seed: u64) -> World
 }
 
 #[test]
-fn a_second_payment_of_an_invoice_goes_back_once_however_often_the_node_dies() {
+fn a_second_payment_of_an_invoice_is_refunded_once_across_kills() {
     run(async {
         for seed in 0..2 {
             let days = Duration::from_hours(5 * 24);
@@ -459,7 +459,7 @@ fn a_second_payment_of_an_invoice_goes_back_once_however_often_the_node_dies() {
 }
 
 #[test]
-fn money_for_an_invoice_that_was_voided_goes_back_once_however_often_the_node_dies() {
+fn money_for_a_voided_invoice_is_refunded_once_across_kills() {
     run(async {
         for seed in 0..2 {
             let year = Duration::from_hours(365 * 24);
@@ -493,7 +493,7 @@ fn money_for_an_invoice_that_was_voided_goes_back_once_however_often_the_node_di
 }
 
 #[test]
-fn money_for_what_nobody_was_served_goes_back_once_however_often_the_node_dies() {
+fn money_for_unserved_periods_is_refunded_once_across_kills() {
     run(async {
         for seed in 0..2 {
             let world = World::new(Luck::TakesItsTime(Duration::from_hours(5 * 24))).await;

@@ -213,7 +213,7 @@ async fn simulate(seed: u64) -> (usize, u32) {
 }
 
 #[test]
-fn every_outcome_is_told_at_least_once_and_in_order_whatever_happens_to_the_node() {
+fn every_outcome_is_delivered_in_order_despite_faults() {
     let (mut told, mut copies) = (0, 0);
     let first = setting("BILLING_FIRST_SEED", 1);
     for seed in first..first + setting("BILLING_SEEDS", 2) {

@@ -39,7 +39,7 @@ async fn a_comment_is_shown_its_author_asked_and_the_others_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_comment_that_comes_again_with_its_key_is_the_same_comment_and_causes_no_other_mail() {
+async fn a_repeated_key_adds_neither_a_comment_nor_a_mail() {
     let world = World::new().await;
     let ada = comment("ada", "hello");
     let first = try_say(&world.client, &ada, "k").await.unwrap();
@@ -99,7 +99,7 @@ async fn what_makes_no_comment_is_refused_and_nothing_of_it_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_show_what_people_wrote_as_text_and_keep_what_was_typed_if_it_is_refused() {
+async fn pages_escape_comments_and_keep_the_input_of_a_refused_one() {
     let world = World::new().await;
     let form = |text: &str| {
         Request::builder()

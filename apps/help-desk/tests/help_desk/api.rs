@@ -122,7 +122,7 @@ async fn a_ticket_lives_from_its_question_to_its_end() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_with_a_code() {
+async fn invalid_requests_are_refused_with_a_code() {
     let desk = Desk::start().await;
     let new = json!({ "subject": "x", "from": "ada" });
     desk.send(ADA, "POST", "support/tickets", Some(new.clone()))

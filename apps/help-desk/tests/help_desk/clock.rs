@@ -35,7 +35,7 @@ async fn ticket(desk: &Stub<Desk>, id: i64) -> Ticket {
 }
 
 #[tokio::test]
-async fn a_ticket_that_is_not_closed_in_time_is_escalated_and_a_closed_one_is_not() {
+async fn an_open_ticket_is_escalated_in_time_and_a_closed_one_is_not() {
     let clock = TestClock::new();
     let (host, desk) = start(in_memory(&clock, &Receiver::default())).await;
     let (late, done) = (open(&desk, "late").await, open(&desk, "done").await);
@@ -57,7 +57,7 @@ async fn a_ticket_that_is_not_closed_in_time_is_escalated_and_a_closed_one_is_no
 }
 
 #[tokio::test]
-async fn a_closed_ticket_is_reported_with_the_same_signed_event_until_the_receiver_takes_it() {
+async fn a_close_event_is_resent_unchanged_until_the_receiver_takes_it() {
     let clock = TestClock::new();
     let receiver = Receiver::answering([StatusCode::BAD_GATEWAY, StatusCode::NOT_FOUND]);
     let (host, desk) = start(in_memory(&clock, &receiver)).await;
@@ -228,7 +228,7 @@ async fn a_restored_desk_is_as_it_was_and_reports_again_what_is_closed_again() {
 }
 
 #[tokio::test]
-async fn an_event_that_waited_at_the_moment_of_a_restore_is_sent_again_under_its_key() {
+async fn an_event_pending_at_a_restore_is_sent_again_under_its_key() {
     let clock = TestClock::new();
     let receiver = Receiver::answering([StatusCode::BAD_GATEWAY]);
     let (host, desk) = start(in_memory(&clock, &receiver)).await;

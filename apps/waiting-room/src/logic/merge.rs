@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn at_201_of_200_there_is_minus_1_slot_and_at_148_the_two_oldest_buckets_enter() {
+    fn an_overfull_room_has_no_slot_and_free_slots_go_to_oldest_buckets() {
         let mut full = dublin_and_nairobi(50, 151);
         let slots = LIMIT.slots(full.active, full.admitted());
         assert_eq!(slots, -1);
@@ -290,8 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_settled_when_every_other_data_centre_that_is_heard_of_has_reported_in_the_minute()
-    {
+    fn a_state_is_settled_when_all_reachable_data_centres_have_reported() {
         let of = |name: &str, minute| Report {
             minute,
             at: 7,

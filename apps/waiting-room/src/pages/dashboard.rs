@@ -72,7 +72,7 @@ fn describe(room: &Room) -> Markup {
     let pace = plan
         .as_ref()
         .map_or(0.0, |plan| plan.state.admissions_per_minute);
-    let is_held = plan.as_ref().is_some_and(|plan| plan.rules.holds_everybody);
+    let is_held = plan.as_ref().is_some_and(|plan| plan.rules.holds_all);
     html! {
         section.room {
             h2 {

@@ -96,7 +96,7 @@ fn an_alarm_that_a_handler_sets_after_some_time_is_a_wait_too() {
 }
 
 #[test]
-fn a_wait_of_a_handler_that_runs_while_the_clock_is_set_back_is_no_longer() {
+fn setting_the_clock_back_does_not_lengthen_a_handler_s_wait() {
     run(async {
         for other in [false, true] {
             let beds = Dormitory::new();
@@ -178,7 +178,7 @@ fn a_wait_set_after_a_step_back_is_exact_after_a_kill() {
 }
 
 #[test]
-fn a_process_that_ends_after_the_clock_was_set_back_forgets_nothing_of_it() {
+fn a_clock_set_back_is_remembered_across_a_restart() {
     run(async {
         for checkpoint in [false, true] {
             let beds = Dormitory::new();
@@ -202,7 +202,7 @@ fn a_process_that_ends_after_the_clock_was_set_back_forgets_nothing_of_it() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_while_no_process_runs_delays_a_wait_by_no_more_than_that() {
+fn setting_the_clock_back_while_down_delays_a_wait_by_that_much() {
     run(async {
         for checkpoint in [false, true] {
             let beds = Dormitory::new();
@@ -266,9 +266,7 @@ fn every_broken_variant_of_waits_is_caught() {
             ClockSetBackBefore => {
                 "clock::a_wait_that_begins_after_the_clock_was_set_back_is_not_shortened"
             }
-            _ => {
-                "clock::a_clock_that_is_set_back_while_no_process_runs_delays_a_wait_by_no_more_than_that"
-            }
+            _ => "clock::setting_the_clock_back_while_down_delays_a_wait_by_that_much",
         },
     );
 }

@@ -25,7 +25,7 @@ fn times(beds: &Dormitory, name: &str) -> Vec<i64> {
 }
 
 #[test]
-fn a_failed_alarm_is_tried_again_after_two_seconds_and_then_twice_as_long_each_time() {
+fn a_failed_alarm_is_retried_after_two_seconds_with_doubling_waits() {
     run(async {
         let beds = Dormitory::new();
         beds.script.fail(3).panic().fail(2);
@@ -84,7 +84,7 @@ fn the_wait_before_a_retry_is_up_to_a_quarter_longer() {
 }
 
 #[test]
-fn a_class_may_retry_for_ever_with_a_cap() {
+fn a_class_may_retry_forever_with_a_cap() {
     run(async {
         let options = ClassOptions::default().alarm_retry(
             AlarmRetry::for_ever(Duration::from_secs(3))

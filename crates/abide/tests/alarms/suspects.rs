@@ -300,7 +300,7 @@ fn other_alarms_go_off_while_suspects_run() {
 }
 
 #[test]
-fn an_orderly_stop_makes_no_suspects_and_what_it_interrupts_runs_again_at_once() {
+fn a_clean_stop_makes_no_suspects_and_interrupted_alarms_run_again() {
     run(async {
         let members = names(3);
         let crew = Crew::new();

@@ -125,7 +125,7 @@ fn the_least_recently_used_objects_leave_memory_when_their_share_is_used() {
 }
 
 #[test]
-fn when_all_objects_are_busy_no_more_come_to_life_and_those_that_live_go_on() {
+fn with_all_objects_busy_no_object_starts_and_live_ones_keep_working() {
     run(async {
         let world = world(4 * 1024);
         let mut waiting = Vec::new();
@@ -155,7 +155,7 @@ fn when_all_objects_are_busy_no_more_come_to_life_and_those_that_live_go_on() {
 }
 
 #[test]
-fn events_count_their_bytes_and_what_objects_ask_of_each_other_goes_on() {
+fn events_count_their_bytes_and_calls_between_objects_still_run() {
     run(async {
         let world = world(4 * 1024);
         let caller = object(&world, "caller").call_another("called".to_owned());
@@ -235,7 +235,7 @@ fn what_an_output_gate_holds_counts_its_bytes() {
 }
 
 #[test]
-fn a_response_counts_until_nobody_has_its_bytes() {
+fn a_response_counts_until_its_bytes_are_dropped() {
     run(async {
         let world = world(1024);
         let object = object(&world, "server");
@@ -258,7 +258,7 @@ fn a_response_counts_until_nobody_has_its_bytes() {
 }
 
 #[test]
-fn a_streamed_body_has_one_frame_at_a_time_on_its_way_while_there_is_no_memory() {
+fn without_memory_a_streamed_body_sends_one_frame_at_a_time() {
     const FRAME: u64 = 300 * KIB;
     run(async {
         let world = world(1024);

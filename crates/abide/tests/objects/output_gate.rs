@@ -266,7 +266,7 @@ fn each_frame_of_a_streamed_body_waits_for_the_writes_before_it() {
 }
 
 #[test]
-fn each_frame_of_a_body_that_an_object_sends_waits_for_the_writes_before_it() {
+fn each_frame_of_a_body_waits_for_the_writes_before_it() {
     run(async {
         let world = world();
         let call = writer(&world, "a").fetch(request("/forward"));
@@ -504,7 +504,7 @@ fn a_failed_sync_releases_nothing_and_stops_the_node() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_the_object_goes_on_when_space_returns() {
+fn a_full_disk_is_an_error_and_the_object_works_when_space_returns() {
     run(async {
         let world = world();
         let writer = writer(&world, "a");

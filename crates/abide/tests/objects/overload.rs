@@ -201,7 +201,7 @@ fn calls_of_an_object_beyond_the_bound_of_a_worker_fail_at_once() {
 }
 
 #[test]
-fn a_worker_refuses_at_once_what_would_wait_for_too_long_but_not_what_its_objects_ask() {
+fn a_worker_refuses_late_calls_except_those_of_its_objects() {
     const TAKES: Duration = Duration::from_millis(10);
     run(async {
         let clock = TestClock::new();
@@ -243,7 +243,7 @@ fn a_worker_refuses_at_once_what_would_wait_for_too_long_but_not_what_its_object
 }
 
 #[test]
-fn an_object_has_so_many_background_tasks_and_no_more_and_its_handlers_go_on() {
+fn background_tasks_are_limited_and_handlers_still_run() {
     run(async {
         let options = ClassOptions::default().max_running(1);
         let world = World::new(|node| node.class::<Slow>("SLOW", options));

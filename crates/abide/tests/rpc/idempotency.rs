@@ -200,7 +200,7 @@ fn a_call_that_broke_off_may_be_made_again() {
 }
 
 #[test]
-fn a_result_that_is_too_large_to_be_kept_is_given_once_and_its_call_applied_once() {
+fn a_result_too_large_to_keep_is_returned_once_and_applied_once() {
     run(async {
         let world = world();
         let keyed = account(&world).with_idempotency_key("one");
@@ -226,7 +226,7 @@ fn a_key_that_is_none_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn an_answer_from_memory_waits_until_what_it_tells_of_is_durable() {
+fn an_answer_from_memory_waits_until_its_data_is_durable() {
     run(async {
         let world = world();
         let keyed = account(&world).with_idempotency_key("one");
@@ -257,7 +257,7 @@ async fn cut_and_retry(change: u64) -> bool {
 }
 
 #[test]
-fn a_call_that_is_sent_again_after_a_crash_is_applied_once_wherever_the_crash_was() {
+fn a_call_repeated_after_a_crash_is_applied_once() {
     run(async {
         let mut change = 0;
         while !cut_and_retry(change).await {

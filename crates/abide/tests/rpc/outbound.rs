@@ -138,7 +138,7 @@ fn a_request_does_not_leave_before_what_was_written_before_it_is_durable() {
 }
 
 #[test]
-fn requests_leave_in_the_order_in_which_they_were_made_although_nobody_waits() {
+fn unawaited_requests_leave_in_the_order_they_were_made() {
     run(async {
         let (world, echo) = world();
         world.disk.hold_syncs();

@@ -367,7 +367,7 @@ impl<M: Machine> Inner<M> {
         })?;
         if data.len() > limits::MAX_DATA_BYTES {
             return Err(OutcomesError::Invalid(format!(
-                "the data of `{outcome}` has {} bytes; at most {} are accepted: store large data in a table of its own, and its \
+                "the data of `{outcome}` has {} bytes; at most {} are accepted: store large data in its own table, and its \
                  key in the data",
                 data.len(),
                 limits::MAX_DATA_BYTES

@@ -75,7 +75,7 @@ pub(super) fn update(update: &[u8]) -> Vec<u8> {
     sync(UPDATE, update)
 }
 
-/// One client's state: its id, its clock, and JSON, which is `null` when it has gone.
+/// One client's state: its id, its clock, and JSON, which is `null` when it has left.
 pub(super) type Entry<'a> = (u64, u32, &'a str);
 
 pub(super) fn awareness<'a>(entries: impl ExactSizeIterator<Item = Entry<'a>>) -> Vec<u8> {

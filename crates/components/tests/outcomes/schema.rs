@@ -63,7 +63,7 @@ fn what_is_declared_twice_is_refused() {
 }
 
 #[test]
-fn states_that_cannot_be_reached_or_left_and_names_that_are_not_used_are_refused() {
+fn unreachable_states_dead_ends_and_unused_names_are_refused() {
     let wrong = Declaration {
         name: "door",
         initial: "shut",

@@ -193,7 +193,7 @@ fn one_holder_has_the_lock_and_tokens_grow_whatever_happens() {
 }
 
 #[test]
-fn whoever_waits_longest_comes_next_and_leases_end_by_themselves() {
+fn the_longest_waiter_is_next_and_leases_expire() {
     run(async {
         let world = world();
         let ada = acquire(&world, "ada", secs(10)).await.unwrap();
@@ -228,7 +228,7 @@ fn whoever_waits_longest_comes_next_and_leases_end_by_themselves() {
 }
 
 #[test]
-fn whoever_has_waited_long_enough_hears_who_has_the_lock() {
+fn a_waiter_that_times_out_learns_the_holder() {
     run(async {
         let world = world();
         let ada = acquire(&world, "ada", secs(100)).await.unwrap();
@@ -327,7 +327,7 @@ fn a_fence_refuses_older_holders_also_after_a_kill() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_input_is_refused_and_changes_nothing() {
     run(async {
         let world = world();
         let long = "h".repeat(256);

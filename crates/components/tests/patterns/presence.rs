@@ -258,7 +258,7 @@ async fn simulate(seed: u64, mut random: Random) {
 }
 
 #[test]
-fn whoever_gives_signs_of_life_is_here_and_nobody_else() {
+fn only_visitors_that_send_heartbeats_are_present() {
     each_seed(simulate);
 }
 
@@ -308,7 +308,7 @@ fn what_a_socket_has_beaten_counts_when_it_breaks_also_beside_another() {
 }
 
 #[test]
-fn whoever_beats_again_in_a_room_that_is_full_waits_for_room_and_keeps_nobody_from_leaving() {
+fn a_late_heartbeat_in_a_full_room_waits_and_blocks_no_departure() {
     run(async {
         let (world, news) = world(2);
         let mut ada = enter(&world, "ada").await.unwrap();
@@ -344,7 +344,7 @@ fn whoever_beats_again_in_a_room_that_is_full_waits_for_room_and_keeps_nobody_fr
 }
 
 #[test]
-fn a_socket_that_cannot_be_accepted_lets_nobody_in() {
+fn a_socket_that_cannot_be_accepted_adds_no_visitor() {
     run(async {
         let (world, news) = world(5);
         let _ada = enter(&world, "ada").await.unwrap();
@@ -361,7 +361,7 @@ fn a_socket_that_cannot_be_accepted_lets_nobody_in() {
 }
 
 #[test]
-fn a_restart_of_the_server_moves_nobody_who_comes_back_in_time() {
+fn a_restart_removes_no_visitor_who_returns_in_time() {
     run(async {
         let (mut world, news) = world(100);
         let before = enter(&world, "ada").await.unwrap();
@@ -377,7 +377,7 @@ fn a_restart_of_the_server_moves_nobody_who_comes_back_in_time() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_input_is_refused_and_changes_nothing() {
     run(async {
         let (world, news) = world(2);
         for who in [String::new(), "w".repeat(241)] {

@@ -228,7 +228,7 @@ fn a_call_with_a_key_is_applied_once_whatever_happens_to_its_attempts() {
 }
 
 #[test]
-fn a_method_that_waits_between_its_writes_is_not_safe_and_the_documentation_says_so() {
+fn a_method_that_awaits_between_writes_is_not_retry_safe_as_documented() {
     run(async {
         let (world, _) = world(&[Act::PanicLate]);
         assert_eq!(deposit_once(&world, "a").await.unwrap().unwrap(), 2);

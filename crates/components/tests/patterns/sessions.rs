@@ -245,7 +245,7 @@ fn many_that_expire_together_are_deleted_in_several_passes() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_input_is_refused_and_changes_nothing() {
     run(async {
         let world = world(Options::default());
         let shard = accounts(&world);

@@ -237,7 +237,7 @@ fn the_number_of_shards_is_fixed_by_the_first_who_says_it() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_input_is_refused() {
     run(async {
         let world = world();
         let env = world.node.env();

@@ -78,7 +78,7 @@ async fn keep_moving(world: &World) {
 }
 
 #[test]
-fn a_source_that_fails_is_told_and_others_go_on() {
+fn a_failing_source_is_reported_and_others_are_rebuilt() {
     run(async {
         let world = World::new();
         world.deposit("ada", 1).await;

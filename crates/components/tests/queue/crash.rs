@@ -9,7 +9,7 @@ use crate::restores::{Restores, SHARDS, Senders};
 use crate::support::{Act, World, message, plain, run, words, words_with};
 
 #[test]
-fn a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls() {
+fn a_queue_continues_after_a_kill_at_any_point_without_any_call() {
     run(async {
         // Killed before a batch, while one is on its way, while one waits for its next time, while one is delayed.
         for point in 0..4 {

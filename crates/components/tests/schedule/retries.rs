@@ -9,7 +9,7 @@ use abide_harness::until;
 use crate::support::{Deed, NONE, World, at, doing, failing, plain, run, secs};
 
 #[test]
-fn an_attempt_that_fails_is_repeated_after_the_waits_of_the_policy_and_leaves_nothing() {
+fn a_failed_attempt_is_repeated_by_the_policy_and_leaves_nothing() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -44,7 +44,7 @@ fn an_attempt_that_fails_is_repeated_after_the_waits_of_the_policy_and_leaves_no
 }
 
 #[test]
-fn a_timer_whose_attempts_are_used_up_has_failed_until_somebody_decides() {
+fn a_timer_without_attempts_left_stays_failed_until_an_operator_acts() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -79,7 +79,7 @@ fn a_timer_whose_attempts_are_used_up_has_failed_until_somebody_decides() {
 }
 
 #[test]
-fn a_failure_for_good_is_not_repeated_and_a_timer_that_repeats_goes_on() {
+fn a_permanent_failure_is_not_retried_and_a_repeating_timer_continues() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -102,7 +102,7 @@ fn a_failure_for_good_is_not_repeated_and_a_timer_that_repeats_goes_on() {
 }
 
 #[test]
-fn a_handler_that_panics_is_counted_and_holds_up_nobody() {
+fn a_panicking_handler_is_counted_and_delays_no_timer() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -138,7 +138,7 @@ fn a_handler_that_panics_is_counted_and_holds_up_nobody() {
 }
 
 #[test]
-fn a_timer_can_have_a_policy_of_its_own_and_chance_makes_waits_longer() {
+fn a_timer_can_have_its_own_policy_and_jitter_lengthens_waits() {
     run(async {
         let world = World::new(plain().jitter(true));
         let start = world.now();
@@ -171,7 +171,7 @@ fn a_timer_can_have_a_policy_of_its_own_and_chance_makes_waits_longer() {
 }
 
 #[test]
-fn an_occurrence_that_comes_while_the_one_before_is_retried_is_left_out_waits_or_overlaps() {
+fn an_occurrence_during_a_retry_is_skipped_waits_or_overlaps() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -198,7 +198,7 @@ async fn moved(world: &World, from: &str, to: &str) {
 }
 
 #[test]
-fn a_timer_whose_next_time_cannot_be_known_has_failed_and_goes_on_when_it_can() {
+fn a_timer_with_an_unknown_next_time_fails_until_it_is_known() {
     run(async {
         let (known, unknown) = ("Europe/Berlin", "Europe/Atlantis");
         let world = World::new(plain());
@@ -242,7 +242,7 @@ fn a_timer_whose_next_time_cannot_be_known_has_failed_and_goes_on_when_it_can() 
 }
 
 #[test]
-fn handlers_that_panic_again_and_again_hold_up_the_others_for_seconds_only() {
+fn repeatedly_panicking_handlers_delay_others_by_seconds_only() {
     run(async {
         let world = World::new(plain());
         let start = world.now();

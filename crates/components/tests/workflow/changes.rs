@@ -146,7 +146,7 @@ fn a_result_of_another_type_is_found() {
 }
 
 #[test]
-fn a_changed_program_goes_on_from_a_step_before_the_change() {
+fn a_changed_program_continues_from_a_step_before_the_change() {
     run(async {
         let after = || {
             Programs::default().with("p", async |ctx: Context, script: Script| {

@@ -24,7 +24,7 @@ fn sleeper() -> Programs {
 }
 
 #[test]
-fn a_clock_that_is_set_back_makes_no_wait_longer_and_no_named_time_earlier() {
+fn a_clock_set_back_lengthens_no_wait_and_advances_no_named_time() {
     run(async {
         let world = World::new(sleeper());
         world.start("sleeper").await;

@@ -18,7 +18,7 @@ fn two_events() -> Programs {
 }
 
 #[test]
-fn events_before_and_after_the_wait_are_taken_in_the_order_in_which_they_came() {
+fn events_before_and_after_the_wait_are_taken_in_order() {
     run(async {
         let world = World::new(two_events());
         let workflows = world.workflows();

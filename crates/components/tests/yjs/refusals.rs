@@ -156,7 +156,7 @@ fn a_deep_document_is_deleted_without_the_end_of_the_stack() {
 
 /// Updates of a living document in which bytes were changed: each is taken or refused, and the document can be read afterwards.
 #[test]
-fn updates_that_were_tampered_with_harm_nobody() {
+fn tampered_updates_are_harmless() {
     for seed in 1..=3 {
         run(async {
             let mut random = Random::new(seed);

@@ -124,7 +124,7 @@ async fn cut(change: u64) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_object_says_in_a_transaction_another_hears_once_wherever_the_power_was_cut() {
+async fn a_transactional_call_arrives_once_across_power_losses() {
     let mut change = 0;
     while !cut(change).await {
         change += 1;

@@ -129,7 +129,7 @@ async fn a_mail_goes_through_tls_that_the_session_begins() {
 }
 
 #[tokio::test]
-async fn a_relay_with_a_certificate_that_nobody_vouches_for_is_told_nothing() {
+async fn a_relay_with_an_untrusted_certificate_receives_nothing() {
     let (host, server, front) = (host().await, SmtpServer::start().await, Front::new().await);
     let relay = SmtpDelivery::new(&format!("smtps://localhost:{}", front.port())).unwrap();
     tokio::spawn(front.pass_one_on(async |_, _| (), server.address()));
@@ -194,7 +194,7 @@ async fn a_relay_without_smtputf8_takes_no_address_with_other_letters() {
 }
 
 #[tokio::test]
-async fn what_somebody_says_before_tls_begins_is_no_answer_to_what_is_said_in_it() {
+async fn replies_injected_before_tls_are_ignored() {
     let (host, front) = (host().await, Front::new().await);
     let relay = trusting(&format!("smtp://localhost:{}?tls=required", front.port()));
     let Front { listener, acceptor } = front;

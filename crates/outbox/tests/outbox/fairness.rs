@@ -109,7 +109,7 @@ fn no_priority_starves() {
 }
 
 #[test]
-fn what_is_less_urgent_has_its_turn_although_each_attempt_ends_the_process() {
+fn less_urgent_messages_are_sent_although_each_attempt_kills() {
     run(async {
         let mut world = World::new(at_a_time(1, 1));
         let mut all = Vec::new();

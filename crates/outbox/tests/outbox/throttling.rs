@@ -140,7 +140,7 @@ fn a_receiver_that_takes_two_a_second_gets_all_at_nearly_its_capacity() {
 }
 
 #[test]
-fn a_receiver_that_takes_one_in_five_seconds_gets_all_at_nearly_its_capacity() {
+fn a_slow_receiver_gets_all_messages_near_its_capacity() {
     run(async {
         let (windows, refused, counts) = send(300, 1, 5).await;
         assert_eq!((counts.sent, counts.failed), (300, 0), "{counts:?}");

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_departure_does_not_overtake_an_earlier_one_of_its_object_that_is_about_to_leave() {
+    fn a_departure_does_not_overtake_an_earlier_one_about_to_leave() {
         let (store, lsn) = store_with_a_write();
         let (lane, last_held) = (lane(), Cell::default());
         let (first, mut first_arrived) = departure();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_released_counts_as_held_so_that_nothing_later_overtakes_it() {
+    fn a_departure_being_released_is_not_overtaken() {
         let (store, lsn) = store_with_a_write();
         let (lane, last_held) = (Arc::new(lane()), Cell::default());
         let told = Arc::new(Told(Arc::clone(&lane), Mutex::default()));

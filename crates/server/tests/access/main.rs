@@ -190,7 +190,7 @@ fn routes(host: &RunningHost) -> Vec<(SocketAddr, &'static str, Role)> {
 }
 
 #[tokio::test]
-async fn no_route_lets_anybody_in_without_a_valid_token_of_a_high_enough_role() {
+async fn every_route_requires_a_valid_token_of_a_high_enough_role() {
     let world = World::new();
     let roles = [Role::Read, Role::Operate, Role::Admin];
     let tokens = roles.map(|role| (role, world.token(role, |_| {})));
@@ -508,7 +508,7 @@ fn every_broken_variant_of_access_is_caught() {
     let caught_by = |variant| match variant {
         Variant::HashPrefixAccepted => "a_secret_whose_hash_begins_alike_opens_nothing",
         Variant::RoleUncheckedOnPut | Variant::ExpiryIgnored | Variant::RevocationIgnored => {
-            "no_route_lets_anybody_in_without_a_valid_token_of_a_high_enough_role"
+            "every_route_requires_a_valid_token_of_a_high_enough_role"
         }
         Variant::PrefixIgnored => "a_token_for_certain_objects_reaches_no_other_and_no_list",
         Variant::FailuresUncounted => "a_client_that_guesses_waits_and_valid_tokens_pass",

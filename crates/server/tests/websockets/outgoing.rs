@@ -19,7 +19,7 @@ async fn dial(world: &World, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_object_opens_a_socket_to_another_server_and_sleeps_while_it_is_open() {
+async fn an_object_hibernates_while_its_outgoing_socket_is_open() {
     let world = world(|host| open_policy(host).configure(|c| c.objects.idle_timeout = SHORT)).await;
     assert_eq!(dial(&world, "/room/").await, "connected");
     // The other server is an echo.

@@ -9,7 +9,7 @@ use crate::common::{flush, key};
 use crate::world::{get, part, put, store};
 
 #[test]
-fn a_checkpoint_that_cannot_write_one_objects_file_writes_the_others_and_the_node_goes_on() {
+fn a_checkpoint_that_cannot_write_one_file_writes_the_others() {
     for (op, errno) in [
         (DiskOp::Open, EIO),
         (DiskOp::Open, EACCES),

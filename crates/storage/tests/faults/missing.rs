@@ -68,7 +68,7 @@ fn an_object_that_never_was_is_not_taken_for_a_lost_one() {
 }
 
 #[test]
-fn an_object_with_an_alarm_whose_file_is_missing_is_quarantined_and_not_begun_anew() {
+fn an_object_with_an_alarm_and_no_file_is_quarantined() {
     for how in ["restore", "anew"] {
         let disk = FaultyDisk::new(SimDisk::new());
         let store = store(&disk);
@@ -106,7 +106,7 @@ fn an_object_with_an_alarm_whose_file_is_missing_is_quarantined_and_not_begun_an
 }
 
 #[test]
-fn an_object_whose_alarm_was_cleared_and_one_that_never_was_open_as_before() {
+fn objects_without_an_alarm_open_although_their_file_is_missing() {
     let disk = FaultyDisk::new(SimDisk::new());
     let store = store(&disk);
     for change in [Some(&AlarmRow::at(7)), None] {

@@ -111,7 +111,7 @@ fn a_quarantined_object_can_be_restored_to_a_time_and_forked() {
 }
 
 #[test]
-fn an_object_without_history_goes_on_from_its_file_or_anew_and_the_old_file_stays() {
+fn an_object_without_history_resumes_from_its_file_or_anew() {
     for (how, value) in [(Repair::Accept, Some("1")), (Repair::Anew, None)] {
         let (disk, first, _) = with_an_old_file(store_without_archive);
         let store = store_without_archive(&disk);
@@ -136,7 +136,7 @@ fn an_object_without_history_goes_on_from_its_file_or_anew_and_the_old_file_stay
 }
 
 #[test]
-fn what_was_written_while_a_file_could_not_be_is_all_there_after_it_is_accepted() {
+fn commits_made_while_a_file_was_unwritable_survive_its_acceptance() {
     for archive in [true, false] {
         let make = if archive {
             store
@@ -204,7 +204,7 @@ fn what_was_written_while_a_file_could_not_be_is_all_there_after_it_is_accepted(
 }
 
 #[test]
-fn an_open_connection_of_an_object_that_is_quarantined_meanwhile_reads_and_writes_nothing_more() {
+fn an_open_connection_of_a_quarantined_object_reads_and_writes_nothing() {
     let disk = FaultyDisk::new(SimDisk::new());
     let store = store(&disk);
     let db = store.open_object(key(&store, 1)).unwrap();
@@ -277,7 +277,7 @@ fn a_file_that_was_cut_to_nothing_is_damage_and_no_new_object() {
 }
 
 #[test]
-fn an_object_whose_file_cannot_be_read_any_more_is_restored_from_its_history() {
+fn an_object_with_an_unreadable_file_is_restored_from_its_history() {
     let disk = FaultyDisk::new(SimDisk::new());
     let store = store(&disk);
     put(&store, 1, "kept").unwrap();
@@ -331,7 +331,7 @@ fn damages(sound: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn an_object_whose_database_is_malformed_is_brought_back_from_its_history() {
+fn an_object_with_a_malformed_database_is_restored_from_its_history() {
     let (disk, last, expected) = with_many_pages(store);
     let path = path(&store(&disk), 1);
     let sound = read_file(&disk.sim, &path);

@@ -20,7 +20,7 @@ fn close(store: Store) -> abide_storage::Result<()> {
 }
 
 #[test]
-fn a_listener_that_panics_neither_stops_the_log_nor_keeps_news_from_others() {
+fn a_panicking_listener_stops_neither_the_log_nor_other_listeners() {
     let store = threaded(&SimDisk::new());
     let (told, heard) = mpsc::channel();
     store.subscribe(Box::new(|_| panic!("a listener's panic")));

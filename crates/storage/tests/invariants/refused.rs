@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn s12_a_full_disk_refuses_commits_loses_nothing_and_is_left_when_space_returns() {
+fn s12_a_full_disk_refuses_commits_and_recovers_without_loss() {
     let disk = SimDisk::new();
     let store = manual(&disk);
     let db = open(&store, 1);

@@ -44,7 +44,7 @@ fn s16_damage_in_any_byte_of_a_run_is_seen_and_never_gives_a_wrong_state() {
 }
 
 #[test]
-fn s16_a_missing_run_never_stops_the_node_and_the_others_are_merged_around_it() {
+fn s16_a_missing_run_does_not_stop_the_node_and_others_are_merged() {
     let mut world = World::new(ArchiveOptions::default());
     world.put(1, "first");
     world.store.checkpoint().unwrap();

@@ -136,7 +136,7 @@ fn history_is_kept_while_there_is_room_for_the_log() {
 }
 
 #[test]
-fn history_that_is_given_up_is_named_and_commits_go_on() {
+fn history_that_is_given_up_is_named_and_commits_continue() {
     let world = World::new();
     let first = world.put(0, 100);
     world.store.checkpoint().expect("a checkpoint");
