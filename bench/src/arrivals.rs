@@ -28,9 +28,9 @@ const TICK: Duration = Duration::from_millis(1);
 /// When requests are sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pace {
-    /// At random, so many a second, whatever the server does.
+    /// At random, this many a second, whatever the server does.
     Open(f64),
-    /// Whenever one of so many connections is free.
+    /// Whenever one of this many connections is free.
     Closed(usize),
 }
 

@@ -1,4 +1,4 @@
-//! What every bench is given: the common options, a directory of its own on a real disk, the printer.
+//! What every bench is given: the common options, its own directory on a real disk, the printer.
 
 use std::{
     cell::RefCell,

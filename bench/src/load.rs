@@ -80,7 +80,7 @@ impl Target {
 pub(crate) enum Plan {
     /// Each object once, in order.
     EachOnce,
-    /// Objects at random, for so long.
+    /// Objects at random, for this long.
     For(Duration),
 }
 
@@ -234,7 +234,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Every reply has come: the values of each object go on from the last slice without hole or repetition.
+    /// Every reply has come: the values of each object continue from the last slice without hole or repetition.
     fn check_values(&mut self) -> Result<()> {
         self.values.sort_unstable();
         for (object, value) in self.values.drain(..) {

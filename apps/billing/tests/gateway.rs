@@ -130,7 +130,7 @@ async fn on_a_bad_day_each_key_takes_its_money_once() {
             let reference = format!("in_{number}");
             let payment = pay(node.env(), "card_ok", &reference).await;
             assert_eq!(payment.status, PaymentStatus::Succeeded, "seed {seed}");
-            // Whoever has lost the answer and asks again gets the same.
+            // A client that lost the answer and asks again gets the same.
             assert_eq!(pay(node.env(), "card_ok", &reference).await, payment);
         }
         let tally = gateway.tally();
@@ -248,7 +248,7 @@ async fn the_local_gateway_answers_only_under_its_address_and_to_its_own_page() 
             "{foreign:?}"
         );
     }
-    assert_eq!(gateway.waiting().len(), 1, "nobody has answered");
+    assert_eq!(gateway.waiting().len(), 1, "none was answered");
     let shown = ask("GET", &page, &[host, ("sec-fetch-site", "cross-site")]).await;
     assert_eq!(shown.status(), 200, "a link");
     assert_eq!(shown.headers()["x-content-type-options"], "nosniff");

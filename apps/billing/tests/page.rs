@@ -35,7 +35,7 @@ async fn until(client: &Client, path: &str, is_so: impl Fn(&Value) -> bool) -> V
     };
     tokio::time::timeout(PATIENCE, asks)
         .await
-        .unwrap_or_else(|_| panic!("waited in vain at {path}"))
+        .unwrap_or_else(|_| panic!("timed out at {path}"))
 }
 
 /// Waits until an element says something.

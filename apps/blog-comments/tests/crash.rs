@@ -60,7 +60,7 @@ fn ids(mails: &[Mail]) -> Vec<String> {
     mails.iter().map(Mail::message_id).collect()
 }
 
-/// Whether a mail's history tells of an answer that was lost.
+/// Whether a mail's history includes an answer that was lost.
 async fn was_unknown(client: &Client, mail: &Value) -> bool {
     let path = format!("/api/mails/{}", mail["id"]);
     let answer = owner(client, Method::GET, &path, "").await;
@@ -112,7 +112,7 @@ async fn unsent_mails_are_sent_once_after_a_restart() {
 
     let smtp = SmtpServer::start_at(&address, 1 << 20).await;
     let server = program(&data, &url).start();
-    // Nobody asks for anything: the alarm wakes the blog.
+    // No request comes: the alarm wakes the blog.
     let received = smtp.wait_for(2).await;
     until_sent(&server.client(), 3).await;
     assert_eq!(smtp.received().len(), 2);
@@ -195,9 +195,9 @@ async fn chatter(
     }
 }
 
-/// What becomes of the next mails: less goes wrong than opens the circuit to the mail server, which would be left alone
-/// for longer than this test waits.
-fn mischief(random: &mut Random) -> Vec<SmtpAct> {
+/// What the mail server does with the next mails: fewer fail than would open its circuit, which would stay open for
+/// longer than this test waits.
+fn faults(random: &mut Random) -> Vec<SmtpAct> {
     let mut acts = vec![SmtpAct::Take; 40];
     for bad in [
         SmtpAct::Refuse(SmtpStage::Recipient, 451),
@@ -224,8 +224,8 @@ fn about(mail: &Mail) -> About {
     (mail.to[0].clone(), comment)
 }
 
-/// The mails that comments must cause, in whatever order they were answered: the first comment of each reader is followed by
-/// their confirmation before anybody comments again.
+/// The mails that comments must cause, in whatever order they were answered: the first comment of each reader is
+/// followed by their confirmation before the next comment.
 fn expected(comments: &[Value]) -> BTreeSet<About> {
     let mut followers = BTreeSet::new();
     let mut expected = BTreeSet::new();
@@ -265,7 +265,7 @@ async fn every_comment_s_mails_are_sent_across_kill_9() {
     let mut unanswered = vec![Unanswered::None; READERS.len()];
     for _ in 0..rounds {
         world.smtp.always(SmtpAct::Take);
-        world.smtp.script(mischief(&mut random));
+        world.smtp.script(faults(&mut random));
         let server = world.start();
         let answered = Arc::new(watch::channel(0).0);
         let mut readers = Vec::new();

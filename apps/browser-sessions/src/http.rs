@@ -126,7 +126,7 @@ async fn take(
     JsonBody(definition): JsonBody<Definition>,
 ) -> Result<(StatusCode, Json<Shot>), ApiError> {
     let object = object(&env, &path.session)?;
-    // Before an object comes to life for it.
+    // Checked before an object is created for it.
     let job = job(&env, definition)?;
     let shot = object.take(job).await??;
     Ok((StatusCode::CREATED, Json(shot)))
@@ -219,16 +219,16 @@ async fn picture(
     UrlPath(path): UrlPath<PicturePath>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    // Sessions, times and files have no other characters, so nobody asks the store for anything else.
+    // Sessions, times and files have no other characters, so no other name reaches the store.
     let is_plain = |text: &str| {
         text.chars()
             .all(|c| c.is_ascii_alphanumeric() || "-_:.".contains(c))
             && !text.contains("..")
     };
-    let nobody = || ApiError::not_found("no_such_picture", "There is no such picture.");
-    let format = Format::of_file(&path.file).ok_or_else(nobody)?;
+    let unknown = || ApiError::not_found("no_such_picture", "There is no such picture.");
+    let format = Format::of_file(&path.file).ok_or_else(unknown)?;
     if !is_session(&path.session) || !is_plain(&path.time) || !is_plain(&path.file) {
-        return Err(nobody());
+        return Err(unknown());
     }
     let pictures: Arc<Pictures> = env.require()?;
     let key = format!("{}/{}/{}", path.session, path.time, path.file);
@@ -240,7 +240,7 @@ async fn picture(
             "The store of pictures cannot be read at the moment. Try again.",
         )
     })?;
-    let found = found.ok_or_else(nobody)?;
+    let found = found.ok_or_else(unknown)?;
     let etag = found.etag.as_deref().map(quoted);
     // A picture may be replaced within five minutes, so it is asked for again, and sent only if it has changed.
     let mut answer = if etag.is_some() && headers.get(header::IF_NONE_MATCH) == etag.as_ref() {

@@ -20,7 +20,7 @@ pub const MIN_SIDE: u32 = 100;
 /// The greatest width and height: a 4K display.
 pub const MAX_SIDE: u32 = 3_840;
 
-/// The most pixels of a picture: a 4K display. Every picture of so many fits [`MAX_MESSAGE`].
+/// The most pixels of a picture: a 4K display. Every picture of this many fits [`MAX_MESSAGE`].
 pub const MAX_PIXELS: u32 = 3_840 * 2_160;
 
 /// A viewport narrower than this is laid out as a phone's.

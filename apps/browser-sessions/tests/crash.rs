@@ -39,7 +39,7 @@ async fn kill_9_keeps_acknowledged_screenshots_and_leaves_no_browser() {
                 })
             });
         }
-        // Killed after so many answers.
+        // Killed after this many answers.
         for _ in 0..random.below(7) {
             if let Some(answer) = requests.join_next().await {
                 acknowledged.extend(answer.unwrap());
@@ -49,7 +49,7 @@ async fn kill_9_keeps_acknowledged_screenshots_and_leaves_no_browser() {
         while let Some(answer) = requests.join_next().await {
             acknowledged.extend(answer.unwrap());
         }
-        // Without the program's next start: a browser whose pipe breaks ends by itself.
+        // Before the program's next start: a browser ends when its pipe breaks.
         until("the browsers to end", async || {
             browsers(&data).is_empty().then_some(())
         })

@@ -16,7 +16,7 @@ use serde_json::json;
 use support::{files, post, program, shots, take};
 use tokio::net::TcpListener;
 
-const SECRET: &str = "a secret that nobody can guess";
+const SECRET: &str = "a secret that is hard to guess";
 
 /// A service that keeps its buckets in a directory.
 async fn service(directory: &Path) -> SocketAddr {

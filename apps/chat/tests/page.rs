@@ -105,7 +105,7 @@ async fn a_page_that_was_away_for_long_is_shown_everything_that_it_missed() {
     let ada = enter(&browser, &base, "ada").await;
     say(&ada, "0").await;
     sees(&ada, &["0"]).await;
-    // The page is cut off; the room goes on without it.
+    // The page is cut off; the room continues without it.
     ada.eval("socket.close(); clearInterval(retry); retry = null; line('waiting', 'away')")
         .await;
     let mut grace = Guest::enter(&server, "lobby", "grace", 0).await;

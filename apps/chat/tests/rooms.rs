@@ -202,7 +202,7 @@ async fn a_room_leaves_memory_between_messages_and_its_people_do_not_notice() {
                 admin.metric("abide_objects_evicted_total").await
             ),
             (0, sleeping),
-            "a ping wakes nobody"
+            "a ping wakes no object"
         );
     }
 }

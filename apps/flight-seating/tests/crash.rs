@@ -52,8 +52,8 @@ fn seat(index: u32) -> String {
     format!("{}{letter}", index / columns + 1)
 }
 
-/// One client: gives seats that nobody else asks for to occupants of its own, now and then moving one, until the server
-/// does not answer any more.
+/// One client: gives seats that no other client asks for to its own occupants, now and then moving one, until the
+/// server no longer answers.
 async fn write(
     http: Client,
     base: String,
@@ -122,7 +122,7 @@ fn check(context: &str, seats: &BTreeMap<String, String>, ledger: &mut Ledger) {
     for (seat, occupant) in seats {
         assert!(
             ledger.contains_key(occupant),
-            "{context}: nobody ever gave {seat} to {occupant}"
+            "{context}: {seat} was never given to {occupant}"
         );
     }
 }

@@ -185,7 +185,7 @@ impl Definition {
             && (self.trigger_at.is_some() || self.trigger_every_seconds.is_some())
         {
             return Err(
-                "a cron expression says when by itself: give it without triggerAt and triggerEverySeconds"
+                "a cron expression sets all times: give it without triggerAt and triggerEverySeconds"
                     .to_owned(),
             );
         }

@@ -25,7 +25,7 @@ pub const MAX_OPEN_RUNS: i64 = 100;
 /// Failed runs that a repeated request keeps; older ones are dropped.
 pub const MAX_FAILED_RUNS: usize = 100;
 
-/// Finished runs in the history of a repeated request, about: they are kept for so many intervals, but for
+/// Finished runs in the history of a repeated request, about: they are kept for this many intervals, but for
 /// [`MAX_HISTORY`] at most.
 pub const HISTORY_RUNS: i64 = 100;
 

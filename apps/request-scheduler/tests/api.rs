@@ -40,14 +40,14 @@ async fn a_request_without_a_time_is_sent_now_unchanged_and_forgotten() {
     assert!(!sent.key().is_empty());
 
     is_forgotten(&client, &id).await;
-    assert_eq!(runs_of_nobody(&client, &id).await, 404);
+    assert_eq!(runs_of_unknown(&client, &id).await, 404);
     assert_eq!(receiver.received().len(), 1, "it was sent once");
     assert!(server.stop().success());
     let logged = std::fs::read_to_string(log).unwrap();
     assert!(logged.is_empty(), "{logged}");
 }
 
-async fn runs_of_nobody(client: &abide_harness::Client, id: &str) -> u16 {
+async fn runs_of_unknown(client: &abide_harness::Client, id: &str) -> u16 {
     let answer = client.get(&format!("/api/requests/{id}/runs")).await;
     assert_eq!(answer.code(), "no_such_request");
     answer.status.as_u16()

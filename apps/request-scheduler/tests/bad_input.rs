@@ -12,7 +12,7 @@ use support::program;
 
 const OK: &str = "https://example.com/";
 
-/// Definitions that make no sense, with the answer to each.
+/// Invalid definitions, with the answer to each.
 fn definitions() -> Vec<(String, u16, &'static str)> {
     let bad = |value: Value, code| (value.to_string(), 400, code);
     let large = json!({ "method": "POST", "body": "x".repeat((64 << 10) + 1) });
@@ -116,12 +116,12 @@ async fn a_bad_id_method_or_query_is_refused_and_stores_nothing() {
         );
     }
     for (method, path) in [
-        (Method::GET, "/api/requests/nobody"),
-        (Method::GET, "/api/requests/nobody/runs"),
-        (Method::DELETE, "/api/requests/nobody"),
-        (Method::POST, "/api/requests/nobody/pause"),
-        (Method::POST, "/api/requests/nobody/resume"),
-        (Method::POST, "/api/requests/nobody/retry"),
+        (Method::GET, "/api/requests/unknown"),
+        (Method::GET, "/api/requests/unknown/runs"),
+        (Method::DELETE, "/api/requests/unknown"),
+        (Method::POST, "/api/requests/unknown/pause"),
+        (Method::POST, "/api/requests/unknown/resume"),
+        (Method::POST, "/api/requests/unknown/retry"),
     ] {
         let answer = client.ask(method.clone(), path, "").await;
         assert_eq!(

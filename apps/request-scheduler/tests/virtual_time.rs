@@ -30,7 +30,7 @@ type Sent = Arc<Mutex<Vec<(String, i64)>>>;
 /// A handler that sends nothing and notes everything.
 struct Recorder {
     sent: Sent,
-    /// Lets a request to `/slow` go on.
+    /// Lets a request to `/slow` continue.
     go_on: Arc<Notify>,
 }
 
@@ -99,7 +99,7 @@ impl World {
         put.await.unwrap().unwrap()
     }
 
-    /// Moves the clock to a time, once nothing is going on, and waits until what was due has been sent.
+    /// Moves the clock to a time, once nothing is happening, and waits until what was due has been sent.
     async fn go_to(&self, time: &str, sent: usize) {
         // A handler must not run while hours pass: it would exceed its time limit.
         self.node.settle().await.unwrap();

@@ -204,7 +204,7 @@ async fn a_channel_passes_on_to_all_others_and_to_tags_and_announces_in_time() {
     assert_eq!(text(&mut ada).await, "later");
     assert_eq!(post("?in=x", "later").await.code(), "invalid_query");
     let long = format!("?tag={}", "x".repeat(65));
-    assert_eq!(post(&long, "to nobody").await.code(), "invalid_tag");
+    assert_eq!(post(&long, "to no one").await.code(), "invalid_tag");
     assert_eq!(post("?in=9999999", "later").await.code(), "invalid_delay");
     assert_eq!(
         post("", &"x".repeat(70_000)).await.code(),

@@ -57,7 +57,7 @@ pub struct Ticket {
     pub ahead: Option<u64>,
 }
 
-/// What a ticket is good for.
+/// What a ticket is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Inside.
@@ -69,7 +69,7 @@ pub enum Standing {
 }
 
 impl Ticket {
-    /// What it is good for at a moment.
+    /// What it is worth at a moment.
     pub fn standing(self, now: u64, session: Duration) -> Standing {
         let idle = Duration::from_millis(now.saturating_sub(self.last_check_in_time));
         match self.accepted_at {

@@ -192,7 +192,7 @@ fn the_state_of_a_minute_counts_all_numbers_of_the_minute_before() {
                 .unwrap();
             assert_eq!(number, Number::Given);
         }
-        // The worker that let them in tells of one, and is killed.
+        // The worker that admitted them reports one of them, and is killed.
         let told = Happening::Admitted {
             visitor: visitor(0),
             minute: Minute(100),

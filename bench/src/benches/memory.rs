@@ -1,7 +1,7 @@
 //! (e) Resident memory of each object that has been touched and stays in memory.
 //!
 //! Each object has a schema with an index and a few rows. The server's resident set is read before and after;
-//! it runs in a process of its own. workerd, which keeps three descriptors an object, touches fewer.
+//! it runs in its own process. workerd, which keeps three descriptors an object, touches fewer.
 
 use std::path::Path;
 

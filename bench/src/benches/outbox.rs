@@ -370,7 +370,7 @@ impl Bench<'_> {
         Ok([messages / seconds, cpu * 1e6 / messages])
     }
 
-    /// Waits until so many messages have arrived.
+    /// Waits until this many messages have arrived.
     fn received(&mut self, messages: u64) -> Result<()> {
         let begun = Instant::now();
         while (self.receiver.messages()? as u64) < messages {

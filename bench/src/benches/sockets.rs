@@ -1,6 +1,6 @@
 //! (h) WebSockets: memory of an idle one whose object is not in memory, broadcast, echo.
 //!
-//! The server is a process of its own, so what the clients keep does not count.
+//! The server is its own process, so what the clients keep does not count.
 
 use std::{
     net::SocketAddr,

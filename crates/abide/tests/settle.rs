@@ -1,4 +1,4 @@
-//! `settle`: everything that is due has run, and nothing goes on until the clock moves.
+//! `settle`: everything that is due has run, and the node is idle until the clock moves.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::{

@@ -1,5 +1,5 @@
-//! Tokens and the audit log, as somebody uses them who serves others: the program refuses to start without a token, and what
-//! each caller did is told.
+//! Tokens and the audit log, for a program that serves others: the program refuses to start without a token, and the
+//! log says what each caller did.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 

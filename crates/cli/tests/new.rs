@@ -15,7 +15,7 @@ use std::{
     missing_docs,
     unreachable_pub,
     clippy::pedantic,
-    reason = "it is a program of its own"
+    reason = "it is a separate program"
 )]
 mod template;
 

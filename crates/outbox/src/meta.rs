@@ -93,7 +93,7 @@ impl Rows {
         });
     }
 
-    /// Returns a token to the outbox's bucket, worth so many microseconds.
+    /// Returns a token to the outbox's bucket, worth this many microseconds.
     pub(super) fn refund(&self, interval: i64) -> Result<()> {
         let meta = self.meta()?;
         self.save_meta(Meta {

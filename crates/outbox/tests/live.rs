@@ -93,7 +93,7 @@ impl Shop {
         Ok(last)
     }
 
-    /// Enqueues a note, and loses its memory before anybody is told.
+    /// Enqueues a note, and resets the object before watchers are notified.
     pub async fn note_and_reset(&self, note: String) -> Result<i64> {
         let state = self.state.clone();
         // Begins after this poll, and before the outbox's own task.

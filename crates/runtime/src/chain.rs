@@ -17,7 +17,7 @@ use abide_storage::ObjectKey;
 
 use crate::{gate::Token, limits::MAX_CALL_CHAIN};
 
-/// A task that made a call, and whoever waits for that task.
+/// A task that made a call, and the tasks that wait for it.
 pub(crate) struct Link {
     pub(crate) object: ObjectKey,
     pub(crate) task: Token,

@@ -231,7 +231,7 @@ pub const ALARM_RECHECK: Duration = Duration::from_secs(5);
 pub const ALARM_TROUBLE_PAUSE: Duration = Duration::from_secs(5);
 
 /// An object that was activated by its alarm and had nothing else to do is evicted after this time: a million alarms
-/// that are due together must not fill memory with objects that nobody calls.
+/// that are due together must not fill memory with objects that are not called.
 pub const ALARM_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Objects in one list of alarms.
@@ -240,7 +240,7 @@ pub const MAX_LISTED_ALARMS: usize = 1_000;
 /// Alarms of one object in such a list: the earliest ones.
 pub const MAX_LISTED_ALARMS_OF_OBJECT: usize = 100;
 
-/// How long an object of a rehearsal stays in memory: each is made once, and nobody calls it again.
+/// How long an object of a rehearsal stays in memory: each is made once, and not called again.
 pub const REHEARSAL_IDLE: Duration = Duration::from_millis(100);
 
 /// Turns after which objects that keep themselves busy at a standing clock are taken for objects that never rest

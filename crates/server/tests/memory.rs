@@ -1,4 +1,4 @@
-//! The edge while memory is short: what is refused, what goes on, and who is told.
+//! The edge while memory is short: which work is refused, which runs, and who is notified.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod support;
@@ -160,7 +160,7 @@ async fn unread_answers_are_bounded_together_and_reported() {
     assert_eq!(code(&answer), "overloaded");
     assert_eq!(answer.headers["retry-after"], "1");
 
-    // What has begun goes on: one who has waited reads everything.
+    // What has begun continues: one who has waited reads everything.
     let mut bytes = vec![0; ANSWER];
     clients[0].read_exact(&mut bytes).await.unwrap();
     drop(clients);

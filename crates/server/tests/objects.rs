@@ -255,7 +255,7 @@ async fn a_handler_runs_to_its_end_although_the_http_client_is_gone() {
     let client = connect(addr, request).await;
     signal.notified().await;
     support::reset(client);
-    // The gateway has noticed that the client is gone when it serves nobody any more.
+    // The gateway has noticed that the client is gone when it serves no client any more.
     while !ask(host.admin_addr().unwrap(), Method::GET, "/metrics")
         .await
         .body

@@ -1,4 +1,4 @@
-//! The host's HTTP client: what objects can reach, and what becomes of requests that take too long or are too many.
+//! The host's HTTP client: what objects can reach, and how requests end that take too long or are too many.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
@@ -194,7 +194,7 @@ async fn an_object_reaches_a_server_and_gets_its_answer() {
     let answer = read(&host, format!("http://{addr}/hello")).await;
     assert_eq!(answer.unwrap(), (200, "hello".to_owned()));
     let answer = read(&host, format!("http://{addr}/nothing")).await;
-    assert_eq!(answer.unwrap().0, 404, "a status is no error");
+    assert_eq!(answer.unwrap().0, 404, "a status is not an error");
     host.shutdown().await.unwrap();
 }
 

@@ -415,7 +415,7 @@ async fn a_flood_of_pings_is_read_slowly_and_harms_no_other_connection() {
 fn every_broken_variant_of_the_edge_is_caught() {
     use abide_server::broken::{VARIABLE, Variant};
     let settings = [(abide_harness::PATIENCE_VARIABLE, "20")];
-    // The PROXY protocol has tests of its own.
+    // The PROXY protocol has its own tests.
     let mut variants = Variant::of("edge").to_vec();
     variants.retain(|variant| *variant != Variant::ProxyHeaderFromAnybody);
     abide_harness::hunt(VARIABLE, &settings, &variants, |variant| match variant {

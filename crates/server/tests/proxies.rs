@@ -1,4 +1,4 @@
-//! The PROXY protocol: a trusted proxy's header says whose a connection is, and nobody else's does.
+//! The PROXY protocol: only a trusted proxy's header names the client of a connection.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod support;
@@ -63,7 +63,7 @@ async fn the_proxy_header_names_the_client() {
     }
     assert_eq!(ask_behind(addr, "127.0.0.2", "").await, "", "it has to say");
     assert_eq!(ask_behind(addr, "127.0.0.1", "").await, "127.0.0.1");
-    // From anybody else it is no request.
+    // From another address it is not a valid request.
     let refused = ask_behind(addr, "127.0.0.1", header).await;
     assert_ne!(refused, "192.0.2.1");
     // The client has its share of connections, not the proxy.

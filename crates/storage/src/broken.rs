@@ -11,7 +11,7 @@ pub const VARIABLE: &str = "ABIDE_BROKEN_STORAGE";
 
 /// Declares the broken variants of a crate, by part: an enum `Variant`, a function `broken` that product code calls,
 /// and a guard `Broken` with which a test breaks its own thread. The crate has a feature `broken`. The first argument
-/// is the environment variable that breaks a whole process, for tests whose nodes have threads of their own.
+/// is the environment variable that breaks a whole process, for tests whose nodes have their own threads.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! broken_variants {

@@ -330,7 +330,7 @@ mod tests {
         let text = format!("abide manifest 2 {crc:08x}\n{body}");
         let read = Manifest::decode(text.as_bytes(), Path::new("M")).unwrap();
         let key = format!("1/{}", "01".repeat(32));
-        let why = "its file is missing, the log goes on with commit 7";
+        let why = "its file is missing, the log continues with commit 7";
         assert_eq!(read.quarantined[&key], Quarantine::new(why.to_owned()));
         assert_eq!((read.epoch, read.redo), (3, 77));
         let again = Manifest::decode(&read.encode().unwrap(), Path::new("M")).unwrap();

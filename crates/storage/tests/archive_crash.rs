@@ -395,7 +395,7 @@ enum Step {
     Sql(String),
     Commit,
     Checkpoint,
-    /// To so many commits ago.
+    /// To this many commits ago.
     Restore(usize),
     Kill,
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 const OBJECTS: u8 = 3;
 const STEPS: u64 = 50;
 
-/// On so many cores several threads take a checkpoint. What they do to the disk has another order each time.
+/// On this many cores several threads take a checkpoint. What they do to the disk has another order each time.
 const LARGE_MACHINE: usize = 16;
 
 /// What an object holds: its keys, and its alarm under [`ALARM`].

@@ -1,4 +1,4 @@
-//! Object files on the real disk: plain SQLite databases for anybody to open.
+//! Object files on the real disk are plain SQLite databases that other programs can open.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use abide_storage::{Disk as _, ErrorKind, ObjectKey, RealDisk, Store, StoreOptions};

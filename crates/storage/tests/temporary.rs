@@ -104,7 +104,7 @@ fn only_a_statement_without_room_for_its_temporary_file_is_refused() {
     let (db, other) = (open(&store, 1), open(&store, 2));
     fill(&store, &db);
     let used = disk.used();
-    // Room for commits, but not for a sort beside them.
+    // Room for commits, but not for a sort next to them.
     disk.set_capacity(Some(used + (16 << 20)));
     let sort = "SELECT b FROM t ORDER BY b LIMIT 3 OFFSET 3990";
     let error = db.exec(sort, ()).map(drop);

@@ -102,7 +102,7 @@ async fn the_mail_server_refuses_drops_and_stalls_where_it_is_told_to() {
         assert!(client.send().await.starts_with("451 "), "{stage:?}");
         assert!(
             client.send().await.starts_with("250 "),
-            "the connection goes on"
+            "the connection continues"
         );
     }
     assert_eq!(

@@ -15,7 +15,7 @@ const OUTBOX: &str =
     "messages of an outbox are never lost, repeated without need or out of their keys' order";
 const KEYED: &str = "a call with an idempotency key is applied once";
 const LINEAR: &str = "each object's history is linearizable";
-const ALIVE: &str = "the node starts, goes on and answers";
+const ALIVE: &str = "the node starts, continues and answers";
 
 fn broken(events: &[Event]) -> Option<&'static str> {
     checkers::check(events)

@@ -97,7 +97,7 @@ async fn a_webhook_of_the_gateway_wakes_the_payment_at_once() {
     let waiting = world.gateway.waiting();
     let asked = world.gateway.take_events();
     world.gateway.authenticate(&waiting[0].id, true).unwrap();
-    // Whoever only waited would wait for hours.
+    // Waiting alone would take hours.
     world.gateway.send_events(&secret(), &world.router).await;
     world.becomes(&intent, "succeeded").await;
     let subscription = format!("/v1/subscriptions/{id}");

@@ -113,10 +113,10 @@ fn a_failed_payment_is_retried_on_days_1_3_5_7_then_service_ends() {
         world.until(second.plus(14 * DAY)).await;
         assert_eq!(world.state().await, "unpaid");
         assert!(!world.is_entitled().await);
-        // What nobody is served is not billed.
+        // Unserved periods are not billed.
         world.until(date("2027-05-10T00:00:00Z")).await;
         assert!(world.invoice(2).await.is_none());
-        // Somebody pays after all, by hand.
+        // The customer pays after all, by hand.
         world.pays(1, 6).await;
         world.rest().await;
         assert_eq!(world.state().await, "active");
@@ -215,7 +215,7 @@ fn service_resumed_in_a_skipped_period_is_billed_for_the_rest() {
         world.subscription().pause().await.unwrap().unwrap();
         // Half of the thirty days of April are left.
         world.until(date("2027-04-16T00:00:00Z")).await;
-        assert!(world.invoice(1).await.is_none(), "nobody was served");
+        assert!(world.invoice(1).await.is_none(), "there was no service");
         world.subscription().resume().await.unwrap().unwrap();
         // Two of three tenths of the price that are left of that are given back, and paid for at the other one.
         world.until(date("2027-04-22T00:00:00Z")).await;
@@ -225,7 +225,7 @@ fn service_resumed_in_a_skipped_period_is_billed_for_the_rest() {
             .await;
         changed.unwrap().unwrap();
         world.until(date("2027-05-02T00:00:00Z")).await;
-        // So are twelve days of March's thirty-one, which nobody was served.
+        // So are twelve days of March's thirty-one, without service.
         assert_eq!(world.due(2).await, 3_000 + 500 - 300 + 900 - 387);
         assert_eq!(world.state().await, "active");
         world.check().await;
@@ -246,7 +246,7 @@ fn who_pays_after_service_has_ended_is_billed_for_the_rest_of_the_period() {
         world.rest().await;
         assert_eq!(world.state().await, "active");
         world.until(date("2027-07-02T00:00:00Z")).await;
-        // So are sixteen days of April's thirty, after the grace, which nobody was served.
+        // So are sixteen days of April's thirty, after the grace, without service.
         assert_eq!(world.due(4).await, 1_000 + 500 - 533);
         world.check().await;
     });

@@ -1,4 +1,4 @@
-//! Nobody is served for nothing, and nobody pays for nothing.
+//! No customer is served for nothing, and none pays for nothing.
 
 use abide::schedule::Phase;
 use abide_harness::run;
@@ -133,7 +133,7 @@ fn an_invoice_that_was_written_off_is_not_charged_again_and_can_be_paid() {
         world.until(date("2026-02-14T00:00:00Z")).await;
         assert_eq!(world.bank.begun().len(), before);
         assert_eq!(world.invoice(1).await.unwrap().state, "uncollectible");
-        // Service ends with the grace, and goes on when somebody pays after all.
+        // Service ends with the grace, and continues when the customer pays after all.
         world.until(date("2026-02-16T00:00:00Z")).await;
         assert!(!world.is_entitled().await);
         world.pays(1, 2).await;
@@ -438,7 +438,7 @@ fn what_is_left_of_a_period_when_the_grace_ends_is_given_back() {
         assert_eq!(world.state().await, "unpaid");
         world.pays(1, 6).await;
         world.until(date("2028-01-02T00:00:00Z")).await;
-        // Nobody was served from January 15 to April 11, at 1.00 a day.
+        // There was no service from January 15 to April 11, at 1.00 a day.
         assert_eq!(world.due(2).await, 36_500 - 8_600);
         world.check().await;
     });
@@ -613,7 +613,7 @@ fn a_payment_does_not_overtake_what_a_node_that_was_away_makes_good() {
         let paid = world.subscription().pay("in_sub_1_1".into()).await;
         paid.unwrap().unwrap();
         world.until(date("2026-02-20T01:00:00Z")).await;
-        // March has begun when the node comes back, and nobody was served in it.
+        // March has begun when the node comes back, and there was no service in it.
         world.jump(date("2026-03-16T12:00:00Z"));
         world.reports(1, 6, Verdict::Paid).await;
         world.bank.answer(|_| Verdict::Paid);

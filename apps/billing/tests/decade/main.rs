@@ -74,7 +74,7 @@ async fn years_of_billing_are_exact_to_the_cent_despite_faults() {
             );
         }
     }
-    // Nobody buys anything any more; what is on its way arrives.
+    // Customers buy nothing any more; what is on its way arrives.
     for _ in 0..2 * STEPS_A_DAY {
         world.clock.advance(STEP);
         world.settle().await;

@@ -291,7 +291,7 @@ fn a_credit_note_over_all_that_is_owed_settles_the_invoice() {
         assert_eq!(noted.unwrap().state, "paid");
         assert_eq!(world.state(SUBSCRIPTION).await, "active");
         assert!(subscription(&world).await.owed.is_empty());
-        // Nobody has paid: a pause gives nothing back.
+        // There was no payment: a pause gives nothing back.
         let object = world.env().object::<Subscription>();
         object
             .get_by_name(SUBSCRIPTION)
@@ -352,7 +352,7 @@ fn a_webhook_of_a_refund_is_heard_soon_and_its_copies_are_not() {
         let world = paid(Luck::None, "card_slow").await;
         refund(&world, "re_some", Some(400)).await.unwrap();
         world.becomes_soon("re_some", "pending").await;
-        // However much is written beside it, what comes of it is written once.
+        // However much is written at the same time, its outcome is written once.
         for number in 0..120 {
             let annotation = [("number".to_owned(), Some(number.to_string()))];
             let object = world.env().object::<Refund>().get_by_name("re_some");
@@ -479,7 +479,7 @@ fn money_for_a_voided_invoice_is_refunded_once_across_kills() {
             object.pay().await.unwrap().unwrap();
             let intent = states::Invoice::intent(&invoice, 2);
             world.becomes(&intent, "processing").await;
-            // Nobody voids what is being paid; but the gateway says that it is not.
+            // An invoice is not voided while it is being paid; but the gateway says that it is not being paid.
             assert!(object.void().await.unwrap().is_err());
             told_otherwise(&world, &invoice, 2, states::Verdict::Failed).await;
             object.void().await.unwrap().unwrap();

@@ -435,7 +435,7 @@ async fn a_subscription_being_created_again_is_not_forgotten() {
             .unwrap()
     };
     subscribe().await;
-    // The first attempt was lost; the second one is under way when somebody deletes the customer.
+    // The first attempt was lost; the second one is under way when the customer is deleted.
     world.clock.advance(Duration::from_mins(11));
     subscribe().await;
     let refused = customer.delete().await.unwrap().unwrap_err();

@@ -1,4 +1,4 @@
-//! What comes of a page: its pictures, or why there are none.
+//! The outcome of a page: its pictures, or why there are none.
 
 use std::time::Duration;
 

@@ -108,7 +108,7 @@ impl<'a> Page<'a> {
             result = work => result,
             crashed = seen.wait_for(|seen| seen.has_crashed) => Err(match crashed {
                 Ok(_) => PageError::Crashed,
-                // Nothing tells of the page any longer.
+                // The page's events have ended.
                 Err(_) => PageError::Gone,
             }),
         }
@@ -242,7 +242,7 @@ impl<'a> Page<'a> {
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         match self.call("Runtime.evaluate", params).await {
             Ok(mut answer) => Ok(answer["result"]["value"].take()),
-            // The page went on to another while it was asked.
+            // The page navigated away during the call.
             Err(PageError::Refused(_)) => Ok(Value::Null),
             Err(error) => Err(error),
         }

@@ -1,8 +1,9 @@
 //! A Chromium process.
 //!
-//! Contract: a browser never outlives the program for long. Chromium ends by itself when its pipe breaks, which also happens
-//! when the program is killed; it is a process group of its own, which is killed as a whole; and [`sweep`] kills what an earlier run left
-//! behind and removes its files. Of the program's environment it sees only where programs and fonts are, and the language.
+//! Contract: a browser does not outlive the program for long. Chromium ends when its pipe breaks, which also happens
+//! when the program is killed. It has its own process group, which is killed as a whole. [`sweep`] kills what an
+//! earlier run left behind and removes its files. Of the program's environment, Chromium sees only where programs and
+//! fonts are, and the language.
 
 use std::{
     collections::VecDeque,
@@ -228,7 +229,7 @@ async fn attend(
     }
 }
 
-/// Keeps the last that a browser says, and goes on reading: one that writes to a full pipe would stop.
+/// Keeps the last that a browser says, and continues reading: one that writes to a full pipe would stop.
 async fn listen(mut stderr: ChildStderr, stderr_tail: Arc<Mutex<VecDeque<u8>>>) {
     let mut buffer = [0; 1024];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {

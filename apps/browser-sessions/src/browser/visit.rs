@@ -174,7 +174,7 @@ impl Visits<'_> {
             Format::Jpeg | Format::Png => page.picture(self.job).await?,
         });
         self.count(&pictures)?;
-        // The page may have gone to another by itself.
+        // The page may have navigated to another.
         page.check_is_no_error().await?;
         let about = About {
             texts,

@@ -215,7 +215,7 @@ async fn an_address_that_writes_too_much_waits_and_delays_no_other() {
     let (status, ..) = desk.send(ADA, "POST", "support/tickets", new()).await;
     assert_eq!(status, StatusCode::CREATED);
 
-    // A clock that is set back makes nobody wait for longer than after a whole burst.
+    // A clock that is set back makes no client wait for longer than after a whole burst.
     desk.clock.set_wall(-3_600_000);
     let (status, _, wait) = desk.send(ADA, "POST", "support/tickets", new()).await;
     assert_eq!(

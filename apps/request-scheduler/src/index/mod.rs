@@ -32,7 +32,7 @@ pub struct ListFilter {
     pub state: Option<Phase>,
     /// Only those behind this place.
     pub before: Option<Place>,
-    /// At most so many.
+    /// At most this many.
     pub limit: usize,
 }
 
@@ -164,7 +164,7 @@ struct Counted {
 }
 
 impl Capacity {
-    /// So many at most.
+    /// At most `max`.
     pub fn new(max: i64) -> Self {
         Self {
             max,
@@ -172,8 +172,9 @@ impl Capacity {
         }
     }
 
-    /// Whether there is room for another request. The index is asked once a second, by one request, while others go by the last
-    /// count; those that were made since are counted here. An index that is too busy to answer does not refuse anybody.
+    /// Whether there is room for another request. The index is asked once a second, by one request, while others use
+    /// the last count; requests made since are added to it here. If the index is too busy to answer, requests are not
+    /// refused.
     pub(crate) async fn room(&self, env: &Env) -> Result<Room> {
         let known = self.known(Instant::now());
         if let Some((count, true)) = known {
@@ -199,7 +200,7 @@ impl Capacity {
         }
     }
 
-    /// The last count, and whether it will do. If it is too old, whoever is told so takes another; it will do for all others.
+    /// The last count and whether it is fresh. The first caller that finds it stale recounts; others use that count.
     fn known(&self, now: Instant) -> Option<(i64, bool)> {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let counted = counted.as_mut()?;

@@ -128,7 +128,7 @@ impl ScheduledRequest {
         })
     }
 
-    /// Holds back further runs. What has begun goes on.
+    /// Holds back further runs. A run that has begun continues.
     pub async fn pause(&self) -> Result<Shown, SchedulerError> {
         let parts = &self.0;
         let stored = parts.live()?;

@@ -10,7 +10,7 @@ use super::{Parts, TRIGGER, stored::Stored};
 use crate::{Definition, Entry, Outcome, Phase, Shown};
 
 impl Parts {
-    /// True if nothing will happen any more, and nobody has to decide anything.
+    /// True if nothing will happen any more, and no operator has to decide.
     pub(super) fn is_over(&self, stored: &Stored) -> Result<bool> {
         let counts = self.counts()?;
         let progress = &stored.progress;

@@ -1,7 +1,7 @@
 //! Shares of the traffic, by which slots are divided between data centres.
 //!
-//! The shares that count are those of the minute before the last: whatever the delay between data centres, all of them agree on it by
-//! then. What no data centre has an own share of is left as *Anywhere*.
+//! The shares that count are those of the minute before the last: whatever the delay between data centres, all of
+//! them agree on it by then. Slots that belong to no data centre's share are left as *Anywhere*.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::plan::ANYWHERE;
 /// How many minutes ago the traffic was that decides.
 pub const LAG_MINUTES: u64 = 2;
 
-/// A data centre with less of the traffic than this has no share of its own: its visitors are served from *Anywhere*.
+/// A data centre with less of the traffic than this has no share: its visitors are served from *Anywhere*.
 pub const LEAST_SHARE: f64 = 0.01;
 
 /// The shares of one minute.

@@ -42,7 +42,8 @@ pub struct RoomState {
 }
 
 impl RoomState {
-    /// Merges reports; `data_centre` is whose state it is to be. A new room has none: then only its limits are known.
+    /// Merges reports into the state as `data_centre` sees it. A new room has no reports: then only its limits are
+    /// known.
     pub fn merge(data_centre: &str, minute: Minute, mut reports: Vec<Report>) -> Self {
         reports.sort_by(|a, b| a.data_centre.cmp(&b.data_centre));
         let mut waiting: BTreeMap<BucketId, u64> = BTreeMap::new();

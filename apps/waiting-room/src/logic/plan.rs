@@ -45,7 +45,7 @@ pub struct Rules {
     pub limits: Limits,
     pub division: Division,
     pub method: Method,
-    /// Admits nobody: every visitor is queued, or an event has not begun.
+    /// Admits no visitor: every visitor is queued, or an event has not begun.
     pub holds_all: bool,
     /// Minutes for which a visitor stays inside at least.
     pub session_minutes: f64,

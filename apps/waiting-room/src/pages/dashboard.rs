@@ -77,7 +77,7 @@ fn describe(room: &Room) -> Markup {
         section.room {
             h2 {
                 (room.settings.name)
-                @if is_held { span.pill { "holds everybody" } } @else if slots <= 0 { span.pill { "full" } }
+                @if is_held { span.pill { "holds all visitors" } } @else if slots <= 0 { span.pill { "full" } }
             }
             dl.numbers {
                 div { dt { "Active" } dd { (active) " " small { "of " (limit.total_active_users) } } }

@@ -309,8 +309,8 @@ impl Worker {
         }
     }
 
-    /// Gives a visitor a place, or keeps the one that they have. `None` if the minute ended before a new visitor had a place: the
-    /// next one may have a slot, which others were given in vain as the minute ended.
+    /// Gives a visitor a place, or keeps the one that they have. `None` if the minute ended before a new visitor had
+    /// a place: the next minute may have a slot for them.
     async fn queue(
         &self,
         plan: &Plan,

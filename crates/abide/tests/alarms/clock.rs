@@ -12,7 +12,7 @@ use crate::{
 const HOUR: u64 = 3_600_000;
 
 impl Dormitory {
-    /// Sets the wall clock back by so many hours.
+    /// Sets the wall clock back by this many hours.
     fn set_back(&self, hours: u64) {
         let millis = i64::try_from(hours * HOUR).unwrap();
         self.world.clock.set_wall(-millis);
@@ -55,7 +55,7 @@ fn a_wait_that_begins_after_the_clock_was_set_back_is_not_shortened() {
         let beds = Dormitory::new();
         beds.object("eve").set_in(HOUR).await.unwrap().unwrap();
         beds.set_back(2);
-        // Nobody has looked at the clock since.
+        // The clock has not been read since.
         beds.object("ada").set_in(HOUR).await.unwrap().unwrap();
         beds.pass(HOUR - 1).await;
         assert_eq!(beds.notes("ada"), [""; 0]);
@@ -102,7 +102,7 @@ fn setting_the_clock_back_does_not_lengthen_a_handler_s_wait() {
             let beds = Dormitory::new();
             beds.script.then(async |sleeper| {
                 sleeper.state.storage().set_alarm(Duration::from_mins(1))?;
-                sleeper.signals.wait("go on").await;
+                sleeper.signals.wait("continue").await;
                 Ok(())
             });
             let ada = beds.object("ada");
@@ -116,7 +116,7 @@ fn setting_the_clock_back_does_not_lengthen_a_handler_s_wait() {
                 .await;
             beds.set_back(1);
             beds.pass(30_000).await;
-            beds.world.signals.give("go on");
+            beds.world.signals.give("continue");
             beds.fired("ada").await;
             beds.pass(30_000 - 1).await;
             assert_eq!(beds.notes("ada").len(), 1, "{other}");
@@ -241,7 +241,7 @@ fn steps_of_the_clock_that_are_no_setting_change_nothing() {
     });
 }
 
-/// The nodes of these tests have threads, so what is broken is broken in a process of its own.
+/// The nodes of these tests have threads, so what is broken is broken in its own process.
 #[cfg(feature = "broken")]
 #[test]
 fn every_broken_variant_of_waits_is_caught() {

@@ -72,7 +72,7 @@ impl DurableObject for Diary {
 #[allow(unreachable_pub, reason = "methods that others may call are `pub`")]
 #[rpc]
 impl Diary {
-    /// Sets an alarm that waits for so many milliseconds; the object's own has the empty name.
+    /// Sets an alarm that waits for this many milliseconds; the object's own has the empty name.
     pub async fn set_in(&self, name: String, millis: u64) -> Result<()> {
         let wait = Duration::from_millis(millis);
         match &*name {
@@ -559,7 +559,7 @@ async fn life(seed: u64) {
     }
 }
 
-/// The nodes of these tests have threads, so what is broken is broken in a process of its own.
+/// The nodes of these tests have threads, so what is broken is broken in its own process.
 #[cfg(feature = "broken")]
 #[test]
 fn the_broken_variants_of_named_alarms_are_caught() {

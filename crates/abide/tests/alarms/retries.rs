@@ -134,7 +134,7 @@ fn an_alarm_set_from_outside_takes_the_place_of_its_retries() {
         assert_eq!(
             ada.get().await.unwrap().unwrap(),
             Some(1_000),
-            "it is to be retried"
+            "it will be retried"
         );
         ada.set(10_000).await.unwrap().unwrap();
         beds.pass(8_000).await;
@@ -200,7 +200,7 @@ fn a_constructor_that_fails_or_panics_counts_as_an_attempt() {
     });
 }
 
-/// True if an alarm waits after so many attempts, for a time that is to come.
+/// True if an alarm waits after this many attempts, for a time that is to come.
 fn pending(node: &abide::Node, attempts: u32) -> bool {
     let now = node.env().clock().unix_millis().cast_signed();
     let alarms = node.alarms(AlarmState::Pending, None, 10);

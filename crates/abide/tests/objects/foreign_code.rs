@@ -1,5 +1,6 @@
-//! Program code that runs when something leaves an object: HTTP clients, wakers, destructors of responses that nobody
-//! took. It runs outside of every handler, and whatever it does, the log, the workers and other objects continue.
+//! Program code that runs when something leaves an object: HTTP clients, wakers, destructors of responses that were
+//! not taken. It runs outside of every handler, and whatever it does, the log, the workers and other objects
+//! continue.
 
 use std::{
     future::Future,
@@ -72,7 +73,7 @@ impl Armed {
         self.state.storage().put("key", &value)
     }
 
-    /// Writes, then sends so many requests; tells what became of the first.
+    /// Writes, then sends this many requests; tells what became of the first.
     pub async fn write_and_send(&self, count: u32) -> Result<()> {
         self.state.storage().put("key", &1)?;
         let calls: Vec<_> = (0..count).map(|number| self.send(number)).collect();

@@ -23,7 +23,7 @@ impl DurableObject for Large {
         Ok(Self { state, signals })
     }
 
-    /// The body has as many bytes as the path says; in so many frames as the query says, or in one.
+    /// The body has as many bytes as the path says; in this many frames as the query says, or in one.
     async fn fetch(&self, request: Request) -> Result<Response> {
         let size = request.uri().path()[1..].parse().map_err(Error::from_std)?;
         let Some(frames) = request.uri().query() else {
@@ -106,7 +106,7 @@ fn the_least_recently_used_objects_leave_memory_when_their_share_is_used() {
                 world.clock.advance(Duration::from_millis(1));
                 object(&world, name).write().await.unwrap().unwrap();
             }
-            // An object that has just come to life may be one too many until the next one comes.
+            // An object that was just loaded may be one too many until the next one comes.
             let taken = world.memory_for(MemoryUse::Objects);
             assert!(taken <= share + 64 * KIB, "{taken} for {number}");
         }

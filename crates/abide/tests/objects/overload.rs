@@ -39,7 +39,7 @@ impl Slow {
         blocked.await
     }
 
-    /// Closes the gate for a moment, so many times.
+    /// Closes the gate for a moment, this many times.
     pub async fn block_often(&self, times: u32) -> Result<()> {
         for _ in 0..times {
             self.state
@@ -59,7 +59,7 @@ impl Slow {
 
     pub async fn quick(&self) {}
 
-    /// Makes so many calls in one poll; returns how many were refused as overloaded.
+    /// Makes this many calls in one poll; returns how many were refused as overloaded.
     pub async fn flood(&self, count: usize) -> usize {
         let other = self.state.env().object::<Self>().get_by_name("flooded");
         let calls: Vec<_> = (0..count).map(|_| other.quick()).collect();

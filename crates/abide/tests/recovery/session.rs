@@ -82,7 +82,7 @@ fn who_waits_for_an_object_that_goes_back_learns_that_it_was_reset() {
         ledger.set("second".into()).await.unwrap().unwrap();
         let waiting = ledger.wait();
         signals(world.env()).wait("waiting").await;
-        // A handler that goes on waiting is one of them, and the object is restored all the same.
+        // A handler that continues waiting is one of them, and the object is restored all the same.
         let error = ledger.restore_and_wait(first).await.unwrap_err();
         assert!(error.object_reset(), "{error}");
         assert!(waiting.await.unwrap_err().object_reset());

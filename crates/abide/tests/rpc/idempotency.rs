@@ -147,7 +147,7 @@ fn a_key_belongs_to_one_call() {
         assert_eq!(kind(keyed.add(6)).await, ErrorKind::KeyReused);
         assert_eq!(kind(keyed.pay(5)).await, ErrorKind::KeyReused);
         assert_eq!(balance(&world).await, 5);
-        // Another object has keys of its own.
+        // Another object has its own keys.
         let other = world.env().object::<Account>().get_by_name("bob");
         let keyed = other.with_idempotency_key("one");
         assert_eq!(keyed.add(6).await.unwrap().unwrap(), 6);
@@ -240,7 +240,7 @@ fn an_answer_from_memory_waits_until_its_data_is_durable() {
     });
 }
 
-/// Sends a call, cuts the power after so many changes of the disk, and sends it again until it is answered.
+/// Sends a call, cuts the power after this many changes of the disk, and sends it again until it is answered.
 async fn cut_and_retry(change: u64) -> bool {
     let disk = SimDisk::new();
     let world = World::on(disk, 1, classes);

@@ -43,7 +43,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// The same, in a task of its own.
+    /// The same, in its own task.
     pub async fn write_and_say_beside(&self) -> Result<()> {
         self.state.storage().put("key", &1)?;
         let mut endpoint = self.endpoint.take().unwrap();

@@ -128,7 +128,7 @@ fn messages_waiting_at_a_reset_go_to_the_new_instance_in_order() {
         let call = room(&world).sockets();
         world.fence().await;
         world.signals.give("fail");
-        // A caller is told and may call again; nobody would send the messages again.
+        // A caller is told and may call again; messages would not be sent again.
         assert!(call.await.unwrap_err().retryable());
         assert_eq!(ask(&mut socket, "echo on").await, "on");
         let expected: Vec<_> = (0..20).map(|number| number.to_string()).collect();

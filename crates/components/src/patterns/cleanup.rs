@@ -3,7 +3,7 @@
 //! An object that holds a [`Cleanup`] says when it is used ([`Cleanup::used`]). When it has not been for the time of
 //! [`Options::after`], its alarm deletes all that it stores, and restarts it: the next call finds a new object.
 //!
-//! Nothing is deleted that still has to do something: an object with open WebSockets, with an alarm of its own or of
+//! Nothing is deleted that still has to do something: an object with open WebSockets, with an alarm, its own or of
 //! another component (a timer), or with an outbox that holds messages that have not ended, dead letters, fan-outs that
 //! are not done or failed callbacks counts as used. Messages that were sent do not keep it. A hook ([`Cleanup::open_with`]) can refuse too, or
 //! archive what is about to go.

@@ -91,7 +91,7 @@ impl Context {
     }
 
     /// Ends this history, and continues the instance with an empty one, as if it was started with this input: for
-    /// instances that run for ever. It keeps its id, its parent, and unconsumed events. Pending requests are abandoned,
+    /// instances that run forever. It keeps its id, its parent, and unconsumed events. Pending requests are abandoned,
     /// as at completion. Call it last: `return ctx.continue_as_new::<Self>(&input).await`.
     ///
     /// # Errors

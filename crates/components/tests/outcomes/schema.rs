@@ -119,7 +119,7 @@ fn a_terminal_state_may_have_transitions_to_itself() {
 
 #[test]
 fn what_is_no_name_is_refused() {
-    const LONG: &str = "a_name_that_goes_on_and_on_and_on_until_nobody_wants_to_read_it_again";
+    const LONG: &str = "a_name_that_is_much_longer_than_any_reader_would_want_to_read_it_twice";
     assert!(LONG.len() > limits::MAX_NAME_BYTES);
     for wrong in ["", "Open", "1st", "_open", "on-hold", "zu\" -> x", LONG] {
         let declaration = Declaration {

@@ -1,4 +1,4 @@
-//! What makes no sense, and what is too much, connects nobody and changes nothing.
+//! Invalid and excessive requests connect no client and change nothing.
 
 use abide::{
     ErrorKind,

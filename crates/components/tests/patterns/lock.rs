@@ -212,7 +212,7 @@ fn the_longest_waiter_is_next_and_leases_expire() {
             bob,
             "a repeated call has the same answer"
         );
-        // Nobody releases it: the alarm does.
+        // Its holder does not release it: the alarm does.
         world.pass(secs(10)).await;
         let held = lock(&world).holder().await.unwrap().unwrap().unwrap();
         assert_eq!(held.holder, "eve");
@@ -238,7 +238,7 @@ fn a_waiter_that_times_out_learns_the_holder() {
             panic!("the time was over");
         };
         assert_eq!((&*holder, expires_at), ("ada", ada.expires_at));
-        // The lock ends in the same moment as the patience of somebody.
+        // The lock ends at the moment when a waiter gives up.
         let eve = wait_for(&world, "eve", secs(10), secs(95));
         world.pass(secs(95)).await;
         let eve = eve.await.unwrap().unwrap();
@@ -258,7 +258,7 @@ fn a_kill_ends_the_waiting_and_no_lease() {
         drop(waiting);
         let refused = acquire(&world, "bob", secs(10)).await;
         assert!(matches!(refused, Err(LockError::Held { .. })));
-        // Nobody calls, and the lease ends all the same.
+        // No call comes, and the lease ends all the same.
         world.pass(secs(10)).await;
         assert_eq!(lock(&world).holder().await.unwrap().unwrap(), None);
         let bob = acquire(&world, "bob", secs(10)).await.unwrap();

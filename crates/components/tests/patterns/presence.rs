@@ -79,7 +79,7 @@ impl Room {
         self.presence.here()
     }
 
-    /// Accepts as many sockets of nobody as the object may have.
+    /// Accepts as many sockets without a visitor as the object may have.
     pub async fn fill(&self) {
         loop {
             let pair = WebSocketPair::new();
@@ -140,7 +140,7 @@ async fn here(world: &World) -> Vec<String> {
     here.into_iter().map(|present| present.who).collect()
 }
 
-/// What is known of somebody: their last sign of life, and the last that no crash can have forgotten.
+/// A visitor's last heartbeat, and the last one that no crash can have forgotten.
 #[derive(Default)]
 struct Known {
     latest: Option<i64>,
@@ -242,7 +242,7 @@ async fn simulate(seed: u64, mut random: Random) {
         (0, 0),
         "seed {seed}"
     );
-    // Whoever has come has left, by turns.
+    // Visitors who have come leave, by turns.
     for who in ["ada", "bob", "eve"] {
         let news = news.0.lock().unwrap();
         let of: Vec<bool> = news
@@ -278,7 +278,7 @@ fn a_room_hibernates_while_its_sockets_beat() {
             world.pass(secs(15)).await;
         }
         assert_eq!(here(&world).await, [""; 0]);
-        // It beats again, and that is seen without anybody asking.
+        // It beats again, which is noticed without any call.
         ping(&mut ada).await;
         world.pass(secs(19)).await;
         world.pass(secs(1)).await;
@@ -322,7 +322,7 @@ fn a_late_heartbeat_in_a_full_room_waits_and_blocks_no_departure() {
         world.pass(secs(5)).await;
         ping(&mut ada).await;
         assert_eq!(here(&world).await, ["bob", "eve"]);
-        // The others fall silent, and that is seen without anybody asking.
+        // The others fall silent, which is noticed without any call.
         for _ in 0..5 {
             world.pass(secs(10)).await;
             ping(&mut ada).await;

@@ -140,7 +140,7 @@ fn a_call_that_was_not_accepted_is_made_again_and_runs_once() {
         world.node.settle().await.unwrap();
         let refused = ada(&world).balance().await.unwrap_err();
         assert!(refused.overloaded(), "{refused:?}");
-        // So many attempts that chance does not decide.
+        // This many attempts that chance does not decide.
         let often = Options::default().attempts(100).max_wait(millis(500));
         let retry = Retry::with(world.node.env(), often).unwrap();
         let call = retry.call(|| ada(&world).deposit(1));

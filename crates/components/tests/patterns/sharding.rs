@@ -126,7 +126,7 @@ async fn simulate(seed: u64, mut random: Random) {
     assert_eq!(
         world.alarms(),
         0,
-        "seed {seed}: nobody reports without news"
+        "seed {seed}: no shard reports without news"
     );
 }
 
@@ -283,7 +283,7 @@ fn invalid_input_is_refused() {
     });
 }
 
-/// Nobody calls the shard.
+/// No call reaches the shard.
 #[test]
 fn totals_follow_a_restored_shard() {
     run(async {

@@ -63,7 +63,7 @@ fn a_row_refused_by_the_server_is_a_dead_letter_and_others_are_written() {
     });
 }
 
-/// Somebody who may do everything.
+/// A user with all privileges.
 async fn administrator(server: &Postgres) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(&server.address(), tokio_postgres::NoTls)
         .await
@@ -222,7 +222,7 @@ fn objects_work_while_the_server_is_down_or_wiped_and_it_catches_up() {
         server.start_again();
         until_there(&world, &[("ada", 2), ("bob", 1)]).await;
 
-        // Slow: somebody has locked the table.
+        // Slow: another client has locked the table.
         let (client, connection) =
             tokio_postgres::connect(&server.address(), tokio_postgres::NoTls)
                 .await
@@ -345,7 +345,7 @@ fn a_missing_server_is_unavailable_and_an_invalid_address_is_refused() {
     });
 }
 
-/// A server that speaks TLS, with a certificate that nobody trusts, in front of another; where it listens.
+/// A server that speaks TLS with an untrusted certificate, in front of another; returns where it listens.
 async fn with_tls(server: &Postgres) -> u16 {
     let certificate = CertificateDer::from_pem_slice(include_bytes!(
         "../../../../verify/harness/shared/tls/certificate.pem"
@@ -400,7 +400,7 @@ fn a_connection_is_encrypted_and_a_server_that_must_prove_who_it_is_does() {
             ("sslmode=prefer", true),
             ("", true),
             ("sslmode=disable", false),
-            // The certificate is nobody's whom the machine trusts.
+            // The machine does not trust the certificate's issuer.
             ("sslmode=verify-full", false),
         ] {
             let address = format!("host=127.0.0.1 port={port} user=test dbname=postgres {mode}");

@@ -87,7 +87,7 @@ fn a_row_refused_by_the_read_model_is_a_dead_letter() {
         let letters = world.queue().dead_letters(10).await.unwrap();
         let refused = |letter: &DeadLetter| letter.error.contains("the read model refuses it: 13");
         assert!(letters.iter().all(refused), "{letters:?}");
-        // Whoever has mended what is refused has them written.
+        // Once the read model accepts the rows, an operator has them written.
         world.model.set(Mood::Well);
         world.queue().redrive_all().await.unwrap();
         world.until_balances(&[("ada", 13), ("bob", 12)]).await;
@@ -181,7 +181,7 @@ fn committed_rows_reach_the_read_model_across_power_losses() {
                 .zip(balances)
                 .filter(|(_, balance)| *balance > 0)
                 .collect();
-            // Nobody calls the objects: their alarms do.
+            // The objects are not called: their alarms do it.
             world.until_balances(&wanted).await;
             let all: i64 = balances.iter().sum();
             world

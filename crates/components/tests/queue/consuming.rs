@@ -241,7 +241,7 @@ fn a_wall_clock_that_was_set_back_does_not_make_messages_wait_longer() {
             })
             .await;
         world.clock.set_wall(-YEAR);
-        // The shard notices when somebody sends, or its alarm goes off.
+        // The shard notices when a message is sent, or its alarm goes off.
         world.send(&["now"]).await;
         world.pass_until_consumed(4).await;
         let at = world.script.times("later")[0];

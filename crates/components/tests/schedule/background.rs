@@ -156,7 +156,7 @@ fn a_firing_interrupted_by_a_kill_is_repeated_as_another_attempt() {
             .await;
         world.pass(secs(2), STEP).await;
         let mut world = world.killed();
-        // Nobody calls the object: its alarm does.
+        // The object is not called: its alarm does it.
         world.clock.advance(secs(40));
         world.pass(secs(30), secs(5)).await;
         assert_eq!(world.background_dues("t").await, at(start, &[0]));

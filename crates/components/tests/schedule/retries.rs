@@ -216,14 +216,14 @@ fn a_timer_with_an_unknown_next_time_fails_until_it_is_known() {
         let refused = world.object().retry("t".into()).await.unwrap();
         assert!(refused.unwrap_err().to_string().contains(unknown));
 
-        // By itself, and with what was missed.
+        // Without help, and with the missed occurrences.
         moved(&world, unknown, known).await;
         world.pass(secs(125), secs(5)).await;
         let timer = world.timer("t").await;
         assert_eq!((timer.phase, timer.run), (Phase::Waiting, None));
         assert!(world.dues("t").await.len() > 1);
 
-        // Because somebody says so.
+        // Because an operator retries it.
         moved(&world, known, unknown).await;
         world.pass(secs(65), secs(5)).await;
         assert_eq!(world.timer("t").await.phase, Phase::Failed);
@@ -233,7 +233,7 @@ fn a_timer_with_an_unknown_next_time_fails_until_it_is_known() {
         assert_eq!(timer.phase, Phase::Waiting);
         assert!(timer.due_at.is_some());
 
-        // Or nobody wants it any more.
+        // Or because the timer is discarded.
         moved(&world, known, unknown).await;
         world.pass(secs(65), secs(5)).await;
         world.object().discard("t".into()).await.unwrap().unwrap();
@@ -262,7 +262,7 @@ fn repeatedly_panicking_handlers_delay_others_by_seconds_only() {
                 .set(&format!("good {due}"), Spec::once("a", *due))
                 .await;
         }
-        // Nobody calls the object meanwhile: that would wake it.
+        // The object is not called meanwhile: that would wake it.
         for _ in 0..150 {
             world.clock.advance(secs(1));
             let now = world.now();

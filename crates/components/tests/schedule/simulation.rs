@@ -81,7 +81,7 @@ fn random_spec(random: &mut Random, now: i64) -> (Spec, Set) {
     }
 }
 
-/// Somebody else calls the object, and needs no answer.
+/// Another caller calls the object, and needs no answer.
 fn call(world: &World, random: &mut Random) {
     let (object, which) = (world.object(), random.below(4));
     drop(tokio::spawn(async move {

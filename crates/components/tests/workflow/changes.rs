@@ -200,7 +200,7 @@ fn a_program_that_panics_is_stuck_until_it_is_mended() {
         );
         assert!(error.ends_with(": fix the program, and resume this instance"));
         assert!(!error.contains("a mistake"), "{error}");
-        // It looks again by itself, some time.
+        // It checks again later, without a call.
         let world = world.killed_with(before());
         world.pass(Duration::from_secs(3)).await;
         world.clock.advance(Duration::from_hours(1));

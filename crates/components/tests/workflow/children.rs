@@ -139,7 +139,7 @@ fn an_instance_started_by_another_caller_is_not_a_child() {
         assert_eq!(world.ended_of("a/one").await, Ok(10));
         world.start("parent").await;
         let failure = world.ended().await.unwrap_err();
-        assert!(failure.message().contains("by somebody else"), "{failure}");
+        assert!(failure.message().contains("by another caller"), "{failure}");
     });
 }
 

@@ -129,7 +129,7 @@ fn an_instance_of_version_1_continues_with_its_results_keys_and_events() {
             .map(|call| (call.step, call.number, call.key))
             .collect();
         keys.sort();
-        // What nobody knows the end of is tried again with the key that it had.
+        // A step of unknown outcome is tried again with the key that it had.
         assert_eq!(
             keys,
             [

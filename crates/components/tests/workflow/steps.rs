@@ -273,7 +273,7 @@ fn an_instance_that_sleeps_needs_no_memory_and_wakes_at_its_time() {
         world.until_step(1, StepState::Waiting).await;
         world.pass(Duration::from_secs(15)).await;
         world.until(0, async || world.node.stats().resident).await;
-        // Nobody calls the object.
+        // The object is not called.
         world.clock.advance(Duration::from_hours(8));
         world
             .until(1, async || usize::from(world.node.stats().resident > 0))
@@ -303,7 +303,7 @@ fn a_sleep_does_not_end_early_when_it_is_inspected() {
         let left = Duration::from_millis(left.cast_unsigned());
         let moment = Duration::from_millis(500);
         world.clock.advance(left.checked_sub(moment).unwrap());
-        // Whoever sends something has the instance look at what is due.
+        // Sending an event has the instance look at what is due.
         let workflows = world.workflows();
         for _ in 0..5 {
             workflows.send_event("a", "look", &()).await.unwrap();

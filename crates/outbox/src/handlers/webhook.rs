@@ -104,7 +104,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The secret with these bytes, 24 to 64 that nobody can guess.
+    /// The secret with these bytes, 24 to 64 that are hard to guess.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, NoSecret> {
         let bytes = bytes.into();
         let fits = limits::SECRET_BYTES.contains(&bytes.len());

@@ -33,7 +33,7 @@ impl Server {
             .spawn()
             .unwrap();
         let mut server = Self(server);
-        until("somebody to listen", async || {
+        until("the server to listen", async || {
             assert_eq!(server.0.try_wait().unwrap(), None, "it has ended");
             TcpStream::connect(address).await.ok()
         })

@@ -135,7 +135,7 @@ async fn a_receiver_that_breaks_down_is_called_again_and_applies_the_call_once()
     assert_eq!(world.balance().await, 5);
 }
 
-/// Delivers, cuts the power after so many changes of the disk, and delivers again.
+/// Delivers, cuts the power after this many changes of the disk, and delivers again.
 async fn cut_and_deliver_again(change: u64) -> bool {
     let world = World::new();
     assert_eq!(world.balance().await, 0);

@@ -38,7 +38,7 @@ impl Account {
         Ok(balance)
     }
 
-    /// Takes the amount from here, and says in the same transaction that it is to be added there.
+    /// Takes the amount from here, and requests in the same transaction that it is added there.
     pub async fn pay(&self, to: String, amount: i64) -> Result<()> {
         self.add(-amount).await?;
         let call = ObjectCall::new("ACCOUNT", to, "add", &(amount,))?;
@@ -100,7 +100,7 @@ impl World {
     }
 }
 
-/// Cuts the power after so many changes of the disk; true if all was over before.
+/// Cuts the power after this many changes of the disk; true if all was over before.
 async fn cut(change: u64) -> bool {
     let (disk, clock) = (SimDisk::new(), TestClock::new());
     let world = World::on(&disk, &clock);

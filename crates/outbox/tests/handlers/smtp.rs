@@ -90,7 +90,7 @@ async fn the_relay_s_reply_and_its_phase_decide_the_mail_s_outcome() {
         (Refuse(End, 452), FailureKind::Refused, 0),
         (Refuse(End, 554), FailureKind::Permanent, 0),
         (Drop(Recipient), FailureKind::Refused, 0),
-        // The mail has left, and nobody knows whether the relay has it.
+        // The mail has left, and it is unknown whether the relay has it.
         (Drop(End), FailureKind::Unknown, 1),
     ] {
         server.script([act]);

@@ -275,7 +275,7 @@ fn a_request_whose_task_is_dropped_may_have_had_its_effect() {
             .build()
             .unwrap()
     };
-    // The node's requests are tasks of the runtime on which it was started; its objects have threads of their own.
+    // The node's requests are tasks of the runtime on which it was started; its objects have their own threads.
     let (requests, tests) = (runtime(), runtime());
     let start = tellers(Registry::new().with(HttpDelivery::new()))
         .configure(|config| config.outbound.allow_private = AllowPrivate::All)

@@ -19,7 +19,7 @@ fn a_message_that_was_enqueued_is_sent_after_a_kill() {
     });
 }
 
-/// Moves the clock until so many messages had an effect, and touches no object meanwhile.
+/// Moves the clock until this many messages had an effect, and touches no object meanwhile.
 async fn until_effects(world: &World, count: usize) {
     for _ in 0..10_000 {
         if world.script.effects().len() >= count {
@@ -28,7 +28,7 @@ async fn until_effects(world: &World, count: usize) {
         world.clock.advance(Duration::from_millis(100));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    panic!("nobody goes on: {:?}", world.script.effects());
+    panic!("no instance continues: {:?}", world.script.effects());
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn any_number_of_destinations_continue_after_a_kill() {
             tokio::task::yield_now().await;
         }
         let world = world.killed();
-        // Some wait a second or two for another attempt, and nobody longer.
+        // Some wait a second or two for another attempt, and none longer.
         world.pass(Duration::from_secs(10)).await;
         let counts = world.counts().await;
         assert_eq!((counts.sent, counts.queued), (700, 0));

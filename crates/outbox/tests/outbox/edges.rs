@@ -57,7 +57,7 @@ impl FanOut for Poison {
     }
 }
 
-/// An object with an outbox, a listener and an alarm of its own.
+/// An object with an outbox, a listener and its own alarm.
 #[durable_object]
 struct Owner {
     state: State,
@@ -163,7 +163,7 @@ impl Small {
         self.node.env().object::<Owner>().get_by_name("ada")
     }
 
-    /// Moves the clock for so many seconds.
+    /// Moves the clock for this many seconds.
     async fn pass(&self, seconds: u32) {
         for _ in 0..seconds * 2 {
             for _ in 0..6 {

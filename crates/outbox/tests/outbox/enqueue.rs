@@ -214,7 +214,7 @@ fn no_more_are_queued_than_allowed_but_for_what_comes_back_from_its_way() {
         }
         assert!((10..=14).contains(&taken), "{taken}");
         world.rest().await;
-        // Whoever comes now finds room for those that have left.
+        // New messages find room for those that have left.
         while world
             .sender()
             .enqueue(note("bob", "more"))

@@ -121,7 +121,7 @@ fn less_urgent_messages_are_sent_although_each_attempt_kills() {
         all.push(note("bob", "low").priority(Priority::Low));
         world.enqueue_all(all).await;
         for life in 1.. {
-            assert!(life <= 40, "nobody asks for it");
+            assert!(life <= 40, "it is not asked for");
             while world.script.calls().len() < life {
                 tokio::task::yield_now().await;
             }

@@ -161,7 +161,7 @@ fn a_fan_out_larger_than_the_outbox_leaves_room_for_other_messages() {
         let orders = effects.iter().filter(|text| text.starts_with("order"));
         assert_eq!(orders.count(), 60);
         let made = world.sender().fan_outs().await.unwrap().unwrap()[0].made;
-        assert!(made >= 600, "the fan-out goes on: {made}");
+        assert!(made >= 600, "the fan-out continues: {made}");
     });
 }
 

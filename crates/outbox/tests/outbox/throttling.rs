@@ -23,7 +23,7 @@ use crate::{
     world::store,
 };
 
-/// A receiver that takes so many messages in each window of time, and answers the others with 429 and `Retry-After`.
+/// A receiver that takes this many messages in each window of time, and answers the others with 429 and `Retry-After`.
 #[derive(Clone)]
 struct Busy {
     most: u32,
@@ -96,7 +96,7 @@ impl Pinger {
     }
 }
 
-/// Sends messages to a receiver that takes `most` in each window of so many seconds. Returns how many windows that took, how
+/// Sends messages to a receiver that takes `most` in each window of this many seconds. Returns how many windows that took, how
 /// many requests it refused, and the counts at the end.
 async fn send(messages: u32, most: u32, window: u64) -> (u64, u32, Counts) {
     let (disk, clock) = (SimDisk::new(), TestClock::new());

@@ -221,7 +221,7 @@ async fn credentials_in_headers_are_never_shown() {
         let view = api.get(&format!("/outbox/box{path}")).await;
         assert!(!view.body.to_string().contains("hunter2"), "{path}");
     }
-    // Whoever changes something else need not know it.
+    // A client that changes something else need not know it.
     shown["good"] = true.into();
     let path = "/outbox/box/messages/1/payload";
     let edited = api.ask(Method::PUT, path, &shown.to_string()).await;

@@ -203,7 +203,7 @@ mod tests {
         Lane::new(Egress::new())
     }
 
-    /// A store that makes nothing durable by itself, and the position of a write in it.
+    /// A store that makes nothing durable without being told, and the position of a write in it.
     fn store_with_a_write() -> (Store, Lsn) {
         let options = StoreOptions::small().manual(true);
         let disk = Arc::new(SimDisk::new());
@@ -253,7 +253,8 @@ mod tests {
         assert!(first_arrived.try_recv().is_ok(), "it was overtaken");
     }
 
-    /// Whoever is told of a departure on the thread that releases it, and what still counts as held then.
+    /// Records the departures that are released, on the thread that releases them, and what still counts as held
+    /// then.
     struct Told(Arc<Lane>, Mutex<Vec<usize>>);
 
     impl std::task::Wake for Told {

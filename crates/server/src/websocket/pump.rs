@@ -455,7 +455,7 @@ mod tests {
 
     use super::*;
 
-    /// Says a lot to whoever comes, and closes.
+    /// Says a lot to each client, and closes.
     #[durable_object]
     struct Talker {
         state: State,

@@ -1,4 +1,4 @@
-//! The audit log: a change is in it before it is made, whatever becomes of its client.
+//! The audit log: a change is in it before it is made, even if its client leaves.
 
 use std::time::Duration;
 

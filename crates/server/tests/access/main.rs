@@ -73,7 +73,7 @@ impl Counter {
     }
 }
 
-/// A host with an API of calls, routes of its own that are protected, and one that is not.
+/// A host with an API of calls, its own routes that are protected, and one that is not.
 fn builder(data: &Path, configure: impl FnOnce(&mut Config)) -> HostBuilder {
     Host::builder(data)
         .object::<Counter>("COUNTER")
@@ -203,7 +203,7 @@ async fn every_route_requires_a_valid_token_of_a_high_enough_role() {
     tokio::time::sleep(Duration::from_millis(2)).await;
     let host = world.host().await;
     for (addr, route, needed) in routes(&host) {
-        // Each route has a client of its own: who fails too often is refused.
+        // Each route has its own client: who fails too often is refused.
         let (status, told) = answer(addr, route, &[]).await;
         assert!(
             status == 401 && told.contains("token_missing"),
@@ -282,7 +282,7 @@ async fn the_digits_of_an_id_are_no_name() {
     let host = world.host().await;
     let admin = host.admin_addr().unwrap();
     let id = host.env().object::<Counter>().get_by_name("b").id();
-    // Somebody may be called as the ids of others begin.
+    // A name may look like the beginning of an id.
     for digits in [1, 4, 63, 64] {
         let name = format!("Counter/{}", &id.to_string()[..digits]);
         let only = |token: &mut NewToken| token.object_prefix = Some(name.clone());
@@ -355,7 +355,7 @@ async fn a_client_that_guesses_waits_and_valid_tokens_pass() {
         }
         assert_eq!(status, 401, "{told}");
         refused += 1;
-        assert!(refused <= 20, "nobody stops it");
+        assert!(refused <= 20, "it is not stopped");
     }
     assert_eq!(with_token(addr, route, &token).await.0, 200);
     // Another listener of the same host counts the same failures.

@@ -36,7 +36,7 @@ pub struct AlarmRow {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub broken: u32,
     /// How often the process has ended while an attempt of this alarm, or of an alarm that led to it, ran with no other
-    /// suspect beside it.
+    /// suspect next to it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub crashes: u32,
     /// The attempt that has begun and whose end is not recorded. If its epoch is over, its process did not survive it.

@@ -195,7 +195,7 @@ impl ObjectDb {
                 return self.store_pending_name();
             }
             State::Transaction => return Ok(()),
-            // Without a transaction SQLite would commit each statement by itself.
+            // Without a transaction SQLite would commit each statement alone.
             State::Lost => return Err(self.lost()),
         }
         self.control(&self.begin)?;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 /// What is copied before a part of it is written.
 const BLOCK: u64 = 4096;
 
-/// Shows a part of the operating system's file system, and takes writes beside it.
+/// Shows a part of the operating system's file system, and takes writes next to it.
 #[derive(Clone)]
 pub struct ScratchDisk(Arc<Scratch>);
 
@@ -437,7 +437,7 @@ mod tests {
             let mut model = before.clone();
             let mut random = Random(seed + 1);
             for step in 0..200_u8 {
-                // Open anew each time: the disk keeps what nobody has open.
+                // Opened anew each time: the disk closes files that are not in use.
                 let file = disk.open(&path, OpenMode::Existing).unwrap();
                 let offset = random.below(30_000);
                 match random.below(4) {

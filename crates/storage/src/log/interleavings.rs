@@ -279,7 +279,7 @@ fn a_failure_is_final_and_reported_to_all() {
         });
         let other = log.clone();
         let poisoner = spawn(move || {
-            other.poison("somebody else's disk");
+            other.poison("another disk");
             let then = other.durable();
             thread::yield_now();
             assert_eq!(other.durable(), then, "it moved after the failure");

@@ -40,7 +40,7 @@ fn at_every_change(
             }
             check(&now, &context);
             assert_eq!(now.quarantined(), [], "{context}");
-            // The object goes on, over another crash.
+            // The object continues, over another crash.
             put(&now, 1, "after").unwrap();
             now.checkpoint().unwrap();
             assert_eq!(get(&now, 1).unwrap().as_deref(), Some("after"), "{context}");

@@ -444,14 +444,14 @@ fn files_that_are_kept_open_make_way_for_what_needs_a_descriptor() {
             }
             store.checkpoint().unwrap();
         }
-        // Each of them is read from its file, and nobody closes one.
+        // Each of them is read from its file, and none is closed.
         let objects = (0..200).map(|id| {
             let db = store.open_object(key(&store, id)).unwrap();
             assert_eq!(value(&db).unwrap().as_deref(), Some(&*large));
             db
         });
         let objects: Vec<_> = objects.collect();
-        // Somebody else takes what is left, but for a few: less than the files that are written.
+        // Other files take all descriptors but a few: less than the files that are written.
         let mut others: Vec<_> = std::iter::from_fn(|| disk.take().ok()).collect();
         others.truncate(others.len() - 8);
         for round in 0..3 {
@@ -482,7 +482,7 @@ fn a_transaction_that_a_missing_descriptor_has_ended_says_so_to_the_end() {
     disk.fail(&[DiskOp::Open, DiskOp::Read], &part(&store, 1), EMFILE);
     let met = db.kv_put("k", b"small").unwrap_err();
     assert_eq!(met.kind(), ErrorKind::Busy, "{met}");
-    // The handler may have dealt with it and go on.
+    // The handler may have dealt with it and continue.
     if let Err(error) = db.kv_put("more", b"written after") {
         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
     }

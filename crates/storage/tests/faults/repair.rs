@@ -8,8 +8,8 @@ use abide_storage::{
 use crate::common::{flush, key, read_file, tell};
 use crate::world::{content, get, overwrite, part, path, put, store, store_without_archive};
 
-/// A disk on which somebody has put an old copy of object 1's file back: its commits are "1", "2" and "3", its file has
-/// "1", the log's tail "3". And the bookmarks of the first and the last.
+/// A disk with an old copy of object 1's file: its commits are "1", "2" and "3", its file has "1", the log's tail
+/// "3". And the bookmarks of the first and the last.
 pub(crate) fn with_an_old_file(make: fn(&FaultyDisk) -> Store) -> (FaultyDisk, Bookmark, Bookmark) {
     let disk = FaultyDisk::new(SimDisk::new());
     let before = make(&disk);
@@ -311,8 +311,8 @@ fn with_many_pages(make: fn(&FaultyDisk) -> Store) -> (FaultyDisk, Bookmark, Con
     (disk, db.bookmark(), content(&db))
 }
 
-/// Ways in which somebody, or a disk, damages a database: garbage in each of its pages but the first header, and a file
-/// cut at each page and within it.
+/// Ways in which a database is damaged: garbage in each of its pages but the first header, and a file cut at each
+/// page and within it.
 fn damages(sound: &[u8]) -> Vec<Vec<u8>> {
     let pages = sound.len() / 4096;
     assert!(pages > 20, "{pages}");
@@ -408,11 +408,11 @@ fn a_sound_object_is_not_repaired() {
         assert_eq!(error.kind(), ErrorKind::Input, "{error}");
         assert!(error.to_string().contains("is not quarantined"), "{error}");
     }
-    let nobody = ObjectKey {
+    let unknown = ObjectKey {
         id: [200; 32],
         ..key(&store, 1)
     };
-    store.repair(nobody, Repair::Anew).unwrap_err();
+    store.repair(unknown, Repair::Anew).unwrap_err();
     assert_eq!(get(&store, 1).unwrap().as_deref(), Some("kept"));
 }
 

@@ -40,7 +40,7 @@ fn s5_a_hole_in_the_commit_numbers_quarantines_that_object_and_no_other() {
     put(&a, "3");
     put(&b, "3");
     flush(&store);
-    // Somebody puts an old copy of one object's file back.
+    // An old copy of one object's file is put back.
     let disk = disk.after_kill();
     {
         let file = disk.open(&path, OpenMode::Existing).unwrap();

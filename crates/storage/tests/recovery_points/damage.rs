@@ -37,7 +37,7 @@ fn s16_damage_in_any_byte_of_a_run_is_seen_and_never_gives_a_wrong_state() {
             Ok(value) => assert_eq!(value.unwrap(), format!("value {i}"), "byte {at}"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Damaged, "byte {at}: {error}"),
         }
-        // The object itself goes on, and so does its history.
+        // The object itself continues, and so does its history.
         damaged.put(1, "after");
         damaged.store.checkpoint().unwrap();
     }

@@ -26,7 +26,7 @@ fn put_large(world: &World, byte: u8) -> Bookmark {
     commit(world, |db| db.kv_put("large", &vec![byte; LARGE]).unwrap())
 }
 
-/// Adds so many bytes' pages to the object's database, which are free.
+/// Adds this many bytes' pages to the object's database, which are free.
 fn add_free_pages(world: &World, bytes: usize) -> Bookmark {
     commit(world, |db| {
         db.kv_put("passing", &vec![0; bytes]).unwrap();

@@ -161,13 +161,14 @@ impl Browsers {
         &self.0.options.policy
     }
 
-    /// Takes the pictures of a page in a session's browser, which is started if need be. The work goes on if nobody waits for it.
+    /// Takes the pictures of a page in a session's browser, which is started if need be. The work continues if the
+    /// caller does not wait for it.
     pub async fn take(&self, session: &str, job: Job) -> Result<Taken, PoolError> {
         let (answer, arrives) = oneshot::channel();
         let (browsers, session) = (self.clone(), session.to_owned());
         self.0.runtime.spawn(async move {
             let taken = browsers.take_here(&session, &job).await;
-            // Nobody may wait for it.
+            // The caller may no longer wait for it.
             let _ = answer.send(taken);
         });
         // The program's runtime is ending.
@@ -291,7 +292,7 @@ impl Inner {
             return Ok(slot);
         }
         let _waiting = Waiting::enter(&self.waiting, limits::MAX_WAITING)?;
-        // From here on whoever stops using a browser closes it.
+        // From here on, each task that stops using a browser closes it.
         let _for_slot = Waiting::enter(&self.waiting_for_slot, usize::MAX)?;
         self.make_room();
         let slot = Arc::clone(&self.slots).acquire_owned();

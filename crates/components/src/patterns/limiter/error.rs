@@ -12,9 +12,7 @@ pub enum LimiterError {
     #[error("{0}")]
     Invalid(String),
     /// The limiter counts too many keys.
-    #[error(
-        "the rate limiter counts {max} keys already: use fewer, or one limiter for each user"
-    )]
+    #[error("the rate limiter counts {max} keys already: use fewer, or one limiter for each user")]
     TooManyKeys {
         /// How many there may be.
         max: usize,

@@ -1,6 +1,6 @@
 //! Rate limiters: a number of requests per time, for each user, address or token.
 //!
-//! A [`RateLimiter`] is an object named after whoever is limited. The caller says the [`Limit`] with each request, so a
+//! A [`RateLimiter`] is an object named after its user or address. The caller passes the [`Limit`] with each request, so a
 //! limit is a constant of the program and needs no set-up. One limiter counts several keys, such as `login` and
 //! `comment`, each apart. A key has one limit: two of them, such as one for a minute and one for a day, need a key each,
 //! because what a shorter window or a limit of the other kind does not count is forgotten.

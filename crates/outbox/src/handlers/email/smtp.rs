@@ -169,7 +169,7 @@ impl SmtpDelivery {
         Ok(connection)
     }
 
-    /// How long the relay may take until it is ready for an email to so many recipients.
+    /// How long the relay may take until it is ready for an email to this many recipients.
     fn patience(&self, recipients: usize) -> Duration {
         let many = recipients as f64 / limits::MAX_RECIPIENTS as f64;
         self.timeout + self.timeout.mul_f64(many.min(1.0))

@@ -374,7 +374,7 @@ mod tests {
         AlarmChange::Set(AlarmEntry::at(due))
     }
 
-    /// An alarm whose attempt has begun with so much isolation.
+    /// An alarm whose attempt has begun with this isolation.
     fn begun(due: i64, isolation: Isolation) -> AlarmChange {
         AlarmChange::Set(AlarmEntry {
             attempts: 1,
