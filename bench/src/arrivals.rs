@@ -34,7 +34,7 @@ pub(crate) enum Pace {
     Closed(usize),
 }
 
-/// What became of the requests of a stretch of time.
+/// The outcomes of the requests of a stretch of time.
 #[derive(Default)]
 pub(crate) struct Outcome {
     /// Answers with 200 within the clients' patience.

@@ -58,8 +58,8 @@ pub struct Site {
     pub from: String,
     /// The token for writing posts and seeing mails; without one, no client may.
     pub owner_token: Option<String>,
-    /// The header in which mails have their tag, `thanks`, `confirm` or `notice`: mail services read it in a header of
-    /// their own, such as `X-PM-Tag` or `X-Mailgun-Tag`.
+    /// The header in which mails have their tag, `thanks`, `confirm` or `notice`: mail services read it in their own
+    /// header, such as `X-PM-Tag` or `X-Mailgun-Tag`.
     pub tag_header: String,
 }
 

@@ -62,7 +62,7 @@ async fn a_session_survives_a_page_that_hangs() {
     let server = program(&dir.path().join("data"))
         // Enough for the pages that do not hang, on a machine that is busy.
         .arg("--page-time=4")
-        // Too short to learn what became of the page; so it is raised.
+        // Too short for the page; so it is raised.
         .env("ABIDE__SERVER__REQUEST_TIMEOUT", "100ms")
         .start();
     let client = server.client();

@@ -25,7 +25,7 @@ macro_rules! claim {
     };
 }
 
-/// A small payload: read with the claim, it needs no statement of its own.
+/// A small payload: read with the claim, it needs no extra statement.
 macro_rules! payload {
     () => {
         "(SELECT payload FROM outbox_payloads WHERE message = outbox_messages.id AND octet_length(payload) <= 4096) AS payload"

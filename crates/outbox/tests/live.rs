@@ -293,7 +293,7 @@ async fn a_watcher_that_missed_changes_in_a_reset_gets_a_snapshot() {
     let world = World::new(Duration::from_secs(10)).await;
     let mut socket = world.watch("format=json").await;
     told(&mut socket).await;
-    // Whatever became of the answer, the note is there.
+    // Even if the answer was lost, the note is there.
     let _ = world.shop().note_and_reset("lost".to_owned()).await;
     world.shop().record(1).await.unwrap().unwrap();
     let snapshot = told(&mut socket).await;

@@ -11,7 +11,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::NoticesGoneFirst | Variant::NeverAgain => {
             "refusing::what_an_outbox_refuses_outlives_the_node"
         }
-        Variant::NumbersRepeat => "restored::webhooks_of_a_restored_resource_have_ids_of_their_own",
+        Variant::NumbersRepeat => "restored::webhooks_of_a_restored_resource_have_new_ids",
         Variant::WantsIgnored | Variant::SignedByAnother => {
             "an_endpoint_is_told_what_it_wants_and_nothing_of_what_was_refused"
         }

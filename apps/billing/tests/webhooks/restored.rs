@@ -65,7 +65,7 @@ fn told_of(world: &World, path: &str) -> usize {
 }
 
 #[test]
-fn webhooks_of_a_restored_resource_have_ids_of_their_own() {
+fn webhooks_of_a_restored_resource_have_new_ids() {
     run(async {
         let world = World::new(1, 0);
         world.listens("/all", &[]).await;

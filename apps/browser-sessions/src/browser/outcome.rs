@@ -116,7 +116,7 @@ pub enum PageError {
     },
     /// The browser ended at the steps.
     #[error(
-        "The browser ended while the steps were done. They are not done again, because they may change something: look what became of them first."
+        "The browser ended while the steps were done. They are not repeated, because they may change something: check their effects first."
     )]
     Interrupted,
     /// The browser refused something.
@@ -136,7 +136,7 @@ impl From<CallError> for PageError {
     }
 }
 
-/// What became of the browser itself.
+/// The state of the browser itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrowserHealth {
     /// The page is closed.

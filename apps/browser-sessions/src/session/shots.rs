@@ -26,7 +26,7 @@ const INTERRUPTED: &str = "The server stopped while the screenshot was taken.";
 
 const COLUMNS: &str = "id, key, url, taken_at, state, held, error, about, pictures, has_steps";
 
-/// What became of a screenshot.
+/// The outcome of a screenshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShotState {
@@ -72,7 +72,7 @@ pub struct Shot {
     pub url: String,
     /// When, in milliseconds since 1970.
     pub taken_at: i64,
-    /// What became of it.
+    /// Its outcome.
     pub state: ShotState,
     /// Why it failed, or why it could not be taken again.
     pub error: Option<String>,

@@ -73,7 +73,7 @@ impl Armed {
         self.state.storage().put("key", &value)
     }
 
-    /// Writes, then sends this many requests; tells what became of the first.
+    /// Writes, then sends this many requests; returns the outcome of the first.
     pub async fn write_and_send(&self, count: u32) -> Result<()> {
         self.state.storage().put("key", &1)?;
         let calls: Vec<_> = (0..count).map(|number| self.send(number)).collect();

@@ -113,7 +113,7 @@ impl Size {
     }
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "the program has to answer a custom message"]
 pub enum Received {

@@ -193,7 +193,7 @@ fn a_lost_answer_is_unknown_and_tried_again_with_the_same_key() {
         assert!(lost.unknown);
         assert_eq!(world.events(id).await, ["queued", "sending", "unknown"]);
         world.pass(Duration::from_secs(1)).await;
-        // A later refusal does not tell what became of the first attempt.
+        // A later refusal does not tell how the first attempt ended.
         assert!(world.get(id).await.unknown);
         world.pass(Duration::from_secs(5)).await;
         let sent = world.get(id).await;

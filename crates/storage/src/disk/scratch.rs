@@ -1,7 +1,7 @@
 //! A disk whose writes go nowhere near what it shows: for trying something on a data directory that must not change.
 //!
-//! Files below are opened for reading only. What is written goes block by block to one file without a name, in a folder of its
-//! own; names that are made, replaced or removed are in memory. All of it is gone with the disk. Nothing is durable: a sync does
+//! Files below are opened for reading only. What is written goes block by block to one file without a name, in its own
+//! folder; names that are made, replaced or removed are in memory. All of it is gone with the disk. Nothing is durable: a sync does
 //! nothing.
 
 use super::{Barrier, Disk, DiskFile, OpenMode, RealDisk};
