@@ -61,7 +61,7 @@ struct Slot {
     stream: TcpStream,
     phase: Phase,
     buffer: Vec<u8>,
-    /// Requests that this slot has sent, over all its connections, to tell one from the next.
+    /// Requests sent by this slot, over all its connections, to distinguish them.
     sent: u64,
 }
 
@@ -202,7 +202,7 @@ impl Clients {
         slot.sent += 1;
         slot.buffer.clear();
         slot.phase = Phase::Busy(due);
-        // A small request always fits into the buffer of a connection that waits for nothing.
+        // A small request always fits into the buffer of an idle connection.
         slot.stream.write_all(request)?;
         Ok(slot.sent)
     }

@@ -66,7 +66,7 @@ impl Target {
         }
     }
 
-    /// The replies are numbers, but no counters.
+    /// Replies are numbers that are not checked.
     pub(crate) fn unchecked(self) -> Self {
         Self {
             answer: Answer::Number,
@@ -127,7 +127,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Replaces the connections; what is known about the counters stays.
+    /// Replaces the connections; the known values of the counters stay.
     pub(crate) fn use_connections(&mut self, connections: usize) -> Result<()> {
         self.connections.clear();
         for number in 0..connections {
@@ -279,7 +279,7 @@ impl Connection {
                 return text
                     .parse()
                     .map(Some)
-                    .with_context(|| format!("the reply {text:?} is no number"));
+                    .with_context(|| format!("the reply {text:?} is not a number"));
             }
         }
     }

@@ -6,7 +6,7 @@
 //! | `GET /sessions/{session}/screenshots?before=&limit=` | `{"screenshots":[…],"next":…}`, newest first |
 //! | `GET`, `DELETE /sessions/{session}/screenshots/{id}` | the screenshot; 204 |
 //! | `GET /sessions/{session}` | what its browser is doing; people's browsers get the gallery |
-//! | `POST /sessions/{session}/keep-alive` | 204: the idle time begins anew; 409 if no browser is open |
+//! | `POST /sessions/{session}/keep-alive` | 204: the idle time starts again; 409 if no browser is open |
 //! | `DELETE /sessions/{session}/browser` | 204: closed |
 //! | `GET /pictures/{key}` | a picture, or a PDF to download |
 //! | `POST /sessions/{session}/{take,keep-open,close,remove}` of the gallery's forms | 303 to the gallery |

@@ -1,7 +1,7 @@
 //! A scheduled request as its client describes it.
 //!
-//! Contract: [`Definition::check`] refuses whatever could not be scheduled or sent, before anything is stored, and its text says
-//! what would do. What it lets through is armed without an error.
+//! Contract: [`Definition::check`] refuses a definition that could not be scheduled or sent, before anything is
+//! stored, and its text says what is expected. A definition that passes can always be armed.
 
 mod headers;
 
@@ -26,7 +26,7 @@ const KIND: &str = "run";
 pub struct Definition {
     /// Where to.
     pub url: String,
-    /// When first, in milliseconds since 1970. Absent, or in the past: now.
+    /// The first time, in milliseconds since 1970. Absent, or in the past: now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger_at: Option<i64>,
     /// The interval between runs. Absent: it runs once.
@@ -230,7 +230,7 @@ impl Definition {
             }
             (None, None) => return None,
         };
-        // What a run comes to is the outbox's business: the next need not wait for it.
+        // The outbox handles the result of a run: the next run need not wait for it.
         Some(spec.overlap(Overlap::Allow))
     }
 

@@ -39,7 +39,7 @@ use crate::{
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// How often a call is repeated that met an object which was just deleted.
+/// How often a call is repeated whose object was just deleted.
 const FRESH_STARTS: usize = 3;
 
 /// Everything that the program answers.

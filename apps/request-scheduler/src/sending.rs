@@ -16,7 +16,7 @@ use url::Url;
 pub(crate) const SIGNATURE_HEADERS: [&str; 3] =
     ["webhook-id", "webhook-timestamp", "webhook-signature"];
 
-/// The program's key, of which each receiver's secret is made.
+/// The program's key, from which each receiver's secret is derived.
 #[derive(Clone)]
 pub struct SigningKey(String);
 

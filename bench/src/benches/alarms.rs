@@ -35,7 +35,7 @@ pub(crate) struct Options {
 const FAR: Duration = Duration::from_hours(24);
 /// How far the clock is set forward so that all are overdue.
 const AHEAD: Duration = Duration::from_hours(48);
-/// How often an alarm goes off again whose lateness is measured, in milliseconds.
+/// The period of the alarms whose lateness is measured, in milliseconds.
 const PERIOD: i64 = 1_000;
 const POLL: Duration = Duration::from_millis(1);
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -59,9 +59,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     let mut child = Owned::ourselves("alarms", &dir, alarms)?;
     let line = child.lines()?.next();
     let seconds: f64 = line
-        .context("the child has ended; its error is above")??
+        .context("the child process has ended; its error is above")??
         .parse()
-        .context("the child says no number")?;
+        .context("the child process did not print a number")?;
     child.wait()?;
     print(
         "set",

@@ -101,7 +101,9 @@ impl Server {
         let mut child = Owned::ourselves("heavy", &dir, budget)?;
         let line = child.lines()?.next();
         let line = line.context("our server has ended; its error is above")??;
-        let addr = line.parse().context("the child says no address")?;
+        let addr = line
+            .parse()
+            .context("the child process did not print an address")?;
         Ok(Self { child, addr })
     }
 
@@ -190,7 +192,7 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        anyhow::bail!("the server refuses everything after its clients have gone")
+        anyhow::bail!("the server still refuses requests after its clients have gone")
     }
 
     fn ask(&self, path: &str) -> Result<String> {
@@ -207,7 +209,7 @@ impl Server {
     }
 }
 
-/// Sends a head and half of what it promises, as far as the server takes it.
+/// Sends a head and half of the promised body, as far as the server takes it.
 fn send_part(stream: &mut TcpStream, head: &[u8]) {
     let part = vec![7; MEBIBYTE];
     // A server that refuses does not read on, and may close.

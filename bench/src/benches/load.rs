@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Seconds of each level.
     #[arg(long, default_value_t = 5.0)]
     length: f64,
-    /// Connections that clients have at most; who finds none free sends nothing.
+    /// Most connections of the clients; a request without a free connection is not sent.
     #[arg(long, default_value_t = 2_000)]
     connections: usize,
     /// Connections of the closed loop that finds the capacity.

@@ -66,7 +66,7 @@ fn ours(context: &Context, objects: usize) -> Result<f64> {
             .next()
             .context("our server has ended; its error is above")??
             .parse()
-            .context("the child says no number")
+            .context("the child process did not print a number")
     };
     Ok(per_object(resident()?, resident()?, objects))
 }

@@ -50,7 +50,7 @@ const BULK_OBJECTS: u8 = 64;
 const SMALL_PAUSE: Duration = Duration::from_micros(500);
 /// A log that has failed notifies no one; the next commit reports it.
 const LONGEST_PARK: Duration = Duration::from_millis(100);
-/// Small beside what the others write, so that segments are used up all the time.
+/// Small compared to what the others write, so that segments fill up all the time.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Objects that take memory in every way there is, and a host of them with a budget.
+//! Objects that take memory in all possible ways, and a host of them with a budget.
 
 use std::{path::Path, time::Duration};
 

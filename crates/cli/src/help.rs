@@ -229,7 +229,7 @@ Example:
 Example:
   abide projection show Order/4711
 
-Whether the read model takes rows is told of the queue that leads to it: `abide queue show`, `pause` and `resume`.",
+The queue that feeds the read model shows whether it takes rows: `abide queue show`, `pause` and `resume`.",
     ),
     (
         "projection rows",

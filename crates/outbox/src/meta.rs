@@ -60,7 +60,7 @@ impl Ledger {
 }
 
 impl Rows {
-    /// True in a turn of the task.
+    /// Whether this runs inside a task turn.
     pub(super) fn is_turn(&self) -> bool {
         self.ledger.get().is_turn
     }

@@ -72,7 +72,7 @@ impl Lines {
         lines
     }
 
-    /// The first of each line that are due, at most this many; none if memory does not hold them all.
+    /// The first due messages of each line, at most `most`; `None` if not all due messages are in memory.
     pub(super) fn due(&self, now: i64, most: usize) -> Option<[VecDeque<i64>; turns::LINES]> {
         let mut due: [VecDeque<i64>; turns::LINES] = Default::default();
         for (line, due) in self.0.iter().zip(&mut due) {

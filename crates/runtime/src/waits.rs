@@ -62,7 +62,7 @@ impl Waits {
         self.count(wait_for).load(Ordering::Relaxed) > 0
     }
 
-    /// Polls the task that these are the waits of.
+    /// Polls `poll` and attributes its waits to this task.
     pub(crate) fn observe<R>(waits: Option<&Arc<Self>>, poll: impl FnOnce() -> R) -> R {
         match waits {
             Some(waits) => with_current(Some(Arc::clone(waits)), poll),

@@ -88,6 +88,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("thereupon", "then"),
     ("notwithstanding", "despite"),
     ("nevermore", "never again"),
+    ("the field", "Cloudflare, or the name of the field"),
 ];
 const NAME_IT: &str = "name the visitor, client, caller or row";
 const CONTINUES: &str = "continues, keeps running, happens";

@@ -99,7 +99,7 @@ struct Refusal {
 }
 
 impl Devtools {
-    /// Speaks to a browser on a pipe. Call it inside a tokio runtime.
+    /// Connects to a browser on a pipe. Call it inside a tokio runtime.
     pub fn new(
         events: impl AsyncRead + Send + Unpin + 'static,
         mut to_browser: impl AsyncWrite + Send + Unpin + 'static,
@@ -261,7 +261,7 @@ impl Drop for Call<'_> {
     }
 }
 
-/// The next message, or `None` if the pipe is broken or the browser says more than it should.
+/// The next message, or `None` if the pipe is broken or the message is too long.
 async fn next_message(events: &mut (impl AsyncBufReadExt + Unpin)) -> Option<Vec<u8>> {
     let mut message = Vec::new();
     loop {

@@ -27,7 +27,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Adds what came of another visit. What the page says of itself is what it said first.
+    /// Adds the outcome of another visit. The page's title and texts are those of the first visit.
     pub(super) fn add(&mut self, other: Self) {
         self.pictures.extend(other.pictures);
         self.about.loaded_bytes += other.about.loaded_bytes;

@@ -1,8 +1,8 @@
-//! What scheduled requests exist: an index of objects, each with a share of the ids.
+//! Which scheduled requests exist: an index of objects, each with a share of the ids.
 //!
-//! Contract: a request tells the index of itself after each change, and again until the index has taken it, so the index is behind
-//! by a moment and never for good. What must be right is asked of the request itself. Each shard holds the ids that hash to
-//! it; a page of the list asks every shard for as many rows, so its cost does not depend on how many requests there are.
+//! Contract: a request reports each change to the index until the index has taken it, so the index may be behind for
+//! a moment but not for good. For exact answers, ask the request itself. Each shard holds the ids that hash to it; a
+//! page of the list asks every shard for that many rows, so its cost does not depend on the number of requests.
 
 mod shard;
 
@@ -75,7 +75,7 @@ impl FromStr for Place {
 pub struct List {
     /// The requests.
     pub requests: Vec<Entry>,
-    /// What to give as `before` for the next page, if there is one.
+    /// The value of `before` for the next page, if there is one.
     pub next: Option<String>,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// How many requests there may be, and about how many there are.
+/// The limit of requests, and the approximate number of them.
 #[derive(Debug)]
 pub struct Capacity {
     max: i64,

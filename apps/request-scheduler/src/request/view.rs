@@ -1,4 +1,4 @@
-//! What is told of a request: read from what it has stored, its timer and its outbox.
+//! The public view of a request: from its stored data, its timer and its outbox.
 
 use abide::Result;
 use abide::{

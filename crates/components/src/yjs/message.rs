@@ -25,7 +25,7 @@ pub(super) enum Request<'a> {
     QueryAwareness,
 }
 
-/// Why a message is not one.
+/// Why the bytes are not a valid Yjs message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoMessage {
     Malformed,
