@@ -83,9 +83,9 @@ impl Default for RequestInit {
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{text}")]
 pub struct Invalid {
-    /// The field that is wrong, as its code: `invalid_url`.
+    /// Which field is wrong, as a code: `invalid_url`.
     pub code: InvalidCode,
-    /// What would do.
+    /// What is expected.
     pub text: String,
 }
 

@@ -101,6 +101,11 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "a user of the operating system",
     ),
     (
+        "apps/game-rooms/src/game.html",
+        "the field",
+        "where the game is played",
+    ),
+    (
         "crates/macros/src/rpc/tests.rs",
         "goes on",
         "where an attribute is written",
