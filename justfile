@@ -2,7 +2,7 @@
 sim SEED:
     cargo run --quiet --profile sim -p abide-sim -- replay {{SEED}}
 
-# Runs so many seeds of the simulation on every processor core.
+# Runs this many seeds of the simulation on every processor core.
 sims COUNT FROM="0":
     cargo run --quiet --profile sim -p abide-sim -- run --seeds {{COUNT}} --from {{FROM}} --jobs {{num_cpus()}}
 

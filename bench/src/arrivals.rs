@@ -28,13 +28,13 @@ const TICK: Duration = Duration::from_millis(1);
 /// When requests are sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pace {
-    /// At random, so many a second, whatever the server does.
+    /// At random, this many a second, whatever the server does.
     Open(f64),
-    /// Whenever one of so many connections is free.
+    /// Whenever one of this many connections is free.
     Closed(usize),
 }
 
-/// What became of the requests of a stretch of time.
+/// The outcomes of the requests of a stretch of time.
 #[derive(Default)]
 pub(crate) struct Outcome {
     /// Answers with 200 within the clients' patience.
@@ -61,7 +61,7 @@ struct Slot {
     stream: TcpStream,
     phase: Phase,
     buffer: Vec<u8>,
-    /// Requests that this slot has sent, over all its connections, to tell one from the next.
+    /// Requests sent by this slot, over all its connections, to distinguish them.
     sent: u64,
 }
 
@@ -202,7 +202,7 @@ impl Clients {
         slot.sent += 1;
         slot.buffer.clear();
         slot.phase = Phase::Busy(due);
-        // A small request always fits into the buffer of a connection that waits for nothing.
+        // A small request always fits into the buffer of an idle connection.
         slot.stream.write_all(request)?;
         Ok(slot.sent)
     }

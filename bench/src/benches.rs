@@ -36,7 +36,8 @@ fn options<O: Args>(given: &[&str]) -> O {
     Parsed::parse_from([&["bench"], given].concat()).options
 }
 
-/// Every bench whose peer needs no installation by hand: those beside workerd first. Of the grid of `commits`, two cells.
+/// Every bench whose peer needs no manual installation, those with workerd first. Of `commits`, only two cells of the
+/// grid.
 pub(crate) fn run_all(context: &Context) -> Result<()> {
     if context.wants_peer() {
         crate::peers::workerd::install()?;

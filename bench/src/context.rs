@@ -1,4 +1,4 @@
-//! What every bench is given: the common options, a directory of its own on a real disk, the printer.
+//! The context of every bench: the common options, its own directory on a real disk, the printer.
 
 use std::{
     cell::RefCell,
@@ -28,7 +28,7 @@ pub(crate) enum Side {
     Peer,
 }
 
-/// Whether low-priority processes keep the CPUs from going idle while both sides are measured.
+/// Whether low-priority processes keep the CPUs busy while both sides are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KeepAwake {
     /// If it makes the disk's sync much faster here: see the README.
@@ -183,7 +183,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // Best effort: what is left is in a directory that people may delete.
+        // Best effort: the rest is in a directory that may be deleted by hand.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }

@@ -1,4 +1,4 @@
-//! The HTTP client that objects have, for those who are no objects. Nothing is sent over TLS.
+//! The HTTP client of objects, for other code of the bench. It does not use TLS.
 
 use std::sync::Arc;
 

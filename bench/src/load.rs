@@ -66,7 +66,7 @@ impl Target {
         }
     }
 
-    /// The replies are numbers, but no counters.
+    /// Replies are numbers that are not checked.
     pub(crate) fn unchecked(self) -> Self {
         Self {
             answer: Answer::Number,
@@ -80,7 +80,7 @@ impl Target {
 pub(crate) enum Plan {
     /// Each object once, in order.
     EachOnce,
-    /// Objects at random, for so long.
+    /// Objects at random, for this long.
     For(Duration),
 }
 
@@ -127,7 +127,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Replaces the connections; what is known about the counters stays.
+    /// Replaces the connections; the known values of the counters stay.
     pub(crate) fn use_connections(&mut self, connections: usize) -> Result<()> {
         self.connections.clear();
         for number in 0..connections {
@@ -234,7 +234,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Every reply has come: the values of each object go on from the last slice without hole or repetition.
+    /// Every reply has come: the values of each object continue from the last slice without hole or repetition.
     fn check_values(&mut self) -> Result<()> {
         self.values.sort_unstable();
         for (object, value) in self.values.drain(..) {
@@ -279,7 +279,7 @@ impl Connection {
                 return text
                     .parse()
                     .map(Some)
-                    .with_context(|| format!("the reply {text:?} is no number"));
+                    .with_context(|| format!("the reply {text:?} is not a number"));
             }
         }
     }

@@ -85,7 +85,7 @@ enum Bench {
     Stalls(benches::stalls::Options),
     /// (s) How long messages of an outbox wait beyond their time, by priority, first and again.
     OutboxFairness(benches::outbox_fairness::Options),
-    /// The other process of a bench; not for people.
+    /// Child process of a benchmark; not for direct use.
     #[command(hide = true)]
     Child(ours::child::Options),
 }

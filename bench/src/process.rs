@@ -179,8 +179,8 @@ impl Owned {
         Self::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()))
     }
 
-    /// This binary, spinning on a CPU whenever nobody else wants it. In the scheduler's idle class if `chrt` is
-    /// there: that class gives way at once, while a process of the lowest priority can hold others up for a tick.
+    /// This binary, spinning on a CPU that is otherwise idle. In the scheduler's idle class if `chrt` is there: that
+    /// class gives way at once, while a process of the lowest priority can hold others up for a tick.
     pub(crate) fn spinner() -> Result<Self> {
         let binary = std::env::current_exe().context("cannot tell where this binary is")?;
         let role = ["child", "awake", "--data", ".", "--objects", "0"];
@@ -217,12 +217,12 @@ impl Owned {
         self.wait()
     }
 
-    /// Closes the child's standard input, which tells it to end in good order.
+    /// Closes the child's standard input, which tells it to end cleanly.
     pub(crate) fn close_input(&mut self) {
         self.0.stdin = None;
     }
 
-    /// Waits until the child ends by itself.
+    /// Waits until the child ends.
     pub(crate) fn wait(&mut self) -> Result<()> {
         self.0.wait().context("cannot wait for the child")?;
         Ok(())

@@ -1,4 +1,4 @@
-//! A receiver of deliveries, as cheap as one can be: a process of its own, one thread, connections kept alive.
+//! A receiver of deliveries, as cheap as one can be: its own process, one thread, connections kept alive.
 //!
 //! Contract: every POST is answered with an empty 200. Its body begins with a [`Stamp`]; the receiver counts how many
 //! messages it has had, each once, and how long each was on its way.
@@ -34,7 +34,7 @@ pub(crate) struct Stamp {
 const TEXT_BYTES: usize = 256;
 /// Bytes of a stamp: two numbers in hexadecimal digits.
 const STAMP_BYTES: usize = 32;
-/// A request of the bench's has at most so many bytes.
+/// A request of the bench has at most this many bytes.
 const REQUEST_BYTES: usize = 4096;
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const LISTENER: Token = Token(usize::MAX);

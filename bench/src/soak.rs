@@ -186,7 +186,7 @@ fn watch(
         sleep(LOOK);
         ensure!(
             !server.has_ended(),
-            "the server has ended by itself; its error is above"
+            "the server ended early; its error is above"
         );
         let now = begun.elapsed();
         let usage = server.usage()?;

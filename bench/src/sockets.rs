@@ -65,8 +65,8 @@ impl Sockets {
         self.exchange(|| message.to_owned(), message, 1, length)
     }
 
-    /// Each socket has so many messages on their way, each of which is answered by `expected`, in order. The latency of each
-    /// that is answered within the time.
+    /// Each socket has this many messages in flight, each of which is answered by `expected`, in order. Returns the
+    /// latency of each answer within the time.
     pub(crate) fn exchange(
         &mut self,
         mut next: impl FnMut() -> String,
@@ -100,7 +100,7 @@ impl Sockets {
         Ok(latencies)
     }
 
-    /// The first socket asks for broadcasts, so many at a time. Frames that reached any socket, a second.
+    /// The first socket asks for broadcasts, this many at a time. Returns frames per second, over all sockets.
     pub(crate) fn broadcast(
         &mut self,
         message: &str,

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_poorer_in_the_long_run() {
+    fn an_account_pays_about_as_often_as_it_is_paid() {
         let paid = |transfer: &Transfer| transfer.from == 0;
         let got = |transfer: &Transfer| transfer.to == 0;
         let transfers: Vec<_> = Transfers::new(1_000, 1.5, 3).take(100_000).collect();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_pays_himself_and_every_account_exists() {
+    fn every_transfer_is_between_two_different_existing_accounts() {
         for transfer in Transfers::new(10, 1.5, 7).take(1_000) {
             assert_ne!(transfer.from, transfer.to);
             assert!((0..10).contains(&transfer.from) && (0..10).contains(&transfer.to));

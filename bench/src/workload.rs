@@ -57,7 +57,7 @@ impl Sequence {
     }
 }
 
-/// Computes for so many rounds.
+/// Computes for this many rounds.
 pub(crate) fn compute(rounds: u64) {
     let mut sequence = Sequence::new(rounds);
     for _ in 0..rounds {
@@ -65,7 +65,7 @@ pub(crate) fn compute(rounds: u64) {
     }
 }
 
-/// How many rounds take so long on a core of one's own: the most of several trials.
+/// How many rounds take so long on one's own core: the most of several trials.
 pub(crate) fn rounds_in(time: Duration) -> u64 {
     const TRIALS: usize = 9;
     const ROUNDS: u64 = 1_000_000;

@@ -75,7 +75,8 @@ abide::broken_variants! {
         ChangeUnbounded,
         /// An invoice that was written off is charged again. A written-off invoice is not charged.
         GivenUpCharged,
-        /// The credit for a period is kept when its invoice is voided. Nobody gets money for nothing.
+        /// Mutation: the credit for a period is kept when its invoice is voided. Promise: no customer gets money for
+        /// nothing.
         VoidMints,
         /// Debts from before a pause are due immediately. After a pause the customer has the days of dunning.
         OldDebtDue,
@@ -99,9 +100,10 @@ abide::broken_variants! {
         GraceBilled,
         /// A first invoice stays owed after the end. A customer who was never served owes nothing.
         UnservedOwed,
-        /// An invoice is voided with the credit that it has used. Nobody pays for nothing.
+        /// Mutation: an invoice is voided with the credit that it has used. Promise: no customer pays for nothing.
         VoidKeepsCredit,
-        /// A credit on another invoice is kept when the period's own invoice is voided. Nobody gets money for nothing.
+        /// Mutation: a credit on another invoice is kept when the period's own invoice is voided. Promise: no
+        /// customer gets money for nothing.
         GivenBackKept,
         /// A report overtakes overdue timers. What is due after downtime comes first.
         ReportOvertakes,
@@ -111,7 +113,8 @@ abide::broken_variants! {
         BegunUnheard,
         /// A credit note for pending lines counts for the period they were billed with. Paid amounts are credited.
         NoteOfOthersWithheld,
-        /// Resumed service also charges what a credit note had credited. Nobody pays for nothing.
+        /// Mutation: resumed service also charges what a credit note had credited. Promise: no customer pays for
+        /// nothing.
         NoteClawedBack,
         /// Orders to an invoice are given up after some days. Each invoice is created, and its payment started.
         OrderGivenUp,
@@ -145,7 +148,7 @@ abide::broken_variants! {
         RefundKeyOfEachTry,
         /// A failed refund counts as successful. A refund has a known result.
         RefundBelieved,
-        /// A payment that arrives when nothing is owed is kept. Nobody pays for nothing.
+        /// Mutation: a payment that arrives when nothing is owed is kept. Promise: no customer pays for nothing.
         LateMoneyKept,
         /// Any amount of a payment can be refunded. Refunds never exceed the payment.
         RefundUnbounded,
@@ -153,11 +156,12 @@ abide::broken_variants! {
         RefundTwice,
         /// A credit note may have any amount. It never exceeds the invoice.
         CreditUnbounded,
-        /// A credit note recorded after the payment refunds nothing. Nobody pays for nothing.
+        /// Mutation: a credit note recorded after the payment refunds nothing. Promise: no customer pays for nothing.
         NoteBehindPayment,
         /// A repeated credit counts again. A credit counts once.
         CreditTwice,
-        /// A plan change credits again what a credit note has credited. Nobody gets money for nothing.
+        /// Mutation: a plan change credits again what a credit note has credited. Promise: no customer gets money for
+        /// nothing.
         GivenBackTwice,
         /// A trial that ended without a payment method waits for 23 hours. It ends immediately.
         TrialWaits,

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_that_fails_while_it_writes_is_not_taken_for_one_that_refuses() {
+    fn a_failure_while_writing_is_not_reported_as_a_refusal() {
         let failed = Error::with_kind(ErrorKind::Io, "the disk does not answer");
         let told = BillingError::from(OutcomesError::from(failed));
         assert!(matches!(told, BillingError::Object(_)), "{told:?}");

@@ -1,6 +1,6 @@
 //! The lines of an invoice.
 //!
-//! Contract: the amount of an invoice is exactly the sum of its lines; it has no amount of its own. An invoice never
+//! Contract: the amount of an invoice is exactly the sum of its lines; it has no separate amount. An invoice never
 //! pays money out: if the credits exceed the charges, nothing is due, and the rest is carried to the next invoice as a
 //! separate line.
 

@@ -62,7 +62,7 @@ const EXAMPLE: &str = "\
 Example:
   billing serve
 
-Then open http://127.0.0.1:8080. Each command has a help page of its own: billing serve --help.";
+Then open http://127.0.0.1:8080. Each command has its own help page: billing serve --help.";
 
 /// Subscription billing in which every resource is a durable object
 #[derive(Parser)]

@@ -1,8 +1,8 @@
 //! A clock that follows the real one, and can be moved forward.
 //!
-//! Contract: the offset is on disk before anybody sees the new time, so a restarted program continues from there and
-//! never goes back. It is the clock of the whole program: each object processes what has become due in order, as after
-//! downtime.
+//! Contract: the offset is on disk before any caller sees the new time, so a restarted program continues from there
+//! and never goes back. It is the clock of the whole program: each object processes what has become due in order, as
+//! after downtime.
 
 use std::{
     fs::{self, File},

@@ -205,7 +205,7 @@ impl Blog {
         Ok(posts)
     }
 
-    /// The current content of a mail; none if nobody is left to be notified.
+    /// The current content of a mail; `None` if its recipient no longer wants it.
     pub async fn letter(&self, mail: Mail) -> Result<Option<Letter>> {
         self.content(mail)
     }

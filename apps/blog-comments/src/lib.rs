@@ -56,10 +56,10 @@ pub struct Site {
     pub url: String,
     /// The sender of its mails, such as `Blog <blog@example.com>`.
     pub from: String,
-    /// The token for writing posts and seeing mails; without one nobody may.
+    /// The token for writing posts and seeing mails; without one, no client may.
     pub owner_token: Option<String>,
-    /// The header in which mails have their tag, `thanks`, `confirm` or `notice`: mail services read it in a header of
-    /// their own, such as `X-PM-Tag` or `X-Mailgun-Tag`.
+    /// The header in which mails have their tag, `thanks`, `confirm` or `notice`: mail services read it in their own
+    /// header, such as `X-PM-Tag` or `X-Mailgun-Tag`.
     pub tag_header: String,
 }
 
@@ -122,7 +122,7 @@ mod tests {
         assert!(site.clone().checked().is_ok());
         for wrong in [
             Site {
-                from: "nobody".to_owned(),
+                from: "sender".to_owned(),
                 ..site.clone()
             },
             Site {

@@ -1,8 +1,7 @@
 //! The mails: the content of each kind, their delivery, and the fan-out of a comment to all followers of its post.
 //!
-//! Contract: a row holds ids, not the content of its mail. At each attempt the blog is asked for the current content;
-//! if nobody is left to be notified, because they have unsubscribed or the subscription has expired, nothing is sent
-//! and the mail counts as sent.
+//! Contract: a row holds ids, not the content of its mail. At each attempt the blog is asked for the current content.
+//! If the recipient has unsubscribed or the subscription has expired, nothing is sent and the mail counts as sent.
 
 use std::{marker::PhantomData, time::Duration};
 
@@ -153,7 +152,7 @@ pub struct Letter {
 /// The content of a mail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Says {
-    /// Somebody has commented on a post.
+    /// A reader has commented on a post.
     Commented {
         /// The post's title.
         title: String,
@@ -277,13 +276,13 @@ impl Letter {
                 let posts = titles.join("\n- ");
                 let text = format!(
                     "Hello,\n\nsomebody has commented with your address on\n\n- {posts}\n\nIf it was you, and you want a mail when \
-                     somebody answers: {url}\n\n-- \nIf it was not you, do nothing: there will be no mails about answers.\n"
+                     there is an answer: {url}\n\n-- \nIf it was not you, do nothing: there will be no mails about answers.\n"
                 );
                 let body = html! {
                     p { "Hello," }
-                    p { "somebody has commented with your address on" }
+                    p { "a comment was written with your address on" }
                     ul { @for title in titles { li { (title) } } }
-                    p { "If it was you, and you want a mail when somebody answers:" }
+                    p { "If it was you, and you want a mail when there is an answer:" }
                     (button(url, "Tell me about answers"))
                 };
                 let foot = html! {
@@ -325,7 +324,7 @@ fn thanks(site: &Site, to: &str, title: &str, question: Option<&Question>) -> Em
     let ask = question.map_or_else(String::new, |Question { titles, url }| {
         let posts = titles.join("\n- ");
         format!(
-            "If you want a mail when somebody answers on\n\n- {posts}\n\nfollow this link: {url}\n\n"
+            "If you want a mail when there is an answer on\n\n- {posts}\n\nfollow this link: {url}\n\n"
         )
     });
     let text = format!(
@@ -337,7 +336,7 @@ fn thanks(site: &Site, to: &str, title: &str, question: Option<&Question>) -> Em
         p { "Hello," }
         p { "thank you for your comment on “" (title) "”. It is your first here." }
         @if let Some(Question { titles, url }) = question {
-            p { "Do you want a mail when somebody answers on these?" }
+            p { "Do you want a mail when there is an answer on these?" }
             ul { @for title in titles { li { (title) } } }
             (button(url, "Tell me about answers"))
         }

@@ -68,8 +68,8 @@ struct Serve {
     )]
     from: String,
 
-    /// The token for writing posts and seeing the mails; without one nobody may. The file is better [default: the value
-    /// of `BLOG_COMMENTS_OWNER_TOKEN`, or the file named by `BLOG_COMMENTS_OWNER_TOKEN_FILE`]
+    /// The token for writing posts and seeing the mails; without one, no client may. The file is better [default: the
+    /// value of `BLOG_COMMENTS_OWNER_TOKEN`, or the file named by `BLOG_COMMENTS_OWNER_TOKEN_FILE`]
     #[arg(long, value_name = "TOKEN")]
     owner_token: Option<String>,
 

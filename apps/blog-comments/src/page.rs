@@ -77,7 +77,7 @@ pub(crate) fn thread(site: &Site, thread: &Thread, form: &NewComment, wrong: Opt
             @if let Some(older) = older {
                 p { a.older href={ "/posts/" (post.slug) "?before=" (older) "#talk" } { "Older comments" } }
             }
-            @if shown.is_empty() { p.soft { "Nobody has said anything yet. Be the first." } }
+            @if shown.is_empty() { p.soft { "No comments yet. Write the first." } }
             ol.comments { @for comment in shown { (said(comment)) } }
             @if !newest { p { a.older href={ "/posts/" (post.slug) "#talk" } { "Newest comments" } } }
         }
@@ -92,7 +92,7 @@ pub(crate) fn thread(site: &Site, thread: &Thread, form: &NewComment, wrong: Opt
                 }
                 label { "Comment" textarea name="text" rows="5" required maxlength=(MAX_TEXT) { (form.text) } }
                 div.acts {
-                    p.soft { "Your address is shown to nobody. A mail asks you whether you want to hear about answers." }
+                    p.soft { "Your address is not shown. A mail asks you whether you want to hear about answers." }
                     button { "Post comment" }
                 }
             }
@@ -114,7 +114,7 @@ pub(crate) fn confirm(site: &Site, posts: &[Post], token: &str) -> Page {
                 p { "You have confirmed it before, or it has been too long. Comment again to get another mail." }
             } @else {
                 h1 { "Hear about answers?" }
-                p { "You will get a mail when somebody comments on" }
+                p { "You will get a mail about comments on" }
                 ul { @for post in posts { li { "“" (post.title) "”" } } }
                 form method="post" action={ "/confirm?token=" (token) } { button { "Tell me about answers" } }
             }
@@ -193,7 +193,7 @@ fn failed(GivenUp { mail, about }: &GivenUp) -> Markup {
             h2 {
                 @match about {
                     Some((_, line)) => (line),
-                    None => "Nobody is left to be told",
+                    None => "The recipient has unsubscribed",
                 }
             }
             p.soft {

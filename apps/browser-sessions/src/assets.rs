@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 const CONTENT: &str = include_str!("assets/style.css");
 
-/// Its name: with another content it has another one, so browsers may keep it.
+/// File name with a content hash, so browsers may cache it indefinitely.
 pub(crate) static STYLE: LazyLock<String> = LazyLock::new(|| {
     let mut name = "style-".to_owned();
     for byte in &Sha256::digest(CONTENT)[..8] {

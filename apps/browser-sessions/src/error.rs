@@ -1,4 +1,4 @@
-//! What a client is told when its request is refused.
+//! Errors that clients receive when a request is refused.
 
 use abide::{Error, server::ApiError};
 use axum::http::StatusCode;

@@ -3,7 +3,7 @@
 //! Contract: Chromium resolves no name and connects to nothing but this proxy (see [`crate::browser::process`]). The proxy resolves
 //! each name itself, refuses addresses that [`AddressPolicy`] forbids, and connects to the very address that it has checked, so
 //! redirects, subresources, WebSockets and names that change their address are all covered. It speaks SOCKS 5 (RFC 1928), so it needs
-//! to understand nothing of what it carries. Each page has a proxy of its own, which counts the page's bytes and ends with it.
+//! to understand nothing of what it carries. Each page has its own proxy, which counts the page's bytes and ends with it.
 
 use std::{
     io,
@@ -254,7 +254,7 @@ mod socks {
         Ok((host, client.read_u16().await?))
     }
 
-    /// The answer to a client, with an address that nobody looks at.
+    /// The reply to a client, with an address that clients ignore.
     pub(super) async fn reply(client: &mut TcpStream, code: u8) -> io::Result<()> {
         client
             .write_all(&[VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0])

@@ -6,7 +6,7 @@
 //! | `GET /sessions/{session}/screenshots?before=&limit=` | `{"screenshots":[…],"next":…}`, newest first |
 //! | `GET`, `DELETE /sessions/{session}/screenshots/{id}` | the screenshot; 204 |
 //! | `GET /sessions/{session}` | what its browser is doing; people's browsers get the gallery |
-//! | `POST /sessions/{session}/keep-alive` | 204: the idle time begins anew; 409 if no browser is open |
+//! | `POST /sessions/{session}/keep-alive` | 204: the idle time starts again; 409 if no browser is open |
 //! | `DELETE /sessions/{session}/browser` | 204: closed |
 //! | `GET /pictures/{key}` | a picture, or a PDF to download |
 //! | `POST /sessions/{session}/{take,keep-open,close,remove}` of the gallery's forms | 303 to the gallery |
@@ -126,7 +126,7 @@ async fn take(
     JsonBody(definition): JsonBody<Definition>,
 ) -> Result<(StatusCode, Json<Shot>), ApiError> {
     let object = object(&env, &path.session)?;
-    // Before an object comes to life for it.
+    // Checked before an object is created for it.
     let job = job(&env, definition)?;
     let shot = object.take(job).await??;
     Ok((StatusCode::CREATED, Json(shot)))
@@ -219,16 +219,16 @@ async fn picture(
     UrlPath(path): UrlPath<PicturePath>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    // Sessions, times and files have no other characters, so nobody asks the store for anything else.
+    // Sessions, times and files have no other characters, so no other name reaches the store.
     let is_plain = |text: &str| {
         text.chars()
             .all(|c| c.is_ascii_alphanumeric() || "-_:.".contains(c))
             && !text.contains("..")
     };
-    let nobody = || ApiError::not_found("no_such_picture", "There is no such picture.");
-    let format = Format::of_file(&path.file).ok_or_else(nobody)?;
+    let unknown = || ApiError::not_found("no_such_picture", "There is no such picture.");
+    let format = Format::of_file(&path.file).ok_or_else(unknown)?;
     if !is_session(&path.session) || !is_plain(&path.time) || !is_plain(&path.file) {
-        return Err(nobody());
+        return Err(unknown());
     }
     let pictures: Arc<Pictures> = env.require()?;
     let key = format!("{}/{}/{}", path.session, path.time, path.file);
@@ -240,7 +240,7 @@ async fn picture(
             "The store of pictures cannot be read at the moment. Try again.",
         )
     })?;
-    let found = found.ok_or_else(nobody)?;
+    let found = found.ok_or_else(unknown)?;
     let etag = found.etag.as_deref().map(quoted);
     // A picture may be replaced within five minutes, so it is asked for again, and sent only if it has changed.
     let mut answer = if etag.is_some() && headers.get(header::IF_NONE_MATCH) == etag.as_ref() {

@@ -14,13 +14,13 @@ pub const SIZES: [(u32, u32); 5] = [
 /// Sizes in one request.
 pub const MAX_SIZES: usize = 10;
 
-/// The smallest width and height: Chromium lays out nothing useful below.
+/// The smallest width and height: below it, Chromium's layouts are useless.
 pub const MIN_SIDE: u32 = 100;
 
 /// The greatest width and height: a 4K display.
 pub const MAX_SIDE: u32 = 3_840;
 
-/// The most pixels of a picture: a 4K display. Every picture of so many fits [`MAX_MESSAGE`].
+/// The most pixels of a picture: a 4K display. Every picture of this many fits [`MAX_MESSAGE`].
 pub const MAX_PIXELS: u32 = 3_840 * 2_160;
 
 /// A viewport narrower than this is laid out as a phone's.
@@ -89,7 +89,7 @@ pub const PAGE_BYTES: u64 = 64 << 20;
 /// Bytes of all pictures of one screenshot: they are in memory until they are stored.
 pub const PICTURE_BYTES: usize = 32 << 20;
 
-/// The longest that fonts and images which are still loading are waited for before a picture.
+/// The longest wait for fonts and images before a picture.
 pub const SETTLE: Duration = Duration::from_secs(1);
 
 /// Steps in one request.
@@ -113,7 +113,7 @@ pub const MAX_TEXT: usize = 16 << 10;
 /// The longest that a step waits for its element, and for the page's reaction to it.
 pub const STEP_TIME: Duration = Duration::from_secs(10);
 
-/// How often a step looks for its element, and how long a page has to say that a click leads elsewhere.
+/// How often a step looks for its element, and how long a page has to report that a click leads elsewhere.
 pub const STEP_TICK: Duration = Duration::from_millis(50);
 
 /// Bytes of a PDF in one message of a browser.
@@ -137,7 +137,7 @@ pub const EVENTS: usize = 64;
 /// Connections that one page has at a time. More wait.
 pub const CONNECTIONS: usize = 128;
 
-/// The longest that a connection takes to say where it wants to go, and to get there.
+/// The longest time for a connection to name its destination and to reach it.
 pub const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// Refused connections of a page that are reported.
@@ -169,8 +169,8 @@ pub const SOCKET_DIRECTORY: usize = 62;
 /// The longest that stored pictures take to arrive at the store.
 pub const STORE_TIME: Duration = Duration::from_mins(1);
 
-/// The longest that a request takes whose page has this time: everything that it may wait for, and all of it once more if the
-/// browser crashes.
+/// The longest time of a request whose page has this time: all its waits, and all of them once more if the browser
+/// crashes.
 pub fn request_time(page_time: Duration) -> Duration {
     (PATIENCE + LAUNCH_TIME + page_time + CLOSE_TIME) * 2 + STORE_TIME
 }

@@ -161,7 +161,7 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
         None => Pictures::in_directory(&args.pictures.unwrap_or_else(|| data.join("pictures")))?,
     };
     let page_time = Duration::from_secs(args.page_time);
-    // A client learns what became of its page, not that the server has lost patience.
+    // A client learns how its page ended, not that the server has lost patience.
     let request_time = limits::request_time(page_time);
     config.server.request_timeout = config.server.request_timeout.max(request_time);
     let memory = MemoryWatch::start(args.browser_memory << 20)

@@ -115,7 +115,7 @@ impl Pictures {
         .await
     }
 
-    /// Removes pictures; one that is not there is as good as removed.
+    /// Removes pictures. A missing picture is not an error.
     pub async fn delete(&self, keys: Vec<String>) -> Result<(), String> {
         let store = Arc::clone(&self.store);
         self.run(async move {

@@ -39,21 +39,21 @@ pub enum ToClient {
         /// Names, in order of arrival.
         present: Vec<String>,
     },
-    /// Somebody said something, and it is on disk.
+    /// A member's message, which is on disk.
     Said(Entry),
     /// The people who are now present.
     Present {
         /// Names, in order of arrival.
         present: Vec<String>,
     },
-    /// To somebody who writes too fast: the message was rejected; send it again later.
+    /// To a member who writes too fast: the message was rejected; send it again later.
     SlowDown {
         /// The message's mark.
         mark: String,
         /// Time to wait, in milliseconds.
         wait: u64,
     },
-    /// To somebody whose message is invalid: it was rejected.
+    /// To a member whose message is invalid: it was rejected.
     Refused {
         /// The message's mark, if it had one.
         mark: Option<String>,
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_makes_no_sense_is_refused_with_what_would() {
+    fn an_invalid_message_is_refused_with_what_is_expected() {
         let say = |text: &str, mark: &str| {
             FromClient::Say {
                 text: text.to_owned(),

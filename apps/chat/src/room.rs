@@ -1,7 +1,7 @@
 //! The object: one room's history and its members.
 //!
-//! Contract: a message that anybody has seen is on disk, and is shown to all in the order of its id. A message that
-//! arrives twice (its author missed the confirmation of the first and sent it again) is stored once. Presence is
+//! Contract: a message that any member has seen is on disk, and is shown to all in the order of its id. A message
+//! that arrives twice (its author missed the confirmation of the first and sent it again) is stored once. Presence is
 //! derived from the open sockets alone. The object keeps nothing in memory, so it may be evicted between any two
 //! messages.
 
@@ -53,7 +53,7 @@ impl DurableObject for ChatRoom {
         Ok(Self { state, env })
     }
 
-    /// Lets somebody in.
+    /// Admits a member.
     async fn fetch(&self, request: Request) -> Result<Response> {
         let Query(visitor) =
             Query::<Visitor>::try_from_uri(request.uri()).map_err(Error::from_std)?;

@@ -13,7 +13,7 @@ const MAX_SUBJECT: usize = 200;
 /// Maximum length of a text in bytes.
 const MAX_TEXT: usize = 100 << 10;
 
-/// A mail to one or more recipients, each of whom gets a separate mail.
+/// A mail to one or more recipients; each gets a separate mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draft {
     /// The recipients, without duplicates.
@@ -27,7 +27,7 @@ pub struct Draft {
 /// Why a draft is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Invalid {
-    /// Nobody would get it.
+    /// The mail has no recipient.
     #[error("Enter at least one recipient.")]
     NoRecipients,
     /// Too many would get it.

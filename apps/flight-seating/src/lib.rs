@@ -2,7 +2,7 @@
 //!
 //! The object ([`FlightSeating`]) decides who sits where; the router ([`router`]) turns HTTP requests into calls of it.
 //! Two people who want the same seat meet in the object, which handles one event at a time, so exactly one of them gets
-//! it; and nobody gets a confirmation before it is on disk. Watchers of a cabin are notified of changes over a
+//! it; and no client gets a confirmation before the seat is on disk. Watchers of a cabin are notified of changes over a
 //! WebSocket, for which the object need not stay in memory.
 //!
 //! After its departure a flight can be closed: its seat map becomes a JSON document in the archive ([`FlightArchive`], one for each

@@ -63,7 +63,7 @@ pub enum News {
 pub struct Seat {
     /// Such as `14C`.
     pub seat: String,
-    /// Nobody, if the seat is free.
+    /// `None` if the seat is free.
     pub occupant: Option<String>,
 }
 

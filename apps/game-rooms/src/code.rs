@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use thiserror::Error;
 
-/// Characters that nobody mixes up with another of them: 0, 1, 8, B, C, I and O are missing.
+/// Characters that are not mixed up with each other: 0, 1, 8, B, C, I and O are missing.
 const ALPHABET: &[u8; 29] = b"2345679ADEFGHJKLMNPQRSTUVWXYZ";
 
 /// Characters of a code. There are 707,281 codes.
@@ -20,7 +20,7 @@ pub struct Code([u8; LENGTH]);
 pub struct NoCode;
 
 impl Code {
-    /// A code that nobody can foresee; each is as likely as any other.
+    /// An unpredictable code; each is as likely as any other.
     pub fn random() -> Result<Self, getrandom::Error> {
         let mut code = [0; LENGTH];
         for place in &mut code {

@@ -27,7 +27,7 @@ use crate::{
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                            connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Everybody may ask for help. On an address that others can reach, the rest is for holders of a token.
+/// Every client may ask for help. On an address that others can reach, the rest is for holders of a token.
 pub(crate) fn router(env: Env) -> Router {
     let public = Router::new()
         .route("/desks/{desk}/tickets", post(create))
@@ -123,7 +123,7 @@ async fn admit(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    // Whoever has one IPv6 address usually has its whole network.
+    // A client with one IPv6 address usually has its whole network.
     let name = client.network().to_string();
     let visitor = env.object::<Visitor>().get_by_name(&name);
     match visitor.admit().await?? {

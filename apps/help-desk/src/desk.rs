@@ -115,7 +115,7 @@ impl Desk {
         Ok(comment)
     }
 
-    /// Gives a ticket to somebody.
+    /// Assigns a ticket.
     pub async fn assign(&self, id: i64, assignee: String) -> Result<Ticket, DeskError> {
         if self.ticket(id)?.status == Status::Closed {
             return Err(DeskError::Closed(id));

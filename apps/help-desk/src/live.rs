@@ -13,7 +13,7 @@ pub(crate) enum Event<'a> {
     Tickets { tickets: &'a [Ticket] },
     /// A ticket is new or has changed.
     Ticket { ticket: &'a Ticket },
-    /// Somebody has commented on a ticket.
+    /// There is a new comment on a ticket.
     Comment { ticket: i64 },
 }
 

@@ -15,7 +15,7 @@ enum Command {
         #[command(flatten)]
         host: ServeArgs,
 
-        /// Escalate tickets that are not closed after so many seconds.
+        /// Escalate tickets that are not closed after this many seconds.
         #[arg(long, value_name = "SECONDS", default_value_t = 4 * 60 * 60, env = "HELP_DESK_ESCALATE_AFTER")]
         escalate_after: u64,
 

@@ -11,7 +11,7 @@ pub struct Settings {
     pub escalate_after: Duration,
     /// An address may write once in this time …
     pub write_every: Duration,
-    /// … and so many times at once after a pause.
+    /// … and this many times at once after a pause.
     pub write_burst: u32,
     /// Who hears of closed tickets.
     pub hook: Option<Hook>,

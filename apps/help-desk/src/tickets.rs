@@ -24,7 +24,7 @@ const STEPS: [&str; 1] = ["
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Somebody has to answer it.
+    /// The desk has to answer it.
     Open,
     /// The same, and it has taken too long.
     Escalated,
@@ -53,7 +53,7 @@ pub struct Ticket {
     pub closed_at: Option<i64>,
 }
 
-/// What somebody has written about a ticket.
+/// A comment on a ticket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comment {
     /// Its number on its desk.

@@ -1,7 +1,7 @@
 //! A scheduled request as its client describes it.
 //!
-//! Contract: [`Definition::check`] refuses whatever could not be scheduled or sent, before anything is stored, and its text says
-//! what would do. What it lets through is armed without an error.
+//! Contract: [`Definition::check`] refuses a definition that could not be scheduled or sent, before anything is
+//! stored, and its text says what is expected. A definition that passes can always be armed.
 
 mod headers;
 
@@ -26,7 +26,7 @@ const KIND: &str = "run";
 pub struct Definition {
     /// Where to.
     pub url: String,
-    /// When first, in milliseconds since 1970. Absent, or in the past: now.
+    /// The first time, in milliseconds since 1970. Absent, or in the past: now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger_at: Option<i64>,
     /// The interval between runs. Absent: it runs once.
@@ -83,9 +83,9 @@ impl Default for RequestInit {
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{text}")]
 pub struct Invalid {
-    /// The field that is wrong, as its code: `invalid_url`.
+    /// Which field is wrong, as a code: `invalid_url`.
     pub code: InvalidCode,
-    /// What would do.
+    /// What is expected.
     pub text: String,
 }
 
@@ -185,7 +185,7 @@ impl Definition {
             && (self.trigger_at.is_some() || self.trigger_every_seconds.is_some())
         {
             return Err(
-                "a cron expression says when by itself: give it without triggerAt and triggerEverySeconds"
+                "a cron expression sets all times: give it without triggerAt and triggerEverySeconds"
                     .to_owned(),
             );
         }
@@ -230,7 +230,7 @@ impl Definition {
             }
             (None, None) => return None,
         };
-        // What a run comes to is the outbox's business: the next need not wait for it.
+        // The outbox handles the result of a run: the next run need not wait for it.
         Some(spec.overlap(Overlap::Allow))
     }
 
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_that_cannot_be_scheduled_or_sent_is_refused_with_what_would_do() {
+    fn an_invalid_definition_is_refused_with_what_is_expected() {
         for (text, part) in [
             (r#"{"url":"ftp://a.example/"}"#, "http:// or https://"),
             (r#"{"url":"nowhere"}"#, "is not a URL"),

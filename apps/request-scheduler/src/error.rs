@@ -1,4 +1,4 @@
-//! What a client is told when its request is refused.
+//! Errors that clients receive when a request is refused.
 
 use abide::{Error, server::ApiError};
 use axum::http::StatusCode;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Invalid, definition::InvalidCode, limits};
 
-/// Why a scheduled request did not do what it was asked. Nothing changed.
+/// Why an operation on a scheduled request failed. Nothing changed.
 #[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum SchedulerError {
     /// The definition cannot be scheduled.
@@ -29,7 +29,7 @@ pub enum SchedulerError {
     #[error("No run of this request has failed: there is nothing to retry.")]
     NothingFailed,
     /// It runs at the moment, and never again.
-    #[error("Its only run has begun: it cannot be paused any more. DELETE takes it back.")]
+    #[error("Its only run has begun: it cannot be paused any more. DELETE cancels it.")]
     HasRun,
     /// The storage failed, or the object.
     #[error(transparent)]

@@ -39,7 +39,7 @@ use crate::{
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// How often a call is repeated that met an object which was just deleted.
+/// How often a call is repeated whose object was just deleted.
 const FRESH_STARTS: usize = 3;
 
 /// Everything that the program answers.
@@ -112,7 +112,7 @@ async fn put(
     definition: Definition,
 ) -> Result<(StatusCode, Json<Made>), ApiError> {
     let now = i64::try_from(env.clock().unix_millis()).unwrap_or(i64::MAX);
-    // Before an object comes to life for it.
+    // Checked before an object is created for it.
     definition.check(now).map_err(SchedulerError::from)?;
     let capacity: Arc<Capacity> = env.require()?;
     let room = capacity.room(env).await?;
@@ -134,7 +134,7 @@ async fn put(
     Ok((status, Json(Made { id })))
 }
 
-/// An id that nobody else has, and that nobody guesses. Later ones are greater.
+/// A unique id that cannot be guessed. Later ids are greater.
 fn new_id(env: &Env) -> Result<String, ApiError> {
     let mut random = [0; 10];
     getrandom::fill(&mut random).map_err(Error::from_std)?;
@@ -217,7 +217,7 @@ impl IntoResponse for Failed {
     }
 }
 
-/// A part of the request for a page: if it makes no sense, a page says so.
+/// A part of the request for a page: if it is invalid, a page says so.
 struct InPage<T>(T);
 
 impl<S, T> FromRequestParts<S> for InPage<T>

@@ -3,11 +3,11 @@
 //! ```text
 //! client ─▶ http ─▶ ScheduledRequest ── trigger (alarm, schedule) ──▶ outbox ── signed request ──▶ receiver
 //!                        │      ▲                                       │
-//!                        │      └──────────── what became of it ────────┘
+//!                        │      └────────────── its outcome ────────────┘
 //!                        └── where it is ──▶ RequestIndex (16 shards) ◀── list ── http ◀── client
 //! ```
 //!
-//! Each request is an object of its own ([`ScheduledRequest`]), so a million of them share nothing but the index
+//! Each request is its own object ([`ScheduledRequest`]), so a million of them share nothing but the index
 //! ([`RequestIndex`]), which only lists them.
 #![forbid(unsafe_code)]
 

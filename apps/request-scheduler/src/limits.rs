@@ -25,7 +25,7 @@ pub const MAX_OPEN_RUNS: i64 = 100;
 /// Failed runs that a repeated request keeps; older ones are dropped.
 pub const MAX_FAILED_RUNS: usize = 100;
 
-/// Finished runs in the history of a repeated request, about: they are kept for so many intervals, but for
+/// Finished runs in the history of a repeated request, about: they are kept for this many intervals, but for
 /// [`MAX_HISTORY`] at most.
 pub const HISTORY_RUNS: i64 = 100;
 
@@ -35,8 +35,8 @@ pub const MAX_HISTORY: i64 = 7 * 24 * 3_600 * 1_000;
 /// The shortest, so that a request that runs every second can be looked at: a minute.
 pub const MIN_HISTORY: i64 = 60 * 1_000;
 
-/// How soon an object with an open run looks after itself, in milliseconds, if nothing else wakes it: a process that was
-/// killed may have ended between the end of a run and what follows from it.
+/// How soon an object with an open run checks itself, in milliseconds, if nothing else wakes it: a process may have
+/// been killed between the end of a run and its consequences.
 pub const TEND_AFTER: i64 = 30 * 1_000;
 
 /// Objects that hold the index. Each takes several thousand changes a second, and a page of the list asks all of them.

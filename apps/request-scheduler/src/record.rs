@@ -1,4 +1,4 @@
-//! What is known of a scheduled request. Times are milliseconds since 1970.
+//! The public record of a scheduled request. Times are milliseconds since 1970.
 
 use std::fmt;
 
@@ -142,6 +142,6 @@ impl Run {
 pub struct Runs {
     /// The runs.
     pub runs: Vec<Run>,
-    /// What to give as `before` for the next page, if there is one.
+    /// The value of `before` for the next page, if there is one.
     pub next: Option<i64>,
 }

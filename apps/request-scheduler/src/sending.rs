@@ -16,16 +16,16 @@ use url::Url;
 pub(crate) const SIGNATURE_HEADERS: [&str; 3] =
     ["webhook-id", "webhook-timestamp", "webhook-signature"];
 
-/// The program's key, of which each receiver's secret is made.
+/// The program's key, from which each receiver's secret is derived.
 #[derive(Clone)]
 pub struct SigningKey(String);
 
 impl SigningKey {
-    /// Any text that nobody can guess; at least 24 bytes.
+    /// Any text that is hard to guess; at least 24 bytes.
     pub fn new(text: String) -> anyhow::Result<Self> {
         anyhow::ensure!(
             text.len() >= 24,
-            "the signing key has {} bytes: give it at least 24 that nobody can guess, such as `openssl rand -base64 32` prints",
+            "the signing key has {} bytes: give it at least 24 that are hard to guess, such as `openssl rand -base64 32` prints",
             text.len()
         );
         Ok(Self(text))

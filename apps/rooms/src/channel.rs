@@ -132,10 +132,7 @@ impl Channel {
     async fn announce(&self, request: Request) -> Result<Response, ApiError> {
         let query = request.uri().query().unwrap_or_default();
         let wanted: Wanted = serde_urlencoded::from_str(query).map_err(|error| {
-            ApiError::bad_request(
-                "invalid_query",
-                format!("The query makes no sense: {error}."),
-            )
+            ApiError::bad_request("invalid_query", format!("The query is invalid: {error}."))
         })?;
         if !wanted.tag.as_deref().is_none_or(is_tag) {
             return Err(invalid_tag());

@@ -1,8 +1,8 @@
 //! The object: a document and who edits it.
 //!
-//! Contract: what anybody was shown is on disk. The object can leave memory between any two messages. A custom message (a text that
-//! begins with `__YPS:`) comes back to its sender when everything that it sent before is on disk: that is how the page knows that its
-//! changes are saved.
+//! Contract: every change that a client was shown is on disk. The object can leave memory between any two messages. A
+//! custom message (a text that begins with `__YPS:`) comes back to its sender when everything that it sent before is
+//! on disk: that is how the page knows that its changes are saved.
 
 use abide::{
     party::{self, Room},

@@ -34,7 +34,7 @@ const MAX_NAME_CHARS: usize = 40;
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; img-src data:; \
                            connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Everything that the program answers, to whoever may call.
+/// All routes of the program.
 pub fn router(env: Env) -> Router {
     let access = Access::of(&env);
     let parties = Parties::new(env)

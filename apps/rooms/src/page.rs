@@ -37,7 +37,7 @@ pub(crate) fn home() -> Markup {
         &html! {
             main.home {
                 h1 { "Rooms" }
-                p.lead { "Documents that several people write at once. Nobody sees your changes before they are on disk." }
+                p.lead { "Documents that several people write at once. Others see your changes once they are on disk." }
                 form #open action="/d/" {
                     label for="name" { "Document" }
                     div.row {

@@ -164,7 +164,7 @@ impl RoomSettings {
             } else {
                 method
             },
-            holds_everybody: gathers || self.queue_all,
+            holds_all: gathers || self.queue_all,
             session_minutes: self.session.as_millis() as f64 / minute_millis.max(1) as f64,
             draw: self.draw(minute_millis).filter(|draw| draw.at <= now),
         }

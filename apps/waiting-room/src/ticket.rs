@@ -57,7 +57,7 @@ pub struct Ticket {
     pub ahead: Option<u64>,
 }
 
-/// What a ticket is good for.
+/// What a ticket is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Inside.
@@ -69,7 +69,7 @@ pub enum Standing {
 }
 
 impl Ticket {
-    /// What it is good for at a moment.
+    /// What it is worth at a moment.
     pub fn standing(self, now: u64, session: Duration) -> Standing {
         let idle = Duration::from_millis(now.saturating_sub(self.last_check_in_time));
         match self.accepted_at {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_can_be_opened_with_the_same_key_for_the_same_room_and_nowhere_else() {
+    fn a_ticket_opens_only_with_its_key_and_room() {
         let sealer = Sealer::new(&[1; KEY_BYTES], "shop");
         for ticket in [ticket(None), ticket(Some(90_000))] {
             let value = sealer.seal(ticket).unwrap();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_ticket_expires_a_session_after_the_last_request_and_a_place_after_5_minutes() {
+    fn an_accepted_ticket_expires_after_a_session_a_place_after_5_minutes() {
         let session = Duration::from_mins(1);
         let inside = ticket(Some(1));
         assert_eq!(

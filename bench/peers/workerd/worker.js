@@ -27,12 +27,12 @@ export class Counter extends DurableObject {
   }
 }
 
-// A room of WebSockets: "all …" goes to everybody, anything else comes back.
+// A room of WebSockets: "all …" goes to all, anything else comes back.
 export class Room extends DurableObject {
   fetch(_request) {
     const [client, server] = Object.values(new WebSocketPair());
     this.ctx.acceptWebSocket(server, ["member"]);
-    server.serializeAttachment(["somebody", 1]);
+    server.serializeAttachment(["member", 1]);
     return new Response(null, { status: 101, webSocket: client });
   }
 

@@ -1,7 +1,7 @@
 //! (h) Alarms: how fast they are set, how late they go off while very many others wait, how long a start takes with all
 //! of them pending, and how fast they go off when all are overdue.
 //!
-//! Each alarm belongs to an object of its own, which has a file of its own: a million take 12 GB of disk.
+//! Each alarm belongs to its own object, which has its own file: a million take 12 GB of disk.
 
 use std::{
     path::Path,
@@ -35,7 +35,7 @@ pub(crate) struct Options {
 const FAR: Duration = Duration::from_hours(24);
 /// How far the clock is set forward so that all are overdue.
 const AHEAD: Duration = Duration::from_hours(48);
-/// How often an alarm goes off again whose lateness is measured, in milliseconds.
+/// The period of the alarms whose lateness is measured, in milliseconds.
 const PERIOD: i64 = 1_000;
 const POLL: Duration = Duration::from_millis(1);
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -59,15 +59,15 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     let mut child = Owned::ourselves("alarms", &dir, alarms)?;
     let line = child.lines()?.next();
     let seconds: f64 = line
-        .context("the child has ended; its error is above")??
+        .context("the child process has ended; its error is above")??
         .parse()
-        .context("the child says no number")?;
+        .context("the child process did not print a number")?;
     child.wait()?;
     print(
         "set",
         Unit::AlarmsPerSecond,
         alarms as f64 / seconds,
-        format!("each by a call of an object that nobody had called before; {seconds:.1} s"),
+        format!("each by the first call of its object; {seconds:.1} s"),
     )?;
 
     let before = resident()?;
@@ -147,7 +147,7 @@ fn resident() -> Result<u64> {
     process::resident_bytes(std::process::id())
 }
 
-/// The child's part: sets the alarms, prints the seconds that took, and ends in good order.
+/// The child's part: sets the alarms, prints the seconds that took, and ends cleanly.
 pub(crate) fn set_and_tell(dir: &Path, alarms: usize) -> Result<()> {
     let dormitory = Dormitory::open(dir, Duration::ZERO)?;
     let due = now() + i64::try_from(FAR.as_millis())?;

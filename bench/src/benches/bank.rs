@@ -156,7 +156,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Callers outside the object, each with so many calls on their way.
+    /// Callers outside the object, each with `window` calls in flight.
     fn call(&self, local: &Local, window: usize, length: Duration) -> Result<Latencies> {
         let begun = Instant::now();
         let callers: Vec<_> = (0..self.options.clients)
@@ -221,7 +221,7 @@ impl Bench<'_> {
     }
 }
 
-/// Keeps so many calls on their way for a time; the latency of each that was answered within it.
+/// Keeps this many calls in flight for a time; the latency of each that was answered within it.
 async fn keep_going<F>(
     mut call: impl FnMut() -> F,
     window: usize,
@@ -274,7 +274,7 @@ impl<S> Remote<S> {
         Ok(outcome.good)
     }
 
-    /// So many messages at a time on each socket.
+    /// `window` messages at a time on each socket.
     fn talk(&mut self, window: usize, length: Duration) -> Result<Latencies> {
         let transfers = &mut self.transfers;
         self.sockets

@@ -1,4 +1,4 @@
-//! (q) Loads that take memory, each on a server of its own with a budget, and on one without: the highest resident memory.
+//! (q) Loads that take memory, each on its own server with a budget, and on one without: the highest resident memory.
 //!
 //! The clients are as bad as clients can be: they touch as many objects as there are, ask for long answers and read
 //! nothing, begin long messages and bodies and finish none. The server is to stay within its budget and what the process
@@ -46,7 +46,7 @@ const MEBIBYTE: usize = 1 << 20;
 /// A budget that nothing uses up.
 const NO_BUDGET: usize = 1 << 24;
 const CONNECTIONS: usize = 16;
-/// What a client has sent or asked for may be on its way for so long.
+/// Longest time a client's request may stay in flight.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// What is done to a server.
@@ -101,7 +101,9 @@ impl Server {
         let mut child = Owned::ourselves("heavy", &dir, budget)?;
         let line = child.lines()?.next();
         let line = line.context("our server has ended; its error is above")??;
-        let addr = line.parse().context("the child says no address")?;
+        let addr = line
+            .parse()
+            .context("the child process did not print an address")?;
         Ok(Self { child, addr })
     }
 
@@ -182,7 +184,7 @@ impl Server {
         Ok(())
     }
 
-    /// It serves whoever comes once the others have gone.
+    /// The server accepts new clients when the old ones are gone.
     fn must_answer(&self) -> Result<()> {
         for _ in 0..100 {
             if self.ask("/heavy/late/touch")?.starts_with("HTTP/1.1 200 ") {
@@ -190,7 +192,7 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        anyhow::bail!("the server refuses everything after its clients have gone")
+        anyhow::bail!("the server still refuses requests after its clients have gone")
     }
 
     fn ask(&self, path: &str) -> Result<String> {
@@ -207,7 +209,7 @@ impl Server {
     }
 }
 
-/// Sends a head and half of what it promises, as far as the server takes it.
+/// Sends a head and half of the promised body, as far as the server takes it.
 fn send_part(stream: &mut TcpStream, head: &[u8]) {
     let part = vec![7; MEBIBYTE];
     // A server that refuses does not read on, and may close.

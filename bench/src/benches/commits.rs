@@ -2,7 +2,7 @@
 //!
 //! Each commit is one INSERT or one UPDATE (half and half) in a table with an index, in a random object. The
 //! figure counts commits when they are durable. `inflight` is how many commits may wait for the disk, over all
-//! threads: ours has one thread for each core and goes on while commits wait; the peer's commit blocks, so it
+//! threads: ours has one thread for each core and continues while commits wait; the peer's commit blocks, so it
 //! gets a thread for each.
 
 use abide_storage::StoreStats;
@@ -18,7 +18,7 @@ use crate::{
     report::{Measurement, Unit},
 };
 
-/// The log's lock is timed for one commit of so many.
+/// The log's lock is timed for one commit of this many.
 const SAMPLED: f64 = 64.0;
 
 #[derive(Args)]

@@ -1,6 +1,6 @@
 //! (b) The HTTP counter: read the count from storage, write it back plus one, reply when it is durable.
 //!
-//! Both servers run in processes of their own and meet the same load generator.
+//! Both servers run in their own processes and meet the same load generator.
 
 use std::net::SocketAddr;
 
@@ -66,7 +66,7 @@ fn start_ours(context: &Context, objects: usize) -> Result<Served<Owned>> {
     })
 }
 
-/// A server of ours in a process of its own, whose objects have each been asked once.
+/// A server of ours in its own process, whose objects have each been asked once.
 pub(super) fn start(
     context: &Context,
     role: &str,
@@ -126,7 +126,7 @@ impl<S> Served<S> {
     }
 }
 
-/// Prints what two servers do in turns, with so many connections.
+/// Prints what two servers do in turns, with this many connections.
 pub(super) fn measure<A, B>(
     context: &Context,
     name: &str,

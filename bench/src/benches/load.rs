@@ -1,6 +1,6 @@
 //! (m) More load than a server can take.
 //!
-//! The server and the load have processes and, where there are two cores, cores of their own, so that neither takes the
+//! The server and the load have processes and, where there are two cores, their own cores, so that neither takes the
 //! other's time. Capacity is what a closed loop of the same clients gets answered; then requests arrive at multiples of it
 //! whatever the server does. An answer counts if it comes within the clients' patience.
 
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Seconds of each level.
     #[arg(long, default_value_t = 5.0)]
     length: f64,
-    /// Connections that clients have at most; who finds none free sends nothing.
+    /// Most connections of the clients; a request without a free connection is not sent.
     #[arg(long, default_value_t = 2_000)]
     connections: usize,
     /// Connections of the closed loop that finds the capacity.
@@ -125,7 +125,7 @@ impl Level<'_> {
         )?;
         let length = Duration::from_secs_f64(options.length);
         let closed = Pace::Closed(options.closed.min(options.connections));
-        // Objects come to life, files grow.
+        // Objects are loaded, files grow.
         clients.run(closed, length / 2, || Ok(()))?;
         let disk = context.probe()?;
         let cpu = process::cpu_seconds(server.pid())?;

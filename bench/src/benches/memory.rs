@@ -1,7 +1,7 @@
 //! (e) Resident memory of each object that has been touched and stays in memory.
 //!
 //! Each object has a schema with an index and a few rows. The server's resident set is read before and after;
-//! it runs in a process of its own. workerd, which keeps three descriptors an object, touches fewer.
+//! it runs in its own process. workerd, which keeps three descriptors an object, touches fewer.
 
 use std::path::Path;
 
@@ -66,7 +66,7 @@ fn ours(context: &Context, objects: usize) -> Result<f64> {
             .next()
             .context("our server has ended; its error is above")??
             .parse()
-            .context("the child says no number")
+            .context("the child process did not print a number")
     };
     Ok(per_object(resident()?, resident()?, objects))
 }

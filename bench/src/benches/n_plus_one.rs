@@ -1,7 +1,7 @@
 //! (g) A hundred parents and their children, read inside an object: one query for each parent, and one JOIN.
 //!
-//! A database in the same thread makes the N+1 pattern cheap; this tells how cheap. The peer is plain SQLite with
-//! prepared statements on the same rows.
+//! A database in the same thread makes the N+1 pattern cheap; this bench measures how cheap. The peer is plain SQLite
+//! with prepared statements on the same rows.
 
 use std::time::Instant;
 

@@ -39,8 +39,8 @@ pub(crate) struct Options {
     /// Messages on their way at a time, over all outboxes and all workers.
     #[arg(long, default_value_t = 32)]
     in_flight: usize,
-    /// Messages that an outbox claims at a time, if its share of those on their way is not more: what one sends to a
-    /// destination at a time by default. Those for which the node has no room wait for it.
+    /// Messages that an outbox claims at a time, if its share of the messages in flight is not more. The default is
+    /// its concurrency for one destination. Messages beyond the node's capacity wait for it.
     #[arg(long, default_value_t = 16)]
     claims: usize,
     /// Workers of the peer that are tried, each with a connection; the best number is measured.
@@ -157,7 +157,7 @@ impl Bench<'_> {
     ) -> Result<()> {
         self.enqueue(outboxes, ours, server)?;
         if let Some(senders) = ours {
-            // The peer, too, is warm: the number of its workers is found first.
+            // The peer is warm, too: the number of its workers is found first.
             self.drain_ours(senders)?;
         }
         for form in Form::ALL {
@@ -169,7 +169,7 @@ impl Bench<'_> {
         self.singles(outboxes, ours, server)
     }
 
-    /// Messages per second that are in no queue: neither side can deliver more.
+    /// Messages per second without a queue: neither side can deliver more.
     fn wire(&mut self) -> Result<()> {
         let disk = self.context.probe()?;
         let wire = Wire::new(self.options.in_flight)?;
@@ -335,7 +335,8 @@ impl Bench<'_> {
         self.cost(&begun, server)
     }
 
-    /// When messages are due that are enqueued now: after the last of them is. `longest` is the longest time that this has taken.
+    /// The due time of messages that are enqueued now: after the last of them is enqueued. `longest` is the longest
+    /// time that this has taken.
     fn due(&self, longest: Duration) -> i64 {
         let fill = if longest.is_zero() {
             // Each outbox is opened.
@@ -348,7 +349,7 @@ impl Bench<'_> {
         now() + 500 + fill.as_millis() as i64
     }
 
-    /// Enqueues, and returns at the moment when all are due. Tells how long enqueuing took.
+    /// Enqueues, and returns at the moment when all are due, with the time that enqueuing took.
     fn fill(due: i64, fill: impl FnOnce() -> Result<()>) -> Result<Duration> {
         let begun = Instant::now();
         fill()?;
@@ -370,7 +371,7 @@ impl Bench<'_> {
         Ok([messages / seconds, cpu * 1e6 / messages])
     }
 
-    /// Waits until so many messages have arrived.
+    /// Waits until this many messages have arrived.
     fn received(&mut self, messages: u64) -> Result<()> {
         let begun = Instant::now();
         while (self.receiver.messages()? as u64) < messages {
@@ -380,7 +381,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What has arrived: each message, and each once, because nothing broke.
+    /// Checks the arrivals: each message, and each once, because there were no failures.
     fn take(&mut self, messages: u64) -> Result<Received> {
         let received = self.receiver.take()?;
         ensure!(

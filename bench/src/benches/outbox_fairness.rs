@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// Seconds for which messages are enqueued.
     #[arg(long, default_value_t = 60)]
     lasts: u32,
-    /// One in so many fails once.
+    /// One in this many fails once.
     #[arg(long, default_value_t = 10)]
     fails: u32,
 }

@@ -1,4 +1,4 @@
-//! (l) What single acts of an outbox cost beside very many rows. They should cost what they cost without.
+//! (l) The cost of single operations of an outbox with very many rows. It should be the same as without the rows.
 
 use std::{path::Path, thread::sleep, time::Instant};
 
@@ -71,7 +71,7 @@ impl Scale<'_> {
         Ok(figures::medians(&times).map_or(0.0, |[median]| median))
     }
 
-    /// Acts that are there whatever the rows are.
+    /// Actions independent of the number of rows.
     fn acts(&self, name: &str, rows: usize) -> Result<()> {
         let sample = Pile {
             count: SAMPLE,
@@ -155,7 +155,7 @@ impl Scale<'_> {
         self.print("redrive-1000", self.rows, time)
     }
 
-    /// Rows with one ordering key: the first of them is in the way of all others.
+    /// Rows with one ordering key: the first of them blocks all others.
     fn ordered(&self) -> Result<()> {
         let pile = |count, later| Pile {
             count,

@@ -62,7 +62,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     for objects in [1, options.objects] {
         growth(context, &local, objects, options.callers)?;
     }
-    // Last: after a call that takes so long the node takes its worker for overloaded.
+    // Last: after such a long call the node considers its worker overloaded.
     long_replay(context, &local, options.long)?;
     local.shutdown()
 }

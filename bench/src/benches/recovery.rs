@@ -1,7 +1,6 @@
-//! (f) Seconds to reopen a store after a crash, for each GB of log that no checkpoint has covered.
+//! (f) Seconds to reopen a store after a crash, for each GB of log after the last checkpoint.
 //!
-//! A child fills the log with small commits over many objects and kills itself; opening the store replays
-//! what it left.
+//! A child fills the log with small commits over many objects and kills itself; opening the store replays the log.
 
 use std::{
     path::Path,

@@ -115,7 +115,7 @@ fn relay(context: &Context, local: &Local, kind: Kind, batch: u32) -> Result<f64
     Ok(micros(begun.elapsed()) / f64::from(calls))
 }
 
-/// Calls per second of many tasks, each with an object of its own.
+/// Calls per second of many tasks, each with its own object.
 fn at_once(context: &Context, local: &Local, kind: Kind, callers: usize) -> Result<f64> {
     let (begun, length) = (Instant::now(), context.slice());
     let tasks: Vec<_> = (0..callers)

@@ -1,6 +1,6 @@
 //! (h) WebSockets: memory of an idle one whose object is not in memory, broadcast, echo.
 //!
-//! The server is a process of its own, so what the clients keep does not count.
+//! The server is its own process, so what the clients keep does not count.
 
 use std::{
     net::SocketAddr,
@@ -44,7 +44,7 @@ const MESSAGE: &str =
     "a message of about the length that people write when they chat with each other";
 /// Broadcasts that are on their way at once.
 const IN_FLIGHT: usize = 4;
-/// Sockets opened and closed before memory is read: what the process needs once.
+/// Sockets opened and closed before memory is read: one-time costs of the process.
 const FIRST: usize = 64;
 /// workerd lets an object sleep after ten seconds without work.
 const PEER_SLEEPS: Duration = Duration::from_secs(15);

@@ -36,7 +36,7 @@ pub(crate) struct Options {
     pause: u64,
 }
 
-/// What goes on beside the commits that are measured.
+/// The activity during the measured commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     /// Others commit; no checkpoint is taken.
@@ -48,9 +48,9 @@ enum Beside {
 /// Objects that others write.
 const BULK_OBJECTS: u8 = 64;
 const SMALL_PAUSE: Duration = Duration::from_micros(500);
-/// A log that has failed tells nobody; then the next commit says so.
+/// A log that has failed notifies no one; the next commit reports it.
 const LONGEST_PARK: Duration = Duration::from_millis(100);
-/// Small beside what the others write, so that segments are used up all the time.
+/// Small compared to what the others write, so that segments fill up all the time.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
@@ -140,7 +140,7 @@ fn measure(dir: &Path, beside: Beside, options: &Options) -> Result<Latencies> {
     Ok(latencies)
 }
 
-/// Does some work on a thread of its own until it is stopped.
+/// Does some work on its own thread until it is stopped.
 fn again_and_again(
     store: &Store,
     stop: &Arc<AtomicBool>,

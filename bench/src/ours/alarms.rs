@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 
 use crate::figures::Latencies;
 
-/// Objects that were only there to set their alarm leave memory soon: nobody could keep a million.
+/// Objects that were loaded only to set their alarm leave memory soon: a million would not fit.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(100);
 /// Calls on their way at a time while alarms are set.
 const INFLIGHT: usize = 256;
@@ -39,7 +39,7 @@ impl Record {
         self.fired.load(Ordering::Relaxed)
     }
 
-    /// How late they were, since the last time that somebody asked.
+    /// How late they were, since the last query.
     pub(crate) fn take_lateness(&self) -> Latencies {
         let mut lateness = self.lateness.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *lateness)
@@ -91,7 +91,7 @@ impl Sleeper {
         set.map_err(|error| error.to_string())
     }
 
-    /// Sets an alarm that goes off again and again, so many milliseconds apart.
+    /// Sets an alarm that goes off again and again, this many milliseconds apart.
     pub(crate) async fn repeat(&self, at: i64, period: i64) -> Result<(), String> {
         let storage = self.state.storage();
         let set = storage.put("period", &period);
@@ -191,7 +191,7 @@ impl Dormitory {
         })
     }
 
-    /// Ends in good order.
+    /// Ends cleanly.
     pub(crate) fn close(self) -> anyhow::Result<()> {
         self.runtime.block_on(self.node.shutdown(GRACE))?;
         Ok(self.node.store().close()?)

@@ -23,7 +23,7 @@ use tokio::{runtime::Runtime, sync::Notify};
 
 use crate::{ours::alarms::now, report::micros};
 
-/// What becomes of a message, and so its destination.
+/// The outcome of a message, and so its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Fate {
     /// It is delivered.
@@ -234,7 +234,7 @@ impl Backlogs {
         })
     }
 
-    /// Waits until at most so many messages are not at their end.
+    /// Waits until at most this many messages are not at their end.
     pub(crate) fn wait(&self, name: &str, left: i64) -> anyhow::Result<()> {
         self.runtime.block_on(async {
             loop {
@@ -254,6 +254,6 @@ impl Backlogs {
 
     pub(crate) fn shutdown(self) -> anyhow::Result<()> {
         let ended = self.runtime.block_on(self.host.shutdown());
-        ended.context("the host did not end in good order")
+        ended.context("the host did not end cleanly")
     }
 }

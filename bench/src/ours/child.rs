@@ -25,7 +25,7 @@ pub(crate) enum Role {
     Busy,
     /// Serves the counter over HTTP; the line is the address.
     Counter,
-    /// Serves objects that take memory, with a budget of so many MiB; the line is the address.
+    /// Serves objects that take memory, with a budget of this many MiB; the line is the address.
     Heavy,
     /// Touches objects; the line is resident bytes before and after.
     Memory,

@@ -1,4 +1,4 @@
-//! Commits straight on the storage engine: each thread owns objects and goes on while commits become durable.
+//! Commits straight on the storage engine: each thread owns objects and continues while commits become durable.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! Objects that take memory in every way there is, and a host of them with a budget.
+//! Objects that take memory in all possible ways, and a host of them with a budget.
 
 use std::{path::Path, time::Duration};
 
@@ -55,7 +55,7 @@ impl DurableObject for Heavy {
 }
 
 impl Heavy {
-    /// Adds so many rows of 100 KB.
+    /// Adds this many rows of 100 KB.
     fn fill(&self, rows: usize) -> abide::Result<()> {
         let insert = "INSERT INTO rows (content) VALUES (randomblob(100000))";
         for _ in 0..rows {
@@ -76,7 +76,7 @@ impl Heavy {
     }
 }
 
-/// Serves at `/heavy/NAME/` until standard input closes, with a budget of so many MiB. Prints the address.
+/// Serves at `/heavy/NAME/` until standard input closes, with a budget of this many MiB. Prints the address.
 pub(crate) fn serve(dir: &Path, budget_mebibytes: usize) -> Result<()> {
     let runtime = node::runtime()?;
     let host = Host::builder(dir)
@@ -95,5 +95,5 @@ pub(crate) fn serve(dir: &Path, budget_mebibytes: usize) -> Result<()> {
     node::wait_for_owner()?;
     runtime
         .block_on(running.shutdown())
-        .context("the host did not end in good order")
+        .context("the host did not end cleanly")
 }

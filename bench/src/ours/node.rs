@@ -60,11 +60,11 @@ impl Local {
         Ok(Self { runtime, host })
     }
 
-    /// Ends in good order: everything is in the objects' files.
+    /// Ends cleanly: everything is in the objects' files.
     pub(crate) fn shutdown(self) -> Result<()> {
         self.runtime
             .block_on(self.host.shutdown())
-            .context("the host did not end in good order")
+            .context("the host did not end cleanly")
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn serve_at(host: HostBuilder, port: u16) -> Result<()> {
     wait_for_owner()?;
     runtime
         .block_on(running.shutdown())
-        .context("the host did not end in good order")
+        .context("the host did not end cleanly")
 }
 
 /// Where a server of rooms is reached, and where its metrics are.
@@ -167,7 +167,7 @@ pub(crate) fn serve_rooms(dir: &Path) -> Result<()> {
     wait_for_owner()?;
     runtime
         .block_on(running.shutdown())
-        .context("the host did not end in good order")
+        .context("the host did not end cleanly")
 }
 
 /// Returns when the bench that started this process closes the pipe or dies.

@@ -73,7 +73,7 @@ pub(crate) enum Kind {
     Write,
 }
 
-/// An object that works: `/ROUNDS` computes for so long, then adds one to a stored count.
+/// An object that works: `/ROUNDS` computes this many rounds, then adds one to a stored count.
 #[durable_object]
 pub(crate) struct Busy {
     state: State,
@@ -129,7 +129,7 @@ impl Table {
     }
 }
 
-/// A room of `WebSockets`: `all …` goes to everybody, anything else comes back.
+/// A room of `WebSockets`: `all …` goes to all, anything else comes back.
 #[durable_object]
 pub(crate) struct Room {
     state: State,
@@ -143,7 +143,7 @@ impl DurableObject for Room {
     async fn fetch(&self, _request: Request) -> Result<Response> {
         let pair = WebSocketPair::new();
         let ws = self.state.accept_websocket(pair.server, &["member"])?;
-        ws.serialize_attachment(&("somebody", 1))?;
+        ws.serialize_attachment(&("member", 1))?;
         Ok(websocket_response(pair.client))
     }
 
@@ -231,7 +231,7 @@ impl Family {
             .map_err(|error| error.to_string())
     }
 
-    /// Fetches everything so many times; the children found and the mean microseconds of one time.
+    /// Fetches everything this many times; the children found and the mean microseconds of one time.
     pub(crate) async fn measure(&self, fetch: Fetch, times: u32) -> Result<(usize, f64), String> {
         let (begun, mut found) = (Instant::now(), 0);
         for _ in 0..times {

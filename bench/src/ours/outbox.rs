@@ -153,7 +153,7 @@ impl Senders {
         senders.get_by_name(&format!("{group}-{number}"))
     }
 
-    /// Enqueues messages in a group of outboxes, each in a transaction of its own, so many at a time.
+    /// Enqueues messages in a group of outboxes, each in its own transaction, this many at a time.
     pub(crate) fn enqueue_each(
         &self,
         group: &str,
@@ -218,7 +218,7 @@ impl Senders {
 
     pub(crate) fn shutdown(self) -> anyhow::Result<()> {
         let ended = self.runtime.block_on(self.host.shutdown());
-        ended.context("the host did not end in good order")
+        ended.context("the host did not end cleanly")
     }
 }
 

@@ -18,7 +18,7 @@ struct Paid<'a> {
     attempt: u32,
 }
 
-/// What somebody has paid.
+/// What a customer has paid.
 #[derive(Default, Serialize, Deserialize)]
 struct Payments {
     amount: i64,
@@ -67,7 +67,7 @@ impl DurableObject for Payer {
 
 #[rpc]
 impl Payer {
-    /// Writes so many outcomes in one transaction. Returns how many there are.
+    /// Writes this many outcomes in one transaction. Returns how many there are.
     pub(crate) async fn pay(&self, times: u32) -> Result<i64, OutcomesError> {
         let mut last = 0;
         for attempt in 0..times {

@@ -10,7 +10,7 @@ use billing::{
 };
 use serde::Serialize;
 
-/// When the first period begins: the year 2100, so that nothing happens by itself meanwhile.
+/// When the first period begins: the year 2100, so that no period is due meanwhile.
 const BEGINS: Time = Time(4_102_444_800_000);
 
 /// Payments that begin and of which nothing is heard.
@@ -30,7 +30,7 @@ pub(crate) fn install(host: HostBuilder) -> HostBuilder {
     resources::install(host).with(AnyPayments::new(Unheard))
 }
 
-/// Writes a chain of so many outcomes: months that are billed, entered and paid.
+/// Writes a chain of this many outcomes: months that are billed, entered and paid.
 pub(crate) async fn fill(env: &Env, id: &str, outcomes: u32) -> Result<()> {
     let created = Created {
         customer: "cus_1".to_owned(),

@@ -1,6 +1,6 @@
 //! The bank in plain SQLite: one file, one connection, one thread that writes, as fast as that can be.
 //!
-//! A commit is durable (WAL, `synchronous=FULL`) before its transfers count. With `batch` above 1 so many transfers share a
+//! A commit is durable (WAL, `synchronous=FULL`) before its transfers count. With `batch` above 1 this many transfers share a
 //! commit, which is what a program does that has them waiting; each still checks its balance.
 
 use std::{

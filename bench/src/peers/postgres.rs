@@ -61,7 +61,7 @@ pub(crate) enum Form {
     Batches,
     /// The same, and each change of a row is kept in a table of history, as with ours.
     BatchesWithHistory,
-    /// As `Batches`, and each row is marked as sent when its answer comes, in a transaction of its own.
+    /// As `Batches`, and each row is marked as sent when its answer comes, in its own transaction.
     OneByOne,
     /// A batch stays locked while it is sent and is marked as sent at the end of the same transaction: one commit, and
     /// after a crash nothing tells which messages may have been sent.
@@ -203,7 +203,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // In good order, so that no shared memory stays behind; `Owned` kills it if that takes too long.
+        // Cleanly, so that no shared memory stays behind; `Owned` kills it if that takes too long.
         let pid = i32::try_from(self.process.pid())
             .ok()
             .and_then(Pid::from_raw);
@@ -313,7 +313,7 @@ struct Worker {
 }
 
 impl Queue {
-    /// An empty queue, and workers that together have so many messages on their way.
+    /// An empty queue, and workers that together have this many messages in flight.
     pub(crate) fn start(
         server: &Server,
         form: Form,
@@ -361,7 +361,7 @@ impl Queue {
     /// Enqueues a message that is due at once, and tells the workers.
     pub(crate) fn enqueue_and_tell(&self, url: &str, number: u64) -> Result<()> {
         let Some(producer) = self.producers.first() else {
-            bail!("there is nobody to enqueue it");
+            bail!("there is no producer to enqueue it");
         };
         let text = Stamp::now(number).text();
         self.runtime.block_on(async {
@@ -373,7 +373,7 @@ impl Queue {
         })
     }
 
-    /// Enqueues messages that are due tomorrow, each in a transaction of its own, from all producers at once.
+    /// Enqueues messages that are due tomorrow, each in its own transaction, from all producers at once.
     pub(crate) fn enqueue_for_later(&self, url: &str, count: u64) -> Result<()> {
         self.runtime.block_on(async {
             let lanes = self.producers.iter().enumerate().map(|(lane, producer)| {
@@ -396,7 +396,7 @@ impl Queue {
     /// Enqueues messages in one transaction, due at a time in milliseconds since 1970.
     pub(crate) fn fill(&self, url: &str, first: u64, count: u64, due: i64) -> Result<()> {
         let Some(producer) = self.producers.first() else {
-            bail!("there is nobody to enqueue it");
+            bail!("there is no producer to enqueue it");
         };
         let texts: Vec<String> = (first..first + count)
             .map(|number| Stamp::now(number).text())
@@ -413,7 +413,7 @@ impl Queue {
     /// Has the workers look at what is due.
     pub(crate) fn tell(&self) -> Result<()> {
         let Some(producer) = self.producers.first() else {
-            bail!("there is nobody to tell them");
+            bail!("there is no worker to notify");
         };
         self.runtime.block_on(async {
             producer.client.batch_execute("NOTIFY queue").await?;

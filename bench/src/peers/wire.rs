@@ -24,7 +24,7 @@ impl Wire {
         })
     }
 
-    /// Sends so many messages, numbered from `first`.
+    /// Sends this many messages, numbered from `first`.
     pub(crate) fn send(&self, url: &str, first: u64, count: u64) -> Result<()> {
         let lanes = (0..self.lanes).map(|lane| {
             let (client, url, lanes) = (self.client.clone(), url.to_owned(), self.lanes);

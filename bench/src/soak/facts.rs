@@ -11,7 +11,7 @@ use std::{
 
 use crate::figures::Latencies;
 
-/// Shared by everybody in a soak.
+/// Shared by all parts of a soak.
 #[derive(Default)]
 pub(crate) struct Facts {
     stop: AtomicBool,

@@ -3,8 +3,8 @@
 /// The share by which the end of a stretch may be above its beginning.
 const SHARE: f64 = 0.2;
 
-/// Tells of growth: the median of the last third of the samples is above that of the first third by more than a fifth, and
-/// by more than `slack`, which is what caches and pools take until they are full.
+/// Whether there is growth: the median of the last third of the samples is above that of the first third by more than
+/// a fifth, and by more than `slack`, which is what caches and pools take until they are full.
 pub(crate) fn grows(samples: &[f64], slack: f64) -> Option<(f64, f64)> {
     let third = samples.len() / 3;
     if third == 0 {

@@ -15,9 +15,9 @@ use tokio::net::TcpListener;
 
 use super::facts::Facts;
 
-/// One in so many is refused.
+/// One in this many is refused.
 const REFUSED: u64 = 20;
-/// One in so many is answered late.
+/// One in this many is answered late.
 const SLOW: u64 = 50;
 const DELAY: Duration = Duration::from_millis(100);
 

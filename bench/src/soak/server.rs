@@ -43,7 +43,7 @@ impl Server {
         Ok(())
     }
 
-    /// Ends it in good order.
+    /// Ends it cleanly.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.process.close_input();
         self.process.wait()

@@ -9,12 +9,12 @@ Example:
   abide serve --data /var/lib/abide --listen 127.0.0.1:8080
 
 The page at / says what runs and what to try. Settings are read from the file, then from variables such as
-ABIDE__SERVER__LISTEN, then from these options. SIGTERM and SIGINT end it in good order.
+ABIDE__SERVER__LISTEN, then from these options. SIGTERM and SIGINT end it cleanly.
 
 Exit codes:
   0    ended by a signal
   1    it could not start, or the log could not be written: start it again to recover
-  2    the command line makes no sense
+  2    the command line is invalid
   130  a second signal ended it immediately; the next start recovers from the log",
     ),
     (
@@ -229,7 +229,7 @@ Example:
 Example:
   abide projection show Order/4711
 
-Whether the read model takes rows is told of the queue that leads to it: `abide queue show`, `pause` and `resume`.",
+The queue that feeds the read model shows whether it takes rows: `abide queue show`, `pause` and `resume`.",
     ),
     (
         "projection rows",

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_long_or_makes_no_sense_is_told_to_the_client() {
+    async fn invalid_and_too_long_input_is_reported_to_the_client() {
         let host = host().await;
         let router = host.router();
         let cases = [

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_that_nobody_reads_is_no_error_to_speak_of() {
+    fn unread_output_is_not_an_error() {
         let closed = || anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(is_closed_pipe(&closed()));
         assert!(!is_closed_pipe(&closed().context("cannot ask the node")));

@@ -124,7 +124,7 @@ mod tests {
         clock.advance(Duration::from_secs(59));
         assert!(!home.list().await??[0].is_due);
         clock.advance(Duration::from_secs(1));
-        // The alarm goes off by itself, on the object's own thread.
+        // The alarm goes off without a call, on the object's own thread.
         host.settle().await?;
         let reminders = home.list().await??;
         assert!(reminders[0].is_due);

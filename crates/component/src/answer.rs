@@ -1,7 +1,7 @@
 //! The response to an outgoing request, read within bounds.
 //!
 //! Contract: the head of the response decides. Only as much of its body is read as [`limits`] allows, so a receiver
-//! that streams for ever takes neither memory nor time; a short body is read completely, so its connection can be
+//! that streams forever takes neither memory nor time; a short body is read completely, so its connection can be
 //! reused.
 
 use std::time::Duration;

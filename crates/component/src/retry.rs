@@ -109,7 +109,7 @@ fn at_most(asked: Option<Duration>) -> i64 {
     millis(asked.unwrap_or_default().min(MAX_RETRY_AFTER))
 }
 
-/// A wait that has doubled so many times, up to the longest.
+/// A wait that has doubled this many times, up to the longest.
 pub fn doubled(base: Duration, max: Duration, times: u32) -> Duration {
     base.saturating_mul(1 << times.min(30)).min(max)
 }

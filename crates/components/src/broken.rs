@@ -47,13 +47,13 @@ abide::broken_variants! {
         TokenRepeated,
         /// A dormant lock gives leases. A fork of a lock grants nothing.
         DormantGrants,
-        /// The alarm ends no lease. Leases end by themselves.
+        /// Mutation: the alarm ends no lease. Promise: leases expire.
         LeaseLeftOpen,
-        /// A fence admits whoever comes. Older holders are refused.
+        /// Mutation: a fence admits every holder. Promise: older holders are refused.
         FenceOpen,
         /// A session that is ended stays. It is ended for good.
         SessionLeftOpen,
-        /// Sessions do not expire while nobody looks. The alarm deletes them.
+        /// Mutation: sessions that are not used do not expire. Promise: the alarm deletes them.
         SessionLeftStored,
         /// A report counts whenever it comes. One that is late or repeated counts once.
         ReportRepeated,
@@ -61,9 +61,9 @@ abide::broken_variants! {
         ReportForgotten,
         /// Of two with the same score both have the better rank. The one that reached it first is ahead.
         TieIgnored,
-        /// Whoever falls silent stays. Only those who give signs of life are here.
+        /// Mutation: silent visitors are kept. Promise: only visitors that sent a heartbeat are present.
         SilentStay,
-        /// Whoever loses the connection has left. They have until the timeout.
+        /// Mutation: a visitor who loses the connection has left. Promise: they may return until the timeout.
         BrokenIsClosed,
         /// A call that may have run is repeated without a key. It is applied once.
         UnsureRepeated,
@@ -71,13 +71,13 @@ abide::broken_variants! {
         KeyDropped,
         /// An object that has something to do is deleted. It is kept.
         CleanupBlind,
-        /// Using an object does not keep it. It goes when nobody has used it.
+        /// Mutation: using an object does not keep it. Promise: an object is deleted only when it is unused.
         UseIgnored,
     }
     party {
         /// A message also goes to those who are excepted. They are left out.
         ExceptIgnored,
-        /// Whoever asks for the connections with a tag gets all. They get those with the tag.
+        /// Mutation: asking for the connections with a tag returns all. Promise: it returns those with the tag.
         TagIgnored,
         /// A connection's state is not kept. It survives the object's leaving memory.
         StateUnkept,
@@ -129,7 +129,7 @@ abide::broken_variants! {
         IdsRepeated,
         /// A message whose attempt was interrupted is never due again. No message is lost.
         ClaimForEver,
-        /// Due work wakes nobody after a crash. No message is lost.
+        /// Mutation: due work does not wake its object after a crash. Promise: no message is lost.
         RecoveryUnset,
         /// A batch that failed counts as consumed. No message is lost.
         FailureAcknowledged,
@@ -169,7 +169,7 @@ abide::broken_variants! {
         OlderWritten,
         /// Of several changes of a row in one batch the first is written. A row shows its newest change.
         OldestOfBatch,
-        /// A row cannot be put while the queue refuses. A failing read model blocks nobody.
+        /// Mutation: a row cannot be put while the queue refuses. Promise: a failing read model blocks no object.
         PutRefused,
         /// Rows leave their object before the queue has them. Each row reaches the read model.
         RowsGoneFirst,
@@ -177,7 +177,7 @@ abide::broken_variants! {
         RefusedMeansTaken,
         /// A row that has changed on its way is removed. Each row reaches the read model.
         ChangeForgotten,
-        /// Waiting rows wake nobody after a crash. Each row reaches the read model.
+        /// Mutation: waiting rows do not wake their object after a crash. Promise: each row reaches the read model.
         FeedUnguarded,
         /// Rows for an unavailable read model count as written. The queue holds and retries.
         AbsentMeansWritten,
@@ -195,7 +195,7 @@ abide::broken_variants! {
         RebuildHasty,
     }
     yjs {
-        /// A change is shown and not stored. What anybody was shown is on disk.
+        /// Mutation: a change is shown and not stored. Promise: every change that a client was shown is on disk.
         ChangeUnstored,
         /// What was refused stays in memory. A refused update changes nothing.
         RefusedKept,
@@ -213,11 +213,12 @@ abide::broken_variants! {
         RepeatStored,
         /// A client is not asked for what its update depends on. All replicas become the same document.
         RestUnasked,
-        /// The others do not hear that somebody has gone. Who has gone is not shown any more.
+        /// Mutation: the others are not told that a client left. Promise: a client that left is no longer shown.
         GoneStay,
-        /// A repetition brings back somebody who has gone. Who has gone is not shown any more.
+        /// Mutation: a repeated state revives a client that left. Promise: a client that left is no longer shown.
         DepartedForgotten,
-        /// Anybody changes a client's state. A state is of the connection that brought it.
+        /// Mutation: every client may change a client's state. Promise: a state belongs to the connection that
+        /// brought it.
         StrangerBelieved,
         /// States are not attached to their connections. They survive the object's leaving memory.
         StatesUnattached,
@@ -235,7 +236,7 @@ abide::broken_variants! {
         StepForEver,
         /// A retry does not wait. Retries have their waits.
         StepAtOnce,
-        /// Each attempt has a key of its own. All attempts of a step have one key.
+        /// Mutation: each attempt has its own key. Promise: all attempts of a step have one key.
         KeyOfAttempt,
         /// Consuming one event drops the others of its name. No event is lost.
         EventsDropped,
@@ -261,7 +262,7 @@ abide::broken_variants! {
         ToldOnce,
         /// An instance is not woken after a crash. Every instance ends.
         InstanceUnguarded,
-        /// Children that nobody waits for continue. A child that nobody waits for is canceled.
+        /// Mutation: children that are no longer awaited continue. Promise: they are canceled.
         ChildrenForgotten,
         /// The directory stores whatever arrives last. The newest status counts.
         StaleListed,
@@ -273,7 +274,8 @@ abide::broken_variants! {
         NamesCollide,
         /// A restart makes events available under the name of the step. A restart finds the events that it needs again.
         EventsRenamed,
-        /// An instance that somebody else has started is taken for a child. A parent hears of its children's end.
+        /// Mutation: an instance that another caller started is taken for a child. Promise: a parent is told of its
+        /// children's end.
         ChildAdopted,
         /// The event with which an instance is started is not kept. It is started with the event, or not at all.
         FirstEventLost,

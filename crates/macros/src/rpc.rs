@@ -67,7 +67,7 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
     });
     let arms = methods.iter().map(Method::arm);
     let remotes = methods.iter().map(Method::remote);
-    // In this block `pub` makes a method callable by whoever can name the class.
+    // In this block `pub` makes a method callable by all code that can name the class.
     Ok(quote! {
         #[allow(unreachable_pub)]
         #block
@@ -308,7 +308,7 @@ impl<'a> Method<'a> {
         let types = parameters.iter().map(|(_, ty)| ty);
         let output = self.output();
         let text = name_text(name);
-        // The lifetime defers the check of the bound until somebody calls the method.
+        // The lifetime defers the check of the bound until the method is called.
         quote_spanned! {here(name)=>
             #(#conditions)*
             #[doc(hidden)]

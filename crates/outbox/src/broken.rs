@@ -22,7 +22,7 @@ abide::broken_variants! {
         OrderIgnored,
         /// Messages do not wait for a dead letter with their ordering key. An outbox keeps the order.
         DeadLetterPassed,
-        /// A retry has an idempotency key of its own. An outbox repeats an effect only when an answer was lost.
+        /// A retry has its own idempotency key. An outbox repeats an effect only when an answer was lost.
         NewKeyOnRetry,
         /// A message that was sent is sent again. An outbox repeats an effect only when an answer was lost.
         SentTwice,
@@ -48,9 +48,9 @@ abide::broken_variants! {
         CountedThoughUndone,
         /// Throttling counts as an attempt. A receiver that is only busy makes no dead letters.
         ThrottledCounts,
-        /// Retries wait until nothing else is due. Nobody waits longer than for its turn.
+        /// Mutation: retries wait until nothing else is due. Promise: each message waits only for its turn.
         RepetitionsLast,
-        /// Lower priorities wait until nothing else is due. Nobody waits longer than for its turn.
+        /// Mutation: lower priorities wait until nothing else is due. Promise: each message waits only for its turn.
         PriorityStrict,
         /// Events that a message's row expresses are not stored before one that it cannot express. A history is
         /// complete.
@@ -63,8 +63,8 @@ abide::broken_variants! {
         EntryUnnoticed,
         /// Cached messages are not checked against the rows. A canceled message is not sent.
         ReadyTrusted,
-        /// Destinations without room at a crash wait as if they were to be retried. Nobody waits longer than for its
-        /// turn.
+        /// Mutation: destinations without room at a crash wait as if they were to be retried. Promise: each message
+        /// waits only for its turn.
         ParkedLeft,
         /// Operations are polled although their destination's circuit is open. A paused destination gets no requests.
         PollsPastCircuit,
@@ -74,16 +74,17 @@ abide::broken_variants! {
         SameEditRenews,
         /// A message that must not be given up is given up. A message that is never given up stays queued.
         NeverGivenUp,
-        /// Destinations that have not responded may use the outbox's whole concurrency. Nobody waits for silent
-        /// receivers.
+        /// Mutation: destinations that have not responded may use the outbox's whole concurrency. Promise: no message
+        /// waits for silent receivers.
         SilentTakeAll,
         /// A callback that fails is not called again. An object learns of each end of a message.
         CallbackForgotten,
-        /// Turns start again when the object is activated. Nobody waits longer than for its turn.
+        /// Mutation: turns start again when the object is activated. Promise: each message waits only for its turn.
         TurnsRepeated,
     }
     units {
-        /// A receiver that throttles occasionally is sent less and less. Random throttling slows nobody down.
+        /// Mutation: a receiver that throttles occasionally is sent less and less. Promise: random throttling slows
+        /// no receiver down.
         RandomSlows,
     }
     service {

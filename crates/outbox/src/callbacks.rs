@@ -4,7 +4,7 @@
 //! fails or panics, what it wrote is rolled back and the message ends all the same; the call is then owed, as a row of
 //! `outbox_callbacks`, and repeated after the waits of [`RetryPolicy::default`], in a transaction that also removes the
 //! row. When its tries have run out, the row stays until an operator repeats it. The row has all that the callback
-//! receives, so it is independent of what becomes of the message. A message owes at most one call: another end replaces
+//! receives, so it is independent of the message's fate. A message owes at most one call: another end replaces
 //! it, and so does a redrive.
 
 use std::{

@@ -85,7 +85,7 @@ impl Changes {
         !self.ids.borrow().is_empty()
     }
 
-    /// At most so many of the messages that have changed.
+    /// At most this many of the messages that have changed.
     pub(super) fn take(&self, limit: usize) -> BTreeSet<i64> {
         let mut ids = self.ids.borrow_mut();
         match ids.iter().nth(limit).copied() {

@@ -1,4 +1,4 @@
-//! Claims: a pass claims due messages, and nobody else changes their rows until their attempts have finished.
+//! Claims: a pass claims due messages, and no other code changes their rows until their attempts have finished.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ macro_rules! claim {
     };
 }
 
-/// A small payload: read with the claim, it needs no statement of its own.
+/// A small payload: read with the claim, it needs no extra statement.
 macro_rules! payload {
     () => {
         "(SELECT payload FROM outbox_payloads WHERE message = outbox_messages.id AND octet_length(payload) <= 4096) AS payload"
@@ -105,7 +105,7 @@ pub(super) struct IsolatedWork {
 }
 
 impl Rows {
-    /// Claims due messages of a destination, at most so many, in turn: they become `sending`, with one attempt more.
+    /// Claims due messages of a destination, at most this many, in turn: they become `sending`, with one attempt more.
     /// `served` is the number of the destination's next attempt.
     pub(super) fn claim_due(
         &self,
@@ -299,7 +299,7 @@ impl Rows {
             .one()
     }
 
-    /// Messages in flight. After a start nobody works on them any more.
+    /// Messages in flight. After a start no attempt works on them any more.
     pub(super) fn on_their_way(&self) -> Result<Vec<Claim>> {
         self.sql
             .exec(

@@ -177,7 +177,7 @@ impl World {
     }
 }
 
-/// The costs of each message of a backlog, with so many in flight at a time.
+/// The costs of each message of a backlog, with this many in flight at a time.
 fn costs_of_a_backlog(concurrency: u32) -> Costs {
     let mut costs = None;
     abide_harness::run(async {
@@ -199,8 +199,8 @@ fn costs_of_a_backlog(concurrency: u32) -> Costs {
     costs.unwrap()
 }
 
-/// How many statements it takes to open an outbox in which so many messages wait for another day, and to deliver 100 others beside
-/// them, all to one destination.
+/// How many statements it takes to open an outbox in which this many messages wait for another day, and to deliver 100 others next to them,
+/// all to one destination.
 fn statements_beside(waiting: usize) -> (usize, usize) {
     let mut statements = None;
     abide_harness::run(async {

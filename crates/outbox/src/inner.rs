@@ -262,7 +262,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Reports the first so many events.
+    /// Reports the first this many events.
     pub(super) fn tell_durable(&self, count: usize) {
         let (board, class) = (&self.registry.board, self.state.class());
         self.rows.notes.tell(count, board, class, self.state.id());

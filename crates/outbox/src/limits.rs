@@ -41,7 +41,7 @@ pub const MAX_CONCURRENCY: u32 = 1_024;
 /// The longest pause that a receiver can ask for (`Retry-After`): a day, which an operator notices.
 pub const MAX_RETRY_AFTER: Duration = abide_component::limits::MAX_RETRY_AFTER;
 
-/// The shortest time between two attempts at a destination that has throttled and has no rate of its own: 1,000 a
+/// The shortest time between two attempts at a destination that has throttled and has no configured rate: 1,000 a
 /// second, more than passes make one at a time.
 pub const MIN_SPACING: Duration = Duration::from_millis(1);
 

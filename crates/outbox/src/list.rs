@@ -17,7 +17,7 @@ pub struct Filter {
     /// Only those with a lower id; the `next` of the page before.
     #[setters(into)]
     pub before: Option<i64>,
-    /// At most so many; 0 and more than 1,000 count as 1,000.
+    /// At most this many; 0 and more than 1,000 count as 1,000.
     pub limit: usize,
 }
 
@@ -38,7 +38,7 @@ pub struct DeadLetterFilter {
     #[setters(into)]
     #[serde(default)]
     pub after: Option<i64>,
-    /// At most so many; 0 and more than 1,000 count as 1,000.
+    /// At most this many; 0 and more than 1,000 count as 1,000.
     pub limit: usize,
 }
 

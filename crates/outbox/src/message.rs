@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use abide_component::numbers::millis;
 
-/// A message to be enqueued: a kind, a payload, and how it is to be delivered.
+/// A message to be enqueued: a kind, a payload, and how to deliver it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// The kind, which selects the handler.

@@ -61,7 +61,7 @@ impl Ledger {
 }
 
 impl Rows {
-    /// True in a turn of the task.
+    /// Whether this runs inside a task turn.
     pub(super) fn is_turn(&self) -> bool {
         self.ledger.get().is_turn
     }
@@ -94,7 +94,7 @@ impl Rows {
         });
     }
 
-    /// Returns a token to the outbox's bucket, worth so many microseconds.
+    /// Returns a token to the outbox's bucket, worth this many microseconds.
     pub(super) fn refund(&self, interval: i64) -> Result<()> {
         let meta = self.meta()?;
         self.save_meta(Meta {

@@ -25,7 +25,7 @@ const OLDEST: &str = "abide_outbox_oldest_message_timestamp_seconds";
 const IN_FLIGHT: &str = "abide_outbox_in_flight";
 const OPEN: &str = "abide_outbox_open_circuits";
 
-/// The label of all destinations without a label of their own.
+/// The label of all destinations without their own label.
 const OTHER: &str = "other";
 
 /// An event of a message or of a destination.
@@ -150,7 +150,7 @@ impl Class {
 }
 
 impl Board {
-    /// Counts events, of so many messages each.
+    /// Counts events, of this many messages each.
     pub(super) fn count(&self, class: &str, event: Event, destination: &str, messages: u64) {
         describe();
         let sums = &mut *self.sums();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn outboxes_of_a_class_are_summed_up_also_those_that_sleep_with_something_to_do() {
+    fn metrics_of_a_class_include_outboxes_of_hibernated_objects() {
         let board = Board::default();
         board.show("SHOP", outbox(1), holding(5, Some(100)));
         board.show("SHOP", outbox(2), holding(3, Some(50)));

@@ -97,7 +97,7 @@ impl Notes {
         result
     }
 
-    /// Reports the first so many, which are durable.
+    /// Reports the first this many, which are durable.
     pub(super) fn tell(&self, count: usize, board: &Board, class: &str, outbox: ObjectId) {
         let notes: Vec<Note> = {
             let mut notes = self.notes.borrow_mut();

@@ -27,7 +27,7 @@ pub struct Options {
     /// How long a throttled message is retried, since it was enqueued, due or redriven: throttling uses up no attempts.
     /// Default 7 days.
     pub patience: Duration,
-    /// What becomes of a message whose attempts have run out, or that will never be taken.
+    /// What to do with a message whose attempts have run out, or that will never be taken.
     pub give_up: GiveUp,
     /// What happens to later messages with the ordering key of a dead letter.
     pub behind_dead_letter: BehindDeadLetter,
@@ -228,7 +228,7 @@ impl Default for Breaker {
     }
 }
 
-/// What becomes of a message whose attempts have run out, or that will never be taken.
+/// What to do with a message whose attempts have run out, or that will never be taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GiveUp {
     /// It becomes a dead letter, and waits for an operator.

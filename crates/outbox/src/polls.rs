@@ -185,7 +185,7 @@ impl PollPass<'_> {
 }
 
 impl Rows {
-    /// Operations whose next poll is due, longest due first, at most so many.
+    /// Operations whose next poll is due, longest due first, at most this many.
     fn due_polls(&self, now: i64, limit: u32) -> Result<Vec<Operation>> {
         self.sql
             .exec(

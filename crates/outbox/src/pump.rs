@@ -1,7 +1,7 @@
 //! The background task that makes passes, runs attempts, and writes their results.
 //!
 //! Contract: at most one such task of an outbox runs. It runs while an attempt is in flight or due within a moment;
-//! later work is left to the object's alarm, so the object may leave memory. Whoever starts the task sets the alarm, a
+//! later work is left to the object's alarm, so the object may leave memory. The code that starts the task sets the alarm, a
 //! few seconds ahead, and the alarm sets itself again while there is work: if the object or the process stops, the
 //! alarm continues the work.
 //!
@@ -532,7 +532,7 @@ impl Task {
     }
 }
 
-/// Records that a task was dropped: its attempts belong to nobody.
+/// Records that a task was dropped: its attempts have no owner.
 struct Guard {
     inner: Rc<Inner>,
     cut_off: bool,

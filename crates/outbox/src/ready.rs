@@ -72,7 +72,7 @@ impl Lines {
         lines
     }
 
-    /// The first of each line that are due, at most so many; none if memory does not hold them all.
+    /// The first due messages of each line, at most `most`; `None` if not all due messages are in memory.
     pub(super) fn due(&self, now: i64, most: usize) -> Option<[VecDeque<i64>; turns::LINES]> {
         let mut due: [VecDeque<i64>; turns::LINES] = Default::default();
         for (line, due) in self.0.iter().zip(&mut due) {
@@ -85,7 +85,7 @@ impl Lines {
         Some(due)
     }
 
-    /// The first of those without an attempt, at most so many of each priority.
+    /// The first of those without an attempt, at most this many of each priority.
     pub(super) fn never_tried(&self, most: usize) -> impl Iterator<Item = i64> {
         let lines = self.0.iter().step_by(2);
         let first = lines.flat_map(move |line| line.first.iter().take(most));
@@ -149,7 +149,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Act {
         Enter(usize, i64),
-        /// Time goes by, and so many are taken.
+        /// Time goes by, and this many are taken.
         Take(i64, usize),
     }
 

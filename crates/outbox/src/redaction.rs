@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_view_shows_no_value_that_lets_somebody_in() {
+    fn a_view_shows_no_credentials() {
         for (payload, shown) in [
             (
                 r#"{"url":"http://a/","headers":{"Authorization":"Bearer hunter2","x":"y"},"n":1.50}"#,

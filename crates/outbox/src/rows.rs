@@ -537,7 +537,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Removes messages that finished before a time, at most so many. Returns how many.
+    /// Removes messages that finished before a time, at most this many. Returns how many.
     pub(super) fn purge(&self, before: i64, limit: usize) -> Result<usize> {
         let gone: Vec<(i64, Status)> = self
             .sql
@@ -571,7 +571,7 @@ impl Rows {
         Ok(gone.len())
     }
 
-    /// Removes fan-outs that finished before a time, and destinations unused since then, at most so many of each.
+    /// Removes fan-outs that finished before a time, and destinations unused since then, at most this many of each.
     pub(super) fn purge_others(&self, before: i64, limit: usize) -> Result<()> {
         self.write_destinations()?;
         self.sql.exec(

@@ -23,7 +23,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Records a throttled attempt, after so many attempts.
+    /// Records a throttled attempt, after this many attempts.
     pub(super) fn count(&mut self, attempts: i64) {
         self.refused = self.refused.saturating_add(1);
         let counted = attempts.wrapping_sub(self.since);
@@ -36,7 +36,7 @@ impl Refusals {
         }
     }
 
-    /// Whether so many were refused that the rate must be reduced.
+    /// Whether this many were refused that the rate must be reduced.
     pub(super) fn are_many(self, attempts: i64) -> bool {
         if broken(Variant::RandomSlows) {
             return true;
@@ -60,7 +60,7 @@ pub(super) struct Throttle {
 }
 
 impl Throttle {
-    /// The destination has throttled at this rate, or at its configured one, and pauses for so many milliseconds.
+    /// The destination has throttled at this rate, or at its configured one, and pauses for this many milliseconds.
     pub(super) fn hit(before: Option<Self>, own: Option<Rate>, pause: i64, now: i64) -> Self {
         let spacing = match before {
             // The rate was far too high if it could not be held for a while.
@@ -113,7 +113,7 @@ impl Throttle {
     }
 }
 
-/// The pause of a throttling destination, in milliseconds, after so many throttled probes in a row.
+/// The pause of a throttling destination, in milliseconds, after this many throttled probes in a row.
 pub(super) fn pause(asked: Option<Duration>, in_a_row: i64) -> i64 {
     let in_a_row = u32::try_from(in_a_row).unwrap_or(0);
     millis(abide_component::throttle::pause(asked, in_a_row))
@@ -144,7 +144,7 @@ mod tests {
         }
     }
 
-    /// A receiver that accepts so many in each window of so many milliseconds.
+    /// A receiver that accepts this many in each window of this many milliseconds.
     fn windows(window: i64, most: u32) -> impl Receiver {
         let mut current = (-1, 0);
         move |now: i64| {

@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_waits_longer_than_for_the_turns_of_those_before(
+        fn no_destination_waits_longer_than_the_turns_of_those_before(
             lengths in prop::array::uniform6(0_i64..40),
             served in any::<i32>(),
             at_a_time in prop::collection::vec(1_usize..40, 1..400),

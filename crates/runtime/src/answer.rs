@@ -62,7 +62,7 @@ impl ErrorAnswer {
 /// The response to the client whose call of an object failed. Details that the client does not get are logged.
 impl From<Error> for ErrorAnswer {
     fn from(error: Error) -> Self {
-        // Limits set by an operator, whoever exceeded them: the message says which.
+        // Limits set by an operator: the message says which.
         match error.kind() {
             ErrorKind::StorageFull => {
                 let status = StatusCode::INSUFFICIENT_STORAGE;

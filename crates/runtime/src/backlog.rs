@@ -100,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn one_stuck_poll_refuses_nobody_behind_a_short_queue() {
+    fn one_stuck_poll_refuses_no_event_behind_a_short_queue() {
         let backlog = backlog(100);
         measured(&backlog, 1, Duration::from_mins(1));
         assert!(!backlog.is_too_long());
     }
 
     #[test]
-    fn short_events_held_up_now_and_then_refuse_nobody_behind_a_long_queue() {
+    fn occasional_delays_refuse_no_short_event_behind_a_long_queue() {
         let backlog = backlog(10_000);
         for _ in 0..100 {
             measured(&backlog, 1_000, Duration::from_micros(10));

@@ -26,7 +26,7 @@ abide_storage::broken_variants! {
     objects {
         /// What a poll wrote before it panicked is kept. Unacknowledged writes are whole or absent.
         PanicCommits,
-        /// Each event gets an instance of its own. One instance at a time.
+        /// Each event gets its own instance. One instance at a time.
         InstanceEach,
         /// A reset object continues to run next to its successor. One instance at a time.
         ResetLeavesOld,

@@ -17,7 +17,7 @@ use abide_storage::ObjectKey;
 
 use crate::{gate::Token, limits::MAX_CALL_CHAIN};
 
-/// A task that made a call, and whoever waits for that task.
+/// A task that made a call, and the tasks that wait for it.
 pub(crate) struct Link {
     pub(crate) object: ObjectKey,
     pub(crate) task: Token,
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_ends_where_nobody_waits() {
+    fn a_chain_ends_at_an_unawaited_call() {
         let first = link(1, None);
         let second = link(2, Some(&first));
         let is_first = |link: &Link| link.task == Token(1);

@@ -279,7 +279,7 @@ pub struct ClassOptions {
     pub unique_key: Option<String>,
     /// An object with nothing running or waiting is evicted after this time.
     pub idle_timeout: Duration,
-    /// An object that was activated by its alarm, and that nobody has called since, is evicted after this time if it is
+    /// An object that was activated by its alarm, and has not been called since, is evicted after this time if it is
     /// shorter. Default 1 s.
     pub alarm_idle_timeout: Duration,
     /// A handler that has not finished after this time is stopped at its current `await`, and its object is reset. Code that

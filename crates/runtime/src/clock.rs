@@ -1,8 +1,8 @@
 //! The clock interface: everything timed in the runtime uses a [`Clock`].
 //!
 //! [`SystemClock`] is the real one and needs tokio's timer on the waiting thread. [`TestClock`] stands still until a
-//! test moves it. A sleep whose deadline has already passed completes immediately, so a test need not know whether
-//! somebody is already waiting.
+//! test moves it. A sleep whose deadline has already passed completes immediately, so a test need not know whether a
+//! task is already waiting.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,7 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
-/// A sleep that limits the time of another future, which is awaited beside it.
+/// A sleep that limits the time of another future, awaited together with it.
 ///
 /// [`Node::settle`](crate::Node::settle) does not take a task under a limit for one that waits for the clock: it awaits the
 /// other future.
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_that_nobody_awaits_any_more_is_forgotten() {
+    fn a_dropped_sleep_is_forgotten() {
         let clock = TestClock::new();
         let mut sleep = clock.sleep_until(Duration::from_secs(2));
         assert!(poll(&mut sleep).is_pending());

@@ -151,8 +151,8 @@ impl Env {
         &self.inner.router.clock
     }
 
-    /// Fills the buffer with random bytes that nobody can guess, such as those of a session's id. In a simulation they
-    /// follow from its seed.
+    /// Fills the buffer with random bytes that cannot be predicted, such as those of a session's id. In a simulation
+    /// they follow from its seed.
     pub fn fill_random(&self, buffer: &mut [u8]) {
         self.randomness().fill(buffer);
     }

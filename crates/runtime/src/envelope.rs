@@ -80,7 +80,7 @@ pub(crate) enum Message {
     AlarmRequest(AlarmRequest),
     AdminTask(AdminTask),
     Timeline(TimelineQuestion),
-    /// Report what goes on.
+    /// Report the activity.
     Census(oneshot::Sender<Census>),
     /// Memory is short: evict idle objects.
     Trim,
@@ -91,7 +91,7 @@ pub(crate) enum Message {
 /// Signals a stopping node when nothing is outstanding any more.
 #[derive(Default)]
 pub(crate) struct Drain {
-    /// Set once the node is stopping: until then nobody listens and workers need not signal.
+    /// Set once the node is stopping: until then there is no listener and workers need not signal.
     pub(crate) wanted: AtomicBool,
     pub(crate) is_drained: Notify,
 }
@@ -281,7 +281,7 @@ impl Replier {
         }
     }
 
-    /// Returns whether somebody waits for the answer.
+    /// Returns whether a caller waits for the answer.
     pub(crate) fn has_caller(&self) -> bool {
         matches!(self.to, Origin::Caller(_))
     }
@@ -373,7 +373,7 @@ impl Drop for Ticket {
         self.mailbox.memory.give(self.used_for, self.bytes);
         if self.mailbox.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Without it, `wanted` may be read before the count is seen to be zero, and the stopping node would wait
-            // for a signal that nobody sends. Pairs with the one in `Router::enter`.
+            // for a signal that never comes. Pairs with the one in `Router::enter`.
             fence(Ordering::SeqCst);
             if self.mailbox.drain.wanted.load(Ordering::Acquire) {
                 self.mailbox.drain.is_drained.notify_one();

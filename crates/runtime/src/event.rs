@@ -86,7 +86,7 @@ pub enum Event {
     },
 }
 
-/// In a request's extensions: whoever created it charges its body to the memory budget while it arrives.
+/// In a request's extensions: its creator charges its body to the memory budget while it arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeteredBody;
 
@@ -130,7 +130,7 @@ impl Event {
         matches!(self, Self::Alarm(_) | Self::Timeline(_))
     }
 
-    /// Returns whether nobody waits for an answer to the event, so that nobody would resend it.
+    /// Returns whether no caller waits for an answer to the event, so that no caller would resend it.
     pub(crate) fn is_of_socket(&self) -> bool {
         matches!(
             self,

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_found_by_its_class_and_name_its_id_or_the_first_digits_of_it() {
+    fn an_object_is_found_by_name_id_or_the_first_digits_of_its_id() {
         let (_, store) = store();
         let ada = write(&store, "Kv", ObjectId::from_name("Kv", "ada"));
         write(&store, "Kv", ObjectId::from_name("Kv", "cafe"));

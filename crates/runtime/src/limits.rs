@@ -13,7 +13,7 @@ pub const TIMELINES_READ: usize = 2_000;
 /// The minimum number of digits of an abbreviated id: fewer are probably a mistake.
 pub const MIN_ID_PREFIX: usize = 4;
 
-/// Encoded arguments, or the encoded result, of one RPC call. The field's documented RPC message limit.
+/// Encoded arguments, or the encoded result, of one RPC call. Cloudflare's documented RPC message limit.
 pub const MAX_RPC_BYTES: usize = 32 << 20;
 
 /// Events that wait at one object's closed gate, beyond which callers get an error that it is overloaded. A queue of
@@ -76,10 +76,10 @@ pub const BODY_RETRY: Duration = Duration::from_millis(10);
 /// begins later is mostly wasted, at the expense of clients that still wait.
 pub const MAX_QUEUE_TIME: Duration = Duration::from_secs(1);
 
-/// How long `block_concurrency_while` may keep the gate closed before the object is reset (the field's 30 s).
+/// How long `block_concurrency_while` may keep the gate closed before the object is reset (Cloudflare's 30 s).
 pub const BLOCK_CONCURRENCY_LIMIT: Duration = Duration::from_secs(30);
 
-/// An object with nothing running or waiting is evicted after this time (the field's 10 s).
+/// An object with nothing running or waiting is evicted after this time (Cloudflare's 10 s).
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Circular calls through `block_concurrency_while` up to this length are detected immediately; a longer circle ends at
@@ -90,7 +90,7 @@ pub const MAX_CALL_CHAIN: usize = 64;
 pub const EVENT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Background work ([`State::wait_until`](crate::State::wait_until)) that has not ended after this time is dropped
-/// (the field's limit on the wall-clock time of work that no client waits for, 15 minutes).
+/// (Cloudflare's limit on the wall-clock time of work that no client waits for, 15 minutes).
 pub const BACKGROUND_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// Longer time limits are reduced to this: ten years.
@@ -120,22 +120,22 @@ pub const BODY_STALL_LIMIT: Duration = Duration::from_mins(1);
 /// Events that a worker takes from its channel before it lets suspended handlers run.
 pub const WORKER_BATCH: usize = 64;
 
-/// Longest message of a WebSocket, in either direction (the field's 32 MiB).
+/// Longest message of a WebSocket, in either direction (Cloudflare's 32 MiB).
 pub const MAX_WEBSOCKET_MESSAGE: usize = 32 << 20;
 
-/// WebSockets that one object may have at a time (the field's number).
+/// WebSockets that one object may have at a time (Cloudflare's number).
 pub const MAX_WEBSOCKETS_PER_OBJECT: usize = 32_768;
 
-/// Tags of one WebSocket (the field's 10).
+/// Tags of one WebSocket (Cloudflare's 10).
 pub const MAX_TAGS: usize = 10;
 
-/// Bytes of one tag (the field's 256 characters).
+/// Bytes of one tag (Cloudflare's 256 characters).
 pub const MAX_TAG: usize = 256;
 
-/// A WebSocket's attachment as CBOR: the field's newer 16 KiB.
+/// A WebSocket's attachment as CBOR: Cloudflare's newer 16 KiB.
 pub const MAX_ATTACHMENT: usize = 16 << 10;
 
-/// Each side of a WebSocket auto-response (the field's 2,048).
+/// Each side of a WebSocket auto-response (Cloudflare's 2,048).
 pub const MAX_AUTO_RESPONSE: usize = 2_048;
 
 /// Bytes of the reason in a close frame: a control frame's 125 less two of the code (RFC 6455, section 5.5).
@@ -187,7 +187,7 @@ pub const WEBSOCKET_RETRY: Duration = Duration::from_millis(100);
 /// Worker threads that a node may have.
 pub const MAX_WORKERS: usize = 1_024;
 
-/// The wait before a failed alarm's first retry; it doubles each time. The field's.
+/// The wait before a failed alarm's first retry; it doubles each time. The same as Cloudflare's.
 pub const ALARM_BACKOFF: Duration = Duration::from_secs(2);
 
 /// The longest wait between retries of an alarm unless its class sets another: an hour, so that work that failed for a
@@ -231,7 +231,7 @@ pub const ALARM_RECHECK: Duration = Duration::from_secs(5);
 pub const ALARM_TROUBLE_PAUSE: Duration = Duration::from_secs(5);
 
 /// An object that was activated by its alarm and had nothing else to do is evicted after this time: a million alarms
-/// that are due together must not fill memory with objects that nobody calls.
+/// that are due together must not fill memory with objects that are not called.
 pub const ALARM_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Objects in one list of alarms.
@@ -240,14 +240,14 @@ pub const MAX_LISTED_ALARMS: usize = 1_000;
 /// Alarms of one object in such a list: the earliest ones.
 pub const MAX_LISTED_ALARMS_OF_OBJECT: usize = 100;
 
-/// How long an object of a rehearsal stays in memory: each is made once, and nobody calls it again.
+/// How long an object of a rehearsal stays in memory: each is made once, and not called again.
 pub const REHEARSAL_IDLE: Duration = Duration::from_millis(100);
 
 /// Turns after which objects that keep themselves busy at a standing clock are taken for objects that never rest
 /// ([`Node::settle`](crate::Node::settle)): a test's objects have thousands at most.
 pub const SETTLE_TURNS: u64 = 20_000;
 
-/// The machine's time after which [`Node::settle`](crate::Node::settle) gives up: no double of a server takes so long.
+/// The machine's time after which [`Node::settle`](crate::Node::settle) gives up: no test server takes this long.
 pub const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Objects that the error of [`Node::settle`](crate::Node::settle) names.

@@ -22,7 +22,7 @@ pub type Fetching = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
 
 /// An HTTP client.
 ///
-/// The runtime has no client of its own; the host supplies one.
+/// The runtime has no client; the host supplies one.
 pub trait Outbound: Send + Sync + 'static {
     /// Sends a request, whose URI is absolute.
     ///

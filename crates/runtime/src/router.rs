@@ -61,7 +61,7 @@ pub(crate) struct Router {
     pub(crate) clients: OutboundClients,
     /// Limits how many objects each creator may create.
     pub(crate) creation: Option<Arc<dyn CreationLimit>>,
-    /// Objects are made, and do nothing by themselves: see [`NodeBuilder::rehearsal`](crate::NodeBuilder::rehearsal).
+    /// Objects are made, and do nothing themselves: see [`NodeBuilder::rehearsal`](crate::NodeBuilder::rehearsal).
     pub(crate) rehearsal: bool,
     pub(crate) drain: Arc<Drain>,
     pub(crate) egress: Arc<Egress>,
@@ -109,7 +109,7 @@ impl Router {
                 drop_router(router);
             }
         }));
-        // It may have failed before anybody listened.
+        // It may have failed before there was a listener.
         if router.store.failed() {
             router.log_moved(Progress::Failed);
         }

@@ -1,6 +1,6 @@
-//! Waiting until nothing goes on by itself: for tests, whose clock stands still.
+//! Waits until the node is idle. For tests, with a clock that does not advance.
 //!
-//! Each worker is asked in turn what goes on on its thread ([`Census`]), after all that was ready there has run. The node rests
+//! Each worker is asked in turn for the activity of its thread ([`Census`]), after all that was ready there has run. The node rests
 //! if two rounds in a row find nothing, and no object has had a turn between them: then whatever one worker has sent
 //! another, before or after it was asked, would have been seen.
 
@@ -24,7 +24,7 @@ pub(crate) const YIELDS: usize = 3;
 const QUICK_ROUNDS: u64 = 200;
 const PACE: Duration = Duration::from_millis(1);
 
-/// What goes on on a worker.
+/// The activity of one worker.
 pub(crate) struct Census {
     /// How many turns its objects have had.
     pub(crate) turns: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Census {
     pub(crate) last: Option<String>,
 }
 
-/// What goes on in a node.
+/// The activity of a node.
 #[derive(Default)]
 struct Round {
     turns: u64,
@@ -52,18 +52,18 @@ impl Round {
 }
 
 impl Node {
-    /// Returns when nothing goes on by itself any more: no event waits or runs, no alarm is due, nothing waits at an output
-    /// gate, no request to another server is on its way, and what runs on waits for the clock.
+    /// Returns when the node is idle: no event waits or runs, no alarm is due, nothing waits at an output
+    /// gate, no request to another server is on its way, and every running handler or task waits for the clock.
     ///
     /// For tests, on a clock that stands still ([`TestClock`](crate::clock::TestClock)): move the clock, settle, look. A
     /// handler, or background work, that waits for the clock or for an object that does is at rest. One that waits for anything
-    /// else (a server, a channel, a thread of its own) is waited for.
+    /// else (a server, a channel, its own thread) is waited for.
     ///
     /// # Errors
     /// [`ErrorKind::Timeout`] with the objects that do not rest and what keeps them busy: after
     /// [`SETTLE_TURNS`] turns, if objects keep each other or themselves busy at a standing clock, and after
     /// [`SETTLE_PATIENCE`] of the machine's time, if something outside does not end. [`ErrorKind::Input`] on a clock that
-    /// runs by itself.
+    /// is running.
     #[allow(
         clippy::disallowed_methods,
         reason = "it also waits for other servers, whose time is the machine's"
@@ -141,7 +141,7 @@ impl Node {
         }
     }
 
-    /// Asks every worker what goes on.
+    /// Asks every worker for its activity.
     async fn look(&self) -> Result<Round> {
         let router = self.router();
         if router.phase() == Phase::Stopped {

@@ -22,7 +22,7 @@ pub struct CommitStall {
 pub enum StallCause {
     /// The disk is writing and syncing a group of the log. Nothing is acknowledged in the meantime.
     Sync,
-    /// A listener of the log does not return. Everything is durable, but nobody is notified, so answers wait.
+    /// A listener of the log does not return. Everything is durable, but waiting answers are not released.
     Listener,
     /// Log or disk space. The commit blocks its worker.
     Room(WaitReason),
@@ -46,7 +46,7 @@ impl fmt::Display for StallCause {
                 "the disk, which has not finished a write or sync of the log"
             }
             Self::Listener => {
-                "a listener of the log that does not return, so nobody is notified of what is durable"
+                "a listener of the log that does not return, so answers wait although their writes are durable"
             }
             Self::Room(WaitReason::Segment) => "a segment of the log, which is being prepared",
             Self::Room(WaitReason::LogBound) => {

@@ -213,7 +213,7 @@ impl State {
     }
 
     /// Restores the object to a bookmark: the object restarts when the current poll has ended, and is restored before
-    /// any of its code runs. It starts by itself, even if the process ends first, so the alarms of the restored state go
+    /// any of its code runs. It starts without a call, even if the process ends first, so the alarms of the restored state go
     /// off at their times. Returns the bookmark that undoes it, that of the state at the end of this poll.
     ///
     /// A handler should return afterwards: the poll's answers and messages are sent as usual, but code after another

@@ -20,7 +20,7 @@ use crate::{
 #[non_exhaustive]
 pub struct PutOptions {
     /// Messages of the object need not wait until this write is durable. If the machine fails, the write may be lost
-    /// although somebody has seen its effect.
+    /// although a client has seen its effect.
     pub allow_unconfirmed: bool,
 }
 

@@ -118,7 +118,7 @@ impl Hash for Timeline {
     }
 }
 
-/// What becomes of the work that a dormant object has inherited: queued messages, timers, alarms, running steps.
+/// What to do with the work that a dormant object has inherited: queued messages, timers, alarms, running steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activation {

@@ -16,7 +16,7 @@ use std::{
 thread_local! {
     /// Of the task that is polled now.
     static CURRENT: RefCell<Option<Arc<Waits>>> = const { RefCell::new(None) };
-    /// A sleep was polled, and goes on.
+    /// A sleep was polled, and continues.
     static SLEEPS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -62,7 +62,7 @@ impl Waits {
         self.count(wait_for).load(Ordering::Relaxed) > 0
     }
 
-    /// Polls the task that these are the waits of.
+    /// Polls `poll` and attributes its waits to this task.
     pub(crate) fn observe<R>(waits: Option<&Arc<Self>>, poll: impl FnOnce() -> R) -> R {
         match waits {
             Some(waits) => with_current(Some(Arc::clone(waits)), poll),
@@ -159,7 +159,7 @@ pub(crate) fn unobserved<R>(poll: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Polls something, and tells whether a sleep goes on in it.
+/// Polls something, and tells whether a sleep continues in it.
 pub(crate) fn sleeps<R>(poll: impl FnOnce() -> R) -> (R, bool) {
     let before = SLEEPS.replace(false);
     let result = poll();

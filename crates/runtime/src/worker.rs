@@ -52,9 +52,9 @@ pub(crate) struct Worker {
     no_room_until: Cell<Duration>,
     /// The message last sent by an object, with its memory charge.
     pub(crate) last_sent: RefCell<Sent>,
-    /// A test moves the clock, and may ask what goes on.
+    /// A test moves the clock, and may ask for the activity.
     observes: bool,
-    /// How many turns objects have had, and whose was the last; counted if somebody may ask.
+    /// How many turns objects have had, and which object had the last; counted if tests may ask.
     turns: Cell<u64>,
     last_turn: Cell<Option<ObjectKey>>,
 }
@@ -385,7 +385,7 @@ impl Worker {
         })
     }
 
-    /// True if somebody may ask what tasks wait for.
+    /// True if tests may ask what tasks wait for.
     pub(crate) fn observes(&self) -> bool {
         self.observes
     }
@@ -400,14 +400,14 @@ impl Worker {
         }
     }
 
-    /// Reports what goes on when everything that is ready now has had its turn.
+    /// Reports the activity after all that is ready now has run.
     fn take_census(self: &Rc<Self>, tell: oneshot::Sender<Census>) {
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
             for _ in 0..YIELDS {
                 tokio::task::yield_now().await;
             }
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = tell.send(worker.census());
         });
     }

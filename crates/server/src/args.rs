@@ -31,7 +31,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
 
-    /// Let everybody who reaches the listener call the program's API, without a token
+    /// Let every client that reaches the listener call the program's API, without a token
     #[arg(long)]
     pub insecure: bool,
 }
@@ -55,7 +55,7 @@ impl From<ServeArgs> for Sources {
     }
 }
 
-/// `migrate --dry-run`, for a command of your own: see [`HostBuilder::migrate`](crate::HostBuilder::migrate).
+/// `migrate --dry-run`, for your own command: see [`HostBuilder::migrate`](crate::HostBuilder::migrate).
 ///
 /// ```
 /// #[derive(clap::Parser)]
@@ -66,7 +66,7 @@ impl From<ServeArgs> for Sources {
 /// ```
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct MigrateArgs {
-    /// Try on a copy, and change nothing. Objects migrate by themselves when they come to life
+    /// Try on a copy, and change nothing. Objects migrate when they are next loaded
     #[arg(long, required = true)]
     pub dry_run: bool,
 

@@ -26,7 +26,7 @@ abide_storage::broken_variants! {
         ForkAnywhere,
         /// Streams opened with a token stay open. A token ends.
         StreamOutlivesToken,
-        /// Wrong tokens are not counted. Nobody can guess for long.
+        /// Mutation: wrong tokens are not counted. Promise: tokens cannot be guessed for long.
         FailuresUncounted,
         /// A change is made without a row in the audit log. What operators change is on record.
         AuditSkipped,
@@ -55,9 +55,10 @@ abide_storage::broken_variants! {
         OriginUncheckedOnPost,
     }
     edge {
-        /// `X-Forwarded-For` is believed, whoever sends it. A client is who it is.
+        /// Mutation: `X-Forwarded-For` is trusted from every sender. Promise: a client cannot pretend to be another.
         ForwardedFromAnybody,
-        /// A header of the PROXY protocol is believed, whoever sends it. A client is who it is.
+        /// Mutation: a header of the PROXY protocol is trusted from every sender. Promise: a client cannot pretend to
+        /// be another.
         ProxyHeaderFromAnybody,
         /// A connection without a request is kept forever. Idle peers hold no resources.
         IdleForEver,

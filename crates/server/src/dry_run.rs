@@ -2,7 +2,7 @@
 //!
 //! Contract. The directory is opened by the ordinary recovery through a [`ScratchDisk`], which reads it and keeps elsewhere what
 //! is written. It is locked meanwhile, so no node serves it. The objects are made one after the other, as their next event
-//! would make them, on a node on which nothing goes on by itself; each leaves memory soon after.
+//! would make them, on an otherwise idle node; each leaves memory soon after.
 
 use std::{
     path::Path,

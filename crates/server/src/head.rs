@@ -2,7 +2,7 @@
 //!
 //! Contract: what a connection has received of a head beyond [`limits::FREE_HEAD`], which the charge of the connection
 //! covers, is charged until its request has ended: the parsed head refers to the buffer. While the budget is used up, a
-//! connection with a longer head is closed. HTTP/2 bounds heads by itself, below that length.
+//! connection with a longer head is closed. HTTP/2 itself bounds heads, below that length.
 
 use std::{io, sync::Arc};
 

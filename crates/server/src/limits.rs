@@ -38,7 +38,7 @@ pub(crate) const IDLE_FRAMES: u32 = 200;
 pub(crate) const IDLE_FRAMES_BURST: u32 = 2_000;
 /// Longest time for which a connection that sent too many is not read.
 pub(crate) const IDLE_FRAMES_PAUSE: Duration = Duration::from_secs(2);
-/// Each further frame is earned by so many bytes sent: clients confirm half a window or more of a response at once.
+/// Each further frame is earned by this many bytes sent: clients confirm half a window or more of a response at once.
 pub(crate) const BYTES_PER_IDLE_FRAME: u32 = 1024;
 
 /// Longest piece of a response given to an HTTP/2 stream before its client has received the previous one.

@@ -3,7 +3,7 @@
 //! Contract: control frames of HTTP/2 (such as PING and SETTINGS, and empty DATA) and of WebSockets (pings, pongs, empty
 //! fragments) are read at [`limits::IDLE_FRAMES`] per second on average, after a burst. A connection that sends more is
 //! not closed: it is not read for a while, so that TCP slows its peer down. Requests, messages and content are not
-//! delayed by themselves, and what is exchanged earns further HTTP/2 frames, because clients confirm what they receive.
+//! delayed themselves, and what is exchanged earns further HTTP/2 frames, because clients confirm what they receive.
 
 use std::{
     io,

@@ -99,7 +99,7 @@ impl LocalHost {
         self.router.clone()
     }
 
-    /// Returns when nothing goes on by itself any more, on a clock that stands still: [`Node::settle`].
+    /// Returns when the node is idle on a stopped test clock: [`Node::settle`].
     ///
     /// # Errors
     /// With the objects that do not rest, and what keeps them busy.
@@ -260,7 +260,7 @@ impl RunningHost {
         &self.env
     }
 
-    /// Returns when nothing goes on by itself any more, on a clock that stands still: [`Node::settle`].
+    /// Returns when the node is idle on a stopped test clock: [`Node::settle`].
     ///
     /// # Errors
     /// With the objects that do not rest, and what keeps them busy.

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_name_that_no_stranger_can_have_is_an_own_one() {
+    fn only_a_name_that_strangers_cannot_own_is_ours() {
         let own = ["Outbox.example.com", "*.tenants.example"];
         let site = Site {
             hosts: Hosts::Named(own.map(str::to_owned).to_vec()),

@@ -11,7 +11,7 @@ pub const VARIABLE: &str = "ABIDE_BROKEN_STORAGE";
 
 /// Declares the broken variants of a crate, by part: an enum `Variant`, a function `broken` that product code calls,
 /// and a guard `Broken` with which a test breaks its own thread. The crate has a feature `broken`. The first argument
-/// is the environment variable that breaks a whole process, for tests whose nodes have threads of their own.
+/// is the environment variable that breaks a whole process, for tests whose nodes have their own threads.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! broken_variants {
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variant_is_broken_on_the_thread_that_says_so_and_as_long_as_it_says_so() {
+    fn a_variant_is_broken_on_its_thread_while_it_is_set() {
         let variant = Variant::HorizonNotAdvanced;
         {
             let _broken = Broken::begin(variant);

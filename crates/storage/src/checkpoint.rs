@@ -485,7 +485,7 @@ impl Checkpointer {
                 }
             }
             if pages.overlay.is_empty() {
-                // A large overlay shrinks its table, and the file is closed until somebody reads it.
+                // A large overlay shrinks its table, and the file is closed until it is read.
                 pages.overlay.shrink_to_fit();
                 self.objects.close_file(object, &mut pages);
             }

@@ -78,7 +78,7 @@ impl Guard {
     pub(crate) fn attach(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         let inner = self.0.clone();
         connection.authorizer(Some(move |context: AuthContext<'_>| {
-            // A trigger created by a user has the user's privileges, whoever's statement fires it.
+            // A trigger created by a user has the user's privileges, even if another statement fires it.
             if context.accessor.is_none() && inner.trusted.load(Ordering::Relaxed) {
                 return Authorization::Allow;
             }

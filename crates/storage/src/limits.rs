@@ -6,26 +6,26 @@
 
 use std::time::Duration;
 
-/// Longest key of the key-value API, in bytes of UTF-8. Source: the field's limit for keys.
+/// Longest key of the key-value API, in bytes of UTF-8. Source: Cloudflare's limit for keys.
 pub const MAX_KEY_BYTES: usize = 2 * 1024;
 
 /// Longest encoded value of the key-value API, and longest string, blob or row in SQL, in bytes.
-/// Source: the field's "maximum string, BLOB or table row size".
+/// Source: Cloudflare's "maximum string, BLOB or table row size".
 pub const MAX_VALUE_BYTES: usize = 2 * 1024 * 1024;
 
 /// Room that SQLite needs beside a value of [`MAX_VALUE_BYTES`] in one row: its key and the record header.
 pub const ROW_OVERHEAD_BYTES: usize = MAX_KEY_BYTES + 1024;
 
-/// Longest SQL text, in bytes. Source: the field's "maximum SQL statement length".
+/// Longest SQL text, in bytes. Source: Cloudflare's "maximum SQL statement length".
 pub const MAX_SQL_BYTES: usize = 100_000;
 
-/// Most parameters bound to one statement. Source: the field.
+/// Most parameters bound to one statement. Source: Cloudflare.
 pub const MAX_BOUND_PARAMETERS: usize = 100;
 
-/// Most columns of a table, and of a result. Source: the field.
+/// Most columns of a table, and of a result. Source: Cloudflare.
 pub const MAX_COLUMNS: usize = 100;
 
-/// Most bytes of one object's database. Source: the field.
+/// Most bytes of one object's database. Source: Cloudflare.
 pub const MAX_OBJECT_BYTES: u64 = 10 * 1024 * 1024 * 1024;
 
 /// The reserve beyond the limit of an object, and beyond that of all objects, is one part in this many. Work that must
@@ -51,10 +51,10 @@ pub const VACUUM_WHEN_FULL_BYTES: u64 = 64 * 1024 * 1024;
 /// Most bytes of rows that one `exec` gathers in memory; larger results are read row by row with `for_each`.
 pub const MAX_RESULT_BYTES: usize = 64 * 1024 * 1024;
 
-/// Longest idempotency key, in bytes. The field's services take 255.
+/// Longest idempotency key, in bytes. Common services take 255.
 pub const MAX_IDEMPOTENCY_KEY_BYTES: usize = 255;
 
-/// How long a call's result is remembered under its idempotency key. The field's services keep it a day.
+/// How long a call's result is remembered under its idempotency key. Common services keep it a day.
 pub const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
 
 /// Calls that an object remembers; beyond it the oldest are forgotten before they expire.
@@ -69,7 +69,7 @@ pub const MAX_REMEMBERED_RESULT_BYTES: usize = 1 << 20;
 /// Expired keys that are removed when a new one is written: more than one, so that they cannot accumulate.
 pub(crate) const EXPIRED_KEYS_PER_WRITE: u32 = 8;
 
-/// Most keys of one multi-key call. Source: the field.
+/// Most keys of one multi-key call. Source: Cloudflare.
 pub const MAX_KEYS_PER_CALL: usize = 128;
 
 /// A wall clock that moves back by more than this was set back; smaller steps come from threads and time services.

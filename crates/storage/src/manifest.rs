@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_while_the_manifest_is_replaced_leaves_the_old_one_or_the_new_one() {
+    fn a_crash_while_replacing_the_manifest_leaves_the_old_or_the_new() {
         for stop in 0..8 {
             for seed in 0..50 {
                 let (disk, dir) = disk();
@@ -330,7 +330,7 @@ mod tests {
         let text = format!("abide manifest 2 {crc:08x}\n{body}");
         let read = Manifest::decode(text.as_bytes(), Path::new("M")).unwrap();
         let key = format!("1/{}", "01".repeat(32));
-        let why = "its file is missing, the log goes on with commit 7";
+        let why = "its file is missing, the log continues with commit 7";
         assert_eq!(read.quarantined[&key], Quarantine::new(why.to_owned()));
         assert_eq!((read.epoch, read.redo), (3, 77));
         let again = Manifest::decode(&read.encode().unwrap(), Path::new("M")).unwrap();

@@ -92,7 +92,7 @@ struct Inner {
     accounts: Mutex<Vec<Weak<MemoryAccount>>>,
 }
 
-/// Read by all threads: on a cache line of its own.
+/// Read by all threads: on its own cache line.
 #[repr(align(64))]
 struct Total(AtomicI64);
 

@@ -243,8 +243,8 @@ impl ObjectTable {
         self.forget_if_idle(object);
     }
 
-    /// Drops an object from the table if nobody has it open and its file is complete. Pages are locked before the
-    /// table, never after: an object that waits must not block the others.
+    /// Drops an object from the table if it is not open and its file is complete. Pages are locked before the table,
+    /// never after: an object that waits must not block the others.
     pub(crate) fn forget_if_idle(&self, object: &Object) {
         let mut pages = object.pages();
         let idle = !pages.open && pages.overlay.is_empty() && pages.quarantined.is_none();

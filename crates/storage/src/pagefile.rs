@@ -563,7 +563,7 @@ mod spare {
         let spare = PAGES.with_borrow_mut(Vec::pop);
         match spare {
             Some(mut page) => {
-                // Nobody else holds it, so this copies into it.
+                // There is no other holder, so this copies into it.
                 *Arc::make_mut(&mut page) = *content;
                 page
             }

@@ -188,8 +188,8 @@ impl Engine {
         Ok(Repaired { bookmark, kept })
     }
 
-    /// Quarantines an object that has a history, but neither a file nor commits in the log: somebody has deleted its
-    /// file. Not checked when objects are opened, because each new object would then cost a search of the archive.
+    /// Quarantines an object that has a history, but neither a file nor commits in the log: its file was deleted. Not
+    /// checked when objects are opened, because each new object would then cost a search of the archive.
     pub(crate) fn quarantine_if_lost(&self, key: ObjectKey) -> Result<()> {
         let never = CommitNo(0);
         if self.present_commit(key)? != Some(never) || self.archive.newest_commit(key) == never {

@@ -306,7 +306,7 @@ impl Store {
         self.0.engine.bookmark_for_time(key, unix_millis)
     }
 
-    /// Restores an object to a bookmark with a commit of its own, and returns the bookmark that undoes it. If the
+    /// Restores an object to a bookmark with its own commit, and returns the bookmark that undoes it. If the
     /// archive lacks the present state, a snapshot of it is archived first. Durable when it returns. The object must
     /// not be open. Reads files and may take a checkpoint: not for a thread that runs objects.
     ///
@@ -403,7 +403,7 @@ impl Store {
         self.0.engine.clock_set_back(by_millis)
     }
 
-    /// Whether the store has threads of its own, which write the log and take checkpoints. Without them
+    /// Whether the store has its own threads, which write the log and take checkpoints. Without them
     /// ([`StoreOptions::manual`]) the caller does that work.
     pub fn has_threads(&self) -> bool {
         self.0.engine.shared.threads

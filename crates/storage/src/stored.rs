@@ -1,7 +1,7 @@
 //! How much the objects store, and the limits on it.
 //!
 //! The length of each object's database counts, as of its newest commit and including free pages: the size of its file
-//! after the next checkpoint. The log, the archive and temporary files have limits of their own.
+//! after the next checkpoint. The log, the archive and temporary files have their own limits.
 //!
 //! There are two limits: one for each object, enforced on every statement ([`crate::database`]), and one for all
 //! objects together. Each has a reserve for writes that finish or delete something: updates and deletes, alarms,

@@ -170,7 +170,7 @@ pub(crate) struct Vfs {
     temporary: Arc<Temporary>,
 }
 
-// SAFETY: SQLite guards its list of VFSs by a lock of its own; nothing changes the structure while it is registered, and
+// SAFETY: SQLite guards its list of VFSs by its own lock; nothing changes the structure while it is registered, and
 // what it points to is `Sync`.
 unsafe impl Send for Vfs {}
 // SAFETY: as above.

@@ -6,7 +6,7 @@ use abide_fuzz::TARGETS;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Panics of any thread: a host answers for those of its tasks and objects, and goes on.
+/// Panics of any thread: a host answers for those of its tasks and objects, and continues.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 fn run(name: &str) {

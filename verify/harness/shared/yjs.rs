@@ -60,7 +60,7 @@ impl YjsClient {
         Message::Sync(SyncMessage::SyncStep1(vector)).encode_v1()
     }
 
-    /// Everything that it has, as an update that nobody asked for.
+    /// Everything that it has, as an unrequested update.
     pub(crate) fn everything(&self) -> Vec<u8> {
         let transaction = self.doc.transact();
         let update = transaction.encode_state_as_update_v1(&StateVector::default());
@@ -131,7 +131,7 @@ impl YjsClient {
         Self::state_of(self.id(), self.clock, json)
     }
 
-    /// The state of somebody.
+    /// The state of a client.
     pub(crate) fn state_of(client: u64, clock: u32, json: &str) -> Vec<u8> {
         let entry = AwarenessUpdateEntry {
             clock,

@@ -1,7 +1,7 @@
 //! Shared parts of acceptance tests: the real binary as a child process ([`Server`]), an HTTP client ([`Client`]), a
 //! headless browser ([`Browser`]) and what it finds wrong with a page ([`axe`]), the commands of the tour ([`Tour`]), seeded random numbers ([`Random`]), and fakes of external services: a mail server
-//! ([`SmtpServer`]), a mail API ([`AcsServer`]) and a receiver of requests ([`Receiver`]), which fail on demand, or an
-//! address where nothing listens ([`Nobody`]). Also a real `PostgreSQL` server ([`Postgres`]) that can be killed. Tests
+//! ([`SmtpServer`]), a mail API ([`AcsServer`]) and a receiver of requests ([`Receiver`]), which fail on demand, or a
+//! closed port ([`Nobody`]). Also a real `PostgreSQL` server ([`Postgres`]) that can be killed. Tests
 //! are themselves tested by [`hunt`].
 //!
 //! Tests wait as long as necessary: [`run`], [`until`] and [`in_time`] abort only hanging tests.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpSocket;
 
-/// A local port that refuses connections, and that nobody else can take while this exists.
+/// A local port that refuses connections, and that no other process can take while this exists.
 #[derive(Debug)]
 pub struct Nobody {
     /// Bound, but not listening.

@@ -56,5 +56,5 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T 
 pub async fn in_time<T>(what: &str, comes: impl Future<Output = T>) -> T {
     tokio::time::timeout(patience(), comes)
         .await
-        .unwrap_or_else(|_| panic!("waited in vain for {what}"))
+        .unwrap_or_else(|_| panic!("timed out waiting for {what}"))
 }

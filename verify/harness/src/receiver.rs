@@ -151,7 +151,7 @@ impl Receiver {
         }));
         let (noted, ruling) = (Arc::clone(&requests), Arc::clone(&rules));
         let listener = http_double::serve(address, move |request| {
-            // In this order, so that whoever sees a request in the record knows that its handling is decided.
+            // In this order, so that a reader who sees a request in the record knows that its handling is decided.
             let act = ruling
                 .lock()
                 .expect("no panics under this lock")
@@ -180,7 +180,7 @@ impl Receiver {
         format!("http://{}{path}", self.address())
     }
 
-    /// Scripts the handling of the next requests without a script of their own, one each.
+    /// Scripts the handling of the next requests without their own script, one each.
     pub fn script(&self, acts: impl IntoIterator<Item = ReceiverAct>) {
         self.rules(|rules| rules.script.extend(acts));
     }

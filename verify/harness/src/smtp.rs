@@ -285,7 +285,7 @@ impl<'a> Session<'a> {
         if let Some(trouble) = self.trouble(SmtpStage::Data) {
             return Ok(trouble);
         }
-        self.say("354 End with a dot on a line of its own").await?;
+        self.say("354 End with a dot on its own line").await?;
         let mut data = Vec::new();
         let mut size = 0;
         loop {

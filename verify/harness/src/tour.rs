@@ -135,7 +135,7 @@ impl Tour {
         }
     }
 
-    /// Waits for what a reader sees before going on: a program that was started listens, one that was killed is gone.
+    /// Waits until a reader can see a change before it continues: a program that was started listens, one that was killed is gone.
     async fn settle(&self, block: &str) {
         let last = block.lines().last().unwrap_or_default();
         if last.contains(" serve") {

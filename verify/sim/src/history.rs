@@ -1,7 +1,7 @@
 //! The observations from outside the node, in order: the only input of the checkers.
 //!
 //! Clients, the receiver of requests and the objects' own code write to it. Code left from an earlier life of the
-//! process writes nothing: nobody could have observed it.
+//! process writes nothing: it could not have been observed.
 
 pub use crate::receiver::Act;
 

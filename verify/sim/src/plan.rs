@@ -94,7 +94,7 @@ pub enum Focus {
 /// ISSTA 2012).
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, in any combination"
+    reason = "each is a separate fact, in any combination"
 )]
 struct Swarm {
     full: bool,

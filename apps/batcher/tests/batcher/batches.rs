@@ -112,7 +112,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_seconds_after_the_first_post_all_go_upstream_in_one_request_and_are_deleted() {
+async fn a_batch_is_sent_in_one_request_ten_seconds_after_its_first_post() {
     let mut world = World::new().await;
     assert_eq!(world.post(r#"{"n":1}"#).await, 1);
     world.clock.advance(Duration::from_secs(9));

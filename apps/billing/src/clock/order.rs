@@ -17,7 +17,7 @@ pub struct Collection {
     pub attempt: u32,
     /// The draft for creating it. None for attempts after the first.
     pub draft: Option<Draft>,
-    /// Void it instead: nobody has to pay it.
+    /// Void it instead: it is not to be paid.
     #[serde(default)]
     pub void: bool,
     /// Ask it first what has become of it, because the subscription was restored.

@@ -33,7 +33,7 @@ pub enum Told {
 /// Why a webhook was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EventError {
-    /// It may be from somebody else, or is too old.
+    /// It may be from another sender, or is too old.
     #[error(transparent)]
     NotVerified(#[from] NotVerified),
     /// It is signed, but has unexpected content.

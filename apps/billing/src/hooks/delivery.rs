@@ -89,7 +89,7 @@ impl Deliver for NoticeDelivery {
     }
 }
 
-/// Nobody will ever take it.
+/// It can never be delivered.
 fn gone(endpoint: &str) -> Failure {
     let text = format!("the endpoint {endpoint} was deleted");
     if broken(Variant::GoneRetried) {

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn money_that_arrives_late_is_always_heard_of() {
+    fn late_money_is_always_recorded() {
         let subscription = schema(SUBSCRIPTION);
         for state in states(&SUBSCRIPTION).filter(|state| *state != COPY) {
             let heard = subscription.allowed(state).into_iter().any(|allowed| {

@@ -122,7 +122,7 @@ fn amount(month: &Month) -> i64 {
 fn dunning(cohorts: &[Cohort]) -> Markup {
     html! {
         h2 { "Dunning" }
-        p.soft.small { "Invoices whose first payment failed, by month, and what became of them" }
+        p.soft.small { "Invoices whose first payment failed, by month, and how they ended" }
         @if cohorts.is_empty() {
             p.soft { br; "No payment has failed." }
         } @else {
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_looks_is_told_how_old_the_figures_are() {
+    fn the_overview_shows_the_age_of_its_figures() {
         let lag = |waiting, millis, dead| {
             behind(Lag {
                 waiting,

@@ -15,7 +15,7 @@ pub(crate) struct Overview {
     pub(crate) currency: Currency,
     /// What came in, the oldest month first.
     pub(crate) months: Vec<Month>,
-    /// What became of failed payments, the newest month first.
+    /// How failed payments ended, the newest month first.
     pub(crate) cohorts: Vec<Cohort>,
     /// Subscriptions that changed last.
     pub(crate) newest: Vec<Listed>,

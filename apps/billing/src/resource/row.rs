@@ -102,7 +102,7 @@ impl Row {
     pub(super) fn put(self, feed: &Feed) -> Result<()> {
         let mut values = serde_json::to_value(&self).map_err(Error::from_std)?;
         if let Some(values) = values.as_object_mut() {
-            // The table has these by itself.
+            // The table has its own columns for these.
             values.remove("id");
             values.remove("seq");
         }

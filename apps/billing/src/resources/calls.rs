@@ -28,7 +28,7 @@ macro_rules! calls {
                 self.resource.write_once(&action, &outcome, &data)
             }
 
-            /// Creates it with what somebody else wants to know of it.
+            /// Creates it with the client's metadata.
             pub async fn create_annotated(
                 &self,
                 data: serde_json::Value,
@@ -39,7 +39,7 @@ macro_rules! calls {
                 self.resource.annotate(&annotation)
             }
 
-            /// Keeps what somebody else wants to know of it.
+            /// Keeps the client's metadata.
             pub async fn annotate(
                 &self,
                 annotation: crate::states::Annotation,

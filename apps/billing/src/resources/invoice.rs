@@ -95,9 +95,9 @@ calls! {
             Ok(Some(intent))
         }
 
-        /// Lets its subscription begin another attempt to collect it, because somebody wants to pay. While an attempt
-        /// is running, nothing else begins. If it waits for customer authentication, and the customer has set another
-        /// card since, it is canceled, and the next one begins when it has ended unpaid.
+        /// Lets its subscription begin another attempt to collect it, because the customer wants to pay. While an
+        /// attempt is running, nothing else begins. If it waits for customer authentication, and the customer has set
+        /// another card since, it is canceled, and the next one begins when it has ended unpaid.
         pub async fn pay(&self) -> Result<View, BillingError> {
             self.resource.must_take("pay", "attempted")?;
             let subscription = self.subscription()?;

@@ -302,7 +302,7 @@ impl Resource<states::Subscription> {
         Ok(true)
     }
 
-    /// A payment that has begun, and whose beginning nobody heard of, may take money: it is waited for.
+    /// A payment that has begun unreported may take money: it is waited for.
     async fn has_begun(&self, invoice: &str, attempt: u32) -> Result<bool, Failure> {
         let env = self.env();
         let intent = states::Invoice::intent(invoice, attempt);
@@ -479,7 +479,7 @@ calls! {
             })
         }
 
-        /// Begins another attempt to collect an owed invoice, because somebody wants to pay. While an attempt is
+        /// Begins another attempt to collect an owed invoice, because the customer wants to pay. While an attempt is
         /// running, nothing else begins. The attempt replaces the next one of dunning.
         pub async fn pay(&self, invoice: String) -> Result<View, BillingError> {
             self.resource.caught_up()?;
@@ -612,7 +612,7 @@ calls! {
                         self.resource.write("retry", "attempted", &attempt)?;
                     }
                 }
-                // After a trial nobody is there to pay: do not wait.
+                // After a trial the customer is not there to pay: do not wait.
                 Some(NO_PAYMENT_METHOD)
                     if state == "incomplete" && after_trial && !broken(Variant::TrialWaits) =>
                 {

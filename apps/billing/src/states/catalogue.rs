@@ -25,7 +25,7 @@ impl NewProduct {
 pub struct Product {
     /// What it is called.
     pub name: String,
-    /// What somebody else wants to know of it.
+    /// The client's metadata.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }
@@ -77,7 +77,7 @@ impl NewPrice {
 pub struct Price {
     /// What it was created with.
     pub terms: Option<NewPrice>,
-    /// What somebody else wants to know of it.
+    /// The client's metadata.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }

@@ -100,7 +100,7 @@ pub struct Invoice {
     /// Its credit notes, by their id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub credit_notes: BTreeMap<String, CreditNote>,
-    /// What somebody else wants to know of it.
+    /// The client's metadata.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }

@@ -70,7 +70,7 @@ pub struct PaymentIntent {
     /// Its refunds, by their id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refunds: BTreeMap<String, Refunded>,
-    /// What somebody else wants to know of it.
+    /// The client's metadata.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }

@@ -148,7 +148,7 @@ pub struct Refund {
     pub refund: Option<String>,
     /// Why it failed.
     pub failure: Option<String>,
-    /// What somebody else wants to know of it.
+    /// The client's metadata.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }

@@ -35,7 +35,7 @@ const SETTLED_MILLIS: i64 = 10 * 60 * 1_000;
 /// What waits for an operator.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Troubles {
-    /// Payments that continue only if somebody resumes them, the latest first.
+    /// Payments that continue only if an operator resumes them, the latest first.
     pub(crate) payments: Vec<Failed>,
     /// The same for refunds.
     pub(crate) refunds: Vec<Failed>,
@@ -179,7 +179,7 @@ async fn resumed<W: Workflow>(env: &Env, id: &str) -> Result<Json<Failed>, ApiEr
     Ok(Json(record.into()))
 }
 
-/// The failed step of a payment: the latest. Waiting in vain for an event is not a failure.
+/// The failed step of a payment: the latest. A wait for an event that timed out is not a failure.
 async fn failed_step<W: Workflow>(
     workflows: &Workflows<W>,
     id: &str,

@@ -1,4 +1,5 @@
-//! Operations on all resources. They run to completion, whoever listens; the caller gets a line of JSON for each step.
+//! Operations on all resources. They run to completion even if the caller leaves; the caller gets a line of JSON for
+//! each step.
 
 use std::{
     convert::Infallible,

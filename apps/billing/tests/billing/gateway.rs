@@ -130,7 +130,7 @@ async fn on_a_bad_day_each_key_takes_its_money_once() {
             let reference = format!("in_{number}");
             let payment = pay(node.env(), "card_ok", &reference).await;
             assert_eq!(payment.status, PaymentStatus::Succeeded, "seed {seed}");
-            // Whoever has lost the answer and asks again gets the same.
+            // A client that lost the answer and asks again gets the same.
             assert_eq!(pay(node.env(), "card_ok", &reference).await, payment);
         }
         let tally = gateway.tally();
@@ -165,7 +165,7 @@ async fn a_key_that_belongs_to_another_request_is_refused() {
 }
 
 #[tokio::test]
-async fn over_a_socket_it_is_the_same_gateway_and_a_lost_answer_is_told_as_lost() {
+async fn the_gateway_over_a_socket_reports_lost_answers_as_lost() {
     let gateway = local(Mischief {
         lost: 100,
         ..Mischief::none(1)
@@ -248,7 +248,7 @@ async fn the_local_gateway_answers_only_under_its_address_and_to_its_own_page() 
             "{foreign:?}"
         );
     }
-    assert_eq!(gateway.waiting().len(), 1, "nobody has answered");
+    assert_eq!(gateway.waiting().len(), 1, "none was answered");
     let shown = ask("GET", &page, &[host, ("sec-fetch-site", "cross-site")]).await;
     assert_eq!(shown.status(), 200, "a link");
     assert_eq!(shown.headers()["x-content-type-options"], "nosniff");
@@ -358,7 +358,7 @@ async fn a_gateway_with_a_file_knows_after_a_restart_what_it_knew() {
 }
 
 #[tokio::test]
-async fn a_gateway_s_file_is_shortened_when_it_has_grown_and_nothing_is_forgotten() {
+async fn compacting_the_gateway_s_file_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("gateway.jsonl");
     let open =

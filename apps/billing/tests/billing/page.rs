@@ -35,7 +35,7 @@ async fn until(client: &Client, path: &str, is_so: impl Fn(&Value) -> bool) -> V
     };
     tokio::time::timeout(PATIENCE, asks)
         .await
-        .unwrap_or_else(|_| panic!("waited in vain at {path}"))
+        .unwrap_or_else(|_| panic!("timed out at {path}"))
 }
 
 /// Waits until an element says something.
@@ -49,7 +49,7 @@ async fn says(page: &Page, element: &str, text: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium and npm"]
-async fn the_overview_shows_how_business_goes_and_a_subscription_shows_its_chain() {
+async fn the_overview_shows_figures_and_a_subscription_shows_its_chain() {
     let dir = tempfile::tempdir().unwrap();
     let server = Program::new(env!("CARGO_BIN_EXE_billing"), dir.path().join("data")).start();
     let client = server.client();

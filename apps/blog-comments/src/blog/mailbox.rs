@@ -21,7 +21,7 @@ pub struct Mailbox {
 pub struct GivenUp {
     /// What is known of it.
     pub mail: Record,
-    /// The recipient and the subject as of now; none if nobody is left to be notified.
+    /// The recipient and the subject as of now; `None` if the recipient no longer wants the mail.
     pub about: Option<(String, String)>,
 }
 

@@ -1,9 +1,9 @@
 //! The thank-you mail after a member's first comment, and whether it has arrived.
 //!
-//! Contract: a member is thanked once. That they are is a row with the member as its key, written in the transaction
-//! of the comment that also enqueues the mail, so it depends neither on how long the outbox remembers its mails nor on
-//! what becomes of the comment. The outbox's callbacks write the mail's end into the row, in the transaction that ends
-//! the mail.
+//! Contract: a member is thanked once. The record is a row with the member as its key, written in the transaction of
+//! the comment that also enqueues the mail. So it depends neither on how long the outbox remembers its mails nor on
+//! whether the comment is deleted. The outbox's callbacks write the mail's end into the row, in the transaction that
+//! ends the mail.
 
 use abide::outbox::{Deliver, Ended, Outbox};
 use abide::prelude::*;

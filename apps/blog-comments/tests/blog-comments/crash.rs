@@ -58,7 +58,7 @@ fn ids(mails: &[Mail]) -> Vec<String> {
     mails.iter().map(Mail::message_id).collect()
 }
 
-/// Whether a mail's history tells of an answer that was lost.
+/// Whether a mail's history includes an answer that was lost.
 async fn was_unknown(client: &Client, mail: &Value) -> bool {
     let path = format!("/api/mails/{}", mail["id"]);
     let answer = owner(client, Method::GET, &path, "").await;
@@ -67,7 +67,7 @@ async fn was_unknown(client: &Client, mail: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_comment_that_was_cut_off_on_its_way_causes_no_mail_until_it_is_sent_again() {
+async fn an_interrupted_comment_causes_no_mail_until_it_is_sent_again() {
     let world = World::new().await;
     let server = world.start();
     let ada = comment("ada", "hello");
@@ -97,7 +97,7 @@ async fn a_comment_that_was_cut_off_on_its_way_causes_no_mail_until_it_is_sent_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_committed_before_anything_was_sent_is_sent_once_after_a_restart() {
+async fn unsent_mails_are_sent_once_after_a_restart() {
     let World { dir, smtp } = World::new().await;
     let data = dir.path().join("data");
     let (address, url) = (smtp.address(), smtp.url());
@@ -110,7 +110,7 @@ async fn what_was_committed_before_anything_was_sent_is_sent_once_after_a_restar
 
     let smtp = SmtpServer::start_at(&address, 1 << 20).await;
     let server = program(&data, &url).start();
-    // Nobody asks for anything: the alarm wakes the blog.
+    // No request comes: the alarm wakes the blog.
     let received = smtp.wait_for(2).await;
     until_sent(&server.client(), 3).await;
     assert_eq!(smtp.received().len(), 2);
@@ -193,9 +193,9 @@ async fn chatter(
     }
 }
 
-/// What becomes of the next mails: less goes wrong than opens the circuit to the mail server, which would be left alone
-/// for longer than this test waits.
-fn mischief(random: &mut Random) -> Vec<SmtpAct> {
+/// What the mail server does with the next mails: fewer fail than would open its circuit, which would stay open for
+/// longer than this test waits.
+fn faults(random: &mut Random) -> Vec<SmtpAct> {
     let mut acts = vec![SmtpAct::Take; 40];
     for bad in [
         SmtpAct::Refuse(SmtpStage::Recipient, 451),
@@ -222,8 +222,8 @@ fn about(mail: &Mail) -> About {
     (mail.to[0].clone(), comment)
 }
 
-/// The mails that comments must cause, in whatever order they were answered: the first comment of each reader is followed by
-/// their confirmation before anybody comments again.
+/// The mails that comments must cause, in whatever order they were answered: the first comment of each reader is
+/// followed by their confirmation before the next comment.
 fn expected(comments: &[Value]) -> BTreeSet<About> {
     let mut followers = BTreeSet::new();
     let mut expected = BTreeSet::new();
@@ -241,7 +241,7 @@ fn expected(comments: &[Value]) -> BTreeSet<About> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_comment_causes_its_mails_and_each_is_sent_whatever_kill_9_comes_between() {
+async fn every_comment_s_mails_are_sent_across_kill_9() {
     let rounds = setting("ABIDE_CRASH_ROUNDS", 3);
     let seed = setting("ABIDE_CRASH_SEED", 0xB106);
     println!("{rounds} rounds from seed {seed}");
@@ -263,7 +263,7 @@ async fn every_comment_causes_its_mails_and_each_is_sent_whatever_kill_9_comes_b
     let mut unanswered = vec![Unanswered::None; READERS.len()];
     for _ in 0..rounds {
         world.smtp.always(SmtpAct::Take);
-        world.smtp.script(mischief(&mut random));
+        world.smtp.script(faults(&mut random));
         let server = world.start();
         let answered = Arc::new(watch::channel(0).0);
         let mut readers = Vec::new();

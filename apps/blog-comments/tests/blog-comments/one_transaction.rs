@@ -11,7 +11,7 @@ use blog_comments::{BINDING, Blog, Site, options, registry, router};
 use http::Method;
 use serde_json::json;
 
-/// A blog whose outbox takes so many mails, and whose mail server is not there.
+/// A blog whose outbox takes this many mails, and whose mail server is not there.
 async fn blog(max_queued: i64, nobody: &Nobody) -> RunningHost {
     let site = Site {
         title: "Blog".to_owned(),
@@ -60,7 +60,7 @@ async fn a_comment_is_undone_whole_when_one_of_its_mails_is_not_taken() {
     assert_eq!(thread["comments"].as_array().unwrap().len(), 0, "{thread}");
     assert_eq!(thread["post"]["comments"], 0);
     assert_eq!(mails(&client).await, question);
-    // Nobody follows this one, and grace has not been asked.
+    // This post has no followers, and grace has not been asked.
     let elsewhere = client.post(hello, &comment("grace", "hello")).await;
     assert_eq!(elsewhere.status, 201);
     until(&client, 2, |mail| mail["kind"] == "thanks").await;

@@ -1,5 +1,6 @@
-//! The Chrome `DevTools` Protocol (<https://chromedevtools.github.io/devtools-protocol/>) over a pipe: JSON messages, each ended by a
-//! zero byte. A pipe, unlike a port, can be reached by nobody else on the machine, and breaks when either side ends.
+//! The Chrome `DevTools` Protocol (<https://chromedevtools.github.io/devtools-protocol/>) over a pipe: JSON messages,
+//! each ended by a zero byte. A pipe, unlike a port, cannot be reached by other processes of the machine, and breaks
+//! when either side ends.
 //!
 //! Contract: every call ends, with a result, the browser's refusal, or [`CallError::Gone`] when the pipe breaks.
 
@@ -98,7 +99,7 @@ struct Refusal {
 }
 
 impl Devtools {
-    /// Speaks to a browser on a pipe. Call it inside a tokio runtime.
+    /// Connects to a browser on a pipe. Call it inside a tokio runtime.
     pub fn new(
         events: impl AsyncRead + Send + Unpin + 'static,
         mut to_browser: impl AsyncWrite + Send + Unpin + 'static,
@@ -127,7 +128,7 @@ impl Devtools {
                 inner.take(&message);
             }
             if let Some(inner) = reader.upgrade() {
-                // Whoever waits learns that the browser is gone.
+                // Waiting callers learn that the browser is gone.
                 inner.waiting().take();
             }
         });
@@ -210,7 +211,7 @@ impl Inner {
                         reason: refusal.message,
                     }),
                 };
-                // Whoever called may have given up.
+                // The caller may have given up.
                 let _ = call.send(result);
             }
         } else if let Some(page) = message
@@ -218,7 +219,7 @@ impl Inner {
             .and_then(|session| waiting.pages.get(&session))
             && let Some(event) = event(message.method.as_deref(), &message.params)
         {
-            // A page that raises more events than anybody handles is cut off by its time.
+            // A page that raises more events than are handled is cut off by its time limit.
             let _ = page.try_send(event);
         }
     }
@@ -260,7 +261,7 @@ impl Drop for Call<'_> {
     }
 }
 
-/// The next message, or `None` if the pipe is broken or the browser says more than it should.
+/// The next message, or `None` if the pipe is broken or the message is too long.
 async fn next_message(events: &mut (impl AsyncBufReadExt + Unpin)) -> Option<Vec<u8>> {
     let mut message = Vec::new();
     loop {

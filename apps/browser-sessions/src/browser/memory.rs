@@ -1,12 +1,14 @@
-//! The bound of a browser's memory.
+//! The limit of a browser's memory.
 //!
-//! Contract: all processes of a browser together take no more than the bound and [`limits::MEMORY_MARGIN`]. Two mechanisms that need
-//! no privilege keep it. A thread adds up what the processes of each browser have, every [`limits::MEMORY_TICK`], and kills the browser
-//! that has more than the bound. And the kernel refuses a single process what passes bound and margin (`RLIMIT_DATA`), so that one which
-//! takes memory faster than the thread looks cannot take the machine's. `RLIMIT_AS` would not do: Chromium reserves terabytes of addresses.
+//! Contract: all processes of a browser together take at most the limit and [`limits::MEMORY_MARGIN`]. Two mechanisms
+//! keep it, and neither needs privileges. A thread adds up the memory of each browser's processes, every
+//! [`limits::MEMORY_TICK`], and kills a browser above the limit. And the kernel stops a single process at limit and
+//! margin (`RLIMIT_DATA`), so that a process which takes memory faster than the thread looks cannot take the
+//! machine's. `RLIMIT_AS` does not work: Chromium reserves terabytes of addresses.
 //!
-//! Memory is what a process has written (anonymous) and what it shares with others of the browser. Shared memory counts in each
-//! process that uses it. Programs and other files, which the kernel can drop at any time and all browsers share, do not count.
+//! Memory is what a process has written (anonymous) and what it shares with others of the browser. Shared memory
+//! counts in each process that uses it. Programs and other files, which the kernel can drop at any time and all
+//! browsers share, do not count.
 
 use std::{
     collections::HashMap,
@@ -143,7 +145,7 @@ fn look_after(browsers: &Browsers, owner: &Weak<Watch>) {
     }
 }
 
-/// Kills a browser, unless it has ended in the meantime: its number may be another's by then.
+/// Kills a browser, unless it has ended in the meantime: its process id may be reused by then.
 fn kill(browsers: &Browsers, group: i32, bytes: u64) {
     let watched = browsers.watched();
     if let Some(is_over) = watched.get(&group)
@@ -180,7 +182,7 @@ fn taken(groups: &HashMap<i32, Arc<AtomicBool>>) -> HashMap<i32, u64> {
     taken
 }
 
-/// The group of a process, from its `stat`: behind its name, which may hold anything, its state and its parent.
+/// The group of a process, from its `stat`: after its name (which may hold any character), its state and its parent.
 fn group(stat: &str) -> Option<i32> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(2)?.parse().ok()

@@ -7,7 +7,7 @@
 //! | [`devtools`] | commands and events over a pipe |
 //! | [`visit`] | the visits of a job, one for each size |
 //! | `page` | one page: loading it and looking at it |
-//! | [`outcome`] | what comes of a page: pictures, or why there are none |
+//! | [`outcome`] | the outcome of a page: pictures, or why there are none |
 //! | `script` | the steps of a job, done on its page |
 //! | [`pool`] | which session has which browser; waiting, replacing, closing |
 

@@ -1,4 +1,4 @@
-//! What comes of a page: its pictures, or why there are none.
+//! The outcome of a page: its pictures, or why there are none.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Adds what came of another visit. What the page says of itself is what it said first.
+    /// Adds the outcome of another visit. The page's title and texts are those of the first visit.
     pub(super) fn add(&mut self, other: Self) {
         self.pictures.extend(other.pictures);
         self.about.loaded_bytes += other.about.loaded_bytes;
@@ -116,7 +116,7 @@ pub enum PageError {
     },
     /// The browser ended at the steps.
     #[error(
-        "The browser ended while the steps were done. They are not done again, because they may change something: look what became of them first."
+        "The browser ended while the steps were done. They are not repeated, because they may change something: check their effects first."
     )]
     Interrupted,
     /// The browser refused something.
@@ -136,7 +136,7 @@ impl From<CallError> for PageError {
     }
 }
 
-/// What became of the browser itself.
+/// The state of the browser itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrowserHealth {
     /// The page is closed.

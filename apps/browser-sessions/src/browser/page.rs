@@ -1,7 +1,7 @@
 //! One page: opening it, loading it, looking at it.
 //!
-//! Contract: every method ends when the page crashes or the browser is gone. A page that is not there, or that went to another which
-//! is not there, is an error with the reason, never a picture of what Chromium shows instead.
+//! Contract: every method ends when the page crashes or the browser is gone. A page that cannot be loaded, or that
+//! navigated to one that cannot, is an error with the reason, never a picture of Chromium's error page.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::{
 /// What has happened in a page.
 #[derive(Default)]
 struct Seen {
-    /// The document that was loaded last, with all that belongs to it.
+    /// The document that was loaded last, with its resources.
     loaded: Option<String>,
     /// It goes to another document.
     is_leaving: bool,
@@ -108,7 +108,7 @@ impl<'a> Page<'a> {
             result = work => result,
             crashed = seen.wait_for(|seen| seen.has_crashed) => Err(match crashed {
                 Ok(_) => PageError::Crashed,
-                // Nothing tells of the page any longer.
+                // The page's events have ended.
                 Err(_) => PageError::Gone,
             }),
         }
@@ -137,7 +137,7 @@ impl<'a> Page<'a> {
         .await
     }
 
-    /// Clicks at a place, and waits for the page that this leads to.
+    /// Clicks at a place, and waits for the page that the click leads to.
     pub(super) async fn click(&self, x: &Value, y: &Value) -> Result<(), PageError> {
         for (kind, button) in [
             ("mouseMoved", "none"),
@@ -149,7 +149,7 @@ impl<'a> Page<'a> {
                 json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": clicks });
             self.call("Input.dispatchMouseEvent", params).await?;
         }
-        // The page says at once that it is leaving, but not before the click is answered.
+        // The page reports at once that it is leaving, but not before the click is answered.
         self.rest(limits::STEP_TICK).await?;
         let mut seen = self.seen.clone();
         self.unless_crashed(async {
@@ -174,8 +174,7 @@ impl<'a> Page<'a> {
         Ok(tree["frameTree"]["frame"].take())
     }
 
-    /// Fails if the page is what Chromium shows instead of a page that cannot be loaded. A set of frames is nothing but its frames,
-    /// so none of them may be missing.
+    /// Fails if Chromium shows its error page. A frame set is nothing but its frames, so none of them may be missing.
     pub(super) async fn check_is_no_error(&self) -> Result<(), PageError> {
         let frame = self.frame().await?;
         if let Some(url) = frame["unreachableUrl"].as_str() {
@@ -225,7 +224,7 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// Waits for fonts and for images that the viewport calls for, a moment at most.
+    /// Waits briefly for fonts and for images that the viewport needs.
     pub(super) async fn settle(&self) -> Result<(), PageError> {
         let expression = format!(
             "Promise.race([new Promise(done => setTimeout(done, {})), Promise.all([document.fonts.ready, \
@@ -233,7 +232,7 @@ impl<'a> Page<'a> {
              .map(image => image.decode().catch(() => {{}}))])]).then(() => true)",
             limits::SETTLE.as_millis()
         );
-        // A document without images or fonts, such as an XML file, is as it is.
+        // A document without images or fonts, such as an XML file, need not wait.
         self.eval(&expression).await.map(drop)
     }
 
@@ -242,7 +241,7 @@ impl<'a> Page<'a> {
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         match self.call("Runtime.evaluate", params).await {
             Ok(mut answer) => Ok(answer["result"]["value"].take()),
-            // The page went on to another while it was asked.
+            // The page navigated away during the call.
             Err(PageError::Refused(_)) => Ok(Value::Null),
             Err(error) => Err(error),
         }
@@ -295,7 +294,7 @@ impl<'a> Page<'a> {
         Ok(document.into())
     }
 
-    /// What the page says of itself. It may say anything; only its length is bounded.
+    /// The page's title and texts. The page chooses them; only their length is bounded.
     pub(super) async fn about(&self) -> Result<About, PageError> {
         let expression = format!(
             "({{ title: String(document.title).slice(0, {}), url: String(location.href).slice(0, {}), \

@@ -1,8 +1,9 @@
 //! A Chromium process.
 //!
-//! Contract: a browser never outlives the program for long. Chromium ends by itself when its pipe breaks, which also happens
-//! when the program is killed; it is a process group of its own, which is killed as a whole; and [`sweep`] kills what an earlier run left
-//! behind and removes its files. Of the program's environment it sees only where programs and fonts are, and the language.
+//! Contract: a browser does not outlive the program for long. Chromium ends when its pipe breaks, which also happens
+//! when the program is killed. It has its own process group, which is killed as a whole. [`sweep`] kills what an
+//! earlier run left behind and removes its files. Of the program's environment, Chromium sees only where programs and
+//! fonts are, and the language.
 
 use std::{
     collections::VecDeque,
@@ -112,7 +113,8 @@ impl Process {
             ])
             .map_err(io::Error::other)?;
         let spawned = command.spawn();
-        // The program's copies of the browser's ends close: a broken pipe is how either learns that the other has ended.
+        // The program's copies of the browser's ends close: each side notices by a broken pipe that the other has
+        // ended.
         drop(command);
         let mut child = match spawned {
             Ok(child) => child,
@@ -174,7 +176,7 @@ impl Process {
         self.is_over_memory.load(Ordering::SeqCst)
     }
 
-    /// Ends it and waits for the end. What it last wrote to standard error.
+    /// Ends it and waits for the end. Returns what it last wrote to standard error.
     pub async fn end(&self) -> String {
         self.kill();
         let mut ended = self.ended.clone();
@@ -195,8 +197,8 @@ impl Drop for Process {
     }
 }
 
-/// Where a browser puts its temporary files, so that they go with its profile. It also keeps a socket there, whose path must be
-/// short; where it cannot be, the files are where the system has such files.
+/// The directory for a browser's temporary files, which are removed with its profile. It also has a socket, whose
+/// path must be short; if the path is too long, the system's directory is used.
 fn socket_directory(profile: &Path) -> Option<&Path> {
     (profile.as_os_str().len() <= limits::SOCKET_DIRECTORY).then_some(profile)
 }
@@ -228,7 +230,7 @@ async fn attend(
     }
 }
 
-/// Keeps the last that a browser says, and goes on reading: one that writes to a full pipe would stop.
+/// Keeps the last output of a browser, and continues reading: a browser that writes to a full pipe would stop.
 async fn listen(mut stderr: ChildStderr, stderr_tail: Arc<Mutex<VecDeque<u8>>>) {
     let mut buffer = [0; 1024];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
@@ -257,7 +259,7 @@ fn arguments(profile: &Path, no_sandbox: bool) -> Vec<OsString> {
         "--disable-crash-reporter",
         "--disable-client-side-phishing-detection",
         "--disable-domain-reliability",
-        // The last two connect to a search engine through the page's proxy, where it looks as if the page had.
+        // The last two connect to a search engine through the page's proxy, as if the page had.
         "--disable-features=Translate,MediaRouter,OptimizationHints,DialMediaRouteProvider,AutofillServerCommunication,\
          AimEnabled,PreconnectToSearch",
         "--disable-renderer-backgrounding",
@@ -267,7 +269,8 @@ fn arguments(profile: &Path, no_sandbox: bool) -> Vec<OsString> {
         "--hide-scrollbars",
         "--password-store=basic",
         "--use-mock-keychain",
-        // Whatever is not of a page's own proxy goes nowhere: no name is resolved here, and nothing is sent past a proxy.
+        // Connections that bypass a page's own proxy fail: no name is resolved here, and nothing is sent past a
+        // proxy.
         "--proxy-server=socks5://127.0.0.1:9",
         "--proxy-bypass-list=<-loopback>",
         "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
@@ -298,8 +301,8 @@ fn arguments(profile: &Path, no_sandbox: bool) -> Vec<OsString> {
 /// The argument that tells whose a browser is.
 const PROFILE: &str = "--user-data-dir=";
 
-/// Kills the browsers that an earlier run of the program left behind, and removes their files. Call it when the data
-/// directory is this program's alone. Returns how many there were.
+/// Kills the browsers that an earlier run of the program left behind, and removes their files. Call it when this
+/// program owns the data directory. Returns how many there were.
 pub fn sweep(profiles: &Path) -> io::Result<usize> {
     let profiles = std::path::absolute(profiles)?;
     let mut ours = OsString::from(PROFILE);
@@ -314,7 +317,7 @@ pub fn sweep(profiles: &Path) -> io::Result<usize> {
         let Some(pid) = id.and_then(Pid::from_raw) else {
             continue;
         };
-        // It may have ended meanwhile, and others' processes may not be looked at.
+        // The process may have exited; other users' processes cannot be read.
         let Ok(command) = std::fs::read(entry.path().join("cmdline")) else {
             continue;
         };
@@ -332,7 +335,7 @@ pub fn sweep(profiles: &Path) -> io::Result<usize> {
     }
     match std::fs::remove_dir_all(&profiles) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            // What was killed may still be ending; the next start removes the rest.
+            // A killed process may still be ending; the next start removes the rest.
             tracing::debug!(%error, "profiles of earlier browsers stay for now");
         }
         _ => {}

@@ -1,7 +1,8 @@
 //! The steps of a job, done on its page.
 //!
-//! Contract: each step ends in [`limits::STEP_TIME`], except `goto`, which has the time of the page. A step that fails ends the
-//! script with its number and the reason; if the page has gone to one that cannot be loaded, with that reason.
+//! Contract: each step ends in [`limits::STEP_TIME`], except `goto`, which has the page's time. A step that fails
+//! ends the script with its number and the reason. If the page navigated to one that cannot be loaded, that is the
+//! reason.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -116,7 +117,7 @@ const FOCUS: &str = "if (!it.matches('input, textarea') && !it.isContentEditable
     it.focus(); if (it.select) it.select(); else getSelection().selectAllChildren(it); \
     return it.matches(':focus') ? true : null;";
 
-/// Waits for an element and asks something of it; `null` is no answer yet.
+/// Waits for an element and evaluates an expression on it; `null` means not yet.
 async fn find(page: &Page<'_>, selector: &str, ask: &str) -> Result<Value, Failure> {
     let quoted = json!(selector);
     let expression = format!(

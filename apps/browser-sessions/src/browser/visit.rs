@@ -54,7 +54,7 @@ pub async fn shoot(
     let mut all: Option<Taken> = None;
     let mut failure = None;
     let mut health = BrowserHealth::Good;
-    // To the end after a failure, too: each visit closes its page.
+    // All visits are awaited, also after a failure: each closes its page.
     while let Some((taken, after)) = done.next().await {
         if after == BrowserHealth::Hung {
             health = after;
@@ -94,14 +94,14 @@ struct Visits<'a> {
 }
 
 impl Visits<'_> {
-    /// One visit; `None` if another has failed, which makes this one useless.
+    /// One visit; `None` if another has failed, because this one would be useless.
     async fn visit(&self, size: Size) -> (Option<Result<Taken, PageError>>, BrowserHealth) {
         if *self.has_failed.borrow() {
             return (None, BrowserHealth::Good);
         }
         let left = self.deadline.saturating_duration_since(Instant::now());
         let (result, health) = if left < limits::CLOSE_TIME.min(self.bounds.time / 4) {
-            // A browser that does not open a page in so little time does not hang.
+            // With so little time left, a browser that does not open a page is not hung.
             (Some(Err(self.too_slow())), BrowserHealth::Good)
         } else {
             self.open(size).await
@@ -174,7 +174,7 @@ impl Visits<'_> {
             Format::Jpeg | Format::Png => page.picture(self.job).await?,
         });
         self.count(&pictures)?;
-        // The page may have gone to another by itself.
+        // The page may have navigated to another.
         page.check_is_no_error().await?;
         let about = About {
             texts,
@@ -201,7 +201,7 @@ impl Visits<'_> {
     }
 }
 
-/// A context: its cookies and caches are its own, and so is its proxy.
+/// A context has its own cookies, caches and proxy.
 async fn open_context(browser: &Devtools, proxy: SocketAddr) -> Result<String, CallError> {
     let params = json!({
         "disposeOnDetach": true, "proxyServer": format!("socks5://{proxy}"), "proxyBypassList": "<-loopback>",

@@ -1,6 +1,6 @@
-//! What a client asks for.
+//! Requests of clients.
 //!
-//! Contract: a [`Job`] can be done: an invalid request was refused with a sentence that says what would do.
+//! Contract: a [`Job`] can be done: an invalid request was refused with a sentence that says what is expected.
 
 pub mod steps;
 
@@ -277,7 +277,7 @@ impl Definition {
         }
     }
 
-    /// The job, if it is valid. Names are not resolved here: that is the page's proxy's business.
+    /// The job, if it is valid. Names are not resolved here: the page's proxy does that.
     pub fn check(self, policy: &AddressPolicy) -> Result<Job, Invalid> {
         let url = address(&self.url, policy)?;
         let steps = steps::check(self.steps, policy)?;

@@ -1,7 +1,7 @@
 //! The steps that are done on a page before its picture.
 //!
-//! Contract: steps that were checked can be tried: their addresses may be opened, and their number and lengths are bounded. Whether a
-//! selector is one, and finds anything, only the page can tell.
+//! Contract: checked steps can be tried: their addresses may be opened, and their number and lengths are bounded.
+//! Only the page can tell whether a selector is valid and finds an element.
 
 use abide::server::AddressPolicy;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Invalid, address};
 use crate::limits;
 
-/// One step, such as `{"click":"#more"}`. Elements are named by CSS selectors; the first that matches is meant.
+/// One step, such as `{"click":"#more"}`. Elements are named by CSS selectors; the first match is used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {

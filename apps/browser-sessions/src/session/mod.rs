@@ -24,7 +24,7 @@ use crate::{
     request::Job,
 };
 
-/// Where the time is stored for which the browser has been idle, in milliseconds.
+/// Key of the time for which the browser has been idle, in milliseconds.
 const IDLE: &str = "idle";
 
 /// How long a browser stays open without a request.
@@ -87,7 +87,7 @@ impl DurableObject for BrowserSession {
                     storage.put(IDLE, &millis(idle))?;
                     return storage.set_alarm(self.tick());
                 }
-                // A request may have come in just now; the alarm that it has set stays.
+                // A request may just have come in; the alarm that it has set stays.
                 if self.browsers.close(&session) {
                     storage.delete(IDLE)?;
                 }
@@ -105,7 +105,7 @@ impl BrowserSession {
         let now = self.now();
         let reserved = self.shots.reserve(&session, &job, now)?;
         self.used()?;
-        // The key is ours on disk before anything is stored under it.
+        // The key is reserved on disk before a picture is stored under it.
         self.state.storage().sync().await?;
         let done = self
             .take_and_store(&session, &job, &reserved.pictures)

@@ -1,7 +1,8 @@
 //! The rows: which screenshots a session has.
 //!
-//! Contract: a key belongs to one row. A row that is `held` is being worked on; those that a stopped process held are released when
-//! the object wakes up: what was being taken for the first time has failed, what was being taken again is as it was.
+//! Contract: a key belongs to one row. A row that is `held` is being worked on. When the object is loaded, it
+//! releases the rows that a stopped process held: a first screenshot has failed, and a repeated one is as it was
+//! before.
 
 use abide::prelude::*;
 use jiff::Timestamp;
@@ -26,7 +27,7 @@ const INTERRUPTED: &str = "The server stopped while the screenshot was taken.";
 
 const COLUMNS: &str = "id, key, url, taken_at, state, held, error, about, pictures, has_steps";
 
-/// What became of a screenshot.
+/// The outcome of a screenshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShotState {
@@ -72,7 +73,7 @@ pub struct Shot {
     pub url: String,
     /// When, in milliseconds since 1970.
     pub taken_at: i64,
-    /// What became of it.
+    /// Its outcome.
     pub state: ShotState,
     /// Why it failed, or why it could not be taken again.
     pub error: Option<String>,
@@ -194,7 +195,8 @@ impl Shots {
                     pictures: planned,
                 });
             };
-            // Other files than now would stay behind, so it is replaced by the same files only. Steps lead to another page each time.
+            // A repetition replaces a screenshot only if it writes the same files, since others would stay behind.
+            // Steps lead to another page each time.
             let is_same = row.url == job.url && !has_steps && row.has_steps == 0;
             if is_same && row.held == 0 && same_files(&row.files()?, &planned) {
                 let hold = "UPDATE shots SET held = 1, error = NULL, state = iif(state = 'failed', 'taking', state) WHERE id = ?";
@@ -265,7 +267,8 @@ impl Shots {
         })
     }
 
-    /// Holds a row that is to be removed; the keys of its files, of a failed one too: some may have been stored.
+    /// Holds a row that is to be removed; returns the keys of its files. A failed screenshot may have stored some,
+    /// too.
     pub(super) fn hold(&self, id: i64) -> Result<Vec<String>, SessionError> {
         let row = self.row(id)?.ok_or(SessionError::NotFound)?;
         if row.held == 1 {

@@ -223,7 +223,7 @@ async fn a_bad_request_is_refused_with_what_would_do_and_leaves_nothing() {
         "/pictures/main/..%2f..%2fabide/y.jpg",
         "/pictures/main/%2e%2e/y.jpg",
         "/pictures/main/x/..%2f..%2f..%2fy.jpg",
-        "/pictures/main/x/nobody.jpg",
+        "/pictures/main/x/unknown.jpg",
     ] {
         let answer = client.get(path).await;
         assert_eq!(
@@ -387,9 +387,9 @@ async fn a_page_reaches_the_web_through_the_guard_alone() {
     let answer = take(&server.client(), "main", &url).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     assert_eq!(receiver.received().len(), 1);
-    let nobody = take(&server.client(), "main", "http://127.0.0.1:1/through-proxy").await;
+    let refused = take(&server.client(), "main", "http://127.0.0.1:1/through-proxy").await;
     assert_eq!(
-        (nobody.status.as_u16(), nobody.code()),
+        (refused.status.as_u16(), refused.code()),
         (502, "page_unreachable")
     );
     // The page's bytes are counted on their way.

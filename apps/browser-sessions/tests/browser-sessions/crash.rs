@@ -11,7 +11,7 @@ use crate::support::{browsers, files, program, shots, take};
 use abide_harness::{Random, setting, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_screenshot_that_was_acknowledged_is_there_after_kill_9_and_no_browser_is() {
+async fn kill_9_keeps_acknowledged_screenshots_and_leaves_no_browser() {
     let rounds = setting("ABIDE_CRASH_ROUNDS", 4);
     let mut random = Random::new(setting("ABIDE_CRASH_SEED", 0xB0B));
     let dir = tempfile::tempdir().unwrap();
@@ -38,7 +38,7 @@ async fn every_screenshot_that_was_acknowledged_is_there_after_kill_9_and_no_bro
                 })
             });
         }
-        // Killed after so many answers.
+        // Killed after this many answers.
         for _ in 0..random.below(7) {
             if let Some(answer) = requests.join_next().await {
                 acknowledged.extend(answer.unwrap());
@@ -48,7 +48,7 @@ async fn every_screenshot_that_was_acknowledged_is_there_after_kill_9_and_no_bro
         while let Some(answer) = requests.join_next().await {
             acknowledged.extend(answer.unwrap());
         }
-        // Without the program's next start: a browser whose pipe breaks ends by itself.
+        // Before the program's next start: a browser ends when its pipe breaks.
         until("the browsers to end", async || {
             browsers(&data).is_empty().then_some(())
         })
@@ -115,7 +115,7 @@ async fn a_page_that_was_open_at_kill_9_is_reported_as_interrupted() {
 
 /// A process that looks like a browser which did not notice its program's end, with a child that does not look like one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_browser_that_outlived_its_program_is_killed_with_its_children_at_the_next_start() {
+async fn a_leftover_browser_and_its_children_are_killed_at_the_next_start() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let server = program(&data).start();

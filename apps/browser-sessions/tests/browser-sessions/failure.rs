@@ -26,7 +26,7 @@ async fn assert_fails_alone(client: &Client, page: &str, status: u16, code: &str
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_crashes_or_is_too_large_is_reported_and_the_session_goes_on() {
+async fn a_session_survives_a_page_that_crashes_or_is_too_large() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data")).start();
     let client = server.client();
@@ -45,7 +45,7 @@ async fn a_page_that_crashes_or_is_too_large_is_reported_and_the_session_goes_on
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_browser_over_its_memory_ends_and_the_session_goes_on() {
+async fn a_session_survives_a_browser_over_its_memory_limit() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
         .arg("--browser-memory=256")
@@ -55,12 +55,12 @@ async fn a_browser_over_its_memory_ends_and_the_session_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_hangs_is_cut_off_and_the_session_goes_on() {
+async fn a_session_survives_a_page_that_hangs() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
         // Enough for the pages that do not hang, on a machine that is busy.
         .arg("--page-time=4")
-        // Too short to learn what became of the page; so it is raised.
+        // Too short for the page; so it is raised.
         .env("ABIDE__SERVER__REQUEST_TIMEOUT", "100ms")
         .start();
     let client = server.client();

@@ -117,7 +117,7 @@ async fn a_page_that_loads_more_than_it_may_is_cut_off() {
 }
 
 #[tokio::test]
-async fn what_is_no_socks_5_is_dropped_and_the_proxy_goes_on() {
+async fn the_proxy_drops_connections_that_do_not_speak_socks_5() {
     let (_site, address) = site().await;
     let proxy = proxy("127.0.0.1").await;
     for garbage in [

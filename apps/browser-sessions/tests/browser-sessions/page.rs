@@ -185,8 +185,8 @@ async fn pages_that_hang_crash_or_load_without_end_are_cut_off() {
             "{path}: {answer:?}"
         );
     }
-    let nobody = take(&client, "main", "http://127.0.0.1:9/").await;
-    assert_eq!(nobody.code(), "page_unreachable");
+    let refused = take(&client, "main", "http://127.0.0.1:9/").await;
+    assert_eq!(refused.code(), "page_unreachable");
     // The whole browser crashes while it is idle.
     let main = *browsers(&data).iter().min().unwrap();
     let pid = rustix::process::Pid::from_raw(main.cast_signed()).unwrap();
@@ -215,7 +215,7 @@ async fn no_process_of_chromium_stays_after_kill_9() {
         .into_iter()
         .filter(|pid| group(*pid).len() > 1)
         .collect();
-    assert_eq!(mains.len(), 2, "each browser leads a group of its own");
+    assert_eq!(mains.len(), 2, "each browser leads its own group");
     server.kill();
     until("all processes to end", async || {
         mains

@@ -99,10 +99,10 @@ async fn a_step_that_fails_is_named_with_its_reason() {
     let cases: Vec<(&str, Value, u16, &str, &str)> = vec![
         (
             "/",
-            json!({ "click": "#nobody" }),
+            json!({ "click": "#missing" }),
             422,
             "step_failed",
-            "`#nobody`",
+            "`#missing`",
         ),
         (
             "/",

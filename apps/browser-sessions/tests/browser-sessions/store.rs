@@ -14,7 +14,7 @@ use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-const SECRET: &str = "a secret that nobody can guess";
+const SECRET: &str = "a secret that is hard to guess";
 
 /// A service that keeps its buckets in a directory.
 async fn service(directory: &Path) -> SocketAddr {

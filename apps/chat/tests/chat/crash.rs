@@ -1,9 +1,9 @@
-//! What a room has shown to anybody survives `kill -9`.
+//! Messages that a room has shown to a member survive `kill -9`.
 //!
-//! People write in several rooms at once. After a random number of messages the process is killed and started again, and
-//! every room's history compared with what was shown: each message that came back to its author is there, once, under the
-//! same id; nothing is there that nobody wrote. `ABIDE_CRASH_ROUNDS` sets the number of rounds, `ABIDE_CRASH_SEED` the
-//! sequence of moments.
+//! Members write in several rooms at once. After a random number of messages the process is killed and started again,
+//! and every room's history is compared with what was shown: each message that came back to its author is there,
+//! once, under the same id, and every message there was written. `ABIDE_CRASH_ROUNDS` sets the number of rounds,
+//! `ABIDE_CRASH_SEED` the sequence of moments.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::{
@@ -102,7 +102,7 @@ async fn every_message_that_was_shown_survives_kill_9() {
             for entry in &stored {
                 assert!(
                     entry.mark.parse::<u32>().unwrap() < written,
-                    "nobody wrote it"
+                    "it was never written"
                 );
             }
             for (mark, entry) in shown.lock().unwrap().iter() {

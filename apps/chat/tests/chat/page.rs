@@ -33,7 +33,7 @@ async fn sees(page: &Page, texts: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium and npm"]
-async fn two_pages_keep_chatting_while_their_room_leaves_memory_between_messages() {
+async fn two_pages_chat_through_a_room_that_hibernates() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
         .env("ABIDE__OBJECTS__IDLE_TIMEOUT", "50ms")
@@ -64,7 +64,7 @@ async fn two_pages_keep_chatting_while_their_room_leaves_memory_between_messages
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium and npm"]
-async fn a_page_shows_that_it_reconnects_and_then_sends_what_was_written_meanwhile() {
+async fn a_reconnecting_page_says_so_and_then_sends_pending_messages() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let server = program(&data).start();
@@ -103,7 +103,7 @@ async fn a_page_that_was_away_for_long_is_shown_everything_that_it_missed() {
     let ada = enter(&browser, &base, "ada").await;
     say(&ada, "0").await;
     sees(&ada, &["0"]).await;
-    // The page is cut off; the room goes on without it.
+    // The page is cut off; the room continues without it.
     ada.eval("socket.close(); clearInterval(retry); retry = null; line('waiting', 'away')")
         .await;
     let mut grace = Guest::enter(&server, "lobby", "grace", 0).await;

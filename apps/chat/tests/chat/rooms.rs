@@ -16,7 +16,7 @@ fn server() -> (Server, tempfile::TempDir) {
 }
 
 #[tokio::test]
-async fn what_one_says_everybody_hears_in_the_same_order() {
+async fn all_members_receive_messages_in_order() {
     let (server, _dir) = server();
     let mut ada = Guest::enter(&server, "lobby", "ada", 0).await;
     assert_eq!(ada.welcome().await, (vec![], vec!["ada".to_owned()]));
@@ -89,7 +89,7 @@ async fn who_leaves_is_not_present_any_more() {
 }
 
 #[tokio::test]
-async fn an_address_that_writes_too_fast_is_told_to_slow_down_and_loses_nothing() {
+async fn an_address_over_its_rate_is_told_to_slow_down_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     // A burst of ten, and no more while the test runs.
     let server = program(&dir.path().join("data"))
@@ -200,7 +200,7 @@ async fn a_room_leaves_memory_between_messages_and_its_people_do_not_notice() {
                 admin.metric("abide_objects_evicted_total").await
             ),
             (0, sleeping),
-            "a ping wakes nobody"
+            "a ping wakes no object"
         );
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn failed(overview: &Overview, list: &Page, wanted: &Wanted) -> Marku
         h1.hidden { "Failed mails" }
         (head(overview))
         div.bar {
-            p.soft { "These mails were given up. Each stays here until somebody decides." }
+            p.soft { "These mails were given up. Each stays here until you redrive or discard it." }
             form method="post" action="/failed/redrive" { button.do { "Redrive all" } }
             form method="post" action="/failed/discard" data-turbo-confirm="Discard all failed mails for good?" {
                 button.plain.bad { "Discard all" }
@@ -75,7 +75,7 @@ fn nothing(tab: Tab) -> Markup {
             (frame::envelope())
             @match tab {
                 Tab::Status(Status::Failed) => p { b { "Nothing has failed." } br; span.soft { "Mails that are given up appear here." } },
-                Tab::All => p { b { "No mails yet." } br; span.soft { "What you compose appears here and goes out by itself." } },
+                Tab::All => p { b { "No mails yet." } br; span.soft { "Mails that you compose appear here and are sent automatically." } },
                 _ => p { b { "No such mails." } },
             }
             @if matches!(tab, Tab::All) { a.do href="/compose" { "Compose a mail" } }
@@ -97,7 +97,7 @@ pub(crate) fn compose(draft: &Draft, wrong: Option<&str>) -> Markup {
         form.card.letter method="post" action="/mails" {
             h1 { "Compose" }
             (complaint(wrong))
-            (fields(draft, "One address, or a list: separated by line breaks or commas. Each gets a mail of their own."))
+            (fields(draft, "One address, or a list: separated by line breaks or commas. Each gets their own mail."))
             div.buttons { button.do { "Enqueue" } a.plain href="/" { "Cancel" } }
         }
     };

@@ -197,12 +197,12 @@ async fn what_cannot_be_sent_and_what_other_sites_send_is_refused() {
     let double = double().await;
     let server = program(&dir.path().join("data"), &double).start();
     let client = server.client();
-    let form = "to=nobody&subject=%3Cb%3E&text=t";
+    let form = "to=unknown&subject=%3Cb%3E&text=t";
     let refused = post_form(&client, "/mails", form, &[]).await;
     assert_eq!(refused.status, 422);
     let page = refused.body.as_str().unwrap();
     assert!(
-        page.contains("“nobody” is not an e-mail address."),
+        page.contains("“unknown” is not an e-mail address."),
         "{page}"
     );
     assert!(
@@ -280,7 +280,7 @@ async fn a_program_that_could_send_nothing_does_not_start() {
     let (status, said) = refused(
         program(&data, &double)
             .arg("--from")
-            .arg("nobody")
+            .arg("unknown")
             .command(),
     );
     assert!(!status.success());
@@ -320,7 +320,7 @@ async fn whatever_goes_wrong_with_a_page_is_told_as_a_page() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_that_somebody_ends_is_forgotten() {
+async fn an_ended_list_is_forgotten() {
     let dir = tempfile::tempdir().unwrap();
     let double = double().await;
     let server = program(&dir.path().join("data"), &double).start();

@@ -14,7 +14,7 @@ use crate::support::program;
 use abide_harness::{AcsMischief, AcsOptions, AcsServer, Client, Random, setting, until};
 use serde_json::json;
 
-/// Mails that are composed in a round, at most; whoever composes stops when the server is gone.
+/// Mails that are composed in a round, at most; composing stops when the server is gone.
 const MOST: u32 = 20;
 
 async fn compose(client: Client, round: u64, answered: &mut BTreeSet<String>) {
@@ -70,7 +70,7 @@ async fn every_mail_survives_kill_9_and_goes_out_once() {
     }
     let server = program(&data, &double).start();
     let client = server.client();
-    // Retries take their time, so what counts is that it goes on.
+    // Retries take their time, so what counts is that it continues.
     let mut left = i64::MAX;
     while left > 0 {
         left = until("fewer mails to be left", async || {

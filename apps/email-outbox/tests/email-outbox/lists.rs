@@ -1,4 +1,4 @@
-//! Lists whose mails cannot be made: shown until somebody dismisses them.
+//! Lists whose mails cannot be made: shown until the user dismisses them.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use abide::{Error, Host, Result, Storage, server::LocalHost};

@@ -48,7 +48,7 @@ async fn picture(page: &Page, name: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium and npm"]
-async fn a_mail_is_seen_to_go_from_queued_to_sent_on_a_page_that_nobody_reloads() {
+async fn an_open_page_shows_a_mail_go_from_queued_to_sent() {
     let dir = tempfile::tempdir().unwrap();
     let double = double().await;
     // It is told to wait first, then taken, and long at work.
@@ -87,7 +87,7 @@ async fn a_mail_is_seen_to_go_from_queued_to_sent_on_a_page_that_nobody_reloads(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium and npm"]
-async fn a_failed_mail_is_redriven_from_a_page_that_stayed_open_while_the_object_slept() {
+async fn an_open_page_redrives_a_failed_mail_of_a_hibernated_object() {
     let dir = tempfile::tempdir().unwrap();
     let double = double().await;
     let reason = "The recipient is on the suppression list.";
@@ -314,7 +314,7 @@ async fn hold_next_refresh(page: &Page) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium"]
-async fn a_line_that_moves_to_another_page_with_something_untold_goes_on() {
+async fn a_line_keeps_unannounced_changes_when_it_moves_to_another_page() {
     let dir = tempfile::tempdir().unwrap();
     let double = double().await;
     let server = program(&dir.path().join("data"), &double).start();
@@ -341,7 +341,7 @@ async fn a_line_that_moves_to_another_page_with_something_untold_goes_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium"]
-async fn whoever_uses_the_keyboard_stays_where_they_are_when_something_changes() {
+async fn the_keyboard_focus_stays_when_the_page_changes() {
     let dir = tempfile::tempdir().unwrap();
     let double = double().await;
     let server = program(&dir.path().join("data"), &double).start();
@@ -388,7 +388,7 @@ async fn is_current(page: &Page, tab: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium"]
-async fn the_tab_of_the_page_is_the_current_one_also_after_something_has_changed() {
+async fn the_current_tab_stays_marked_after_a_change() {
     let dir = tempfile::tempdir().unwrap();
     let double = double().await;
     let server = program(&dir.path().join("data"), &double).start();

@@ -39,7 +39,7 @@ async fn no_secret_is_shown() {
         let mail = json!({ "to": ["ada@example.org"], "subject": "s", "text": "t" });
         let taken = client.post("/api/mails", &mail).await;
         assert_eq!(taken.status, 202, "{taken:?}");
-        // The mail is tried, in vain.
+        // One attempt at the mail fails.
         abide_harness::until("an attempt", async || {
             let list = client.get("/api/mails").await;
             let text = list.body.to_string();

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const FLIGHT: &str = "/flights/BA117/2026-12-01";
 
 #[tokio::test]
-async fn bodies_that_make_no_sense_are_400_and_say_why() {
+async fn invalid_bodies_are_400_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data")).start();
     let client = server.client();
@@ -88,7 +88,7 @@ async fn a_page_s_body_that_does_not_say_that_it_is_json_is_415() {
 }
 
 #[tokio::test]
-async fn addresses_that_make_no_sense_are_400_and_say_why() {
+async fn invalid_addresses_are_400_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data")).start();
     let client = server.client();
@@ -161,7 +161,7 @@ async fn a_body_over_the_limit_is_413_whether_or_not_it_tells_its_length() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_mid_request_harms_nobody() {
+async fn a_client_that_disconnects_mid_request_affects_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data")).start();
     for part in [

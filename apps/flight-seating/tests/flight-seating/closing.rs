@@ -51,7 +51,7 @@ async fn sits(client: &Client, flight: &str, seat: &str, occupant: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_watches_is_told_each_change_also_by_an_object_that_has_left_memory() {
+async fn watchers_receive_each_change_from_a_hibernated_object() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
         .env("ABIDE__OBJECTS__IDLE_TIMEOUT", "50ms")
@@ -172,7 +172,7 @@ async fn a_flight_that_has_not_departed_is_not_closed() {
 
 /// `ABIDE_CRASH_ROUNDS` sets the number of rounds, `ABIDE_CRASH_SEED` the sequence of moments.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_seat_map_is_lost_whenever_the_process_is_killed_while_flights_are_closed() {
+async fn kills_while_flights_are_closed_lose_no_seat_map() {
     const FLIGHTS: u32 = 12;
     let rounds = setting("ABIDE_CRASH_ROUNDS", 3);
     let mut random = Random::new(setting("ABIDE_CRASH_SEED", 0xC105));

@@ -50,8 +50,8 @@ fn seat(index: u32) -> String {
     format!("{}{letter}", index / columns + 1)
 }
 
-/// One client: gives seats that nobody else asks for to occupants of its own, now and then moving one, until the server
-/// does not answer any more.
+/// One client: gives seats that no other client asks for to its own occupants, now and then moving one, until the
+/// server no longer answers.
 async fn write(
     http: Client,
     base: String,
@@ -120,7 +120,7 @@ fn check(context: &str, seats: &BTreeMap<String, String>, ledger: &mut Ledger) {
     for (seat, occupant) in seats {
         assert!(
             ledger.contains_key(occupant),
-            "{context}: nobody ever gave {seat} to {occupant}"
+            "{context}: {seat} was never given to {occupant}"
         );
     }
 }
@@ -146,7 +146,7 @@ async fn read(http: &Client, path: &str) -> BTreeMap<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_acknowledged_seat_survives_kill_9_and_lies_in_a_plain_sqlite_file() {
+async fn every_acknowledged_seat_survives_kill_9_in_a_plain_sqlite_file() {
     let rounds = setting("ABIDE_CRASH_ROUNDS", 5);
     let seed = setting("ABIDE_CRASH_SEED", 0x5EA7);
     println!("{rounds} rounds from seed {seed}");

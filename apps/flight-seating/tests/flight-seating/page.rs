@@ -8,7 +8,7 @@ use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium and npm"]
-async fn a_seat_that_is_clicked_belongs_to_whoever_clicked_it() {
+async fn a_clicked_seat_is_assigned_to_the_passenger_who_clicked() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data")).start();
     let client = server.client();
@@ -35,7 +35,7 @@ async fn a_seat_that_is_clicked_belongs_to_whoever_clicked_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium and npm"]
-async fn the_page_shows_what_others_do_also_after_a_crash_and_that_the_flight_is_closed() {
+async fn the_page_shows_others_changes_after_a_crash_and_a_closed_flight() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let server = program(&data).start();

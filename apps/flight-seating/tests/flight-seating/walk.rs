@@ -10,7 +10,7 @@ use abide_harness::Program;
 const OPEN: &[&str] = &["GET /healthz", "GET /readyz", "GET /metrics"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_route_lets_anybody_in_without_a_valid_token_that_is_good_for_it() {
+async fn every_route_requires_a_valid_token_with_the_right_role() {
     let program = |data: &std::path::Path| Program::new(env!("CARGO_BIN_EXE_flight-seating"), data);
     shared::walk_with_every_token(program, OPEN).await;
 }

@@ -97,7 +97,7 @@ impl Refusal {
                 PLACE_KEPT.as_secs() / 60
             ),
             Self::WrongSecret => {
-                "This room has a screen with another secret; make a room of your own.".to_owned()
+                "This room has a screen with another secret; make your own room.".to_owned()
             }
             Self::Replaced => "Another window has taken this place.".to_owned(),
             Self::TooFast => format!(

@@ -122,7 +122,7 @@ async fn a_ticket_lives_from_its_question_to_its_end() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_with_a_code() {
+async fn invalid_requests_are_refused_with_a_code() {
     let desk = Desk::start().await;
     let new = json!({ "subject": "x", "from": "ada" });
     desk.send(ADA, "POST", "support/tickets", Some(new.clone()))
@@ -215,7 +215,7 @@ async fn an_address_that_writes_too_much_waits_and_delays_no_other() {
     let (status, ..) = desk.send(ADA, "POST", "support/tickets", new()).await;
     assert_eq!(status, StatusCode::CREATED);
 
-    // A clock that is set back makes nobody wait for longer than after a whole burst.
+    // A clock that is set back makes no client wait for longer than after a whole burst.
     desk.clock.set_wall(-3_600_000);
     let (status, _, wait) = desk.send(ADA, "POST", "support/tickets", new()).await;
     assert_eq!(

@@ -35,7 +35,7 @@ async fn ticket(desk: &Stub<Desk>, id: i64) -> Ticket {
 }
 
 #[tokio::test]
-async fn a_ticket_that_is_not_closed_in_time_is_escalated_and_a_closed_one_is_not() {
+async fn an_open_ticket_is_escalated_in_time_and_a_closed_one_is_not() {
     let clock = TestClock::new();
     let (host, desk) = start(in_memory(&clock, &Receiver::default())).await;
     let (late, done) = (open(&desk, "late").await, open(&desk, "done").await);
@@ -57,7 +57,7 @@ async fn a_ticket_that_is_not_closed_in_time_is_escalated_and_a_closed_one_is_no
 }
 
 #[tokio::test]
-async fn a_closed_ticket_is_reported_with_the_same_signed_event_until_the_receiver_takes_it() {
+async fn a_close_event_is_resent_unchanged_until_the_receiver_takes_it() {
     let clock = TestClock::new();
     let receiver = Receiver::answering([StatusCode::BAD_GATEWAY, StatusCode::NOT_FOUND]);
     let (host, desk) = start(in_memory(&clock, &receiver)).await;
@@ -107,7 +107,7 @@ async fn a_closed_ticket_is_reported_with_the_same_signed_event_until_the_receiv
     host.shutdown().await.expect("an end");
 }
 
-/// Whether the desk's message waits for its next attempt, after so many.
+/// Whether the desk's message waits for its next attempt, after this many.
 async fn is_waiting(desk: &Stub<Desk>, attempts: usize) -> bool {
     let message = outbox(desk).await;
     message["status"] == "queued" && message["attempts"] == attempts
@@ -160,7 +160,7 @@ async fn a_live_view_sees_each_change_also_after_its_desk_has_left_memory() {
         Some(json!({ "type": "comment", "ticket": first.id }))
     );
 
-    // An escalation wakes the desk by itself.
+    // An escalation wakes the desk without a call.
     clock.advance(HOUR);
     let event = view.event().await.expect("an escalation");
     assert_eq!(event["ticket"]["status"], "escalated");
@@ -209,7 +209,7 @@ async fn a_restored_desk_is_as_it_was_and_reports_again_what_is_closed_again() {
     drop(view);
     assert_eq!(ticket(&desk, id).await.status, Status::Open);
 
-    // The timer is back as well, and so is the message: this is another one, with a key of its own.
+    // The timer is back as well, and so is the message: this is another one, with its own key.
     clock.advance(HOUR);
     until("an escalation", async || {
         (ticket(&desk, id).await.status == Status::Escalated).then_some(())
@@ -228,7 +228,7 @@ async fn a_restored_desk_is_as_it_was_and_reports_again_what_is_closed_again() {
 }
 
 #[tokio::test]
-async fn an_event_that_waited_at_the_moment_of_a_restore_is_sent_again_under_its_key() {
+async fn an_event_pending_at_a_restore_is_sent_again_under_its_key() {
     let clock = TestClock::new();
     let receiver = Receiver::answering([StatusCode::BAD_GATEWAY]);
     let (host, desk) = start(in_memory(&clock, &receiver)).await;

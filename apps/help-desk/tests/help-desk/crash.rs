@@ -74,7 +74,7 @@ fn json(mut answer: ureq::http::Response<ureq::Body>) -> Value {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_kill_and_a_desk_goes_back_to_an_earlier_moment() {
+fn acknowledged_changes_survive_a_kill_and_a_desk_can_be_restored() {
     // What `data` is below it, the program makes for its own user only.
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("data");

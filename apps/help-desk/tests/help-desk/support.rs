@@ -91,14 +91,14 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Asks until the answer is `Some`. The node works on threads of its own, so a test cannot know when it is done.
+/// Asks until the answer is `Some`. The node works on its own threads, so a test cannot know when it is done.
 pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         if let Some(found) = ask().await {
             return found;
         }
-        assert!(Instant::now() < deadline, "in vain: {what}");
+        assert!(Instant::now() < deadline, "timed out: {what}");
         tokio::task::yield_now().await;
     }
 }

@@ -21,7 +21,7 @@ const show = () => {
 };
 
 const refresh = async () => {
-  // A page that nobody looks at, or in which somebody is about to press a button, stays as it is.
+  // A hidden page, or one on which the user is about to press a button, stays as it is.
   if (document.hidden || document.querySelector("main :focus, dialog[open]")) return;
   const answer = await fetch(location.href).catch(() => null);
   document.body.toggleAttribute("data-stale", !answer?.ok);

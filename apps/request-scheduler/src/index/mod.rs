@@ -1,8 +1,8 @@
-//! What scheduled requests exist: an index of objects, each with a share of the ids.
+//! Which scheduled requests exist: an index of objects, each with a share of the ids.
 //!
-//! Contract: a request tells the index of itself after each change, and again until the index has taken it, so the index is behind
-//! by a moment and never for good. What must be right is asked of the request itself. Each shard holds the ids that hash to
-//! it; a page of the list asks every shard for as many rows, so its cost does not depend on how many requests there are.
+//! Contract: a request reports each change to the index until the index has taken it, so the index may be behind for
+//! a moment but not for good. For exact answers, ask the request itself. Each shard holds the ids that hash to it; a
+//! page of the list asks every shard for that many rows, so its cost does not depend on the number of requests.
 
 mod shard;
 
@@ -32,7 +32,7 @@ pub struct ListFilter {
     pub state: Option<Phase>,
     /// Only those behind this place.
     pub before: Option<Place>,
-    /// At most so many.
+    /// At most this many.
     pub limit: usize,
 }
 
@@ -75,7 +75,7 @@ impl FromStr for Place {
 pub struct List {
     /// The requests.
     pub requests: Vec<Entry>,
-    /// What to give as `before` for the next page, if there is one.
+    /// The value of `before` for the next page, if there is one.
     pub next: Option<String>,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// How many requests there may be, and about how many there are.
+/// The limit of requests, and the approximate number of them.
 #[derive(Debug)]
 pub struct Capacity {
     max: i64,
@@ -164,7 +164,7 @@ struct Counted {
 }
 
 impl Capacity {
-    /// So many at most.
+    /// At most `max`.
     pub fn new(max: i64) -> Self {
         Self {
             max,
@@ -172,8 +172,9 @@ impl Capacity {
         }
     }
 
-    /// Whether there is room for another request. The index is asked once a second, by one request, while others go by the last
-    /// count; those that were made since are counted here. An index that is too busy to answer does not refuse anybody.
+    /// Whether there is room for another request. The index is asked once a second, by one request, while others use
+    /// the last count; requests made since are added to it here. If the index is too busy to answer, requests are not
+    /// refused.
     pub(crate) async fn room(&self, env: &Env) -> Result<Room> {
         let known = self.known(Instant::now());
         if let Some((count, true)) = known {
@@ -199,7 +200,7 @@ impl Capacity {
         }
     }
 
-    /// The last count, and whether it will do. If it is too old, whoever is told so takes another; it will do for all others.
+    /// The last count and whether it is fresh. The first caller that finds it stale recounts; others use that count.
     fn known(&self, now: Instant) -> Option<(i64, bool)> {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let counted = counted.as_mut()?;

@@ -17,7 +17,7 @@ const TABLES: &str = "
     CREATE INDEX IF NOT EXISTS entries_newest ON entries (created_at DESC, id DESC);
     CREATE INDEX IF NOT EXISTS entries_state ON entries (state, created_at DESC, id DESC);
 
-    -- So that nobody counts rows.
+    -- So that rows need not be counted.
     CREATE TABLE IF NOT EXISTS counts (
         state TEXT PRIMARY KEY,
         count INTEGER NOT NULL

@@ -1,4 +1,4 @@
-//! What all pages have around them.
+//! The frame of all pages.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

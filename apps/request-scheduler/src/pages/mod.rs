@@ -1,4 +1,4 @@
-//! What people see.
+//! The pages.
 
 mod frame;
 mod list;

@@ -1,8 +1,8 @@
 //! The object: one scheduled request.
 //!
-//! Contract: a run is enqueued in the transaction that ends its timer, so no run is lost and none is made twice; what the
-//! outbox then sends carries the run's key at every attempt. The object tells the index of itself after each change, and
-//! until the index has taken it. When nothing of the request is left to do, the index forgets it, and then its data is deleted.
+//! Contract: a run is enqueued in the transaction that ends its timer, so no run is lost and none is made twice. The
+//! outbox sends the run's key with every attempt. The object reports each change to the index until the index has
+//! taken it. When nothing is left to do, the index forgets the request, and then its data is deleted.
 
 mod runs;
 mod stored;
@@ -36,15 +36,15 @@ const TEND: &str = "tend";
 #[durable_object]
 pub struct ScheduledRequest(Rc<Parts>);
 
-/// What the object's handlers share. The components have their tables once they are needed: a request that waits for its
-/// only run is a few hundred bytes and an alarm.
+/// Shared by the object's handlers. The components make their tables when they are first needed: a request that waits
+/// for its only run is a few hundred bytes and an alarm.
 struct Parts {
     state: State,
     trigger: WakeUp,
     tend: WakeUp,
     schedule: OnceCell<Schedule>,
     outbox: OnceCell<Outbox>,
-    /// Its data was deleted, and the components' tables with it: they are opened anew by the next instance.
+    /// Its data was deleted, together with the components' tables: the next instance opens them anew.
     forgotten: Cell<bool>,
 }
 
@@ -128,7 +128,7 @@ impl ScheduledRequest {
         })
     }
 
-    /// Holds back further runs. What has begun goes on.
+    /// Holds back further runs. A run that has begun continues.
     pub async fn pause(&self) -> Result<Shown, SchedulerError> {
         let parts = &self.0;
         let stored = parts.live()?;
@@ -144,7 +144,7 @@ impl ScheduledRequest {
         })
     }
 
-    /// Lets it run again. What it has missed meanwhile is left out, but for the run of a request that has only one.
+    /// Lets it run again. Runs that were missed meanwhile are skipped, except the run of a request that has only one.
     pub async fn resume(&self) -> Result<Shown, SchedulerError> {
         let parts = &self.0;
         let stored = parts.live()?;
@@ -157,7 +157,7 @@ impl ScheduledRequest {
         })
     }
 
-    /// Takes the request back, and every run that has not been delivered.
+    /// Cancels the request, and every run that has not been delivered.
     pub async fn cancel(&self) -> Result<(), SchedulerError> {
         let parts = &self.0;
         let stored = parts.live()?;
@@ -173,7 +173,7 @@ impl ScheduledRequest {
         })
     }
 
-    /// Delivers the runs again that have failed, with all attempts before them.
+    /// Retries the failed runs, with a full set of attempts.
     pub async fn retry(&self) -> Result<Shown, SchedulerError> {
         let parts = &self.0;
         let stored = parts.live()?;
@@ -286,8 +286,8 @@ impl Parts {
         Ok(())
     }
 
-    /// Takes back the runs up to one that wait for an attempt, and drops those that have failed. Returns the newest run: one that is
-    /// being sent is taken back when that has failed.
+    /// Cancels the runs up to one that wait for an attempt, and drops those that have failed. Returns the newest run:
+    /// a run that is being sent is canceled when that attempt has failed.
     fn take_back(&self, up_to: i64) -> Result<i64, SchedulerError> {
         let Some(outbox) = self.outbox.get() else {
             return Ok(0);
@@ -303,7 +303,7 @@ impl Parts {
         Ok(newest.records.first().map_or(0, |newest| newest.id))
     }
 
-    /// The outbox; what changes in it has the object look after itself.
+    /// The outbox; a change in it makes the object check itself.
     fn outbox(&self, definition: &Definition) -> Result<&Outbox> {
         if let Some(outbox) = self.outbox.get() {
             return Ok(outbox);
@@ -319,7 +319,7 @@ impl Parts {
             }
             let now = i64::try_from(env.clock().unix_millis()).unwrap_or(i64::MAX);
             if let Err(error) = tend.not_later_than(now) {
-                tracing::warn!(%error, "a scheduled request tells the index later");
+                tracing::warn!(%error, "a scheduled request could not report to the index; it tries again");
             }
         });
         Ok(self.outbox.get_or_init(|| outbox))

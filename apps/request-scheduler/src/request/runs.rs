@@ -62,7 +62,7 @@ impl Parts {
             .not_later_than(self.now().saturating_add(limits::TEND_AFTER))
     }
 
-    /// Tells the index, and forgets a request of which nothing is left to do.
+    /// Reports to the index, and deletes a request that has nothing left to do.
     pub(super) async fn look_after(&self) -> Result<()> {
         let Some(stored) = self.stored()? else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What is stored of a request, beside the tables of its components.
+//! What is stored of a request, in addition to the tables of its components.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub(super) struct Progress {
     pub(super) fired: bool,
     /// It was taken back.
     pub(super) canceled: bool,
-    /// The runs up to this one were taken back, or were of the definition before: none of them is retried.
+    /// The runs up to this one were canceled, or belong to the earlier definition: none of them is retried.
     #[serde(default)]
     pub(super) taken_back: i64,
     pub(super) skipped: u64,

@@ -1,4 +1,4 @@
-//! What is told of a request: read from what it has stored, its timer and its outbox.
+//! The public view of a request: from its stored data, its timer and its outbox.
 
 use abide::Result;
 use abide::{
@@ -10,7 +10,7 @@ use super::{Parts, TRIGGER, stored::Stored};
 use crate::{Definition, Entry, Outcome, Phase, Shown};
 
 impl Parts {
-    /// True if nothing will happen any more, and nobody has to decide anything.
+    /// True if nothing will happen any more, and no operator has to decide.
     pub(super) fn is_over(&self, stored: &Stored) -> Result<bool> {
         let counts = self.counts()?;
         let progress = &stored.progress;

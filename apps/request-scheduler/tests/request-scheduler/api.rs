@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const HOUR: i64 = 3_600_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_without_a_time_is_sent_now_as_it_was_given_and_then_forgotten() {
+async fn a_request_without_a_time_is_sent_now_unchanged_and_forgotten() {
     let dir = tempfile::tempdir().unwrap();
     let receiver = Receiver::start().await;
     let log = dir.path().join("log");
@@ -38,14 +38,14 @@ async fn a_request_without_a_time_is_sent_now_as_it_was_given_and_then_forgotten
     assert!(!sent.key().is_empty());
 
     is_forgotten(&client, &id).await;
-    assert_eq!(runs_of_nobody(&client, &id).await, 404);
+    assert_eq!(runs_of_unknown(&client, &id).await, 404);
     assert_eq!(receiver.received().len(), 1, "it was sent once");
     assert!(server.stop().success());
     let logged = std::fs::read_to_string(log).unwrap();
     assert!(logged.is_empty(), "{logged}");
 }
 
-async fn runs_of_nobody(client: &abide_harness::Client, id: &str) -> u16 {
+async fn runs_of_unknown(client: &abide_harness::Client, id: &str) -> u16 {
     let answer = client.get(&format!("/api/requests/{id}/runs")).await;
     assert_eq!(answer.code(), "no_such_request");
     answer.status.as_u16()
@@ -112,7 +112,7 @@ async fn a_repeated_request_runs_again_and_again_each_time_under_another_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replacing_a_request_with_itself_changes_nothing_and_with_another_takes_the_first_back() {
+async fn an_identical_replacement_changes_nothing_another_cancels_the_first() {
     let dir = tempfile::tempdir().unwrap();
     let receiver = Receiver::start().await;
     let server = program(&dir.path().join("data")).start();
@@ -157,7 +157,7 @@ async fn a_failed_attempt_is_repeated_under_the_same_key_until_it_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_has_failed_stays_with_its_reason_until_it_is_retried_or_canceled() {
+async fn a_failed_request_stays_with_its_reason_until_retried_or_canceled() {
     let dir = tempfile::tempdir().unwrap();
     let receiver = Receiver::start().await;
     receiver.script([ReceiverAct::body(404, "no such shop")]);
@@ -249,7 +249,7 @@ async fn a_canceled_request_is_sent_no_more_also_if_its_run_is_being_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_sent_can_be_verified_with_the_secret_of_its_receiver_and_no_other() {
+async fn a_sent_request_verifies_with_its_receiver_s_secret_only() {
     let dir = tempfile::tempdir().unwrap();
     let receiver = Receiver::start().await;
     let server = program(&dir.path().join("data")).start();
@@ -321,7 +321,7 @@ async fn a_list_comes_in_pages_newest_first_and_by_state() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn there_are_no_more_requests_than_there_may_be_and_those_that_are_there_can_be_replaced() {
+async fn the_limit_of_requests_holds_and_still_allows_replacements() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
         .arg("--max-requests=2")

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const OK: &str = "https://example.com/";
 
-/// Definitions that make no sense, with the answer to each.
+/// Invalid definitions, with the answer to each.
 fn definitions() -> Vec<(String, u16, &'static str)> {
     let bad = |value: Value, code| (value.to_string(), 400, code);
     let large = json!({ "method": "POST", "body": "x".repeat((64 << 10) + 1) });
@@ -84,7 +84,7 @@ async fn a_bad_definition_is_refused_with_what_would_do_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_id_method_or_query_is_refused_with_what_would_do_and_leaves_nothing() {
+async fn a_bad_id_method_or_query_is_refused_and_stores_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let server = program(&data).start();
@@ -114,12 +114,12 @@ async fn a_bad_id_method_or_query_is_refused_with_what_would_do_and_leaves_nothi
         );
     }
     for (method, path) in [
-        (Method::GET, "/api/requests/nobody"),
-        (Method::GET, "/api/requests/nobody/runs"),
-        (Method::DELETE, "/api/requests/nobody"),
-        (Method::POST, "/api/requests/nobody/pause"),
-        (Method::POST, "/api/requests/nobody/resume"),
-        (Method::POST, "/api/requests/nobody/retry"),
+        (Method::GET, "/api/requests/unknown"),
+        (Method::GET, "/api/requests/unknown/runs"),
+        (Method::DELETE, "/api/requests/unknown"),
+        (Method::POST, "/api/requests/unknown/pause"),
+        (Method::POST, "/api/requests/unknown/resume"),
+        (Method::POST, "/api/requests/unknown/retry"),
     ] {
         let answer = client.ask(method.clone(), path, "").await;
         assert_eq!(

@@ -69,7 +69,7 @@ fn keys_by_path(receiver: &Receiver) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_request_that_was_acknowledged_is_sent_and_under_one_key_across_kill_9() {
+async fn every_acknowledged_request_is_sent_under_one_key_across_kill_9() {
     let rounds = setting("ABIDE_CRASH_ROUNDS", 4);
     let seed = setting("ABIDE_CRASH_SEED", 0x5C4E);
     println!("{rounds} rounds from seed {seed}");

@@ -7,7 +7,7 @@ use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium and npm"]
-async fn a_request_is_watched_paused_resumed_and_canceled_with_the_buttons_of_its_page() {
+async fn the_page_s_buttons_pause_resume_and_cancel_a_request() {
     let dir = tempfile::tempdir().unwrap();
     let receiver = Receiver::start().await;
     receiver.decide(|request| {

@@ -30,7 +30,7 @@ type Sent = Arc<Mutex<Vec<(String, i64)>>>;
 /// A handler that sends nothing and notes everything.
 struct Recorder {
     sent: Sent,
-    /// Lets a request to `/slow` go on.
+    /// Lets a request to `/slow` continue.
     go_on: Arc<Notify>,
 }
 
@@ -99,7 +99,7 @@ impl World {
         put.await.unwrap().unwrap()
     }
 
-    /// Moves the clock to a time, once nothing is going on, and waits until what was due has been sent.
+    /// Moves the clock to a time, once nothing is happening, and waits until what was due has been sent.
     async fn go_to(&self, time: &str, sent: usize) {
         // A handler must not run while hours pass: it would exceed its time limit.
         self.node.settle().await.unwrap();
@@ -206,7 +206,7 @@ async fn a_paused_interval_keeps_its_rhythm_and_leaves_out_what_it_missed() {
 }
 
 #[tokio::test]
-async fn a_request_with_an_end_of_its_cron_expression_forgets_itself_after_its_last_run() {
+async fn a_cron_request_with_an_end_is_deleted_after_its_last_run() {
     let world = World::at("2026-12-31T10:00:00Z");
     let last = r#"{"url":"https://a.example/","cron":"0 0 12 31 12 * 2026"}"#;
     world.put("last", last).await;
@@ -251,7 +251,7 @@ async fn runs_that_a_receiver_refuses_for_long_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_taken_back_while_it_was_sent_is_not_retried_for_the_request_that_follows() {
+async fn a_canceled_run_is_not_retried_for_the_request_that_replaces_it() {
     for is_canceled in [true, false] {
         let world = World::at("2026-01-01T00:00:00Z");
         let slow = r#"{"url":"https://a.example/slow","retryAfterSeconds":[1,1,1]}"#;

@@ -93,7 +93,7 @@ async fn three_editors_one_of_them_offline_converge_across_kill_9() {
         for writer in writers {
             saved.extend(writer.await.unwrap());
         }
-        // Somebody who has seen nothing yet sees everything that was saved.
+        // A new client sees everything that was saved.
         let server = program(&data).start();
         let stranger = Editor::connect(&server, "shared", 100 + round).await;
         let stored = words(&stranger.client.text());

@@ -98,7 +98,7 @@ async fn edits_of_a_document() {
     }
     print_latency("document, from one to another, on disk", times);
 
-    // Somebody types, and now and then deletes what was typed last.
+    // A user types, and now and then deletes what was typed last.
     let mut sent = 0;
     let mut most = 0;
     let client = server.client();

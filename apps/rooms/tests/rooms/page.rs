@@ -67,7 +67,7 @@ async fn three_pages_converge_one_of_them_offline_across_kill_9() {
     write(&ada, "# Tea for three\n\nAda brings **oolong**.\n").await;
     converged(&[&ada, &grace, &mary], &["oolong"]).await;
 
-    // Mary is offline and goes on writing; the others do, too.
+    // Mary is offline and continues writing; the others do, too.
     mary.eval("rooms.provider.disconnect()").await;
     ada.until("document.querySelectorAll('#people li').length === 2")
         .await;
@@ -99,7 +99,7 @@ async fn three_pages_converge_one_of_them_offline_across_kill_9() {
             .await;
     }
 
-    // Beside the text, over partysocket; it has connected again by itself.
+    // In addition to the text, over partysocket; it has reconnected.
     grace.until("rooms.talk.readyState === 1").await;
     ada.until("rooms.talk.readyState === 1").await;
     ada.fill("#say [name=text]", "Shall we say four o’clock?")

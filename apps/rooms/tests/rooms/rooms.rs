@@ -30,7 +30,7 @@ fn refused<T: std::fmt::Debug>(result: tungstenite::Result<T>) -> StatusCode {
 }
 
 #[tokio::test]
-async fn editors_keep_writing_while_their_document_leaves_memory_between_changes() {
+async fn editors_keep_writing_while_their_document_hibernates() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
         .env("ABIDE__OBJECTS__IDLE_TIMEOUT", "50ms")
@@ -125,7 +125,7 @@ async fn invalid_messages_are_refused_with_a_reason_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_full_room_and_names_that_make_no_sense_are_refused() {
+async fn a_full_room_and_invalid_names_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let server = program(&dir.path().join("data"))
         .arg("--max-connections=2")
@@ -202,7 +202,7 @@ async fn a_channel_passes_on_to_all_others_and_to_tags_and_announces_in_time() {
     assert_eq!(text(&mut ada).await, "later");
     assert_eq!(post("?in=x", "later").await.code(), "invalid_query");
     let long = format!("?tag={}", "x".repeat(65));
-    assert_eq!(post(&long, "to nobody").await.code(), "invalid_tag");
+    assert_eq!(post(&long, "to no one").await.code(), "invalid_tag");
     assert_eq!(post("?in=9999999", "later").await.code(), "invalid_delay");
     assert_eq!(
         post("", &"x".repeat(70_000)).await.code(),

@@ -46,7 +46,7 @@ function open(name) {
   };
   me.value = user.name;
   me.addEventListener("input", () => {
-    user.name = me.value.trim() || "Somebody";
+    user.name = me.value.trim() || "Guest";
     announce();
   });
   announce();

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn even_gives_5_of_15_to_each_of_3_workers_and_11_of_113_to_each_of_10_so_16_in_san_jose() {
+    fn even_gives_each_worker_the_same_part() {
         let own = Part {
             anywhere: 0,
             ..SAN_JOSE
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn curve_counts_10_workers_as_2_and_a_half_at_25_percent_and_gives_45_of_113_to_each() {
+    fn curve_counts_10_workers_as_2_and_a_half_at_25_percent() {
         let anywhere = Part {
             here: 0,
             ..SAN_JOSE
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn curve_gives_no_worker_more_than_there_is_and_in_a_full_room_as_much_as_even() {
+    fn curve_gives_at_most_all_slots_and_as_even_in_a_full_room() {
         let curve = Division::Curve { factor: 2.0 };
         assert_eq!(curve.allowance(SAN_JOSE, THREE_OF_TEN, 0.0), Some(128));
         let even = Division::Even.allowance(SAN_JOSE, THREE_OF_TEN, 1.0);

@@ -1,7 +1,7 @@
 //! Shares of the traffic, by which slots are divided between data centres.
 //!
-//! The shares that count are those of the minute before the last: whatever the delay between data centres, all of them agree on it by
-//! then. What no data centre has an own share of is left as *Anywhere*.
+//! The shares that count are those of the minute before the last: whatever the delay between data centres, all of
+//! them agree on it by then. Slots that belong to no data centre's share are left as *Anywhere*.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::plan::ANYWHERE;
 /// How many minutes ago the traffic was that decides.
 pub const LAG_MINUTES: u64 = 2;
 
-/// A data centre with less of the traffic than this has no share of its own: its visitors are served from *Anywhere*.
+/// A data centre with less of the traffic than this has no share: its visitors are served from *Anywhere*.
 pub const LEAST_SHARE: f64 = 0.01;
 
 /// The shares of one minute.
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_of_50_and_50_gives_500_each_of_1000_slots_and_one_of_45_and_55_gives_450_and_550() {
+    fn slots_are_divided_by_the_shares_of_an_earlier_minute() {
         let at_16_33 = arrivals(&[("a", 50), ("b", 50)]).divide(1_000);
         assert_eq!((at_16_33.own["a"], at_16_33.own["b"]), (500, 500));
         let at_16_34 = arrivals(&[("a", 45), ("b", 55)]).divide(1_000);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn of_150_slots_san_jose_with_10_percent_has_15_and_anywhere_with_75_percent_has_113() {
+    fn small_shares_go_to_anywhere_and_rounding_keeps_the_sum() {
         let shares = Shares::of([("San Jose".to_owned(), 0.10), ("London".to_owned(), 0.15)]);
         let parts = shares.divide(150);
         assert_eq!(parts.own["San Jose"], 15);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn without_history_everything_is_anywhere_unless_there_is_but_one_data_centre() {
+    fn without_history_all_slots_are_anywhere_s_unless_alone() {
         let two = ["a".to_owned(), "b".to_owned()];
         let none = Shares::of_arrivals(&BTreeMap::new(), &two);
         assert_eq!(none.divide(10).anywhere, 10);

@@ -42,7 +42,8 @@ pub struct RoomState {
 }
 
 impl RoomState {
-    /// Merges reports; `data_centre` is whose state it is to be. A new room has none: then only its limits are known.
+    /// Merges reports into the state as `data_centre` sees it. A new room has no reports: then only its limits are
+    /// known.
     pub fn merge(data_centre: &str, minute: Minute, mut reports: Vec<Report>) -> Self {
         reports.sort_by(|a, b| a.data_centre.cmp(&b.data_centre));
         let mut waiting: BTreeMap<BucketId, u64> = BTreeMap::new();
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn at_201_of_200_there_is_minus_1_slot_and_at_148_the_two_oldest_buckets_enter() {
+    fn an_overfull_room_has_no_slot_and_free_slots_go_to_oldest_buckets() {
         let mut full = dublin_and_nairobi(50, 151);
         let slots = LIMIT.slots(full.active, full.admitted());
         assert_eq!(slots, -1);
@@ -290,8 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_settled_when_every_other_data_centre_that_is_heard_of_has_reported_in_the_minute()
-    {
+    fn a_state_is_settled_when_all_reachable_data_centres_have_reported() {
         let of = |name: &str, minute| Report {
             minute,
             at: 7,

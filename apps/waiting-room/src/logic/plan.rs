@@ -45,8 +45,8 @@ pub struct Rules {
     pub limits: Limits,
     pub division: Division,
     pub method: Method,
-    /// Admits nobody: every visitor is queued, or an event has not begun.
-    pub holds_everybody: bool,
+    /// Admits no visitor: every visitor is queued, or an event has not begun.
+    pub holds_all: bool,
     /// Minutes for which a visitor stays inside at least.
     pub session_minutes: f64,
     /// The draw of an event, after it.
@@ -100,7 +100,7 @@ pub struct Plan {
 impl Plan {
     /// Decides everything that follows from a state.
     pub fn new(mut state: RoomState, rules: Rules) -> Self {
-        let slots = if rules.holds_everybody {
+        let slots = if rules.holds_all {
             0
         } else {
             rules.limits.slots(state.active, state.admitted())
@@ -305,7 +305,7 @@ mod tests {
             },
             division: Division::Counters,
             method,
-            holds_everybody: false,
+            holds_all: false,
             session_minutes: 5.0,
             draw: None,
         }
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_bucket_may_enter_anywhere_and_one_that_is_partly_eligible_is_shared() {
+    fn a_whole_bucket_enters_anywhere_and_a_partial_one_is_shared() {
         let waiting = [(5, 30), (4, 60)];
         let two = vec![report("a", 70, 25, &waiting), report("b", 80, 75, &[])];
         let plan = plan(two, rules(Method::Fifo));
@@ -442,9 +442,9 @@ mod tests {
     }
 
     #[test]
-    fn a_room_that_holds_everybody_lets_nobody_in() {
+    fn a_room_that_holds_all_admits_no_visitor() {
         let held = Rules {
-            holds_everybody: true,
+            holds_all: true,
             ..rules(Method::Fifo)
         };
         let plan = plan(vec![report("a", 0, 1, &[(1, 5)])], held);
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_that_passes_through_lets_everybody_in_though_it_is_full() {
+    fn a_full_pass_through_room_admits_all() {
         let plan = plan(vec![report("a", 500, 1, &[])], rules(Method::PassThrough));
         assert_eq!(sources(&plan, Lane::New), [("a".into(), None, None)]);
     }
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_whose_bucket_is_forgotten_does_not_pass_those_who_waited_longer() {
+    fn a_visitor_of_a_forgotten_bucket_does_not_pass_longer_waiters() {
         let plan = plan(vec![report("a", 190, 1, &[(5, 30)])], rules(Method::Fifo));
         assert_eq!(plan.way(Lane::Bucket(bucket(3))), Way::Shut);
         assert!(matches!(plan.way(Lane::Bucket(bucket(7))), Way::Bounded(_)));

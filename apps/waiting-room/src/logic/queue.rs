@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_with_20_slots_is_divided_into_5_and_15_by_shares_of_25_and_75_percent() {
+    fn a_partly_eligible_bucket_is_divided_by_shares() {
         let mut queue = buckets(&[60]);
         give(&mut queue, 20);
         assert!(!queue[0].is_whole());

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_queue_has_nobody_ahead() {
+    fn the_first_in_a_queue_has_zero_ahead() {
         let first = Ahead { older: 0, own: 1 };
         assert_eq!(first.told(), 0);
         assert_eq!(Ahead::default().told(), 0);

@@ -58,7 +58,7 @@ pub struct Claim {
     pub is_borrowed: bool,
 }
 
-/// What comes of it.
+/// The answer to a request for a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Number {
     /// The visitor may enter.

@@ -40,7 +40,7 @@ impl World {
             .collect())
     }
 
-    /// Forgets data centres that are no more, so that nothing of the room is kept for them.
+    /// Forgets data centres that no longer exist.
     pub async fn keep_only(&self, data_centres: Vec<String>) -> Result<()> {
         let storage = self.state.storage();
         let options = ListOptions::default().prefix(REPORT.to_owned());

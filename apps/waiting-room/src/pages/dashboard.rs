@@ -72,12 +72,12 @@ fn describe(room: &Room) -> Markup {
     let pace = plan
         .as_ref()
         .map_or(0.0, |plan| plan.state.admissions_per_minute);
-    let is_held = plan.as_ref().is_some_and(|plan| plan.rules.holds_everybody);
+    let is_held = plan.as_ref().is_some_and(|plan| plan.rules.holds_all);
     html! {
         section.room {
             h2 {
                 (room.settings.name)
-                @if is_held { span.pill { "holds everybody" } } @else if slots <= 0 { span.pill { "full" } }
+                @if is_held { span.pill { "holds all visitors" } } @else if slots <= 0 { span.pill { "full" } }
             }
             dl.numbers {
                 div { dt { "Active" } dd { (active) " " small { "of " (limit.total_active_users) } } }

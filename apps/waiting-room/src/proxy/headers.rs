@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_proxy_s_address_is_appended_and_the_client_s_claims_are_not_kept() {
+    fn a_trusted_proxy_s_address_is_appended_and_client_claims_are_dropped() {
         let mut sent = headers(&[
             ("x-forwarded-for", "6.6.6.6, 203.0.113.7, 10.0.0.1"),
             ("x-forwarded-host", "www.example"),

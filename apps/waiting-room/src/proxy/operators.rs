@@ -149,7 +149,7 @@ fn describe(room: &Room) -> Value {
         "name": room.settings.name,
         "total_active_users": plan.rules.limits.total_active_users,
         "new_users_per_minute": plan.rules.limits.new_users_per_minute,
-        "holds_everybody": plan.rules.holds_everybody,
+        "holds_all": plan.rules.holds_all,
         "active": state.active,
         "queued": state.waiting(),
         "slots": plan.slots,

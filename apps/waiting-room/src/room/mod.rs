@@ -1,7 +1,8 @@
-//! A room in action: the workers of its data centres decide from the state that their data centre has cached, and tell it what they did.
+//! A room in action. The workers of its data centres decide from the state that their data centre has cached, and
+//! report what they did.
 //!
-//! In the order of a request: [`Room`] finds the worker → [`Worker::visit`] decides → `Reporter` makes durable what must be
-//! before the visitor hears of it. Beside them, `exchange` carries reports between data centres.
+//! In the order of a request: [`Room`] finds the worker, [`Worker::visit`] decides, `Reporter` makes the decision
+//! durable before the visitor is told. In addition, `exchange` carries reports between data centres.
 
 mod exchange;
 mod reporter;

@@ -1,4 +1,4 @@
-//! What comes of a visit.
+//! The outcome of a visit.
 
 use crate::ticket::{Ticket, VisitorId};
 
@@ -13,7 +13,7 @@ pub struct Place {
     pub is_held: bool,
 }
 
-/// What comes of a visit.
+/// The outcome of a visit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// The visitor enters. The ticket is given if it is another than the visitor has.

@@ -309,8 +309,8 @@ impl Worker {
         }
     }
 
-    /// Gives a visitor a place, or keeps the one that they have. `None` if the minute ended before a new visitor had a place: the
-    /// next one may have a slot, which others were given in vain as the minute ended.
+    /// Gives a visitor a place, or keeps the one that they have. `None` if the minute ended before a new visitor had
+    /// a place: the next minute may have a slot for them.
     async fn queue(
         &self,
         plan: &Plan,
@@ -379,7 +379,7 @@ impl Worker {
         let place = Place {
             ahead,
             minutes: minutes.map(|minutes| minutes.max(self.cache.look_minutes())),
-            is_held: plan.rules.holds_everybody,
+            is_held: plan.rules.holds_all,
         };
         // From now on the number does not rise; but the first one may lack visitors of other data centres.
         let is_complete = !is_open && (!is_new || plan.state.reports.len() <= 1);

@@ -101,7 +101,7 @@ impl Settings {
         Self::parse(path, &text)
     }
 
-    /// Reads the text of a file. Templates lie beside it.
+    /// Reads the text of a file. Templates are in the same directory.
     pub fn parse(path: &Path, text: &str) -> Result<Self, SettingsError> {
         let file: File = toml::from_str(text).map_err(|source| SettingsError::Malformed {
             path: path.to_owned(),
@@ -232,7 +232,7 @@ impl Reader<'_> {
         Err(self.invalid(
             key,
             count,
-            "1 to 10000000; `queue_all = true` admits nobody",
+            "1 to 10000000; `queue_all = true` admits no visitor",
         ))
     }
 

@@ -192,18 +192,18 @@ fn a_bypass_rule_lets_what_fits_everything_that_it_says() {
 }
 
 #[test]
-fn an_event_holds_visitors_until_it_starts_and_ends_with_the_room_s_settings() {
+fn an_event_holds_visitors_until_its_start_and_then_ends() {
     let lines = "queueing_method = \"reject\"\n[rooms.event]\nstarts = \"1970-01-01T01:00:00Z\"\nends = \"1970-01-01T02:00:00Z\"\n\
                  pre_queue = \"10m\"\nshuffle = true\ntotal_active_users = 50\nqueueing_method = \"random\"";
     let settings = parse(&with(lines)).unwrap();
     let room = &settings.rooms[0];
     let at = |minute: u64| room.rules(minute * 60_000, 60_000);
-    assert!(!at(49).holds_everybody && at(49).method == Method::Reject);
+    assert!(!at(49).holds_all && at(49).method == Method::Reject);
     assert!(
-        at(50).holds_everybody && at(50).method == Method::Fifo,
+        at(50).holds_all && at(50).method == Method::Fifo,
         "none is rejected before it starts"
     );
-    assert!(!at(60).holds_everybody && at(60).method == Method::Random);
+    assert!(!at(60).holds_all && at(60).method == Method::Random);
     assert_eq!(
         (
             at(60).limits.total_active_users,
@@ -217,11 +217,11 @@ fn an_event_holds_visitors_until_it_starts_and_ends_with_the_room_s_settings() {
 }
 
 #[test]
-fn a_room_that_queues_everybody_holds_them_whatever_its_method() {
+fn queue_all_holds_visitors_with_every_method() {
     let settings = parse(&with(
         "queue_all = true\nqueueing_method = \"pass-through\"",
     ))
     .unwrap();
     let rules = settings.rooms[0].rules(0, 60_000);
-    assert!(rules.holds_everybody && rules.method == Method::Fifo);
+    assert!(rules.holds_all && rules.method == Method::Fifo);
 }

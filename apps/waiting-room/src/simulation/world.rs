@@ -94,7 +94,7 @@ pub(super) fn run(scenario: &Scenario, division: Division, seed: u64) -> Measure
         },
         division,
         method: Method::Fifo,
-        holds_everybody: false,
+        holds_all: false,
         session_minutes: scenario.stay as f64,
         draw: None,
     };

@@ -1,8 +1,9 @@
-//! `kill -9` loses no visitor who was accepted, and lets nobody jump the queue.
+//! `kill -9` loses no visitor who was accepted, and lets no visitor jump the queue.
 //!
-//! Visitors come all the time; after a random number of answers the process is killed and started again. Whoever was told that they are
-//! inside is inside still, the limit holds over all lives of the process together, and nobody who comes after a kill passes those who
-//! wait. `WAITING_ROOM_CRASH_ROUNDS` sets the number of rounds, `WAITING_ROOM_CRASH_SEED` the sequence of moments.
+//! Visitors come all the time; after a random number of answers the process is killed and started again. Visitors who
+//! were told that they are inside are still inside, the limit holds over all lives of the process together, and
+//! visitors who come after a kill do not pass those who wait. `WAITING_ROOM_CRASH_ROUNDS` sets the number of rounds,
+//! `WAITING_ROOM_CRASH_SEED` the sequence of moments.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::sync::{
@@ -47,7 +48,7 @@ async fn come(client: Client, told: Arc<Mutex<Told>>, answers: Arc<(AtomicU32, N
 }
 
 #[test]
-fn whoever_was_accepted_is_inside_still_and_nobody_jumps_the_queue() {
+fn accepted_visitors_stay_inside_and_the_queue_keeps_its_order() {
     run(async {
         let rounds = setting("WAITING_ROOM_CRASH_ROUNDS", 4);
         let seed = setting("WAITING_ROOM_CRASH_SEED", 0xD00A);
@@ -106,7 +107,7 @@ fn whoever_was_accepted_is_inside_still_and_nobody_jumps_the_queue() {
                 let (passed, late) = rush(&client, 5).await;
                 assert!(
                     passed.is_empty(),
-                    "round {round}: somebody jumped the queue"
+                    "round {round}: a visitor jumped the queue"
                 );
                 told.lock().unwrap().waiting.extend(late);
             }

@@ -29,7 +29,7 @@ async fn rush(client: &Client, count: usize) -> (usize, Vec<Visitor>) {
 }
 
 #[test]
-fn three_data_centres_let_in_as_many_as_one_and_know_of_each_other_s_queue() {
+fn three_data_centres_keep_one_limit_and_share_their_queue_lengths() {
     run(async {
         let site = Site::new(TOP, ROOM)
             .await

@@ -34,7 +34,7 @@ fn plan(entered: u64) -> Plan {
         },
         division: Division::Counters,
         method: Method::Random,
-        holds_everybody: false,
+        holds_all: false,
         session_minutes: 5.0,
         draw: None,
     };

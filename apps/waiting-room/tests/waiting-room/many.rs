@@ -72,10 +72,7 @@ fn ten_thousand_visitors_wait_at_once() {
         let begun = Instant::now();
         let (inside, took) = round(&client, &mut visitors).await;
         say("look again", begun, &took);
-        assert_eq!(
-            inside, INSIDE,
-            "whoever is inside stays, and nobody else enters"
-        );
+        assert_eq!(inside, INSIDE, "visitors inside stay, and no others enter");
         assert_eq!(status(&client).await["queued"], VISITORS);
         println!(
             "peak memory of the server: {} MiB",

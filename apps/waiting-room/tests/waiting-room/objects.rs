@@ -81,7 +81,7 @@ fn claim(number: u8, lane: Lane, most_in_lane: u64, most: Option<u64>) -> Claim 
 }
 
 #[test]
-fn a_number_below_the_bounds_is_given_once_for_a_visitor_and_none_after_the_minute() {
+fn a_visitor_gets_one_number_and_none_after_the_minute() {
     run(async {
         let host = host().await;
         let counter = host
@@ -114,7 +114,7 @@ fn a_number_below_the_bounds_is_given_once_for_a_visitor_and_none_after_the_minu
 }
 
 #[test]
-fn a_counter_is_forgotten_when_nobody_needs_it_and_can_be_asked_nevertheless() {
+fn a_deleted_counter_can_still_be_asked() {
     run(async {
         let clock = TestClock::new();
         let host = host_at(&clock).await;
@@ -192,7 +192,7 @@ fn the_state_of_a_minute_counts_all_numbers_of_the_minute_before() {
                 .unwrap();
             assert_eq!(number, Number::Given);
         }
-        // The worker that let them in tells of one, and is killed.
+        // The worker that admitted them reports one of them, and is killed.
         let told = Happening::Admitted {
             visitor: visitor(0),
             minute: Minute(100),
@@ -231,7 +231,7 @@ fn an_admission_for_a_minute_that_is_over_is_refused() {
 }
 
 #[test]
-fn a_borrowed_number_counts_for_the_bounds_and_not_as_a_visitor_of_the_lender() {
+fn a_borrowed_number_counts_for_bounds_but_not_as_the_lender_s_visitor() {
     run(async {
         let host = host().await;
         let centre = centre(&host, "dc-1");
@@ -286,7 +286,7 @@ fn re_admission_with_an_old_ticket_is_counted_twice() {
 }
 
 #[test]
-fn visitors_who_stop_looking_leave_the_queue_but_not_while_the_process_is_down() {
+fn visitors_who_stop_polling_leave_unless_the_process_is_down() {
     run(async {
         let host = host().await;
         let centre = centre(&host, "dc-1");
@@ -339,7 +339,7 @@ fn visitors_who_stop_looking_leave_the_queue_but_not_while_the_process_is_down()
 }
 
 #[test]
-fn a_draw_gives_each_waiting_visitor_one_place_and_later_visitors_the_end() {
+fn a_draw_places_waiting_visitors_before_later_ones() {
     run(async {
         let host = host().await;
         let centre = centre(&host, "dc-1");
@@ -390,7 +390,7 @@ fn a_draw_gives_each_waiting_visitor_one_place_and_later_visitors_the_end() {
 }
 
 #[test]
-fn data_centres_hear_of_each_other_through_the_world_and_one_that_is_silent_has_no_part() {
+fn data_centres_exchange_reports_and_a_silent_one_gets_no_slots() {
     run(async {
         let host = host().await;
         let world = host.env().object::<World>().get_by_name("shop");

@@ -29,7 +29,7 @@ fn a_waiting_page_enters_when_there_is_a_slot() {
 
 #[test]
 #[ignore = "needs Chromium and npm"]
-fn the_pages_of_a_full_room_and_of_the_example_application_are_accessible() {
+fn the_pages_of_a_full_room_and_of_the_example_are_accessible() {
     run(async {
         let room =
             "total_active_users = 1\nnew_users_per_minute = 1000\nqueueing_method = \"reject\"";

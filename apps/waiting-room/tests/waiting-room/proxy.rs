@@ -346,14 +346,14 @@ fn a_host_that_no_room_has_does_not_reach_the_origin() {
         let old = raw(server.address(), "GET /any HTTP/1.0\r\n\r\n").await;
         assert!(old.starts_with("HTTP/1.0 403"), "{old}");
         assert_eq!(site.origin.requests(), 0);
-        assert_eq!(status(&server.client()).await["holds_everybody"], true);
+        assert_eq!(status(&server.client()).await["holds_all"], true);
         let answer = ask("evil.example", "/.waiting-room/status").await;
         assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
     });
 }
 
 #[test]
-fn pages_of_other_origins_reach_the_application_and_not_the_operators_side() {
+fn other_origins_reach_the_application_but_not_operators_pages() {
     run(async {
         let site = Site::new("", ROOM).await;
         let server = site.start();

@@ -49,7 +49,7 @@ fn no_more_new_users_enter_in_a_minute_than_may() {
 }
 
 #[test]
-fn even_and_curve_let_in_no_more_than_there_are_slots_in_a_full_room_of_one_worker() {
+fn even_and_curve_with_one_worker_admit_no_more_than_the_slots() {
     for division in [
         "division = \"even\"",
         "division = \"curve\"\ncurve_factor = 1.0",
@@ -174,7 +174,7 @@ fn a_room_that_rejects_keeps_no_places() {
 }
 
 #[test]
-fn a_room_that_passes_through_lets_everybody_in_and_counts() {
+fn a_pass_through_room_admits_and_counts_all() {
     run(async {
         let site = Site::new("", &format!("{FIFTY}\nqueueing_method = \"pass-through\"")).await;
         let server = site.start();
@@ -359,7 +359,7 @@ fn visitors_wait_before_an_event_and_enter_from_its_start() {
 }
 
 #[test]
-fn browsers_get_a_page_that_comes_back_by_itself_and_others_json() {
+fn browsers_get_a_refreshing_page_and_other_clients_json() {
     run(async {
         let site = Site::new(
             "",

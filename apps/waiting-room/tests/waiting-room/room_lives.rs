@@ -75,7 +75,7 @@ impl Life {
             },
             division: Division::Counters,
             method: Method::Fifo,
-            holds_everybody: false,
+            holds_all: false,
             session_minutes: 2.0,
             draw: None,
         };

@@ -46,11 +46,11 @@ mod old {
     }
 }
 
-/// What objects of the new program have done by themselves.
+/// What objects of the new program have done themselves.
 #[derive(Clone, Default)]
 struct Done(Arc<AtomicUsize>);
 
-/// The program as it is to be: a text has at most ten letters.
+/// The new program: a text has at most ten letters.
 mod new {
     use super::*;
 
@@ -170,11 +170,7 @@ async fn a_dry_run_names_the_objects_whose_migration_fails_and_changes_nothing()
         }
         assert!(files(&data) == before, "the data directory has changed");
     }
-    assert_eq!(
-        done.0.load(Ordering::SeqCst),
-        0,
-        "nothing goes on by itself"
-    );
+    assert_eq!(done.0.load(Ordering::SeqCst), 0, "the node is idle");
 
     let unknown = dry_run(&data, &done, &["Nots".to_owned()])
         .await

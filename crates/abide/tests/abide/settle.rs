@@ -1,4 +1,4 @@
-//! `settle`: everything that is due has run, and nothing goes on until the clock moves.
+//! `settle`: everything that is due has run, and the node is idle until the clock moves.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::{
@@ -399,7 +399,7 @@ async fn objects_that_never_rest_are_named() {
 }
 
 #[tokio::test]
-async fn a_clock_that_runs_by_itself_is_refused() {
+async fn a_running_clock_is_refused() {
     let host = Host::open_in_memory()
         .object::<Sleeper>("SLEEPER")
         .start_local()

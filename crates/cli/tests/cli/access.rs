@@ -1,5 +1,5 @@
-//! Tokens and the audit log, as somebody uses them who serves others: the program refuses to start without a token, and what
-//! each caller did is told.
+//! Tokens and the audit log, for a program that serves others: the program refuses to start without a token, and the
+//! log says what each caller did.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
@@ -64,7 +64,7 @@ fn check_rows_of_tokens([again, revoke, second_made, first_made]: [&str; 4], id:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_for_others_starts_with_a_token_and_tells_what_was_done_with_it() {
+async fn a_public_program_needs_a_token_and_logs_its_use() {
     let dir = tempfile::tempdir().unwrap();
     let data = data_in(dir.path());
     std::fs::create_dir_all(data.parent().unwrap()).unwrap();

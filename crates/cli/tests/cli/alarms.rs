@@ -65,7 +65,7 @@ async fn serve(data: &Path) -> RunningHost {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory() {
+async fn alarms_are_listed_and_rerun_on_a_node_and_on_its_directory() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let host = serve(&data).await;

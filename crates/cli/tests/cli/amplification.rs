@@ -17,7 +17,7 @@ fn start() -> (tempfile::TempDir, Server) {
     (dir, server)
 }
 
-/// An array of these, of so many bytes.
+/// An array of these, of this many bytes.
 fn array_of(element: &str, bytes: usize) -> String {
     let count = bytes / (element.len() + 1);
     format!("[{}]", vec![element; count].join(","))

@@ -132,8 +132,8 @@ async fn instances_of_workflows_are_seen_and_told_what_to_do() {
     for (args, why) in [
         (&["pause", "signup", "ada"][..], "has finished (failed)"),
         (
-            &["show", "signup", "nobody"],
-            "workflow `signup` has no instance `nobody`",
+            &["show", "signup", "unknown"],
+            "workflow `signup` has no instance `unknown`",
         ),
         (&["restart", "signup", "ada", "fly"], "no step `fly`"),
         (&["show", "sign", "ada"], "workflow `sign` has no instance"),

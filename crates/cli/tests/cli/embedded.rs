@@ -14,7 +14,7 @@ use std::{
 use abide::outbox::{self, Deliver, Delivery, Failure, Options, Outbox, Registry, Submitted};
 use abide::{Host, prelude::*, server::RunningHost};
 
-/// Delivers letters while somebody is at home.
+/// Delivers letters while the recipient is at home.
 struct Post(Arc<AtomicBool>);
 
 impl Deliver for Post {
@@ -25,7 +25,7 @@ impl Deliver for Post {
         if self.0.load(Ordering::Relaxed) {
             return Ok(Submitted::Done);
         }
-        Err(Failure::permanent("nobody is at home"))
+        Err(Failure::permanent("no one is at home"))
     }
 }
 
@@ -61,7 +61,7 @@ struct Town {
 }
 
 impl Town {
-    /// A host with an object that has sent so many letters to nobody.
+    /// A host with an object that has sent this many letters to no one.
     async fn new(data: &Path, letters: i64) -> Self {
         let at_home = Arc::new(AtomicBool::new(false));
         let host = Host::builder(data)
@@ -119,7 +119,7 @@ async fn dead_letters_of_any_object_are_seen_sent_again_and_given_up() {
     assert!(status.contains("failed\t3"), "{status}");
     let dead = ["outbox", "list", OUTBOX, "--status", "failed"];
     let list = town.abide(&dead).await.unwrap();
-    assert_eq!(list.matches("nobody is at home").count(), 3, "{list}");
+    assert_eq!(list.matches("no one is at home").count(), 3, "{list}");
     let shown = town.abide(&["outbox", "show", OUTBOX, "2"]).await.unwrap();
     assert!(shown.contains("payload\t\"letter 1\""), "{shown}");
 
@@ -149,12 +149,12 @@ async fn dead_letters_of_any_object_are_seen_sent_again_and_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_there_is_said_to_be_missing_and_made_by_nobody() {
+async fn missing_things_are_reported_and_not_created() {
     let dir = tempfile::tempdir().unwrap();
     let town = Town::new(&dir.path().join("data"), 1).await;
     for (args, says) in [
         (["outbox", "show", OUTBOX, "7"].as_slice(), "message 7"),
-        (&["outbox", "status", "Nobody/here"], "the classes are"),
+        (&["outbox", "status", "Unknown/here"], "the classes are"),
         (&["outbox", "status", "Sender/nobody"], "no object"),
         (&["outbox", "redrive", OUTBOX, "7"], "message 7"),
         (&["outbox", "resume", OUTBOX, "moon"], "no messages"),

@@ -15,7 +15,7 @@ use std::{
     missing_docs,
     unreachable_pub,
     clippy::pedantic,
-    reason = "it is a program of its own"
+    reason = "it is a separate program"
 )]
 mod template;
 
@@ -154,7 +154,7 @@ const CHILD: &str = "ABIDE_TEST_PRINTS_SETTINGS";
 
 /// A program's settings are those of its directory and of its environment: the test runs itself there.
 #[test]
-fn a_program_without_a_command_line_has_the_settings_of_its_file_and_environment() {
+fn from_settings_reads_the_file_and_the_environment() {
     if std::env::var_os(CHILD).is_some() {
         match abide::Host::from_settings() {
             Ok(host) => println!("{host:?}"),
@@ -166,7 +166,7 @@ fn a_program_without_a_command_line_has_the_settings_of_its_file_and_environment
     let settings = |variable: (&str, &str)| {
         let printed = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture"])
-            .arg("new::a_program_without_a_command_line_has_the_settings_of_its_file_and_environment")
+            .arg("new::from_settings_reads_the_file_and_the_environment")
             .env(CHILD, "1")
             .env(variable.0, variable.1)
             .current_dir(dir.path())

@@ -242,7 +242,7 @@ async fn the_command_ends_the_rest_of_a_destination() {
     let (destinations, messages) = failing.split_once("ID\tSTATUS").unwrap();
     assert!(destinations.contains("paused until 2"), "{failing}");
     assert_eq!(messages.lines().count(), 1, "no message fails: {failing}");
-    // The first waits an hour by itself; this one waits for its destination.
+    // The first waits an hour; this one waits for its destination.
     client.post(MESSAGES, &order).await;
     let waits = client.get(&format!("{MESSAGES}/2")).await.body;
     assert_eq!(waits["status"], "queued", "{waits}");

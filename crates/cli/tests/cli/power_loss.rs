@@ -29,14 +29,14 @@ use serde_json::{Value, json};
 
 const DISK_BYTES: u64 = 128 << 20;
 const WRITERS: u64 = 4;
-/// Objects that each writer writes to, one after the other: so many that some checkpoints sync the whole file system, and
+/// Objects that each writer writes to, one after the other: this many that some checkpoints sync the whole file system, and
 /// others single files.
 const OBJECTS: u64 = 24;
 /// Those of them that each round makes.
 const NEW_OBJECTS: u64 = 2;
 /// Longest value in bytes; a few pages, so that half of one would be seen.
 const LONGEST: u32 = 12_000;
-/// The power is cut after this many writes and flushes at most, and after so much time.
+/// The power is cut after this many writes and flushes at most, and after this much time.
 const MOST_CHANGES: u32 = 1000;
 const LONGEST_ROUND: Duration = Duration::from_secs(5);
 const ORDERING_KEYS: u64 = 3;
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// What somebody missed within so many rounds.
+    /// What was found missing within this many rounds.
     async fn found_out(&mut self, rounds: u64) -> Option<Broken> {
         for round in 1..=rounds {
             if let Err(broken) = self.round(round).await {
@@ -448,7 +448,7 @@ async fn a_disk_that_ignores_flushes_is_found_out() {
         // A round finds what the one before has lost.
         let said = World::new(seed, false).await.found_out(6).await;
         println!("seed {seed}: {said:?}");
-        assert!(said.is_some(), "seed {seed}: nobody missed anything");
+        assert!(said.is_some(), "seed {seed}: nothing was found missing");
     }
 }
 
@@ -474,7 +474,7 @@ async fn a_server_that_skips_its_syncs_is_found_out() {
         println!("{call}: {said:?}");
         assert!(
             said.is_some_and(|said| said.contains("/value: ") || said.contains("does not start")),
-            "{call}: nobody missed anything"
+            "{call}: nothing was found missing"
         );
     }
 }

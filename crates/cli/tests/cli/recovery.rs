@@ -48,7 +48,7 @@ fn undo(printed: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_are_restored_and_forked_on_a_running_node_and_in_its_directory() {
+async fn objects_are_restored_and_forked_on_a_node_and_in_its_directory() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let host = Host::builder(&data)

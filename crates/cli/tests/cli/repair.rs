@@ -94,7 +94,7 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
         !done && said.contains("`abide restore`") && said.contains("`abide repair --accept`"),
         "{said}"
     );
-    // An empty file is nothing to go on from; the copy of before is.
+    // An empty file is nothing to continue from; the copy of before is.
     let accept = ["repair", "--accept", "Note/accepted"];
     let (done, said) = abide(&accept, &data).await;
     assert!(!done && said.contains("no content to accept"), "{said}");

@@ -133,9 +133,9 @@ async fn what_was_served_is_listed_queried_and_verified() {
             (true, "n\n1\n".to_owned(), String::new())
         );
     }
-    let (done, _, said) = run(&["sql", "nobody", "SELECT 1"], &data);
+    let (done, _, said) = run(&["sql", "unknown", "SELECT 1"], &data);
     assert!(
-        !done && said.starts_with("error: there is no object \"nobody\""),
+        !done && said.starts_with("error: there is no object \"unknown\""),
         "{said}"
     );
     let (done, _, said) = run(&["sql", "Ledger/ada", "SELECT 1"], &data);

@@ -29,10 +29,10 @@
 //!         states: &["on_its_way", "delivered", "returned"],
 //!         terminal: &["delivered", "returned"],
 //!         actions: &["deliver", "give_up"],
-//!         outcomes: &["accepted", "nobody_home", "sent_back"],
+//!         outcomes: &["accepted", "not_home", "sent_back"],
 //!         transitions: &[
 //!             ("on_its_way", "deliver", "accepted", "delivered"),
-//!             ("on_its_way", "deliver", "nobody_home", "on_its_way"),
+//!             ("on_its_way", "deliver", "not_home", "on_its_way"),
 //!             ("on_its_way", "give_up", "sent_back", "returned"),
 //!         ],
 //!     };
@@ -40,7 +40,7 @@
 //!     fn apply(&mut self, entry: &Entry) -> Result<()> {
 //!         match entry.outcome.as_str() {
 //!             "accepted" => self.left_with = entry.data()?,
-//!             "nobody_home" => self.attempts += 1,
+//!             "not_home" => self.attempts += 1,
 //!             _ => {}
 //!         }
 //!         Ok(())
@@ -367,7 +367,7 @@ impl<M: Machine> Inner<M> {
         })?;
         if data.len() > limits::MAX_DATA_BYTES {
             return Err(OutcomesError::Invalid(format!(
-                "the data of `{outcome}` has {} bytes; at most {} are accepted: store large data in a table of its own, and its \
+                "the data of `{outcome}` has {} bytes; at most {} are accepted: store large data in its own table, and its \
                  key in the data",
                 data.len(),
                 limits::MAX_DATA_BYTES

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::limits::{MAX_SHARE_BYTES, MAX_STATE_BYTES};
 use crate::broken::{Variant, broken};
 
-/// The tag of a connection's id begins so; tags of a program do not.
+/// Prefix of the tag with a connection's id. A program's tags may not have it.
 pub(super) const ID_PREFIX: &str = "_pk:";
 
 /// A client of a room. Clones are the same connection, and equal.
@@ -47,8 +47,8 @@ impl Connection {
         })
     }
 
-    /// The id that the client chose (`_pk`), or was given. It is no secret and proves nothing, and a client that connects again
-    /// has the same one, perhaps before its old connection has ended.
+    /// The id that the client chose (`_pk`) or was given. It is not a secret and proves nothing. A client that
+    /// reconnects has the same id, perhaps before its old connection has ended.
     pub fn id(&self) -> String {
         let mut tags = self.socket.tags().into_iter();
         let id = tags.find_map(|tag| tag.strip_prefix(ID_PREFIX).map(str::to_owned));

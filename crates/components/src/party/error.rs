@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::limits::{MAX_ID_BYTES, MAX_ROOM_BYTES, MAX_URI_BYTES};
 
-/// Why nobody was connected. Nothing changed.
+/// Why a client was not connected. Nothing changed.
 #[derive(Clone, Debug, Error)]
 pub enum PartyError {
     /// There is no party of this name.
@@ -29,7 +29,7 @@ pub enum PartyError {
     #[error("The path and query of a connection have at most {MAX_URI_BYTES} bytes.")]
     LongAddress,
     /// The room has as many connections as it may.
-    #[error("The room is full: it takes {limit} connections. Try again when somebody has left.")]
+    #[error("The room is full: it takes {limit} connections. Try again when a client has left.")]
     Full {
         /// How many it takes.
         limit: usize,

@@ -1,6 +1,6 @@
 //! Rooms for the clients of `PartyKit`: `partysocket`, from npm, connects, reconnects and buffers unmodified.
 //!
-//! A room is an object. Its clients have ids, tags and a state of their own that survives the object's leaving memory. The object's
+//! A room is an object. Its clients have ids, tags and their own state, which survives when the object leaves memory. The object's
 //! class has the handlers; a [`Room`], opened in its constructor, has what they need.
 //!
 //! | `PartyKit` | here |
@@ -95,7 +95,7 @@ pub struct Room(Rc<Inner>);
 struct Inner {
     state: State,
     options: Options,
-    /// Clients that brought no id, since the object came to memory.
+    /// Clients without an id since the object was loaded.
     anonymous: Cell<u64>,
 }
 
@@ -103,7 +103,7 @@ impl Room {
     /// Opens the room of an object, in its constructor. It stores nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if an option makes no sense.
+    /// [`ErrorKind::Input`] if an option is invalid.
     pub fn open(state: &State, options: Options) -> Result<Self> {
         if !(1..=MAX_CONNECTIONS).contains(&options.max_connections) {
             return Err(Error::with_kind(
@@ -126,7 +126,7 @@ impl Room {
         self.0.options
     }
 
-    /// True if the request asks for a WebSocket; any other is the room's to answer.
+    /// True if the request asks for a WebSocket. The room answers any other request itself.
     pub fn wants_connection(request: &Request) -> bool {
         let upgrade = request.headers().get(header::UPGRADE);
         upgrade.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
@@ -136,7 +136,7 @@ impl Room {
     /// delivered when it is connected.
     ///
     /// # Errors
-    /// If the room is full, or the id makes no sense: answer with [`PartyError::into_response`].
+    /// If the room is full, or the id is invalid: answer with [`PartyError::into_response`].
     pub fn connect(
         &self,
         request: &Request,
@@ -182,12 +182,12 @@ impl Room {
         Connection::of(socket).ok_or_else(|| {
             Error::with_kind(
                 ErrorKind::Input,
-                "the WebSocket is no connection of the room: accept clients with `Room::connect`",
+                "the WebSocket is not a connection of the room: accept clients with `Room::connect`",
             )
         })
     }
 
-    /// Those that have not ended, in the order in which they came: all, or those with a tag.
+    /// The open connections in the order in which they came: all, or those with a tag.
     pub fn connections(&self, tag: Option<&str>) -> Vec<Connection> {
         let tag = tag.filter(|_| !broken(Variant::TagIgnored));
         let sockets = self.0.state.get_websockets(tag);
@@ -204,10 +204,11 @@ impl Room {
         found.rev().find(Connection::is_open)
     }
 
-    /// Sends a message to every connection but these, when what was written before is durable. Returns to how many.
+    /// Sends a message to every connection but these, when earlier writes are durable. Returns the number of
+    /// connections.
     ///
-    /// One that is about to close does not hear it, and while the disk is slow one may be closed instead, so that it knows that it
-    /// missed something.
+    /// A connection that is about to close does not receive it. While the disk is slow, a connection may be closed
+    /// instead, so that its client knows that it missed something.
     pub fn broadcast(&self, message: impl Into<Message>, except: &[&Connection]) -> usize {
         self.send_to(None, message, except)
     }
@@ -229,7 +230,7 @@ impl Room {
             if connection.send(&message).is_ok() {
                 sent += 1;
             } else {
-                // Whoever misses a message must not believe that it has all of them.
+                // A client that misses a message must not believe that it has all of them.
                 let _ = connection.close(1013, "the room is overloaded: connect again");
             }
         }

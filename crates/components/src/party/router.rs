@@ -50,7 +50,7 @@ impl Parties {
         }
     }
 
-    /// Adds a party. `main` is the one that clients take if they name none.
+    /// Adds a party. `main` is the party of clients that name none.
     #[must_use]
     pub fn party<T: ObjectClass>(mut self, name: &str) -> Self {
         let class = self.env.object::<T>().untyped().clone();
@@ -67,7 +67,8 @@ impl Parties {
             .with_state(Arc::new(self.classes))
     }
 
-    /// What a request needs: [`Role::Operate`] for the room's object, because whoever enters a room may write there.
+    /// What a request needs: [`Role::Operate`] for the room's object, because a client that enters a room may write
+    /// there.
     pub fn need(&self) -> impl Fn(&Route<'_>) -> Need + Send + Sync + 'static {
         let classes = self.classes.clone();
         move |route| {

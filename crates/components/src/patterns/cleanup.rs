@@ -1,9 +1,9 @@
-//! Objects that delete themselves when nobody has used them for a while.
+//! Objects that delete themselves when they have not been used for a while.
 //!
 //! An object that holds a [`Cleanup`] says when it is used ([`Cleanup::used`]). When it has not been for the time of
 //! [`Options::after`], its alarm deletes all that it stores, and restarts it: the next call finds a new object.
 //!
-//! Nothing is deleted that still has to do something: an object with open WebSockets, with an alarm of its own or of
+//! Nothing is deleted that still has to do something: an object with open WebSockets, with an alarm, its own or of
 //! another component (a timer), or with an outbox that holds messages that have not ended, dead letters, fan-outs that
 //! are not done or failed callbacks counts as used. Messages that were sent do not keep it. A hook ([`Cleanup::open_with`]) can refuse too, or
 //! archive what is about to go.
@@ -49,15 +49,15 @@ use super::{
 use crate::broken::{Variant, broken};
 use abide_component::{WakeUp, numbers::millis};
 
-/// Its alarm: the time at which the object is to go, unless it is used.
+/// Its alarm: when the object is to be deleted, unless it is used.
 const ALARM: &str = "cleanup";
 
 /// When an object deletes itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
 pub struct Options {
-    /// How long after it was last used. Uses are written down once in a sixteenth of it, so that using an object does not
-    /// always write: it may go so much earlier. Default 30 days.
+    /// How long after the last use the object is deleted. Uses are stored once in a sixteenth of this time, so that
+    /// not every use is a write: the object may be deleted this much earlier. Default 30 days.
     pub after: Duration,
 }
 
@@ -69,7 +69,7 @@ impl Default for Options {
     }
 }
 
-/// What becomes of an object that nobody has used.
+/// What is to happen to an unused object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It is deleted.
@@ -78,7 +78,7 @@ pub enum Decision {
     Keep,
 }
 
-/// Deletes its object when nobody has used it for a while. Clones are the same.
+/// Deletes its object when it has not been used for a while. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Cleanup {
     state: State,
@@ -87,19 +87,19 @@ pub struct Cleanup {
 }
 
 impl Cleanup {
-    /// Opens it in the object's constructor. It has the object's alarm `cleanup`, and no table. An object that has never been
+    /// Opens it in the object's constructor. It uses the object's alarm `cleanup`, and no table. An object that has never been
     /// used has no alarm, and is not written for it.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if an option makes no sense, or the object has such a component already.
+    /// [`ErrorKind::Input`] if an option is invalid, or the object has such a component already.
     pub fn open(state: &State, options: Options) -> Result<Self> {
         Self::open_with(state, options, || Ok(Decision::Delete))
     }
 
-    /// The same with a hook that is asked just before the object is deleted, and can send what it stores elsewhere. Its
-    /// error is logged, and it is asked again, at most a minute later.
+    /// The same with a hook that is called just before the object is deleted, and can archive what it stores. If the
+    /// hook fails, the error is logged and the hook is called again, at most a minute later.
     ///
-    /// What the hook writes is deleted with all else; calls that it makes leave when the deletion is durable.
+    /// What the hook writes is deleted with the rest; calls that it makes leave when the deletion is durable.
     pub fn open_with(
         state: &State,
         options: Options,
@@ -109,7 +109,7 @@ impl Cleanup {
             return Err(Error::with_kind(
                 ErrorKind::Input,
                 format!(
-                    "an object that nobody uses is kept for {} s to {} days",
+                    "an unused object is kept for {} s to {} days",
                     MIN_KEPT_UNUSED.as_secs(),
                     MAX_KEPT_UNUSED.as_secs() / 86_400
                 ),
@@ -127,7 +127,7 @@ impl Cleanup {
         Ok(cleanup)
     }
 
-    /// The object is used now. Writes nothing if it has been shortly before.
+    /// Records that the object is used now. Writes nothing shortly after the last use.
     pub fn used(&self) -> Result<()> {
         let at = now(&self.state).saturating_add(self.after);
         let set = self.alarm.get()?;
@@ -138,12 +138,13 @@ impl Cleanup {
         }
     }
 
-    /// When the object goes if nobody uses it, in milliseconds since 1970. `None` if it has never been used.
+    /// When the object is deleted if it is not used again, in milliseconds since 1970. `None` if it has never been
+    /// used.
     pub fn goes_at(&self) -> Result<Option<i64>> {
         self.alarm.get()
     }
 
-    /// The alarm: nobody has used the object, or it was used while this waited.
+    /// The alarm: the object is unused, or was used while the alarm waited.
     fn go(&self, hook: &dyn Fn() -> Result<Decision>) -> Result<()> {
         if self.alarm.get()?.is_some() {
             return Ok(());

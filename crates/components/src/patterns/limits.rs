@@ -24,7 +24,7 @@ pub const MAX_SAVE_AFTER: Duration = Duration::from_mins(1);
 /// The shortest lease of a lock.
 pub const MIN_LEASE: Duration = Duration::from_millis(100);
 
-/// The longest lease of a lock. Whoever needs it for longer renews it.
+/// The longest lease of a lock. A holder that needs it for longer renews it.
 pub const MAX_LEASE: Duration = Duration::from_hours(24);
 
 /// The longest time for which a call waits for a lock: less than the time limit of a handler.
@@ -36,7 +36,7 @@ pub const MAX_LOCK_WAITERS: usize = 1_000;
 /// Bytes of the name of a lock's holder.
 pub const MAX_HOLDER_BYTES: usize = 255;
 
-/// How long a lock that is free remembers its last token. Tokens grow nevertheless: they are not below the time.
+/// How long a free lock remembers its last token. Tokens grow nevertheless: they are at least the time.
 pub const FORGET_LOCK_AFTER: Duration = Duration::from_hours(24);
 
 /// Bytes of the name of a resource behind a fence.
@@ -54,7 +54,7 @@ pub const MAX_SESSION_BYTES: usize = 64 << 10;
 /// The longest life of a session.
 pub const MAX_SESSION_LIFETIME: Duration = Duration::from_hours(366 * 24);
 
-/// Random bytes of a session's id: 160 bits, more than anybody can guess.
+/// Random bytes of a session's id: 160 bits, more than can be guessed.
 pub const SESSION_ID_BYTES: usize = 20;
 
 /// Sessions that one pass of the alarm deletes; the next follows at once.
@@ -66,7 +66,7 @@ pub const MAX_SHARDS: u32 = 100_000;
 /// Bytes of the name of a sharded namespace.
 pub const MAX_SHARDED_NAME_BYTES: usize = 255;
 
-/// Shards that are asked at a time when all are.
+/// Shards that are asked at the same time when all are asked.
 pub const SHARDS_AT_A_TIME: usize = 64;
 
 /// Figures of one shard.
@@ -90,20 +90,20 @@ pub const MAX_PLAYER_BYTES: usize = 255;
 /// Places in one page of a leaderboard.
 pub const MAX_PLACES: u32 = 1_000;
 
-/// The longest time without a sign of life after which somebody counts as here.
+/// The longest time without a heartbeat after which a visitor counts as present.
 pub const MAX_PRESENCE_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// The shortest.
 pub const MIN_PRESENCE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Who may be here at a time, whatever the options say.
+/// Most visitors present at a time, whatever the options say.
 pub const MAX_PRESENT: u32 = 100_000;
 
-/// Bytes of the name of somebody who is here. With the tag's beginning it is not longer than a tag may be.
+/// Bytes of the name of a visitor. With the tag's beginning it is not longer than a tag may be.
 pub const MAX_WHO_BYTES: usize = 240;
 
-/// Signs of life are written down once in this share of the timeout: one that comes sooner changes nothing on disk. So much
-/// longer somebody may count as here.
+/// Heartbeats are stored once in this share of the timeout; one that comes sooner changes nothing on disk. A visitor
+/// may count as present for this much longer.
 pub const BEATS_IN_A_TIMEOUT: i64 = 4;
 
 /// Attempts of one call that is retried.
@@ -112,12 +112,12 @@ pub const MAX_CALL_ATTEMPTS: u32 = 100;
 /// The longest time for which a call is retried.
 pub const MAX_CALL_PATIENCE: Duration = Duration::from_mins(15);
 
-/// The longest time for which an object is kept that nobody uses.
+/// The longest time for which an unused object is kept.
 pub const MAX_KEPT_UNUSED: Duration = Duration::from_hours(10 * 366 * 24);
 
 /// The shortest.
 pub const MIN_KEPT_UNUSED: Duration = Duration::from_secs(1);
 
-/// A use is written down once in this share of the time for which an object is kept: an object goes at most so much
-/// earlier than its last use would have it.
+/// A use is stored once in this share of the time for which an object is kept: an object is deleted at most this much
+/// earlier than its last use would allow.
 pub const USES_IN_A_LIFE: i64 = 16;

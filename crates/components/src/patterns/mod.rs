@@ -1,15 +1,15 @@
-//! Patterns that many programs need, ready-made: objects of their own, and components of your objects.
+//! Patterns that many programs need, ready-made: separate objects, and components of your objects.
 //!
 //! | module | for | is |
 //! |---|---|---|
-//! | [`limiter`] | so much per user or address and time | an object |
+//! | [`limiter`] | requests per user or address and time | an object |
 //! | [`lock`] | mutual exclusion between processes, machines and objects | an object, and a [`Fence`](lock::Fence) in yours |
 //! | [`sessions`] | who is logged in, and until when | a component of your object |
-//! | [`sharding`] | more than one object can do | a handle, a component of the shards, and an object that adds up |
+//! | [`sharding`] | more work than one object can do | a handle, a component of the shards, and an object that adds up |
 //! | [`leaderboard`] | who has the highest score | an object |
 //! | [`presence`] | who is here, over WebSockets and heartbeats | a component of your object |
 //! | [`retry`] | a call that met overload or a reset | a helper of callers |
-//! | [`cleanup`] | objects that nobody uses any more | a component of your object |
+//! | [`cleanup`] | deleting unused objects | a component of your object |
 //!
 //! The guide says which pattern fits which need.
 
@@ -30,7 +30,7 @@ fn now(state: &State) -> i64 {
     i64::try_from(state.env().clock().unix_millis()).unwrap_or(i64::MAX)
 }
 
-/// Why a text with a bound is refused, if it is.
+/// Why a text of bounded length is refused, if it is.
 fn wrong_length(what: &str, text: &str, max: usize) -> Option<String> {
     let bytes = text.len();
     (!(1..=max).contains(&bytes)).then(|| format!("{what} has {bytes} bytes: give it 1 to {max}"))

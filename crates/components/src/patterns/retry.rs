@@ -49,7 +49,7 @@ use crate::broken::{Variant, broken};
 pub struct Options {
     /// Attempts in all. Default 8.
     pub attempts: u32,
-    /// The longest wait before the second attempt; then it doubles. Default 50 ms.
+    /// The longest wait before the second attempt; it doubles with each attempt. Default 50 ms.
     pub base: Duration,
     /// The longest wait between two attempts. Default 5 s.
     pub max_wait: Duration,
@@ -82,7 +82,7 @@ impl Options {
         } else if self.max_wait > MAX_CALL_PATIENCE {
             let minutes = MAX_CALL_PATIENCE.as_secs() / 60;
             format!(
-                "two attempts are at most {minutes} min apart: nobody waits for a call for longer"
+                "two attempts are at most {minutes} min apart: no caller waits longer for a call"
             )
         } else {
             return Ok(());
@@ -110,7 +110,7 @@ impl Retry {
     /// The same with other options.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if they make no sense.
+    /// [`ErrorKind::Input`] if one is invalid.
     pub fn with(env: &Env, options: Options) -> Result<Self> {
         options.check()?;
         Ok(Self {
@@ -119,16 +119,17 @@ impl Retry {
         })
     }
 
-    /// Makes a call, and again if it never ran. Returns the answer, or the error of the last attempt.
+    /// Makes a call, and repeats it if it never ran. Returns the answer, or the error of the last attempt.
     pub async fn call<R>(&self, call: impl Fn() -> Call<R>) -> Result<R> {
         self.repeat(call, never_ran).await
     }
 
-    /// Makes a call with an idempotency key, and again also if it may have run: it is applied once. The key says which
-    /// call this is, such as the id of an order; another call needs another one. It is remembered for 24 hours.
+    /// Makes a call with an idempotency key, and repeats it also if it may have run: it is applied once. The key
+    /// identifies this call, such as the id of an order; another call needs another key. It is remembered for 24
+    /// hours.
     ///
-    /// A method that writes, awaits and writes again is run again if its object was reset in between; see the guide on
-    /// calls.
+    /// A method that writes, awaits and writes again is run again if its object was reset in between; see the guide
+    /// on calls.
     pub async fn call_once<T: ObjectClass, R>(
         &self,
         stub: &Stub<T>,
@@ -186,7 +187,7 @@ fn never_ran(error: &Error) -> bool {
     (error.retryable() || broken(Variant::UnsureRepeated)) && !error.remote()
 }
 
-/// With an idempotency key: the error is of the way to the object, and another attempt can have another result.
+/// With an idempotency key: a transport error, so another attempt can have another result.
 fn may_succeed_later(error: &Error) -> bool {
     if error.remote() {
         return false;

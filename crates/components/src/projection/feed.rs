@@ -258,8 +258,8 @@ impl Feed {
         })
     }
 
-    /// The rows that wait, by table and id, from the first after another: without their values, at most so many and at most
-    /// [`limits::MAX_PAGE`].
+    /// The waiting rows, by table and id, from the first after another: without their values, at most `limit` and at
+    /// most [`limits::MAX_PAGE`].
     pub fn rows(&self, after: Option<(&str, &str)>, limit: usize) -> Result<Vec<WaitingRow>> {
         let (table, id) = after.unwrap_or_default();
         let sql = self.0.state.storage().sql();

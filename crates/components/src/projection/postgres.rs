@@ -182,7 +182,7 @@ impl Server {
         Ok(Open { client, upserts })
     }
 
-    /// Creates the tables, while nobody else does. No row is to blame if that fails.
+    /// Creates the tables under a lock. No row is to blame if that fails.
     async fn prepare_all(&self, client: &Client) -> Result<(), ProjectionError> {
         let lock = format!("BEGIN; SELECT pg_advisory_xact_lock({PREPARING})");
         client.batch_execute(&lock).await.map_err(failed)?;

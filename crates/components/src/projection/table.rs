@@ -45,7 +45,7 @@ pub(super) const OWN_COLUMNS: [(&str, Type); 5] = [
 ];
 
 impl Table {
-    /// A table without columns of its own. Names are lower-case letters, digits and `_`.
+    /// A table without its own columns. Names are lower-case letters, digits and `_`.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),

@@ -133,8 +133,8 @@ impl<T> Received<T> {
         self.marks.set(self.index, Verdict::Retry { after, error });
     }
 
-    /// It cannot be consumed now, through no fault of its own: the attempt does not count. It is retried after the
-    /// first wait of the queue's policy, and after the consumer's pause if the batch fails.
+    /// The message cannot be consumed now, which is not its fault: the attempt does not count. It is retried after
+    /// the first wait of the queue's policy, and after the consumer's pause if the batch fails.
     pub fn wait(&self, error: impl Into<String>) {
         let error = error.into();
         self.marks.set(self.index, Verdict::Wait { error });

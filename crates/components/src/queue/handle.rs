@@ -103,7 +103,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Dead letters, newest first, at most so many and at most [`limits::MAX_PAGE`].
+    /// Dead letters, newest first, at most `limit` and at most [`limits::MAX_PAGE`].
     pub async fn dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, QueueError> {
         let limit = limit.min(limits::MAX_PAGE);
         let pages = self

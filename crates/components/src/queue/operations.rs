@@ -6,7 +6,7 @@
 //! | `GET /dead-letters?limit=` | 200 and `{"dead_letters":[…]}`, newest first |
 //! | `POST /pause`, `POST /resume` | 200 and how much is where: the whole queue is paused, all its shards |
 //! | `POST /redrive`, `POST /discard` with `{"id":MESSAGE}` | the same; 404 `no_such_dead_letter` |
-//! | the same with `{"died_until":MILLISECONDS}` | 200 and `{"count":N}`: so many of those that had died until then; again if that is 1,000 |
+//! | the same with `{"died_until":MILLISECONDS}` | 200 and `{"count":N}`: this many of those that had died until then; again if that is 1,000 |
 
 use abide::{Request, Response, Result, server::ApiError};
 use axum::{http::Method, response::IntoResponse};

@@ -29,7 +29,7 @@ pub struct Options {
     pub retry: RetryPolicy,
     /// Whether waits have random jitter, up to 25 % if they double, 10 % if they are of a schedule. Default true.
     pub jitter: bool,
-    /// What becomes of messages that are given up.
+    /// What to do with messages that are given up.
     pub dead_letters: DeadLetters,
     /// Messages and dead letters together; then sending is refused as overload. Default 100,000.
     pub max_messages: i64,
@@ -41,7 +41,7 @@ pub struct Options {
     pub recovery: Duration,
 }
 
-/// What becomes of messages that are given up.
+/// What to do with messages that are given up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeadLetters {
     /// They wait in their shard until an operator redrives or discards them.

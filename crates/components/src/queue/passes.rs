@@ -121,8 +121,8 @@ impl Inner {
         Ok(())
     }
 
-    /// The messages of the next batch, in the order in which they are due. A message's last attempt is made in a batch
-    /// of its own; and with nothing else in flight, if the attempt before it was cut off.
+    /// The messages of the next batch, in the order in which they are due. A message's last attempt is the only one
+    /// in its batch, and with nothing else in flight if the attempt before it was cut off.
     fn next_batch(&self, options: &Options, meta: &mut Meta, now: i64) -> Result<Next> {
         let most = if broken(Variant::DeliveredForEver) {
             u32::MAX

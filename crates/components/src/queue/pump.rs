@@ -1,7 +1,7 @@
 //! The background task that passes batches to the consumer and writes the results.
 //!
 //! Contract: at most one such task of a shard runs. It runs while a batch is in flight or due within a moment; later
-//! work is left to the object's alarm, so the object may leave memory. Whoever starts the task sets the alarm, a few
+//! work is left to the object's alarm, so the object may leave memory. The code that starts the task sets the alarm, a few
 //! seconds ahead, and the alarm sets itself again while there is work: if the object or the process stops, the alarm
 //! continues the work, and the consumer's messages are due again when their claim expires.
 //!

@@ -44,13 +44,13 @@ pub(super) struct Claim {
 }
 
 impl Due {
-    /// True if it may be the cause of a crash and has no more attempts than one, of so many: that is made alone, and
-    /// only if it is cut off as well is the message given up.
+    /// True if it may be the cause of a crash and its next attempt is the last of `most`: that attempt is made alone,
+    /// and the message is given up only if it is cut off as well.
     pub(super) fn is_suspect(&self, most: u32) -> bool {
         self.lost && self.attempts.saturating_add(1) >= most && !broken(Variant::SuspectsTogether)
     }
 
-    /// True if its last attempt of so many was cut off and there is no other.
+    /// True if the last of its `most` attempts was cut off.
     pub(super) fn is_exhausted(&self, most: u32) -> bool {
         let is_to_blame = !self.lost || self.alone || broken(Variant::SuspectsTogether);
         self.attempts >= most && is_to_blame

@@ -189,7 +189,7 @@ impl Inner {
     }
 }
 
-/// What is to become of a message: what its mark says, or what became of the rest of its batch.
+/// The verdict on a message: its mark, or else the result of its batch.
 fn verdict(mark: Option<Verdict>, rest: &Result<(), String>) -> Verdict {
     match rest {
         Ok(()) => mark.unwrap_or(Verdict::Ack),

@@ -126,8 +126,8 @@ impl QueueShard {
         self.found(number, self.inner.discard(&[number])?)
     }
 
-    /// Redrives or discards some of the dead letters that died up to a time, oldest first, at most so many; returns how
-    /// many.
+    /// Redrives or discards some of the dead letters that died up to a time, oldest first, at most `limit`; returns
+    /// how many.
     pub async fn sweep(
         &self,
         redrive: bool,

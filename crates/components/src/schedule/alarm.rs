@@ -1,7 +1,7 @@
 //! The object's alarm, or a background task, claims due occurrences and passes them to the object's handler.
 //!
 //! Contract: an attempt is on disk before its handler is called, so one that crashes the object or the process is
-//! counted, and cannot do so for ever. At most one of the two claims at a time. Whatever it has claimed and did not
+//! counted, and cannot do so forever. At most one of the two claims at a time. Whatever it has claimed and did not
 //! start is released by the next.
 
 use std::{

@@ -28,7 +28,7 @@ pub(super) struct Inner {
     pub(super) alarm: WakeUp,
     pub(super) options: Options,
     pub(super) rows: Rows,
-    /// True while somebody claims due occurrences.
+    /// True while due occurrences are being claimed.
     pub(super) running: Cell<bool>,
     /// Wakes that claimer.
     pub(super) news: Notify,
@@ -74,7 +74,8 @@ impl Inner {
         self.alarm.set(Some(guard))
     }
 
-    /// Wakes the object when the first timer or retry is due; at once if something is claimed and nobody handles it.
+    /// Wakes the object when the first timer or retry is due; at once if an occurrence is claimed and not being
+    /// handled.
     pub(super) fn arm_next(&self) -> Result<()> {
         let (next, taken) = self.rows.next()?;
         let now = self.now();

@@ -53,8 +53,8 @@ pub const MAX_CONCURRENCY: usize = 256;
 /// Occurrences that one pass claims; the next follows at once.
 pub const MAX_CLAIMS: usize = 64;
 
-/// Of so many claims one is kept for timers that catch up, if there are any; the others are for occurrences that are due
-/// for the first time, if there are so many.
+/// One claim of this many is kept for timers that catch up, if there are any; the others are for occurrences that are
+/// due for the first time.
 pub const CATCH_UP_SHARE: usize = 4;
 
 /// Failed occurrences that are kept per timer; the oldest are moved to the history.

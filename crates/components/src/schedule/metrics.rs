@@ -20,7 +20,7 @@ pub(super) fn happened(event: &str) {
     }
 }
 
-/// The first attempt at an occurrence begins, so many milliseconds after its time.
+/// The first attempt at an occurrence begins, `late` milliseconds after its time.
 pub(super) fn begun(late: i64) {
     histogram!(LATENESS).record(late.max(0) as f64 / 1e3);
 }

@@ -5,7 +5,7 @@
 //! used up; then it has failed, and waits for an operator.
 //!
 //! - Setting a timer to the same spec changes nothing, so it can be repeated, for example at each start.
-//! - Each attempt is counted on disk before it begins. A handler that crashes the process is not retried for ever.
+//! - Each attempt is counted on disk before it begins. A handler that crashes the process is not retried forever.
 //! - A handler that is called in the alarm has its effect on the object exactly once: its writes and the completion of
 //!   the occurrence are one transaction. A background handler, which may await, is called at least once.
 //! - No occurrence is lost or repeated because the node was down or its clock was set; [`Misfire`] defines what happens

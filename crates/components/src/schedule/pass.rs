@@ -13,10 +13,10 @@ use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 
 impl Inner {
-    /// Claims due runs, at most so many, each with one attempt more, while so many are in flight.
+    /// Claims due runs, at most `limit`, each with one attempt more.
     ///
-    /// Timers whose occurrence is due for the first time go before those that catch up, which get a share of the claims
-    /// and take turns.
+    /// Timers whose occurrence is due for the first time go before those that catch up, which get a share of the
+    /// claims and take turns.
     pub(super) fn pass(
         &self,
         taken: Taken,

@@ -60,7 +60,7 @@ impl Inner {
     }
 }
 
-/// How long until an unknown next time is computed again, after so many failures.
+/// How long until an unknown next time is computed again, after this many failures.
 fn wait(attempts: u32) -> i64 {
     millis(doubled(limits::PLAN_WAIT, limits::MAX_PLAN_WAIT, attempts))
 }

@@ -71,7 +71,7 @@ impl Taken {
 }
 
 impl Rows {
-    /// A planned occurrence goes off: it is to be claimed at once.
+    /// A planned occurrence goes off and can be claimed at once.
     pub(super) fn begin(&self, set: &Set, due_at: i64, now: i64) -> Result<()> {
         // Its number does not depend on those before it, which may be others after a restore. Only a clock that was set
         // back brings a time again.

@@ -127,7 +127,7 @@ impl Inner {
         set.spec.0.retry.as_ref().unwrap_or(&self.options.retry)
     }
 
-    /// The time until the attempt after so many, in milliseconds, if there is to be one: not less than was asked for.
+    /// The time until the attempt after this many, in milliseconds, if there is one: not less than was asked for.
     fn wait(
         &self,
         set: &Set,

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_the_jump_forward_leaves_out_goes_off_when_the_jump_is_over() {
+    fn a_time_skipped_by_daylight_saving_goes_off_after_the_jump() {
         // On 29 March 2026 clocks in Berlin go from 02:00 to 03:00, which is 01:00 in UTC.
         let daily = cron("30 2 * * *", "Europe/Berlin");
         assert_eq!(
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_comes_twice_goes_off_the_first_time_and_a_rhythm_both_times() {
+    fn a_repeated_hour_fires_a_time_once_and_an_interval_twice() {
         // On 25 October 2026 clocks in Berlin go from 03:00 to 02:00, which is 01:00 in UTC.
         let daily = cron("30 2 * * *", "Europe/Berlin");
         assert_eq!(
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
+    fn invalid_input_is_refused_with_what_is_expected() {
         let wrong = |timing: Timing| timing.check(at("2026-01-01T00:00:00Z")).unwrap_err();
         assert!(wrong(cron("0 9 * *", "UTC")).contains("`0 9 * *` cannot be read"));
         assert!(wrong(cron("61 9 * * *", "UTC")).contains("cannot be read"));

@@ -50,7 +50,7 @@ impl Context {
     }
 
     /// How many steps, sleeps, waits and children the workflow has requested since its history began: the same in every
-    /// replay. An instance has at most [`limits::MAX_STEPS`]; one that runs for ever must [continue as
+    /// replay. An instance has at most [`limits::MAX_STEPS`]; one that runs forever must [continue as
     /// new](Self::continue_as_new) before that.
     pub fn history_len(&self) -> usize {
         self.replay.asked()
@@ -91,7 +91,7 @@ impl Context {
     }
 
     /// Ends this history, and continues the instance with an empty one, as if it was started with this input: for
-    /// instances that run for ever. It keeps its id, its parent, and unconsumed events. Pending requests are abandoned,
+    /// instances that run forever. It keeps its id, its parent, and unconsumed events. Pending requests are abandoned,
     /// as at completion. Call it last: `return ctx.continue_as_new::<Self>(&input).await`.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl Context {
     }
 
     /// Waits for an event of this name, which [`send_event`](super::Workflows::send_event) sends. Events are consumed
-    /// in order of arrival; one that arrived before anybody waited for it is consumed at once.
+    /// in order of arrival; one that arrived before the workflow waited for it is consumed at once.
     ///
     /// # Errors
     /// A timeout, for which [`Failure::is_timeout`] is true; a permanent failure if the event does not deserialize to

@@ -31,7 +31,7 @@ pub enum WorkflowError {
     },
     /// The id belongs to an instance that was started with another input.
     #[error(
-        "instance `{id}` was started with another input, or by somebody else: a new instance needs a new id"
+        "instance `{id}` was started with another input, or by another caller: a new instance needs a new id"
     )]
     IdReused {
         /// The id.

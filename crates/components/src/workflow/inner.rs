@@ -32,7 +32,7 @@ pub(super) struct Inner {
     /// Evidence of a clock change from the alarm that went off.
     /// Wakes the task.
     pub(super) news: Notify,
-    /// Wakes whoever waits for the instance's result.
+    /// Wakes the callers that wait for the instance's result.
     pub(super) ended: Notify,
     /// What attempts see of a cancellation.
     pub(super) cancel: RefCell<Rc<Cancel>>,
@@ -150,7 +150,7 @@ impl Inner {
             .add_notice(notices::RESULT, &target, &told, self.now())
     }
 
-    /// Nobody waits for a child any more.
+    /// A child is no longer awaited.
     pub(super) fn cancel_child(&self, workflow: String, child: &str) -> Result<()> {
         if broken(Variant::ChildrenForgotten) || self.rows.has_notice(notices::START, child)? {
             // It may have been started with its response still in flight: it is canceled when that arrives.

@@ -101,7 +101,7 @@ impl Metrics {
         self.retried.increment(1);
     }
 
-    /// A sleep or a wait has ended, so many milliseconds late.
+    /// A sleep or a wait has ended, `late` milliseconds late.
     pub(super) fn woken(&self, late: i64) {
         self.lateness.record(late.max(0) as f64 / 1e3);
     }

@@ -74,7 +74,7 @@ pub struct InstanceRecord {
     pub run: i64,
     /// Why it failed, was canceled, or is stuck.
     pub error: Option<String>,
-    /// Why it is to be canceled, if it is.
+    /// Why it is being canceled, if it is.
     pub cancel: Option<String>,
     /// The id of the instance whose child it is.
     pub parent: Option<String>,
@@ -279,7 +279,7 @@ pub struct Filter {
     /// Only those after this one in the list: [`Page::next`] of the page before, which was asked for by the same time.
     #[setters(into)]
     pub after: Option<(i64, String)>,
-    /// At most so many; 0, or more than [`MAX_PAGE`](super::limits::MAX_PAGE), counts as that.
+    /// At most this many; 0, or more than [`MAX_PAGE`](super::limits::MAX_PAGE), counts as that.
     pub limit: usize,
 }
 

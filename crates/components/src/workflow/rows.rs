@@ -19,7 +19,7 @@ pub(super) struct Instance {
     pub(super) id: String,
     pub(super) status: Status,
     pub(super) run: i64,
-    /// Why it is to be canceled.
+    /// Why it is being canceled.
     pub(super) cancel: Option<String>,
     /// The position of the cancellation in the order of results.
     pub(super) canceled_seq: Option<i64>,
@@ -614,7 +614,7 @@ impl Rows {
         self.sql.exec(sql, (change, version, asked)).map(drop)
     }
 
-    /// Removes decisions made after so many results.
+    /// Removes decisions made after this many results.
     pub(super) fn forget_versions(&self, asked: i64) -> Result<()> {
         let sql = "DELETE FROM workflow_versions WHERE asked >= ?1";
         self.sql.exec(sql, (asked,)).map(drop)

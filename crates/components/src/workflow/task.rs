@@ -2,7 +2,7 @@
 //!
 //! Contract: at most one such task of an instance runs. It runs while an attempt or a notice is in flight or something
 //! is due within a moment; later work is left to the object's alarm, so the object may leave memory, and the run with
-//! it. Whoever starts the task sets the alarm, a few seconds ahead, and the alarm sets itself again while the task
+//! it. The code that starts the task sets the alarm, a few seconds ahead, and the alarm sets itself again while the task
 //! runs: if the object or the process stops, the alarm continues the work.
 //!
 //! A step's function is called when its attempt is on disk.

@@ -39,8 +39,8 @@ impl Inner {
         self.kick()
     }
 
-    /// The object is activated, and starts anew afterwards. A copy runs no step of its original, and nobody hears of it:
-    /// the ids that it has inherited are the original's.
+    /// The object is activated, and starts anew afterwards. A copy runs no step of its original and notifies no other
+    /// object: the ids that it has inherited are the original's.
     pub(super) fn activated(&self, how: Activation) -> Result<()> {
         if how == Activation::Continue {
             return Ok(());

@@ -1,8 +1,9 @@
-//! Who is there: the awareness states of clients.
+//! Awareness: the states of the clients that are connected.
 //!
-//! A client's state belongs to the connection that brought it first, and goes with it. Nobody else can change it, because clients also
-//! repeat what they hear of others. States are attached to connections, so they outlive the object in memory; the clocks of those who
-//! left are remembered here alone, as long as late repetitions of them may come.
+//! A client's state belongs to the connection that brought it first, and ends with it. No other connection can change
+//! it, because clients also repeat the states of others. States are attached to connections, so they outlive the
+//! object in memory. The clocks of clients that left are kept only here, as long as late repetitions of them may
+//! come.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,7 +22,7 @@ use crate::{
     party::{Connection, Room},
 };
 
-/// The state of somebody who has gone.
+/// The state of a client that has left.
 const GONE: &str = "null";
 
 /// A client's state, as it is attached to its connection.
@@ -63,7 +64,7 @@ impl Awareness {
         })
     }
 
-    /// Takes what a connection says; the message for all, if there is news.
+    /// Takes an awareness message of a connection; returns the message for all, if there is news.
     pub(super) fn update(
         &mut self,
         connection: &Connection,
@@ -151,8 +152,8 @@ impl Awareness {
     }
 }
 
-/// The states of all who are there, as a message; `None` if nobody has any.
-pub(super) fn everybody(room: &Room) -> Result<Option<Vec<u8>>> {
+/// The states of all connected clients, as a message; `None` if there are none.
+pub(super) fn all_states(room: &Room) -> Result<Option<Vec<u8>>> {
     let mut all = Vec::new();
     for connection in room.connections(None) {
         all.extend(states(&connection)?);

@@ -27,7 +27,7 @@ pub(super) struct Exchange {
     awareness: RefCell<Option<Awareness>>,
 }
 
-/// Whether a client is asked for what its update depends on and the document lacks.
+/// Whether to ask a client for what its update depends on and the document lacks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
     Unasked,
@@ -52,7 +52,7 @@ impl Exchange {
         let bytes = match message {
             Message::Binary(bytes) => bytes,
             Message::Text(text) => {
-                // An answer to it tells its sender that what came before is stored.
+                // The answer tells the sender that earlier messages are stored.
                 self.stored.in_order().await;
                 let custom = text.strip_prefix(CUSTOM);
                 let fits = custom.filter(|text| text.len() <= limits::MAX_CUSTOM_BYTES);
@@ -61,7 +61,7 @@ impl Exchange {
             }
         };
         let mut reader = Reader::new(bytes);
-        // A frame has one message or several; an empty one is none.
+        // A frame has one message or several; an empty frame has none.
         loop {
             let request = match Request::read(&mut reader) {
                 Ok(request) => request,
@@ -105,14 +105,15 @@ impl Exchange {
             Request::Awareness(states) => {
                 let news = self.awareness()?.update(connection, states)?;
                 match news {
-                    // Those who sent them hear them, too: a client that hears nothing for long takes its connection for dead.
+                    // The senders receive them, too: a client that receives nothing for long takes its connection for
+                    // dead.
                     Ok(Some(states)) => drop(self.room.broadcast(states, &[])),
                     Ok(None) => {}
                     Err(refusal) => return Ok(Err(refusal)),
                 }
             }
             Request::QueryAwareness => {
-                if let Some(states) = awareness::everybody(&self.room)? {
+                if let Some(states) = awareness::all_states(&self.room)? {
                     connection.send(states)?;
                 }
             }
@@ -160,7 +161,7 @@ impl Exchange {
             self.room.broadcast(message::update(&change), &[]);
         }
         if applied.is_cut && rest == Rest::AskedFor && !broken(Variant::RestUnasked) {
-            // Its client has what it depends on, too: ask for all of it.
+            // The client also has what its update depends on: ask for all of it.
             let vector = turn.live()?.replica.state_vector();
             connection.send(message::step1(&vector))?;
         }

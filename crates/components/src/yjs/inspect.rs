@@ -35,7 +35,7 @@ pub(super) struct Inspected<'a> {
     pub(super) deletions: Vec<(u64, u32, u32)>,
     /// Whether something was left out.
     pub(super) is_cut: bool,
-    /// Types within types: lists, maps, texts and elements that are not roots.
+    /// Nested types: lists, maps, texts and elements that are not roots.
     pub(super) nested_types: u64,
 }
 
@@ -58,14 +58,14 @@ pub(super) struct Block<'a> {
 }
 
 impl Run<'_> {
-    /// The client's clock after so many blocks.
+    /// The client's clock after this many blocks.
     pub(super) fn end_of(&self, kept: usize) -> u32 {
         kept.checked_sub(1)
             .map_or(self.start, |last| self.blocks[last].end)
     }
 }
 
-/// Looks through an update for a document that has each client's blocks up to the clock that `known` tells.
+/// Checks an update for a document that has each client's blocks up to the clock that `known` tells.
 pub(super) fn inspect(
     update: &[u8],
     known: impl Fn(u64) -> u32,
@@ -118,7 +118,7 @@ pub(super) fn inspect(
         }
         rounds += 1;
         if rounds == MAX_CUT_ROUNDS {
-            // Only an update that was made to take long needs more rounds: nothing of it is taken.
+            // Only an update that was crafted to take long needs more rounds: nothing of it is applied.
             return Ok(Inspected {
                 update,
                 runs: Vec::new(),
@@ -164,7 +164,7 @@ fn run<'a>(reader: &mut Reader<'a>, nested_types: &mut u64) -> Result<Run<'a>, M
     let start = reader.small()?;
     let mut clock = start;
     let mut blocks = Vec::new();
-    // Each takes a byte at least, so the bytes end before memory does.
+    // Each takes at least one byte, so the bytes run out before memory does.
     for _ in 0..count {
         let block = block(reader, (client, clock), nested_types)?;
         clock = block.end;
@@ -219,7 +219,7 @@ fn block<'a>(
         }
         content(reader, info & 0b1111, nested_types)?
     };
-    // Nothing depends on what its own client did later.
+    // No block depends on a later block of its own client.
     let is_later = |id: &&Id| id.0 == at.0 && id.1 >= at.1;
     if needs.iter().flatten().any(|id| is_later(&id)) {
         return Err(Malformed);

@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         self.number()?.try_into().map_err(|_| Malformed)
     }
 
-    /// The id of a client: JavaScript has 53 bits for it, and `yrs` no more.
+    /// The id of a client: JavaScript has 53 bits for it, and so has `yrs`.
     pub(super) fn client(&mut self) -> Result<u64, Malformed> {
         let client = self.number()?;
         if client < 1 << 53 {
@@ -59,8 +59,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number of things that follow, each of at least `least` bytes: more than there can be is malformed, so nothing is allocated
-    /// for what is not there.
+    /// A number of items that follow, each of at least `least` bytes. A number that the remaining bytes cannot hold
+    /// is malformed, so nothing is allocated for items that are not there.
     pub(super) fn count(&mut self, least: usize) -> Result<usize, Malformed> {
         let count = usize::try_from(self.number()?).map_err(|_| Malformed)?;
         if count > self.0.len() / least {

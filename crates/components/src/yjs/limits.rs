@@ -33,14 +33,14 @@ pub const MAX_ENTRIES: usize = 4_096;
 /// Clients that have left whose clocks are remembered, so that an old message does not bring them back.
 pub(super) const MAX_DEPARTED: usize = 1_024;
 
-/// Levels of arrays and maps in one another, in one value of an update. `serde_json` stops at 128, too.
+/// Nested levels of arrays and maps in one value of an update. `serde_json` stops at 128, too.
 pub const MAX_DEPTH: usize = 128;
 
 /// Bytes of a text message that is handed to the program.
 pub const MAX_CUSTOM_BYTES: usize = 16 << 10;
 
-/// Types within types in a document: the paragraphs of a rich text, the cards of a board. `yrs` recurses for each level when it
-/// deletes, so they bound the stack that an update may need.
+/// Nested types in a document: the paragraphs of a rich text, the cards of a board. `yrs` recurses for each level
+/// when it deletes, so this bounds the stack that an update may need.
 pub const MAX_NESTED_TYPES: u64 = 100_000;
 
 /// Bytes of stack for each of them, twice what a build without optimisation takes.
@@ -49,7 +49,8 @@ pub(super) const STACK_PER_LEVEL: usize = 4 << 10;
 /// As many fit any thread's own stack.
 pub(super) const LEVELS_WITHOUT_STACK: u64 = 200;
 
-/// Passes over an update to find what of it can be applied. Two suffice for whatever a client sends out of order.
+/// Passes over an update to find the part that can be applied. Two suffice for updates that a client sends out of
+/// order.
 pub(super) const MAX_CUT_ROUNDS: usize = 8;
 
 /// Processor time that one update may take, besides [`TIME_PER_KIB`], unless the options say otherwise.
@@ -65,7 +66,8 @@ pub const TIME_PER_KIB: Duration = Duration::from_millis(1);
 /// Updates up to this are applied on the worker's thread: a change of several words. Longer ones are applied on another.
 pub(super) const INLINE_UPDATE_BYTES: usize = 512;
 
-/// When an update on the worker's thread has taken longer, the document's updates are applied on another.
+/// When an update took longer than this on the worker's thread, the document's further updates are applied on
+/// another.
 pub(super) const INLINE_TIME: Duration = Duration::from_millis(5);
 
 /// Documents up to this are read, and merged, on the worker's thread.

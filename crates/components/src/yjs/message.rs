@@ -25,7 +25,7 @@ pub(super) enum Request<'a> {
     QueryAwareness,
 }
 
-/// Why a message is not one.
+/// Why the bytes are not a valid Yjs message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoMessage {
     Malformed,
@@ -75,7 +75,7 @@ pub(super) fn update(update: &[u8]) -> Vec<u8> {
     sync(UPDATE, update)
 }
 
-/// One client's state: its id, its clock, and JSON, which is `null` when it has gone.
+/// One client's state: its id, its clock, and JSON, which is `null` when it has left.
 pub(super) type Entry<'a> = (u64, u32, &'a str);
 
 pub(super) fn awareness<'a>(entries: impl ExactSizeIterator<Item = Entry<'a>>) -> Vec<u8> {

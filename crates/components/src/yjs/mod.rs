@@ -1,15 +1,15 @@
 //! Documents that several people edit at once, by the protocols of [Yjs](https://yjs.dev): `y-websocket` and the providers of
 //! `y-partyserver` and `y-partykit`, from npm, connect unmodified.
 //!
-//! A [`Document`] is opened in an object's constructor, beside its [`Room`], and the object's handlers hand over what comes. It promises:
+//! A [`Document`] is opened in an object's constructor, with its [`Room`], and the object's handlers pass it the messages. It promises:
 //!
-//! - **Nobody sees a change before it is on disk**, its author included: the author hears it back when it is, as the protocol has it.
-//! - **Who was away gets what was missed, and brings what was done meanwhile**: whatever order changes come in, all replicas
-//!   become the same document. After a crash they are merged with what was stored, which is everything that anybody was shown.
+//! - **No client sees a change before it is on disk**, its author included: the author gets it back when it is stored, as the protocol says.
+//! - **A client that was offline gets the changes that it missed and brings its own**: in any order of changes, all replicas
+//!   become the same document. After a crash they are merged with what was stored, which is everything that any client was shown.
 //! - **The stored document stays small.** Each change is a row. Past a bound they are merged into a snapshot, which forgets what was
 //!   deleted; the snapshot takes the place of the rows once it was read back and compared.
-//! - **Nobody is shown who has left.** Awareness states (names, cursors) end with the connection that brought them. They are
-//!   never stored, and survive the object's leaving memory.
+//! - **Clients that have left are not shown.** Awareness states (names, cursors) end with the connection that brought them. They are
+//!   never stored, and survive when the object leaves memory.
 //! - **A malformed message changes nothing**: its connection is closed with a code and a reason, which [`Refusal`] lists.
 //! - **No update takes long**: its processor time is bounded by its length, and long work is done away from the worker's thread.
 //!
@@ -88,7 +88,7 @@ pub use options::Options;
 pub use refusal::Refusal;
 pub use yrs;
 
-/// What texts for the program begin with, as `y-partyserver` has it.
+/// Prefix of texts for the program, as `y-partyserver` has it.
 const CUSTOM: &str = "__YPS:";
 
 /// A document and its clients. Clones are the same document. An object has one.
@@ -113,15 +113,15 @@ impl Size {
     }
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a custom message is the program's to answer"]
+#[must_use = "the program has to answer a custom message"]
 pub enum Received {
     /// It was the document's, and is done.
     Done,
     /// A text for the program, without the prefix `__YPS:`. Answers take it again: [`custom_message`].
     Custom(String),
-    /// It was not taken, and its connection is closed.
+    /// The message was refused, and its connection is closed.
     Refused(Refusal),
 }
 
@@ -143,21 +143,21 @@ impl Document {
         Ok(Self(Rc::new(exchange)))
     }
 
-    /// Greets a client that has just connected: asks for what it has, and tells it who is there.
+    /// Greets a client that has just connected: asks for its changes, and sends it the awareness states.
     pub async fn connect(&self, connection: &Connection) -> Result<()> {
         let vector = match self.0.stored.turn().await? {
             Ok(mut turn) => turn.live()?.replica.state_vector(),
             Err(refusal) => return connection.close(refusal.code(), &refusal.to_string()),
         };
         connection.send(message::step1(&vector))?;
-        if let Some(states) = awareness::everybody(&self.0.room)? {
+        if let Some(states) = awareness::all_states(&self.0.room)? {
             connection.send(states)?;
         }
         Ok(())
     }
 
-    /// The same for a client that may read and not write. It hears every change, and its awareness states are shown. If it sends
-    /// a change, its connection is closed with 4403.
+    /// The same for a client that may read but not write. It receives every change, and its awareness states are
+    /// shown. If it sends a change, its connection is closed with 4403.
     pub async fn connect_read_only(&self, connection: &Connection) -> Result<()> {
         awareness::make_read_only(connection)?;
         self.connect(connection).await
@@ -167,10 +167,10 @@ impl Document {
     /// others of the document wait.
     ///
     /// # Errors
-    /// If the storage fails. What a client does wrong is no error: it is [refused](Received::Refused).
+    /// If the storage fails. A client's mistake is not an error: its message is [refused](Received::Refused).
     pub async fn receive(&self, connection: &Connection, message: &Message) -> Result<Received> {
         if !connection.is_open() {
-            // It may lack what was refused before it, and comes again when its client does.
+            // It may depend on changes that were refused before it. The client sends it again when it reconnects.
             return Ok(Received::Done);
         }
         match self.0.take(connection, message).await? {
@@ -194,12 +194,12 @@ impl Document {
     /// Shows the document to a function.
     ///
     /// # Errors
-    /// [`ErrorKind::Limit`] if the document is [quarantined](Refusal::Quarantined), as for all that follow.
+    /// [`ErrorKind::Limit`] if the document is [quarantined](Refusal::Quarantined), as for all methods below.
     pub async fn read<R>(&self, look: impl FnOnce(&yrs::Doc) -> R) -> Result<R> {
         Ok(look(self.turn().await?.live()?.replica.doc()))
     }
 
-    /// Changes the document from here. The change is stored, and sent to every client when it is durable.
+    /// Changes the document from the program. The change is stored, and sent to every client when it is durable.
     ///
     /// # Errors
     /// [`ErrorKind::Limit`] if the document is full: nothing was changed.

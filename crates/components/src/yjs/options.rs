@@ -11,15 +11,16 @@ use super::limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
 pub struct Options {
-    /// Bytes of the stored document, and of one message: a client that was offline may bring all of it. An update that does not fit closes
-    /// its connection with 4413, and is not taken.
+    /// Most bytes of the stored document, and of one message: a client that was offline may bring all of it. An
+    /// update that does not fit is refused, and its connection is closed with 4413.
     pub max_document_bytes: u64,
-    /// Processor time that one update may take, besides [`limits::TIME_PER_KIB`]. One that takes longer closes its connection with 4413,
-    /// and is not taken.
+    /// Most processor time of one update, besides [`limits::TIME_PER_KIB`]. An update that takes longer is refused,
+    /// and its connection is closed with 4413.
     pub update_time: Duration,
-    /// Updates that are merged into a snapshot when so many have come since the last.
+    /// Updates are merged into a snapshot when this many have come since the last.
     pub compact_after_updates: u64,
-    /// Bytes of updates that are merged into a snapshot; or as many as the last snapshot has, if that is more.
+    /// Bytes of updates after which they are merged into a snapshot; or as many as the last snapshot has, if that is
+    /// more.
     pub compact_after_bytes: u64,
 }
 

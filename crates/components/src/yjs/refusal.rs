@@ -1,4 +1,4 @@
-//! Why a client is refused, and what its connection is closed with.
+//! Why a client's message is refused, and the code that its connection is closed with.
 
 use thiserror::Error;
 
@@ -46,8 +46,8 @@ pub enum Refusal {
     /// The document would have more nested types than it may.
     #[error("the document is full: it has at most {MAX_NESTED_TYPES} nested types")]
     TooManyTypes,
-    /// The update, or the document with it, would take more processor time than it may. Only documents that were made for it, with
-    /// very many insertions at one place, do.
+    /// The update, or the document with it, would take more processor time than it may. Only documents that were
+    /// crafted for that do, with very many insertions at one place.
     #[error("the update takes too much work: it has too many concurrent insertions at one place")]
     TooMuchWork,
     /// The stored document takes too long to read. It is refused until an earlier state is restored.

@@ -23,7 +23,7 @@ const NOTHING: [u8; 2] = [0, 0];
 /// A document in memory. After an error its content is not to be trusted, so its owner drops it.
 pub(super) struct Replica {
     doc: Doc,
-    /// Types within types, at most: what was deleted counts until the next snapshot.
+    /// Most nested types: deleted ones count until the next snapshot.
     nested_types: u64,
     /// Blocks and bytes of all updates that were applied, for an estimate of its memory.
     blocks: u64,
@@ -101,7 +101,7 @@ impl Replica {
         Ok(runs.any(|run| run.end_of(run.blocks.len()) > vector.get(&ClientID::new(run.client))))
     }
 
-    /// Changes the document from here; what has changed.
+    /// Changes the document from the program; returns the change.
     pub(super) fn transact<R>(
         &mut self,
         edit: impl FnOnce(&mut TransactionMut<'_>) -> R,

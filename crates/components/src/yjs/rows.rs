@@ -81,7 +81,7 @@ impl UpdateRows {
         Ok(all)
     }
 
-    /// Appends an update behind the last row; returns the id of its own last.
+    /// Appends an update after the last row; returns the id of its own last row.
     pub(super) fn append(&self, last: i64, update: &[u8]) -> Result<i64> {
         if broken(Variant::ChangeUnstored) {
             return Ok(last);

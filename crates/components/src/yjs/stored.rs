@@ -167,7 +167,8 @@ impl Turn<'_> {
         self.slot.as_mut().ok_or_else(not_in_memory)
     }
 
-    /// Works on the replica: on this thread if the work is short. While it is elsewhere, memory is empty.
+    /// Works on the replica: on this thread if the work is short. While the replica is on another thread, memory is
+    /// empty.
     pub(super) async fn work<R: Send + 'static>(
         &mut self,
         is_short: bool,
@@ -192,7 +193,7 @@ impl Turn<'_> {
         live.is_some_and(|live| !live.is_slow && live.size.total() <= INLINE_DOCUMENT_BYTES)
     }
 
-    /// Applies an update to memory. It is to be stored, or forgotten, before anything else is awaited.
+    /// Applies an update to memory. The caller stores it, or forgets it, before it awaits anything else.
     pub(super) async fn apply(&mut self, update: &[u8]) -> Result<Result<Applied, Refusal>> {
         let time = self.stored.options.update_time;
         let live = self.live()?;
@@ -263,8 +264,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Merges all updates into a snapshot of at most so many bytes, in their place. False if it is not the same document, or cannot be
-    /// read in time; then the updates are kept.
+    /// Replaces all updates by one snapshot of at most `limit` bytes. False if the result is not the same document,
+    /// or cannot be read in time; then the updates are kept.
     pub(super) async fn compact(&mut self, limit: u64) -> Result<bool> {
         let is_short = self.is_short();
         let merge = move |replica: &mut Replica| {
@@ -272,7 +273,7 @@ impl Turn<'_> {
             if snapshot.len() as u64 > limit {
                 return None;
             }
-            // Half of the time, so that changes can follow it.
+            // Half of the time, so that changes can still be added.
             let budget = Budget::begin(LOAD_TIME / 2, snapshot.len() as u64 / 2);
             let copy = replica.verified(&snapshot, &budget);
             Some((snapshot, copy, budget.spent()))

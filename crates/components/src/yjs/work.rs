@@ -46,7 +46,7 @@ fn processor_time() -> Duration {
     )
 }
 
-/// Runs work on another thread. At most half of the machine's cores do such work; others wait for their turn.
+/// Runs work on another thread. At most half of the machine's cores do such work; further work waits.
 pub(super) async fn elsewhere<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R> {
@@ -56,7 +56,7 @@ pub(super) async fn elsewhere<R: Send + 'static>(
         Semaphore::new((cores / 2).max(1))
     });
     let turn = turns.acquire().await.map_err(Error::from_std)?;
-    // The turn ends with the work, also if the object does not wait for it any longer.
+    // The turn ends with the work, even if the object no longer waits for it.
     spawn_blocking(move || {
         let done = work();
         drop(turn);

@@ -111,7 +111,7 @@ impl Deliver for CallDelivery {
                 Some(JsonResult::Err(error)) => Err(said_no(error)),
                 _ => Ok(Submitted::Done),
             },
-            // Nobody here wants its result.
+            // Its result is not needed here.
             Err(error) if error.kind() == ErrorKind::NoResult && !error.remote() => {
                 Ok(Submitted::Done)
             }

@@ -10,7 +10,7 @@
 //! | `email` | [`Email`] | [`AcsDelivery`] | `Operation-Id` |
 //! | `call` | [`ObjectCall`] | [`CallDelivery`] | the object itself: applied once |
 //!
-//! # What becomes of an attempt
+//! # The outcome of an attempt
 //!
 //! | The receiver | The message |
 //! |---|---|

@@ -104,7 +104,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The secret with these bytes, 24 to 64 that nobody can guess.
+    /// The secret with these bytes, 24 to 64 that are hard to guess.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, NoSecret> {
         let bytes = bytes.into();
         let fits = limits::SECRET_BYTES.contains(&bytes.len());
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_trusts_what_one_of_its_secrets_signed_in_time_and_nothing_else() {
+    fn a_receiver_only_trusts_recent_signatures_by_its_secrets() {
         let (secret, id, timestamp, body, signature) = VECTOR;
         let secret: Secret = secret.parse().unwrap();
         let other: Secret = format!("whsec_{}", STANDARD.encode([7; 32]))

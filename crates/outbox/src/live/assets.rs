@@ -1,4 +1,4 @@
-//! The two scripts of a live page. Their names contain a hash of their content, so browsers may cache them for ever.
+//! The two scripts of a live page. Their names contain a hash of their content, so browsers may cache them forever.
 
 use std::{fmt::Write, sync::LazyLock};
 
@@ -19,7 +19,7 @@ pub struct Asset {
     pub content: &'static str,
 }
 
-/// Hotwired Turbo: <https://turbo.hotwired.dev>. Its licence is beside it.
+/// Hotwired Turbo: <https://turbo.hotwired.dev>. Its licence is next to it.
 pub static TURBO: LazyLock<Asset> =
     LazyLock::new(|| Asset::script("turbo", include_str!("assets/turbo.js")));
 

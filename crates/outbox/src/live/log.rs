@@ -1,7 +1,7 @@
 //! The latest changes, so that a watcher that connects again continues where it was.
 //!
 //! Contract: a log is complete from its beginning until it is forgotten. It is in memory: it ends with the activation, and
-//! a while after the last watcher left. Each log has a number of its own in its positions, which rises also when the
+//! a while after the last watcher left. Each log has its own number in its positions, which rises also when the
 //! wall clock is set back, so the position of another log is never taken for one of this.
 
 use std::{

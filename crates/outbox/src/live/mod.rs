@@ -192,7 +192,7 @@ impl Live {
         };
         let inner = &self.0;
         if !inner.is_watched() {
-            // Changes while nobody watched were not recorded.
+            // Changes without a watcher were not recorded.
             inner.newest.set(newest(&inner.outbox)?);
         }
         if line == Line::WebSocket {

@@ -93,7 +93,7 @@ impl Shop {
         Ok(last)
     }
 
-    /// Enqueues a note, and loses its memory before anybody is told.
+    /// Enqueues a note, and resets the object before watchers are notified.
     pub async fn note_and_reset(&self, note: String) -> Result<i64> {
         let state = self.state.clone();
         // Begins after this poll, and before the outbox's own task.
@@ -205,7 +205,7 @@ async fn becomes(socket: &mut Socket, summary: &str, status: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn json_watchers_get_a_snapshot_and_then_every_change_while_the_object_sleeps_in_between() {
+async fn json_watchers_get_a_snapshot_and_every_change_across_hibernation() {
     let world = World::new(Duration::from_millis(50)).await;
     world.note(&["first"]).await;
     let mut socket = world.watch("format=json").await;
@@ -247,7 +247,7 @@ async fn turbo_watchers_refresh_first_and_then_get_escaped_rows_and_the_head() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watcher_of_one_message_hears_of_no_other() {
+async fn a_watcher_of_one_message_gets_no_other() {
     let world = World::new(Duration::from_secs(10)).await;
     // The watcher knows the id before the message is there: ids rise by one.
     let mut json = world.watch("format=json&message=2").await;
@@ -267,7 +267,7 @@ async fn a_watcher_of_one_message_hears_of_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_changes_at_once_let_pages_refresh_and_are_told_to_programs_in_parts() {
+async fn many_changes_refresh_pages_and_reach_programs_in_parts() {
     let world = World::new(Duration::from_secs(10)).await;
     let mut turbo = world.watch("format=turbo").await;
     let mut json = world.watch("format=json").await;
@@ -289,11 +289,11 @@ async fn many_changes_at_once_let_pages_refresh_and_are_told_to_programs_in_part
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watcher_that_missed_something_because_the_object_was_reset_is_told_how_things_stand() {
+async fn a_watcher_that_missed_changes_in_a_reset_gets_a_snapshot() {
     let world = World::new(Duration::from_secs(10)).await;
     let mut socket = world.watch("format=json").await;
     told(&mut socket).await;
-    // Whatever became of the answer, the note is there.
+    // Even if the answer was lost, the note is there.
     let _ = world.shop().note_and_reset("lost".to_owned()).await;
     world.shop().record(1).await.unwrap().unwrap();
     let snapshot = told(&mut socket).await;
@@ -343,7 +343,7 @@ async fn server_sent_events_say_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_make_no_sense_are_refused_and_ping_is_answered() {
+async fn invalid_requests_are_refused_and_ping_is_answered() {
     let world = World::new(Duration::from_secs(10)).await;
     let client = world.client();
     let refused = client.get("/shop/live?format=xml").await;
@@ -369,7 +369,7 @@ async fn requests_that_make_no_sense_are_refused_and_ping_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_connects_again_is_told_of_a_message_that_failed_meanwhile() {
+async fn a_reconnecting_watcher_sees_a_message_that_failed_meanwhile() {
     let world = World::new(Duration::from_secs(10)).await;
     let mut first = world.watch("format=json").await;
     told(&mut first).await;

@@ -143,7 +143,7 @@ pub struct AlarmStatus {
     pub error: Option<String>,
     /// Attempts that were cut off by the end of the process. They do not count as retries.
     pub cut_off: u32,
-    /// How often the process has ended while an attempt ran with no other suspect beside it.
+    /// How often the process has ended while an attempt ran without another suspect.
     pub crashes: u32,
 }
 

@@ -20,7 +20,7 @@ use crate::{
 pub(crate) enum EgressTask {
     /// Pass a request to the client.
     Fetch(Box<OutgoingRequest>),
-    /// Drop a value that nobody received.
+    /// Drop a value that was not received.
     Drop(Discarded),
 }
 
@@ -128,8 +128,8 @@ fn send(request: OutgoingRequest, panics: &Counter) {
         })
         .unwrap_or_else(|_| Box::pin(std::future::ready(Err(panicked())))),
     };
-    if let Err(nobody) = left.send(Released::new(fetching)) {
-        drop_guarded(panics, nobody);
+    if let Err(unsent) = left.send(Released::new(fetching)) {
+        drop_guarded(panics, unsent);
     }
     drop_guarded(panics, client);
     drop(ticket);

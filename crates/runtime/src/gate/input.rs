@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_gate_lets_everybody_run() {
+    fn an_open_gate_lets_all_tasks_run() {
         let gate = InputGate::default();
         assert!(gate.is_open() && gate.may_run(A) && gate.may_run(B));
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_may_close_the_gate_again_and_goes_on_when_the_inner_task_is_done() {
+    fn a_holder_may_close_the_gate_again_and_resumes_after_the_inner_task() {
         let log = Arc::default();
         let mut gate = InputGate::default();
         gate.close(B, A);

@@ -203,7 +203,7 @@ mod tests {
         Lane::new(Egress::new())
     }
 
-    /// A store that makes nothing durable by itself, and the position of a write in it.
+    /// A store that makes nothing durable without being told, and the position of a write in it.
     fn store_with_a_write() -> (Store, Lsn) {
         let options = StoreOptions::small().manual(true);
         let disk = Arc::new(SimDisk::new());
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_departure_does_not_overtake_an_earlier_one_of_its_object_that_is_about_to_leave() {
+    fn a_departure_does_not_overtake_an_earlier_one_about_to_leave() {
         let (store, lsn) = store_with_a_write();
         let (lane, last_held) = (lane(), Cell::default());
         let (first, mut first_arrived) = departure();
@@ -253,7 +253,8 @@ mod tests {
         assert!(first_arrived.try_recv().is_ok(), "it was overtaken");
     }
 
-    /// Whoever is told of a departure on the thread that releases it, and what still counts as held then.
+    /// Records the departures that are released, on the thread that releases them, and what still counts as held
+    /// then.
     struct Told(Arc<Lane>, Mutex<Vec<usize>>);
 
     impl std::task::Wake for Told {
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_released_counts_as_held_so_that_nothing_later_overtakes_it() {
+    fn a_departure_being_released_is_not_overtaken() {
         let (store, lsn) = store_with_a_write();
         let (lane, last_held) = (Arc::new(lane()), Cell::default());
         let told = Arc::new(Told(Arc::clone(&lane), Mutex::default()));

@@ -142,7 +142,7 @@ impl NodeBuilder {
         self
     }
 
-    /// A node on which objects are made and do nothing by themselves: no alarm goes off, background work is dropped before it
+    /// A node on which objects are made and do nothing themselves: no alarm goes off, background work is dropped before it
     /// begins, and there are no clients for requests and WebSockets. For trying constructors, and the migrations in
     /// them, on a store that is thrown away.
     pub fn rehearsal(mut self) -> Self {

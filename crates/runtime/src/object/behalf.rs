@@ -19,11 +19,11 @@ impl Object {
         self.creator.get()
     }
 
-    /// Sets the creator of the next turn. `by_itself`: the object does its own work, which must not fail for lack of
+    /// Sets the creator of the next turn. `is_alone`: the object does its own work, which must not fail for lack of
     /// space.
-    pub(super) fn act_for(&self, creator: Option<Creator>, by_itself: bool) {
+    pub(super) fn act_for(&self, creator: Option<Creator>, is_alone: bool) {
         self.creator.set(creator);
-        self.uses_reserve.set(by_itself);
+        self.uses_reserve.set(is_alone);
     }
 
     /// Prepares the next turn, of a task that was suspended.
@@ -34,8 +34,8 @@ impl Object {
             let kind = running.get(&token).map(|running| running.kind);
             kind == Some(Kind::Handler)
         };
-        let by_itself = self.alarm_task.get() == Some(token) || !is_handler();
-        self.act_for(creator, by_itself);
+        let is_alone = self.alarm_task.get() == Some(token) || !is_handler();
+        self.act_for(creator, is_alone);
     }
 
     /// Records the waiters and the creator of a task that begins with an event, until [`Self::forget_task`].

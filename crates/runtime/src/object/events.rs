@@ -31,8 +31,8 @@ impl Object {
         if let Some(error) = self.cycle(&arrival) {
             return self.refuse(arrival, error);
         }
-        // A socket's events have their own limit, and nobody would resend them. An object has one alarm attempt at a
-        // time, which has already been counted.
+        // A socket's events have their own limit, and would not be resent. An object has one alarm attempt at a time,
+        // which has already been counted.
         let bounded = !is_alarm && !arrival.event.is_of_socket();
         if bounded && self.queue.borrow().len() >= self.binding.options.max_queued {
             self.worker.mailbox.counters.overloaded.add();

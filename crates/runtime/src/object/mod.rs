@@ -12,7 +12,7 @@
 //! - **A reset ends an incarnation.** Database and instance are dropped immediately; everything that runs or waits is
 //!   answered with the reason; the next event creates a new incarnation from the stored state.
 //! - **Destructors are the object's code too.** Outside a turn, user values are dropped only by [`Object::discard`]:
-//!   messages that they then send are discarded, and their panics harm nobody else.
+//!   messages that they then send are discarded, and their panics affect no other object.
 //!
 //! An object never leaves its thread. While its code runs, nothing is borrowed except the database and the instance,
 //! both of them shared.
@@ -101,7 +101,7 @@ struct Running {
 /// The role of a task.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Somebody waits for its answer. If it takes too long, the object is reset.
+    /// A caller waits for its answer. If it takes too long, the object is reset.
     Handler,
     /// Background work of `wait_until`. If it takes too long, only the task is dropped.
     Background,
@@ -319,7 +319,7 @@ impl Object {
         }
     }
 
-    /// Events of sockets that this incarnation has not begun, which nobody would resend, go to the next one.
+    /// Events of sockets that this incarnation has not begun, which would not be resent, go to the next one.
     pub(super) fn put_off(&self, events: Vec<Arrival>, reason: &Error) {
         if events.is_empty() {
             return;

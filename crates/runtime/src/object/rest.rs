@@ -1,4 +1,4 @@
-//! Whether an object rests: whether anything of it goes on by itself while the clock stands still.
+//! Whether an object is idle while the clock stands still.
 
 use super::{Kind, Object, Running};
 
@@ -39,7 +39,7 @@ impl Running {
             Kind::Handler => "a handler",
             Kind::Background => "background work",
             Kind::Block => "block_concurrency_while",
-            // It waits for whoever reads a body, or for the object that writes it.
+            // It waits for the reader of a body, or for the object that writes it.
             Kind::Inner => return None,
         };
         let why = match &self.waits {

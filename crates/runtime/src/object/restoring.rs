@@ -1,7 +1,7 @@
 //! Holds an object while its database is being restored.
 //!
 //! A restore reads files, so it runs on its own thread. In the meantime the object is *held*: it has no database and no
-//! instance; events wait in its queue, in order, and alarms in a queue of their own. Other objects of the worker
+//! instance; events wait in its queue, in order, and alarms in their own queue. Other objects of the worker
 //! continue to run.
 //!
 //! A restore that the object has requested is found when the object is opened for its first event, before any code of

@@ -1,4 +1,4 @@
-//! A socket's event passing through an object: handles its outcome, since nobody waits for an answer.
+//! A socket's event passing through an object: handles its outcome, since no caller waits for an answer.
 
 use std::time::Duration;
 

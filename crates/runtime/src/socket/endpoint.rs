@@ -286,7 +286,7 @@ impl Endpoint {
 }
 
 /// How long a message waits for memory. Large messages hold the memory that others wait for: if none of them gave up,
-/// all would wait in vain. They check for memory one at a time, so once the first have given up, the rest continue.
+/// all would wait forever. They check for memory one at a time, so once the first have given up, the rest continue.
 fn patience_without_memory(bytes: u64, patience: Duration) -> Duration {
     if bytes > WEBSOCKET_TIGHT_BUFFER as u64 {
         patience.min(WEBSOCKET_MEMORY_PATIENCE)

@@ -117,7 +117,7 @@ pub(crate) struct Link {
 #[derive(Default)]
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, in any combination"
+    reason = "each is a separate fact, in any combination"
 )]
 struct Inner {
     /// Frames that the gateway has not taken.
@@ -318,7 +318,7 @@ impl Link {
         first
     }
 
-    /// The client's end was dropped and nobody has claimed it.
+    /// The client's end was dropped and was never claimed.
     pub(crate) fn orphan(&self) {
         self.lock().orphaned = true;
     }

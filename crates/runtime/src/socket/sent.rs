@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_to_many_sockets_is_counted_once_and_each_frame_by_itself() {
+    fn a_message_to_many_sockets_is_counted_once_and_its_frames_singly() {
         let memory = MemoryBudget::unlimited().account();
         let used = || memory.used(MemoryUse::Sockets) as usize;
         let mut sent = Sent::default();

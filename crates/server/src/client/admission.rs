@@ -114,7 +114,7 @@ impl<K: Copy + Eq + Hash> Rate<K> {
         Self::new(count, Duration::from_mins(1), limits::BURST)
     }
 
-    /// So many in each period, with a burst of as many periods as said.
+    /// This many in each period, with a burst of as many periods as said.
     pub(crate) fn new(count: usize, period: Duration, burst: u32) -> Self {
         Self {
             per_second: count as f64 / period.as_secs_f64(),
@@ -243,7 +243,7 @@ mod tests {
         drop(first);
         assert!(admission.enter(client(1)).is_some());
         drop(second);
-        assert!(lock(&admission.taken).is_empty(), "nobody is remembered");
+        assert!(lock(&admission.taken).is_empty(), "no client is remembered");
     }
 
     #[test]

@@ -24,7 +24,7 @@ const FRESH: Duration = Duration::from_secs(2);
 /// loaded.
 const COUNTING_SHARE: u32 = 20;
 
-/// What runs on a node.
+/// The program that runs on a node.
 #[derive(Debug, Serialize)]
 pub(super) struct Overview {
     /// Why the node does not accept requests; empty if it does.

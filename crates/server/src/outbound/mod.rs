@@ -77,7 +77,7 @@ impl Outbound for HttpClient {
         let inner = Arc::clone(&self.0);
         self.0.runtime.spawn(async move {
             let result = inner.send(request).await;
-            // Nobody may be waiting for it; it was sent regardless.
+            // The caller may be gone; it was sent regardless.
             let _ = answer.send(result);
         });
         Box::pin(async move { response.await.unwrap_or_else(|_| Err(cut_off())) })

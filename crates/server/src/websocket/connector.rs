@@ -64,7 +64,7 @@ impl WebSocketConnector for Connector {
                     ),
                 ))
             });
-            // If nobody waits for it any more, the connection is dropped.
+            // If the caller is gone, the connection is dropped.
             drop(answer.send(opened));
         });
         Box::pin(async move {

@@ -2,7 +2,7 @@
 //!
 //! Contract: a response that carries a client's end ([`ClientSocket`](abide_runtime::socket::ClientSocket)) becomes an
 //! upgraded connection if its request asked for one; otherwise the client gets an error and the socket ends. An open
-//! socket is one task with one timer, and without buffers of its own while idle. It does not count as a request in
+//! socket is one task with one timer, and without its own buffers while idle. It does not count as a request in
 //! flight, and `server.request_timeout` does not end it; it keeps its slot of `server.max_connections`.
 //!
 //! The bytes are RFC 6455 without extensions. Frame headers and the handshake's key use `tungstenite`. Reading and

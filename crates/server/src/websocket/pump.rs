@@ -455,7 +455,7 @@ mod tests {
 
     use super::*;
 
-    /// Says a lot to whoever comes, and closes.
+    /// Says a lot to each client, and closes.
     #[durable_object]
     struct Talker {
         state: State,
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_talks_and_takes_nothing_is_given_up_when_its_socket_is_closed() {
+    async fn a_peer_that_sends_but_never_reads_is_dropped_at_the_close() {
         let disk = Arc::new(SimDisk::new());
         let store = Store::open(disk, Path::new("/data"), StoreOptions::small()).unwrap();
         let node = Node::builder(store)

@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_goes_on_where_the_last_piece_ended() {
+    fn a_mask_continues_where_the_last_piece_ended() {
         let plain: Vec<u8> = (0..100).collect();
         for cut in 0..20 {
             let mut bytes: Vec<u8> = plain

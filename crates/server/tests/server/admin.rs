@@ -301,7 +301,7 @@ async fn a_quarantined_object_is_listed_and_repaired_by_each_way() {
             serde_json::from_str(&answer.body).unwrap()
         };
         let path = |what: &str| format!("/objects/Clockwork/a%2Fb/{what}");
-        // It is noticed when somebody needs it.
+        // It is noticed when it is needed.
         assert_eq!(quarantined().await, json!({ "objects": [] }));
         clockwork.is_mended().await.unwrap_err();
         let listed = quarantined().await;

@@ -144,7 +144,7 @@ async fn a_full_object_is_read_deletes_rows_and_takes_more() {
         format!("{kept} 0"),
         "the object was not reset"
     );
-    // What the object does by itself goes on: its alarm writes rows of its own.
+    // The object's own work continues: its alarm writes its own rows.
     for ends in 1..=3 {
         ask(host.addr(), Method::PUT, "/notes/a").await;
         until("the alarm", async || {
@@ -320,7 +320,7 @@ async fn a_token_makes_no_more_objects_and_sends_no_more_requests_than_it_may() 
     assert!(answers[..20].iter().all(|a| a.status == StatusCode::OK));
     assert_eq!(write(&tokens[1], 3).await.status, StatusCode::OK);
     let body = send(host.addr(), Method::POST, "/json", b"1".to_vec()).await;
-    assert_eq!(body.status, StatusCode::OK, "a route for everybody");
+    assert_eq!(body.status, StatusCode::OK, "a public route");
     host.shutdown().await.unwrap();
 }
 

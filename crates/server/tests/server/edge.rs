@@ -19,7 +19,7 @@ use tokio::sync::{Notify, Semaphore};
 const SHORT: Duration = Duration::from_millis(50);
 
 #[tokio::test]
-async fn a_request_that_is_not_answered_in_time_gets_504_and_the_connection_lives_on() {
+async fn a_request_not_answered_in_time_gets_504_and_keeps_its_connection() {
     let router = Router::new()
         .route("/slow", get(pending::<()>))
         .route("/quick", get(async || "here"));

@@ -160,7 +160,7 @@ async fn what_a_method_returns_is_the_answer_and_its_error_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_call_whose_result_json_cannot_say_is_told_to_have_been_applied_and_is_so_once() {
+async fn a_result_json_cannot_express_is_reported_as_applied_once() {
     let host = host().await;
     let addr = host.addr();
     for _ in 0..2 {
@@ -196,7 +196,7 @@ async fn values_are_as_serde_json_writes_them() {
 }
 
 #[tokio::test]
-async fn a_call_that_makes_no_sense_says_what_is_wrong() {
+async fn an_invalid_call_is_refused_with_the_reason() {
     let host = host().await;
     let addr = host.addr();
     for (path, args, expected, says) in [

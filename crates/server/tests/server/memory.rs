@@ -1,4 +1,4 @@
-//! The edge while memory is short: what is refused, what goes on, and who is told.
+//! The edge while memory is short: which work is refused, which runs, and who is notified.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::{io::ErrorKind, net::SocketAddr};
@@ -65,7 +65,7 @@ async fn narrow(addr: SocketAddr) -> TcpStream {
 }
 
 #[tokio::test]
-async fn unfinished_bodies_are_bounded_together_and_their_clients_are_told_to_come_back() {
+async fn unfinished_bodies_are_bounded_together_and_refused_with_retry_after() {
     let host = host(4 * MIB).await;
     let head = format!(
         "POST /json/length HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n\"",
@@ -120,7 +120,7 @@ async fn unfinished_bodies_are_bounded_together_and_their_clients_are_told_to_co
 }
 
 #[tokio::test]
-async fn answers_that_nobody_reads_are_bounded_together_and_the_host_says_so() {
+async fn unread_answers_are_bounded_together_and_reported() {
     // More than the system keeps for a connection.
     const ANSWER: usize = 12 * MIB;
     let host = host(40 * MIB).await;
@@ -158,7 +158,7 @@ async fn answers_that_nobody_reads_are_bounded_together_and_the_host_says_so() {
     assert_eq!(code(&answer), "overloaded");
     assert_eq!(answer.headers["retry-after"], "1");
 
-    // What has begun goes on: one who has waited reads everything.
+    // What has begun continues: one who has waited reads everything.
     let mut bytes = vec![0; ANSWER];
     clients[0].read_exact(&mut bytes).await.unwrap();
     drop(clients);

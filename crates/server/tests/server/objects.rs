@@ -186,7 +186,7 @@ async fn an_object_s_trouble_has_a_status_and_a_code() {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_opened_for_want_of_descriptors_is_503_and_opens_later() {
+async fn an_object_without_descriptors_to_open_is_503_and_opens_later() {
     let disk = FaultyDisk::new(SimDisk::new());
     let host = host(&Arc::new(SimDisk::new())).disk(Arc::new(disk.clone()));
     let host = host.start().await.unwrap();
@@ -207,7 +207,7 @@ async fn an_object_that_cannot_be_opened_for_want_of_descriptors_is_503_and_open
 }
 
 #[tokio::test]
-async fn a_handler_that_finds_no_descriptors_is_503_and_its_object_goes_on() {
+async fn a_handler_without_descriptors_is_503_and_its_object_survives() {
     let disk = FaultyDisk::new(SimDisk::new());
     let host = host(&Arc::new(SimDisk::new()))
         .disk(Arc::new(disk.clone()))
@@ -254,7 +254,7 @@ async fn a_handler_runs_to_its_end_although_the_http_client_is_gone() {
     let client = connect(addr, request).await;
     signal.notified().await;
     support::reset(client);
-    // The gateway has noticed that the client is gone when it serves nobody any more.
+    // The gateway has noticed that the client is gone when it serves no client any more.
     while !ask(host.admin_addr().unwrap(), Method::GET, "/metrics")
         .await
         .body
@@ -295,7 +295,7 @@ async fn an_overloaded_object_is_503_with_a_time_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_writes_serves_reads_and_recovers_when_space_returns() {
+async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     let disk = Arc::new(SimDisk::new());
     let host = host(&disk).start().await.unwrap();
     let (addr, admin) = (host.addr(), host.admin_addr().unwrap());

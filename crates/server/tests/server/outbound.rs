@@ -1,4 +1,4 @@
-//! The host's HTTP client: what objects can reach, and what becomes of requests that take too long or are too many.
+//! The host's HTTP client: what objects can reach, and how requests end that take too long or are too many.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
@@ -194,12 +194,12 @@ async fn an_object_reaches_a_server_and_gets_its_answer() {
     let answer = read(&host, format!("http://{addr}/hello")).await;
     assert_eq!(answer.unwrap(), (200, "hello".to_owned()));
     let answer = read(&host, format!("http://{addr}/nothing")).await;
-    assert_eq!(answer.unwrap().0, 404, "a status is no error");
+    assert_eq!(answer.unwrap().0, 404, "a status is not an error");
     host.shutdown().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_request_and_its_response_are_passed_on_without_what_concerns_one_connection_only() {
+async fn hop_by_hop_headers_are_not_passed_on() {
     let upstream = Arc::new(Upstream::default());
     let addr = upstream.start("127.0.0.1:0").await;
     let host = host(&upstream, |_| {}).await;
@@ -319,7 +319,7 @@ async fn a_redirect_is_followed_and_one_to_a_forbidden_address_is_refused() {
 }
 
 #[tokio::test]
-async fn a_redirect_without_end_is_given_up_and_none_is_followed_if_the_setting_says_so() {
+async fn endless_redirects_are_given_up_and_redirects_can_be_disabled() {
     let upstream = Arc::new(Upstream::default());
     let addr = upstream.start("127.0.0.1:0").await;
     let host = host(&upstream, |c| c.outbound.max_redirects = 3).await;

@@ -280,7 +280,7 @@ async fn a_host_whose_connections_are_used_up_says_that_it_is_full() {
 }
 
 #[tokio::test]
-async fn who_asks_is_whom_a_trusted_proxy_names_and_nobody_else() {
+async fn the_client_is_the_one_named_by_a_trusted_proxy_only() {
     for (trusted, forwarded, expected) in [
         (&[][..], "203.0.113.7", "127.0.0.1"),
         (&["127.0.0.1"], "203.0.113.7", "203.0.113.7"),
@@ -423,12 +423,12 @@ async fn a_flood_of_pings_is_read_slowly_and_harms_no_other_connection() {
 fn every_broken_variant_of_the_edge_is_caught() {
     use abide_server::broken::{VARIABLE, Variant};
     let settings = [(abide_harness::PATIENCE_VARIABLE, "20")];
-    // The PROXY protocol has tests of its own.
+    // The PROXY protocol has its own tests.
     let mut variants = Variant::of("edge").to_vec();
     variants.retain(|variant| *variant != Variant::ProxyHeaderFromAnybody);
     abide_harness::hunt(VARIABLE, &settings, &variants, |variant| match variant {
-        Variant::ForwardedFromAnybody => "who_asks_is_whom_a_trusted_proxy_names_and_nobody_else",
-        Variant::ProxyHeaderFromAnybody => "a_connection_is_of_whom_a_trusted_proxy_s_header_names",
+        Variant::ForwardedFromAnybody => "the_client_is_the_one_named_by_a_trusted_proxy_only",
+        Variant::ProxyHeaderFromAnybody => "the_proxy_header_names_the_client",
         Variant::IdleForEver => "idle_http_2_connections_that_answer_pings_give_their_slots_back",
         Variant::StalledReaderKept => {
             "a_stream_that_takes_nothing_is_reset_and_its_connection_stays"

@@ -1,4 +1,4 @@
-//! The PROXY protocol: a trusted proxy's header says whose a connection is, and nobody else's does.
+//! The PROXY protocol: only a trusted proxy's header names the client of a connection.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::{future::pending, net::SocketAddr, time::Duration};
@@ -43,7 +43,7 @@ async fn ask_behind(addr: SocketAddr, from: &str, header: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_connection_is_of_whom_a_trusted_proxy_s_header_names() {
+async fn the_proxy_header_names_the_client() {
     let host = host(|c| {
         c.trusted_proxies = vec!["127.0.0.2".parse().unwrap()];
         c.max_connections_per_client = ConnectionsPerClient::AtMost(1);
@@ -61,7 +61,7 @@ async fn a_connection_is_of_whom_a_trusted_proxy_s_header_names() {
     }
     assert_eq!(ask_behind(addr, "127.0.0.2", "").await, "", "it has to say");
     assert_eq!(ask_behind(addr, "127.0.0.1", "").await, "127.0.0.1");
-    // From anybody else it is no request.
+    // From another address it is not a valid request.
     let refused = ask_behind(addr, "127.0.0.1", header).await;
     assert_ne!(refused, "192.0.2.1");
     // The client has its share of connections, not the proxy.
@@ -104,6 +104,6 @@ fn every_broken_variant_of_the_proxy_protocol_is_caught() {
         VARIABLE,
         &[(abide_harness::PATIENCE_VARIABLE, "20")],
         &[Variant::ProxyHeaderFromAnybody],
-        |_| "a_connection_is_of_whom_a_trusted_proxy_s_header_names",
+        |_| "the_proxy_header_names_the_client",
     );
 }

@@ -111,7 +111,7 @@ const ADMIN_ROUTES: [&str; 9] = [
 ];
 
 #[tokio::test]
-async fn a_name_that_leads_here_and_a_page_of_another_site_reach_no_route_of_any_listener() {
+async fn rebound_names_and_other_sites_pages_reach_no_route() {
     let host = host(&[], &[]).await;
     let (addr, admin) = (host.addr(), host.admin_addr().unwrap());
     let own = addr.to_string();
@@ -137,11 +137,7 @@ async fn a_name_that_leads_here_and_a_page_of_another_site_reach_no_route_of_any
         assert_eq!(answer(addr, route, &two).await.0, 400, "{route}");
     }
     let one = host.env().object::<Counter>().get_by_name("one");
-    assert_eq!(
-        one.add().await.unwrap().unwrap(),
-        1,
-        "somebody has reached it"
-    );
+    assert_eq!(one.add().await.unwrap().unwrap(), 1, "it was reached");
     host.shutdown().await.unwrap();
 }
 
@@ -264,7 +260,7 @@ fn every_broken_variant_of_sites_is_caught() {
             Variant::OriginUncheckedOnUpgrade => {
                 "a_socket_opens_for_the_own_page_and_for_programs_only"
             }
-            _ => "a_name_that_leads_here_and_a_page_of_another_site_reach_no_route_of_any_listener",
+            _ => "rebound_names_and_other_sites_pages_reach_no_route",
         },
     );
 }

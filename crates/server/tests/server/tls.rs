@@ -200,7 +200,7 @@ async fn a_socket_goes_over_tls() {
 }
 
 #[tokio::test]
-async fn with_authorities_of_clients_only_clients_of_theirs_are_served() {
+async fn with_client_authorities_only_their_clients_are_served() {
     let dir = tempfile::tempdir().unwrap();
     let (authority, of_clients) = (Authority::new(), Authority::new());
     let mut tls = authority.write(dir.path());
@@ -282,7 +282,7 @@ async fn files_that_cannot_be_used_end_the_start_with_the_reason() {
 }
 
 #[tokio::test]
-async fn whoever_never_shakes_hands_loses_the_connection() {
+async fn a_client_that_never_finishes_the_handshake_is_disconnected() {
     let dir = tempfile::tempdir().unwrap();
     let host = host(Authority::new().write(dir.path())).await;
     let mut silent = TcpStream::connect(host.addr()).await.unwrap();
@@ -307,7 +307,7 @@ fn every_broken_variant_of_tls_is_caught() {
         Variant::of("tls"),
         |variant| match variant {
             Variant::ClientCertificateOptional => {
-                "with_authorities_of_clients_only_clients_of_theirs_are_served"
+                "with_client_authorities_only_their_clients_are_served"
             }
             _ => "a_changed_certificate_is_taken_into_use_and_a_broken_one_is_not",
         },

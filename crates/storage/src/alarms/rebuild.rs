@@ -1,6 +1,6 @@
 //! Rebuilds the index from the objects' rows when a saved run is damaged or missing.
 //!
-//! Called while a store is opened, after the log's tail was replayed and before anybody uses the store. Objects are
+//! Called while a store is opened, after the log's tail was replayed and before the store is used. Objects are
 //! opened one at a time, so memory holds the index and one object. The damaged run is kept in the same directory under
 //! another name. The manifest lists it until the next checkpoint has saved the whole index, so a crash before that
 //! leads to another rebuild.

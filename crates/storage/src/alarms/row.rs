@@ -36,7 +36,7 @@ pub struct AlarmRow {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub broken: u32,
     /// How often the process has ended while an attempt of this alarm, or of an alarm that led to it, ran with no other
-    /// suspect beside it.
+    /// suspect next to it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub crashes: u32,
     /// The attempt that has begun and whose end is not recorded. If its epoch is over, its process did not survive it.
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_its_process_did_not_survive_lengthens_the_wait_and_counts_for_no_retry() {
+    fn an_attempt_that_ended_its_process_lengthens_the_wait_only() {
         let row = begun(Isolation::Free);
         assert_eq!(row.counted_attempts(), 4);
         let next = row.to_attempt(2);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_process_is_put_down_to_an_attempt_only_if_no_other_suspect_ran() {
+    fn a_process_end_is_blamed_on_an_attempt_only_without_other_suspects() {
         let crashes = |isolation, epoch| begun(isolation).to_attempt(epoch).crashes;
         assert_eq!(crashes(Isolation::Few, 2), 0);
         assert_eq!(crashes(Isolation::Alone, 2), 1);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_that_a_cut_off_attempt_has_set_counts_its_own_attempts_and_waits_longer() {
+    fn an_alarm_set_by_an_interrupted_attempt_counts_its_own_attempts() {
         let row = AlarmRow {
             next: Some(60),
             broken: 2,
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_an_orderly_end_interrupts_is_made_again_at_once_and_counts_for_no_retry() {
+    fn an_attempt_interrupted_by_a_clean_stop_is_repeated_uncounted() {
         let now = ClockTime {
             unix_millis: 60,
             set_back: 0,

@@ -11,7 +11,7 @@
 //! and folds stream their input and output. Memory is bounded by a block for each run, the index of the new run (128
 //! bytes for each of its objects) and, in a fold, the pages of one object, up to a bound.
 //!
-//! A run that cannot be read is not merged; the others are merged around it, since somebody may restore it. Once it has
+//! A run that cannot be read is not merged; the others are merged around it, since an operator may restore it. Once it has
 //! expired, a fold salvages the readable part of it. No error here stops the node; compaction is retried later.
 
 use super::hole::ArchiveHole;

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_over_its_size_folds_the_older_half_of_its_history_but_not_bases_alone() {
+    fn an_oversized_archive_folds_the_older_half_but_not_bases_alone() {
         let over = state(&[(99, 6000), (1, 2000), (1, 2000), (0, 2000)]);
         assert_eq!(plan(&over, &options(), 0), Some(Compaction::Fold(0..3)));
         let bases = state(&[(99, 20_000), (0, 20)]);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_merged_around_a_damaged_one_and_expired_ones_whatever_they_span() {
+    fn runs_are_merged_around_damaged_and_expired_ones() {
         let around = |damaged| {
             let mut runs = state(&[(0, 10); 20]);
             runs.damaged.insert(damaged);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn with_little_room_history_is_folded_and_dropped_only_if_that_does_not_fit() {
+    fn with_little_room_history_is_folded_and_dropped_as_a_last_resort() {
         let runs = state(&[(99, 100), (1, 200), (1, 200), (0, 200)]);
         let with = |room: Room| super::plan(&runs, &options(), 0, &room);
         let short = Room {

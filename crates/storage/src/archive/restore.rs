@@ -40,7 +40,7 @@ impl Engine {
         let image = self.image_at(key, to)?;
         let archived = self.archive.image(key, &undo);
         if archived.is_none() {
-            // The archive was off, or had to drop history: without this nobody could undo the restore.
+            // The archive was off, or had to drop history: without this the restore could not be undone.
             self.checkpointer.checkpoint()?;
             let _paused = self.checkpointer.pause();
             self.archiver.archive_present(key, &undo)?;

@@ -195,7 +195,7 @@ impl ObjectDb {
                 return self.store_pending_name();
             }
             State::Transaction => return Ok(()),
-            // Without a transaction SQLite would commit each statement by itself.
+            // Without a transaction SQLite would commit each statement alone.
             State::Lost => return Err(self.lost()),
         }
         self.control(&self.begin)?;
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_transaction_that_fails_leaves_nothing_and_the_poll_goes_on() {
+    fn a_failed_first_transaction_leaves_nothing_and_the_poll_continues() {
         let store = store();
         let db = open(&store);
         db.set_name("ada").unwrap();

@@ -54,7 +54,7 @@ impl ObjectDb {
         self.internal(upsert, [name]).map(drop)
     }
 
-    /// Requests a restore, in the current transaction. Whoever opens the object next finds the request with
+    /// Requests a restore, in the current transaction. The next task that opens the object finds the request with
     /// [`Self::requested_restore`] and performs it with [`crate::Store::restore_requested`]. Returns the bookmark that
     /// undoes the restore: that of the commit that ends the transaction.
     ///
@@ -76,7 +76,8 @@ impl ObjectDb {
     }
 
     /// Makes the object due in the alarm index until the requested restore is performed, in the current transaction.
-    /// Whoever watches the index then opens the object, also after a crash, and the alarms of the restored state go off.
+    /// The watcher of the index then opens the object, also after a crash, and the alarms of the restored state go
+    /// off.
     pub fn restore_at_once(&self) -> Result<()> {
         self.begin()?;
         let insert =
@@ -112,7 +113,7 @@ impl ObjectDb {
     }
 
     fn commit_staged(&self) -> Result<()> {
-        // Even a restore to the present state is a commit: it has a bookmark of its own.
+        // Even a restore to the present state is a commit: it has its own bookmark.
         self.file.next_bookmark();
         self.commit().map(drop)
     }

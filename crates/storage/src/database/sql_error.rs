@@ -50,7 +50,7 @@ impl SqlError {
     /// `None` if the error is not SQLite's.
     pub(crate) fn of(error: &rusqlite::Error) -> Option<Self> {
         let code = match error {
-            // Statements that cannot be parsed have a variant of their own.
+            // Statements that cannot be parsed have their own variant.
             rusqlite::Error::SqlInputError { error, .. } => error,
             error => error.sqlite_error()?,
         };

@@ -11,7 +11,7 @@ pub(crate) enum Failure {
     /// The process or the machine is out of descriptors or memory. Nothing was changed; a retry may succeed.
     Passing,
     /// Anything else: the device, the file system, permissions, a name that is missing or taken. A retry fails again
-    /// unless somebody fixes the cause.
+    /// unless an operator fixes the cause.
     Lasting,
 }
 

@@ -1,7 +1,7 @@
 //! A disk whose writes go nowhere near what it shows: for trying something on a data directory that must not change.
 //!
-//! Files below are opened for reading only. What is written goes block by block to one file without a name, in a folder of its
-//! own; names that are made, replaced or removed are in memory. All of it is gone with the disk. Nothing is durable: a sync does
+//! Files below are opened for reading only. What is written goes block by block to one file without a name, in its own
+//! folder; names that are made, replaced or removed are in memory. All of it is gone with the disk. Nothing is durable: a sync does
 //! nothing.
 
 use super::{Barrier, Disk, DiskFile, OpenMode, RealDisk};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 /// What is copied before a part of it is written.
 const BLOCK: u64 = 4096;
 
-/// Shows a part of the operating system's file system, and takes writes beside it.
+/// Shows a part of the operating system's file system, and takes writes next to it.
 #[derive(Clone)]
 pub struct ScratchDisk(Arc<Scratch>);
 
@@ -437,7 +437,7 @@ mod tests {
             let mut model = before.clone();
             let mut random = Random(seed + 1);
             for step in 0..200_u8 {
-                // Open anew each time: the disk keeps what nobody has open.
+                // Opened anew each time: the disk closes files that are not in use.
                 let file = disk.open(&path, OpenMode::Existing).unwrap();
                 let offset = random.below(30_000);
                 match random.below(4) {

@@ -43,7 +43,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn commits_go_on_while_a_checkpoint_waits_for_its_disk() {
+fn commits_continue_while_a_checkpoint_waits_for_its_disk() {
     explore(SCHEDULES, || {
         let disk = FaultyDisk::default();
         let store = open(&disk, 1 << 20);

@@ -109,7 +109,7 @@ impl Announcer {
                     tracing::error!(
                         why,
                         ?news,
-                        "a listener of the log panicked; the log goes on"
+                        "a listener of the log panicked; the log continues"
                     );
                 }
             }

@@ -262,7 +262,7 @@ fn a_provider_that_panics_fails_the_log() {
 }
 
 #[test]
-fn a_failure_is_final_and_everybody_hears_of_it() {
+fn a_failure_is_final_and_reported_to_all() {
     explore(SCHEDULES, || {
         let log = log(Provider {
             fails_at: Some(1),
@@ -279,7 +279,7 @@ fn a_failure_is_final_and_everybody_hears_of_it() {
         });
         let other = log.clone();
         let poisoner = spawn(move || {
-            other.poison("somebody else's disk");
+            other.poison("another disk");
             let then = other.durable();
             thread::yield_now();
             assert_eq!(other.durable(), then, "it moved after the failure");
@@ -292,7 +292,7 @@ fn a_failure_is_final_and_everybody_hears_of_it() {
 }
 
 #[test]
-fn whoever_waits_for_room_gets_it_with_the_next_segment() {
+fn a_commit_waiting_for_room_gets_it_with_the_next_segment() {
     explore(SCHEDULES, || {
         let log = with_room(Provider::default(), 4 * SMALL as u64);
         let threads = Threads::of(&log);
@@ -377,7 +377,7 @@ fn the_group_in_flight_counts_against_the_bound() {
 }
 
 #[test]
-fn nobody_passes_a_large_transaction_that_waits_for_room() {
+fn no_transaction_passes_a_large_one_that_waits_for_room() {
     explore(SCHEDULES, || {
         let log = bounded(3 * SMALL);
         let threads = Threads::of(&log);

@@ -3,8 +3,8 @@
 //! A commit is appended under a lock. The append assigns its position, copies it if it is small or takes over its
 //! buffer, and returns immediately: nothing is checksummed there. The writer (a thread, or a test that calls
 //! [`Log::write_group`]) takes all gathered commits, writes the positions into the records, passes them to the
-//! durability provider as one group and advances the durable LSN. No delay is added: under load, groups grow by
-//! themselves while the disk is busy. The writer notifies listeners, or a separate thread does while the writer has
+//! durability provider as one group and advances the durable LSN. No delay is added: under load, groups grow
+//! while the disk is busy. The writer notifies listeners, or a separate thread does while the writer has
 //! more to write ([`announcer`]).
 //!
 //! - An error or a panic of the provider poisons the log permanently: the durable LSN never advances again, every later

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_header_with_an_attempt_that_has_begun_are_those_of_format_3() {
+    fn a_header_with_a_begun_attempt_has_the_bytes_of_format_3() {
         let begun = AlarmEntry {
             attempts: 7,
             failing: true,

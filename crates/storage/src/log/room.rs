@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_passes_the_first_in_the_queue() {
+    fn no_waiter_passes_the_first_in_the_queue() {
         let mut room = room(100);
         let (mut large, mut small) = (None, None);
         assert_eq!(room.take(&mut None, &[60]), Ok(()));

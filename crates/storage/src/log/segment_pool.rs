@@ -239,7 +239,7 @@ mod tests {
         )
     }
 
-    /// Prepares segments for a log that needs so many bytes each time, takes them into use, and gives back all but the last.
+    /// Prepares segments for a log that needs this many bytes each time, takes them into use, and gives back all but the last.
     fn spare(pool: &SegmentPool, needed: &[u64]) {
         let mut at = Lsn(1);
         for needed in needed {

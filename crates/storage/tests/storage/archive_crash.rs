@@ -210,7 +210,7 @@ fn check(disk: &SimDisk, model: &Model, nth: usize, context: &str) {
 }
 
 #[test]
-fn s15_every_acknowledged_commit_of_the_retention_can_be_restored_after_a_crash_at_any_write() {
+fn s15_retained_commits_can_be_restored_after_a_crash_at_any_write() {
     let seeds = std::env::var("ABIDE_ARCHIVE_SEEDS").map(|n| n.parse().expect("a number"));
     let (seeds, stride) = seeds.map_or((1, 3), |seeds| (seeds, 1));
     let mut counts = Seen::default();
@@ -303,7 +303,7 @@ fn history_in_several_steps_is_whole() {
 }
 
 #[test]
-fn s17_a_restore_is_one_commit_wholly_there_or_absent_after_a_crash_at_any_write() {
+fn s17_a_restore_is_whole_or_absent_after_a_crash_at_any_write() {
     a_restore_is_wholly_there_or_absent();
 }
 
@@ -394,7 +394,7 @@ enum Step {
     Sql(String),
     Commit,
     Checkpoint,
-    /// To so many commits ago.
+    /// To this many commits ago.
     Restore(usize),
     Kill,
 }

@@ -32,7 +32,7 @@ fn insert(db: &ObjectDb) -> Result<(), Error> {
         .map(drop)
 }
 
-/// Inserts rows in transactions of their own until one is refused.
+/// Inserts rows in their own transactions until one is refused.
 fn fill(db: &ObjectDb) -> (u64, Error) {
     for rows in 0..10_000 {
         if let Err(error) = insert(db) {
@@ -43,7 +43,7 @@ fn fill(db: &ObjectDb) -> (u64, Error) {
     panic!("nothing was refused");
 }
 
-/// A value of so many bytes.
+/// A value of this many bytes.
 fn bytes(count: usize) -> Vec<u8> {
     vec![7; count]
 }

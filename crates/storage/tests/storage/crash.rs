@@ -17,7 +17,7 @@ use std::sync::Arc;
 const OBJECTS: u8 = 3;
 const STEPS: u64 = 50;
 
-/// On so many cores several threads take a checkpoint. What they do to the disk has another order each time.
+/// On this many cores several threads take a checkpoint. What they do to the disk has another order each time.
 const LARGE_MACHINE: usize = 16;
 
 /// What an object holds: its keys, and its alarm under [`ALARM`].
@@ -292,7 +292,7 @@ fn workload(seed: u64, cores: usize) -> u64 {
 }
 
 #[test]
-fn s1_s2_s14_acknowledged_commits_survive_and_others_are_whole_or_absent_at_any_crash() {
+fn s1_s2_s14_acknowledged_commits_survive_others_are_whole_or_absent() {
     let mut crashes = 0;
     for seed in 0..seeds(2) {
         crashes += workload(seed, 1);

@@ -330,7 +330,7 @@ fn a_transaction_that_sqlite_rolls_back_is_never_acknowledged() {
             .1
             .contains("UNIQUE")
     );
-    // SQLite has no transaction now; a write would be one of its own.
+    // SQLite has no transaction now; a write would be its own transaction.
     assert!(
         refused(&db, "INSERT INTO t VALUES (2)")
             .1

@@ -1,4 +1,4 @@
-//! Object files on the real disk: plain SQLite databases for anybody to open.
+//! Object files on the real disk are plain SQLite databases that other programs can open.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use abide_storage::{Disk as _, ErrorKind, ObjectKey, RealDisk, Store, StoreOptions};
@@ -10,7 +10,7 @@ fn store(dir: &std::path::Path) -> abide_storage::Result<Store> {
 }
 
 #[test]
-fn object_files_are_plain_databases_after_a_checkpoint_and_after_a_clean_shutdown() {
+fn object_files_are_plain_databases_after_a_checkpoint_or_shutdown() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path()).unwrap();
     let namespace = store.namespace("seats").unwrap();
@@ -56,7 +56,7 @@ fn object_files_are_plain_databases_after_a_checkpoint_and_after_a_clean_shutdow
 }
 
 #[test]
-fn a_second_process_is_refused_and_a_third_may_have_the_directory_afterwards() {
+fn a_directory_in_use_is_refused_and_can_be_opened_afterwards() {
     let dir = tempfile::tempdir().unwrap();
     let first = store(dir.path()).unwrap();
     let error = store(dir.path()).unwrap_err();

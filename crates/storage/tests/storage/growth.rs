@@ -157,7 +157,7 @@ fn a_log_that_grows_survives_a_crash_at_any_write() {
                 "{n} of {durable} is lost after {stop_at} changes"
             );
         }
-        // It goes on, and is found again.
+        // It continues, and is found again.
         write(&store, &db, durable..durable + 2);
         drop(db);
         drop(store);

@@ -1,5 +1,5 @@
-//! Who is told that something is durable, by the log's writer on small machines and by a thread of its own on larger
-//! ones: nobody too early, in order, and nothing after a failure.
+//! Who is told that something is durable, by the log's writer on small machines and by its own thread on larger ones:
+//! not too early, in order, and nothing after a failure.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::common;
@@ -60,7 +60,7 @@ fn is_in_order(told: &[Progress]) -> bool {
 /// The commits of each object: where they end, and the number that they wrote.
 type Commits = Mutex<BTreeMap<u8, Vec<(Lsn, u64)>>>;
 
-/// Commits to an object of its own until it is told to stop, or refused.
+/// Commits to its own object until it is told to stop, or refused.
 fn write(store: &Store, key: ObjectKey, commits: &Commits, stop: &AtomicBool) {
     let db = store.open_object(key).unwrap();
     for n in 1_u64.. {
@@ -95,7 +95,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Each object has the newest number of those that somebody was told are durable, or a later one.
+/// Each object has the newest number that was reported durable, or a later one.
 fn check(disk: &SimDisk, told: &BTreeMap<u8, u64>) {
     let store = manual(disk);
     for (&id, &n) in told {
@@ -142,7 +142,7 @@ fn what_was_announced_survives_a_crash_at_any_moment() {
         let stats = store.stats();
         assert_eq!(stats.overlapped_groups > 0, cores == LARGE, "{stats:?}");
         store.close().unwrap();
-        // Whoever asked for the last position is told of it.
+        // The listener of the last position is notified.
         assert_eq!(newest(&told), store.durable());
         assert!(is_in_order(&told.lock().unwrap()));
     }
@@ -205,7 +205,7 @@ fn a_listener_that_does_not_return_is_seen_until_it_does() {
         let begun = Instant::now();
         let seen = || store.listener_wait() >= Some(Duration::from_millis(20));
         while !seen() {
-            assert!(begun.elapsed() < LONG, "nobody sees it");
+            assert!(begun.elapsed() < LONG, "it is not seen");
             thread::sleep(Duration::from_millis(1));
         }
         blocked.store(false, Ordering::Relaxed);

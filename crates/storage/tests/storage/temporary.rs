@@ -38,7 +38,7 @@ fn spilled(store: &Store, statement: impl FnOnce()) -> u64 {
 }
 
 #[test]
-fn a_sort_larger_than_its_memory_goes_through_a_temporary_file_and_is_right() {
+fn a_sort_larger_than_memory_uses_a_temporary_file() {
     let disk = SimDisk::new();
     let store = store_on(&disk);
     let db = open(&store, 1);
@@ -96,13 +96,13 @@ fn whatever_gathers_much_goes_through_temporary_files() {
 }
 
 #[test]
-fn a_statement_for_whose_temporary_file_the_disk_has_no_room_is_refused_and_nothing_else() {
+fn only_a_statement_without_room_for_its_temporary_file_is_refused() {
     let disk = SimDisk::new();
     let store = store_on(&disk);
     let (db, other) = (open(&store, 1), open(&store, 2));
     fill(&store, &db);
     let used = disk.used();
-    // Room for commits, but not for a sort beside them.
+    // Room for commits, but not for a sort next to them.
     disk.set_capacity(Some(used + (16 << 20)));
     let sort = "SELECT b FROM t ORDER BY b LIMIT 3 OFFSET 3990";
     let error = db.exec(sort, ()).map(drop);
@@ -138,7 +138,7 @@ fn a_start_removes_what_a_crash_has_left_of_temporary_files() {
 }
 
 #[test]
-fn temporary_files_of_a_real_disk_have_no_names_and_their_directory_is_private() {
+fn temporary_files_have_no_names_and_a_private_directory() {
     let dir = tempfile::tempdir().unwrap();
     let options = StoreOptions::small().cache_kib(64);
     let store = Store::open(Arc::new(RealDisk), dir.path(), options).unwrap();

@@ -76,7 +76,7 @@ impl Caller {
 }
 
 #[tokio::test]
-async fn a_mail_is_taken_once_however_often_it_comes_and_its_operation_takes_its_course() {
+async fn a_repeated_mail_is_accepted_once_and_its_operation_completes() {
     let server = AcsServer::start(AcsOptions::default()).await;
     let caller = Caller::of(&server);
     server.script_sends([
@@ -144,7 +144,7 @@ async fn a_wrong_signature_is_denied() {
 }
 
 #[tokio::test]
-async fn a_repeatable_request_is_refused_after_five_minutes_and_an_operation_s_id_alone_is_not() {
+async fn an_old_repeatable_request_is_refused_unless_it_has_only_an_id() {
     let server = AcsServer::start(AcsOptions::default()).await;
     let mut caller = Caller::of(&server);
     caller.first_sent = Some("Thu, 01 Jan 1970 00:00:00 GMT");
@@ -161,7 +161,7 @@ async fn a_repeatable_request_is_refused_after_five_minutes_and_an_operation_s_i
 }
 
 #[tokio::test]
-async fn mischief_of_a_seed_comes_in_all_its_kinds_and_loses_no_mail_in_the_end() {
+async fn all_kinds_of_seeded_faults_occur_and_lose_no_mail() {
     let server = AcsServer::start(AcsOptions {
         mischief: AcsMischief::lively(7),
         ..AcsOptions::default()

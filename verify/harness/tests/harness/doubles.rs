@@ -59,7 +59,7 @@ impl SmtpClient {
 }
 
 #[tokio::test]
-async fn the_mail_server_keeps_a_mail_with_its_envelope_and_without_doubled_dots() {
+async fn the_mail_server_keeps_envelopes_and_removes_doubled_dots() {
     let server = SmtpServer::start().await;
     let mut client = SmtpClient::new(&server).await;
     assert!(
@@ -102,7 +102,7 @@ async fn the_mail_server_refuses_drops_and_stalls_where_it_is_told_to() {
         assert!(client.send().await.starts_with("451 "), "{stage:?}");
         assert!(
             client.send().await.starts_with("250 "),
-            "the connection goes on"
+            "the connection continues"
         );
     }
     assert_eq!(
@@ -168,7 +168,7 @@ async fn the_receiver_keeps_requests_and_answers_by_key_by_path_and_in_order() {
 }
 
 #[tokio::test]
-async fn the_receiver_hangs_or_streams_without_an_end_and_serves_others_meanwhile() {
+async fn a_hanging_or_endless_receiver_still_serves_other_requests() {
     let receiver = Receiver::start().await;
     receiver.script([ReceiverAct::hang(), ReceiverAct::endless(200)]);
     let mut hanging = TcpStream::connect(receiver.address()).await.unwrap();

@@ -73,7 +73,7 @@ fn rust_files(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The functions of a source file that have switches, and how many each has by itself.
+/// The functions of a source file that have switches, and how many each has.
 fn functions(source: &str) -> Vec<(String, usize)> {
     let mut functions = Vec::new();
     let tokens: TokenStream = source.parse().unwrap();

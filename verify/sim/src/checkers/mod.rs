@@ -61,7 +61,7 @@ pub const PROPERTIES: &[Property] = &[
         check: linear::check,
     },
     Property {
-        name: "the node starts, goes on and answers",
+        name: "the node starts, continues and answers",
         check: alive::check,
     },
 ];

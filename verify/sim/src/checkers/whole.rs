@@ -1,4 +1,4 @@
-//! Unacknowledged writes are whole or absent, and there are no values that nobody wrote.
+//! Unacknowledged writes are whole or absent, and every value was written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ pub(super) fn check(events: &[Event]) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         for &value in &list.values {
             if !sent.contains(&(object, value)) {
-                return Err(format!("ledger {object} has {value}, which nobody sent"));
+                return Err(format!("ledger {object} has {value}, which was never sent"));
             }
             if !seen.insert(value) {
                 return Err(format!("ledger {object} has {value} twice"));

@@ -197,7 +197,7 @@ impl DiskFile for LyingFile {
         if self.recovers() {
             return Ok(());
         }
-        let mut unsynced = self.unsynced.lock().expect("nobody panics with it");
+        let mut unsynced = self.unsynced.lock().expect("no holder panics");
         if self.lie == Lie::LogSyncedLate && !unsynced.is_empty() {
             self.file.sync()?;
             unsynced.clear();
@@ -215,7 +215,7 @@ impl DiskFile for LyingFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut unsynced = self.unsynced.lock().expect("nobody panics with it");
+        let mut unsynced = self.unsynced.lock().expect("no holder panics");
         match self.lie {
             Lie::LogSyncedLate | Lie::LogUnsynced | Lie::FilesUnsynced | Lie::ManifestUnsynced => {
                 return Ok(());

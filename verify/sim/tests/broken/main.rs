@@ -27,7 +27,7 @@ const WHOLE: &str = "unacknowledged writes are whole or absent";
 const RELEASED: &str = "nothing leaves an object before its writes are durable";
 const SINGLE: &str = "an object has one instance at a time";
 const LINEAR: &str = "each object's history is linearizable";
-const STARTS: &str = "the node starts, goes on and answers";
+const STARTS: &str = "the node starts, continues and answers";
 const ALARMS: &str = "alarms go off at least once and never before their time";
 const SOCKETS: &str = "a socket's messages keep their order";
 const OUTBOX: &str =
@@ -276,7 +276,7 @@ fn every_property_has_a_variant_that_breaks_it() {
 
 const HUNTER: &str = "hunter";
 
-/// A broken product panics, and nobody wants to read of it.
+/// A broken product panics, and its output is of no interest.
 fn silence_the_hunters() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

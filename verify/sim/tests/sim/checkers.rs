@@ -15,7 +15,7 @@ const OUTBOX: &str =
     "messages of an outbox are never lost, repeated without need or out of their keys' order";
 const KEYED: &str = "a call with an idempotency key is applied once";
 const LINEAR: &str = "each object's history is linearizable";
-const ALIVE: &str = "the node starts, goes on and answers";
+const ALIVE: &str = "the node starts, continues and answers";
 
 fn broken(events: &[Event]) -> Option<&'static str> {
     checkers::check(events)
@@ -92,7 +92,7 @@ fn a_part_of_a_transaction_is_found() {
 }
 
 #[test]
-fn what_nobody_wrote_or_was_said_to_be_undone_is_found() {
+fn values_never_written_or_undone_are_found() {
     assert_eq!(broken(&[holds(&[10])]), Some(WHOLE));
     let twice = [append(1, &[10]), holds(&[10, 10])];
     assert_eq!(broken(&twice), Some(WHOLE));

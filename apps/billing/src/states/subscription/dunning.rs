@@ -99,8 +99,8 @@ impl Owed {
         self.failed_at = Some(at);
     }
 
-    /// The time of an attempt, some days after the last. Days that passed while nobody was there are no days on which somebody
-    /// was asked.
+    /// The time of an attempt, some days after the last. Days of downtime do not count, because no attempt was made
+    /// on them.
     fn not_at_once(&self, at: Time) -> Time {
         match self.failed_at {
             Some(failed) if !broken(Variant::DunningBurst) => {

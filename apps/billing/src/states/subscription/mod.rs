@@ -108,7 +108,7 @@ pub struct Subscription {
     /// The credit that covers what it bills for them, where nothing is left to pay.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub covered: BTreeMap<String, Money>,
-    /// What somebody else wants to know of it.
+    /// The client's metadata.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }

@@ -32,7 +32,7 @@ pub struct PaymentResult {
 }
 
 impl PaymentResult {
-    /// Whether it is about one of so many attempts.
+    /// Whether it is about one of this many attempts.
     pub(in crate::states) fn is_of_one_of(&self, attempts: u32) -> bool {
         (1..=attempts).contains(&self.attempt) || broken(Variant::NobodysReport)
     }
@@ -119,7 +119,7 @@ impl Subscription {
         self.cleared(state, invoice, at)
     }
 
-    /// What was given back of the period of an invoice, on others, if nobody is to pay it.
+    /// What was given back of the period of an invoice, on others, if the invoice is not to be paid.
     fn revoked(&self, invoice: &str, owed: &Owed) -> Option<Line> {
         let given_back = owed.changed.filter(|changed| changed.is_negative())?;
         let period = number_of(invoice).and_then(|number| self.numbered(number));

@@ -82,7 +82,7 @@ impl Subscription {
             .into_iter()
             .filter(|line| !line.amount.is_zero())
             .collect();
-        // One more for a pause or the end of grace, and one when service goes on.
+        // One more for a pause or the end of grace, and one when service continues.
         if self.pending.len() + lines.len() + 2 > MAX_PENDING {
             return Err(too_many(self.pending.len()));
         }
@@ -107,7 +107,7 @@ impl Subscription {
 
     /// The data of a pause.
     pub fn pause(&self, at: Time) -> Result<Paused, Refusal> {
-        // One line now, and one when service goes on.
+        // One line now, and one when service continues.
         if self.pending.len() + 2 > MAX_PENDING {
             return Err(too_many(self.pending.len()));
         }

@@ -5,9 +5,7 @@ use billing::broken::{VARIABLE, Variant};
 /// The test that is to catch a variant.
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
-        Variant::RowForgotten => {
-            "years_of_subscriptions_are_billed_to_the_last_cent_whatever_happens_to_the_node"
-        }
+        Variant::RowForgotten => "years_of_billing_are_exact_to_the_cent_despite_faults",
         _ => panic!("{variant:?} is of another part"),
     }
 }

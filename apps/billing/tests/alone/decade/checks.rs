@@ -95,7 +95,7 @@ pub(crate) async fn all(world: &World, life: &Life) -> Found {
         .keys()
         .filter(|id| !counted.contains(*id))
         .collect();
-    assert!(lost.is_empty(), "money that nobody knows of: {lost:?}");
+    assert!(lost.is_empty(), "unrecorded money: {lost:?}");
     let mut found = checks.found.into_inner();
     assert!(found.billed > 0 && !checks.taken.is_empty());
     let rows = "SELECT count(*) AS many FROM resources";

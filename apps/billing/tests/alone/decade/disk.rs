@@ -1,7 +1,7 @@
 //! A directory whose process can be killed.
 //!
-//! Contract: what was written stays, and nothing is read or written any more once [`Folder::kill`] has returned, whoever still
-//! runs. Nothing is synced: what a loss of power leaves is `SimDisk`'s business.
+//! Contract: what was written stays, and nothing is read or written any more once [`Folder::kill`] has returned, even by code
+//! that still runs. Nothing is synced: what a loss of power leaves is `SimDisk`'s business.
 
 use std::{
     fs, io,

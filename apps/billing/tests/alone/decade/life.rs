@@ -1,4 +1,4 @@
-//! What customers do, and what becomes of the gateway's webhooks.
+//! What customers do, and how the gateway's webhooks arrive.
 
 use std::{collections::BTreeSet, iter::repeat_n};
 
@@ -24,10 +24,10 @@ const ACTS_A_YEAR: u64 = 6;
 /// Steps of a year.
 const STEPS_A_YEAR: u64 = 365 * STEPS_A_DAY;
 
-/// Steps until everybody has subscribed.
+/// Steps until all customers have subscribed.
 const STEPS_OF_GROWTH: usize = 30 * STEPS_A_DAY as usize;
 
-/// Somebody looks at each subscription every so many steps.
+/// Each subscription is checked every this many steps.
 const STEPS_OF_A_LOOK: u64 = 30 * STEPS_A_DAY;
 
 /// Webhooks that are delivered at a time.
@@ -77,7 +77,7 @@ pub(crate) const PRICES: u32 = 3;
 /// The product of all of them.
 pub(crate) const PRODUCT: &str = "prod_1";
 
-/// Somebody who always has a subscription: another one soon after one has ended.
+/// A customer who always has a subscription: another one soon after one has ended.
 struct Place {
     length: usize,
     subscriptions: usize,
@@ -111,7 +111,7 @@ fn price_of(length: usize, number: u32) -> String {
 }
 
 impl Life {
-    /// Nobody has subscribed yet; so many will.
+    /// There are no subscriptions yet; this many will come.
     pub(crate) async fn begin(world: &World, subscriptions: u64) -> Self {
         let env = world.env();
         let product = env.object::<Product>().get_by_name(PRODUCT);
@@ -190,7 +190,7 @@ impl Life {
         world.settle().await;
     }
 
-    /// Nobody does anything any more; every webhook comes.
+    /// Customers do nothing any more; every webhook comes.
     pub(crate) async fn ends(&mut self, world: &World, random: &mut Random) {
         self.hear(world, random, 1).await;
         world.settle().await;
@@ -209,7 +209,7 @@ impl Life {
         }
     }
 
-    /// The gateway's webhooks come, in whatever number and order: of so many, one later. Some are told to the invoice and to the
+    /// The gateway's webhooks come, in whatever number and order: of this many, one later. Some are told to the invoice and to the
     /// subscription at once, as if the payment had done so.
     async fn hear(&mut self, world: &World, random: &mut Random, late: u32) {
         let mut events = std::mem::take(&mut self.late);
@@ -288,7 +288,7 @@ impl Life {
         created(subscription.create(new).await);
     }
 
-    /// Somebody looks at some subscriptions: what has ended is followed by another, what is not paid is paid by hand or ended.
+    /// Checks some subscriptions: an ended one is followed by another, an unpaid one is paid by hand or ended.
     async fn look(&mut self, world: &World, random: &mut Random) {
         let turn = usize::try_from(self.step % STEPS_OF_A_LOOK).unwrap();
         let period = usize::try_from(STEPS_OF_A_LOOK).unwrap();

@@ -35,7 +35,7 @@ const STEP: Duration = Duration::from_hours(6);
 const STEPS_A_DAY: u64 = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn years_of_subscriptions_are_billed_to_the_last_cent_whatever_happens_to_the_node() {
+async fn years_of_billing_are_exact_to_the_cent_despite_faults() {
     let seed = setting("BILLING_SEED", 1);
     let subscriptions = setting("BILLING_SUBSCRIPTIONS", 12);
     let years = setting("BILLING_YEARS", 2);
@@ -74,7 +74,7 @@ async fn years_of_subscriptions_are_billed_to_the_last_cent_whatever_happens_to_
             );
         }
     }
-    // Nobody buys anything any more; what is on its way arrives.
+    // Customers buy nothing any more; what is on its way arrives.
     for _ in 0..2 * STEPS_A_DAY {
         world.clock.advance(STEP);
         world.settle().await;

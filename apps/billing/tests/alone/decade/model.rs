@@ -49,7 +49,7 @@ struct Shared {
     /// Batches that are being written.
     writing: AtomicU32,
     failed: AtomicBool,
-    /// Where it is, if it is a file of its own.
+    /// Where it is, if it is its own file.
     dir: Option<TempDir>,
 }
 
@@ -77,7 +77,7 @@ impl Model {
         *self.shared.mood.lock().unwrap() = mood;
     }
 
-    /// The file is removed, as if somebody had.
+    /// The file is removed.
     pub(crate) fn vanishes(&self) {
         let dir = self.shared.dir.as_ref().expect("a file");
         for file in std::fs::read_dir(dir.path()).unwrap() {
@@ -96,7 +96,7 @@ impl Model {
     }
 }
 
-/// Counts a batch for as long as somebody waits for it.
+/// Counts a batch for as long as a caller waits for it.
 struct Writing(Arc<Shared>);
 
 impl Writing {

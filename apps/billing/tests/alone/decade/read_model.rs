@@ -1,4 +1,4 @@
-//! The read model is stopped, slow, stuck or gone: billing goes on, nobody waits, and it catches up.
+//! The read model is stopped, slow, stuck or gone: billing continues, no caller waits, and it catches up.
 
 use std::{
     sync::Arc,
@@ -68,7 +68,7 @@ async fn changes(world: &World, life: &Life) -> Duration {
             let begun = Instant::now();
             let change = tokio::time::timeout(PATIENCE, object.change(plan.price, Some(quantity)));
             // Some states take no change, and say so at once.
-            let _ = change.await.expect("nobody waits").unwrap();
+            let _ = change.await.expect("no caller waits").unwrap();
             took.push(begun.elapsed());
         }
     }
@@ -77,7 +77,7 @@ async fn changes(world: &World, life: &Life) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn billing_goes_on_while_the_read_model_is_stopped_slow_or_stuck_and_it_catches_up() {
+async fn billing_continues_while_the_read_model_is_down_and_it_catches_up() {
     let mut random = Random::new(7);
     let world = World::new(7);
     let mut life = Life::begin(&world, SUBSCRIPTIONS).await;
@@ -97,7 +97,7 @@ async fn billing_goes_on_while_the_read_model_is_stopped_slow_or_stuck_and_it_ca
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_model_that_is_gone_is_made_anew_while_billing_goes_on() {
+async fn a_lost_read_model_is_rebuilt_while_billing_continues() {
     let mut random = Random::new(11);
     let mut world = World::new(11);
     let mut life = Life::begin(&world, SUBSCRIPTIONS).await;
@@ -155,7 +155,7 @@ async fn nothing_is_lost_when_postgresql_is_killed_in_the_middle_of_billing() {
         }
         weeks(&world, &mut life, &mut random, 3).await;
         let billed = periods(&world, &life).await - before;
-        assert!(billed > 0, "round {round}: billing goes on");
+        assert!(billed > 0, "round {round}: billing continues");
         server.start_again();
         world.catch_up().await;
         assert!(rows(&world).await > 0);

@@ -129,7 +129,7 @@ impl Outbound for Line {
     }
 }
 
-/// A clock by which nothing becomes due any more, and objects that nobody asks leave memory.
+/// A clock by which nothing becomes due any more, and unused objects leave memory.
 struct Still {
     at: u64,
     real: SystemClock,
@@ -157,7 +157,7 @@ impl World {
         Self::begin(seed, clock, model, Ground::Memory(SimDisk::new()))
     }
 
-    /// In a directory of its own in this one.
+    /// In its own directory in this one.
     pub(crate) fn in_folder(seed: u64, dir: &Path) -> Self {
         let clock = TestClock::new();
         let model = Model::sqlite(&clock, TempDir::with_prefix_in("read-model-", dir).unwrap());

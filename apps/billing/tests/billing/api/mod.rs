@@ -63,7 +63,7 @@ async fn a_subscription_is_created_once_paid_and_seen_on_the_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_customer_who_must_prove_who_they_are_is_waited_for_and_a_webhook_counts_once() {
+async fn a_payment_waits_for_3d_secure_and_a_repeated_webhook_counts_once() {
     let world = World::new().await;
     let id = world
         .create("/v1/subscriptions", world.offer("card_3ds").await)
@@ -97,7 +97,7 @@ async fn a_webhook_of_the_gateway_wakes_the_payment_at_once() {
     let waiting = world.gateway.waiting();
     let asked = world.gateway.take_events();
     world.gateway.authenticate(&waiting[0].id, true).unwrap();
-    // Whoever only waited would wait for hours.
+    // Waiting alone would take hours.
     world.gateway.send_events(&secret(), &world.router).await;
     world.becomes(&intent, "succeeded").await;
     let subscription = format!("/v1/subscriptions/{id}");
@@ -275,7 +275,7 @@ async fn chains_are_replayed_and_checked_and_the_read_model_is_made_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_makes_no_sense_or_is_not_allowed_is_refused_with_a_sentence() {
+async fn invalid_and_forbidden_requests_are_refused_with_a_sentence() {
     let world = World::new().await;
     let offer = world.offer("card_ok").await;
     let id = world.create("/v1/subscriptions", offer.clone()).await;

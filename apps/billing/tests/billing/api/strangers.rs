@@ -68,9 +68,9 @@ async fn a_web_page_of_a_stranger_changes_nothing_and_sees_nothing() {
     world.host.shutdown().await.unwrap();
 }
 
-/// Whoever may read pages could otherwise have a payment confirmed that was never made.
+/// Otherwise a client that may read pages could have a payment confirmed that was never made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_has_a_notice_signed_that_the_engine_did_not_write() {
+async fn only_notices_that_the_engine_wrote_are_signed() {
     let world = World::new().await;
     let url = "https://shop.example/hooks";
     let endpoint = world

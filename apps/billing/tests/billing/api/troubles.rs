@@ -1,4 +1,4 @@
-//! What does not go on by itself is seen, and is made to go on.
+//! Work that is stuck is listed and can be resumed.
 
 use abide::{
     queue::{Message, Queue},
@@ -41,14 +41,14 @@ fn fails_with(answer: &Answer, text: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_payment_that_has_failed_is_seen_and_goes_on_from_the_step_that_failed() {
+async fn a_failed_payment_is_listed_and_resumes_from_its_failed_step() {
     let world = World::new().await;
     let none = world.get("/v1/troubles").await.json();
     assert_eq!(
         none,
         json!({ "payments": [], "refunds": [], "timers": [], "more": false, "dead": 0 })
     );
-    assert!(!world.get("/").await.text.contains("by itself"));
+    assert!(!world.get("/").await.text.contains("stalled"));
 
     let env = world.host.env();
     let payments = Workflows::<Payment>::new(env);
@@ -61,7 +61,7 @@ async fn a_payment_that_has_failed_is_seen_and_goes_on_from_the_step_that_failed
     let line = "1 payment is stalled.";
     assert!(page.text.contains(line), "{}", page.text);
 
-    // What it lacked is there: it goes on, to what it lacks next.
+    // What it lacked is there: it continues, to what it lacks next.
     let customer = env.object::<Customer>().get_by_name(CUSTOMER);
     let data = json!({ "name": "Ada", "email": "ada@example.com", "payment_method": "card_ok" });
     let created = customer.transition("create".into(), "created".into(), data);
@@ -142,7 +142,7 @@ async fn a_subscriptions_timers_are_shown_and_so_is_one_that_has_failed() {
     let draft: Draft = serde_json::from_value(history["outcomes"][0]["data"].clone()).unwrap();
     world.host.shutdown().await.unwrap();
 
-    // Its invoice is there, and is somebody else's.
+    // Its invoice exists, and belongs to another customer.
     let world = World::new().await;
     let invoice = world.host.env().object::<Invoice>();
     let invoice = invoice.get_by_name(&format!("in_{id}_0"));
@@ -161,7 +161,7 @@ async fn a_subscriptions_timers_are_shown_and_so_is_one_that_has_failed() {
         })
     };
     world.until(&timers, failed).await;
-    // Whoever looks for troubles finds it.
+    // The list of troubles has it.
     let listed = |answer: &Answer| {
         let timer = answer.json()["timers"][0].clone();
         let error = timer["error"].as_str().unwrap_or_default();

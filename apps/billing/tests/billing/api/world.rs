@@ -117,7 +117,7 @@ impl World {
         self.ask("POST", path, key, Value::Null).await
     }
 
-    /// The gateway's webhook comes, signed so many seconds ago with a secret.
+    /// The gateway's webhook comes, signed this many seconds ago with a secret.
     pub(crate) async fn event(&self, event: &GatewayEvent, secret: &Secret, ago: i64) -> u16 {
         let body = serde_json::to_vec(event).unwrap();
         let now = Time::now(&**self.host.env().clock()).seconds();

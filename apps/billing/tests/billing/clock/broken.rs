@@ -14,27 +14,21 @@ fn caught_by(variant: Variant) -> &'static str {
             "who_pays_after_service_has_ended_is_billed_for_the_rest_of_the_period"
         }
         Variant::RetryDaysFromLast | Variant::GraceForgotten | Variant::GraceUnserved => {
-            "a_payment_that_fails_is_tried_on_days_1_3_5_and_7_and_service_ends_after_the_grace"
+            "a_failed_payment_is_retried_on_days_1_3_5_7_then_service_ends"
         }
-        Variant::RestUnbilled => {
-            "service_that_begins_again_in_a_period_that_was_skipped_is_billed_for_its_rest"
-        }
+        Variant::RestUnbilled => "service_resumed_in_a_skipped_period_is_billed_for_the_rest",
         Variant::DebtForgotten => "who_owes_after_a_pause_is_dunned",
         Variant::ExpiredCharged => "what_has_expired_before_its_payment_could_begin_costs_nothing",
         Variant::ExpiryForgotten => "a_first_invoice_that_is_not_paid_expires_after_23_hours",
         Variant::TimersKept => "a_retry_that_succeeds_ends_the_dunning",
         Variant::OrderNotRepeated => "a_payment_that_cannot_begin_begins_as_soon_as_it_can",
-        Variant::SetBackTaken => {
-            "crashes::a_clock_that_is_set_back_after_a_death_in_the_middle_of_a_periods_start_leaves_no_period_out"
-        }
-        Variant::Overtaken => {
-            "money::nothing_that_is_asked_for_overtakes_what_a_node_that_was_away_makes_good"
-        }
+        Variant::SetBackTaken => "crashes::no_period_is_skipped_after_a_kill_and_a_clock_set_back",
+        Variant::Overtaken => "money::requests_do_not_overtake_work_missed_during_downtime",
         Variant::ReadStale => {
             "reads::a_subscription_that_ended_during_downtime_is_not_entitled_after_it"
         }
         Variant::ChangeLeftOut => {
-            "money::what_a_change_costs_is_billed_when_the_subscription_ends_now_or_with_its_period"
+            "money::the_cost_of_a_change_is_billed_when_the_subscription_ends"
         }
         Variant::PauseBilled => "money::a_pause_inside_a_period_is_not_billed",
         Variant::ChangeUnbounded => "money::a_change_that_could_not_be_billed_is_refused",
@@ -45,20 +39,18 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::OldDebtDue => "money::who_comes_back_with_an_old_debt_has_the_days_of_dunning",
         Variant::DunningBurst => "money::retries_that_were_missed_are_a_day_apart",
         Variant::GraceUntold => "money::what_is_said_of_service_does_not_go_beyond_the_grace",
-        Variant::CustomerDeleted => "money::a_customer_whose_subscriptions_go_on_is_not_deleted",
+        Variant::CustomerDeleted => "money::a_customer_with_active_subscriptions_is_not_deleted",
         Variant::CentCharged => "terms::an_invoice_below_the_minimum_charge_is_on_the_next_one",
         Variant::LengthChargedTwice => {
             "plans::who_goes_from_months_to_a_year_pays_each_day_once_and_back_again"
         }
-        Variant::NoticeLate => {
-            "terms::a_trial_that_will_end_and_an_invoice_that_will_be_are_told_of_before"
-        }
+        Variant::NoticeLate => "terms::trial_ends_and_invoices_are_announced_in_advance",
         Variant::QuantityForgotten => "money::a_change_without_a_quantity_keeps_it",
         Variant::GraceBilled => "money::what_is_left_of_a_period_when_the_grace_ends_is_given_back",
         Variant::UnservedOwed => "money::who_was_never_served_owes_nothing",
         Variant::VoidKeepsCredit => "money::credit_that_a_voided_invoice_has_used_comes_back",
         Variant::GivenBackKept => {
-            "money::what_was_given_back_of_a_period_is_taken_back_when_its_invoice_is_voided_later"
+            "money::a_period_credit_is_reversed_when_its_invoice_is_voided_later"
         }
         Variant::ReportOvertakes => {
             "money::a_payment_does_not_overtake_what_a_node_that_was_away_makes_good"
@@ -67,19 +59,15 @@ fn caught_by(variant: Variant) -> &'static str {
             "money::what_is_ordered_after_the_clock_was_set_back_is_not_put_off"
         }
         Variant::BegunUnheard => {
-            "money::a_first_payment_that_began_unheard_is_waited_for_when_the_subscription_expires"
+            "money::an_expiring_subscription_waits_for_an_unreported_first_payment"
         }
-        Variant::NoteClawedBack => {
-            "money::what_a_credit_note_has_given_stays_given_when_service_goes_on"
-        }
+        Variant::NoteClawedBack => "money::a_credit_note_is_kept_when_service_continues",
         Variant::NoteOfOthersWithheld => {
             "money::a_credit_note_for_what_waited_for_its_invoice_lessens_no_later_credit"
         }
-        Variant::OrderGivenUp => {
-            "a_payment_that_cannot_begin_for_days_begins_when_it_can_and_is_seen_until_then"
-        }
+        Variant::OrderGivenUp => "a_payment_that_cannot_begin_is_listed_until_it_does",
         Variant::RetriedAfterGrace => {
-            "money::after_downtime_nobody_is_asked_again_whose_day_came_after_the_grace"
+            "money::downtime_causes_no_retry_that_was_due_after_the_grace_period"
         }
         _ => panic!("{variant:?} is of another part"),
     }

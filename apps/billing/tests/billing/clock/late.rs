@@ -6,7 +6,7 @@ use billing::states::{self, Verdict};
 use crate::clock::support::{World, date, monthly};
 
 #[test]
-fn money_for_an_invoice_that_was_voided_or_written_off_is_heard_of_and_only_the_first_goes_back() {
+fn late_money_is_recorded_and_only_the_first_payment_is_returned() {
     run(async {
         for voids in [true, false] {
             let world = World::starting("2026-01-01T00:00:00Z").await;

@@ -17,7 +17,7 @@ use billing::{Time, clock::is_in_trouble, states::Verdict};
 use crate::clock::support::{DAY, HOUR, World, date, monthly};
 
 #[test]
-fn a_period_is_billed_when_it_begins_and_months_of_any_length_do_not_drift() {
+fn periods_are_billed_at_their_start_without_drift_over_months() {
     run(async {
         let world = World::starting("2027-01-31T10:00:00Z").await;
         world.subscribe(monthly(1_000)).await;
@@ -92,7 +92,7 @@ fn one_that_ends_with_its_trial_is_never_billed() {
 }
 
 #[test]
-fn a_payment_that_fails_is_tried_on_days_1_3_5_and_7_and_service_ends_after_the_grace() {
+fn a_failed_payment_is_retried_on_days_1_3_5_7_then_service_ends() {
     run(async {
         let world = World::starting("2027-01-01T00:00:00Z").await;
         world.subscribe(monthly(1_000)).await;
@@ -113,10 +113,10 @@ fn a_payment_that_fails_is_tried_on_days_1_3_5_and_7_and_service_ends_after_the_
         world.until(second.plus(14 * DAY)).await;
         assert_eq!(world.state().await, "unpaid");
         assert!(!world.is_entitled().await);
-        // What nobody is served is not billed.
+        // Unserved periods are not billed.
         world.until(date("2027-05-10T00:00:00Z")).await;
         assert!(world.invoice(2).await.is_none());
-        // Somebody pays after all, by hand.
+        // The customer pays after all, by hand.
         world.pays(1, 6).await;
         world.rest().await;
         assert_eq!(world.state().await, "active");
@@ -182,7 +182,7 @@ fn a_payment_that_cannot_begin_begins_as_soon_as_it_can() {
 }
 
 #[test]
-fn a_payment_that_cannot_begin_for_days_begins_when_it_can_and_is_seen_until_then() {
+fn a_payment_that_cannot_begin_is_listed_until_it_does() {
     run(async {
         let world = World::starting("2027-01-01T00:00:00Z").await;
         world.subscribe(monthly(1_000)).await;
@@ -207,7 +207,7 @@ fn a_payment_that_cannot_begin_for_days_begins_when_it_can_and_is_seen_until_the
 }
 
 #[test]
-fn service_that_begins_again_in_a_period_that_was_skipped_is_billed_for_its_rest() {
+fn service_resumed_in_a_skipped_period_is_billed_for_the_rest() {
     run(async {
         let world = World::starting("2027-03-01T00:00:00Z").await;
         world.subscribe(monthly(1_000)).await;
@@ -215,7 +215,7 @@ fn service_that_begins_again_in_a_period_that_was_skipped_is_billed_for_its_rest
         world.subscription().pause().await.unwrap().unwrap();
         // Half of the thirty days of April are left.
         world.until(date("2027-04-16T00:00:00Z")).await;
-        assert!(world.invoice(1).await.is_none(), "nobody was served");
+        assert!(world.invoice(1).await.is_none(), "there was no service");
         world.subscription().resume().await.unwrap().unwrap();
         // Two of three tenths of the price that are left of that are given back, and paid for at the other one.
         world.until(date("2027-04-22T00:00:00Z")).await;
@@ -225,7 +225,7 @@ fn service_that_begins_again_in_a_period_that_was_skipped_is_billed_for_its_rest
             .await;
         changed.unwrap().unwrap();
         world.until(date("2027-05-02T00:00:00Z")).await;
-        // So are twelve days of March's thirty-one, which nobody was served.
+        // So are twelve days of March's thirty-one, without service.
         assert_eq!(world.due(2).await, 3_000 + 500 - 300 + 900 - 387);
         assert_eq!(world.state().await, "active");
         world.check().await;
@@ -246,7 +246,7 @@ fn who_pays_after_service_has_ended_is_billed_for_the_rest_of_the_period() {
         world.rest().await;
         assert_eq!(world.state().await, "active");
         world.until(date("2027-07-02T00:00:00Z")).await;
-        // So are sixteen days of April's thirty, after the grace, which nobody was served.
+        // So are sixteen days of April's thirty, after the grace, without service.
         assert_eq!(world.due(4).await, 1_000 + 500 - 533);
         world.check().await;
     });
@@ -359,7 +359,7 @@ fn an_end_that_is_taken_back_does_not_come() {
 }
 
 #[test]
-fn an_upgrade_and_a_downgrade_are_on_the_next_invoice_with_their_shares_of_the_period() {
+fn plan_changes_are_prorated_on_the_next_invoice() {
     run(async {
         let world = World::starting("2027-04-01T00:00:00Z").await;
         world.subscribe(monthly(1_000)).await;

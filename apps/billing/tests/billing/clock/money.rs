@@ -1,4 +1,4 @@
-//! Nobody is served for nothing, and nobody pays for nothing.
+//! No customer is served for nothing, and none pays for nothing.
 
 use abide::schedule::Phase;
 use abide_harness::run;
@@ -55,7 +55,7 @@ fn pauses_over_each_boundary_put_no_payment_off() {
 }
 
 #[test]
-fn what_a_change_costs_is_billed_when_the_subscription_ends_now_or_with_its_period() {
+fn the_cost_of_a_change_is_billed_when_the_subscription_ends() {
     run(async {
         for at_period_end in [true, false] {
             let world = subscribed(1_000).await;
@@ -133,7 +133,7 @@ fn an_invoice_that_was_written_off_is_not_charged_again_and_can_be_paid() {
         world.until(date("2026-02-14T00:00:00Z")).await;
         assert_eq!(world.bank.begun().len(), before);
         assert_eq!(world.invoice(1).await.unwrap().state, "uncollectible");
-        // Service ends with the grace, and goes on when somebody pays after all.
+        // Service ends with the grace, and continues when the customer pays after all.
         world.until(date("2026-02-16T00:00:00Z")).await;
         assert!(!world.is_entitled().await);
         world.pays(1, 2).await;
@@ -228,7 +228,7 @@ fn what_is_said_of_service_does_not_go_beyond_the_grace() {
 }
 
 #[test]
-fn nothing_that_is_asked_for_overtakes_what_a_node_that_was_away_makes_good() {
+fn requests_do_not_overtake_work_missed_during_downtime() {
     run(async {
         // Half of it is used when the node comes back.
         for what in ["pause", "change"] {
@@ -266,7 +266,7 @@ fn a_paused_subscription_can_take_its_end_back() {
 }
 
 #[test]
-fn a_customer_whose_subscriptions_go_on_is_not_deleted() {
+fn a_customer_with_active_subscriptions_is_not_deleted() {
     run(async {
         let world = subscribed(1_000).await;
         world.until(date("2026-01-10T00:00:00Z")).await;
@@ -319,7 +319,7 @@ fn what_a_trial_leads_to_is_paid_before_more_is_given() {
 }
 
 #[test]
-fn a_trial_that_ended_while_the_node_was_away_is_paid_for_when_it_is_back() {
+fn a_trial_that_ended_during_downtime_is_charged_afterwards() {
     run(async {
         let world = World::starting("2026-01-01T00:00:00Z").await;
         let trial = NewSubscription {
@@ -339,7 +339,7 @@ fn a_trial_that_ended_while_the_node_was_away_is_paid_for_when_it_is_back() {
 }
 
 #[test]
-fn what_a_credit_note_has_given_stays_given_when_service_goes_on() {
+fn a_credit_note_is_kept_when_service_continues() {
     run(async {
         let world = subscribed(3_000).await;
         world.until(date("2026-02-08T00:00:00Z")).await;
@@ -438,7 +438,7 @@ fn what_is_left_of_a_period_when_the_grace_ends_is_given_back() {
         assert_eq!(world.state().await, "unpaid");
         world.pays(1, 6).await;
         world.until(date("2028-01-02T00:00:00Z")).await;
-        // Nobody was served from January 15 to April 11, at 1.00 a day.
+        // There was no service from January 15 to April 11, at 1.00 a day.
         assert_eq!(world.due(2).await, 36_500 - 8_600);
         world.check().await;
     });
@@ -483,7 +483,7 @@ fn who_was_never_served_owes_nothing() {
 }
 
 #[test]
-fn who_was_never_served_owes_nothing_when_the_first_payment_fails_after_the_end() {
+fn an_unserved_customer_owes_nothing_if_the_first_payment_fails() {
     run(async {
         for ends in [false, true] {
             let world = World::starting("2026-01-01T00:00:00Z").await;
@@ -506,7 +506,7 @@ fn who_was_never_served_owes_nothing_when_the_first_payment_fails_after_the_end(
 }
 
 #[test]
-fn who_ends_a_subscription_before_its_first_payment_begins_is_not_charged() {
+fn a_subscription_ended_before_its_first_payment_is_not_charged() {
     run(async {
         let world = World::starting("2026-01-01T00:00:00Z").await;
         world.bank.is_away(true);
@@ -523,7 +523,7 @@ fn who_ends_a_subscription_before_its_first_payment_begins_is_not_charged() {
 }
 
 #[test]
-fn a_first_payment_that_began_unheard_is_waited_for_when_the_subscription_expires() {
+fn an_expiring_subscription_waits_for_an_unreported_first_payment() {
     run(async {
         let world = World::starting("2026-01-01T00:00:00Z").await;
         world.bank.answer(|_| Verdict::RequiresAction);
@@ -566,7 +566,7 @@ fn credit_that_a_voided_invoice_has_used_comes_back() {
 }
 
 #[test]
-fn what_was_given_back_of_a_period_is_taken_back_when_its_invoice_is_voided_later() {
+fn a_period_credit_is_reversed_when_its_invoice_is_voided_later() {
     run(async {
         let world = World::starting("2026-01-01T00:00:00Z").await;
         world.price("price_dear", 7_000, "week").await;
@@ -613,7 +613,7 @@ fn a_payment_does_not_overtake_what_a_node_that_was_away_makes_good() {
         let paid = world.subscription().pay("in_sub_1_1".into()).await;
         paid.unwrap().unwrap();
         world.until(date("2026-02-20T01:00:00Z")).await;
-        // March has begun when the node comes back, and nobody was served in it.
+        // March has begun when the node comes back, and there was no service in it.
         world.jump(date("2026-03-16T12:00:00Z"));
         world.reports(1, 6, Verdict::Paid).await;
         world.bank.answer(|_| Verdict::Paid);
@@ -641,7 +641,7 @@ fn what_is_ordered_after_the_clock_was_set_back_is_not_put_off() {
 }
 
 #[test]
-fn after_downtime_nobody_is_asked_again_whose_day_came_after_the_grace() {
+fn downtime_causes_no_retry_that_was_due_after_the_grace_period() {
     run(async {
         let world = World::starting("2026-01-01T00:00:00Z").await;
         world.price("price_week", 700, "week").await;
@@ -674,7 +674,7 @@ fn after_downtime_nobody_is_asked_again_whose_day_came_after_the_grace() {
 }
 
 #[test]
-fn an_invoice_is_voided_once_more_before_it_has_heard_of_it() {
+fn a_repeated_void_before_the_first_arrives_counts_once() {
     run(async {
         let world = subscribed(1_000).await;
         world.until(date("2026-01-31T00:00:00Z")).await;

@@ -70,7 +70,7 @@ fn who_goes_from_months_to_a_year_pays_each_day_once_and_back_again() {
 }
 
 #[test]
-fn periods_of_another_length_need_a_subscription_that_goes_on() {
+fn a_change_of_period_length_needs_an_active_subscription() {
     run(async {
         let world = subscribed().await;
         world.subscription().cancel(true).await.unwrap().unwrap();

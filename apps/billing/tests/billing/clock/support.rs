@@ -32,7 +32,7 @@ pub(crate) const DAY: i64 = 24 * HOUR;
 /// So often one looks at a disk that does not change, before it is believed to stand still.
 const STILL_LOOKS: u32 = 20;
 
-/// So often one looks whether something still happens, if it seems to for ever.
+/// So often one looks whether something still happens, without an end.
 const PATIENT_PULSES: usize = 300;
 
 pub(crate) fn date(text: &str) -> Time {
@@ -81,7 +81,7 @@ impl Bank {
         self.is_away.store(is_away, Ordering::SeqCst);
     }
 
-    /// Begins payments, and nobody hears that it has; or does again.
+    /// Begins payments and loses the answers; or stops that.
     pub(crate) fn loses_answers(&self, loses: bool) {
         self.loses_answers.store(loses, Ordering::SeqCst);
     }
@@ -249,7 +249,7 @@ impl World {
         Time::now(&self.clock)
     }
 
-    /// Somebody writes the invoice of a period off.
+    /// Writes the invoice of a period off.
     pub(crate) async fn give_up(&self, number: u32) {
         let invoices = self.node.env().object::<Invoice>();
         let invoice = invoices.get_by_name(&Draft::id_of("sub_1", number));
@@ -326,7 +326,7 @@ impl World {
         invoice.due.unwrap().amount()
     }
 
-    /// Something comes of a payment that somebody was asked about.
+    /// Reports the outcome of a payment that the customer was asked about.
     pub(crate) async fn reports(&self, number: u32, attempt: u32, verdict: Verdict) {
         let id = Draft::id_of("sub_1", number);
         let payment =
@@ -342,7 +342,7 @@ impl World {
         told.unwrap().unwrap();
     }
 
-    /// Somebody pays by hand: with an attempt that no clock begins.
+    /// The customer pays by hand: with an attempt that no clock begins.
     pub(crate) async fn pays(&self, number: u32, attempt: u32) {
         let id = Draft::id_of("sub_1", number);
         let retry = json!({"invoice": id, "attempt": attempt});
@@ -436,7 +436,7 @@ impl World {
             .advance(Duration::from_millis(by.max(0).try_into().unwrap()));
     }
 
-    /// Moves the clock to the next alarm on a disk that syncs so many times more, and waits until nothing goes on.
+    /// Moves the clock to the next alarm on a disk with this many more syncs, and waits until the node is idle.
     pub(crate) async fn stalls_after(&self, syncs: u64) {
         self.disk.hold_syncs();
         self.jump_to_alarm(self.now().plus(40 * DAY));
@@ -450,7 +450,7 @@ impl World {
         }
     }
 
-    /// Somebody sets the clock back.
+    /// Sets the clock back.
     pub(crate) fn set_back(&self, by: i64) {
         self.clock.set_wall(-by);
     }

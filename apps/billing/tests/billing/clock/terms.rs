@@ -90,7 +90,7 @@ fn days_of_dunning_and_of_grace_are_those_of_the_subscription() {
 }
 
 #[test]
-fn terms_that_make_no_sense_are_refused() {
+fn invalid_terms_are_refused() {
     run(async {
         let world = World::starting("2026-01-01T00:00:00Z").await;
         for own in [
@@ -126,7 +126,7 @@ fn terms_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_trial_that_will_end_and_an_invoice_that_will_be_are_told_of_before() {
+fn trial_ends_and_invoices_are_announced_in_advance() {
     run(async {
         let terms = Terms {
             trial_notice_days: 3,

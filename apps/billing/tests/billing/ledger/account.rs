@@ -12,7 +12,7 @@ use crate::ledger::calendar::SECOND;
 #[derive(Clone)]
 struct Part {
     from: i64,
-    /// None while it goes on.
+    /// None while it continues.
     until: Option<i64>,
     /// What the whole period costs at that price.
     price: i64,
@@ -30,7 +30,7 @@ struct Period {
     counted: i64,
     /// What credit notes and refunds have given back of it, and no end of service has counted yet.
     given: i64,
-    /// What of that has been counted. It stays given when service goes on.
+    /// The counted part of it. It is kept when service continues.
     withheld: i64,
     /// Changes of what it costs that wait for an invoice.
     waiting: i64,
@@ -101,7 +101,7 @@ impl Account {
         self.periods.insert(number, period);
     }
 
-    /// Service goes on at a price.
+    /// Service continues at a price.
     pub(crate) fn serve(&mut self, number: u32, from: i64, price: i64) {
         let period = self.periods.get_mut(&number).unwrap();
         let until = None;
@@ -118,7 +118,7 @@ impl Account {
         self.count(number);
     }
 
-    /// Service goes on at another price.
+    /// Service continues at another price.
     pub(crate) fn change(&mut self, number: u32, at: i64, price: i64) {
         let period = self.periods.get_mut(&number).unwrap();
         if let Some(part) = period.parts.last_mut() {
@@ -127,7 +127,7 @@ impl Account {
         self.serve(number, at, price);
     }
 
-    /// Whether service of a period goes on.
+    /// Whether service of a period continues.
     pub(crate) fn is_served(&self, number: u32) -> bool {
         let last = self.periods[&number].parts.last();
         last.is_some_and(|part| part.until.is_none())

@@ -40,7 +40,7 @@ pub(crate) struct Payment {
 /// What is to be told of a payment.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
-    /// By a clock that nobody sets.
+    /// By a clock that is never set.
     at: Duration,
     id: String,
     pub(crate) fate: Fate,
@@ -48,7 +48,7 @@ pub(crate) struct Report {
 
 #[derive(Default)]
 struct Book {
-    /// By a clock that nobody sets.
+    /// By a clock that is never set.
     away_until: Duration,
     payments: BTreeMap<String, Payment>,
     reports: Vec<Report>,
@@ -74,7 +74,7 @@ impl Bank {
         self.book.lock().unwrap()
     }
 
-    /// It begins no payment for so long.
+    /// It begins no payment for this long.
     pub(crate) fn is_away(&self, time: i64) {
         let time = Duration::from_millis(time.try_into().unwrap());
         self.book().away_until = self.clock.now() + time;
@@ -186,7 +186,7 @@ impl Bank {
         }
     }
 
-    /// Decides what comes of a payment: the same for the same one.
+    /// Decides the outcome of a payment: the same for the same one.
     fn accept(&self, id: String, intent: NewIntent, card: Card) -> Result<()> {
         let seed = id.bytes().fold(self.seed.wrapping_add(1), |sum, byte| {
             sum.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte)
@@ -213,7 +213,7 @@ impl Bank {
         if book.payments.contains_key(&id) {
             return Ok(());
         }
-        // What has failed is not paid once somebody tries again.
+        // A failed payment fails again when it is retried.
         let attempt = states::Invoice::intent(&intent.invoice, intent.attempt.saturating_sub(1));
         book.reports.retain(|report| report.id != attempt);
         let now = self.clock.now();
@@ -240,7 +240,7 @@ impl Bank {
     }
 }
 
-/// The way to the bank, which ends with the process. Nobody comes this way before what they say is durable.
+/// The connection to the bank, which ends with the process. Only durable requests use it.
 pub(crate) struct Line {
     pub(crate) bank: Bank,
     pub(crate) is_alive: Arc<AtomicBool>,

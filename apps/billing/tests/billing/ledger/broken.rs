@@ -2,7 +2,7 @@
 
 use billing::broken::{VARIABLE, Variant};
 
-/// Those that a few lives show. Rarer ones have tests of their own.
+/// Those that a few lives show. Rarer ones have their own tests.
 const VARIANTS: &[Variant] = &[
     Variant::PartRoundedAlone,
     Variant::HalvesGained,

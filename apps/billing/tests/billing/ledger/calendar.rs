@@ -5,7 +5,7 @@ pub(crate) const MINUTE: i64 = 60 * SECOND;
 pub(crate) const HOUR: i64 = 60 * MINUTE;
 pub(crate) const DAY: i64 = 24 * HOUR;
 
-/// How long a period is: so many days, or so many months.
+/// How long a period is: this many days, or this many months.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     Days(i64),
@@ -45,7 +45,7 @@ fn day_number(year: i64, month: i64, day: i64) -> i64 {
     year * 365 + leaps + of_year - 719_468
 }
 
-/// The date that is so many days after 1970-01-01.
+/// The date that is this many days after 1970-01-01.
 fn date_of(number: i64) -> (i64, i64, i64) {
     let mut year = 1970 + number.div_euclid(366);
     while day_number(year + 1, 1, 1) <= number {

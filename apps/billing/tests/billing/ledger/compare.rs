@@ -18,7 +18,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, engine: &T, model: &T) -> Re
     ))
 }
 
-/// The state, whether somebody is served, and what the next invoice has beside its period.
+/// The state, whether there is service, and what the next invoice has beside its period.
 pub(crate) async fn state(world: &World) -> Result<states::Subscription, String> {
     let view = world.subscription().get_state().await;
     let view = view

@@ -95,7 +95,7 @@ impl Card {
     }
 }
 
-/// What somebody asks for. Invoices are counted from the last one back.
+/// A customer's request. Invoices are counted from the last one back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Pause,
@@ -108,9 +108,9 @@ pub(crate) enum Call {
     Void(u32),
     GiveUp(u32),
     Pay(u32),
-    /// A credit note over so many hundredths of what is owed of an invoice.
+    /// A credit note over this many hundredths of what is owed of an invoice.
     Reduce(u32, i64),
-    /// A refund of so many hundredths of what is left of a payment.
+    /// A refund of this many hundredths of what is left of a payment.
     Refund(u32, i64, Refund),
 }
 
@@ -133,25 +133,25 @@ pub(crate) enum Death {
 pub(crate) enum Step {
     /// Time passes, and everything happens when it is due.
     Passes(i64),
-    /// The same until so long after the next period has begun, or before it.
+    /// The same until this long after the next period has begun, or before it.
     ToBoundary(i64),
-    /// The same until so many quarters of the period have passed.
+    /// The same until this many quarters of the period have passed.
     ToQuarter(i64),
     /// The clock jumps.
     Jumps(i64),
-    /// Somebody sets the clock back.
+    /// Sets the clock back.
     SetBack(i64),
     /// The node dies, in the middle of what the next alarm does if it says so, and is away for a time.
     Dies(Death, bool, i64),
-    /// For so long the bank's calls fail.
+    /// The bank's calls fail for this long.
     BankIsAway(i64),
     Card(Card),
     /// The customer gives another card, and pays with it an invoice whose payment waits for them.
     Replaces(Card, u32),
     Calls(Call),
-    /// The node dies in the middle of a call, after so many syncs.
+    /// The node dies in the middle of a call, after this many syncs.
     DiesIn(Call, u64, Death),
-    /// The subscription is restored to what it was so many steps before.
+    /// The subscription is restored to what it was this many steps before.
     Restores(u32),
     /// The last restore is undone.
     Undoes,

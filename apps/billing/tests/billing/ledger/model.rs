@@ -1,7 +1,7 @@
-//! A subscription as the guide describes it: what happens when, and what its [`Account`] hears of it.
+//! A subscription as the guide describes it: what happens when, and what is reported to its [`Account`].
 //!
-//! Contract: it knows nothing of the engine. It is told what somebody has asked for, what came of payments, and when it was
-//! looked at, and says what there must be then.
+//! Contract: it knows nothing of the engine. It is told the customer's requests, the outcomes of payments, and when
+//! it was looked at, and says what there must be then.
 
 mod calls;
 mod invoice;
@@ -17,7 +17,7 @@ use crate::ledger::{
 
 pub(crate) use invoice::{Invoice, Status};
 
-/// Service goes on for so long after a failure.
+/// Service continues for this long after a failure.
 const GRACE: i64 = 14 * DAY;
 
 /// So long a first payment is waited for.
@@ -57,7 +57,7 @@ impl Phase {
         matches!(self, Self::Expired | Self::Ended)
     }
 
-    /// Somebody was served, is, or will be.
+    /// There was, is, or will be service.
     fn goes_on(self) -> bool {
         !self.is_over() && self != Self::Waiting
     }
@@ -158,7 +158,7 @@ impl Model {
         (!self.phase.is_over() && !is_last).then_some(start)
     }
 
-    /// When so many quarters of the present period have passed.
+    /// When this many quarters of the present period have passed.
     pub(crate) fn quarter(&self, quarters: i64) -> Option<i64> {
         self.current?;
         let (start, end) = self.span;
@@ -314,7 +314,7 @@ impl Model {
         self.phase = Phase::Ended;
     }
 
-    /// It ends before it has begun: nobody owes anything, and what is on its way is waited for.
+    /// It ends before it has begun: nothing is owed, and what is on its way is waited for.
     fn is_never_served(&mut self, phase: Phase) {
         self.phase = phase;
         let owed: Vec<u32> = self
@@ -336,7 +336,7 @@ impl Model {
         let invoice = self.invoices.get_mut(&number);
         let Some(invoice) = invoice.filter(|invoice| invoice.is_owed()) else {
             return Err(format!(
-                "the bank is asked for invoice {number}, which nobody owes"
+                "the bank is asked for invoice {number}, which is not owed"
             ));
         };
         if (attempt, amount) != (invoice.attempts, invoice.due) || attempt != invoice.begun + 1 {
@@ -348,7 +348,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether an attempt has failed, and nobody is to pay that invoice any more.
+    /// Whether an attempt has failed and that invoice is not to be paid any more.
     pub(crate) fn is_too_late(&self, number: u32, attempt: u32) -> bool {
         let invoice = self.invoices.get(&number);
         let invoice = invoice.unwrap_or_else(|| &self.forgotten[&number]);
@@ -401,7 +401,7 @@ impl Model {
         }
     }
 
-    /// Service goes on if nothing is owed any more.
+    /// Service continues if nothing is owed any more.
     fn owes_less(&mut self, now: i64) {
         if self.is_debtor() {
             return;

@@ -1,4 +1,4 @@
-//! A node with one subscription, its bank, and time that jumps from one thing to the next; and beside it the model.
+//! A node with one subscription, its bank, and time that jumps from one thing to the next; and next to it the model.
 
 use std::{
     path::Path,
@@ -100,7 +100,7 @@ fn euro(amount: i64) -> Money {
     Money::new(amount, "EUR".parse().unwrap()).unwrap()
 }
 
-/// Nobody asks for what makes no sense.
+/// Requests here are always valid.
 fn refused() -> BillingError {
     BillingError::Refused(states::Refusal::Invalid(
         "there is nothing of it".to_owned(),
@@ -348,7 +348,7 @@ impl World {
         Ok(live.payment_method.unwrap_or_default())
     }
 
-    /// Has so much of what is owed taken off an invoice.
+    /// Has this much of what is owed taken off an invoice.
     async fn reduces(&self, back: u32, part: i64) -> Reply<Result<View, BillingError>> {
         let number = self.model.number(back);
         let amount = self.model.reduction(number, part);
@@ -364,7 +364,7 @@ impl World {
         self.invoice(number).credit(note).await
     }
 
-    /// Does what a refund does: its money is at the bank, or is credit, and everybody hears of it.
+    /// Does what a refund does: its money is at the bank, or is credit, and both are reported.
     async fn refunds(
         &self,
         back: u32,
@@ -461,7 +461,7 @@ impl World {
         ))
     }
 
-    /// The node dies in a call. Whoever called looks whether it was done, and asks again what may be asked twice.
+    /// The node dies in a call. The caller looks whether it was done, and repeats what may be repeated.
     async fn dies_in(&mut self, call: Call, syncs: u64, death: Death) -> Result<(), String> {
         let before = self.outcomes(0).await?.len();
         self.disk.hold_syncs();
@@ -506,7 +506,7 @@ impl World {
         self.has_called(call, taken)
     }
 
-    /// What the chain has after so many outcomes.
+    /// What the chain has after this many outcomes.
     async fn outcomes(&self, after: usize) -> Result<Vec<(String, String)>, String> {
         let mut all = Vec::new();
         let mut seq = 0;
@@ -549,7 +549,7 @@ impl World {
         self.disk = disk;
     }
 
-    /// Somebody asks for nothing that there is, so that what is overdue is made good at this very moment.
+    /// Makes a request that changes nothing, so that what is overdue is made good at this very moment.
     async fn is_asked(&self) -> Result<(), String> {
         for _ in 0..PATIENCE {
             let asked = self.subscription().give_up("none".to_owned()).await;
@@ -561,7 +561,7 @@ impl World {
             }
             tokio::time::sleep(LOOK).await;
         }
-        Err("it asks its invoices for ever".to_owned())
+        Err("it asks its invoices forever".to_owned())
     }
 
     fn advance(&self, by: i64) {
@@ -624,7 +624,7 @@ impl World {
                     tokio::time::sleep(LOOK).await;
                     continue;
                 }
-                // Whoever asks does not wait for that attempt.
+                // The caller does not wait for that attempt.
                 self.is_asked().await?;
             }
             let now = self.now();
@@ -648,7 +648,7 @@ impl World {
             self.model
                 .hears(number, intent.attempt, amount, report.fate, now);
         }
-        Err("something happens for ever".to_owned())
+        Err("something happens forever".to_owned())
     }
 
     /// Whether the subscription waits for what its invoices say.

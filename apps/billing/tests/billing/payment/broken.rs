@@ -10,7 +10,7 @@ fn caught_by(variant: Variant) -> &'static str {
         }
         Variant::RefusalBelieved => "a_customer_who_is_faster_than_the_taking_back_has_paid",
         Variant::QuestionRefused => {
-            "a_gateway_that_does_not_say_how_a_payment_stands_is_asked_until_it_does"
+            "a_payment_of_unknown_status_is_polled_until_the_gateway_answers"
         }
         Variant::AnswerUnchecked => "what_the_gateway_says_of_another_payment_does_not_count",
         Variant::StrangerDeclined => "a_wrong_key_at_the_gateway_is_no_fault_of_a_card",
@@ -24,7 +24,7 @@ fn caught_by(variant: Variant) -> &'static str {
             "a_webhook_is_heard_soon_and_its_copies_are_not"
         }
         Variant::RefundKeyOfEachTry => {
-            "refunds::answers_of_refunds_that_are_lost_are_asked_for_again_and_the_refund_is_one"
+            "refunds::a_refund_with_lost_answers_is_polled_and_made_once"
         }
         Variant::RefundBelieved => {
             "refunds::a_refund_that_fails_at_the_gateway_is_told_and_can_be_made_otherwise"
@@ -40,16 +40,14 @@ fn caught_by(variant: Variant) -> &'static str {
             "refunds::a_credit_note_lessens_what_is_owed_and_only_the_rest_is_charged"
         }
         Variant::NoteBehindPayment => {
-            "refunds::a_payment_that_was_faster_than_a_credit_note_gives_back_what_that_took_off"
+            "refunds::a_payment_that_beats_a_credit_note_refunds_the_credited_amount"
         }
         Variant::CardKept | Variant::BothCards => {
             "cards::who_gives_a_better_card_is_not_asked_to_prove_who_they_are"
         }
         Variant::TrialWaits => "cards::a_trial_that_ends_without_a_way_to_pay_expires_at_once",
         Variant::GivenBackTwice => "refunds::what_was_refunded_of_a_period_is_not_given_back_again",
-        Variant::WaitCutShort => {
-            "however_often_the_gateway_tells_of_it_a_customer_has_the_same_time"
-        }
+        Variant::WaitCutShort => "repeated_gateway_events_do_not_extend_the_customer_s_time",
         _ => panic!("{variant:?} is of another part"),
     }
 }

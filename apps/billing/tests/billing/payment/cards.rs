@@ -41,7 +41,7 @@ fn who_gives_a_better_card_is_not_asked_to_prove_who_they_are() {
 }
 
 #[test]
-fn a_customer_who_proves_who_they_are_while_the_card_is_replaced_has_paid_once() {
+fn authentication_during_a_card_replacement_charges_once() {
     run(async {
         let world = World::new(Luck::CustomerComesLast).await;
         world.subscribe("card_3ds").await;

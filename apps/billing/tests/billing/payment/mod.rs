@@ -105,7 +105,7 @@ fn a_webhook_is_heard_soon_and_its_copies_are_not() {
 }
 
 #[test]
-fn however_often_the_gateway_tells_of_it_a_customer_has_the_same_time() {
+fn repeated_gateway_events_do_not_extend_the_customer_s_time() {
     run(async {
         let world = World::new(Luck::None).await;
         world.subscribe("card_3ds").await;
@@ -162,7 +162,7 @@ fn a_payment_that_takes_weeks_is_waited_for() {
 }
 
 #[test]
-fn a_gateway_that_does_not_say_how_a_payment_stands_is_asked_until_it_does() {
+fn a_payment_of_unknown_status_is_polled_until_the_gateway_answers() {
     run(async {
         let world = World::new(Luck::Forgets(Duration::from_hours(6))).await;
         world.subscribe("card_slow").await;

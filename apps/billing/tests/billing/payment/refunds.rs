@@ -124,7 +124,7 @@ fn a_refund_that_is_reserved_again_is_one() {
 }
 
 #[test]
-fn answers_of_refunds_that_are_lost_are_asked_for_again_and_the_refund_is_one() {
+fn a_refund_with_lost_answers_is_polled_and_made_once() {
     run(async {
         let world = paid(Luck::FirstAnswersLost, "card_slow").await;
         refund(&world, "re_some", Some(400)).await.unwrap();
@@ -176,7 +176,7 @@ fn money_that_comes_when_the_subscription_has_expired_goes_back() {
 }
 
 #[test]
-fn money_that_comes_when_the_subscription_was_ended_unpaid_goes_back_and_what_was_served_is_kept() {
+fn late_money_for_an_ended_subscription_is_returned_less_usage() {
     run(async {
         let days = Duration::from_hours(5 * 24);
         let world = World::new(Luck::TakesItsTime(days)).await;
@@ -248,7 +248,7 @@ fn a_credit_note_lessens_what_is_owed_and_only_the_rest_is_charged() {
 }
 
 #[test]
-fn a_payment_that_was_faster_than_a_credit_note_gives_back_what_that_took_off() {
+fn a_payment_that_beats_a_credit_note_refunds_the_credited_amount() {
     run(async {
         let mut world = paid(Luck::None, "card_ok").await;
         // The subscription has taken it before it heard of the payment, and tells the invoice afterwards.
@@ -291,7 +291,7 @@ fn a_credit_note_over_all_that_is_owed_settles_the_invoice() {
         assert_eq!(noted.unwrap().state, "paid");
         assert_eq!(world.state(SUBSCRIPTION).await, "active");
         assert!(subscription(&world).await.owed.is_empty());
-        // Nobody has paid: a pause gives nothing back.
+        // There was no payment: a pause gives nothing back.
         let object = world.env().object::<Subscription>();
         object
             .get_by_name(SUBSCRIPTION)
@@ -352,7 +352,7 @@ fn a_webhook_of_a_refund_is_heard_soon_and_its_copies_are_not() {
         let world = paid(Luck::None, "card_slow").await;
         refund(&world, "re_some", Some(400)).await.unwrap();
         world.becomes_soon("re_some", "pending").await;
-        // However much is written beside it, what comes of it is written once.
+        // However much is written at the same time, its outcome is written once.
         for number in 0..120 {
             let annotation = [("number".to_owned(), Some(number.to_string()))];
             let object = world.env().object::<Refund>().get_by_name("re_some");
@@ -430,7 +430,7 @@ async fn dies_until_refunded(mut world: World, refund: &str, seed: u64) -> World
 }
 
 #[test]
-fn a_second_payment_of_an_invoice_goes_back_once_however_often_the_node_dies() {
+fn a_second_payment_of_an_invoice_is_refunded_once_across_kills() {
     run(async {
         for seed in 0..2 {
             let days = Duration::from_hours(5 * 24);
@@ -459,7 +459,7 @@ fn a_second_payment_of_an_invoice_goes_back_once_however_often_the_node_dies() {
 }
 
 #[test]
-fn money_for_an_invoice_that_was_voided_goes_back_once_however_often_the_node_dies() {
+fn money_for_a_voided_invoice_is_refunded_once_across_kills() {
     run(async {
         for seed in 0..2 {
             let year = Duration::from_hours(365 * 24);
@@ -479,7 +479,7 @@ fn money_for_an_invoice_that_was_voided_goes_back_once_however_often_the_node_di
             object.pay().await.unwrap().unwrap();
             let intent = states::Invoice::intent(&invoice, 2);
             world.becomes(&intent, "processing").await;
-            // Nobody voids what is being paid; but the gateway says that it is not.
+            // An invoice is not voided while it is being paid; but the gateway says that it is not being paid.
             assert!(object.void().await.unwrap().is_err());
             told_otherwise(&world, &invoice, 2, states::Verdict::Failed).await;
             object.void().await.unwrap().unwrap();
@@ -493,7 +493,7 @@ fn money_for_an_invoice_that_was_voided_goes_back_once_however_often_the_node_di
 }
 
 #[test]
-fn money_for_what_nobody_was_served_goes_back_once_however_often_the_node_dies() {
+fn money_for_unserved_periods_is_refunded_once_across_kills() {
     run(async {
         for seed in 0..2 {
             let world = World::new(Luck::TakesItsTime(Duration::from_hours(5 * 24))).await;

@@ -102,12 +102,12 @@ impl World {
         Workflows::new(self.env())
     }
 
-    /// Somebody subscribes, and pays with a card.
+    /// A customer subscribes, and pays with a card.
     pub(crate) async fn subscribe(&self, card: &str) {
         self.subscribe_to(Some(card), 0).await;
     }
 
-    /// Somebody subscribes, with a card or none, and a trial of some days or none.
+    /// A customer subscribes, with a card or none, and a trial of some days or none.
     pub(crate) async fn subscribe_to(&self, card: Option<&str>, trial_days: u32) {
         let (create, created) = ("create".to_owned(), "created".to_owned());
         let product = self.env().object::<Product>().get_by_name("prod_tea");
@@ -246,7 +246,7 @@ impl World {
             self.clock.advance(MOMENT);
             tokio::time::sleep(LOOK).await;
         }
-        panic!("waited in vain: {what}");
+        panic!("timed out: {what}");
     }
 
     /// The gateway's webhook comes.

@@ -9,11 +9,9 @@ fn caught_by(variant: Variant) -> &'static str {
             "a_payment_result_is_heard_once_by_the_invoice_and_by_the_subscription"
         }
         Variant::NobodysReport | Variant::AmountUnchecked => {
-            "results_of_payments_that_nobody_began_are_refused"
+            "results_of_unknown_payments_are_refused"
         }
-        Variant::AttemptBesideAttempt => {
-            "what_is_past_due_or_given_up_is_paid_by_hand_and_one_attempt_at_a_time"
-        }
+        Variant::AttemptBesideAttempt => "overdue_invoices_are_paid_by_hand_one_attempt_at_a_time",
         Variant::PaidAttempted | Variant::DraftUnchecked => {
             "an_invoice_is_created_once_for_a_period_and_for_nothing_else"
         }
@@ -21,11 +19,9 @@ fn caught_by(variant: Variant) -> &'static str {
             "a_subscription_is_not_moved_to_where_its_machine_does_not_lead"
         }
         Variant::VoidBesideAttempt | Variant::VoidUntold => {
-            "an_invoice_that_nobody_is_to_pay_is_not_owed_and_is_not_voided_while_it_is_paid"
+            "an_unpayable_invoice_is_not_owed_nor_voided_while_being_paid"
         }
-        Variant::DeletedSold => {
-            "a_subscription_needs_a_customer_and_a_price_of_a_product_that_are_there"
-        }
+        Variant::DeletedSold => "a_subscription_needs_an_existing_customer_and_price",
         _ => panic!("{variant:?} is of another part"),
     }
 }

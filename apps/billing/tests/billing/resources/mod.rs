@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::resources::world::{World, euro, of, result, tea};
 
 #[tokio::test]
-async fn each_resource_writes_shows_itself_and_its_history_and_comes_back_after_a_kill() {
+async fn each_resource_and_its_history_survive_a_kill() {
     let world = World::new();
     let draft = world.billed().await;
     world.invoice(0).create(draft).await.unwrap().unwrap();
@@ -87,7 +87,7 @@ async fn what_was_not_created_is_not_there_and_nothing_is_created_twice() {
 }
 
 #[tokio::test]
-async fn a_subscription_needs_a_customer_and_a_price_of_a_product_that_are_there() {
+async fn a_subscription_needs_an_existing_customer_and_price() {
     let world = World::new();
     let told = async || {
         let created = world.subscription().create(tea(0)).await.unwrap();
@@ -249,7 +249,7 @@ async fn a_payment_result_is_heard_once_by_the_invoice_and_by_the_subscription()
 }
 
 #[tokio::test]
-async fn results_of_payments_that_nobody_began_are_refused() {
+async fn results_of_unknown_payments_are_refused() {
     let world = World::new();
     let draft = world.billed().await;
     world.invoice(0).create(draft).await.unwrap().unwrap();
@@ -344,7 +344,7 @@ async fn a_subscription_is_not_moved_to_where_its_machine_does_not_lead() {
 }
 
 #[tokio::test]
-async fn what_is_past_due_or_given_up_is_paid_by_hand_and_one_attempt_at_a_time() {
+async fn overdue_invoices_are_paid_by_hand_one_attempt_at_a_time() {
     let world = World::new();
     world.billed().await;
     world.report(0, 1, Verdict::Paid).await;
@@ -381,7 +381,7 @@ async fn what_is_past_due_or_given_up_is_paid_by_hand_and_one_attempt_at_a_time(
 }
 
 #[tokio::test]
-async fn an_invoice_that_nobody_is_to_pay_is_not_owed_and_is_not_voided_while_it_is_paid() {
+async fn an_unpayable_invoice_is_not_owed_nor_voided_while_being_paid() {
     let world = World::new();
     world.billed().await;
     let refused = async |invoice: u32| {
@@ -435,7 +435,7 @@ async fn a_subscription_being_created_again_is_not_forgotten() {
             .unwrap()
     };
     subscribe().await;
-    // The first attempt was lost; the second one is under way when somebody deletes the customer.
+    // The first attempt was lost; the second one is under way when the customer is deleted.
     world.clock.advance(Duration::from_mins(11));
     subscribe().await;
     let refused = customer.delete().await.unwrap().unwrap_err();

@@ -17,7 +17,7 @@ use billing::{
 };
 use serde_json::{Value, json};
 
-/// Between two looks at what the engine does by itself.
+/// Between two looks at the engine's own work.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Looks before the clock moves.
@@ -127,8 +127,8 @@ impl World {
         self.node.env().object::<Invoice>().get_by_name(&id)
     }
 
-    /// A subscription whose first invoice waits to be paid, with its draft. The engine bills it by itself; nobody pays, since
-    /// the node has no payments.
+    /// A subscription whose first invoice waits to be paid, with its draft. The engine bills it; it is not paid,
+    /// since the node has no payments.
     pub(crate) async fn billed(&self) -> Draft {
         self.stocked().await;
         let made = self.subscription().create(tea(0)).await.unwrap().unwrap();

@@ -6,7 +6,7 @@ use billing::broken::{VARIABLE, Variant};
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
         Variant::PartRoundedAlone | Variant::CreditLost | Variant::ChangeUnbilled => {
-            "what_is_billed_is_what_each_plan_accrued_and_the_chain_replays_to_the_live_state"
+            "bills_equal_the_accruals_and_the_chain_replays_to_the_live_state"
         }
         Variant::HalvesGained => "half_a_minor_unit_goes_to_the_even_neighbour",
         Variant::PeriodsDrift => "months_from_the_31st_do_not_drift",
@@ -16,7 +16,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::LateMoneyIgnored => {
             "a_failed_payment_is_tried_again_on_days_1_3_5_and_7_and_no_longer"
         }
-        Variant::RulesReplayed => "chains::what_was_accepted_once_replays_for_ever",
+        Variant::RulesReplayed => "chains::every_recorded_chain_still_replays",
         Variant::SettledEarly => "of_two_invoices_that_are_owed_the_last_one_paid_ends_dunning",
         _ => panic!("{variant:?} is of another part"),
     }

@@ -90,7 +90,7 @@ fn replays<M: Live>() {
 }
 
 #[test]
-fn what_was_accepted_once_replays_for_ever() {
+fn every_recorded_chain_still_replays() {
     replays::<Product>();
     replays::<Price>();
     replays::<Customer>();

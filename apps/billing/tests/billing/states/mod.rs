@@ -136,7 +136,7 @@ fn months_from_the_31st_do_not_drift() {
 }
 
 #[test]
-fn a_first_invoice_that_is_paid_makes_a_subscription_active_and_a_second_report_is_old() {
+fn paying_the_first_invoice_activates_once() {
     let mut world = World::new(None);
     let draft = world.bill();
     assert_eq!((world.state, draft.period.number), ("incomplete", 0));
@@ -283,7 +283,7 @@ fn periods_without_service_are_skipped_and_none_is_billed_twice() {
 }
 
 #[test]
-fn of_a_period_that_was_skipped_a_change_of_plan_gives_nothing_back_and_costs_nothing() {
+fn a_plan_change_in_a_skipped_period_is_neither_billed_nor_credited() {
     let mut world = World::new(None);
     let draft = world.bill();
     world.report(&draft, 1, Verdict::Paid, Time(1));
@@ -352,7 +352,7 @@ fn a_plan_in_another_currency_or_of_nothing_is_refused() {
 
 proptest! {
     #[test]
-    fn what_is_billed_is_what_each_plan_accrued_and_the_chain_replays_to_the_live_state(
+    fn bills_equal_the_accruals_and_the_chain_replays_to_the_live_state(
         years in prop::collection::vec(prop::collection::vec((0_i64..1_000, 0_i64..100_000), 0..4), 1..40),
     ) {
         let mut world = World::new(None);

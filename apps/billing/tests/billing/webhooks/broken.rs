@@ -6,21 +6,19 @@ use billing::broken::{VARIABLE, Variant};
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
         Variant::RefusedMeansTaken | Variant::OneStopsAll | Variant::DedupForgotten => {
-            "refusing::what_one_outbox_refuses_waits_with_its_resource_and_everybody_gets_all_of_it_once_and_in_order"
+            "refusing::a_refused_delivery_stays_with_its_resource_and_is_delivered_once"
         }
         Variant::NoticesGoneFirst | Variant::NeverAgain => {
             "refusing::what_an_outbox_refuses_outlives_the_node"
         }
-        Variant::NumbersRepeat => "restored::webhooks_of_a_restored_resource_have_ids_of_their_own",
+        Variant::NumbersRepeat => "restored::webhooks_of_a_restored_resource_have_new_ids",
         Variant::WantsIgnored | Variant::SignedByAnother => {
             "an_endpoint_is_told_what_it_wants_and_nothing_of_what_was_refused"
         }
         Variant::AnyUrlSigned => "a_notice_goes_nowhere_but_to_the_url_of_its_endpoint",
-        Variant::GoneRetried => {
-            "what_waits_for_a_deleted_endpoint_becomes_dead_letters_and_others_go_on"
-        }
+        Variant::GoneRetried => "deliveries_to_a_deleted_endpoint_become_dead_letters",
         Variant::OrderingForgotten | Variant::StateForgotten => {
-            "crashes::every_outcome_is_told_at_least_once_and_in_order_whatever_happens_to_the_node"
+            "crashes::every_outcome_is_delivered_in_order_despite_faults"
         }
         _ => panic!("{variant:?} is of another part"),
     }

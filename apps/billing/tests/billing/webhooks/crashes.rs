@@ -18,7 +18,7 @@ const CARDS: [&str; 4] = ["card_ok", "card_flaky_50", "card_3ds", "card_slow"];
 
 const DAYS: u64 = 16;
 
-/// Of a hundred requests, so many go wrong at the receiver.
+/// Of a hundred requests, this many go wrong at the receiver.
 const MISCHIEF: u32 = 30;
 
 /// Calls something that every resource has.
@@ -72,7 +72,7 @@ async fn begin(world: &World) {
     }
 }
 
-/// Something that somebody does, whether it is allowed or not.
+/// A random act, whether it is allowed or not.
 async fn act(world: &World, random: &mut Random) {
     let number = random.below(u32::try_from(CARDS.len()).unwrap());
     let id = format!("sub_{number}");
@@ -99,7 +99,7 @@ async fn act(world: &World, random: &mut Random) {
     };
     match done {
         Ok(Ok(_) | Err(BillingError::Outcome(_) | BillingError::Refused(_))) => {}
-        // A clock that jumps makes whoever waits for the object wait for long.
+        // A clock that jumps makes callers wait for the object for long.
         Err(error) if error.retryable() => {}
         other => panic!("{other:?}"),
     }
@@ -185,7 +185,7 @@ async fn simulate(seed: u64) -> (usize, u32) {
             world = world.dies(&mut random);
         }
     }
-    // Nobody does anything any more, and everything ends.
+    // No more acts, and everything ends.
     world.receiver.behaves();
     for number in 0..CARDS.len() {
         let subscription = world.env().object::<Subscription>();
@@ -213,7 +213,7 @@ async fn simulate(seed: u64) -> (usize, u32) {
 }
 
 #[test]
-fn every_outcome_is_told_at_least_once_and_in_order_whatever_happens_to_the_node() {
+fn every_outcome_is_delivered_in_order_despite_faults() {
     let (mut told, mut copies) = (0, 0);
     let first = setting("BILLING_FIRST_SEED", 1);
     for seed in first..first + setting("BILLING_SEEDS", 2) {

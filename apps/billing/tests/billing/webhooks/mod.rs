@@ -82,7 +82,7 @@ fn an_endpoint_is_told_what_it_wants_and_nothing_of_what_was_refused() {
 }
 
 #[test]
-fn what_waits_for_a_deleted_endpoint_becomes_dead_letters_and_others_go_on() {
+fn deliveries_to_a_deleted_endpoint_become_dead_letters() {
     run(async {
         let world = World::new(1, 0);
         let gone = world.listens("/gone", &[]).await;

@@ -28,7 +28,7 @@ pub(crate) struct Receiver(Arc<Mutex<Inner>>);
 struct Inner {
     clock: TestClock,
     random: Random,
-    /// Of a hundred requests, so many go wrong.
+    /// Of a hundred requests, this many go wrong.
     mischief: u32,
     secrets: BTreeMap<String, Secret>,
     /// Paths that take nothing.
@@ -138,7 +138,7 @@ impl Inner {
             taken.push(notice);
         }
         match fate {
-            // It was taken, and nobody is told.
+            // It was taken, and the sender is not told.
             3 => lost(),
             4 => answer(500),
             _ => answer(204),

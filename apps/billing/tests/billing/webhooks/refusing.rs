@@ -48,8 +48,7 @@ async fn happens(world: &World) {
 }
 
 #[test]
-fn what_one_outbox_refuses_waits_with_its_resource_and_everybody_gets_all_of_it_once_and_in_order()
-{
+fn a_refused_delivery_stays_with_its_resource_and_is_delivered_once() {
     run(async {
         let world = world();
         let first = world.listens("/first", &[]).await;

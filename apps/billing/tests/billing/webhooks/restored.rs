@@ -65,7 +65,7 @@ fn told_of(world: &World, path: &str) -> usize {
 }
 
 #[test]
-fn webhooks_of_a_restored_resource_have_ids_of_their_own() {
+fn webhooks_of_a_restored_resource_have_new_ids() {
     run(async {
         let world = World::new(1, 0);
         world.listens("/all", &[]).await;
@@ -130,7 +130,7 @@ fn a_copied_resource_tells_nothing_until_it_is_activated() {
 }
 
 #[test]
-fn a_copied_subscription_charges_nobody() {
+fn a_copied_subscription_makes_no_charge() {
     run(async {
         let world = World::new(1, 0);
         let original = subscribe(&world).await;

@@ -33,7 +33,7 @@ const KEY: &str = "sk_test";
 /// How far the clock is moved at a time.
 const STEP: Duration = Duration::from_mins(20);
 
-/// How long something may take that is certain to come: longer than an outbox tries by itself.
+/// How long something may take that is certain to come: longer than an outbox retries.
 const PATIENCE: Duration = Duration::from_hours(4 * 24);
 
 /// What passes between two looks at what comes soon.
@@ -76,7 +76,7 @@ impl Outbound for Network {
 }
 
 impl World {
-    /// A node whose receiver misbehaves so many times of a hundred.
+    /// A node whose receiver misbehaves this many times of a hundred.
     pub(crate) fn new(seed: u64, mischief: u32) -> Self {
         Self::with_outboxes(seed, mischief, Options::default())
     }

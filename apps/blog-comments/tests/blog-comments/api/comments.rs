@@ -33,12 +33,12 @@ async fn a_comment_is_shown_its_author_asked_and_the_others_told() {
     assert_eq!(thread["post"]["comments"], 3);
     assert!(
         !thread.to_string().contains("readers.test"),
-        "addresses are shown to nobody"
+        "addresses are not shown"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_comment_that_comes_again_with_its_key_is_the_same_comment_and_causes_no_other_mail() {
+async fn a_repeated_key_adds_neither_a_comment_nor_a_mail() {
     let world = World::new().await;
     let ada = comment("ada", "hello");
     let first = try_say(&world.client, &ada, "k").await.unwrap();
@@ -98,7 +98,7 @@ async fn what_makes_no_comment_is_refused_and_nothing_of_it_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_show_what_people_wrote_as_text_and_keep_what_was_typed_if_it_is_refused() {
+async fn pages_escape_comments_and_keep_the_input_of_a_refused_one() {
     let world = World::new().await;
     let form = |text: &str| {
         Request::builder()
@@ -130,8 +130,8 @@ async fn pages_show_what_people_wrote_as_text_and_keep_what_was_typed_if_it_is_r
     assert!(page.contains("&lt;b&gt;ada"), "{page}");
     assert!(!page.contains("<script"), "no page has a script");
 
-    let nobody = form("name=ada&email=nobody&text=%3Ckept%3E&mark=2");
-    let refused = world.client.send(nobody).await.unwrap();
+    let invalid = form("name=ada&email=invalid&text=%3Ckept%3E&mark=2");
+    let refused = world.client.send(invalid).await.unwrap();
     assert_eq!(refused.status, 422);
     let page = refused.body.as_str().unwrap();
     assert!(page.contains("An address must look like"), "{page}");

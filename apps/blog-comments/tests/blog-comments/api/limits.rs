@@ -43,7 +43,7 @@ async fn comments_under_strangers_addresses_make_no_flood_of_mails() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_comments_too_often_is_told_when_to_come_back() {
+async fn too_many_comments_are_refused_with_a_retry_time() {
     let dir = tempfile::tempdir().unwrap();
     let smtp = SmtpServer::start().await;
     let data = dir.path().join("data");

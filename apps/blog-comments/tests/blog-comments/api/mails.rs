@@ -1,4 +1,4 @@
-//! What is sent to whom.
+//! Which mails are sent to which readers.
 
 use std::collections::BTreeSet;
 
@@ -73,7 +73,7 @@ async fn a_mail_has_both_texts_and_a_picture_that_its_html_shows() {
         "{html}"
     );
     let ids: BTreeSet<_> = mails.iter().map(Mail::message_id).collect();
-    assert_eq!(ids.len(), mails.len(), "each mail has an id of its own");
+    assert_eq!(ids.len(), mails.len(), "each mail has its own id");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

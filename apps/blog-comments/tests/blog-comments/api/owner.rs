@@ -37,7 +37,7 @@ async fn only_the_owner_writes_posts_and_sees_mails() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_blog_without_an_owner_shows_its_mails_to_nobody() {
+async fn a_blog_without_an_owner_shows_no_mails() {
     let dir = tempfile::tempdir().unwrap();
     let smtp = SmtpServer::start().await;
     let server = Program::new(env!("CARGO_BIN_EXE_blog-comments"), dir.path().join("data"))

@@ -48,7 +48,7 @@ async fn a_link_in_each_mail_ends_the_subscription_when_it_is_confirmed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_has_unsubscribed_since_gets_nothing() {
+async fn an_unsubscribed_follower_gets_no_mail() {
     let world = World::new().await;
     follow(&world.client, &world.smtp, "ada", "hello").await;
     follow(&world.client, &world.smtp, "grace", "hello").await;
@@ -82,7 +82,7 @@ async fn whoever_has_unsubscribed_since_gets_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_writes_a_post_follows_it() {
+async fn the_author_of_a_post_follows_it() {
     let world = World::new().await;
     let post = json!({
         "title": "News",

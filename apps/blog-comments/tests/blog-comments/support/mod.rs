@@ -117,12 +117,12 @@ pub(crate) async fn mails(client: &Client) -> Vec<Value> {
     }
 }
 
-/// Waits until there are so many mails and all are sent; returns them.
+/// Waits until there are this many mails and all are sent; returns them.
 pub(crate) async fn until_sent(client: &Client, count: usize) -> Vec<Value> {
     until(client, count, |mail| mail["status"] == "sent").await
 }
 
-/// Waits until there are so many mails, and this is true of each.
+/// Waits until there are this many mails, and this is true of each.
 pub(crate) async fn until(
     client: &Client,
     count: usize,

@@ -54,7 +54,7 @@ impl<'a> Lease<'a> {
         let slot = self.pool.slot(deadline).await?;
         let browser = Arc::new(self.pool.launch(slot).await?);
         self.set(Some(Arc::clone(&browser)));
-        // If the program is ending, nobody else will close it.
+        // If the program is ending, no other task will close it.
         if self.pool.is_closing.load(Ordering::SeqCst) {
             return Err(PoolError::Busy);
         }

@@ -1,9 +1,9 @@
 //! Which session has which browser.
 //!
-//! Contract: a session has at most one browser, which stays open until [`Browsers::close`]; at most `max_browsers` run, counted
-//! until their processes have ended. Who needs one more waits, and an idle browser of another session makes room. A browser that
-//! has crashed or hangs is replaced: the page that it was at is opened once more in a new one. Who waits too long, or behind too
-//! many, is refused.
+//! Contract: a session has at most one browser, which stays open until [`Browsers::close`]. At most `max_browsers`
+//! run, counted until their processes have ended. A session that needs a browser waits, or takes over the slot of an
+//! idle one. It is rejected if it waits too long or the queue is full. A browser that has crashed or hangs is
+//! replaced, and its page is opened once more in the new one.
 
 mod lease;
 
@@ -122,7 +122,7 @@ pub enum Activity {
 }
 
 impl Browsers {
-    /// No browsers yet. Call it inside the program's async runtime.
+    /// A pool without browsers. Call it inside the program's async runtime.
     pub fn new(options: PoolOptions) -> Self {
         Self(Arc::new(Inner {
             slots: Arc::new(Semaphore::new(options.max_browsers)),
@@ -137,8 +137,8 @@ impl Browsers {
         }))
     }
 
-    /// Says how browsers are bounded, and kills what an earlier run left behind, once, before the first browser starts. Call it when the data directory is this
-    /// process's alone.
+    /// Logs how browsers are limited, and kills what an earlier run left behind, once, before the first browser
+    /// starts. Call it when this process owns the data directory.
     pub fn sweep(&self) {
         if self.0.has_swept.swap(true, Ordering::SeqCst) {
             return;
@@ -161,13 +161,14 @@ impl Browsers {
         &self.0.options.policy
     }
 
-    /// Takes the pictures of a page in a session's browser, which is started if need be. The work goes on if nobody waits for it.
+    /// Takes the pictures of a page in a session's browser, which is started if need be. The work continues if the
+    /// caller does not wait for it.
     pub async fn take(&self, session: &str, job: Job) -> Result<Taken, PoolError> {
         let (answer, arrives) = oneshot::channel();
         let (browsers, session) = (self.clone(), session.to_owned());
         self.0.runtime.spawn(async move {
             let taken = browsers.take_here(&session, &job).await;
-            // Nobody may wait for it.
+            // The caller may no longer wait for it.
             let _ = answer.send(taken);
         });
         // The program's runtime is ending.
@@ -291,7 +292,7 @@ impl Inner {
             return Ok(slot);
         }
         let _waiting = Waiting::enter(&self.waiting, limits::MAX_WAITING)?;
-        // From here on whoever stops using a browser closes it.
+        // From here on, each task that stops using a browser closes it.
         let _for_slot = Waiting::enter(&self.waiting_for_slot, usize::MAX)?;
         self.make_room();
         let slot = Arc::clone(&self.slots).acquire_owned();

@@ -1,5 +1,6 @@
-//! A browser that tests start in Chromium's place: it speaks the `DevTools` protocol on descriptors 3 and 4, and does what a page's
-//! path says. It loads nothing by itself; `/through-proxy` connects to the page's host through the page's proxy, as Chromium would.
+//! A browser that tests start in Chromium's place: it speaks the `DevTools` protocol on descriptors 3 and 4, and does
+//! what a page's path says. It loads no page; `/through-proxy` connects to the page's host through the page's proxy,
+//! as Chromium would.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -196,7 +197,7 @@ fn navigate(page: &Page) -> Option<Value> {
         }
     }
     if page.url.ends_with("/crash-once") {
-        // The next browser finds the mark, beside the profiles, and goes on.
+        // The next browser finds the mark, beside the profiles, and continues.
         let profile = std::env::args()
             .find_map(|argument| argument.strip_prefix("--user-data-dir=").map(str::to_owned));
         let mark = std::path::PathBuf::from(profile?).parent()?.join("crashed");

@@ -108,7 +108,7 @@ pub(crate) fn group(group: u32) -> Vec<u32> {
     found
 }
 
-/// Bytes of memory that the processes of a group have of their own: neither programs nor files.
+/// Bytes of private memory of the processes of a group: neither programs nor files.
 pub(crate) fn group_memory(main: u32) -> u64 {
     let mut kib = 0;
     for pid in group(main) {

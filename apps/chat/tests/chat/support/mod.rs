@@ -16,7 +16,7 @@ pub(crate) fn program(data: &Path) -> Program {
     Program::new(env!("CARGO_BIN_EXE_chat"), data)
 }
 
-/// Somebody in a room.
+/// A member of a room.
 pub(crate) struct Guest {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
 }
@@ -95,7 +95,7 @@ impl Guest {
         }
     }
 
-    /// The next message that somebody said, whatever comes between.
+    /// The next message of a member, whatever comes between.
     pub(crate) async fn said(&mut self) -> Entry {
         loop {
             match self.hear().await {

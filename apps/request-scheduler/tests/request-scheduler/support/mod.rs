@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::Value;
 
 /// The key that the program signs with.
-pub(crate) const KEY: &str = "a key that nobody can guess";
+pub(crate) const KEY: &str = "a key that is hard to guess";
 
 /// `request-scheduler serve`, which may send to this machine.
 pub(crate) fn program(data: &Path) -> Program {
@@ -49,7 +49,7 @@ pub(crate) async fn act(client: &Client, id: &str, verb: &str) -> Answer {
     client.ask(Method::POST, &path, "").await
 }
 
-/// Waits until a request is known no more, neither by itself nor by the index.
+/// Waits until neither the request nor the index knows it any more.
 pub(crate) async fn is_forgotten(client: &Client, id: &str) {
     until(&format!("request {id} to be forgotten"), async || {
         let is_gone = show(client, id).await.status == 404;
@@ -79,7 +79,7 @@ pub(crate) async fn is_listed(client: &Client, id: &str, state: &str) -> Value {
     .await
 }
 
-/// Milliseconds since 1970, so many from now.
+/// Milliseconds since 1970, this many from now.
 pub(crate) fn from_now(millis: i64) -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

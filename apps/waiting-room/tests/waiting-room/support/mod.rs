@@ -180,7 +180,7 @@ impl Site {
     }
 }
 
-/// `waiting-room serve` on a data directory; the settings lie beside it.
+/// `waiting-room serve` on a data directory, with the settings in the same place.
 pub(crate) fn program(data: &Path) -> Program {
     Program::new(env!("CARGO_BIN_EXE_waiting-room"), data)
 }

@@ -12,7 +12,7 @@ use crate::{
 const HOUR: u64 = 3_600_000;
 
 impl Dormitory {
-    /// Sets the wall clock back by so many hours.
+    /// Sets the wall clock back by this many hours.
     fn set_back(&self, hours: u64) {
         let millis = i64::try_from(hours * HOUR).unwrap();
         self.world.clock.set_wall(-millis);
@@ -55,7 +55,7 @@ fn a_wait_that_begins_after_the_clock_was_set_back_is_not_shortened() {
         let beds = Dormitory::new();
         beds.object("eve").set_in(HOUR).await.unwrap().unwrap();
         beds.set_back(2);
-        // Nobody has looked at the clock since.
+        // The clock has not been read since.
         beds.object("ada").set_in(HOUR).await.unwrap().unwrap();
         beds.pass(HOUR - 1).await;
         assert_eq!(beds.notes("ada"), [""; 0]);
@@ -96,13 +96,13 @@ fn an_alarm_that_a_handler_sets_after_some_time_is_a_wait_too() {
 }
 
 #[test]
-fn a_wait_of_a_handler_that_runs_while_the_clock_is_set_back_is_no_longer() {
+fn setting_the_clock_back_does_not_lengthen_a_handler_s_wait() {
     run(async {
         for other in [false, true] {
             let beds = Dormitory::new();
             beds.script.then(async |sleeper| {
                 sleeper.state.storage().set_alarm(Duration::from_mins(1))?;
-                sleeper.signals.wait("go on").await;
+                sleeper.signals.wait("continue").await;
                 Ok(())
             });
             let ada = beds.object("ada");
@@ -116,7 +116,7 @@ fn a_wait_of_a_handler_that_runs_while_the_clock_is_set_back_is_no_longer() {
                 .await;
             beds.set_back(1);
             beds.pass(30_000).await;
-            beds.world.signals.give("go on");
+            beds.world.signals.give("continue");
             beds.fired("ada").await;
             beds.pass(30_000 - 1).await;
             assert_eq!(beds.notes("ada").len(), 1, "{other}");
@@ -178,7 +178,7 @@ fn a_wait_set_after_a_step_back_is_exact_after_a_kill() {
 }
 
 #[test]
-fn a_process_that_ends_after_the_clock_was_set_back_forgets_nothing_of_it() {
+fn a_clock_set_back_is_remembered_across_a_restart() {
     run(async {
         for checkpoint in [false, true] {
             let beds = Dormitory::new();
@@ -202,7 +202,7 @@ fn a_process_that_ends_after_the_clock_was_set_back_forgets_nothing_of_it() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_while_no_process_runs_delays_a_wait_by_no_more_than_that() {
+fn setting_the_clock_back_while_down_delays_a_wait_by_that_much() {
     run(async {
         for checkpoint in [false, true] {
             let beds = Dormitory::new();
@@ -241,7 +241,7 @@ fn steps_of_the_clock_that_are_no_setting_change_nothing() {
     });
 }
 
-/// The nodes of these tests have threads, so what is broken is broken in a process of its own.
+/// The nodes of these tests have threads, so what is broken is broken in its own process.
 #[cfg(feature = "broken")]
 #[test]
 fn every_broken_variant_of_waits_is_caught() {
@@ -266,9 +266,7 @@ fn every_broken_variant_of_waits_is_caught() {
             ClockSetBackBefore => {
                 "clock::a_wait_that_begins_after_the_clock_was_set_back_is_not_shortened"
             }
-            _ => {
-                "clock::a_clock_that_is_set_back_while_no_process_runs_delays_a_wait_by_no_more_than_that"
-            }
+            _ => "clock::setting_the_clock_back_while_down_delays_a_wait_by_that_much",
         },
     );
 }

@@ -33,7 +33,7 @@ fn an_alarm_that_was_acknowledged_goes_off_after_a_crash_of_the_machine() {
 }
 
 #[test]
-fn an_attempt_that_its_process_did_not_survive_is_made_again_later_as_a_retry() {
+fn an_attempt_that_ended_its_process_is_retried_after_a_wait() {
     run(async {
         let beds = Dormitory::new();
         beds.script.then(async |sleeper| {
@@ -84,7 +84,7 @@ async fn kills_whenever_it_wakes(seconds: i64, sets_again: bool) -> (Vec<i64>, D
 }
 
 #[test]
-fn an_object_that_kills_its_process_whenever_it_wakes_does_not_loop_the_node() {
+fn an_object_that_always_kills_its_process_does_not_loop_the_node() {
     run(async {
         let (woken, beds) = kills_whenever_it_wakes(300, false).await;
         assert_eq!(woken, [1, 3, 7, 15, 31, 63, 127, 255]);
@@ -101,7 +101,7 @@ fn an_object_that_kills_its_process_whenever_it_wakes_does_not_loop_the_node() {
 }
 
 #[test]
-fn an_object_that_kills_its_process_and_sets_its_alarm_again_each_time_waits_longer_and_longer() {
+fn a_crashing_handler_that_resets_its_alarm_waits_longer_each_time() {
     run(async {
         let (woken, beds) = kills_whenever_it_wakes(600, true).await;
         assert_eq!(woken, [1, 3, 7, 15, 31, 63, 127, 255, 511]);
@@ -111,7 +111,7 @@ fn an_object_that_kills_its_process_and_sets_its_alarm_again_each_time_waits_lon
 }
 
 #[test]
-fn an_alarm_that_its_handler_set_survives_the_crash_that_ended_the_handler() {
+fn an_alarm_set_by_its_handler_survives_a_crash() {
     run(async {
         let beds = Dormitory::new();
         beds.script.then(async |sleeper| {

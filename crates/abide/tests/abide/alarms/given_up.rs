@@ -47,7 +47,7 @@ fn an_alarm_is_given_up_after_six_retries_and_is_listed_and_counted() {
 }
 
 #[test]
-fn an_alarm_that_was_given_up_runs_again_on_demand_as_if_for_the_first_time() {
+fn a_given_up_alarm_rerun_on_demand_starts_afresh() {
     run(async {
         let beds = given_up().await;
         let ada = beds.object("ada");
@@ -110,7 +110,7 @@ fn what_is_failing_is_listed_with_its_error_and_can_be_run_at_once() {
 }
 
 #[test]
-fn an_alarm_that_was_given_up_still_is_after_a_restart_and_gives_way_to_a_new_one() {
+fn a_given_up_alarm_survives_a_restart_until_a_new_one_is_set() {
     run(async {
         let beds = given_up().await;
         let clock = beds.world.clock.clone();

@@ -38,7 +38,7 @@ fn inside_the_handler_there_is_no_alarm_unless_it_is_set_again() {
 }
 
 #[test]
-fn setting_the_alarm_to_now_or_to_the_past_in_its_handler_fires_again_every_time() {
+fn an_alarm_set_to_now_or_the_past_in_its_handler_fires_again() {
     run(async {
         let beds = Dormitory::new();
         for round in 0..20 {
@@ -67,7 +67,7 @@ fn setting_the_alarm_to_now_or_to_the_past_in_its_handler_fires_again_every_time
 }
 
 #[test]
-fn deleting_the_alarm_in_its_handler_takes_effect_only_if_the_handler_succeeds() {
+fn an_alarm_deleted_in_its_handler_is_kept_if_the_handler_fails() {
     run(async {
         let beds = Dormitory::new();
         for fails in [true, false] {

@@ -72,7 +72,7 @@ impl DurableObject for Diary {
 #[allow(unreachable_pub, reason = "methods that others may call are `pub`")]
 #[rpc]
 impl Diary {
-    /// Sets an alarm that waits for so many milliseconds; the object's own has the empty name.
+    /// Sets an alarm that waits for this many milliseconds; the object's own has the empty name.
     pub async fn set_in(&self, name: String, millis: u64) -> Result<()> {
         let wait = Duration::from_millis(millis);
         match &*name {
@@ -271,7 +271,7 @@ fn one_that_fails_is_tried_again_beside_the_others() {
 }
 
 #[test]
-fn one_that_was_given_up_is_listed_beside_those_that_are_pending_and_runs_again() {
+fn a_given_up_alarm_is_listed_with_pending_ones_and_can_be_rerun() {
     run(async {
         let shelf = Shelf::on(TestClock::new(), SimDisk::new(), giving_up_after(0));
         let diary = shelf.diary();
@@ -307,7 +307,7 @@ fn one_that_was_given_up_is_listed_beside_those_that_are_pending_and_runs_again(
 }
 
 #[test]
-fn an_alarm_that_its_own_handler_sets_takes_its_place_and_leaves_the_others() {
+fn an_alarm_set_by_its_handler_replaces_only_itself() {
     run(async {
         let shelf = Shelf::new();
         shelf.remember("again", "tick").await;
@@ -371,7 +371,7 @@ fn the_alarm_of_a_component_is_never_given_up() {
 }
 
 #[test]
-fn a_wait_behind_an_alarm_for_a_time_of_the_clock_is_no_longer_when_the_clock_is_set_back() {
+fn a_wait_behind_a_timed_alarm_is_not_lengthened_by_a_clock_set_back() {
     run(async {
         for (kill, checkpoint) in [(false, false), (true, false), (true, true)] {
             let mut shelf = Shelf::new();
@@ -435,7 +435,7 @@ fn setting_an_alarm_after_the_clock_was_set_back_lengthens_no_other_wait() {
 }
 
 #[test]
-fn what_ends_its_process_runs_apart_and_the_other_alarms_of_its_object_go_on() {
+fn a_crashing_alarm_runs_alone_and_other_alarms_of_the_object_run() {
     run(async {
         let mut shelf = Shelf::new();
         shelf.remember("hang", "killer").await;
@@ -559,7 +559,7 @@ async fn life(seed: u64) {
     }
 }
 
-/// The nodes of these tests have threads, so what is broken is broken in a process of its own.
+/// The nodes of these tests have threads, so what is broken is broken in its own process.
 #[cfg(feature = "broken")]
 #[test]
 fn the_broken_variants_of_named_alarms_are_caught() {
@@ -580,7 +580,7 @@ fn the_broken_variants_of_named_alarms_are_caught() {
                 "restored::the_alarms_of_a_restored_state_go_off_without_another_event"
             }
             LastAlarmFirst => "named::each_alarm_goes_off_at_its_own_time_under_its_name",
-            _ => "named::what_ends_its_process_runs_apart_and_the_other_alarms_of_its_object_go_on",
+            _ => "named::a_crashing_alarm_runs_alone_and_other_alarms_of_the_object_run",
         },
     );
 }

@@ -25,7 +25,7 @@ fn times(beds: &Dormitory, name: &str) -> Vec<i64> {
 }
 
 #[test]
-fn a_failed_alarm_is_tried_again_after_two_seconds_and_then_twice_as_long_each_time() {
+fn a_failed_alarm_is_retried_after_two_seconds_with_doubling_waits() {
     run(async {
         let beds = Dormitory::new();
         beds.script.fail(3).panic().fail(2);
@@ -84,7 +84,7 @@ fn the_wait_before_a_retry_is_up_to_a_quarter_longer() {
 }
 
 #[test]
-fn a_class_may_retry_for_ever_with_a_cap() {
+fn a_class_may_retry_forever_with_a_cap() {
     run(async {
         let options = ClassOptions::default().alarm_retry(
             AlarmRetry::for_ever(Duration::from_secs(3))
@@ -134,7 +134,7 @@ fn an_alarm_set_from_outside_takes_the_place_of_its_retries() {
         assert_eq!(
             ada.get().await.unwrap().unwrap(),
             Some(1_000),
-            "it is to be retried"
+            "it will be retried"
         );
         ada.set(10_000).await.unwrap().unwrap();
         beds.pass(8_000).await;
@@ -200,7 +200,7 @@ fn a_constructor_that_fails_or_panics_counts_as_an_attempt() {
     });
 }
 
-/// True if an alarm waits after so many attempts, for a time that is to come.
+/// True if an alarm waits after this many attempts, for a time that is to come.
 fn pending(node: &abide::Node, attempts: u32) -> bool {
     let now = node.env().clock().unix_millis().cast_signed();
     let alarms = node.alarms(AlarmState::Pending, None, 10);

@@ -98,7 +98,7 @@ impl DurableObject for Sleeper {
 #[allow(unreachable_pub, reason = "methods that others may call are `pub`")]
 #[rpc]
 impl Sleeper {
-    /// Sets the alarm to so many milliseconds after the clock's beginning.
+    /// Sets the alarm to this many milliseconds after the clock's beginning.
     pub async fn set(&self, millis: i64) -> Result<()> {
         self.state.storage().set_alarm(time(millis))
     }
@@ -143,7 +143,7 @@ impl Sleeper {
         self.state.storage().put(&key, &value)
     }
 
-    /// Writes so many numbers, others each round.
+    /// Writes this many numbers, others each round.
     pub async fn fill(&self, count: i64, round: i64) -> Result<()> {
         let noise: Vec<i64> = (0..count).map(|n| n * 7_919 + round).collect();
         self.state.storage().put("noise", &noise)
@@ -173,7 +173,7 @@ pub(crate) fn exact() -> ClassOptions {
     ClassOptions::default().alarm_retry(AlarmRetry::default().jitter(0.0))
 }
 
-/// As [`exact`], and alarms are given up after so many retries.
+/// As [`exact`], and alarms are given up after this many retries.
 pub(crate) fn giving_up_after(retries: u32) -> ClassOptions {
     ClassOptions::default().alarm_retry(AlarmRetry::at_most(retries).jitter(0.0))
 }
@@ -242,7 +242,7 @@ impl Dormitory {
         self.world.fence().await;
     }
 
-    /// Returns when so many objects have been reset, and what follows from it is done.
+    /// Returns when this many objects have been reset, and what follows from it is done.
     pub(crate) async fn broken(&self, times: u64) {
         self.world.until(|node| node.stats().resets == times).await;
         self.world.fence().await;

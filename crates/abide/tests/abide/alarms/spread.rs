@@ -118,7 +118,7 @@ fn a_wall_clock_that_is_set_forward_is_noticed_within_seconds() {
 }
 
 #[test]
-fn an_alarm_that_a_full_disk_keeps_from_going_off_does_when_there_is_space() {
+fn an_alarm_stopped_by_a_full_disk_goes_off_when_space_returns() {
     run(async {
         let beds = Dormitory::new();
         let (ada, filler) = (beds.object("ada"), beds.object("filler"));

@@ -128,7 +128,7 @@ impl Crew {
         }
     }
 
-    /// Returns when the handlers of so many have begun in this life, and no more after another while.
+    /// Returns when the handlers of this many have begun in this life, and no more after another while.
     async fn have_begun(&self, count: usize) -> Vec<String> {
         // A thread that wakes late begins to wait when the clock has moved already.
         while self.begun().len() < count {
@@ -220,7 +220,7 @@ fn what_ran_at_a_crash_runs_a_few_at_a_time_and_at_the_next_crash_alone() {
         let rest = crew.have_begun(4).await;
         let had_no_turn = |name| !few.contains(name);
         assert!(rest.iter().all(had_no_turn), "{rest:?} go first");
-        // They hang; after a while they delay nobody any more.
+        // They hang; after a while they no longer delay other alarms.
         crew.pass(ALARM_SUSPECT_PATIENCE.as_secs()).await;
         let alone = crew.have_begun(5).await.split_off(4);
         assert!(few.contains(&alone[0]));
@@ -300,7 +300,7 @@ fn other_alarms_go_off_while_suspects_run() {
 }
 
 #[test]
-fn an_orderly_stop_makes_no_suspects_and_what_it_interrupts_runs_again_at_once() {
+fn a_clean_stop_makes_no_suspects_and_interrupted_alarms_run_again() {
     run(async {
         let members = names(3);
         let crew = Crew::new();
@@ -352,7 +352,7 @@ fn setting_the_alarm_of_a_suspect_does_not_hasten_it() {
     });
 }
 
-/// The nodes of these tests have threads, so what is broken is broken in a process of its own.
+/// The nodes of these tests have threads, so what is broken is broken in its own process.
 #[cfg(feature = "broken")]
 #[test]
 fn the_broken_variant_of_suspects_is_caught() {

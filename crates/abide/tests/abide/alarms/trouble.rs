@@ -161,7 +161,7 @@ fn a_delete_all_that_fails_does_not_take_the_alarm_with_it() {
     });
 }
 
-/// As above, and then the object thinks for ever that a handler runs.
+/// As above, and then the object thinks forever that a handler runs.
 #[test]
 fn after_a_delete_all_that_fails_the_alarm_can_be_set_and_read() {
     run(async {

@@ -69,7 +69,7 @@ impl DurableObject for Leaky {
 
 #[rpc]
 impl Leaky {
-    /// Writes, and has somebody told of it who does not pass the gate: with the object's environment or with the program's.
+    /// Writes, and reports it past the gate: with the object's environment or with the program's.
     pub async fn leak(&self, way: Way, own: bool) -> Result<()> {
         self.state
             .storage()
@@ -134,7 +134,7 @@ fn world() -> (World, Arc<Lent>) {
     (world, lent)
 }
 
-/// Nobody was told, and the object's code learns why.
+/// The report was not sent, and the object's code learns why.
 fn all_was_refused(world: &World, lent: &Lent) {
     assert_eq!(world.signals.notes(), [""; 0]);
     assert_eq!(lent.sent.load(Ordering::SeqCst), 0);

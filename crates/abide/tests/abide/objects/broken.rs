@@ -10,7 +10,7 @@ fn every_broken_variant_of_budget_and_gate_is_caught() {
         storage::VARIABLE,
         &[],
         storage::Variant::of("memory"),
-        |_| "memory::events_count_their_bytes_and_what_objects_ask_of_each_other_goes_on",
+        |_| "memory::events_count_their_bytes_and_calls_between_objects_still_run",
     );
     hunt(
         runtime::VARIABLE,

@@ -159,7 +159,7 @@ fn arguments_and_results_are_serde_values_and_integers_are_exact() {
 }
 
 #[test]
-fn an_abide_error_in_a_result_arrives_as_itself_and_says_that_it_is_remote() {
+fn an_abide_error_in_a_result_arrives_unchanged_and_marked_remote() {
     run(async {
         let error = seats(&world()).fail().await.unwrap().unwrap_err();
         assert_eq!(

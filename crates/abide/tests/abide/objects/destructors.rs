@@ -87,7 +87,7 @@ impl Fragile {
 }
 
 #[test]
-fn a_destructor_that_calls_and_panics_while_its_object_is_reset_harms_nobody() {
+fn a_destructor_that_calls_and_panics_in_a_reset_affects_no_other() {
     run(async {
         let world = World::new(|node| node.class::<Fragile>("FRAGILE", ClassOptions::default()));
         let fragile = world.env().object::<Fragile>().get_by_name("a");

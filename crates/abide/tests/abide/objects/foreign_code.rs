@@ -1,5 +1,6 @@
-//! Program code that runs when something leaves an object: HTTP clients, wakers, destructors of responses that nobody
-//! took. It runs outside of every handler, and whatever it does, the log, the workers and other objects continue.
+//! Program code that runs when something leaves an object: HTTP clients, wakers, destructors of responses that were
+//! not taken. It runs outside of every handler, and whatever it does, the log, the workers and other objects
+//! continue.
 
 use std::{
     future::Future,
@@ -72,7 +73,7 @@ impl Armed {
         self.state.storage().put("key", &value)
     }
 
-    /// Writes, then sends so many requests; tells what became of the first.
+    /// Writes, then sends this many requests; returns the outcome of the first.
     pub async fn write_and_send(&self, count: u32) -> Result<()> {
         self.state.storage().put("key", &1)?;
         let calls: Vec<_> = (0..count).map(|number| self.send(number)).collect();
@@ -205,7 +206,7 @@ fn the_log_survives_the_destructor_of_a_response_whose_caller_has_gone() {
 }
 
 #[test]
-fn a_worker_survives_the_destructor_of_a_response_that_an_abort_takes_back() {
+fn a_worker_survives_the_destructor_of_a_dropped_response() {
     run(async {
         let world = world();
         let error = armed(&world, "a")
@@ -244,7 +245,7 @@ fn a_node_that_stops_drops_what_it_holds_although_destructors_panic() {
 }
 
 #[test]
-fn a_failed_log_tells_everybody_although_destructors_panic() {
+fn a_failed_log_is_reported_to_all_although_destructors_panic() {
     run(async {
         let world = world();
         armed(&world, "a").write(7).await.unwrap().unwrap();
@@ -264,7 +265,7 @@ fn a_failed_log_tells_everybody_although_destructors_panic() {
 }
 
 #[test]
-fn an_http_client_that_panics_is_an_error_to_its_caller_and_to_nobody_else() {
+fn a_panicking_http_client_is_an_error_to_its_caller_only() {
     run(async {
         let client = Arc::new(Client::default());
         let world = world_with(&client);
@@ -346,7 +347,7 @@ fn poll_with<R>(call: &mut Call<R>, waker: &Waker) -> bool {
 }
 
 #[test]
-fn a_waker_that_panics_harms_nobody_but_whoever_it_belongs_to() {
+fn a_panicking_waker_only_affects_its_owner() {
     run(async {
         let world = world();
         let (held, direct) = (

@@ -23,7 +23,7 @@ impl DurableObject for Large {
         Ok(Self { state, signals })
     }
 
-    /// The body has as many bytes as the path says; in so many frames as the query says, or in one.
+    /// The body has as many bytes as the path says; in this many frames as the query says, or in one.
     async fn fetch(&self, request: Request) -> Result<Response> {
         let size = request.uri().path()[1..].parse().map_err(Error::from_std)?;
         let Some(frames) = request.uri().query() else {
@@ -106,7 +106,7 @@ fn the_least_recently_used_objects_leave_memory_when_their_share_is_used() {
                 world.clock.advance(Duration::from_millis(1));
                 object(&world, name).write().await.unwrap().unwrap();
             }
-            // An object that has just come to life may be one too many until the next one comes.
+            // An object that was just loaded may be one too many until the next one comes.
             let taken = world.memory_for(MemoryUse::Objects);
             assert!(taken <= share + 64 * KIB, "{taken} for {number}");
         }
@@ -125,7 +125,7 @@ fn the_least_recently_used_objects_leave_memory_when_their_share_is_used() {
 }
 
 #[test]
-fn when_all_objects_are_busy_no_more_come_to_life_and_those_that_live_go_on() {
+fn with_all_objects_busy_no_object_starts_and_live_ones_keep_working() {
     run(async {
         let world = world(4 * 1024);
         let mut waiting = Vec::new();
@@ -155,7 +155,7 @@ fn when_all_objects_are_busy_no_more_come_to_life_and_those_that_live_go_on() {
 }
 
 #[test]
-fn events_count_their_bytes_and_what_objects_ask_of_each_other_goes_on() {
+fn events_count_their_bytes_and_calls_between_objects_still_run() {
     run(async {
         let world = world(4 * 1024);
         let caller = object(&world, "caller").call_another("called".to_owned());
@@ -235,7 +235,7 @@ fn what_an_output_gate_holds_counts_its_bytes() {
 }
 
 #[test]
-fn a_response_counts_until_nobody_has_its_bytes() {
+fn a_response_counts_until_its_bytes_are_dropped() {
     run(async {
         let world = world(1024);
         let object = object(&world, "server");
@@ -258,7 +258,7 @@ fn a_response_counts_until_nobody_has_its_bytes() {
 }
 
 #[test]
-fn a_streamed_body_has_one_frame_at_a_time_on_its_way_while_there_is_no_memory() {
+fn without_memory_a_streamed_body_sends_one_frame_at_a_time() {
     const FRAME: u64 = 300 * KIB;
     run(async {
         let world = world(1024);

@@ -47,7 +47,7 @@ impl DurableObject for Writer {
         let (storage, signals) = (self.state.storage().clone(), self.signals.clone());
         sender.send("first").map_err(Error::from_std)?;
         self.state.wait_until(async move {
-            signals.wait("go on").await;
+            signals.wait("continue").await;
             storage.put("key", "stream").unwrap();
             let _ = sender.send("second");
         })?;
@@ -253,7 +253,7 @@ fn each_frame_of_a_streamed_body_waits_for_the_writes_before_it() {
         assert_eq!(first, "first");
 
         world.disk.hold_syncs();
-        world.signals.give("go on");
+        world.signals.give("continue");
         world.until(|node| node.stats().held >= 1).await;
         let waker = std::task::Waker::noop();
         let mut cx = std::task::Context::from_waker(waker);
@@ -266,7 +266,7 @@ fn each_frame_of_a_streamed_body_waits_for_the_writes_before_it() {
 }
 
 #[test]
-fn each_frame_of_a_body_that_an_object_sends_waits_for_the_writes_before_it() {
+fn each_frame_of_a_body_waits_for_the_writes_before_it() {
     run(async {
         let world = world();
         let call = writer(&world, "a").fetch(request("/forward"));
@@ -274,7 +274,7 @@ fn each_frame_of_a_body_that_an_object_sends_waits_for_the_writes_before_it() {
         world.until(|_| world.signals.notes() == [first]).await;
 
         world.disk.hold_syncs();
-        world.signals.give("go on");
+        world.signals.give("continue");
         world.until(|node| node.stats().held >= 1).await;
         world.fence().await;
         assert_eq!(world.signals.notes(), [first]);
@@ -294,7 +294,7 @@ fn a_reader_that_stalls_is_given_up_and_told() {
         world.fence().await;
         world.clock.advance(abide::limits::BODY_STALL_LIMIT / 2);
         world.fence().await;
-        // It may still go on: this would hang if the body had been given up.
+        // It may still continue: this would hang if the body had been given up.
         world.until(|node| node.stats().outstanding == 1).await;
         world.clock.advance(abide::limits::BODY_STALL_LIMIT / 2);
         world.until(|node| node.stats().outstanding == 0).await;
@@ -504,7 +504,7 @@ fn a_failed_sync_releases_nothing_and_stops_the_node() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_the_object_goes_on_when_space_returns() {
+fn a_full_disk_is_an_error_and_the_object_works_when_space_returns() {
     run(async {
         let world = world();
         let writer = writer(&world, "a");

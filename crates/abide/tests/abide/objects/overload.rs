@@ -39,7 +39,7 @@ impl Slow {
         blocked.await
     }
 
-    /// Closes the gate for a moment, so many times.
+    /// Closes the gate for a moment, this many times.
     pub async fn block_often(&self, times: u32) -> Result<()> {
         for _ in 0..times {
             self.state
@@ -59,7 +59,7 @@ impl Slow {
 
     pub async fn quick(&self) {}
 
-    /// Makes so many calls in one poll; returns how many were refused as overloaded.
+    /// Makes this many calls in one poll; returns how many were refused as overloaded.
     pub async fn flood(&self, count: usize) -> usize {
         let other = self.state.env().object::<Self>().get_by_name("flooded");
         let calls: Vec<_> = (0..count).map(|_| other.quick()).collect();
@@ -201,7 +201,7 @@ fn calls_of_an_object_beyond_the_bound_of_a_worker_fail_at_once() {
 }
 
 #[test]
-fn a_worker_refuses_at_once_what_would_wait_for_too_long_but_not_what_its_objects_ask() {
+fn a_worker_refuses_late_calls_except_those_of_its_objects() {
     const TAKES: Duration = Duration::from_millis(10);
     run(async {
         let clock = TestClock::new();
@@ -243,7 +243,7 @@ fn a_worker_refuses_at_once_what_would_wait_for_too_long_but_not_what_its_object
 }
 
 #[test]
-fn an_object_has_so_many_background_tasks_and_no_more_and_its_handlers_go_on() {
+fn background_tasks_are_limited_and_handlers_still_run() {
     run(async {
         let options = ClassOptions::default().max_running(1);
         let world = World::new(|node| node.class::<Slow>("SLOW", options));

@@ -69,7 +69,7 @@ fn world(workers: usize) -> World {
 }
 
 #[test]
-fn a_handler_that_waits_for_ever_resets_its_object_after_the_time_limit() {
+fn a_handler_that_never_returns_resets_its_object_at_the_limit() {
     run(async {
         let world = world(1);
         let endless = world.env().object::<Endless>().get_by_name("a");
@@ -90,7 +90,7 @@ fn a_handler_that_waits_for_ever_resets_its_object_after_the_time_limit() {
 }
 
 #[test]
-fn a_handler_that_spins_is_reported_and_other_workers_go_on() {
+fn a_spinning_handler_is_reported_and_other_workers_keep_working() {
     run(async {
         let world = world(2);
         let namespace = world.env().object::<Endless>();

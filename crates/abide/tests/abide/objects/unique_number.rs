@@ -128,7 +128,7 @@ fn numbers_read_from_storage_and_written_back_are_unique() {
 }
 
 #[test]
-fn numbers_cached_in_memory_are_unique_and_go_on_after_a_restart() {
+fn cached_numbers_are_unique_and_continue_after_a_restart() {
     run(async {
         let first = world();
         let numbers = many::<Cached>(&first, |stub| stub.next()).await;
@@ -143,7 +143,7 @@ fn numbers_cached_in_memory_are_unique_and_go_on_after_a_restart() {
 }
 
 #[test]
-fn numbers_are_unique_though_all_callers_come_before_the_object_is_initialised() {
+fn numbers_are_unique_if_all_calls_precede_initialisation() {
     run(async {
         let world = world();
         let signals: &Signals = &world.signals;

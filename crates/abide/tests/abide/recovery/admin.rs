@@ -42,7 +42,7 @@ fn an_object_is_restored_to_a_time() {
 }
 
 #[test]
-fn a_handler_that_runs_is_told_of_the_reset_and_events_that_arrive_meanwhile_wait() {
+fn a_running_handler_sees_the_reset_and_new_events_wait() {
     run(async {
         let world = world();
         let ledger = ledger(&world, "a");
@@ -70,7 +70,7 @@ fn a_handler_that_runs_is_told_of_the_reset_and_events_that_arrive_meanwhile_wai
 }
 
 #[test]
-fn other_objects_of_the_worker_go_on_while_one_is_restored() {
+fn other_objects_of_the_worker_run_while_one_is_restored() {
     run(async {
         let world = world();
         let (a, b) = (ledger(&world, "a"), ledger(&world, "b"));
@@ -114,7 +114,7 @@ fn a_second_restore_of_the_same_object_is_told_to_come_again() {
 }
 
 #[test]
-fn a_fork_is_a_new_object_with_a_name_of_its_own_and_leaves_the_other_in_peace() {
+fn a_fork_has_a_new_name_and_leaves_the_original_unchanged() {
     run(async {
         let world = world();
         let original = ledger(&world, "original");

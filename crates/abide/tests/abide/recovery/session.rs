@@ -46,7 +46,7 @@ fn the_bookmark_that_a_restore_returns_undoes_it() {
 }
 
 #[test]
-fn an_object_goes_back_at_once_and_answers_with_the_bookmark_that_undoes_it() {
+fn an_object_restores_itself_and_returns_the_bookmark_to_undo_it() {
     run(async {
         let world = world();
         let ledger = ledger(&world, "a");
@@ -82,7 +82,7 @@ fn who_waits_for_an_object_that_goes_back_learns_that_it_was_reset() {
         ledger.set("second".into()).await.unwrap().unwrap();
         let waiting = ledger.wait();
         signals(world.env()).wait("waiting").await;
-        // A handler that goes on waiting is one of them, and the object is restored all the same.
+        // A handler that continues waiting is one of them, and the object is restored all the same.
         let error = ledger.restore_and_wait(first).await.unwrap_err();
         assert!(error.object_reset(), "{error}");
         assert!(waiting.await.unwrap_err().object_reset());
@@ -137,7 +137,7 @@ fn bookmarks_and_requests_outlive_the_node() {
 }
 
 #[test]
-fn bookmarks_of_an_object_order_as_text_in_the_order_in_which_they_were_taken() {
+fn bookmarks_of_an_object_sort_as_text_in_order_of_time() {
     run(async {
         let world = world();
         let ledger = ledger(&world, "a");

@@ -225,7 +225,7 @@ fn a_failing_hook_keeps_nothing_and_runs_again() {
         assert!(diary.count().await.is_err());
         settle(&world).await;
         let count = world.signals.notes().len();
-        // By itself it tries again later, not in a loop.
+        // It tries again later, not in a loop.
         world.fence().await;
         assert_eq!(world.signals.notes().len(), count);
         world.clock.advance(HOUR);
@@ -397,7 +397,7 @@ fn results_of_keyed_calls_are_not_answered_to_callers_of_a_copy() {
     });
 }
 
-/// The nodes of these tests have threads, so what is broken is broken in a process of its own.
+/// The nodes of these tests have threads, so what is broken is broken in its own process.
 #[cfg(feature = "broken")]
 #[test]
 fn broken_variants_of_timelines_are_caught() {

@@ -123,7 +123,7 @@ fn background_work_keeps_its_object_in_memory_until_it_is_done() {
 }
 
 #[test]
-fn background_work_that_takes_too_long_is_dropped_and_its_object_lives_on() {
+fn background_work_over_its_limit_is_dropped_and_its_object_survives() {
     run(async {
         let world = world();
         assert_eq!(cleaner(&world).count().await.unwrap(), 1);

@@ -104,7 +104,7 @@ fn a_handler_runs_to_its_end_although_the_object_that_called_was_reset() {
 }
 
 #[test]
-fn a_call_that_nobody_waits_for_is_made_all_the_same() {
+fn a_call_whose_result_is_not_awaited_is_still_made() {
     run(async {
         let world = world();
         drop(worker(&world, "worker").work());

@@ -118,7 +118,7 @@ fn a_cycle_of_calls_behind_a_closed_gate_is_refused_at_once() {
 }
 
 #[test]
-fn a_call_to_oneself_that_the_closed_gate_does_not_wait_for_runs_when_it_opens() {
+fn an_unawaited_self_call_runs_when_the_closed_gate_opens() {
     run(async {
         let world = world();
         assert_eq!(
@@ -133,7 +133,7 @@ fn a_call_to_oneself_that_the_closed_gate_does_not_wait_for_runs_when_it_opens()
 }
 
 #[test]
-fn two_objects_whose_closed_gates_wait_for_each_other_are_reset_at_the_time_limit() {
+fn two_gates_waiting_for_each_other_are_reset_at_the_time_limit() {
     run(async {
         let world = world();
         world.disk.hold_syncs();

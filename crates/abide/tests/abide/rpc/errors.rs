@@ -116,7 +116,7 @@ fn flags(error: &Error) -> [bool; 4] {
 const NO: [bool; 4] = [false; 4];
 
 #[test]
-fn an_error_enum_of_the_user_arrives_as_that_enum_through_other_objects_too() {
+fn a_user_error_enum_arrives_unchanged_through_other_objects() {
     run(async {
         let world = world(ClassOptions::default());
         let taken = SeatError::Taken {
@@ -214,7 +214,7 @@ fn a_handler_that_took_too_long_says_that_its_object_was_reset() {
 }
 
 #[test]
-fn a_call_that_fits_no_method_is_an_error_of_the_way_and_not_of_the_object() {
+fn a_call_to_an_unknown_method_is_a_transport_error() {
     run(async {
         let world = world(ClassOptions::default());
         let desk = desk(&world, "a");

@@ -147,7 +147,7 @@ fn a_key_belongs_to_one_call() {
         assert_eq!(kind(keyed.add(6)).await, ErrorKind::KeyReused);
         assert_eq!(kind(keyed.pay(5)).await, ErrorKind::KeyReused);
         assert_eq!(balance(&world).await, 5);
-        // Another object has keys of its own.
+        // Another object has its own keys.
         let other = world.env().object::<Account>().get_by_name("bob");
         let keyed = other.with_idempotency_key("one");
         assert_eq!(keyed.add(6).await.unwrap().unwrap(), 6);
@@ -200,7 +200,7 @@ fn a_call_that_broke_off_may_be_made_again() {
 }
 
 #[test]
-fn a_result_that_is_too_large_to_be_kept_is_given_once_and_its_call_applied_once() {
+fn a_result_too_large_to_keep_is_returned_once_and_applied_once() {
     run(async {
         let world = world();
         let keyed = account(&world).with_idempotency_key("one");
@@ -226,7 +226,7 @@ fn a_key_that_is_none_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn an_answer_from_memory_waits_until_what_it_tells_of_is_durable() {
+fn an_answer_from_memory_waits_until_its_data_is_durable() {
     run(async {
         let world = world();
         let keyed = account(&world).with_idempotency_key("one");
@@ -240,7 +240,7 @@ fn an_answer_from_memory_waits_until_what_it_tells_of_is_durable() {
     });
 }
 
-/// Sends a call, cuts the power after so many changes of the disk, and sends it again until it is answered.
+/// Sends a call, cuts the power after this many changes of the disk, and sends it again until it is answered.
 async fn cut_and_retry(change: u64) -> bool {
     let disk = SimDisk::new();
     let world = World::on(disk, 1, classes);
@@ -257,7 +257,7 @@ async fn cut_and_retry(change: u64) -> bool {
 }
 
 #[test]
-fn a_call_that_is_sent_again_after_a_crash_is_applied_once_wherever_the_crash_was() {
+fn a_call_repeated_after_a_crash_is_applied_once() {
     run(async {
         let mut change = 0;
         while !cut_and_retry(change).await {

@@ -117,7 +117,7 @@ fn calls_on_one_stub_start_in_the_order_in_which_they_were_made() {
 }
 
 #[test]
-fn calls_from_inside_an_object_start_in_order_although_some_wait_for_the_log() {
+fn an_object_s_calls_start_in_order_although_some_wait_for_the_log() {
     run(async {
         let world = world(2);
         world.disk.hold_syncs();

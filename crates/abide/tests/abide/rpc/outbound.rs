@@ -82,7 +82,7 @@ impl Sender {
         let (storage, signals) = (self.state.storage().clone(), self.signals.clone());
         sender.send("first").map_err(Error::from_std)?;
         self.state.wait_until(async move {
-            signals.wait("go on").await;
+            signals.wait("continue").await;
             storage.put("key", &"second").unwrap();
             let _ = sender.send("second");
         })?;
@@ -138,7 +138,7 @@ fn a_request_does_not_leave_before_what_was_written_before_it_is_durable() {
 }
 
 #[test]
-fn requests_leave_in_the_order_in_which_they_were_made_although_nobody_waits() {
+fn unawaited_requests_leave_in_the_order_they_were_made() {
     run(async {
         let (world, echo) = world();
         world.disk.hold_syncs();
@@ -163,7 +163,7 @@ fn each_part_of_a_body_waits_for_the_writes_before_it() {
         let mut next = async || Some(body.frame().await?.unwrap().into_data().unwrap());
         assert_eq!(next().await.unwrap(), "first");
         world.disk.hold_syncs();
-        world.signals.give("go on");
+        world.signals.give("continue");
         world.until(|node| node.stats().held >= 1).await;
         world.disk.release_syncs();
         assert_eq!(next().await.unwrap(), "second");

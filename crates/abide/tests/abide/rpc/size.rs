@@ -45,7 +45,7 @@ const ARGUMENT_HEADS: usize = 1 + 5;
 const RESULT_HEADS: usize = 1 + 3 + 5;
 
 #[test]
-fn arguments_of_32_mib_arrive_and_larger_ones_are_refused_without_being_sent() {
+fn arguments_of_32_mib_arrive_and_larger_ones_are_not_sent() {
     run(async {
         let world = world();
         let most = MAX_RPC_BYTES - ARGUMENT_HEADS;
@@ -66,7 +66,7 @@ fn arguments_of_32_mib_arrive_and_larger_ones_are_refused_without_being_sent() {
 }
 
 #[test]
-fn results_of_32_mib_arrive_and_larger_ones_are_an_error_that_undoes_nothing() {
+fn results_of_32_mib_arrive_and_larger_ones_fail_without_an_undo() {
     run(async {
         let world = world();
         let most = MAX_RPC_BYTES - RESULT_HEADS;

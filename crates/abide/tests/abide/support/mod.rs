@@ -42,7 +42,7 @@ impl World {
         Self::at(TestClock::new(), disk, workers, classes)
     }
 
-    /// A node with one worker and a memory budget of so many bytes.
+    /// A node with one worker and a memory budget of this many bytes.
     pub(crate) fn with_memory(
         limit: u64,
         classes: impl FnOnce(NodeBuilder) -> NodeBuilder,
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// Waits for a state that the node reaches by itself.
+    /// Waits for a state that the node reaches without a call.
     pub(crate) async fn until(&self, so: impl Fn(&Node) -> bool) {
         while !so(&self.node) {
             tokio::task::yield_now().await;
@@ -155,7 +155,7 @@ struct Inner {
 }
 
 impl Signals {
-    /// Says that a place is reached, or gives leave to go on; once.
+    /// Says that a place is reached, or gives leave to continue; once.
     pub(crate) fn give(&self, place: &str) {
         self.place(place).add_permits(1);
     }

@@ -59,7 +59,7 @@ fn tags_have_limits_and_a_tag_given_twice_counts_once() {
 }
 
 #[test]
-fn a_socket_that_nobody_claims_ends_with_1006() {
+fn an_unclaimed_socket_ends_with_1006() {
     run(async {
         let world = world();
         let response = room(&world).fetch(request("/")).await.unwrap();

@@ -43,7 +43,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// The same, in a task of its own.
+    /// The same, in its own task.
     pub async fn write_and_say_beside(&self) -> Result<()> {
         self.state.storage().put("key", &1)?;
         let mut endpoint = self.endpoint.take().unwrap();
@@ -74,7 +74,7 @@ fn notes(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn what_an_object_says_as_a_client_waits_until_its_write_is_durable_and_so_does_its_end() {
+fn a_client_socket_s_frames_and_close_wait_for_durable_writes() {
     run(async {
         let (world, bridge) = world().await;
         world.disk.hold_syncs();
@@ -92,7 +92,7 @@ fn what_an_object_says_as_a_client_waits_until_its_write_is_durable_and_so_does_
 }
 
 #[test]
-fn what_an_object_says_as_a_client_in_a_task_of_its_own_is_refused() {
+fn sending_on_a_client_socket_from_a_spawned_task_is_refused() {
     run(async {
         let (world, bridge) = world().await;
         world.disk.hold_syncs();

@@ -135,7 +135,7 @@ fn a_close_in_a_turn_that_fails_is_taken_back() {
 }
 
 #[test]
-fn a_close_after_one_that_was_taken_back_is_sent_though_both_wait_at_the_gate() {
+fn a_close_after_an_undone_close_is_sent() {
     run(async {
         let world = world();
         let mut ada = open(&world, "/").await;
@@ -156,7 +156,7 @@ fn a_close_after_one_that_was_taken_back_is_sent_though_both_wait_at_the_gate() 
 }
 
 #[test]
-fn the_close_event_reaches_an_object_that_could_not_be_made_at_that_moment() {
+fn the_close_event_reaches_an_object_that_could_not_start_at_first() {
     run(async {
         let world = gated::world();
         let socket = gated::open(&world).await;

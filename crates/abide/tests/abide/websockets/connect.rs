@@ -23,7 +23,7 @@ impl WebSocketConnector for Connector {
         let there = request.uri().host() == Some("there");
         Box::pin(async move {
             if !there {
-                return Err(Error::with_kind(ErrorKind::Io, "nobody is there"));
+                return Err(Error::with_kind(ErrorKind::Io, "no server is there"));
             }
             Ok(ConnectedWebSocket {
                 headers: http::HeaderMap::new(),
@@ -80,7 +80,7 @@ fn a_socket_that_cannot_be_opened_is_an_error_and_no_socket() {
     run(async {
         let (world, _connector) = connected_world();
         let error = room(&world).dial("ws://elsewhere/".to_owned()).await;
-        assert_eq!(error.unwrap().unwrap_err().message(), "nobody is there");
+        assert_eq!(error.unwrap().unwrap_err().message(), "no server is there");
         assert_eq!(room(&world).sockets().await.unwrap(), 0);
     });
 }

@@ -30,7 +30,7 @@ fn delivered(socket: &mut Endpoint, message: &str) -> bool {
 }
 
 #[test]
-fn messages_of_one_socket_start_in_order_and_one_may_wait_while_others_run() {
+fn a_socket_s_messages_start_in_order_and_one_may_wait() {
     run(async {
         let world = world();
         let mut socket = open(&world, "/").await;
@@ -117,7 +117,7 @@ fn messages_wait_at_a_closed_gate_beyond_the_queue_of_calls() {
 }
 
 #[test]
-fn messages_that_waited_when_the_object_was_reset_go_to_its_next_life_in_order() {
+fn messages_waiting_at_a_reset_go_to_the_new_instance_in_order() {
     run(async {
         let world = world();
         let mut socket = open(&world, "/").await;
@@ -130,7 +130,7 @@ fn messages_that_waited_when_the_object_was_reset_go_to_its_next_life_in_order()
         let call = room(&world).sockets();
         world.fence().await;
         world.signals.give("fail");
-        // A caller is told and may call again; nobody would send the messages again.
+        // A caller is told and may call again; messages would not be sent again.
         assert!(call.await.unwrap_err().retryable());
         assert_eq!(ask(&mut socket, "echo on").await, "on");
         let expected: Vec<_> = (0..20).map(|number| number.to_string()).collect();
@@ -170,7 +170,7 @@ async fn asleep(notes: &[&str]) -> (World, Endpoint) {
 }
 
 #[test]
-fn an_object_whose_constructor_fails_behind_its_gate_is_tried_again_with_growing_waits() {
+fn a_failing_constructor_is_retried_with_growing_waits() {
     run(async {
         let (world, mut socket) = asleep(&["gate", "fail"]).await;
         socket.deliver("hello").await.unwrap();
@@ -214,7 +214,7 @@ fn an_object_that_aborts_in_its_constructor_does_not_stop_its_worker() {
 }
 
 #[test]
-fn a_message_for_an_object_that_finds_the_disk_full_does_not_stop_the_worker() {
+fn a_message_handled_on_a_full_disk_does_not_stop_the_worker() {
     run(async {
         let (world, mut socket) = asleep(&["gate", "write"]).await;
         world.disk.set_capacity(Some(world.disk.used()));
@@ -232,7 +232,7 @@ fn a_message_for_an_object_that_finds_the_disk_full_does_not_stop_the_worker() {
 }
 
 #[test]
-fn a_message_that_was_being_handled_when_its_object_was_reset_closes_its_socket_with_1011() {
+fn a_message_interrupted_by_a_reset_closes_its_socket_with_1011() {
     run(async {
         let world = world();
         let mut ada = open(&world, "/").await;

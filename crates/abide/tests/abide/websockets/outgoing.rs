@@ -56,7 +56,7 @@ fn a_frame_in_the_turn_that_accepts_its_socket_waits_too() {
 }
 
 #[test]
-fn frames_leave_in_the_order_in_which_they_were_sent_whether_or_not_they_wait() {
+fn frames_leave_in_order_whether_or_not_they_wait() {
     run(async {
         let world = world();
         let mut socket = open(&world, "/").await;
@@ -72,7 +72,7 @@ fn frames_leave_in_the_order_in_which_they_were_sent_whether_or_not_they_wait() 
 }
 
 #[test]
-fn a_power_failure_takes_back_no_write_that_a_frame_told_of() {
+fn a_power_failure_undoes_no_write_that_a_frame_announced() {
     run(async {
         let world = world();
         let mut socket = open(&world, "/").await;
@@ -87,7 +87,7 @@ fn a_power_failure_takes_back_no_write_that_a_frame_told_of() {
 }
 
 #[test]
-fn when_the_log_fails_held_frames_are_not_sent_and_the_socket_closes_with_1012() {
+fn when_the_log_fails_held_frames_are_dropped_with_close_1012() {
     run(async {
         let world = world();
         let mut socket = open(&world, "/").await;

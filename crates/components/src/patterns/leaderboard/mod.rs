@@ -42,14 +42,14 @@ pub const BINDING: &str = "LEADERBOARD";
 /// Registers the class.
 ///
 /// # Panics
-/// If the options make no sense.
+/// If an option is invalid.
 pub fn install(host: HostBuilder, options: Options) -> HostBuilder {
     options.check();
     host.object_with::<Leaderboard>(BINDING, class_options())
         .with(options)
 }
 
-/// How to run the class: its alarm is tried until it succeeds, at most a minute apart.
+/// How to run the class: its alarm is retried until it succeeds, at most a minute apart.
 pub fn class_options() -> ClassOptions {
     ClassOptions::default().alarm_retry(AlarmRetry::for_ever(Duration::from_mins(1)))
 }

@@ -9,7 +9,7 @@ use abide_component::WakeUp;
 /// The alarm that deletes the board.
 const ALARM: &str = "leaderboard";
 
-/// A leaderboard: its name says of what, such as of a game, a level, a week.
+/// A leaderboard. Its name says what it ranks, such as a game, a level or a week.
 #[durable_object]
 pub struct Leaderboard {
     rows: Rows,
@@ -74,7 +74,7 @@ impl Leaderboard {
         Ok(self.rows.remove(&player)?)
     }
 
-    /// So many places, after the first `skip`: at most [`MAX_PLACES`](limits::MAX_PLACES).
+    /// `count` places, after the first `skip`: at most [`MAX_PLACES`](limits::MAX_PLACES).
     pub async fn top(&self, skip: u32, count: u32) -> Result<Vec<Place>, LeaderboardError> {
         let count = count.min(limits::MAX_PLACES);
         Ok(self.rows.page(i64::from(skip), i64::from(count))?)
@@ -92,7 +92,7 @@ impl Leaderboard {
         }))
     }
 
-    /// A player's place with so many before and so many after it. Nothing if there is no such player.
+    /// A player's place with `count` places before and after it. Nothing if there is no such player.
     pub async fn around(&self, player: String, count: u32) -> Result<Vec<Place>, LeaderboardError> {
         let Some(standing) = self.rows.get(&player)? else {
             return Ok(Vec::new());
@@ -108,8 +108,8 @@ impl Leaderboard {
         Ok(self.rows.count()?)
     }
 
-    /// Has the whole board deleted at a time, in milliseconds since 1970, such as some weeks after the week that it is of;
-    /// or not.
+    /// Sets when the whole board is deleted, in milliseconds since 1970, such as some weeks after the week that it
+    /// ranks; `None` keeps it.
     pub async fn delete_at(&self, at: Option<i64>) -> Result<(), LeaderboardError> {
         Ok(self.alarm.set(at)?)
     }

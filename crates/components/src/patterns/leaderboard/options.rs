@@ -8,7 +8,7 @@ use crate::patterns::limits::MAX_PLAYERS;
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
 pub struct Options {
-    /// Players of a board at most; then new ones are refused. Default 100,000.
+    /// Most players of a board; further ones are refused. Default 100,000.
     pub max_players: u32,
 }
 

@@ -8,13 +8,11 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum LimiterError {
-    /// The request makes no sense; the text says what would.
+    /// The request is invalid; the text says what is expected.
     #[error("{0}")]
     Invalid(String),
     /// The limiter counts too many keys.
-    #[error(
-        "the rate limiter counts {max} keys already: use fewer, or one limiter for each of those that are limited"
-    )]
+    #[error("the rate limiter counts {max} keys already: use fewer, or one limiter for each user")]
     TooManyKeys {
         /// How many there may be.
         max: usize,

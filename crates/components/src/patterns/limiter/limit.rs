@@ -1,4 +1,4 @@
-//! Limits, and what comes of a request under one.
+//! Limits, and the verdict on a request under one.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use super::LimiterError;
 use crate::patterns::limits::MAX_WINDOW;
 use abide_component::numbers::{micros, millis};
 
-/// How much is admitted in which time. The caller says it with each request.
+/// How many requests are admitted in which time. The caller passes it with each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Limit {
-    /// So many in any window of this length.
+    /// This many in any window of this length.
     Window {
         /// How many.
         limit: u32,
         /// The length, in whole milliseconds.
         window: Duration,
     },
-    /// So many at once, and then one each interval.
+    /// This many at once, and then one each interval.
     Bucket {
         /// How many at once.
         burst: u32,
@@ -28,7 +28,7 @@ pub enum Limit {
     },
 }
 
-/// What comes of a request.
+/// The verdict on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
     /// It is admitted and counted.
@@ -38,7 +38,7 @@ pub enum Verdict {
     },
     /// It is refused and does not count.
     Refused {
-        /// After this time it is admitted, if no other is before.
+        /// After this time the request is admitted, unless another one is first.
         retry_after: Duration,
     },
 }
@@ -49,12 +49,12 @@ impl Limit {
         Self::Window { limit, window }
     }
 
-    /// A token bucket: `burst` at once, and one more `every` so often.
+    /// A token bucket: `burst` at once, and one more each `every`.
     pub const fn bucket(burst: u32, every: Duration) -> Self {
         Self::Bucket { burst, every }
     }
 
-    /// Refuses what makes no sense.
+    /// Refuses invalid limits and counts.
     pub(super) fn check(&self, count: u32) -> Result<(), LimiterError> {
         let (most, is_time) = match *self {
             Self::Window { limit, window } => (

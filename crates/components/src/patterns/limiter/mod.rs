@@ -1,7 +1,7 @@
-//! Rate limiters: so many requests in a time, for each user, address or token.
+//! Rate limiters: a number of requests per time, for each user, address or token.
 //!
-//! A [`RateLimiter`] is an object named after whoever is limited. The caller says the [`Limit`] with each request, so a
-//! limit is a constant of the program and nobody sets anything up. One limiter counts several keys, such as `login` and
+//! A [`RateLimiter`] is an object named after its user or address. The caller passes the [`Limit`] with each request, so a
+//! limit is a constant of the program and needs no set-up. One limiter counts several keys, such as `login` and
 //! `comment`, each apart. A key has one limit: two of them, such as one for a minute and one for a day, need a key each,
 //! because what a shorter window or a limit of the other kind does not count is forgotten.
 //!
@@ -55,7 +55,7 @@ pub const BINDING: &str = "RATE_LIMITER";
 /// Registers the class.
 ///
 /// # Panics
-/// If the options make no sense.
+/// If an option is invalid.
 pub fn install(host: HostBuilder, options: Options) -> HostBuilder {
     options.check();
     host.object_with::<RateLimiter>(BINDING, class_options())

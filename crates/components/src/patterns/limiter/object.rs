@@ -19,10 +19,10 @@ use abide_component::WakeUp;
 /// Where the counts are saved.
 const SAVED: &str = "usage";
 
-/// The alarm that deletes what counts for nothing any more.
+/// The alarm that deletes counts that no longer matter.
 const ALARM: &str = "limiter";
 
-/// A rate limiter: its name says who is limited.
+/// A rate limiter. Its name says who is limited.
 #[durable_object]
 pub struct RateLimiter {
     inner: Rc<Inner>,
@@ -40,7 +40,7 @@ struct Inner {
     state: State,
     options: Options,
     alarm: WakeUp,
-    /// What each key has used. Those that have used nothing lately may be missing.
+    /// The use of each key. Keys that were not used lately may be missing.
     usages: RefCell<BTreeMap<String, Usage>>,
     /// True while a background task is about to save.
     will_save: Cell<bool>,
@@ -121,7 +121,7 @@ impl Inner {
         Ok(verdict)
     }
 
-    /// Has the counts saved in time. Meanwhile the object stays in memory.
+    /// Schedules saving the counts. Until then the object stays in memory.
     fn save_later(self: &Rc<Self>) -> Result<()> {
         let after = self.options.save_after;
         if after.is_zero() {
@@ -137,7 +137,7 @@ impl Inner {
             sleep.await;
             inner.will_save.set(false);
             if let Err(error) = inner.save() {
-                tracing::warn!(id = %inner.state.id(), %error, "a rate limiter could not save its counts; it goes on with those in memory");
+                tracing::warn!(id = %inner.state.id(), %error, "a rate limiter could not save its counts; it continues with those in memory");
             }
         });
         if saving.is_err() {
@@ -152,21 +152,21 @@ impl Inner {
         }
         let storage = self.state.storage();
         let Some(ends_at) = self.drop_old() else {
-            // What never lasted long enough to be saved leaves no trace.
+            // Counts that expired before they were saved leave no trace.
             return match storage.get::<BTreeMap<String, Usage>>(SAVED)? {
                 Some(_) => storage.delete_all(),
                 None => Ok(()),
             };
         };
         storage.put(SAVED, &*self.usages.borrow())?;
-        // When it goes off it looks again, so it need not move each time.
+        // The alarm checks again when it goes off, so it need not move each time.
         match self.alarm.get()? {
             Some(_) => Ok(()),
             None => self.alarm.set(Some(ends_at)),
         }
     }
 
-    /// Forgets what counts for nothing any more; returns until when the rest counts.
+    /// Forgets counts that no longer matter; returns until when the rest count.
     fn drop_old(&self) -> Option<i64> {
         let now = now(&self.state);
         let mut usages = self.usages.borrow_mut();

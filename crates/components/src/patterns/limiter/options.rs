@@ -9,8 +9,8 @@ use crate::patterns::limits::MAX_SAVE_AFTER;
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
 pub struct Options {
-    /// How long after a change the counts are saved. A crash forgets what was admitted in that time. With zero each
-    /// admission is on disk before its caller hears of it, and nothing is forgotten. Default 1 s.
+    /// How long after a change the counts are saved. A crash forgets what was admitted in that time. With zero, each
+    /// admission is on disk before the caller is told, and nothing is forgotten. Default 1 s.
     pub save_after: Duration,
 }
 

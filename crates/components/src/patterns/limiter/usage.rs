@@ -40,7 +40,7 @@ impl Usage {
         }
     }
 
-    /// When it counts for nothing any more, in milliseconds since 1970.
+    /// When it no longer counts, in milliseconds since 1970.
     pub(super) fn ends_at(&self) -> i64 {
         match self {
             Self::Window { window, slots } => slots
@@ -50,7 +50,8 @@ impl Usage {
         }
     }
 
-    /// Admits so many, or says when. The limit has been checked. One of the other kind than before begins anew.
+    /// Admits `count` requests, or says when they can be. The limit has been checked. A limit of the other kind than
+    /// before starts afresh.
     pub(super) fn take(&mut self, limit: &Limit, count: u32, now: i64) -> Verdict {
         match (self, *limit) {
             (

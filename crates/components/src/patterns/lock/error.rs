@@ -10,7 +10,7 @@ use super::Token;
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum LockError {
-    /// The request makes no sense; the text says what would.
+    /// The request is invalid; the text says what is expected.
     #[error("{0}")]
     Invalid(String),
     /// Another holder has the lock.
@@ -47,7 +47,7 @@ pub enum LockError {
         /// The highest that was seen.
         newest: Token,
     },
-    /// The lock's object is a fork that was not activated, or was restored so.
+    /// The lock's object is a fork that was not activated, or was restored as a dormant copy.
     #[error(
         "this lock is dormant, so it grants nothing: activate its object, or use the lock that it is a copy of"
     )]

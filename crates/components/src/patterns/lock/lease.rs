@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Token;
 
-/// That somebody holds a lock, and for how long.
+/// Who holds a lock, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Who holds it.

@@ -3,7 +3,7 @@
 //! A [`Lock`] is an object named after a resource. At most one holder has its lease at a time. A holder that dies keeps
 //! it until the lease ends, which the object's alarm sees to; a holder that works longer renews it.
 //!
-//! A lease alone excludes nobody: its holder may be suspended, wake after the lease has ended, and write although another
+//! A lease alone excludes no other writer: its holder may be suspended, wake after the lease has ended, and write although another
 //! has the lock. So each lease has a **fencing token**, which is higher than those of all leases before it, also
 //! across crashes and after a restore of the lock. The holder sends it with whatever it does to the resource, and the resource refuses lower numbers than
 //! it has seen: a [`Fence`] does that in an object.

@@ -34,7 +34,7 @@ impl std::fmt::Debug for Lock {
 struct Inner {
     state: State,
     alarm: WakeUp,
-    /// Those that wait, in the order in which they came.
+    /// Waiting calls, in the order in which they came.
     waiting: RefCell<VecDeque<Waiter>>,
 }
 
@@ -69,20 +69,20 @@ impl DurableObject for Lock {
 
 #[rpc]
 impl Lock {
-    /// Gives the lock to a holder for a time. If that holder has it already, its lease keeps its token and lasts so long
-    /// from now: a call whose answer was lost can be repeated. So each holder needs a name of its own, such as one for
-    /// each attempt at its work.
+    /// Gives the lock to a holder for a time. If that holder has it already, its lease keeps its token and lasts this
+    /// long from now: a call whose answer was lost can be repeated. So each holder needs its own name, such as one
+    /// for each attempt at its work.
     ///
     /// The error is [`LockError::Held`] if another has it.
     pub async fn acquire(&self, holder: String, lease: Duration) -> Result<Lease, LockError> {
         self.inner.acquire(holder, lease)
     }
 
-    /// The same, but waits for the lock if another has it; whoever waits longest comes next. The error is
+    /// The same, but waits for the lock if another has it; the longest waiter is next. The error is
     /// [`LockError::Held`] if the time is over.
     ///
-    /// If the object is reset or the process ends, nobody waits any more, and the call fails: repeat it. A caller that
-    /// does not want its answer any more gets the lock nevertheless, and has it until its lease ends.
+    /// If the object is reset or the process ends, the wait ends and the call fails: repeat it. A caller that has
+    /// dropped its call still gets the lock, and has it until its lease ends.
     pub async fn acquire_within(
         &self,
         holder: String,
@@ -112,7 +112,7 @@ impl Lock {
         given.map_or_else(|| inner.acquire(holder, lease), Ok)
     }
 
-    /// Has a lease last so long from now.
+    /// Extends a lease to last this long from now.
     ///
     /// The error is [`LockError::Lost`] if it has ended.
     pub async fn renew(&self, token: Token, lease: Duration) -> Result<Lease, LockError> {
@@ -130,7 +130,7 @@ impl Lock {
         Ok(held)
     }
 
-    /// Frees the lock. False if the lease with this token has ended already, so a call can be repeated.
+    /// Frees the lock. False if the lease with this token has ended already, so the call can be repeated.
     pub async fn release(&self, token: Token) -> Result<bool, LockError> {
         let inner = &self.inner;
         let now = now(&inner.state);
@@ -156,7 +156,7 @@ impl Inner {
         Record::load(self.state.storage(), now)
     }
 
-    /// Has the object woken when the lease ends; or, if the lock is free, when it can be forgotten.
+    /// Sets the alarm for the end of the lease; or, if the lock is free, for when it can be forgotten.
     fn store(&self, record: &Record) -> Result<()> {
         record.store(self.state.storage())?;
         let at = match &record.lease {
@@ -225,7 +225,7 @@ impl Inner {
         Ok(receiver)
     }
 
-    /// Gives the lock, which is free, to whoever has waited longest; and stores it.
+    /// Gives the lock, which is free, to the longest waiter, and stores that.
     fn give_to_next(&self, record: &mut Record, now: i64) -> Result<()> {
         let mut waiting = self.waiting.borrow_mut();
         waiting.retain(|waiter| !waiter.granted.is_closed());
@@ -235,19 +235,19 @@ impl Inner {
         let expires_at = now.saturating_add(millis(first.lease));
         let lease = record.grant(first.holder.clone(), self.timeline(), now, expires_at);
         self.store(record)?;
-        // A holder that has repeated its call hears of it each time.
+        // A holder that has repeated its call gets an answer to each.
         let (given, others): (VecDeque<_>, _) = std::mem::take(&mut *waiting)
             .into_iter()
             .partition(|waiter| waiter.holder == lease.holder);
         *waiting = others;
         for waiter in given {
-            // Whoever gives up at this moment looks once more.
+            // A waiter that gives up now re-reads the lock.
             let _ = waiter.granted.send(lease.clone());
         }
         Ok(())
     }
 
-    /// The alarm: it is the time for which it was set, whatever a clock shows that was set back meanwhile.
+    /// The alarm's scheduled time; used instead of the clock, which may have been set back.
     fn went_off(&self, scheduled: i64) -> Result<()> {
         if broken(Variant::LeaseLeftOpen) {
             return Ok(());
@@ -258,7 +258,8 @@ impl Inner {
         if let Some(lease) = &record.lease {
             return self.alarm.set(Some(lease.expires_at));
         }
-        // One that is forgotten begins with the time, which has to be later than its last token: a clock may have been set back.
+        // A forgotten lock starts its tokens at the time, which has to be later than its last token: a clock may have
+        // been set back.
         let is_behind = record.number < present;
         if forgotten_at(&record) <= due && self.waiting.borrow().is_empty() {
             return if is_behind {

@@ -33,7 +33,7 @@ impl Record {
         storage.put(KEY, self)
     }
 
-    /// Gives the lock, which is free, to a holder. Numbers are not below the time, so that they grow also if the lock was
+    /// Gives the lock, which is free, to a holder. Tokens are at least the time, so they also grow if the lock was
     /// forgotten.
     pub(super) fn grant(
         &mut self,

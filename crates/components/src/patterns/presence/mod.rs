@@ -1,19 +1,19 @@
-//! Presence: who is here.
+//! Presence: which visitors are present.
 //!
-//! An object that holds a [`Presence`], such as a room, knows who has given a sign of life within
-//! [`Options::timeout`], or up to a quarter longer: signs that follow each other closely are not all written down. Signs of
-//! life are:
+//! An object that holds a [`Presence`], such as a room, knows which visitors have sent a heartbeat within
+//! [`Options::timeout`], or up to a quarter longer: heartbeats that follow each other closely are not all stored.
+//! Heartbeats are:
 //!
 //! - a WebSocket that is opened ([`Presence::enter`]), and each heartbeat on it. Heartbeats are texts that the gateway
 //!   answers without waking the object, so the room can hibernate while its sockets beat;
 //! - a heartbeat by any other way, such as an HTTP request ([`Presence::beat`]).
 //!
-//! Who closes their last socket cleanly has left at once ([`Presence::closed`]). Whoever loses the connection, or the
-//! server is restarted under them, has until the timeout to come back, and nobody hears that they were gone.
+//! A visitor who closes their last socket cleanly leaves at once ([`Presence::closed`]). One who loses the
+//! connection, or whose server restarts, may return until the timeout without anyone being notified.
 //!
-//! Who is here is stored, so it survives hibernation and crashes. A crash forgets the heartbeats on sockets since anybody
-//! last looked, with the sockets. The object's alarm `presence` looks for those who have
-//! fallen silent, once in each timeout, while anybody is here.
+//! The visitors are stored, so they survive hibernation and crashes. A crash forgets the heartbeats on sockets since
+//! the last check, together with the sockets. The object's alarm `presence` looks for visitors that have timed out,
+//! once in each timeout, while any are present.
 //!
 //! ```
 //! use abide::prelude::*;
@@ -79,22 +79,22 @@ use rows::Rows;
 pub use options::Options;
 pub use rows::Present;
 
-/// The alarm that looks for those who have fallen silent.
+/// The alarm that looks for visitors that have timed out.
 const ALARM: &str = "presence";
 
-/// What tags of sockets begin with; the rest is who.
+/// Prefix of sockets' tags; the rest is the visitor's name.
 const TAG: &str = "presence:";
 
-/// Somebody has come or left.
+/// A visitor has come or left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// They were not here before.
     Came(String),
-    /// They closed their last socket, said so, or have been silent for too long.
+    /// They closed their last socket, left explicitly, or were silent for too long.
     Left(String),
 }
 
-/// Who is here, in an object. Clones are the same.
+/// The visitors that are present in an object. Clones are the same.
 #[derive(Clone)]
 pub struct Presence(Rc<Inner>);
 
@@ -113,7 +113,7 @@ impl Presence {
     /// are none. It has the object's alarm `presence`, and its sockets' automatic answer.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if an option makes no sense or the object has a presence already, [`ErrorKind::Damaged`] if the
+    /// [`ErrorKind::Input`] if an option is invalid or the object has a presence already, [`ErrorKind::Damaged`] if the
     /// tables are of a version that this program does not know.
     pub fn open(state: &State, options: Options) -> Result<Self> {
         options.check()?;
@@ -131,18 +131,18 @@ impl Presence {
         Ok(Self(inner))
     }
 
-    /// Has a function called for each change, in the transaction that writes it down: what it sends leaves when that is on
-    /// disk. An error undoes the change, and whoever has caused it gets the error.
+    /// Sets a function that is called for each change, in the transaction that stores it: what it sends leaves when
+    /// the change is on disk. An error rolls the change back and is returned to the caller.
     pub fn on_change(&self, hook: impl Fn(&Change) -> Result<()> + 'static) {
         let hook: Hook = Box::new(hook);
         *self.0.hook.borrow_mut() = Some(Rc::new(hook));
     }
 
-    /// Accepts the WebSocket of somebody, who is here from now on. One may have several sockets.
+    /// Accepts the WebSocket of a visitor, who is present from now on. A visitor may have several sockets.
     ///
     /// # Errors
     /// [`ErrorKind::Input`] for a name of no or more than [`MAX_WHO_BYTES`](limits::MAX_WHO_BYTES) bytes,
-    /// [`ErrorKind::Limit`] if too many are here.
+    /// [`ErrorKind::Limit`] if too many are present.
     pub fn enter(&self, server: ServerSocket, who: &str) -> Result<WebSocket> {
         let inner = &self.0;
         let was_here = inner.rows.seen_at(who)?.is_some();
@@ -156,13 +156,13 @@ impl Presence {
         accepted
     }
 
-    /// A sign of life that came by another way than a WebSocket. The errors are those of [`enter`](Self::enter).
+    /// A heartbeat that came by another way than a WebSocket. The errors are those of [`enter`](Self::enter).
     pub fn beat(&self, who: &str) -> Result<()> {
         self.0.came(who)
     }
 
-    /// To be called in the object's `websocket_close`: whoever has closed their last socket cleanly has left. If it has not
-    /// been closed cleanly, they have until the timeout to come back.
+    /// To be called in the object's `websocket_close`: a visitor who has closed their last socket cleanly has left.
+    /// If it was not closed cleanly, they may return until the timeout.
     pub fn closed(&self, ws: &WebSocket, was_clean: bool) -> Result<()> {
         let Some(who) = who_of(ws) else {
             return Ok(());
@@ -171,14 +171,14 @@ impl Presence {
         if is_last && (was_clean || broken(Variant::BrokenIsClosed)) {
             return self.leave(&who).map(drop);
         }
-        // Its last heartbeats go with it, whatever other sockets have beaten.
+        // The socket's last heartbeats are lost with it, but not those of the visitor's other sockets.
         match beaten_at(ws) {
             Some(at) => self.0.rows.seen(&who, at),
             None => Ok(()),
         }
     }
 
-    /// Somebody leaves: their sockets are closed. False if they were not here.
+    /// A visitor leaves: their sockets are closed. False if they were not present.
     pub fn leave(&self, who: &str) -> Result<bool> {
         let inner = &self.0;
         for ws in inner.open_sockets(who) {
@@ -193,7 +193,7 @@ impl Presence {
         })
     }
 
-    /// Who is here, by name; with whoever has come or fallen silent until this moment.
+    /// The visitors present now, by name, including arrivals and timeouts up to this moment.
     pub fn here(&self) -> Result<Vec<Present>> {
         self.0.look()?;
         self.0.rows.all()
@@ -218,7 +218,7 @@ fn beaten_at(ws: &WebSocket) -> Option<i64> {
 
 impl Inner {
     fn came(&self, who: &str) -> Result<()> {
-        if let Some(wrong) = wrong_length("the name of somebody", who, limits::MAX_WHO_BYTES) {
+        if let Some(wrong) = wrong_length("the name of a visitor", who, limits::MAX_WHO_BYTES) {
             return Err(Error::with_kind(ErrorKind::Input, wrong));
         }
         let now = now(&self.state);
@@ -232,7 +232,7 @@ impl Inner {
         sockets.filter(|ws| ws.ready_state() == ReadyState::Open)
     }
 
-    /// How long after the last sign of life that was written down somebody counts as here.
+    /// How long a visitor counts as present after the last stored heartbeat.
     fn patience(&self) -> i64 {
         let timeout = millis(self.options.timeout);
         timeout + timeout / limits::BEATS_IN_A_TIMEOUT
@@ -242,12 +242,12 @@ impl Inner {
     fn seen(&self, who: &str, at: i64, now: i64) -> Result<()> {
         let timeout = millis(self.options.timeout);
         match self.rows.seen_at(who)? {
-            // It says nothing new that would be worth a write.
+            // Too little has changed to be worth a write.
             Some(seen_at) if at < seen_at + timeout / limits::BEATS_IN_A_TIMEOUT => Ok(()),
             Some(seen_at) if seen_at + self.patience() > at => self.rows.seen(who, at),
             known => {
                 if known.is_some() {
-                    // They had fallen silent, and nobody has looked.
+                    // They had timed out, and that was not noticed yet.
                     self.rows.remove(who)?;
                     self.tell(&Change::Left(who.to_owned()))?;
                 }
@@ -256,7 +256,7 @@ impl Inner {
                     return Err(Error::with_kind(
                         ErrorKind::Limit,
                         format!(
-                            "{max} are here already: use several rooms, or raise `max_present`"
+                            "{max} are present already: use several rooms, or raise `max_present`"
                         ),
                     ));
                 }
@@ -293,7 +293,7 @@ impl Inner {
         }
         self.state.storage().transaction_sync(|| {
             self.rows.not_after(now)?;
-            // Those who are here first: what they have beaten keeps them, and what they have not makes room for others.
+            // Present visitors first: their heartbeats keep them, and those that timed out make room for others.
             let mut back = Vec::new();
             for (who, at) in beats.into_iter().filter(|(_, at)| at + timeout > now) {
                 match self.rows.seen_at(&who)? {
@@ -310,7 +310,7 @@ impl Inner {
                 self.tell(&Change::Left(who))?;
             }
             for (who, at) in back {
-                // Where too many are here already, they come when there is room, and keep nobody from leaving.
+                // In a full room they are added when there is room, and block no departure.
                 if !self.is_full()? {
                     self.seen(&who, at.min(now), now)?;
                 }
@@ -320,7 +320,7 @@ impl Inner {
                     let silent_at = seen_at.saturating_add(self.patience());
                     self.alarm.set(Some(silent_at))
                 }
-                // One that has fallen silent may beat again, which wakes nobody.
+                // A visitor that has timed out may send heartbeats again, which does not wake the object.
                 None if has_sockets => self.alarm.not_later_than(now.saturating_add(timeout)),
                 None => self.alarm.set(None),
             }

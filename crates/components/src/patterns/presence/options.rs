@@ -11,8 +11,8 @@ use crate::patterns::limits;
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
 pub struct Options {
-    /// How long after their last sign of life somebody counts as here, at least; up to a quarter longer. Clients beat at least three times in it. Default
-    /// 60 s.
+    /// How long a visitor counts as present after the last heartbeat, at least; up to a quarter longer. Clients send
+    /// at least three heartbeats in it. Default 60 s.
     pub timeout: Duration,
     /// The text that clients send as a heartbeat. Default `ping`.
     #[setters(into)]
@@ -40,12 +40,12 @@ impl Options {
         let (shortest, longest) = (limits::MIN_PRESENCE_TIMEOUT, limits::MAX_PRESENCE_TIMEOUT);
         let wrong = if !(shortest..=longest).contains(&self.timeout) {
             format!(
-                "somebody who is silent counts as here for {} s to {} min",
+                "a silent visitor counts as present for {} s to {} min",
                 shortest.as_secs(),
                 longest.as_secs() / 60
             )
         } else if !(1..=limits::MAX_PRESENT).contains(&self.max_present) {
-            format!("1 to {} may be here", limits::MAX_PRESENT)
+            format!("1 to {} may be present", limits::MAX_PRESENT)
         } else {
             return Ok(());
         };

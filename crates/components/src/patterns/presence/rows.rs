@@ -1,4 +1,4 @@
-//! Who is here, as rows.
+//! The present visitors, as rows.
 
 use abide::{Result, Sql, Storage};
 use serde::{Deserialize, Serialize};
@@ -14,14 +14,14 @@ const TABLES: &str = "
     CREATE TABLE presence_meta (version INTEGER NOT NULL);
 ";
 
-/// Somebody who is here.
+/// A visitor who is present.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Present {
     /// Who.
     pub who: String,
     /// Since when, in milliseconds since 1970.
     pub since: i64,
-    /// Their last sign of life that was written down, in milliseconds since 1970.
+    /// Their last stored heartbeat, in milliseconds since 1970.
     pub seen_at: i64,
 }
 
@@ -55,13 +55,13 @@ impl Rows {
         Ok(!self.0.exec(delete, (who,))?.is_empty())
     }
 
-    /// Removes those who were not seen after a time.
+    /// Removes visitors that were not seen after a time.
     pub(super) fn remove_silent(&self, until: i64) -> Result<Vec<String>> {
         let delete = "DELETE FROM presence WHERE seen_at <= ?1 RETURNING who";
         self.0.exec(delete, (until,))?.to_array()
     }
 
-    /// Nobody was seen later than now: then the clock was set back.
+    /// No heartbeat is later than now: one that is came before the clock was set back.
     pub(super) fn not_after(&self, now: i64) -> Result<()> {
         let select = "SELECT count(*) FROM presence WHERE seen_at > ?1";
         if self.0.exec(select, (now,))?.one::<i64>()? > 0 {

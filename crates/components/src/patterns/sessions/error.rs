@@ -1,4 +1,4 @@
-//! What sessions answer when they do not do what they are asked.
+//! Errors of sessions.
 
 use abide::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The request makes no sense; the text says what would.
+    /// The request is invalid; the text says what is expected.
     #[error("{0}")]
     Invalid(String),
     /// The data are no JSON of the wanted type.

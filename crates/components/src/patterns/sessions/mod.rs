@@ -1,11 +1,11 @@
 //! Sessions: who is logged in, and until when.
 //!
-//! An object that holds [`Sessions`] makes one when somebody logs in, and hands its id to the client, in a cookie for
-//! instance. Each request shows the id again. A session ends after its lifetime, by the object's alarm, or when somebody
+//! An object that holds [`Sessions`] makes one when a user logs in, and hands its id to the client, in a cookie for
+//! instance. Each request presents the id. A session ends after its lifetime, by the object's alarm, or when the user
 //! logs out.
 //!
 //! - A session is on disk before its client has the id, and one that was ended stays ended, also after a crash.
-//! - An id is 160 random bits, and only its SHA-256 is stored: whoever reads the database, or a copy, can log in as nobody.
+//! - An id is 160 random bits, and only its SHA-256 is stored: reading the database, or a copy, lets no one log in.
 //! - [`Sessions::end_all_of`] ends all sessions of one subject, such as after a change of the password.
 //!
 //! ```
@@ -78,7 +78,7 @@ struct Inner {
 /// A session that was just made.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewSession {
-    /// What its client shows. It is a secret, and is stored nowhere.
+    /// The id that its client presents. It is a secret, and only its hash is stored.
     pub id: String,
     /// When it ends, in milliseconds since 1970.
     pub expires_at: i64,
@@ -102,7 +102,7 @@ impl Sessions {
     /// there are none. They have the object's alarm `sessions`.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option makes no sense or the object has sessions already,
+    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option is invalid or the object has sessions already,
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if the tables are of a version that this program does not know.
     pub fn open(state: &State, options: Options) -> Result<Self> {
         options.check()?;
@@ -117,7 +117,7 @@ impl Sessions {
         Ok(Self(inner))
     }
 
-    /// Makes a session of a subject, such as a user, with what the program wants to know of it.
+    /// Makes a session of a subject, such as a user, with data of the program.
     pub fn create<T: Serialize + ?Sized>(
         &self,
         subject: &str,
@@ -159,8 +159,8 @@ impl Sessions {
         }))
     }
 
-    /// Has a session last a lifetime from now, and not longer than [`Options::max_lifetime`] since it began. Returns when
-    /// it ends; `None` if it has ended.
+    /// Extends a session to one lifetime from now, and at most to [`Options::max_lifetime`] after it began. Returns
+    /// when it ends; `None` if it has ended.
     pub fn renew(&self, id: &str) -> Result<Option<i64>, SessionError> {
         let inner = &self.0;
         let now = now(&inner.state);
@@ -171,7 +171,7 @@ impl Sessions {
         let most = row
             .created_at
             .saturating_add(millis(inner.options.max_lifetime));
-        // One that was made with longer lifetimes keeps its end.
+        // A session that was made with longer lifetimes keeps its end.
         let expires_at = wanted.min(most).max(row.expires_at);
         if expires_at != row.expires_at {
             inner.rows.set_end(id, expires_at)?;
@@ -179,7 +179,7 @@ impl Sessions {
         Ok(Some(expires_at))
     }
 
-    /// Replaces what the program knows of a session. False if it has ended.
+    /// Replaces the program's data of a session. False if the session has ended.
     pub fn update<T: Serialize + ?Sized>(&self, id: &str, data: &T) -> Result<bool, SessionError> {
         let data = to_text(data)?;
         let inner = &self.0;
@@ -208,7 +208,7 @@ impl Sessions {
 }
 
 impl Inner {
-    /// Deletes what has expired, and has the object woken for the next.
+    /// Deletes expired sessions, and sets the alarm for the next one.
     fn sweep(&self) -> Result<()> {
         if broken(Variant::SessionLeftStored) {
             return Ok(());

@@ -15,7 +15,7 @@ pub struct Options {
     pub lifetime: Duration,
     /// How long a session lasts at most, however often it is renewed. Default 30 days.
     pub max_lifetime: Duration,
-    /// Sessions that the object holds at most; then none is made. Default 1,000.
+    /// Most sessions of the object; further ones are refused. Default 1,000.
     pub max_sessions: u32,
 }
 

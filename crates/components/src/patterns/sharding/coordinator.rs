@@ -82,7 +82,7 @@ impl DurableObject for Coordinator {
 
 #[rpc]
 impl Coordinator {
-    /// Writes down how many shards there are, when it is called first; refuses another number later.
+    /// Stores the number of shards at the first call; refuses another number later.
     pub async fn declare(&self, shards: u32) -> Result<(), ShardingError> {
         let known: Option<u32> = self
             .sql
@@ -170,7 +170,7 @@ impl Coordinator {
 }
 
 impl Coordinator {
-    /// Sums that are more than 64 bits are refused, and the shard reports again and again: somebody is to see it.
+    /// Sums of more than 64 bits are refused, and the shard reports again and again, so that an operator sees it.
     fn add(&self, figure: &str, more: i128) -> Result<(), ShardingError> {
         let select = "SELECT value FROM coordinator_totals WHERE figure = ?1";
         let before: Option<i64> = self.sql.exec(select, (figure,))?.optional()?;
@@ -178,7 +178,7 @@ impl Coordinator {
             ShardingError::Invalid(format!("the total of `{figure}` is more than 64 bits"))
         })?;
         if sum == 0 {
-            // So that figures that nobody has any more leave nothing.
+            // So that figures that no shard has any more leave nothing.
             let delete = "DELETE FROM coordinator_totals WHERE figure = ?1";
             self.sql.exec(delete, (figure,))?;
             return Ok(());

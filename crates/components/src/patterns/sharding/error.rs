@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ShardingError {
-    /// The request makes no sense; the text says what would.
+    /// The request is invalid; the text says what is expected.
     #[error("{0}")]
     Invalid(String),
     /// The namespace has another number of shards.

@@ -39,7 +39,7 @@ impl Figures {
     /// are none. They have the object's alarm `figures`.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if the object is no shard, if an option makes no sense or the object has
+    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if the object is no shard, if an option is invalid or the object has
     /// figures already; and one that says so if the coordinators' class is not [installed](super::install).
     pub fn open(state: &State, options: Options) -> Result<Self> {
         options.check()?;
@@ -50,7 +50,7 @@ impl Figures {
             // `likes/07` would be another object that reports as shard 7.
             .filter(|(sharded, shard)| format!("{sharded}/{shard}") == name);
         let Some((sharded, shard)) = place else {
-            let wrong = format!("`{name}` is no shard: reach it by a `Sharded`");
+            let wrong = format!("`{name}` is not a shard: reach it by a `Sharded`");
             return Err(ShardingError::Invalid(wrong).into());
         };
         sharded::check(sharded, shard.saturating_add(1))?;
@@ -134,7 +134,7 @@ impl Inner {
         Ok(all.into_iter().collect())
     }
 
-    /// The alarm. What changes while the coordinator is told sets the next.
+    /// The alarm. A change during the report sets the next alarm.
     async fn report(&self) -> Result<()> {
         let change = self
             .sql

@@ -34,7 +34,7 @@ mod tests {
         assert_eq!(shards, SHARDS);
     }
 
-    /// Written down once: data are where these say.
+    /// Fixed forever: data are where these results say.
     const SHARDS: [u32; 3] = [78, 84, 1];
 
     #[test]

@@ -74,7 +74,7 @@ pub use sharded::Sharded;
 /// The name under which the coordinators' class is registered.
 pub const BINDING: &str = "COORDINATOR";
 
-/// Registers the coordinators' class. Yours, of which the shards are, you register yourself.
+/// Registers the coordinators' class. The class of the shards is yours, and you register it yourself.
 pub fn install(host: HostBuilder) -> HostBuilder {
     host.object_with::<Coordinator>(BINDING, class_options())
 }

@@ -11,8 +11,8 @@ use super::ShardingError;
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
 pub struct Options {
-    /// How long after a change a shard reports: so far totals are behind, and so often at most the coordinator hears of each
-    /// shard. Default 1 s.
+    /// How long after a change a shard reports. Totals are behind by this time, and each shard reports at most once
+    /// in it. Default 1 s.
     pub report_after: Duration,
 }
 

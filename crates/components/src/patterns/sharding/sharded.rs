@@ -8,7 +8,7 @@ use futures_util::{StreamExt as _, stream};
 use super::{BINDING, Coordinator, ShardingError, Totals, hash::shard_of};
 use crate::patterns::{limits, wrong_length};
 
-/// A sharded namespace: so many objects of one class. Making it calls nobody.
+/// A sharded namespace: a fixed number of objects of one class. Making it calls none of them.
 pub struct Sharded<T: ObjectClass> {
     objects: Namespace<T>,
     coordinator: Stub<Coordinator>,
@@ -34,7 +34,7 @@ impl<T: ObjectClass> Sharded<T> {
         })
     }
 
-    /// Writes down how many shards there are, on disk, when it is called first. A program calls it when it starts.
+    /// Stores the number of shards at the first call. A program calls it when it starts.
     ///
     /// # Errors
     /// [`ShardingError::Declared`] if there are more or fewer.
@@ -62,7 +62,8 @@ impl<T: ObjectClass> Sharded<T> {
         self.objects.get_by_name(&format!("{}/{number}", self.name))
     }
 
-    /// Calls all shards, some at a time, and returns their results in order. Of a shard that fails the others hear nothing.
+    /// Calls all shards, some at a time, and returns their results in order. A shard's failure does not stop the
+    /// calls of the others.
     pub async fn each<R>(&self, call: impl Fn(Stub<T>) -> Call<R>) -> Vec<Result<R>> {
         stream::iter(0..self.shards)
             .map(|number| call(self.shard(number)))

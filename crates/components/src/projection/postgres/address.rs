@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_comes_from_the_text_a_file_or_the_environment_in_this_order() {
+    fn a_password_comes_from_the_text_then_a_file_then_the_environment() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("password");
         fs::write(&file, "of the file\n").unwrap();

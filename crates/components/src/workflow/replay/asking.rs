@@ -115,7 +115,7 @@ pub(in super::super) const WHAT_TO_DO: &str = "let the workflow ask for the same
      or restart this instance from a step before the change";
 
 impl Replay {
-    /// The run requests a step. It waits for ever if it does not match its history.
+    /// The run requests a step. It waits forever if it does not match its history.
     pub(in super::super) async fn ask(
         self: &Rc<Self>,
         name: &str,

@@ -12,7 +12,7 @@ use super::{
 use crate::workflow::Failure;
 
 impl Replay {
-    /// The run reaches a change. It waits for ever if the program no longer knows its version.
+    /// The run reaches a change. It waits forever if the program no longer knows its version.
     pub(in super::super) async fn version(
         self: &Rc<Self>,
         change: &str,

@@ -279,7 +279,7 @@ impl World {
             }
             // A request that is on its way gets its response first, unless it hangs.
             if step > secs(60) {
-                // What is claimed must not wait for so long.
+                // Claimed messages must not wait that long.
                 self.node.settle().await.unwrap();
             }
             busy = if self.server.is_busy() { busy + 1 } else { 0 };

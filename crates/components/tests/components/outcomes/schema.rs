@@ -63,7 +63,7 @@ fn what_is_declared_twice_is_refused() {
 }
 
 #[test]
-fn states_that_cannot_be_reached_or_left_and_names_that_are_not_used_are_refused() {
+fn unreachable_states_dead_ends_and_unused_names_are_refused() {
     let wrong = Declaration {
         name: "door",
         initial: "shut",
@@ -119,7 +119,7 @@ fn a_terminal_state_may_have_transitions_to_itself() {
 
 #[test]
 fn what_is_no_name_is_refused() {
-    const LONG: &str = "a_name_that_goes_on_and_on_and_on_until_nobody_wants_to_read_it_again";
+    const LONG: &str = "a_name_that_is_much_longer_than_any_reader_would_want_to_read_it_twice";
     assert!(LONG.len() > limits::MAX_NAME_BYTES);
     for wrong in ["", "Open", "1st", "_open", "on-hold", "zu\" -> x", LONG] {
         let declaration = Declaration {

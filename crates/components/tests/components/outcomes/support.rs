@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::world::store;
 
-/// Money that somebody has.
+/// A customer's money.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Account {
     pub(crate) balance: i64,
@@ -60,7 +60,7 @@ impl Machine for Account {
             "credited" => {
                 self.balance += entry.data::<i64>()?;
                 if self.balance > 1_000_000 {
-                    return Err("nobody has so much".into());
+                    return Err("no account has that much".into());
                 }
             }
             "debited" => self.balance -= entry.data::<i64>()?,
@@ -264,13 +264,13 @@ impl World {
         last
     }
 
-    /// An account that is open, after so many deposits of 1.
+    /// An account that is open, after this many deposits of 1.
     pub(crate) async fn opened(&self, deposits: usize) {
         self.make(&[("open", "opened", Value::Null)]).await;
         self.deposited(deposits).await;
     }
 
-    /// So many deposits of 1.
+    /// This many deposits of 1.
     pub(crate) async fn deposited(&self, deposits: usize) {
         for _ in 0..deposits {
             self.make(&[("deposit", "credited", json!(1))]).await;

@@ -10,7 +10,7 @@ fn caught_by(variant: Variant) -> &'static str {
             "room::a_message_reaches_those_with_the_tag_but_not_those_who_are_excepted"
         }
         Variant::StateUnkept => "room::a_connection_keeps_its_state_while_the_object_leaves_memory",
-        Variant::RoomOverfull => "refusals::a_full_room_takes_nobody_until_somebody_has_left",
+        Variant::RoomOverfull => "refusals::a_full_room_refuses_connections_until_one_leaves",
         Variant::OldestFound => {
             "room::a_client_that_comes_back_is_found_beside_its_older_connection"
         }

@@ -1,4 +1,4 @@
-//! What makes no sense, and what is too much, connects nobody and changes nothing.
+//! Invalid and excessive requests connect no client and change nothing.
 
 use abide::{
     ErrorKind,
@@ -10,7 +10,7 @@ use abide_harness::run;
 use crate::party::support::World;
 
 #[test]
-fn a_full_room_takes_nobody_until_somebody_has_left() {
+fn a_full_room_refuses_connections_until_one_leaves() {
     run(async {
         let world = World::with(Options::default().max_connections(2));
         let ada = world.connect("?_pk=ada").await;
@@ -73,7 +73,7 @@ fn a_state_that_is_too_long_is_refused_and_the_one_before_stays() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn invalid_options_are_refused() {
     run(async {
         for connections in [0, limits::MAX_CONNECTIONS + 1] {
             let world = World::with(Options::default().max_connections(connections));

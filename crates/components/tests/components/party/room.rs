@@ -20,7 +20,7 @@ fn a_message_reaches_those_with_the_tag_but_not_those_who_are_excepted() {
         assert_eq!(world.tell(Some("blue"), "to the blue", "grace").await, 1);
         assert_eq!(ada.hear().await, "to the blue");
         assert!(grace.hears_nothing() && mary.hears_nothing());
-        assert_eq!(world.tell(None, "to all", "nobody").await, 3);
+        assert_eq!(world.tell(None, "to all", "no client").await, 3);
         for peer in [&mut ada, &mut grace, &mut mary] {
             assert_eq!(peer.hear().await, "to all");
         }

@@ -79,9 +79,12 @@ impl Lobby {
         self.room.find(&id).as_ref().map(known).transpose()
     }
 
-    /// Keeps so many bytes with a connection.
+    /// Keeps this many bytes with a connection.
     pub async fn keep(&self, id: String, bytes: usize) -> Result<()> {
-        let connection = self.room.find(&id).ok_or_else(|| Error::new("nobody"))?;
+        let connection = self
+            .room
+            .find(&id)
+            .ok_or_else(|| Error::new("no such client"))?;
         connection.set_state(&"x".repeat(bytes))
     }
 }

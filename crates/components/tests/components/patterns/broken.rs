@@ -6,13 +6,11 @@ use abide_components::broken::{VARIABLE, Variant};
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
         Variant::LimiterUnsaved | Variant::WindowLeavesEarly => {
-            "limiter::a_window_never_admits_more_than_its_limit_and_refuses_only_what_is_too_much"
+            "limiter::a_window_admits_exactly_its_limit"
         }
         Variant::TokenRepeated => "lock::one_holder_has_the_lock_and_tokens_grow_whatever_happens",
         Variant::DormantGrants => "lock::a_fork_of_a_lock_grants_nothing",
-        Variant::LeaseLeftOpen => {
-            "lock::whoever_waits_longest_comes_next_and_leases_end_by_themselves"
-        }
+        Variant::LeaseLeftOpen => "lock::the_longest_waiter_is_next_and_leases_expire",
         Variant::FenceOpen => "lock::a_fence_refuses_older_holders_also_after_a_kill",
         Variant::SessionLeftOpen | Variant::SessionLeftStored => {
             "sessions::a_session_lives_exactly_as_long_as_it_was_promised"
@@ -25,14 +23,14 @@ fn caught_by(variant: Variant) -> &'static str {
             "leaderboard::places_are_those_of_a_list_that_is_sorted_anew_each_time"
         }
         Variant::SilentStay | Variant::BrokenIsClosed => {
-            "presence::whoever_gives_signs_of_life_is_here_and_nobody_else"
+            "presence::only_visitors_that_send_heartbeats_are_present"
         }
         Variant::UnsureRepeated => "retry::what_may_have_run_is_made_again_only_with_a_key",
         Variant::KeyDropped => {
             "retry::a_call_with_a_key_is_applied_once_whatever_happens_to_its_attempts"
         }
         Variant::CleanupBlind => "cleanup::an_object_that_has_something_to_do_is_kept",
-        Variant::UseIgnored => "cleanup::an_object_goes_when_nobody_has_used_it_and_not_before",
+        Variant::UseIgnored => "cleanup::an_object_is_deleted_only_after_it_was_unused_long_enough",
         _ => panic!("{variant:?} is of another part"),
     }
 }

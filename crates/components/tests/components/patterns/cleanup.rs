@@ -107,7 +107,7 @@ async fn simulate(seed: u64, mut random: Random) {
                 if now < used_at + AFTER - AFTER / 16 {
                     assert_eq!(found, articles, "{case}: it was used");
                 } else if now >= used_at + AFTER {
-                    assert_eq!(found, 0, "{case}: nobody uses it");
+                    assert_eq!(found, 0, "{case}: it is unused");
                 }
                 articles = found;
             }
@@ -119,7 +119,7 @@ async fn simulate(seed: u64, mut random: Random) {
 }
 
 #[test]
-fn an_object_goes_when_nobody_has_used_it_and_not_before() {
+fn an_object_is_deleted_only_after_it_was_unused_long_enough() {
     each_seed(simulate);
 }
 

@@ -170,7 +170,7 @@ fn a_board_can_be_deleted_at_a_time_and_begins_anew() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_input_is_refused_and_changes_nothing() {
     run(async {
         let world = world(MAX);
         let board = world.object::<Leaderboard>("board");

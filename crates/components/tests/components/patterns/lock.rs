@@ -193,7 +193,7 @@ fn one_holder_has_the_lock_and_tokens_grow_whatever_happens() {
 }
 
 #[test]
-fn whoever_waits_longest_comes_next_and_leases_end_by_themselves() {
+fn the_longest_waiter_is_next_and_leases_expire() {
     run(async {
         let world = world();
         let ada = acquire(&world, "ada", secs(10)).await.unwrap();
@@ -212,7 +212,7 @@ fn whoever_waits_longest_comes_next_and_leases_end_by_themselves() {
             bob,
             "a repeated call has the same answer"
         );
-        // Nobody releases it: the alarm does.
+        // Its holder does not release it: the alarm does.
         world.pass(secs(10)).await;
         let held = lock(&world).holder().await.unwrap().unwrap().unwrap();
         assert_eq!(held.holder, "eve");
@@ -228,7 +228,7 @@ fn whoever_waits_longest_comes_next_and_leases_end_by_themselves() {
 }
 
 #[test]
-fn whoever_has_waited_long_enough_hears_who_has_the_lock() {
+fn a_waiter_that_times_out_learns_the_holder() {
     run(async {
         let world = world();
         let ada = acquire(&world, "ada", secs(100)).await.unwrap();
@@ -238,7 +238,7 @@ fn whoever_has_waited_long_enough_hears_who_has_the_lock() {
             panic!("the time was over");
         };
         assert_eq!((&*holder, expires_at), ("ada", ada.expires_at));
-        // The lock ends in the same moment as the patience of somebody.
+        // The lock ends at the moment when a waiter gives up.
         let eve = wait_for(&world, "eve", secs(10), secs(95));
         world.pass(secs(95)).await;
         let eve = eve.await.unwrap().unwrap();
@@ -258,7 +258,7 @@ fn a_kill_ends_the_waiting_and_no_lease() {
         drop(waiting);
         let refused = acquire(&world, "bob", secs(10)).await;
         assert!(matches!(refused, Err(LockError::Held { .. })));
-        // Nobody calls, and the lease ends all the same.
+        // No call comes, and the lease ends all the same.
         world.pass(secs(10)).await;
         assert_eq!(lock(&world).holder().await.unwrap().unwrap(), None);
         let bob = acquire(&world, "bob", secs(10)).await.unwrap();
@@ -327,7 +327,7 @@ fn a_fence_refuses_older_holders_also_after_a_kill() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_input_is_refused_and_changes_nothing() {
     run(async {
         let world = world();
         let long = "h".repeat(256);

@@ -79,7 +79,7 @@ impl Room {
         self.presence.here()
     }
 
-    /// Accepts as many sockets of nobody as the object may have.
+    /// Accepts as many sockets without a visitor as the object may have.
     pub async fn fill(&self) {
         loop {
             let pair = WebSocketPair::new();
@@ -140,7 +140,7 @@ async fn here(world: &World) -> Vec<String> {
     here.into_iter().map(|present| present.who).collect()
 }
 
-/// What is known of somebody: their last sign of life, and the last that no crash can have forgotten.
+/// A visitor's last heartbeat, and the last one that no crash can have forgotten.
 #[derive(Default)]
 struct Known {
     latest: Option<i64>,
@@ -242,7 +242,7 @@ async fn simulate(seed: u64, mut random: Random) {
         (0, 0),
         "seed {seed}"
     );
-    // Whoever has come has left, by turns.
+    // Visitors who have come leave, by turns.
     for who in ["ada", "bob", "eve"] {
         let news = news.0.lock().unwrap();
         let of: Vec<bool> = news
@@ -258,7 +258,7 @@ async fn simulate(seed: u64, mut random: Random) {
 }
 
 #[test]
-fn whoever_gives_signs_of_life_is_here_and_nobody_else() {
+fn only_visitors_that_send_heartbeats_are_present() {
     each_seed(simulate);
 }
 
@@ -278,7 +278,7 @@ fn a_room_hibernates_while_its_sockets_beat() {
             world.pass(secs(15)).await;
         }
         assert_eq!(here(&world).await, [""; 0]);
-        // It beats again, and that is seen without anybody asking.
+        // It beats again, which is noticed without any call.
         ping(&mut ada).await;
         world.pass(secs(19)).await;
         world.pass(secs(1)).await;
@@ -308,7 +308,7 @@ fn what_a_socket_has_beaten_counts_when_it_breaks_also_beside_another() {
 }
 
 #[test]
-fn whoever_beats_again_in_a_room_that_is_full_waits_for_room_and_keeps_nobody_from_leaving() {
+fn a_late_heartbeat_in_a_full_room_waits_and_blocks_no_departure() {
     run(async {
         let (world, news) = world(2);
         let mut ada = enter(&world, "ada").await.unwrap();
@@ -322,7 +322,7 @@ fn whoever_beats_again_in_a_room_that_is_full_waits_for_room_and_keeps_nobody_fr
         world.pass(secs(5)).await;
         ping(&mut ada).await;
         assert_eq!(here(&world).await, ["bob", "eve"]);
-        // The others fall silent, and that is seen without anybody asking.
+        // The others fall silent, which is noticed without any call.
         for _ in 0..5 {
             world.pass(secs(10)).await;
             ping(&mut ada).await;
@@ -344,7 +344,7 @@ fn whoever_beats_again_in_a_room_that_is_full_waits_for_room_and_keeps_nobody_fr
 }
 
 #[test]
-fn a_socket_that_cannot_be_accepted_lets_nobody_in() {
+fn a_socket_that_cannot_be_accepted_adds_no_visitor() {
     run(async {
         let (world, news) = world(5);
         let _ada = enter(&world, "ada").await.unwrap();
@@ -361,7 +361,7 @@ fn a_socket_that_cannot_be_accepted_lets_nobody_in() {
 }
 
 #[test]
-fn a_restart_of_the_server_moves_nobody_who_comes_back_in_time() {
+fn a_restart_removes_no_visitor_who_returns_in_time() {
     run(async {
         let (mut world, news) = world(100);
         let before = enter(&world, "ada").await.unwrap();
@@ -377,7 +377,7 @@ fn a_restart_of_the_server_moves_nobody_who_comes_back_in_time() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_input_is_refused_and_changes_nothing() {
     run(async {
         let (world, news) = world(2);
         for who in [String::new(), "w".repeat(241)] {

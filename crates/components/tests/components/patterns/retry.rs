@@ -140,7 +140,7 @@ fn a_call_that_was_not_accepted_is_made_again_and_runs_once() {
         world.node.settle().await.unwrap();
         let refused = ada(&world).balance().await.unwrap_err();
         assert!(refused.overloaded(), "{refused:?}");
-        // So many attempts that chance does not decide.
+        // This many attempts that chance does not decide.
         let often = Options::default().attempts(100).max_wait(millis(500));
         let retry = Retry::with(world.node.env(), often).unwrap();
         let call = retry.call(|| ada(&world).deposit(1));
@@ -228,7 +228,7 @@ fn a_call_with_a_key_is_applied_once_whatever_happens_to_its_attempts() {
 }
 
 #[test]
-fn a_method_that_waits_between_its_writes_is_not_safe_and_the_documentation_says_so() {
+fn a_method_that_awaits_between_writes_is_not_retry_safe_as_documented() {
     run(async {
         let (world, _) = world(&[Act::PanicLate]);
         assert_eq!(deposit_once(&world, "a").await.unwrap().unwrap(), 2);

@@ -103,7 +103,7 @@ async fn simulate(seed: u64, mut random: Random) {
     let mut world = world(options);
     let mut known: BTreeMap<String, Session<String>> = BTreeMap::new();
     // Also ids of sessions that have ended, and one that never was.
-    let mut ids = vec!["nobody's".to_owned()];
+    let mut ids = vec!["unknown".to_owned()];
     for step in 0..200 {
         let now = world.now();
         known.retain(|_, session| session.expires_at > now);
@@ -245,7 +245,7 @@ fn many_that_expire_together_are_deleted_in_several_passes() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_input_is_refused_and_changes_nothing() {
     run(async {
         let world = world(Options::default());
         let shard = accounts(&world);

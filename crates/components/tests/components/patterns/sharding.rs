@@ -126,7 +126,7 @@ async fn simulate(seed: u64, mut random: Random) {
     assert_eq!(
         world.alarms(),
         0,
-        "seed {seed}: nobody reports without news"
+        "seed {seed}: no shard reports without news"
     );
 }
 
@@ -237,7 +237,7 @@ fn the_number_of_shards_is_fixed_by_the_first_who_says_it() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_input_is_refused() {
     run(async {
         let world = world();
         let env = world.node.env();
@@ -283,7 +283,7 @@ fn what_makes_no_sense_is_refused() {
     });
 }
 
-/// Nobody calls the shard.
+/// No call reaches the shard.
 #[test]
 fn totals_follow_a_restored_shard() {
     run(async {

@@ -9,20 +9,18 @@ fn caught_by(variant: Variant) -> &'static str {
         | Variant::FeedUnguarded
         | Variant::AbsentMeansWritten
         | Variant::ChangeForgotten => {
-            "troubles::what_an_object_has_committed_reaches_the_read_model_whatever_happens_to_the_power"
+            "troubles::committed_rows_reach_the_read_model_across_power_losses"
         }
         Variant::OlderWritten | Variant::TimelineIgnored => {
             "sqlite::it_does_what_every_read_model_does"
         }
         Variant::OldestOfBatch => "troubles::of_several_changes_of_a_row_the_newest_is_written",
         Variant::PutRefused | Variant::RefusedMeansTaken => {
-            "troubles::a_full_queue_stops_nobody_and_feeds_keep_the_newest_of_each_row"
+            "troubles::a_full_queue_blocks_no_object_and_feeds_keep_the_newest_rows"
         }
-        Variant::RefusedUnseen => {
-            "troubles::a_row_that_the_read_model_refuses_is_a_dead_letter_and_the_others_are_written"
-        }
+        Variant::RefusedUnseen => "troubles::a_row_refused_by_the_read_model_is_a_dead_letter",
         Variant::WaitCounts => {
-            "troubles::rows_wait_for_a_read_model_that_is_not_ready_however_often_they_are_tried"
+            "troubles::rows_wait_for_an_unready_read_model_through_any_number_of_tries"
         }
         Variant::RestoreUnsent => "timelines::a_restored_object_replaces_its_rows",
         Variant::DormantFeeds => "timelines::a_fork_sends_its_rows_when_it_is_activated",

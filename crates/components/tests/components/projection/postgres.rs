@@ -38,7 +38,7 @@ fn it_does_what_every_read_model_does() {
 
 #[test]
 #[ignore = "needs PostgreSQL"]
-fn a_row_that_the_server_refuses_becomes_a_dead_letter_and_the_others_are_written() {
+fn a_row_refused_by_the_server_is_a_dead_letter_and_others_are_written() {
     run(async {
         let server = Postgres::start();
         let world = World::of(model(&server), queue_options());
@@ -63,7 +63,7 @@ fn a_row_that_the_server_refuses_becomes_a_dead_letter_and_the_others_are_writte
     });
 }
 
-/// Somebody who may do everything.
+/// A user with all privileges.
 async fn administrator(server: &Postgres) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(&server.address(), tokio_postgres::NoTls)
         .await
@@ -74,7 +74,7 @@ async fn administrator(server: &Postgres) -> tokio_postgres::Client {
 
 #[test]
 #[ignore = "needs PostgreSQL"]
-fn rows_wait_while_the_server_is_not_as_it_has_to_be_and_none_is_a_dead_letter() {
+fn rows_wait_while_the_server_is_unfit_and_none_is_a_dead_letter() {
     run(async {
         let server = Postgres::start();
         let admin = administrator(&server).await;
@@ -208,7 +208,7 @@ async fn until_there(world: &World, wanted: &[(&str, i64)]) {
 
 #[test]
 #[ignore = "needs PostgreSQL"]
-fn objects_go_on_while_the_server_is_stopped_slow_or_wiped_and_it_catches_up() {
+fn objects_work_while_the_server_is_down_or_wiped_and_it_catches_up() {
     run(async {
         let mut server = Postgres::start();
         let world = World::of(model(&server), queue_options());
@@ -222,7 +222,7 @@ fn objects_go_on_while_the_server_is_stopped_slow_or_wiped_and_it_catches_up() {
         server.start_again();
         until_there(&world, &[("ada", 2), ("bob", 1)]).await;
 
-        // Slow: somebody has locked the table.
+        // Slow: another client has locked the table.
         let (client, connection) =
             tokio_postgres::connect(&server.address(), tokio_postgres::NoTls)
                 .await
@@ -325,7 +325,7 @@ fn columns_are_added_and_other_changes_are_refused() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_unavailable_and_a_text_that_says_none_is_refused() {
+fn a_missing_server_is_unavailable_and_an_invalid_address_is_refused() {
     run(async {
         let nowhere = PostgresModel::new("host=/nowhere user=x", tables()).unwrap();
         let error = nowhere.apply(vec![row("a", 1, 1)]).await.unwrap_err();
@@ -345,7 +345,7 @@ fn a_server_that_is_not_there_is_unavailable_and_a_text_that_says_none_is_refuse
     });
 }
 
-/// A server that speaks TLS, with a certificate that nobody trusts, in front of another; where it listens.
+/// A server that speaks TLS with an untrusted certificate, in front of another; returns where it listens.
 async fn with_tls(server: &Postgres) -> u16 {
     let certificate = CertificateDer::from_pem_slice(include_bytes!(
         "../../../../../verify/harness/shared/tls/certificate.pem"
@@ -400,7 +400,7 @@ fn a_connection_is_encrypted_and_a_server_that_must_prove_who_it_is_does() {
             ("sslmode=prefer", true),
             ("", true),
             ("sslmode=disable", false),
-            // The certificate is nobody's whom the machine trusts.
+            // The machine does not trust the certificate's issuer.
             ("sslmode=verify-full", false),
         ] {
             let address = format!("host=127.0.0.1 port={port} user=test dbname=postgres {mode}");

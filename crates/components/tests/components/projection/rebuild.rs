@@ -31,7 +31,7 @@ fn a_rebuild_that_leaves_something_out_or_behind_is_found() {
     });
 }
 
-/// What is wrong with a read model that was rebuilt from so many of the objects, in a mood.
+/// What is wrong with a read model that was rebuilt from this many of the objects, in a mood.
 async fn fault(mood: Mood, asked: usize) -> Option<String> {
     let world = World::new();
     let names: Vec<String> = (0..OBJECTS).map(|number| format!("{number:02}")).collect();
@@ -42,7 +42,7 @@ async fn fault(mood: Mood, asked: usize) -> Option<String> {
     let wanted: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 7)).collect();
     world.until_balances(&wanted).await;
     // What no object knows of is gone then.
-    world.model.apply(vec![row("nobody", 1, 1)]).await.unwrap();
+    world.model.apply(vec![row("gone", 1, 1)]).await.unwrap();
     world.model.set(mood);
     let env = world.node.env();
     let banks = env.object::<Bank>();
@@ -78,7 +78,7 @@ async fn keep_moving(world: &World) {
 }
 
 #[test]
-fn a_source_that_fails_is_told_and_others_go_on() {
+fn a_failing_source_is_reported_and_others_are_rebuilt() {
     run(async {
         let world = World::new();
         world.deposit("ada", 1).await;
@@ -86,7 +86,7 @@ fn a_source_that_fails_is_told_and_others_go_on() {
         let env = world.node.env();
         let banks = env.object::<Bank>();
         let ask = async |name| banks.get_by_name(name).feed_again().await?;
-        let names = ["ada", "nobody", "bob"];
+        let names = ["ada", "gone", "bob"];
         let rebuild = world
             .projection
             .rebuild(env, &world.model, names, ask, |_| {});

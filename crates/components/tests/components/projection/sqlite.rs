@@ -100,7 +100,7 @@ fn a_directory_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn declarations_that_make_no_sense_are_refused() {
+fn invalid_declarations_are_refused() {
     for (table, reason) in [
         (Table::new("Accounts"), "not a valid name"),
         (Table::new("a\"b"), "not a valid name"),

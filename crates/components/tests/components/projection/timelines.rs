@@ -47,7 +47,7 @@ fn a_restored_object_replaces_its_rows() {
         }
         world.until_balances(&[("ada", 1_111), ("bob", 5)]).await;
         until_deposits(&world, 5).await;
-        // Nobody calls it.
+        // No call reaches it.
         let undo = restore(&world, "ada", then).await;
         world.until_balances(&[("ada", 1), ("bob", 5)]).await;
         until_deposits(&world, 2).await;
@@ -131,7 +131,7 @@ struct Life {
     /// Bookmarks to go back to, by object.
     bookmarks: BTreeMap<String, Vec<Bookmark>>,
     dormant: Vec<String>,
-    /// Copies that were activated: the read model may have rows of theirs.
+    /// Copies that were activated: the read model may have their rows.
     woken: BTreeSet<String>,
     /// The changes that a copy has inherited.
     inherited: BTreeMap<String, i64>,

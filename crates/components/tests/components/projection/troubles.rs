@@ -10,7 +10,7 @@ use abide::{
 use crate::projection::support::{Mood, World, run};
 
 #[test]
-fn a_read_model_that_is_down_or_stuck_stops_nobody_and_catches_up() {
+fn a_read_model_that_is_down_blocks_no_object_and_catches_up() {
     run(async {
         let world = World::new();
         for (round, mood) in (1..).zip([Mood::Down, Mood::Stuck]) {
@@ -37,7 +37,7 @@ fn a_read_model_that_is_down_or_stuck_stops_nobody_and_catches_up() {
 }
 
 #[test]
-fn rows_wait_for_a_read_model_that_is_not_ready_however_often_they_are_tried() {
+fn rows_wait_for_an_unready_read_model_through_any_number_of_tries() {
     run(async {
         let options =
             queue_options().retry(RetryPolicy::Schedule(vec![Duration::from_millis(100)]));
@@ -69,7 +69,7 @@ fn rows_wait_for_a_read_model_that_is_not_ready_however_often_they_are_tried() {
 }
 
 #[test]
-fn a_row_that_the_read_model_refuses_is_a_dead_letter_and_the_others_are_written() {
+fn a_row_refused_by_the_read_model_is_a_dead_letter() {
     run(async {
         let world = World::new();
         world.model.set(Mood::Superstitious);
@@ -87,7 +87,7 @@ fn a_row_that_the_read_model_refuses_is_a_dead_letter_and_the_others_are_written
         let letters = world.queue().dead_letters(10).await.unwrap();
         let refused = |letter: &DeadLetter| letter.error.contains("the read model refuses it: 13");
         assert!(letters.iter().all(refused), "{letters:?}");
-        // Whoever has mended what is refused has them written.
+        // Once the read model accepts the rows, an operator has them written.
         world.model.set(Mood::Well);
         world.queue().redrive_all().await.unwrap();
         world.until_balances(&[("ada", 13), ("bob", 12)]).await;
@@ -113,7 +113,7 @@ fn of_several_changes_of_a_row_the_newest_is_written() {
 }
 
 #[test]
-fn a_full_queue_stops_nobody_and_feeds_keep_the_newest_of_each_row() {
+fn a_full_queue_blocks_no_object_and_feeds_keep_the_newest_rows() {
     run(async {
         let options = queue_options().shards(1).max_messages(2);
         let world = World::with_options(options);
@@ -147,7 +147,7 @@ fn a_full_queue_stops_nobody_and_feeds_keep_the_newest_of_each_row() {
 }
 
 #[test]
-fn what_an_object_has_committed_reaches_the_read_model_whatever_happens_to_the_power() {
+fn committed_rows_reach_the_read_model_across_power_losses() {
     run(async {
         let seeds: u64 = abide_harness::setting("ABIDE_PROJECTION_SEEDS", 4);
         for seed in 0..seeds {
@@ -181,7 +181,7 @@ fn what_an_object_has_committed_reaches_the_read_model_whatever_happens_to_the_p
                 .zip(balances)
                 .filter(|(_, balance)| *balance > 0)
                 .collect();
-            // Nobody calls the objects: their alarms do.
+            // The objects are not called: their alarms do it.
             world.until_balances(&wanted).await;
             let all: i64 = balances.iter().sum();
             world

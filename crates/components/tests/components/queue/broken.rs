@@ -12,7 +12,7 @@ fn caught_by(variant: Variant) -> &'static str {
         | Variant::RetryAcknowledged
         | Variant::DedupIgnored => "crash::no_message_is_lost_or_taken_twice_whatever_happens",
         Variant::RecoveryUnset => {
-            "crash::a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls"
+            "crash::a_queue_continues_after_a_kill_at_any_point_without_any_call"
         }
         Variant::DeliveryNotDurable => {
             "crash::a_message_is_not_delivered_before_its_attempt_is_on_disk"
@@ -26,9 +26,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::BuriedWithoutTrace | Variant::DeliveredForEver => {
             "dead_letters::a_message_is_given_up_after_its_last_attempt_with_the_reason"
         }
-        Variant::DelayIgnored => {
-            "consuming::a_delayed_message_comes_at_its_time_although_nobody_calls"
-        }
+        Variant::DelayIgnored => "consuming::a_delayed_message_arrives_on_time_without_any_call",
         Variant::BoundIgnored => "sending::a_full_shard_refuses_and_takes_again_when_there_is_room",
         Variant::ConcurrencyIgnored => {
             "consuming::several_batches_are_on_their_way_at_once_and_no_more_than_may"
@@ -38,7 +36,7 @@ fn caught_by(variant: Variant) -> &'static str {
         }
         Variant::ForwardForgotten => "dead_letters::dead_letters_go_to_another_queue_once",
         Variant::PauseIgnored => {
-            "consuming::a_queue_that_is_paused_consumes_nothing_until_it_is_resumed_even_after_a_kill"
+            "consuming::a_paused_queue_consumes_nothing_until_resumed_even_after_a_kill"
         }
         Variant::ThrottledCounts => "throttling::a_throttling_server_uses_up_no_attempts",
         Variant::SuspectsTogether => {

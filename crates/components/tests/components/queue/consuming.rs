@@ -85,7 +85,7 @@ fn several_batches_are_on_their_way_at_once_and_no_more_than_may() {
 }
 
 #[test]
-fn a_delayed_message_comes_at_its_time_although_nobody_calls() {
+fn a_delayed_message_arrives_on_time_without_any_call() {
     run(async {
         let world = World::new(words);
         let queue = world.queue("words");
@@ -188,7 +188,7 @@ fn a_consumer_that_hangs_loses_its_batch_and_keeps_what_it_has_marked() {
 }
 
 #[test]
-fn a_consumer_that_fails_whole_batches_is_left_alone_and_no_attempts_are_used_up() {
+fn a_consumer_failing_whole_batches_is_paused_without_using_attempts() {
     run(async {
         let world = World::new(words_with(plain().max_batch(1)));
         for body in ["a", "b", "c", "d", "e", "f"] {
@@ -207,7 +207,7 @@ fn a_consumer_that_fails_whole_batches_is_left_alone_and_no_attempts_are_used_up
 }
 
 #[test]
-fn a_queue_that_is_paused_consumes_nothing_until_it_is_resumed_even_after_a_kill() {
+fn a_paused_queue_consumes_nothing_until_resumed_even_after_a_kill() {
     run(async {
         let world = World::new(words);
         world.queue("words").pause().await.unwrap();
@@ -241,7 +241,7 @@ fn a_wall_clock_that_was_set_back_does_not_make_messages_wait_longer() {
             })
             .await;
         world.clock.set_wall(-YEAR);
-        // The shard notices when somebody sends, or its alarm goes off.
+        // The shard notices when a message is sent, or its alarm goes off.
         world.send(&["now"]).await;
         world.pass_until_consumed(4).await;
         let at = world.script.times("later")[0];
@@ -266,7 +266,7 @@ fn a_delay_that_begins_after_a_step_back_is_not_shortened() {
 }
 
 #[test]
-fn a_shard_that_rests_gives_messages_in_time_although_the_wall_clock_was_set_back() {
+fn an_idle_shard_delivers_on_time_although_the_clock_was_set_back() {
     run(async {
         let world = World::new(words);
         world.send(&["first"]).await;

@@ -9,7 +9,7 @@ use crate::queue::restores::{Restores, SHARDS, Senders};
 use crate::queue::support::{Act, World, message, plain, run, words, words_with};
 
 #[test]
-fn a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls() {
+fn a_queue_continues_after_a_kill_at_any_point_without_any_call() {
     run(async {
         // Killed before a batch, while one is on its way, while one waits for its next time, while one is delayed.
         for point in 0..4 {
@@ -32,7 +32,7 @@ fn a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls() {
             let before = usize::from(on_its_way);
             let world = world.killed();
             world
-                .pass_until("somebody goes on", async || {
+                .pass_until("an instance continues", async || {
                     world.script.seen().len() > before
                 })
                 .await;
@@ -134,7 +134,7 @@ fn random_act(random: &mut Random) -> (Option<Act>, bool) {
     }
 }
 
-/// Something that an operator does while all else goes on.
+/// A random operation of an operator, during all other work.
 /// True if attempts of dead letters are counted anew.
 fn meddle(world: &World, random: &mut Random) -> bool {
     let queue = world.queue("words");
@@ -211,7 +211,7 @@ fn no_message_is_lost_or_taken_twice_whatever_happens() {
                     _ => world.crashed(seed * 100 + round),
                 };
             }
-            // Whoever got no answer sends again, under the same key.
+            // A sender that got no answer sends again, under the same key.
             let queue = world.queue("words");
             queue.resume().await.unwrap();
             for number in 0..sent {
@@ -228,14 +228,14 @@ fn no_message_is_lost_or_taken_twice_whatever_happens() {
             assert_eq!(counts.consumed + counts.dead, sent, "seed {seed}");
             let seen: BTreeSet<String> = world.script.bodies().into_iter().collect();
             assert_eq!(i64::try_from(seen.len()).unwrap(), sent, "seed {seed}");
-            // A consumer has said that it took it, or somebody can see that none did.
+            // A consumer has said that it took the message, or the dead letters show that none did.
             let letters = queue.dead_letters(1_000).await.unwrap().into_iter();
             let dead: BTreeSet<String> = letters.map(|letter| letter.body).collect();
             for number in 0..sent {
                 let body = format!("{seed}/{number}");
                 let decided =
                     world.script.has_taken(&body) || dead.contains(&format!("\"{body}\""));
-                assert!(decided, "seed {seed}: nobody took {body}");
+                assert!(decided, "seed {seed}: no consumer took {body}");
             }
             // An attempt that was begun counts, also if all else of it is gone.
             let throttled = world.script.throttled();

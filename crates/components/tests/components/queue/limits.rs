@@ -10,7 +10,7 @@ fn refused(options: Options) -> bool {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused_when_the_queue_is_declared() {
+fn invalid_options_are_refused_when_the_queue_is_declared() {
     assert!(!refused(Options::default()));
     let none = RetryPolicy::Exponential {
         base: Duration::from_secs(1),

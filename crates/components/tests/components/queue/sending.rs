@@ -138,7 +138,7 @@ fn bytes_are_bounded_too() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_a_reason() {
+fn invalid_input_is_refused_with_a_reason() {
     run(async {
         let world = World::new(words);
         let queue = world.queue("words");

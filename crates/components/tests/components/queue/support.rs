@@ -22,10 +22,10 @@ use abide_harness::setting;
 
 use crate::world::store;
 
-/// What becomes of a message.
+/// What a consumer does with a message.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Acknowledged by a mark, whatever becomes of the batch.
+    /// Acknowledged by a mark, whatever the batch does.
     Ack,
     Retry(Option<Duration>),
     Refuse,
@@ -370,7 +370,7 @@ impl World {
         panic!("never: {what}; {:#?}", self.script.seen());
     }
 
-    /// Waits until so many messages were consumed and none is left.
+    /// Waits until this many messages were consumed and none is left.
     pub(crate) async fn until_consumed(&self, count: i64) {
         self.until("all is consumed", async || {
             let counts = self.counts().await;

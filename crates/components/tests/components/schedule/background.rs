@@ -43,7 +43,7 @@ fn handlers_wait_side_by_side() {
 }
 
 #[test]
-fn at_most_so_many_run_at_a_time() {
+fn background_firings_are_limited() {
     run(async {
         let world = World::new(plain().concurrency(2));
         let start = world.now();
@@ -59,7 +59,7 @@ fn at_most_so_many_run_at_a_time() {
 }
 
 #[test]
-fn an_occurrence_that_comes_before_the_last_has_ended_is_left_out_waits_or_overlaps() {
+fn an_occurrence_during_the_last_one_is_skipped_waits_or_overlaps() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -147,7 +147,7 @@ fn a_long_queue_of_timers_outlives_one_task() {
 }
 
 #[test]
-fn what_was_on_its_way_when_the_process_died_is_repeated_as_another_attempt() {
+fn a_firing_interrupted_by_a_kill_is_repeated_as_another_attempt() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -156,7 +156,7 @@ fn what_was_on_its_way_when_the_process_died_is_repeated_as_another_attempt() {
             .await;
         world.pass(secs(2), STEP).await;
         let mut world = world.killed();
-        // Nobody calls the object: its alarm does.
+        // The object is not called: its alarm does it.
         world.clock.advance(secs(40));
         world.pass(secs(30), secs(5)).await;
         assert_eq!(world.background_dues("t").await, at(start, &[0]));

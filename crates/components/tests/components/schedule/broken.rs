@@ -8,24 +8,24 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::CopyGoesOff => "timelines::timers_of_a_fork_do_not_go_off",
         Variant::TimerEarly => "times::timers_go_off_at_their_times_the_earliest_first",
         Variant::EndForgotten | Variant::FailureKept | Variant::FailedForgotten => {
-            "simulation::each_occurrence_has_its_effect_exactly_once_or_has_failed_whatever_happens"
+            "simulation::each_occurrence_takes_effect_once_or_fails_under_any_fault"
         }
         Variant::CutOffForgotten | Variant::FiringUncounted => {
-            "background::what_was_on_its_way_when_the_process_died_is_repeated_as_another_attempt"
+            "background::a_firing_interrupted_by_a_kill_is_repeated_as_another_attempt"
         }
         Variant::RetriedForEver => {
-            "retries::a_timer_whose_attempts_are_used_up_has_failed_until_somebody_decides"
+            "retries::a_timer_without_attempts_left_stays_failed_until_an_operator_acts"
         }
         Variant::UnplannedEnds => {
-            "retries::a_timer_whose_next_time_cannot_be_known_has_failed_and_goes_on_when_it_can"
+            "retries::a_timer_with_an_unknown_next_time_fails_until_it_is_known"
         }
         Variant::ListIsRhythm => "times::each_time_of_a_list_goes_off_once_a_day_over_both_jumps",
         Variant::RetriedAtOnce => {
-            "retries::an_attempt_that_fails_is_repeated_after_the_waits_of_the_policy_and_leaves_nothing"
+            "retries::a_failed_attempt_is_repeated_by_the_policy_and_leaves_nothing"
         }
         Variant::MisfireIgnored => "missed::a_timer_that_goes_off_once_is_late_or_has_ended",
         Variant::OverlapAllowed | Variant::QueuedDropped => {
-            "background::an_occurrence_that_comes_before_the_last_has_ended_is_left_out_waits_or_overlaps"
+            "background::an_occurrence_during_the_last_one_is_skipped_waits_or_overlaps"
         }
         Variant::SetAnew => {
             "setting::setting_a_timer_as_it_is_changes_nothing_also_when_it_has_ended"

@@ -67,7 +67,7 @@ fn a_clock_that_was_far_ahead_leaves_no_timer_waiting_for_years() {
 }
 
 #[test]
-fn a_schedule_that_rests_tries_again_in_time_although_the_clock_was_set_back() {
+fn an_idle_schedule_retries_on_time_although_the_clock_was_set_back() {
     run(async {
         let world = World::new(plain());
         let start = world.now();

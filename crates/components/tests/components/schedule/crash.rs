@@ -86,7 +86,7 @@ fn each_occurrence_has_its_effect_exactly_once_whenever_the_power_fails() {
 }
 
 #[test]
-fn timers_go_off_after_a_kill_although_nobody_calls_their_object() {
+fn timers_go_off_after_a_kill_without_any_call() {
     run(async {
         let world = World::new(plain());
         let start = world.now();

@@ -7,7 +7,7 @@ use abide_harness::{Client, Version};
 use crate::schedule::support::{Background, Calls, Deed, doing, plain, run};
 
 #[test]
-fn a_host_shows_what_becomes_of_timers_and_how_late_they_were() {
+fn a_host_shows_timer_outcomes_and_lateness() {
     run(async {
         let calls = Calls::default();
         let host = Host::open_in_memory()

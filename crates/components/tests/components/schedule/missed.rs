@@ -12,7 +12,7 @@ async fn down_for_an_hour(spec: Spec) -> (World, i64) {
     world.clock.advance(secs(0));
     let clock = world.clock.clone();
     let world = world.killed();
-    // The node comes back an hour and five seconds later. Nobody was there meanwhile.
+    // The node comes back an hour and five seconds later. It was down meanwhile.
     clock.set_wall(3_605_000);
     world.pass(secs(600), secs(5)).await;
     (world, start)

@@ -1,5 +1,5 @@
-//! Timers on an object's alarm: when they go off, what becomes of those that fail or were missed, crashes, and clocks that
-//! are set.
+//! Timers on an object's alarm: when they go off, what happens to those that fail or were missed, crashes, and clocks
+//! that are set.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 #[allow(

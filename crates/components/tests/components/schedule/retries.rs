@@ -9,7 +9,7 @@ use abide_harness::until;
 use crate::schedule::support::{Deed, NONE, World, at, doing, failing, plain, run, secs};
 
 #[test]
-fn an_attempt_that_fails_is_repeated_after_the_waits_of_the_policy_and_leaves_nothing() {
+fn a_failed_attempt_is_repeated_by_the_policy_and_leaves_nothing() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -44,7 +44,7 @@ fn an_attempt_that_fails_is_repeated_after_the_waits_of_the_policy_and_leaves_no
 }
 
 #[test]
-fn a_timer_whose_attempts_are_used_up_has_failed_until_somebody_decides() {
+fn a_timer_without_attempts_left_stays_failed_until_an_operator_acts() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -79,7 +79,7 @@ fn a_timer_whose_attempts_are_used_up_has_failed_until_somebody_decides() {
 }
 
 #[test]
-fn a_failure_for_good_is_not_repeated_and_a_timer_that_repeats_goes_on() {
+fn a_permanent_failure_is_not_retried_and_a_repeating_timer_continues() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -102,7 +102,7 @@ fn a_failure_for_good_is_not_repeated_and_a_timer_that_repeats_goes_on() {
 }
 
 #[test]
-fn a_handler_that_panics_is_counted_and_holds_up_nobody() {
+fn a_panicking_handler_is_counted_and_delays_no_timer() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -138,7 +138,7 @@ fn a_handler_that_panics_is_counted_and_holds_up_nobody() {
 }
 
 #[test]
-fn a_timer_can_have_a_policy_of_its_own_and_chance_makes_waits_longer() {
+fn a_timer_can_have_its_own_policy_and_jitter_lengthens_waits() {
     run(async {
         let world = World::new(plain().jitter(true));
         let start = world.now();
@@ -171,7 +171,7 @@ fn a_timer_can_have_a_policy_of_its_own_and_chance_makes_waits_longer() {
 }
 
 #[test]
-fn an_occurrence_that_comes_while_the_one_before_is_retried_is_left_out_waits_or_overlaps() {
+fn an_occurrence_during_a_retry_is_skipped_waits_or_overlaps() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -198,7 +198,7 @@ async fn moved(world: &World, from: &str, to: &str) {
 }
 
 #[test]
-fn a_timer_whose_next_time_cannot_be_known_has_failed_and_goes_on_when_it_can() {
+fn a_timer_with_an_unknown_next_time_fails_until_it_is_known() {
     run(async {
         let (known, unknown) = ("Europe/Berlin", "Europe/Atlantis");
         let world = World::new(plain());
@@ -216,14 +216,14 @@ fn a_timer_whose_next_time_cannot_be_known_has_failed_and_goes_on_when_it_can() 
         let refused = world.object().retry("t".into()).await.unwrap();
         assert!(refused.unwrap_err().to_string().contains(unknown));
 
-        // By itself, and with what was missed.
+        // Without help, and with the missed occurrences.
         moved(&world, unknown, known).await;
         world.pass(secs(125), secs(5)).await;
         let timer = world.timer("t").await;
         assert_eq!((timer.phase, timer.run), (Phase::Waiting, None));
         assert!(world.dues("t").await.len() > 1);
 
-        // Because somebody says so.
+        // Because an operator retries it.
         moved(&world, known, unknown).await;
         world.pass(secs(65), secs(5)).await;
         assert_eq!(world.timer("t").await.phase, Phase::Failed);
@@ -233,7 +233,7 @@ fn a_timer_whose_next_time_cannot_be_known_has_failed_and_goes_on_when_it_can() 
         assert_eq!(timer.phase, Phase::Waiting);
         assert!(timer.due_at.is_some());
 
-        // Or nobody wants it any more.
+        // Or because the timer is discarded.
         moved(&world, known, unknown).await;
         world.pass(secs(65), secs(5)).await;
         world.object().discard("t".into()).await.unwrap().unwrap();
@@ -242,7 +242,7 @@ fn a_timer_whose_next_time_cannot_be_known_has_failed_and_goes_on_when_it_can() 
 }
 
 #[test]
-fn handlers_that_panic_again_and_again_hold_up_the_others_for_seconds_only() {
+fn repeatedly_panicking_handlers_delay_others_by_seconds_only() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
@@ -262,7 +262,7 @@ fn handlers_that_panic_again_and_again_hold_up_the_others_for_seconds_only() {
                 .set(&format!("good {due}"), Spec::once("a", *due))
                 .await;
         }
-        // Nobody calls the object meanwhile: that would wake it.
+        // The object is not called meanwhile: that would wake it.
         for _ in 0..150 {
             world.clock.advance(secs(1));
             let now = world.now();

@@ -45,7 +45,7 @@ fn a_timer_that_repeats_keeps_its_rhythm_when_only_its_metadata_change() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_says_what_would() {
+fn invalid_timers_are_refused_with_what_is_expected() {
     run(async {
         let world = World::new(plain());
         let refused = async |name: &str, spec: Spec| {
@@ -158,7 +158,7 @@ fn what_is_asked_of_a_timer_that_is_not_there_or_not_so_is_refused() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused_when_the_object_starts() {
+fn invalid_options_are_refused_when_the_object_starts() {
     run(async {
         let wrong = [
             Options::default().timeout(Duration::ZERO),

@@ -81,7 +81,7 @@ fn random_spec(random: &mut Random, now: i64) -> (Spec, Set) {
     }
 }
 
-/// Somebody else calls the object, and needs no answer.
+/// Another caller calls the object, and needs no answer.
 fn call(world: &World, random: &mut Random) {
     let (object, which) = (world.object(), random.below(4));
     drop(tokio::spawn(async move {
@@ -213,7 +213,7 @@ async fn check(world: &World, seed: u64, name: &str, set: &Set, set_back: bool) 
 }
 
 #[test]
-fn each_occurrence_has_its_effect_exactly_once_or_has_failed_whatever_happens() {
+fn each_occurrence_takes_effect_once_or_fails_under_any_fault() {
     let first = setting("ABIDE_SCHEDULE_FIRST_SEED", 1);
     for seed in first..first + setting("ABIDE_SCHEDULE_SEEDS", 8) {
         run(simulate(seed));

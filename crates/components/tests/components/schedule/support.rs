@@ -24,13 +24,13 @@ use crate::world::store;
 /// What a handler does, by a timer's metadata.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Deed {
-    /// So many attempts fail.
+    /// This many attempts fail.
     pub(crate) fails: u32,
-    /// So many attempts panic.
+    /// This many attempts panic.
     pub(crate) panics: u32,
     /// It fails for good.
     pub(crate) never: bool,
-    /// So many attempts are throttled, for so long.
+    /// This many attempts are throttled, for this long.
     pub(crate) throttled: u32,
     pub(crate) after: Option<Duration>,
     /// The process ends during each attempt: nothing that is not on disk remains.
@@ -45,8 +45,8 @@ pub(crate) struct Deed {
     pub(crate) ballast: String,
 }
 
-/// All calls of handlers, also those whose work was undone; and in which life of the process: one that was killed calls
-/// nobody.
+/// All calls of handlers, also those whose work was undone; and in which life of the process: a killed process makes
+/// no calls.
 #[derive(Clone, Default)]
 pub(crate) struct Calls(Arc<Mutex<Called>>, u64);
 
@@ -418,7 +418,7 @@ impl World {
             }
             before = seen;
             if quiet > 4 {
-                // Whoever is to see to what is due gets the processor.
+                // The task that handles due work gets the processor.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             } else {
                 tokio::task::yield_now().await;
@@ -445,7 +445,7 @@ pub(crate) fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// So many attempts fail.
+/// This many attempts fail.
 pub(crate) fn failing(attempts: u32) -> Deed {
     Deed {
         fails: attempts,
@@ -453,7 +453,7 @@ pub(crate) fn failing(attempts: u32) -> Deed {
     }
 }
 
-/// So many seconds after a time.
+/// This many seconds after a time.
 pub(crate) fn at(start: i64, seconds: &[i64]) -> Vec<i64> {
     let times = seconds.iter().map(|second| start + second * 1_000);
     times.collect()

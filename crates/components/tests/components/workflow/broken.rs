@@ -28,7 +28,7 @@ fn caught_by(variant: Variant) -> &'static str {
             "events::events_that_wait_are_taken_one_by_one"
         }
         Variant::EventHeardTwice => "events::an_event_with_a_key_counts_once",
-        Variant::SleepEarly => "steps::a_sleep_does_not_end_before_its_time_whoever_looks",
+        Variant::SleepEarly => "steps::a_sleep_does_not_end_early_when_it_is_inspected",
         Variant::CancelIgnored => "control::a_sleeper_is_canceled_at_once",
         Variant::PauseUnheeded => "control::nothing_begins_in_an_instance_that_is_paused",
         Variant::MovedUnnoticed => "changes::steps_that_have_changed_places_are_found",
@@ -36,12 +36,8 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::InsertedUnnoticed => {
             "changes::a_step_that_is_new_in_the_past_is_found_and_nothing_is_done"
         }
-        Variant::LaterKept => {
-            "control::a_restart_keeps_what_does_not_follow_from_the_step_and_gives_events_back"
-        }
-        Variant::ChildrenForgotten => {
-            "children::a_child_that_nobody_waits_for_any_more_is_canceled"
-        }
+        Variant::LaterKept => "control::a_restart_keeps_unrelated_results_and_returns_events",
+        Variant::ChildrenForgotten => "children::a_child_that_is_no_longer_awaited_is_canceled",
         Variant::OrderedWhenStored => "concurrent::two_chains_of_steps_side_by_side_complete",
         Variant::CanceledTogether => "control::branches_that_are_canceled_do_the_same_in_each_life",
         Variant::NamesCollide => {
@@ -50,18 +46,18 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::EventsRenamed => {
             "control::a_restart_finds_every_event_again_that_was_taken_after_the_step"
         }
-        Variant::ChildAdopted => "children::an_instance_that_somebody_else_has_started_is_no_child",
+        Variant::ChildAdopted => "children::an_instance_started_by_another_caller_is_not_a_child",
         Variant::FirstEventLost => {
             "events::an_event_starts_the_instance_that_it_is_for_or_is_kept_for_it"
         }
         Variant::VersionForgotten => {
-            "versions::an_instance_that_comes_to_the_change_goes_by_the_new_function_for_ever"
+            "versions::an_instance_that_reaches_the_change_keeps_the_new_function"
         }
         Variant::HistoryKept => {
             "continued::an_instance_continues_with_an_empty_history_and_the_events_that_wait"
         }
         Variant::WaitsFollowClock => {
-            "clock::a_clock_that_is_set_back_makes_no_wait_longer_and_no_named_time_earlier"
+            "clock::a_clock_set_back_lengthens_no_wait_and_advances_no_named_time"
         }
         Variant::StaleListed => "steps::a_directory_believes_what_is_newest_whatever_it_hears_last",
         Variant::StepThrottledCounts => "steps::throttled_attempts_do_not_count",

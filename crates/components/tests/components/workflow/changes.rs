@@ -146,7 +146,7 @@ fn a_result_of_another_type_is_found() {
 }
 
 #[test]
-fn a_changed_program_goes_on_from_a_step_before_the_change() {
+fn a_changed_program_continues_from_a_step_before_the_change() {
     run(async {
         let after = || {
             Programs::default().with("p", async |ctx: Context, script: Script| {
@@ -200,7 +200,7 @@ fn a_program_that_panics_is_stuck_until_it_is_mended() {
         );
         assert!(error.ends_with(": fix the program, and resume this instance"));
         assert!(!error.contains("a mistake"), "{error}");
-        // It looks again by itself, some time.
+        // It checks again later, without a call.
         let world = world.killed_with(before());
         world.pass(Duration::from_secs(3)).await;
         world.clock.advance(Duration::from_hours(1));

@@ -80,7 +80,7 @@ fn a_child_that_cannot_be_started_is_a_failure() {
 }
 
 #[test]
-fn a_child_that_nobody_waits_for_any_more_is_canceled() {
+fn a_child_that_is_no_longer_awaited_is_canceled() {
     run(async {
         let world = World::new(family());
         world.script.say("quick", [Act::Hold]);
@@ -131,7 +131,7 @@ fn a_child_that_is_asked_for_again_after_a_restart_is_a_new_one() {
 }
 
 #[test]
-fn an_instance_that_somebody_else_has_started_is_no_child() {
+fn an_instance_started_by_another_caller_is_not_a_child() {
     run(async {
         let world = World::new(family());
         let workflows = world.workflows();
@@ -139,7 +139,7 @@ fn an_instance_that_somebody_else_has_started_is_no_child() {
         assert_eq!(world.ended_of("a/one").await, Ok(10));
         world.start("parent").await;
         let failure = world.ended().await.unwrap_err();
-        assert!(failure.message().contains("by somebody else"), "{failure}");
+        assert!(failure.message().contains("by another caller"), "{failure}");
     });
 }
 

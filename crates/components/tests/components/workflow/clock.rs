@@ -24,7 +24,7 @@ fn sleeper() -> Programs {
 }
 
 #[test]
-fn a_clock_that_is_set_back_makes_no_wait_longer_and_no_named_time_earlier() {
+fn a_clock_set_back_lengthens_no_wait_and_advances_no_named_time() {
     run(async {
         let world = World::new(sleeper());
         world.start("sleeper").await;
@@ -32,7 +32,7 @@ fn a_clock_that_is_set_back_makes_no_wait_longer_and_no_named_time_earlier() {
         let begun = world.now();
         world.pass(Duration::from_secs(5)).await;
         world.clock.advance(HOUR);
-        // Somebody looks, and the time is noted; then the clock is set.
+        // A look stores the time; then the clock is set.
         look(&world).await;
         world.clock.set_wall(-(3_600_000 * 10));
         look(&world).await;
@@ -77,7 +77,7 @@ fn an_instance_that_rests_wakes_in_time_although_the_clock_was_set_back() {
     });
 }
 
-/// Somebody looks at instance `a`, so that it sees the time.
+/// Looks at instance `a`, so that it sees the time.
 async fn look(world: &World) {
     let looked = world.workflows().send_event("a", "look", &()).await;
     looked.unwrap();

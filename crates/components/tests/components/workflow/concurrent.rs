@@ -149,7 +149,7 @@ fn two_events_during_a_pause_are_both_taken() {
     });
 }
 
-/// A sleep has ended and an event has come before the instance goes on: the sleep was first, and the event is kept.
+/// A sleep has ended and an event has come before the instance continues: the sleep was first, and the event is kept.
 #[test]
 fn an_event_that_loses_to_a_sleep_is_there_for_the_next_wait() {
     run(async {

@@ -6,7 +6,7 @@ use abide::workflow::{Context, Failure, Status, Workflow, limits};
 
 use crate::workflow::support::{Act, Programs, Script, Test, World, run};
 
-/// Takes events for ever, two in each history, until one is 0; the number of histories is in the input.
+/// Takes events forever, two in each history, until one is 0; the number of histories is in the input.
 fn ledger() -> Programs {
     Programs::default()
         .with("0", async |ctx, script| turn(ctx, script, 0).await)

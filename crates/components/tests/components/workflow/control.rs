@@ -61,7 +61,7 @@ fn a_running_step_sees_the_cancellation_and_what_must_be_done_still_is() {
 }
 
 #[test]
-fn a_cancellation_survives_a_kill_in_the_middle_of_what_must_still_be_done() {
+fn a_cancellation_survives_a_kill_during_its_cleanup() {
     run(async {
         let world = World::new(order());
         world.script.say("refund", [Act::Hang]);
@@ -75,7 +75,7 @@ fn a_cancellation_survives_a_kill_in_the_middle_of_what_must_still_be_done() {
 }
 
 #[test]
-fn a_step_that_succeeds_although_its_instance_is_to_be_canceled_keeps_its_result() {
+fn a_step_that_succeeds_during_a_cancellation_keeps_its_result() {
     run(async {
         let world = World::new(order());
         world.start_in("order", "send", Act::Hold).await;
@@ -141,7 +141,7 @@ fn a_time_that_passes_during_a_pause_has_passed() {
 }
 
 #[test]
-fn an_instance_that_has_failed_can_be_restarted_from_the_step_that_failed() {
+fn a_failed_instance_can_be_restarted_from_its_failed_step() {
     run(async {
         let world = World::new(order());
         world
@@ -198,7 +198,7 @@ fn a_step_of_unknown_outcome_keeps_its_key_when_it_is_restarted() {
 }
 
 #[test]
-fn a_restart_keeps_what_does_not_follow_from_the_step_and_gives_events_back() {
+fn a_restart_keeps_unrelated_results_and_returns_events() {
     run(async {
         let world = World::new(Programs::default().with(
             "both",

@@ -70,7 +70,7 @@ async fn check_result(world: &World, output: i64) {
     assert_eq!(output, whole);
 }
 
-/// What must hold besides if nobody has restarted it, however often it was cut off.
+/// What must also hold if the instance was not restarted, however often it was cut off.
 async fn check(world: &World, output: i64) {
     check_result(world, output).await;
     for name in ["first", "left", "right", "born", "last"] {
@@ -102,7 +102,7 @@ async fn check(world: &World, output: i64) {
     assert_eq!(listed().await, ["a", "a/child"]);
 }
 
-/// Cuts the power after so many changes of the disk; true if all was over before.
+/// Cuts the power after this many changes of the disk; true if all was over before.
 async fn cut(change: u64) -> bool {
     let world = World::new(everything());
     world.workflows().list(Filter::default()).await.unwrap();
@@ -200,7 +200,7 @@ async fn killed(seed: u64) {
     check(&world, output).await;
 }
 
-/// The same, while somebody pauses, resumes, cancels and restarts.
+/// The same, with random pauses, resumes, cancels and restarts.
 async fn meddled_with(seed: u64) {
     let mut random = Random::new(seed + 1);
     let mut world = troubled(&mut random);
@@ -208,7 +208,7 @@ async fn meddled_with(seed: u64) {
         ask_again(&world).await;
         some_time(&world, &mut random).await;
         let workflows = world.workflows();
-        // What it is asked may make no sense now.
+        // The request may be invalid now.
         let asked = match random.below(8) {
             0 | 1 => workflows.pause("a").await,
             2 | 3 => workflows.resume("a").await,

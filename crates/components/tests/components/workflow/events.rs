@@ -18,7 +18,7 @@ fn two_events() -> Programs {
 }
 
 #[test]
-fn events_before_and_after_the_wait_are_taken_in_the_order_in_which_they_came() {
+fn events_before_and_after_the_wait_are_taken_in_order() {
     run(async {
         let world = World::new(two_events());
         let workflows = world.workflows();
@@ -130,12 +130,9 @@ fn too_many_events_are_refused() {
         let workflows = world.workflows();
         world.start("two").await;
         for _ in 0..limits::MAX_EVENTS {
-            workflows
-                .send_event("a", "nobody waits", &())
-                .await
-                .unwrap();
+            workflows.send_event("a", "not awaited", &()).await.unwrap();
         }
-        let refused = workflows.send_event("a", "nobody waits", &()).await;
+        let refused = workflows.send_event("a", "not awaited", &()).await;
         assert!(matches!(refused, Err(WorkflowError::TooManyEvents { .. })));
         let large = "x".repeat(limits::MAX_RESULT_BYTES);
         let refused = workflows.send_event("a", "large", &large).await;

@@ -30,7 +30,7 @@ impl Workflow for Figured {
 }
 
 #[test]
-fn a_host_shows_what_becomes_of_instances_and_their_steps() {
+fn a_host_shows_outcomes_of_instances_and_steps() {
     run(async {
         let registry = Registry::new().with(Figured);
         let host = workflow::install(Host::open_in_memory(), registry, Options::default());

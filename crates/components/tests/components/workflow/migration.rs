@@ -102,7 +102,7 @@ async fn wake(world: &World) {
 }
 
 #[test]
-fn an_instance_that_version_1_stopped_for_no_reason_goes_on() {
+fn an_instance_stopped_by_version_1_without_reason_continues() {
     run(async {
         let world = planted(include_str!("fixtures/v1_stuck.sql")).await;
         assert_eq!(world.record().await.status, Status::Stuck);
@@ -116,7 +116,7 @@ fn an_instance_that_version_1_stopped_for_no_reason_goes_on() {
 }
 
 #[test]
-fn an_instance_of_version_1_goes_on_with_its_results_its_keys_and_its_events() {
+fn an_instance_of_version_1_continues_with_its_results_keys_and_events() {
     run(async {
         let world = planted(include_str!("fixtures/v1_rich.sql")).await;
         wake(&world).await;
@@ -129,7 +129,7 @@ fn an_instance_of_version_1_goes_on_with_its_results_its_keys_and_its_events() {
             .map(|call| (call.step, call.number, call.key))
             .collect();
         keys.sort();
-        // What nobody knows the end of is tried again with the key that it had.
+        // A step of unknown outcome is tried again with the key that it had.
         assert_eq!(
             keys,
             [

@@ -31,7 +31,7 @@ fn steps_that_are_joined_run_at_a_time_and_each_is_stored_alone() {
 }
 
 #[test]
-fn many_steps_run_so_many_at_a_time() {
+fn concurrent_steps_are_limited() {
     run(async {
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let seen = Arc::clone(&most);

@@ -67,7 +67,7 @@ fn an_id_starts_one_instance_however_often_it_is_started() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_leaves_nothing_behind() {
+fn invalid_input_is_refused_and_leaves_nothing_behind() {
     run(async {
         let world = World::new(two_steps());
         let workflows = world.workflows();
@@ -215,7 +215,7 @@ fn a_function_is_not_called_before_its_attempt_is_on_disk() {
 }
 
 #[test]
-fn a_result_that_is_stored_is_given_again_after_a_kill_and_its_step_is_not_called() {
+fn a_stored_result_is_returned_after_a_kill_without_calling_its_step() {
     run(async {
         let world = World::new(two_steps());
         world.start_in("two", "second", Act::Hang).await;
@@ -273,7 +273,7 @@ fn an_instance_that_sleeps_needs_no_memory_and_wakes_at_its_time() {
         world.until_step(1, StepState::Waiting).await;
         world.pass(Duration::from_secs(15)).await;
         world.until(0, async || world.node.stats().resident).await;
-        // Nobody calls the object.
+        // The object is not called.
         world.clock.advance(Duration::from_hours(8));
         world
             .until(1, async || usize::from(world.node.stats().resident > 0))
@@ -289,7 +289,7 @@ fn an_instance_that_sleeps_needs_no_memory_and_wakes_at_its_time() {
 }
 
 #[test]
-fn a_sleep_does_not_end_before_its_time_whoever_looks() {
+fn a_sleep_does_not_end_early_when_it_is_inspected() {
     run(async {
         let world = World::new(Programs::default().with("sleeper", async |ctx, _| {
             ctx.sleep("nap", Duration::from_mins(1)).await?;
@@ -303,7 +303,7 @@ fn a_sleep_does_not_end_before_its_time_whoever_looks() {
         let left = Duration::from_millis(left.cast_unsigned());
         let moment = Duration::from_millis(500);
         world.clock.advance(left.checked_sub(moment).unwrap());
-        // Whoever sends something has the instance look at what is due.
+        // Sending an event has the instance look at what is due.
         let workflows = world.workflows();
         for _ in 0..5 {
             workflows.send_event("a", "look", &()).await.unwrap();
@@ -497,7 +497,7 @@ fn a_name_with_a_number_is_not_the_second_use_of_the_name_without() {
 }
 
 #[test]
-fn instances_are_found_by_their_status_and_the_time_of_their_start_or_last_change() {
+fn instances_are_found_by_status_and_by_start_or_change_time() {
     run(async {
         let world = World::new(two_steps());
         let directory = world.node.env().object::<WorkflowDirectory>();

@@ -42,7 +42,7 @@ fn an_instance_that_has_passed_the_change_goes_by_the_old_function() {
 }
 
 #[test]
-fn an_instance_that_comes_to_the_change_goes_by_the_new_function_for_ever() {
+fn an_instance_that_reaches_the_change_keeps_the_new_function() {
     run(async {
         let world = World::new(before());
         world.start_in("p", "pack", Act::Hang).await;

@@ -55,7 +55,7 @@ fn states_outlive_the_object_in_memory() {
 }
 
 #[test]
-fn what_clients_repeat_of_others_changes_nothing_and_brings_nobody_back() {
+fn states_repeated_by_others_change_nothing_and_revive_no_client() {
     run(async {
         let world = World::new();
         let mut ada = Peer::connect(&world, 1).await;

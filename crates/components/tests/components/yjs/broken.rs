@@ -9,7 +9,9 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::ChangeUnstored => {
             "sync::what_was_heard_survives_a_kill_and_what_was_done_offline_is_merged"
         }
-        Variant::WorkUnbounded => "work::a_quadratic_update_is_refused_and_the_document_goes_on",
+        Variant::WorkUnbounded => {
+            "work::a_quadratic_update_is_refused_and_the_document_still_works"
+        }
         Variant::ReaderWrites => "sync::a_reader_hears_changes_and_makes_none",
         Variant::RefusedKept | Variant::DocumentUnbounded => {
             "compaction::a_document_that_would_be_too_long_is_compacted_first_and_then_refused"
@@ -18,12 +20,10 @@ fn caught_by(variant: Variant) -> &'static str {
             "compaction::updates_become_a_snapshot_past_their_number"
         }
         Variant::RepeatStored => "sync::an_update_that_comes_twice_is_stored_once",
-        Variant::RestUnasked => {
-            "sync::an_update_that_is_too_early_is_asked_for_again_with_what_it_depends_on"
-        }
+        Variant::RestUnasked => "sync::an_early_update_is_requested_again_with_its_dependencies",
         Variant::GoneStay => "awareness::who_comes_sees_who_is_there_and_who_goes_is_gone",
         Variant::DepartedForgotten | Variant::StrangerBelieved => {
-            "awareness::what_clients_repeat_of_others_changes_nothing_and_brings_nobody_back"
+            "awareness::states_repeated_by_others_change_nothing_and_revive_no_client"
         }
         Variant::StatesUnattached => "awareness::states_outlive_the_object_in_memory",
         _ => panic!("{variant:?} is of another part"),

@@ -1,4 +1,4 @@
-//! What makes no sense changes nothing, and is told why.
+//! Invalid messages change nothing, and the client is told why.
 
 use abide::yjs::{Options, limits, yrs};
 use abide_harness::{Random, run};
@@ -18,7 +18,7 @@ fn framed(head: &[u8], content: &[u8]) -> Vec<u8> {
     [head, &[length], content].concat()
 }
 
-/// An awareness message with so much content.
+/// An awareness message with this many bytes of content.
 fn awareness_of(bytes: usize) -> Vec<u8> {
     let mut message = vec![1];
     write_number(&mut message, bytes as u64);
@@ -110,7 +110,7 @@ fn many_states_of_one_connection_are_refused() {
     });
 }
 
-/// Lists in lists, so many levels deep, as client 5 makes them; and the deletion of the outermost.
+/// Lists in lists, this many levels deep, as client 5 makes them; and the deletion of the outermost.
 fn nested(levels: u32) -> (Vec<u8>, Vec<u8>) {
     let mut all = vec![1];
     write_number(&mut all, levels.into());
@@ -145,7 +145,7 @@ fn a_deep_document_is_deleted_without_the_end_of_the_stack() {
         let (all, deletion) = nested(20_000);
         eve.say(update(all)).await;
         eve.say(update(deletion)).await;
-        // It does not listen: its own stack would not carry so many levels.
+        // It does not listen: its own stack would not carry this many levels.
         let size = world.pad().compact().await.unwrap().unwrap();
         assert!(size.total() < 1_000, "it is deleted: {size:?}");
         let (all, _) = nested(u32::try_from(limits::MAX_NESTED_TYPES).unwrap() + 1);
@@ -156,7 +156,7 @@ fn a_deep_document_is_deleted_without_the_end_of_the_stack() {
 
 /// Updates of a living document in which bytes were changed: each is taken or refused, and the document can be read afterwards.
 #[test]
-fn updates_that_were_tampered_with_harm_nobody() {
+fn tampered_updates_are_harmless() {
     for seed in 1..=3 {
         run(async {
             let mut random = Random::new(seed);

@@ -287,14 +287,14 @@ impl Peer {
         self.socket = None;
     }
 
-    /// Hears until somebody's state is this one.
+    /// Receives messages until a client's state is this one.
     pub(crate) async fn until_state(&mut self, client: u64, json: &str) {
         while self.client.states.get(&client).map(String::as_str) != Some(json) {
             self.hear().await;
         }
     }
 
-    /// Hears until so many updates have come.
+    /// Hears until this many updates have come.
     pub(crate) async fn until_heard(&mut self, updates: u32) {
         while self.client.updates < updates {
             self.hear().await;

@@ -64,7 +64,7 @@ fn a_document_outlives_the_object_in_memory() {
 }
 
 #[test]
-fn an_update_that_is_too_early_is_asked_for_again_with_what_it_depends_on() {
+fn an_early_update_is_requested_again_with_its_dependencies() {
     run(async {
         let world = World::new();
         let mut ada = Peer::connect(&world, 1).await;

@@ -68,7 +68,7 @@ fn crossing(count: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_quadratic_update_is_refused_and_the_document_goes_on() {
+fn a_quadratic_update_is_refused_and_the_document_still_works() {
     run(async {
         let world = World::new();
         let mut eve = Peer::connect(&world, 1).await;

@@ -42,7 +42,7 @@ class AbideLive extends HTMLElement {
     clearTimeout(this.#timer);
     clearInterval(this.#heard);
     cancelAnimationFrame(this.#frame);
-    // It is carried to the next page, and goes on there.
+    // It is carried to the next page, and continues there.
     this.#frame = 0;
     this.#waiting = [];
     this.#late = [];
@@ -56,7 +56,7 @@ class AbideLive extends HTMLElement {
     url.protocol = url.protocol.replace("http", "ws");
     const socket = new WebSocket(url);
     this.#socket = socket;
-    // The browser cannot ask by itself whether the line still works: the server answers `ping` with `pong`.
+    // The browser cannot tell whether the connection still works: the server answers `ping` with `pong`.
     let answered = true;
     clearInterval(this.#heard);
     this.#heard = setInterval(() => {
@@ -121,7 +121,7 @@ class AbideLive extends HTMLElement {
       event.preventDefault();
       this.#again();
     } else {
-      // Turbo waits for ever for an answer that breaks off.
+      // Turbo waits forever for an answer that breaks off.
       responseHTML.catch(() => visit === refreshing() && this.#again());
     }
   };

@@ -33,7 +33,7 @@ impl Server {
             .spawn()
             .unwrap();
         let mut server = Self(server);
-        until("somebody to listen", async || {
+        until("the server to listen", async || {
             assert_eq!(server.0.try_wait().unwrap(), None, "it has ended");
             TcpStream::connect(address).await.ok()
         })
@@ -51,7 +51,7 @@ impl Drop for Server {
 
 #[tokio::test]
 #[ignore = "needs python3-aiosmtpd"]
-async fn a_mail_server_that_somebody_else_wrote_keeps_the_mail_whole() {
+async fn a_third_party_mail_server_keeps_the_mail_whole() {
     let (host, dir) = (host().await, tempfile::tempdir().unwrap());
     let maildir = dir.path().join("mails");
     // Free a moment ago.

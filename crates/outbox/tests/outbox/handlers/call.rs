@@ -138,7 +138,7 @@ async fn a_receiver_that_breaks_down_is_called_again_and_applies_the_call_once()
     assert_eq!(world.balance().await, 5);
 }
 
-/// Delivers, cuts the power after so many changes of the disk, and delivers again.
+/// Delivers, cuts the power after this many changes of the disk, and delivers again.
 async fn cut_and_deliver_again(change: u64) -> bool {
     let world = World::new();
     assert_eq!(world.balance().await, 0);
@@ -165,7 +165,7 @@ async fn a_call_is_applied_once_wherever_the_receiver_s_power_was_cut() {
 }
 
 #[tokio::test]
-async fn a_call_whose_answer_was_lost_is_not_repeated_when_the_receiver_has_forgotten_it() {
+async fn a_call_with_a_lost_answer_is_not_repeated_once_forgotten() {
     let world = World::new();
     let first = world.attempt();
     world.clock.advance(Duration::from_hours(23));
@@ -180,7 +180,7 @@ async fn a_call_whose_answer_was_lost_is_not_repeated_when_the_receiver_has_forg
 }
 
 #[tokio::test]
-async fn a_call_that_the_object_refuses_or_that_fits_no_method_becomes_a_dead_letter() {
+async fn a_refused_call_or_an_unknown_method_is_a_dead_letter() {
     let world = World::new();
     for (call, why) in [
         (

@@ -38,7 +38,7 @@ impl Account {
         Ok(balance)
     }
 
-    /// Takes the amount from here, and says in the same transaction that it is to be added there.
+    /// Takes the amount from here, and requests in the same transaction that it is added there.
     pub async fn pay(&self, to: String, amount: i64) -> Result<()> {
         self.add(-amount).await?;
         let call = ObjectCall::new("ACCOUNT", to, "add", &(amount,))?;
@@ -100,7 +100,7 @@ impl World {
     }
 }
 
-/// Cuts the power after so many changes of the disk; true if all was over before.
+/// Cuts the power after this many changes of the disk; true if all was over before.
 async fn cut(change: u64) -> bool {
     let (disk, clock) = (SimDisk::new(), TestClock::new());
     let world = World::on(&disk, &clock);
@@ -124,7 +124,7 @@ async fn cut(change: u64) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_object_says_in_a_transaction_another_hears_once_wherever_the_power_was_cut() {
+async fn a_transactional_call_arrives_once_across_power_losses() {
     let mut change = 0;
     while !cut(change).await {
         change += 1;

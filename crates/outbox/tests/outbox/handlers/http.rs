@@ -92,7 +92,7 @@ async fn a_request_arrives_as_it_was_written_and_with_its_key() {
 }
 
 #[tokio::test]
-async fn an_answer_s_status_decides_what_becomes_of_the_message() {
+async fn the_response_status_decides_the_message_s_outcome() {
     let (host, receiver) = (host().await, Receiver::start().await);
     let (handler, delivery) = (HttpDelivery::new(), attempt(&host));
     let call = HttpCall::post(receiver.url("/"));
@@ -145,7 +145,7 @@ async fn a_receiver_that_asks_for_patience_gets_it_in_seconds_or_until_a_date() 
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_unknown_and_the_request_is_repeated_with_the_same_key() {
+async fn a_lost_answer_is_unknown_and_the_request_keeps_its_key() {
     let (host, receiver) = (host().await, Receiver::start().await);
     receiver.script([ReceiverAct::lost()]);
     let (handler, call) = (HttpDelivery::new(), HttpCall::post(receiver.url("/")));
@@ -244,7 +244,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn an_address_that_the_node_forbids_is_reached_by_nobody() {
+async fn a_forbidden_address_is_never_contacted() {
     let receiver = Receiver::start().await;
     let host = host_with(|config| config.outbound.allow_private = AllowPrivate::None).await;
     let call = HttpCall::post(receiver.url("/"));
@@ -399,7 +399,7 @@ async fn an_operation_that_cannot_be_asked_about_is_accepted_all_the_same() {
 }
 
 #[tokio::test]
-async fn an_operation_at_another_place_is_asked_about_only_if_the_program_says_so() {
+async fn an_operation_on_another_origin_is_polled_only_if_allowed() {
     let host = host().await;
     let (receiver, other) = (Receiver::start().await, Receiver::start().await);
     let accepted = || ReceiverAct::status(202).header("operation-location", &other.url("/jobs/7"));
@@ -542,7 +542,7 @@ fn a_request_that_cannot_be_sent_is_refused_when_it_is_enqueued() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_still_works_on_an_attempt_whose_answer_was_lost_is_asked_again() {
+async fn a_receiver_still_working_after_a_lost_answer_is_asked_again() {
     let (host, receiver) = (host().await, Receiver::start().await);
     // The draft of `Idempotency-Key`, and this server's own calls over JSON, say 409 while the first request runs.
     receiver.script([ReceiverAct::status(409)]);

@@ -74,7 +74,7 @@ async fn a_mail_arrives_with_its_picture_and_its_file() {
 }
 
 #[tokio::test]
-async fn what_the_relay_says_and_when_decides_what_becomes_of_the_mail() {
+async fn the_relay_s_reply_and_its_phase_decide_the_mail_s_outcome() {
     use SmtpAct::{Drop, Refuse};
     use SmtpStage::{Data, End, Recipient, Sender};
     let (host, server) = (host().await, SmtpServer::start().await);
@@ -90,7 +90,7 @@ async fn what_the_relay_says_and_when_decides_what_becomes_of_the_mail() {
         (Refuse(End, 452), FailureKind::Refused, 0),
         (Refuse(End, 554), FailureKind::Permanent, 0),
         (Drop(Recipient), FailureKind::Refused, 0),
-        // The mail has left, and nobody knows whether the relay has it.
+        // The mail has left, and it is unknown whether the relay has it.
         (Drop(End), FailureKind::Unknown, 1),
     ] {
         server.script([act]);
@@ -160,7 +160,7 @@ async fn a_mail_is_the_same_bytes_at_every_attempt() {
 }
 
 #[tokio::test]
-async fn a_relay_that_is_not_there_or_wants_nobody_says_nothing_against_the_mail() {
+async fn a_missing_or_refusing_relay_does_not_count_against_the_mail() {
     let host = host().await;
     let nobody = Nobody::new();
     let gone = SmtpDelivery::new(&format!("smtp://{}", nobody.address())).unwrap();

@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::handlers::{attempt, failed, host};
 
-/// Of `localhost`, signed by itself, for tests alone.
+/// Of `localhost`, self-signed, for tests alone.
 const CERTIFICATE: &[u8] =
     include_bytes!("../../../../../verify/harness/shared/tls/certificate.pem");
 
@@ -91,7 +91,7 @@ async fn until_starttls(client: &mut TcpStream, server: &mut TcpStream) {
         .await
         .unwrap();
     assert_eq!(read_line(client).await, "STARTTLS\r\n");
-    client.write_all(b"220 go on\r\n").await.unwrap();
+    client.write_all(b"220 continue\r\n").await.unwrap();
 }
 
 /// A line, and not a byte more.
@@ -130,7 +130,7 @@ async fn a_mail_goes_through_tls_that_the_session_begins() {
 }
 
 #[tokio::test]
-async fn a_relay_with_a_certificate_that_nobody_vouches_for_is_told_nothing() {
+async fn a_relay_with_an_untrusted_certificate_receives_nothing() {
     let (host, server, front) = (host().await, SmtpServer::start().await, Front::new().await);
     let relay = SmtpDelivery::new(&format!("smtps://localhost:{}", front.port())).unwrap();
     tokio::spawn(front.pass_one_on(async |_, _| (), server.address()));
@@ -195,17 +195,17 @@ async fn a_relay_without_smtputf8_takes_no_address_with_other_letters() {
 }
 
 #[tokio::test]
-async fn what_somebody_says_before_tls_begins_is_no_answer_to_what_is_said_in_it() {
+async fn replies_injected_before_tls_are_ignored() {
     let (host, front) = (host().await, Front::new().await);
     let relay = trusting(&format!("smtp://localhost:{}?tls=required", front.port()));
     let Front { listener, acceptor } = front;
-    // Somebody on the way adds all the answers to a whole mail, and keeps what comes then to himself.
+    // An attacker on the way adds all the answers to a whole mail, and keeps what comes then.
     tokio::spawn(async move {
         let (mut client, _) = listener.accept().await.unwrap();
         let says = [
             "220 x\r\n",
             "250-x\r\n250 STARTTLS\r\n",
-            "220 go on\r\n250 x\r\n250 from\r\n250 to\r\n354 mail\r\n250 taken\r\n221 bye\r\n",
+            "220 continue\r\n250 x\r\n250 from\r\n250 to\r\n354 mail\r\n250 taken\r\n221 bye\r\n",
         ];
         for (number, says) in says.into_iter().enumerate() {
             client.write_all(says.as_bytes()).await.unwrap();

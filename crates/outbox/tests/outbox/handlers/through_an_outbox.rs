@@ -194,7 +194,7 @@ async fn every_kind_gets_there_although_its_receiver_fails_first() {
 }
 
 #[tokio::test]
-async fn what_can_never_arrive_is_refused_at_once_or_becomes_a_dead_letter_with_its_reason() {
+async fn an_undeliverable_message_is_refused_or_a_dead_letter_with_a_reason() {
     let web = Receiver::start().await;
     let host = tellers(Registry::new().with(HttpDelivery::new()))
         .start_local()
@@ -244,7 +244,7 @@ async fn a_method_whose_result_json_cannot_say_is_applied_once() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_accepted_keeps_its_key_when_its_dead_letter_is_redriven() {
+async fn a_redriven_dead_letter_keeps_its_key_if_it_was_accepted() {
     let web = Receiver::start().await;
     web.decide(|_| {
         ReceiverAct::status(202).header("operation-location", "http://127.0.0.1:1/jobs/7")
@@ -275,7 +275,7 @@ fn a_request_whose_task_is_dropped_may_have_had_its_effect() {
             .build()
             .unwrap()
     };
-    // The node's requests are tasks of the runtime on which it was started; its objects have threads of their own.
+    // The node's requests are tasks of the runtime on which it was started; its objects have their own threads.
     let (requests, tests) = (runtime(), runtime());
     let start = tellers(Registry::new().with(HttpDelivery::new()))
         .configure(|config| config.outbound.allow_private = AllowPrivate::All)

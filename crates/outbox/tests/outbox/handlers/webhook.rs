@@ -122,7 +122,7 @@ async fn a_receiver_that_has_lost_its_route_for_a_while_is_tried_again() {
 }
 
 #[test]
-fn tenants_of_one_host_are_destinations_of_their_own_and_share_its_origin() {
+fn tenants_of_one_host_are_separate_destinations_of_one_origin() {
     let handler = WebhookDelivery::new(StaticSecrets::new());
     let to = |url: &str| Webhook::new(url, "seat.taken", &json!({})).unwrap();
     let ada = to("https://hooks.example.com/ada?token=secret");

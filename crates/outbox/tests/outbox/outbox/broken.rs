@@ -23,14 +23,14 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::PriorityStrict => "fairness::no_priority_starves",
         Variant::BucketBehind => "pace::a_rate_is_kept_when_the_process_is_killed",
         Variant::UndoneTrusted => {
-            "crash::a_message_is_sent_after_a_kill_although_another_to_its_destination_was_undone"
+            "crash::a_message_is_sent_after_a_kill_although_another_was_undone"
         }
         Variant::TurnsRepeated => {
-            "fairness::what_is_less_urgent_has_its_turn_although_each_attempt_ends_the_process"
+            "fairness::less_urgent_messages_are_sent_although_each_attempt_kills"
         }
         Variant::EntryUnnoticed => "ready::a_message_is_sent_although_nothing_waited_before",
         Variant::ReadyTrusted => "ready::a_message_that_was_canceled_before_its_time_is_not_sent",
-        Variant::ParkedLeft => "crash::any_number_of_destinations_go_on_after_a_kill",
+        Variant::ParkedLeft => "crash::any_number_of_destinations_continue_after_a_kill",
         Variant::PollsPastCircuit => {
             "operations::nothing_is_asked_of_a_destination_whose_circuit_is_open"
         }
@@ -38,14 +38,12 @@ fn caught_by(variant: Variant) -> &'static str {
             "retries::what_a_receiver_remembers_as_failed_is_sent_under_another_key"
         }
         Variant::SameEditRenews => {
-            "dead_letters::an_edit_that_changes_nothing_keeps_the_key_of_what_may_have_had_its_effect"
+            "dead_letters::an_edit_without_changes_keeps_a_key_that_may_have_been_used"
         }
         Variant::NeverGivenUp => {
             "giving_up::what_will_never_be_taken_is_failing_and_can_be_canceled"
         }
-        Variant::SilentTakeAll => {
-            "silent::destinations_that_have_answered_are_not_held_up_by_any_number_of_silent_ones"
-        }
+        Variant::SilentTakeAll => "silent::silent_destinations_do_not_delay_answering_ones",
         Variant::CallbackForgotten => {
             "callbacks::a_callback_that_fails_is_repeated_and_holds_nothing_up"
         }

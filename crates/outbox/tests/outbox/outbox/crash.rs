@@ -19,7 +19,7 @@ fn a_message_that_was_enqueued_is_sent_after_a_kill() {
     });
 }
 
-/// Moves the clock until so many messages had an effect, and touches no object meanwhile.
+/// Moves the clock until this many messages had an effect, and touches no object meanwhile.
 async fn until_effects(world: &World, count: usize) {
     for _ in 0..10_000 {
         if world.script.effects().len() >= count {
@@ -28,11 +28,11 @@ async fn until_effects(world: &World, count: usize) {
         world.clock.advance(Duration::from_millis(100));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    panic!("nobody goes on: {:?}", world.script.effects());
+    panic!("no instance continues: {:?}", world.script.effects());
 }
 
 #[test]
-fn an_outbox_goes_on_after_a_kill_at_any_point_although_nobody_calls_its_object() {
+fn an_outbox_continues_after_a_kill_at_any_point_without_any_call() {
     run(async {
         // Killed before the first attempt, while one is on its way, and while one waits for its next time.
         for point in 0..3 {
@@ -68,7 +68,7 @@ fn an_outbox_goes_on_after_a_kill_at_any_point_although_nobody_calls_its_object(
 }
 
 #[test]
-fn an_attempt_whose_process_dies_counts_so_that_a_handler_that_kills_ends_as_a_dead_letter() {
+fn a_handler_that_kills_its_process_ends_as_a_dead_letter() {
     run(async {
         let mut world = World::new(plain());
         world.script.say("bad", std::iter::repeat_n(Act::Hang, 9));
@@ -96,7 +96,7 @@ fn an_attempt_whose_process_dies_counts_so_that_a_handler_that_kills_ends_as_a_d
 }
 
 #[test]
-fn a_message_is_sent_after_a_kill_although_another_to_its_destination_was_undone() {
+fn a_message_is_sent_after_a_kill_although_another_was_undone() {
     run(async {
         let world = World::new(plain());
         // What is known of bob is written, and then nothing is due to him.
@@ -118,7 +118,7 @@ fn a_message_is_sent_after_a_kill_although_another_to_its_destination_was_undone
 }
 
 #[test]
-fn any_number_of_destinations_go_on_after_a_kill() {
+fn any_number_of_destinations_continue_after_a_kill() {
     run(async {
         let world = World::new(plain());
         let count: usize = 700;
@@ -134,7 +134,7 @@ fn any_number_of_destinations_go_on_after_a_kill() {
             tokio::task::yield_now().await;
         }
         let world = world.killed();
-        // Some wait a second or two for another attempt, and nobody longer.
+        // Some wait a second or two for another attempt, and none longer.
         world.pass(Duration::from_secs(10)).await;
         let counts = world.counts().await;
         assert_eq!((counts.sent, counts.queued), (700, 0));

@@ -195,7 +195,7 @@ fn of_many_dead_letters_the_oldest_go_first() {
 }
 
 #[test]
-fn an_edit_that_changes_nothing_keeps_the_key_of_what_may_have_had_its_effect() {
+fn an_edit_without_changes_keeps_a_key_that_may_have_been_used() {
     run(async {
         let world = World::new(plain());
         let failure = Failure::permanent("gone").after_effect();
@@ -214,7 +214,7 @@ fn an_edit_that_changes_nothing_keeps_the_key_of_what_may_have_had_its_effect() 
 }
 
 #[test]
-fn destinations_to_which_nothing_is_left_are_forgotten_whatever_was_wrong_with_them() {
+fn destinations_without_messages_are_forgotten_even_if_failing() {
     run(async {
         let world = World::new(plain().keep_finished(Duration::from_mins(1)));
         for number in 0..9 {

@@ -57,7 +57,7 @@ impl FanOut for Poison {
     }
 }
 
-/// An object with an outbox, a listener and an alarm of its own.
+/// An object with an outbox, a listener and its own alarm.
 #[durable_object]
 struct Owner {
     state: State,
@@ -163,7 +163,7 @@ impl Small {
         self.node.env().object::<Owner>().get_by_name("ada")
     }
 
-    /// Moves the clock for so many seconds.
+    /// Moves the clock for this many seconds.
     async fn pass(&self, seconds: u32) {
         for _ in 0..seconds * 2 {
             for _ in 0..6 {
@@ -220,7 +220,7 @@ fn the_objects_own_alarm_goes_off_in_time_while_something_is_on_its_way() {
 }
 
 #[test]
-fn an_alarm_that_the_object_sets_does_not_keep_the_outbox_from_its_retries() {
+fn the_object_s_own_alarm_does_not_stop_the_outbox_s_retries() {
     run(async {
         let world = World::new(plain());
         world.script.say("hello", [refused(), refused(), refused()]);
@@ -235,7 +235,7 @@ fn an_alarm_that_the_object_sets_does_not_keep_the_outbox_from_its_retries() {
 }
 
 #[test]
-fn an_object_starts_again_after_a_crash_with_the_largest_payloads_on_their_way() {
+fn an_object_restarts_after_a_crash_with_the_largest_payloads() {
     run(async {
         let world = World::new(Options::default());
         let long = "x".repeat(limits::MAX_PAYLOAD_BYTES - 100);
@@ -396,7 +396,7 @@ fn polls_count_among_what_is_on_its_way_to_a_destination() {
 }
 
 #[test]
-fn polls_that_this_node_was_too_busy_for_say_nothing_against_an_operation() {
+fn polls_that_an_overloaded_node_missed_do_not_count() {
     run(async {
         let world = World::new(
             plain().polling(
@@ -461,7 +461,7 @@ fn a_destination_with_much_to_do_lets_another_have_its_turn() {
 }
 
 #[test]
-fn the_pause_between_probes_doubles_also_if_the_receiver_asks_for_a_shorter_one() {
+fn the_pause_between_probes_doubles_despite_a_shorter_retry_after() {
     run(async {
         let world = World::new(
             plain().pace(Pace::unlimited(1)).breaker(
@@ -502,7 +502,7 @@ fn a_message_that_was_enqueued_is_known_also_after_its_deadline() {
 }
 
 #[test]
-fn messages_behind_a_dead_letter_go_on_when_the_program_now_says_so() {
+fn messages_behind_a_dead_letter_move_when_the_program_now_allows_it() {
     run(async {
         let world = World::new(plain());
         world.script.say("a", [gone()]);
@@ -532,7 +532,7 @@ fn a_change_whose_message_is_refused_is_not_made() {
 }
 
 #[test]
-fn ticks_go_on_when_the_wall_clock_is_set_back() {
+fn ticks_continue_when_the_wall_clock_is_set_back() {
     run(async {
         let world = World::new(plain().pace(Pace::CLASSIC));
         let first = world.enqueue(note("bob", "first")).await;
@@ -565,7 +565,7 @@ fn a_message_that_waits_long_does_not_hold_back_its_destination() {
 }
 
 #[test]
-fn messages_that_were_there_before_wait_when_the_one_ahead_becomes_a_dead_letter() {
+fn queued_messages_wait_when_the_one_ahead_becomes_a_dead_letter() {
     run(async {
         let world = World::new(plain());
         world.script.say("a1", [gone()]);

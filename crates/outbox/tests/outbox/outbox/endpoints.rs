@@ -33,7 +33,7 @@ fn a_tenant_that_fails_or_throttles_does_not_hold_up_others_of_its_host() {
 }
 
 #[test]
-fn an_origin_bounds_attempts_at_a_time_and_all_its_destinations_have_their_turn() {
+fn an_origin_bounds_concurrency_and_serves_all_its_destinations() {
     run(async {
         let world = World::new(at_a_time(64, 2));
         for tenant in 0..10 {
@@ -49,7 +49,7 @@ fn an_origin_bounds_attempts_at_a_time_and_all_its_destinations_have_their_turn(
 }
 
 #[test]
-fn destinations_that_wait_for_their_origin_go_on_after_a_kill() {
+fn destinations_waiting_for_their_origin_continue_after_a_kill() {
     run(async {
         let world = World::new(at_a_time(64, 2));
         for tenant in 0..6 {

@@ -58,7 +58,7 @@ fn a_message_is_not_sent_before_its_time() {
 }
 
 #[test]
-fn a_dedup_key_adds_a_message_once_and_another_message_under_it_is_refused() {
+fn a_dedup_key_adds_one_message_and_refuses_a_different_one() {
     run(async {
         let world = World::new(plain());
         let keyed = note("bob", "hello").dedup_key("k");
@@ -99,7 +99,7 @@ fn high_priority_goes_first_and_low_last() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_would() {
+fn invalid_input_is_refused_with_what_is_expected() {
     run(async {
         let world = World::new(plain().max_payload_bytes(1_000));
         let cases: Vec<(Message, &str)> = vec![
@@ -214,7 +214,7 @@ fn no_more_are_queued_than_allowed_but_for_what_comes_back_from_its_way() {
         }
         assert!((10..=14).contains(&taken), "{taken}");
         world.rest().await;
-        // Whoever comes now finds room for those that have left.
+        // New messages find room for those that have left.
         while world
             .sender()
             .enqueue(note("bob", "more"))

@@ -109,7 +109,7 @@ fn no_priority_starves() {
 }
 
 #[test]
-fn what_is_less_urgent_has_its_turn_although_each_attempt_ends_the_process() {
+fn less_urgent_messages_are_sent_although_each_attempt_kills() {
     run(async {
         let mut world = World::new(at_a_time(1, 1));
         let mut all = Vec::new();
@@ -121,7 +121,7 @@ fn what_is_less_urgent_has_its_turn_although_each_attempt_ends_the_process() {
         all.push(note("bob", "low").priority(Priority::Low));
         world.enqueue_all(all).await;
         for life in 1.. {
-            assert!(life <= 40, "nobody asks for it");
+            assert!(life <= 40, "it is not asked for");
             while world.script.calls().len() < life {
                 tokio::task::yield_now().await;
             }

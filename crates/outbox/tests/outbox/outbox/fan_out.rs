@@ -34,7 +34,7 @@ fn one_command_becomes_many_messages_each_of_them_once() {
 }
 
 #[test]
-fn a_fan_out_that_is_cut_off_goes_on_where_it_was() {
+fn an_interrupted_fan_out_resumes_where_it_stopped() {
     run(async {
         let mut world = World::new(plain());
         world.sender().fan_out(to(3_000)).await.unwrap().unwrap();
@@ -105,7 +105,7 @@ fn a_fan_out_can_be_ended() {
 }
 
 #[test]
-fn a_fan_out_that_has_failed_is_kept_until_somebody_ends_it() {
+fn a_failed_fan_out_is_kept_until_it_is_ended() {
     run(async {
         let world = World::new(plain().keep_finished(Duration::from_mins(1)));
         let command = Circulate {
@@ -161,7 +161,7 @@ fn a_fan_out_larger_than_the_outbox_leaves_room_for_other_messages() {
         let orders = effects.iter().filter(|text| text.starts_with("order"));
         assert_eq!(orders.count(), 60);
         let made = world.sender().fan_outs().await.unwrap().unwrap()[0].made;
-        assert!(made >= 600, "the fan-out goes on: {made}");
+        assert!(made >= 600, "the fan-out continues: {made}");
     });
 }
 

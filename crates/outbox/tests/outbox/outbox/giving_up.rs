@@ -69,7 +69,7 @@ fn what_will_never_be_taken_is_failing_and_can_be_canceled() {
 }
 
 #[test]
-fn an_operation_of_which_nothing_is_learned_is_asked_about_and_not_begun_again() {
+fn an_operation_of_unknown_status_is_polled_and_not_restarted() {
     run(async {
         let world = World::new(never());
         let accepted = Submitted::Accepted {
@@ -97,7 +97,7 @@ fn an_operation_of_which_nothing_is_learned_is_asked_about_and_not_begun_again()
 }
 
 #[test]
-fn a_deadline_of_its_own_ends_a_message_all_the_same() {
+fn a_message_s_own_deadline_ends_it() {
     run(async {
         let world = World::new(never());
         world.script.say("hello", vec![refused(); 50]);
@@ -117,7 +117,7 @@ fn a_deadline_of_its_own_ends_a_message_all_the_same() {
 }
 
 #[test]
-fn what_was_in_flight_at_a_crash_goes_on_although_its_attempts_have_run_out() {
+fn a_message_in_flight_at_a_crash_is_resent_without_attempts_left() {
     run(async {
         let mut world = World::new(never());
         world.script.say("bad", vec![Act::Hang; 8]);

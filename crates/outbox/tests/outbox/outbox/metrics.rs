@@ -108,7 +108,7 @@ fn many_messages_that_die_together_are_few_warnings() {
     });
 }
 
-/// A host whose outboxes are of a class of its own, and whose handler is scripted.
+/// A host whose outboxes are of its own class, and whose handler is scripted.
 struct Shown {
     host: RunningHost,
     script: Script,

@@ -143,7 +143,7 @@ fn polls_that_fail_are_repeated_and_an_answer_forgives_them() {
 }
 
 #[test]
-fn an_operation_about_which_nothing_can_be_learned_is_a_dead_letter_of_unknown_outcome() {
+fn an_operation_of_unknown_status_ends_as_an_unknown_dead_letter() {
     run(async {
         let world = World::new(options());
         world.script.say(
@@ -192,7 +192,7 @@ fn an_operation_that_never_ends_is_given_up_at_its_deadline() {
 }
 
 #[test]
-fn polls_go_on_after_a_crash_and_nothing_is_submitted_again() {
+fn polls_continue_after_a_crash_without_a_second_submission() {
     run(async {
         let world = World::new(options());
         world

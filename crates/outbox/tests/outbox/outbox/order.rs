@@ -101,7 +101,7 @@ fn a_canceled_message_lets_the_next_go() {
 }
 
 #[test]
-fn messages_go_on_behind_a_dead_letter_if_the_outbox_is_told_so() {
+fn messages_pass_a_dead_letter_if_the_outbox_allows_it() {
     run(async {
         let world = World::new(plain().behind_dead_letter(BehindDeadLetter::GoOn));
         world.script.say("a1", [gone()]);

@@ -140,7 +140,7 @@ fn the_classic_setting_sends_fifteen_at_each_tick() {
 }
 
 /// Enqueues messages whose receiver accepts them, asks for this pause before the first poll, and has not finished at
-/// so many polls.
+/// this many polls.
 async fn enqueue_operations(
     world: &World,
     names: impl Iterator<Item = String>,

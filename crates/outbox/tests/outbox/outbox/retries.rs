@@ -48,7 +48,7 @@ fn a_refused_message_is_tried_again_by_its_schedule_with_the_same_key() {
 }
 
 #[test]
-fn a_message_that_has_used_up_its_attempts_is_a_dead_letter_with_the_reason() {
+fn a_message_without_attempts_left_is_a_dead_letter_with_the_reason() {
     run(async {
         let world = World::new(plain());
         world.script.say("hello", vec![refused(); 9]);
@@ -83,7 +83,7 @@ fn what_can_never_succeed_is_a_dead_letter_at_once() {
 }
 
 #[test]
-fn a_message_may_have_a_schedule_of_its_own() {
+fn a_message_may_have_its_own_schedule() {
     run(async {
         let world = World::new(plain());
         world.script.say("hello", vec![refused(); 9]);
@@ -131,7 +131,7 @@ fn waits_double_up_to_their_longest_and_are_up_to_a_quarter_longer() {
 }
 
 #[test]
-fn waits_of_a_policy_s_schedule_are_up_to_a_tenth_longer_and_a_message_s_own_are_exact() {
+fn policy_waits_have_jitter_and_a_message_s_own_waits_are_exact() {
     run(async {
         let ten = [Duration::from_secs(10)];
         let world = World::new(
@@ -160,7 +160,7 @@ fn waits_of_a_policy_s_schedule_are_up_to_a_tenth_longer_and_a_message_s_own_are
 }
 
 #[test]
-fn retry_after_holds_back_everything_for_that_destination_and_nothing_else() {
+fn retry_after_holds_back_that_destination_only() {
     run(async {
         let world = World::new(plain());
         let asked = Failure::throttled("slow down", Some(Duration::from_secs(5)));
@@ -193,7 +193,7 @@ fn a_lost_answer_is_unknown_and_tried_again_with_the_same_key() {
         assert!(lost.unknown);
         assert_eq!(world.events(id).await, ["queued", "sending", "unknown"]);
         world.pass(Duration::from_secs(1)).await;
-        // A later refusal does not tell what became of the first attempt.
+        // A later refusal does not tell how the first attempt ended.
         assert!(world.get(id).await.unknown);
         world.pass(Duration::from_secs(5)).await;
         let sent = world.get(id).await;

@@ -37,7 +37,7 @@ fn destinations_that_are_silent_do_not_hold_up_others() {
 }
 
 #[test]
-fn destinations_that_have_answered_are_not_held_up_by_any_number_of_silent_ones() {
+fn silent_destinations_do_not_delay_answering_ones() {
     run(async {
         let world = World::new(plain().pace(Pace::default()));
         world.enqueue(note("eve", "first")).await;

@@ -416,7 +416,7 @@ async fn redrive_until_all_is_sent(world: &World, done: &mut Done, options: &Opt
 }
 
 #[test]
-fn nothing_is_lost_repeated_without_need_or_out_of_order_whatever_happens() {
+fn no_fault_loses_repeats_or_reorders_messages() {
     let seeds: u64 = setting("ABIDE_OUTBOX_SEEDS", 30);
     let first: u64 = setting("ABIDE_OUTBOX_FIRST_SEED", 1);
     for seed in first..first + seeds {

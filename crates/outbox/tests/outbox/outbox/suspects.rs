@@ -6,7 +6,7 @@ use abide::outbox::{Options, Polling, RetryPolicy, Status, Submitted};
 
 use crate::outbox::support::{Act, World, note, plain, run};
 
-/// Passes time until a message is tried or asked about that ends the process, and kills it; or until so many seconds are over.
+/// Passes time until a message is tried or asked about that ends the process, and kills it; or until this many seconds are over.
 async fn kill_with(mut world: World, poison: &str, times: usize, seconds: u32) -> World {
     for _ in 0..times {
         let tried = world.script.calls().len();
@@ -92,7 +92,11 @@ fn what_was_in_flight_at_a_crash_is_tried_alone_rather_than_buried() {
         assert_eq!(world.script.calls().len(), 4, "one of them is tried");
         let other = world.enqueue(note("eve", "other")).await;
         world.pass(Duration::from_secs(5)).await;
-        assert_eq!(world.script.calls().len(), 4, "and nothing beside it");
+        assert_eq!(
+            world.script.calls().len(),
+            4,
+            "and no other at the same time"
+        );
         world.script.now();
         world.pass(Duration::from_mins(2)).await;
         for id in [1, 2, 3, other] {

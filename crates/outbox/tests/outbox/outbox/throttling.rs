@@ -23,7 +23,7 @@ use crate::{
     world::store,
 };
 
-/// A receiver that takes so many messages in each window of time, and answers the others with 429 and `Retry-After`.
+/// A receiver that takes this many messages in each window of time, and answers the others with 429 and `Retry-After`.
 #[derive(Clone)]
 struct Busy {
     most: u32,
@@ -96,7 +96,7 @@ impl Pinger {
     }
 }
 
-/// Sends messages to a receiver that takes `most` in each window of so many seconds. Returns how many windows that took, how
+/// Sends messages to a receiver that takes `most` in each window of this many seconds. Returns how many windows that took, how
 /// many requests it refused, and the counts at the end.
 async fn send(messages: u32, most: u32, window: u64) -> (u64, u32, Counts) {
     let (disk, clock) = (SimDisk::new(), TestClock::new());
@@ -140,7 +140,7 @@ fn a_receiver_that_takes_two_a_second_gets_all_at_nearly_its_capacity() {
 }
 
 #[test]
-fn a_receiver_that_takes_one_in_five_seconds_gets_all_at_nearly_its_capacity() {
+fn a_slow_receiver_gets_all_messages_near_its_capacity() {
     run(async {
         let (windows, refused, counts) = send(300, 1, 5).await;
         assert_eq!((counts.sent, counts.failed), (300, 0), "{counts:?}");

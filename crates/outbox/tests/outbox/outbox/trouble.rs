@@ -8,7 +8,7 @@ use abide_harness::until;
 use crate::outbox::support::{Act, World, note, plain, refused, run};
 
 #[test]
-fn a_handler_that_panics_has_failed_its_attempt_and_the_outbox_goes_on() {
+fn a_panicking_handler_fails_its_attempt_and_the_outbox_continues() {
     run(async {
         let world = World::new(plain());
         world.script.say("bad", [Act::Panic]);
@@ -52,7 +52,7 @@ fn a_handler_that_never_returns_is_ended_at_its_time_limit() {
 }
 
 #[test]
-fn a_reset_of_the_object_makes_what_is_on_its_way_unknown_and_it_is_sent_again() {
+fn a_reset_makes_attempts_in_flight_unknown_and_repeats_them() {
     run(async {
         let world = World::new(plain());
         world.script.say("hello", [Act::TakeAndHang]);
@@ -90,7 +90,7 @@ fn attempts_that_outlive_a_background_task_are_carried_on() {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_and_the_outbox_goes_on_when_there_is_room() {
+fn a_full_disk_loses_nothing_and_the_outbox_continues_when_there_is_room() {
     run(async {
         let world = World::new(plain());
         let later = note("bob", "hello").not_before(1_767_225_602_000);
@@ -113,7 +113,7 @@ fn a_full_disk_loses_nothing_and_the_outbox_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn an_outcome_that_cannot_be_written_is_written_later_and_concerns_no_other_message() {
+fn an_unwritable_outcome_is_written_later_and_affects_no_other_message() {
     run(async {
         let world = World::new(plain());
         let stuck = Act::Submit(Ok(abide::outbox::Submitted::Done));
@@ -225,7 +225,7 @@ fn waits_are_as_long_as_before_when_the_wall_clock_is_set_back() {
 }
 
 #[test]
-fn an_outbox_that_rests_tries_again_in_time_although_the_wall_clock_was_set_back() {
+fn an_idle_outbox_retries_on_time_although_the_clock_was_set_back() {
     run(async {
         let world = World::new(plain());
         let refusals = vec![refused(), refused(), refused()];

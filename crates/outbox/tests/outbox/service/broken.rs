@@ -9,7 +9,7 @@ fn caught_by(variant: Variant) -> &'static str {
             "refusals::a_client_writes_no_message_of_a_kind_that_is_not_open"
         }
         Variant::ClosedKindCalled => "refusals::a_call_by_json_enqueues_nothing",
-        Variant::SecretHeaderShown => "messages::a_header_that_lets_somebody_in_is_shown_to_nobody",
+        Variant::SecretHeaderShown => "messages::credentials_in_headers_are_never_shown",
         _ => panic!("{variant:?} is of another part"),
     }
 }

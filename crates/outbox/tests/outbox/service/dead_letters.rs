@@ -29,7 +29,7 @@ async fn a_dead_letter_is_edited_and_redriven_or_discarded() {
         api.post("/outbox/box/messages", &note(false)).await;
     }
     let failed = api.until(1, "failed").await;
-    assert_eq!(failed["last_error"], "nobody wants it");
+    assert_eq!(failed["last_error"], "it is unwanted");
     for id in [2, 3] {
         api.until(id, "failed").await;
     }
@@ -103,7 +103,7 @@ async fn what_is_failing_is_listed_with_its_destinations() {
     .await;
     assert_eq!(failing["messages"][0]["id"], 2);
     assert_eq!(failing["messages"][0]["status"], "queued");
-    assert_eq!(failing["messages"][0]["last_error"], "nobody wants it");
+    assert_eq!(failing["messages"][0]["last_error"], "it is unwanted");
     let first = api.get("/outbox/box/failing?limit=1").await.body;
     assert_eq!(first["next"], 2);
     let next = api.get("/outbox/box/failing?limit=1&before=2").await.body;

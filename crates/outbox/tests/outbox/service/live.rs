@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use crate::service::support::{Api, note};
 
 #[tokio::test]
-async fn whoever_watches_is_told_how_things_stand_and_what_changes() {
+async fn a_watcher_gets_a_snapshot_and_then_changes() {
     let api = Api::start(Options::default()).await;
     let request = Request::get("/outbox/box/live").header("accept", "text/event-stream");
     let request = request.body(Body::empty()).unwrap();

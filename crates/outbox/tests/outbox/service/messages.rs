@@ -154,7 +154,7 @@ async fn a_request_that_was_taken_is_answered_again_when_the_outbox_is_full() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_there_under_its_dedup_key_is_no_new_one_when_the_outbox_is_full() {
+async fn a_full_outbox_accepts_a_repeated_dedup_key() {
     let api = small().await;
     let path = "/outbox/box/messages";
     let mut later = later();
@@ -203,7 +203,7 @@ async fn an_outbox_that_is_not_there_reads_as_an_empty_one() {
 }
 
 #[tokio::test]
-async fn a_header_that_lets_somebody_in_is_shown_to_nobody() {
+async fn credentials_in_headers_are_never_shown() {
     let api = Api::start(Options::default()).await;
     let payload = json!({ "good": false, "headers": { "Authorization": "Bearer hunter2" } });
     let message = json!({ "kind": "note", "payload": payload });
@@ -221,7 +221,7 @@ async fn a_header_that_lets_somebody_in_is_shown_to_nobody() {
         let view = api.get(&format!("/outbox/box{path}")).await;
         assert!(!view.body.to_string().contains("hunter2"), "{path}");
     }
-    // Whoever changes something else need not know it.
+    // A client that changes something else need not know it.
     shown["good"] = true.into();
     let path = "/outbox/box/messages/1/payload";
     let edited = api.ask(Method::PUT, path, &shown.to_string()).await;

@@ -15,7 +15,7 @@ use tower::ServiceExt;
 use crate::service::support::{Api, SIGNED, note};
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_and_told_why() {
+async fn invalid_requests_are_refused_with_the_reason() {
     let api = Api::start(Options::default()).await;
     api.post("/outbox/box/messages", &note(true)).await;
     api.until(1, "sent").await;
@@ -109,7 +109,7 @@ async fn what_makes_no_sense_is_refused_and_told_why() {
 }
 
 #[tokio::test]
-async fn a_message_that_nobody_could_deliver_is_refused() {
+async fn an_undeliverable_message_is_refused() {
     let api = Api::start(Options::default()).await;
     let large = "x".repeat(limits::MAX_PAYLOAD_BYTES);
     for (message, status, code) in [
@@ -166,7 +166,7 @@ async fn a_web_page_of_another_origin_is_refused() {
 }
 
 #[tokio::test]
-async fn a_name_that_a_stranger_could_have_is_refused_unless_it_is_an_own_one() {
+async fn a_host_name_a_stranger_could_own_is_refused_unless_configured() {
     let own = Api::start_with(Options::default(), |host| {
         let own = Hosts::Named(vec!["outbox.example.com".to_owned()]);
         host.configure(|c| c.server.hosts = own)

@@ -48,7 +48,7 @@ impl Deliver for Note {
         if payload.good && payload.headers.values().all(is_known) {
             Ok(Submitted::Done)
         } else {
-            Err(Failure::permanent("nobody wants it"))
+            Err(Failure::permanent("it is unwanted"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The audit log: a change is in it before it is made, whatever becomes of its client.
+//! The audit log: a change is in it before it is made, even if its client leaves.
 
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ async fn a_change_whose_client_goes_has_an_outcome() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_row_that_somebody_else_s_change_waits_for() {
+async fn a_change_does_not_wait_for_another_change_s_audit_row() {
     let world = World::new();
     let token = world.token(Role::Admin, |_| {});
     let host = world.host().await;

@@ -131,7 +131,7 @@ async fn an_object_that_is_not_there_is_not_made() {
     let token = world.token(Role::Admin, |_| {});
     let host = world.host().await;
     let admin = host.admin_addr().unwrap();
-    let path = "/objects/Counter/nobody/components/hall/door";
+    let path = "/objects/Counter/unknown/components/hall/door";
     for (told, code) in [
         (post(admin, path, &token, "{}").await, "no_such_object"),
         (
@@ -139,7 +139,7 @@ async fn an_object_that_is_not_there_is_not_made() {
             "no_such_object",
         ),
         (
-            with_token(admin, "GET /objects/Counter/nobody/components", &token)
+            with_token(admin, "GET /objects/Counter/unknown/components", &token)
                 .await
                 .1,
             "no_such_object",

@@ -71,7 +71,7 @@ impl Counter {
     }
 }
 
-/// A host with an API of calls, routes of its own that are protected, and one that is not.
+/// A host with an API of calls, its own routes that are protected, and one that is not.
 fn builder(data: &Path, configure: impl FnOnce(&mut Config)) -> HostBuilder {
     Host::builder(data)
         .object::<Counter>("COUNTER")
@@ -188,7 +188,7 @@ fn routes(host: &RunningHost) -> Vec<(SocketAddr, &'static str, Role)> {
 }
 
 #[tokio::test]
-async fn no_route_lets_anybody_in_without_a_valid_token_of_a_high_enough_role() {
+async fn every_route_requires_a_valid_token_of_a_high_enough_role() {
     let world = World::new();
     let roles = [Role::Read, Role::Operate, Role::Admin];
     let tokens = roles.map(|role| (role, world.token(role, |_| {})));
@@ -201,7 +201,7 @@ async fn no_route_lets_anybody_in_without_a_valid_token_of_a_high_enough_role() 
     tokio::time::sleep(Duration::from_millis(2)).await;
     let host = world.host().await;
     for (addr, route, needed) in routes(&host) {
-        // Each route has a client of its own: who fails too often is refused.
+        // Each route has its own client: who fails too often is refused.
         let (status, told) = answer(addr, route, &[]).await;
         assert!(
             status == 401 && told.contains("token_missing"),
@@ -280,7 +280,7 @@ async fn the_digits_of_an_id_are_no_name() {
     let host = world.host().await;
     let admin = host.admin_addr().unwrap();
     let id = host.env().object::<Counter>().get_by_name("b").id();
-    // Somebody may be called as the ids of others begin.
+    // A name may look like the beginning of an id.
     for digits in [1, 4, 63, 64] {
         let name = format!("Counter/{}", &id.to_string()[..digits]);
         let only = |token: &mut NewToken| token.object_prefix = Some(name.clone());
@@ -353,7 +353,7 @@ async fn a_client_that_guesses_waits_and_valid_tokens_pass() {
         }
         assert_eq!(status, 401, "{told}");
         refused += 1;
-        assert!(refused <= 20, "nobody stops it");
+        assert!(refused <= 20, "it is not stopped");
     }
     assert_eq!(with_token(addr, route, &token).await.0, 200);
     // Another listener of the same host counts the same failures.
@@ -506,7 +506,7 @@ fn every_broken_variant_of_access_is_caught() {
     let caught_by = |variant| match variant {
         Variant::HashPrefixAccepted => "a_secret_whose_hash_begins_alike_opens_nothing",
         Variant::RoleUncheckedOnPut | Variant::ExpiryIgnored | Variant::RevocationIgnored => {
-            "no_route_lets_anybody_in_without_a_valid_token_of_a_high_enough_role"
+            "every_route_requires_a_valid_token_of_a_high_enough_role"
         }
         Variant::PrefixIgnored => "a_token_for_certain_objects_reaches_no_other_and_no_list",
         Variant::FailuresUncounted => "a_client_that_guesses_waits_and_valid_tokens_pass",

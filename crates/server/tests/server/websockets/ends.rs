@@ -103,7 +103,7 @@ async fn a_host_that_is_dropped_with_an_open_socket_gives_its_directory_back() {
     say(&mut client, "hello").await;
     assert_eq!(hear(&mut client).await, Sent::text("hello"));
     drop(host);
-    // Its threads end by themselves.
+    // Its threads end themselves.
     let host = until("the directory to be free", async || start().await.ok()).await;
     host.shutdown().await.unwrap();
 }

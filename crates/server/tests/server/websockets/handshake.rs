@@ -57,7 +57,7 @@ async fn an_object_chooses_the_subprotocol() {
 }
 
 #[tokio::test]
-async fn a_handler_may_serve_websockets_by_itself() {
+async fn a_handler_may_serve_websockets_itself() {
     let world = world(|host| host).await;
     let mut client = world.client_of("/axum/own").await;
     say(&mut client, "hello").await;

@@ -147,7 +147,7 @@ async fn a_slow_reader_may_miss_messages_instead() {
 }
 
 #[tokio::test]
-async fn a_socket_is_not_subject_to_the_request_timeout_and_keeps_its_connection_s_slot() {
+async fn a_socket_outlives_the_request_timeout_and_keeps_its_slot() {
     let world = world(|host| {
         host.configure(|c| {
             c.server.request_timeout = SHORT;
@@ -208,7 +208,7 @@ async fn a_message_that_does_not_come_to_its_end_closes_its_socket_with_1008() {
 }
 
 #[tokio::test]
-async fn a_reader_that_stalls_with_less_than_a_send_buffer_before_it_is_found_dead() {
+async fn a_stalled_reader_below_the_send_buffer_is_found_dead() {
     let world = world(|host| {
         host.configure(|c| {
             c.websocket.send_buffer_bytes = 256 << 20;
@@ -238,7 +238,7 @@ async fn a_reader_that_stalls_with_less_than_a_send_buffer_before_it_is_found_de
 }
 
 #[tokio::test]
-async fn a_reader_that_stalls_with_more_than_a_send_buffer_before_it_loses_its_connection() {
+async fn a_stalled_reader_above_the_send_buffer_is_disconnected() {
     let world = world(|host| {
         host.configure(|c| {
             c.websocket.send_buffer_bytes = 200_000;

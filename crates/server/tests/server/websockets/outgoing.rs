@@ -19,7 +19,7 @@ async fn dial(world: &World, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_object_opens_a_socket_to_another_server_and_sleeps_while_it_is_open() {
+async fn an_object_hibernates_while_its_outgoing_socket_is_open() {
     let world = world(|host| open_policy(host).configure(|c| c.objects.idle_timeout = SHORT)).await;
     assert_eq!(dial(&world, "/room/").await, "connected");
     // The other server is an echo.
@@ -47,8 +47,8 @@ async fn a_socket_that_an_object_cannot_open_is_an_error_that_says_why() {
     let told = dial(&world, "/room/plain").await;
     assert!(told.contains("the server answered 200 OK"), "{told}");
     let addr = world.host.addr();
-    let nobody = "/dialler/dial?ws://127.0.0.1:1/";
-    let told = ask(addr, http::Method::GET, nobody).await.body;
+    let unreachable = "/dialler/dial?ws://127.0.0.1:1/";
+    let told = ask(addr, http::Method::GET, unreachable).await.body;
     assert!(told.contains("refused"), "{told}");
     let told = ask(addr, http::Method::GET, "/dialler/dial?http://x/").await;
     assert!(told.body.contains("ws:// or wss://"), "{told:?}");

@@ -374,7 +374,7 @@ mod tests {
         AlarmChange::Set(AlarmEntry::at(due))
     }
 
-    /// An alarm whose attempt has begun with so much isolation.
+    /// An alarm whose attempt has begun with this isolation.
     fn begun(due: i64, isolation: Isolation) -> AlarmChange {
         AlarmChange::Set(AlarmEntry {
             attempts: 1,
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_hears_of_what_is_earlier_than_all_else() {
+    fn a_listener_is_told_of_a_new_earliest_alarm() {
         let index = index();
         let heard = Arc::new(AtomicUsize::new(0));
         let ears = heard.clone();
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_goes_on_where_it_ended_and_tells_failed_from_pending() {
+    fn a_list_continues_where_it_ended_and_tells_failed_from_pending() {
         let index = index();
         for id in 0_u8..10 {
             let failed = id % 3 == 0;
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_an_earlier_process_has_begun_makes_a_suspect_until_another_begins() {
+    fn an_unfinished_attempt_of_an_earlier_process_is_a_suspect() {
         let index = AlarmIndex::default();
         index.load(key(2), begun(10, Isolation::Free));
         index.load(key(1), begun(5, Isolation::Few));

@@ -30,7 +30,7 @@ fn damaged_index(objects: u8) -> FaultyDisk {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_while_the_index_is_rebuilt_quarantines_its_object_alone() {
+fn an_unreadable_file_in_an_index_rebuild_quarantines_its_object_alone() {
     for op in [DiskOp::Read, DiskOp::Open] {
         let disk = damaged_index(4);
         let broken = {

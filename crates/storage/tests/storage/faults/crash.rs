@@ -40,7 +40,7 @@ fn at_every_change(
             }
             check(&now, &context);
             assert_eq!(now.quarantined(), [], "{context}");
-            // The object goes on, over another crash.
+            // The object continues, over another crash.
             put(&now, 1, "after").unwrap();
             now.checkpoint().unwrap();
             assert_eq!(get(&now, 1).unwrap().as_deref(), Some("after"), "{context}");
@@ -54,8 +54,7 @@ fn at_every_change(
 }
 
 #[test]
-fn s19_a_restore_of_a_quarantined_object_is_done_or_can_be_done_again_after_a_crash_at_any_change()
-{
+fn s19_restoring_a_quarantined_object_survives_a_crash_at_any_change() {
     let prepare = || with_an_old_file(store).0;
     let (_, first, _) = with_an_old_file(store);
     at_every_change(
@@ -69,7 +68,7 @@ fn s19_a_restore_of_a_quarantined_object_is_done_or_can_be_done_again_after_a_cr
 }
 
 #[test]
-fn s19_an_object_begun_anew_is_so_or_can_be_so_again_after_a_crash_at_any_change() {
+fn s19_beginning_an_object_anew_survives_a_crash_at_any_change() {
     at_every_change(
         || with_an_old_file(store).0,
         |store| store.repair(key(store, 1), Repair::Anew).map(drop),
@@ -78,7 +77,7 @@ fn s19_an_object_begun_anew_is_so_or_can_be_so_again_after_a_crash_at_any_change
 }
 
 #[test]
-fn s19_nothing_acknowledged_is_lost_by_a_crash_at_any_change_while_a_file_is_accepted() {
+fn s19_accepting_a_file_loses_nothing_in_a_crash_at_any_change() {
     let prepare = || {
         let disk = FaultyDisk::new(SimDisk::new());
         let now = store(&disk);
@@ -117,7 +116,7 @@ fn s19_nothing_acknowledged_is_lost_by_a_crash_at_any_change_while_a_file_is_acc
 }
 
 #[test]
-fn s18_a_crash_at_any_change_while_an_object_is_quarantined_loses_nothing() {
+fn s18_quarantining_an_object_loses_nothing_in_a_crash_at_any_change() {
     for stop in 0..200 {
         let disk = FaultyDisk::new(SimDisk::new());
         let now = store(&disk);

@@ -65,7 +65,7 @@ fn a_checkpoint_without_descriptors_is_busy_and_is_taken_later() {
 }
 
 #[test]
-fn a_manifest_that_cannot_be_published_for_want_of_descriptors_leaves_the_old_one_in_force() {
+fn without_descriptors_for_a_new_manifest_the_old_one_stays_in_force() {
     for nth in 0..12 {
         let disk = FaultyDisk::new(SimDisk::new());
         let store = store(&disk);
@@ -89,7 +89,7 @@ fn a_manifest_that_cannot_be_published_for_want_of_descriptors_leaves_the_old_on
 }
 
 #[test]
-fn an_object_whose_file_cannot_be_opened_for_want_of_descriptors_is_busy_and_opens_later() {
+fn without_descriptors_for_its_file_an_object_is_busy_and_opens_later() {
     let disk = FaultyDisk::new(SimDisk::new());
     let store = store(&disk);
     put(&store, 1, "kept").unwrap();
@@ -152,7 +152,7 @@ fn segments_and_the_archive_wait_for_descriptors() {
 }
 
 #[test]
-fn a_recycled_segment_whose_name_could_not_be_synced_for_want_of_descriptors_is_prepared_later() {
+fn without_descriptors_to_sync_its_name_a_segment_is_prepared_later() {
     let disk = FaultyDisk::new(SimDisk::new());
     let store = store(&disk);
     let mut met = 0;
@@ -213,7 +213,7 @@ fn commits_that_need_room_are_answered_while_descriptors_are_missing() {
 }
 
 #[test]
-fn a_commit_that_is_refused_for_want_of_room_changes_neither_the_object_nor_the_index_of_alarms() {
+fn a_commit_refused_for_lack_of_room_changes_no_object_and_no_alarm() {
     let disk = FaultyDisk::new(SimDisk::new());
     let store = store(&disk);
     let object = key(&store, 1);
@@ -444,14 +444,14 @@ fn files_that_are_kept_open_make_way_for_what_needs_a_descriptor() {
             }
             store.checkpoint().unwrap();
         }
-        // Each of them is read from its file, and nobody closes one.
+        // Each of them is read from its file, and none is closed.
         let objects = (0..200).map(|id| {
             let db = store.open_object(key(&store, id)).unwrap();
             assert_eq!(value(&db).unwrap().as_deref(), Some(&*large));
             db
         });
         let objects: Vec<_> = objects.collect();
-        // Somebody else takes what is left, but for a few: less than the files that are written.
+        // Other files take all descriptors but a few: less than the files that are written.
         let mut others: Vec<_> = std::iter::from_fn(|| disk.take().ok()).collect();
         others.truncate(others.len() - 8);
         for round in 0..3 {
@@ -482,7 +482,7 @@ fn a_transaction_that_a_missing_descriptor_has_ended_says_so_to_the_end() {
     disk.fail(&[DiskOp::Open, DiskOp::Read], &part(&store, 1), EMFILE);
     let met = db.kv_put("k", b"small").unwrap_err();
     assert_eq!(met.kind(), ErrorKind::Busy, "{met}");
-    // The handler may have dealt with it and go on.
+    // The handler may have dealt with it and continue.
     if let Err(error) = db.kv_put("more", b"written after") {
         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
     }

@@ -9,7 +9,7 @@ use crate::common::{flush, key};
 use crate::faults::world::{get, part, put, store};
 
 #[test]
-fn a_checkpoint_that_cannot_write_one_objects_file_writes_the_others_and_the_node_goes_on() {
+fn a_checkpoint_that_cannot_write_one_file_writes_the_others() {
     for (op, errno) in [
         (DiskOp::Open, EIO),
         (DiskOp::Open, EACCES),
@@ -61,7 +61,7 @@ fn a_file_that_one_write_has_failed_on_is_written_by_the_next_checkpoint() {
     let error = store.checkpoint().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     assert!(error.to_string().contains(&part(&store, 1)), "{error}");
-    // It goes on meanwhile, and a crash finds what was acknowledged in the log.
+    // It continues meanwhile, and a crash finds what was acknowledged in the log.
     put(&store, 1, "newer").unwrap();
     for seed in 0..20 {
         let crashed = crate::faults::world::store(&FaultyDisk::new(disk.sim.crash(seed)));
@@ -89,7 +89,7 @@ fn a_file_that_cannot_be_read_fails_its_object_alone_for_as_long() {
         let error = get(&store, 1).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
         assert!(error.to_string().contains(&part(&store, 1)), "{error}");
-        put(&store, 2, "goes on").unwrap();
+        put(&store, 2, "continues").unwrap();
         store.checkpoint().unwrap();
         assert!(!store.failed());
         disk.clear();

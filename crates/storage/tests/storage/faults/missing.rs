@@ -1,4 +1,4 @@
-//! Files of objects that somebody has deleted: what the node can know of that, and how the object comes back.
+//! Files of objects that were deleted: what the node can know of that, and how the object comes back.
 
 use abide_storage::{AlarmRow, Disk as _, ErrorKind, FaultyDisk, Repair, SimDisk};
 
@@ -20,7 +20,7 @@ fn an_object_whose_file_is_missing_comes_back_from_its_history() {
 
         let store = self::store(&disk);
         let lost = key(&store, 1);
-        // Nobody looks into the archive when an object is opened.
+        // The archive is not searched when an object is opened.
         assert_eq!(get(&store, 1).unwrap(), None);
         let (id, value) = match how {
             "restore" => {
@@ -44,12 +44,12 @@ fn an_object_whose_file_is_missing_comes_back_from_its_history() {
         };
         assert_eq!(get(&store, id).unwrap().as_deref(), value, "{how}");
         assert_eq!(store.quarantined(), []);
-        put(&store, id, "goes on").unwrap();
+        put(&store, id, "continues").unwrap();
         store.checkpoint().unwrap();
         store.close().unwrap();
         drop(store);
         let store = self::store(&disk);
-        assert_eq!(get(&store, id).unwrap().as_deref(), Some("goes on"));
+        assert_eq!(get(&store, id).unwrap().as_deref(), Some("continues"));
     }
 }
 
@@ -68,7 +68,7 @@ fn an_object_that_never_was_is_not_taken_for_a_lost_one() {
 }
 
 #[test]
-fn an_object_with_an_alarm_whose_file_is_missing_is_quarantined_and_not_begun_anew() {
+fn an_object_with_an_alarm_and_no_file_is_quarantined() {
     for how in ["restore", "anew"] {
         let disk = FaultyDisk::new(SimDisk::new());
         let store = store(&disk);
@@ -106,7 +106,7 @@ fn an_object_with_an_alarm_whose_file_is_missing_is_quarantined_and_not_begun_an
 }
 
 #[test]
-fn an_object_whose_alarm_was_cleared_and_one_that_never_was_open_as_before() {
+fn objects_without_an_alarm_open_although_their_file_is_missing() {
     let disk = FaultyDisk::new(SimDisk::new());
     let store = store(&disk);
     for change in [Some(&AlarmRow::at(7)), None] {

@@ -1,5 +1,5 @@
 //! Faults of single files, a machine that is out of descriptors, and the repair of a quarantined object: what is
-//! concerned, what goes on, and that nothing acknowledged is lost.
+//! concerned, what keeps working, and that nothing acknowledged is lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod alarms;

@@ -2,7 +2,7 @@
 //!
 //! A seed makes a workload of a few objects and faults: any operation on the file of one object, or on one directory of
 //! the node's own, with any errno, once or for as long as it is not mended. While a fault lasts, the objects whose
-//! files it does not meet go on. When it is mended everything acknowledged is there, after a repair where an object was
+//! files it does not meet continue. When it is mended everything acknowledged is there, after a repair where an object was
 //! quarantined. `ABIDE_FAULT_SEEDS` sets the number of seeds.
 
 use std::collections::BTreeMap;

@@ -10,8 +10,8 @@ use crate::faults::world::{
     content, get, overwrite, part, path, put, store, store_without_archive,
 };
 
-/// A disk on which somebody has put an old copy of object 1's file back: its commits are "1", "2" and "3", its file has
-/// "1", the log's tail "3". And the bookmarks of the first and the last.
+/// A disk with an old copy of object 1's file: its commits are "1", "2" and "3", its file has "1", the log's tail
+/// "3". And the bookmarks of the first and the last.
 pub(crate) fn with_an_old_file(make: fn(&FaultyDisk) -> Store) -> (FaultyDisk, Bookmark, Bookmark) {
     let disk = FaultyDisk::new(SimDisk::new());
     let before = make(&disk);
@@ -113,7 +113,7 @@ fn a_quarantined_object_can_be_restored_to_a_time_and_forked() {
 }
 
 #[test]
-fn an_object_without_history_goes_on_from_its_file_or_anew_and_the_old_file_stays() {
+fn an_object_without_history_resumes_from_its_file_or_anew() {
     for (how, value) in [(Repair::Accept, Some("1")), (Repair::Anew, None)] {
         let (disk, first, _) = with_an_old_file(store_without_archive);
         let store = store_without_archive(&disk);
@@ -138,7 +138,7 @@ fn an_object_without_history_goes_on_from_its_file_or_anew_and_the_old_file_stay
 }
 
 #[test]
-fn what_was_written_while_a_file_could_not_be_is_all_there_after_it_is_accepted() {
+fn commits_made_while_a_file_was_unwritable_survive_its_acceptance() {
     for archive in [true, false] {
         let make = if archive {
             store
@@ -206,7 +206,7 @@ fn what_was_written_while_a_file_could_not_be_is_all_there_after_it_is_accepted(
 }
 
 #[test]
-fn an_open_connection_of_an_object_that_is_quarantined_meanwhile_reads_and_writes_nothing_more() {
+fn an_open_connection_of_a_quarantined_object_reads_and_writes_nothing() {
     let disk = FaultyDisk::new(SimDisk::new());
     let store = store(&disk);
     let db = store.open_object(key(&store, 1)).unwrap();
@@ -279,7 +279,7 @@ fn a_file_that_was_cut_to_nothing_is_damage_and_no_new_object() {
 }
 
 #[test]
-fn an_object_whose_file_cannot_be_read_any_more_is_restored_from_its_history() {
+fn an_object_with_an_unreadable_file_is_restored_from_its_history() {
     let disk = FaultyDisk::new(SimDisk::new());
     let store = store(&disk);
     put(&store, 1, "kept").unwrap();
@@ -313,8 +313,8 @@ fn with_many_pages(make: fn(&FaultyDisk) -> Store) -> (FaultyDisk, Bookmark, Con
     (disk, db.bookmark(), content(&db))
 }
 
-/// Ways in which somebody, or a disk, damages a database: garbage in each of its pages but the first header, and a file
-/// cut at each page and within it.
+/// Ways in which a database is damaged: garbage in each of its pages but the first header, and a file cut at each
+/// page and within it.
 fn damages(sound: &[u8]) -> Vec<Vec<u8>> {
     let pages = sound.len() / 4096;
     assert!(pages > 20, "{pages}");
@@ -333,7 +333,7 @@ fn damages(sound: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn an_object_whose_database_is_malformed_is_brought_back_from_its_history() {
+fn an_object_with_a_malformed_database_is_restored_from_its_history() {
     let (disk, last, expected) = with_many_pages(store);
     let path = path(&store(&disk), 1);
     let sound = read_file(&disk.sim, &path);
@@ -410,11 +410,11 @@ fn a_sound_object_is_not_repaired() {
         assert_eq!(error.kind(), ErrorKind::Input, "{error}");
         assert!(error.to_string().contains("is not quarantined"), "{error}");
     }
-    let nobody = ObjectKey {
+    let unknown = ObjectKey {
         id: [200; 32],
         ..key(&store, 1)
     };
-    store.repair(nobody, Repair::Anew).unwrap_err();
+    store.repair(unknown, Repair::Anew).unwrap_err();
     assert_eq!(get(&store, 1).unwrap().as_deref(), Some("kept"));
 }
 

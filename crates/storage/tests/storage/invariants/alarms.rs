@@ -39,7 +39,7 @@ fn move_alarm(disk: &SimDisk, moves: &[Option<i64>]) {
 }
 
 #[test]
-fn s14_moving_an_alarm_earlier_and_later_is_safe_against_a_crash_at_any_change_of_the_disk() {
+fn s14_moving_an_alarm_survives_a_crash_at_any_change_of_the_disk() {
     let moves = [
         Some(100),
         Some(50),
@@ -214,7 +214,7 @@ fn assert_agrees(store: &Store, what: &str) {
 }
 
 #[test]
-fn s14_an_index_with_a_run_that_is_damaged_at_any_byte_is_rebuilt_from_the_rows() {
+fn s14_an_index_damaged_at_any_byte_is_rebuilt_from_the_rows() {
     let whole = with_runs();
     let runs = runs(&whole);
     assert_eq!(runs.len(), 2);
@@ -250,7 +250,7 @@ fn s14_an_index_with_a_missing_or_a_short_run_is_rebuilt_from_the_rows() {
 }
 
 #[test]
-fn s14_a_rebuilt_index_is_saved_by_the_next_checkpoint_and_the_damaged_run_is_kept_aside() {
+fn s14_a_checkpoint_saves_a_rebuilt_index_and_keeps_the_damaged_run() {
     let disk = with_runs();
     let run = &runs(&disk)[1];
     disk.flip(run, 50);

@@ -42,7 +42,7 @@ fn s3_an_object_file_never_holds_what_is_not_durable() {
 }
 
 #[test]
-fn s4_the_first_image_behind_a_checkpoint_is_full_so_a_torn_file_is_mended() {
+fn s4_the_first_image_after_a_checkpoint_is_full_and_mends_a_torn_file() {
     let disk = SimDisk::new();
     let store = manual(&disk);
     let db = open(&store, 1);
@@ -66,7 +66,7 @@ fn s4_the_first_image_behind_a_checkpoint_is_full_so_a_torn_file_is_mended() {
 }
 
 #[test]
-fn s4_a_commit_during_a_checkpoint_does_not_build_on_what_the_checkpoint_gives_back() {
+fn s4_a_commit_does_not_build_on_images_a_checkpoint_releases() {
     let disk = SimDisk::new();
     let store = threaded(&disk);
     let db = open(&store, 1);
@@ -92,7 +92,7 @@ fn s4_a_commit_during_a_checkpoint_does_not_build_on_what_the_checkpoint_gives_b
 }
 
 #[test]
-fn s11_a_segment_is_recycled_only_after_files_are_synced_and_the_manifest_is_published() {
+fn s11_a_segment_is_recycled_after_file_syncs_and_the_new_manifest() {
     let disk = SimDisk::new();
     let store = manual(&disk);
     let db = open(&store, 1);

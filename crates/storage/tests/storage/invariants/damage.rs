@@ -40,7 +40,7 @@ fn s5_a_hole_in_the_commit_numbers_quarantines_that_object_and_no_other() {
     put(&a, "3");
     put(&b, "3");
     flush(&store);
-    // Somebody puts an old copy of one object's file back.
+    // An old copy of one object's file is put back.
     let disk = disk.after_kill();
     {
         let file = disk.open(&path, OpenMode::Existing).unwrap();
@@ -83,7 +83,7 @@ fn s6_a_torn_tail_ends_replay_and_nothing_behind_it_is_taken() {
 }
 
 #[test]
-fn s7_damage_before_the_durable_end_is_refused_with_a_message_that_says_what_to_do() {
+fn s7_damage_before_the_durable_end_is_refused_with_advice() {
     let disk = SimDisk::new();
     let store = manual(&disk);
     let ends = put_each(&store, &open(&store, 1), &["1", "2", "3", "4"]);
@@ -140,7 +140,7 @@ fn s7_a_damaged_or_missing_segment_in_the_middle_is_refused() {
 }
 
 #[test]
-fn s7_a_damaged_header_of_the_segment_that_holds_the_redo_position_is_refused() {
+fn s7_a_damaged_header_of_the_redo_segment_is_refused() {
     let disk = SimDisk::new();
     let store = manual(&disk);
     let db = open(&store, 1);

@@ -1,4 +1,4 @@
-//! A panic on a thread of the store is never silence: the store goes on or says that it has failed, and it closes.
+//! A panic on a thread of the store is never silence: the store continues or says that it has failed, and it closes.
 
 use std::{path::Path, sync::mpsc, thread, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
 /// Longer than any of this takes on the slowest machine.
 const LONG: Duration = Duration::from_mins(1);
 
-/// Closes a store, which must not wait for ever.
+/// Closes a store, which must not wait forever.
 fn close(store: Store) -> abide_storage::Result<()> {
     let (closed, result) = mpsc::channel();
     thread::spawn(move || closed.send(store.close()));
@@ -20,7 +20,7 @@ fn close(store: Store) -> abide_storage::Result<()> {
 }
 
 #[test]
-fn a_listener_that_panics_neither_stops_the_log_nor_keeps_news_from_others() {
+fn a_panicking_listener_stops_neither_the_log_nor_other_listeners() {
     let store = threaded(&SimDisk::new());
     let (told, heard) = mpsc::channel();
     store.subscribe(Box::new(|_| panic!("a listener's panic")));
@@ -57,7 +57,7 @@ fn a_writer_that_panics_fails_the_store_loudly() {
     put(&db, "lost");
     wait_until("the failure", || store.failed());
     assert_eq!(store.durable(), durable);
-    while heard.recv_timeout(LONG).expect("nobody is told") != Progress::Failed {}
+    while heard.recv_timeout(LONG).expect("it is reported") != Progress::Failed {}
     db.kv_put("k", b"more").unwrap();
     assert_eq!(db.commit().unwrap_err().kind(), ErrorKind::LogFailed);
     // Waits for the log.

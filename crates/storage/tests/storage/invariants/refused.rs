@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn s12_a_full_disk_refuses_commits_loses_nothing_and_is_left_when_space_returns() {
+fn s12_a_full_disk_refuses_commits_and_recovers_without_loss() {
     let disk = SimDisk::new();
     let store = manual(&disk);
     let db = open(&store, 1);
@@ -42,7 +42,7 @@ fn s12_a_full_disk_refuses_commits_loses_nothing_and_is_left_when_space_returns(
     assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
     assert!(!store.failed() && store.stats().no_space);
     drop(db);
-    // Reads go on, and what was acknowledged is there, also for a process that starts on the full disk.
+    // Reads continue, and what was acknowledged is there, also for a process that starts on the full disk.
     assert_eq!(get(&open(&store, 1)).unwrap(), acknowledged);
     let killed = disk.after_kill();
     assert_eq!(get(&open(&manual(&killed), 1)).unwrap(), acknowledged);

@@ -54,7 +54,7 @@ fn s8_a_failed_sync_of_a_checkpoint_stops_the_store_too() {
 }
 
 #[test]
-fn s9_directories_are_synced_after_a_file_is_made_or_renamed_before_the_name_is_relied_on() {
+fn s9_directories_are_synced_before_a_new_name_is_relied_on() {
     let disk = SimDisk::new();
     disk.record_events();
     let store = manual(&disk);
@@ -105,7 +105,7 @@ fn s9_directories_are_synced_after_a_file_is_made_or_renamed_before_the_name_is_
 }
 
 #[test]
-fn s10_what_a_failed_sync_left_in_the_cache_is_durable_once_recovery_has_shown_it() {
+fn s10_recovery_makes_pages_of_a_failed_sync_durable_before_use() {
     for seed in 0..50 {
         let disk = SimDisk::new();
         let store = manual(&disk);
@@ -125,7 +125,7 @@ fn s10_what_a_failed_sync_left_in_the_cache_is_durable_once_recovery_has_shown_i
 }
 
 #[test]
-fn s10_what_recovery_accepts_is_synced_first_and_the_next_epoch_begins_a_new_segment() {
+fn s10_recovery_syncs_what_it_accepts_and_begins_a_new_segment() {
     let disk = SimDisk::new();
     let store = manual(&disk);
     put(&open(&store, 1), "1");

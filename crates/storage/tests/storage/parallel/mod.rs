@@ -67,7 +67,7 @@ fn files(disk: &SimDisk, dir: &str) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn several_threads_write_the_files_and_the_history_that_one_thread_writes() {
+fn several_threads_write_the_same_files_and_history_as_one() {
     let written = |cores| {
         let disk = FaultyDisk::new(SimDisk::new());
         let store = store(&disk, cores);

@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[test]
-fn every_commit_can_be_restored_whether_it_is_in_the_log_or_in_the_archive() {
+fn every_commit_can_be_restored_from_the_log_or_the_archive() {
     let world = World::new(ArchiveOptions::default());
     let mut bookmarks = Vec::new();
     for i in 0..40 {
@@ -26,7 +26,7 @@ fn every_commit_can_be_restored_whether_it_is_in_the_log_or_in_the_archive() {
 }
 
 #[test]
-fn bookmarks_are_valid_after_restarts_and_for_objects_that_were_not_written_since() {
+fn bookmarks_stay_valid_after_restarts_and_for_unwritten_objects() {
     let mut world = World::new(ArchiveOptions::default());
     let old = world.put(1, "old");
     world.store.checkpoint().unwrap();

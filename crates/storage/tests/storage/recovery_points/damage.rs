@@ -37,14 +37,14 @@ fn s16_damage_in_any_byte_of_a_run_is_seen_and_never_gives_a_wrong_state() {
             Ok(value) => assert_eq!(value.unwrap(), format!("value {i}"), "byte {at}"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Damaged, "byte {at}: {error}"),
         }
-        // The object itself goes on, and so does its history.
+        // The object itself continues, and so does its history.
         damaged.put(1, "after");
         damaged.store.checkpoint().unwrap();
     }
 }
 
 #[test]
-fn s16_a_missing_run_never_stops_the_node_and_the_others_are_merged_around_it() {
+fn s16_a_missing_run_does_not_stop_the_node_and_others_are_merged() {
     let mut world = World::new(ArchiveOptions::default());
     world.put(1, "first");
     world.store.checkpoint().unwrap();

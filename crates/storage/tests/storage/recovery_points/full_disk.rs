@@ -67,7 +67,7 @@ fn s12_history_gives_way_to_commits_when_the_disk_is_full() {
 }
 
 #[test]
-fn s12_commits_go_on_when_the_disk_has_little_room_for_history() {
+fn s12_commits_continue_when_the_disk_has_little_room_for_history() {
     let world = World::new(ArchiveOptions::default());
     // The objects themselves nearly fill the disk.
     put_noise(&world.store, 1, 1_900_000).unwrap();

@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn an_archive_that_is_switched_on_later_says_since_when_an_object_can_be_restored() {
+fn a_later_enabled_archive_says_since_when_an_object_can_be_restored() {
     let mut world = World::new(off());
     let before = world.put(1, "before");
     world.put(1, "still before");
@@ -41,7 +41,7 @@ fn an_archive_that_is_switched_on_later_says_since_when_an_object_can_be_restore
 }
 
 #[test]
-fn history_goes_on_after_the_archive_was_off_and_what_is_between_is_refused() {
+fn history_continues_after_the_archive_was_off_and_the_gap_is_refused() {
     let on = ArchiveOptions::default();
     let mut world = World::new(on);
     let early = world.put(1, "early");

@@ -26,7 +26,7 @@ fn put_large(world: &World, byte: u8) -> Bookmark {
     commit(world, |db| db.kv_put("large", &vec![byte; LARGE]).unwrap())
 }
 
-/// Adds so many bytes' pages to the object's database, which are free.
+/// Adds this many bytes' pages to the object's database, which are free.
 fn add_free_pages(world: &World, bytes: usize) -> Bookmark {
     commit(world, |db| {
         db.kv_put("passing", &vec![0; bytes]).unwrap();
@@ -65,7 +65,7 @@ fn pages_full_of(file: &[u8], byte: u8) -> Vec<usize> {
 }
 
 #[test]
-fn s20_the_history_has_the_pages_that_a_restore_brings_back_after_a_shrink() {
+fn s20_the_history_has_the_pages_that_a_restore_regrows() {
     let mut world = World::new(ArchiveOptions::default());
     let small = world.put(1, "small");
     let large = put_large(&world, MARK);
@@ -84,7 +84,7 @@ fn s20_the_history_has_the_pages_that_a_restore_brings_back_after_a_shrink() {
 }
 
 #[test]
-fn deleting_everything_shrinks_an_object_whose_history_stays_whole_as_well() {
+fn deleting_everything_shrinks_an_object_and_keeps_its_history() {
     let world = World::new(ArchiveOptions::default());
     let large = put_large(&world, MARK);
     world.store.checkpoint().unwrap();
@@ -116,7 +116,7 @@ fn s20_pages_that_a_shrink_took_away_do_not_come_back_in_the_file() {
 }
 
 #[test]
-fn an_object_grows_by_pages_that_are_never_written_and_is_what_it_was_after_a_kill() {
+fn an_object_that_grew_by_unwritten_pages_survives_a_kill() {
     let mut world = World::new(ArchiveOptions::default());
     world.put(1, "small");
     let grown = add_free_pages(&world, 40 * LARGE);

@@ -37,7 +37,7 @@ fn an_object_can_be_brought_back_to_before_its_first_commit() {
 }
 
 #[test]
-fn a_fork_has_the_state_and_a_name_of_its_own_and_never_replaces_an_object() {
+fn a_fork_has_the_state_under_a_new_name_and_replaces_no_object() {
     let world = World::new(ArchiveOptions::default());
     let (from, to) = (key(&world.store, 1), key(&world.store, 2));
     let db = open(&world.store, 1);
@@ -60,7 +60,7 @@ fn a_fork_has_the_state_and_a_name_of_its_own_and_never_replaces_an_object() {
 }
 
 #[test]
-fn a_restore_that_was_asked_for_is_done_once_and_forgotten_if_it_is_impossible() {
+fn a_requested_restore_is_done_once_and_dropped_if_impossible() {
     let world = World::new(ArchiveOptions::default().retention(Duration::from_mins(10)));
     let ask = |to: &Bookmark| {
         let db = open(&world.store, 1);

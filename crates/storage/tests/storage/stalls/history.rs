@@ -19,7 +19,7 @@ use std::{
 
 const HOUR: u64 = 3_600_000;
 
-/// A store that the test drives, with a clock of its own.
+/// A store that the test drives, with its own clock.
 struct World {
     disk: FaultyDisk,
     store: Store,
@@ -136,7 +136,7 @@ fn history_is_kept_while_there_is_room_for_the_log() {
 }
 
 #[test]
-fn history_that_is_given_up_is_named_and_commits_go_on() {
+fn history_that_is_given_up_is_named_and_commits_continue() {
     let world = World::new();
     let first = world.put(0, 100);
     world.store.checkpoint().expect("a checkpoint");
@@ -150,7 +150,7 @@ fn history_that_is_given_up_is_named_and_commits_go_on() {
         world.put(n, 14_000);
         world.store.run_maintenance().expect("maintenance");
         n += 1;
-        assert!(n < 2000, "the log grows for ever");
+        assert!(n < 2000, "the log grows forever");
     }
     let log = world.store.stats().appended_lsn;
     assert!(log > 2 * (4 << 20), "given up at {log} bytes already");

@@ -90,7 +90,7 @@ fn a_panic_of_the_archive_fails_the_log_and_the_store_closes() {
 }
 
 #[test]
-fn a_panic_while_a_segment_is_prepared_fails_the_log_and_the_store_closes() {
+fn a_panic_while_preparing_a_segment_fails_the_log() {
     panic_is_told(DiskOp::Sync, "/log/0000000000000004");
 }
 

@@ -7,7 +7,7 @@ use crate::{
 use abide_storage::{DiskOp, FaultyDisk, ObjectKey, Store};
 use std::{sync::mpsc, thread::JoinHandle};
 
-/// Opens an object in a thread of its own and says when it is open.
+/// Opens an object in its own thread and says when it is open.
 fn opened(store: &Store, key: ObjectKey) -> (JoinHandle<()>, mpsc::Receiver<()>) {
     let (told, heard) = mpsc::channel();
     let store = store.clone();
@@ -52,7 +52,7 @@ fn objects_open_while_the_file_of_another_is_read() {
     disk.hold(&[DiskOp::Open], &path.to_string_lossy());
     let (opening, _) = opened(&store, slow);
     disk.wait_until_held();
-    // Whoever opens the same object waits for its file, but not with a lock of all objects.
+    // Opening the same object waits for its file, but not with a lock of all objects.
     let again = {
         let store = store.clone();
         std::thread::spawn(move || drop(store.open_object(slow)))

@@ -50,7 +50,7 @@ fn stalled(
     assert_eq!(during.commits_waiting, 1);
     assert!(during.commit_waits[reason as usize].seconds > 0.0);
     disk.clear();
-    worker.join().expect("the commit goes on");
+    worker.join().expect("the commit continues");
     let after = store.stats();
     assert_eq!((after.commits_waiting, store.commit_wait()), (0, None));
     let (during, after) = (during.commit_waits, after.commit_waits);
@@ -145,7 +145,7 @@ fn a_commit_that_waits_for_a_checkpoint_to_write_pages_says_so() {
         wait.is_some_and(|wait| wait.reason == WaitReason::OverlayBound)
     });
     disk.clear();
-    worker.join().expect("the commit goes on");
+    worker.join().expect("the commit continues");
     store.close().expect("a clean end");
 }
 

@@ -1,10 +1,10 @@
-//! What somebody asks of a subscription: whether it is taken, and what changes.
+//! The customer's requests: whether each is accepted, and what changes.
 
 use super::{Model, Phase, Status};
 use crate::ledger::life::{Call, PRICES, Price, Refund};
 
 impl Model {
-    /// Somebody asks for something. False if it is refused.
+    /// A customer's request. False if it is refused.
     pub(crate) fn call(&mut self, call: Call, now: i64) -> bool {
         self.looked_at(now);
         let taken = match call {
@@ -43,7 +43,7 @@ impl Model {
         taken
     }
 
-    /// The invoice that is so many before the last.
+    /// The invoice that is this many before the last.
     pub(crate) fn number(&self, back: u32) -> Option<u32> {
         let back = usize::try_from(back).unwrap();
         self.invoices.keys().rev().nth(back).copied()
@@ -140,7 +140,7 @@ impl Model {
         true
     }
 
-    /// What a credit note over so many hundredths of what is owed takes off; none if nothing is owed.
+    /// What a credit note over this many hundredths of what is owed takes off; none if nothing is owed.
     pub(crate) fn reduction(&self, number: Option<u32>, part: i64) -> Option<i64> {
         let invoice = &self.invoices[&number?];
         invoice.is_owed().then(|| (invoice.due * part / 100).max(1))
@@ -168,17 +168,17 @@ impl Model {
         true
     }
 
-    /// What of a period that goes on was given back is not given back again.
+    /// A credit for a continuing period is not given twice.
     fn gives_back(&mut self, number: u32, is_of_period: bool, amount: i64) {
         if is_of_period && self.current == Some(number) {
             self.account.gives_back(number, amount);
         }
     }
 
-    /// So many hundredths of what is left of a payment; none if nothing is.
+    /// This many hundredths of what is left of a payment; none if nothing is.
     pub(crate) fn refundable(&self, number: Option<u32>, part: i64) -> Option<i64> {
         let invoice = &self.invoices[&number?];
-        // What was too much goes back by itself.
+        // An overpayment is returned automatically.
         let left = invoice.paid - invoice.surplus;
         (left > 0).then(|| (left * part / 100).max(1))
     }

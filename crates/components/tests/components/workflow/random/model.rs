@@ -100,7 +100,7 @@ impl Model {
         self.settle(part)
     }
 
-    /// Goes on from what has ended.
+    /// Continues from what has ended.
     fn settle<'a>(&mut self, part: Part<'a>) -> Part<'a> {
         match part {
             Part::Chain(rest, sum, part) => match (*part, rest) {

@@ -37,7 +37,7 @@ pub(super) enum Program {
         name: String,
         millis: u64,
     },
-    /// A sleep until a time, so many milliseconds after that of the newest result.
+    /// A sleep until a time, this many milliseconds after that of the newest result.
     Until {
         name: String,
         millis: i64,
@@ -140,7 +140,7 @@ impl Program {
         match random.below(13) {
             0..=2 => Self::Chain(some(random, 2, depth - 1)),
             3..=6 => {
-                // One within another asks in an order of its own, which the model does not know.
+                // One within another asks in its own order, which the model does not know.
                 let unordered = if depth == 1 {
                     Joined::Unordered
                 } else {

@@ -69,7 +69,7 @@ impl Wild {
         Self::at(clock, disk, workflow)
     }
 
-    /// Somebody sets the clock back, by milliseconds.
+    /// Sets the clock back, by milliseconds.
     pub(super) fn set_back(&self, by: i64) {
         self.clock.set_wall(-by);
     }

@@ -143,7 +143,7 @@ fn keys_are_kept(world: &World, done: &Done, seed: u64) {
     }
 }
 
-/// Messages with an ordering key take effect in their order. One that others have overtaken, because they may go on behind
+/// Messages with an ordering key take effect in their order. One that others have overtaken, because they may continue behind
 /// dead letters, comes when it is redriven.
 fn order_is_kept(world: &World, done: &Done, options: &Options, seed: u64) {
     let goes_on = options.behind_dead_letter == BehindDeadLetter::GoOn;
