@@ -195,7 +195,7 @@ impl From<&StepRecord> for StepName {
 impl fmt::Display for StepName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.occurrence {
-            0 | 1 => f.write_str(&self.name),
+            1 => f.write_str(&self.name),
             occurrence => write!(f, "{} ({occurrence})", self.name),
         }
     }

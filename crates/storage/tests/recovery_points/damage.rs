@@ -1,8 +1,8 @@
 //! Runs that are damaged or gone, and files that are not runs.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use abide_storage::{ArchiveOptions, Disk as _, ErrorKind, Store, StoreOptions};
+use abide_storage::{ArchiveOptions, Disk as _, ErrorKind, OpenMode, Store, StoreOptions};
 
 use crate::{
     common::read_file,
@@ -41,6 +41,36 @@ fn s16_damage_in_any_byte_of_a_run_is_seen_and_never_gives_a_wrong_state() {
         damaged.put(1, "after");
         damaged.store.checkpoint().unwrap();
     }
+}
+
+#[test]
+fn a_run_of_another_format_is_refused_and_left_as_it_is() {
+    let mut world = World::new(ArchiveOptions::default());
+    let one = world.put(1, "one");
+    world.store.checkpoint().unwrap();
+    let run = world.runs()[0].clone();
+    let ours = read_file(&world.disk, &run);
+    for version in [0, 2] {
+        let mut other = ours.clone();
+        other[8] = version;
+        let crc = crc32c::crc32c(&other[..60]);
+        other[60..64].copy_from_slice(&crc.to_le_bytes());
+        replace(&world, &run, &other);
+        world.reopen();
+        let error = world.at(1, &one).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        let told = error.to_string();
+        assert!(told.contains("use the program that wrote it"), "{told}");
+        assert!(read_file(&world.disk, &run) == other);
+    }
+    replace(&world, &run, &ours);
+    world.reopen();
+    assert_eq!(world.at(1, &one).unwrap().unwrap(), "one");
+}
+
+fn replace(world: &World, path: &Path, bytes: &[u8]) {
+    let file = world.disk.open(path, OpenMode::Existing).unwrap();
+    file.write_at(bytes, 0).unwrap();
 }
 
 #[test]
