@@ -111,7 +111,8 @@ fn a_log_segment_of_another_format_is_refused_and_left_as_it_is() {
         assert_eq!(error.kind(), ErrorKind::Refused);
         let told = error.to_string();
         assert!(
-            told.contains(&format!("format {version}")) && told.contains("the program that wrote it"),
+            told.contains(&format!("format {version}"))
+                && told.contains("the program that wrote it"),
             "{told}"
         );
         assert!(std::fs::read(&path).unwrap() == other);

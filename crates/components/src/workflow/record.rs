@@ -225,7 +225,6 @@ pub struct StepRecord {
     /// The last error.
     pub error: Option<String>,
     /// What that means for the step.
-    #[serde(default)]
     pub failure: Option<FailureKind>,
     /// When it was requested.
     pub asked_at: i64,

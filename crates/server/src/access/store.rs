@@ -495,9 +495,13 @@ mod tests {
         for version in [-1, 2] {
             plain.pragma_update(None, "user_version", version).unwrap();
             let refused = AccessStore::open(dir.path()).unwrap_err().to_string();
-            let told = format!("has version {version}, and this program reads version 1: use the program that wrote it");
+            let told = format!(
+                "has version {version}, and this program reads version 1: use the program that wrote it"
+            );
             assert!(refused.contains(&told), "{refused}");
-            let left: i64 = plain.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+            let left: i64 = plain
+                .pragma_query_value(None, "user_version", |row| row.get(0))
+                .unwrap();
             assert_eq!(left, version);
         }
     }
