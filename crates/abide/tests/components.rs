@@ -28,7 +28,7 @@ use abide::{
         cleanup::{self, Cleanup},
         presence::{self, Presence},
         sessions::{self, Sessions},
-        sharding::{self, Figures},
+        sharding::{self, Coordinator, Figures},
     },
     projection::{Feed, Projection, SqliteModel, Table, Tables, Type},
     queue::{self, QueueShard},
@@ -386,7 +386,10 @@ fn tables_of_another_version_are_refused_and_left_as_they_are() {
                     (&meta, "version"),
                     version,
                     opened,
-                    |node, options| node.class::<Opener>("OBJECT", options),
+                    |node, options| {
+                        node.class::<Opener>("OBJECT", options)
+                            .class::<Coordinator>("COORDINATOR", ClassOptions::default())
+                    },
                 )
                 .await;
                 assert!(error.contains(&told(whose)), "{name}: {error}");

@@ -93,35 +93,6 @@ fn a_data_directory_of_another_format_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_log_segment_of_another_format_is_refused_and_left_as_it_is() {
-    let dir = tempfile::tempdir().unwrap();
-    store(dir.path()).unwrap().close().unwrap();
-    let segments = std::fs::read_dir(dir.path().join("log")).unwrap();
-    let paths = segments.map(|segment| segment.unwrap().path());
-    let is_used = |path: &std::path::PathBuf| std::fs::read(path).unwrap().starts_with(b"abidelog");
-    let path = paths.into_iter().find(is_used).unwrap();
-    let ours = std::fs::read(&path).unwrap();
-    for version in [0, 2] {
-        let mut other = ours.clone();
-        other[8] = version;
-        let crc = crc32c::crc32c(&other[..44]);
-        other[44..48].copy_from_slice(&crc.to_le_bytes());
-        std::fs::write(&path, &other).unwrap();
-        let error = store(dir.path()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused);
-        let told = error.to_string();
-        assert!(
-            told.contains(&format!("format {version}"))
-                && told.contains("the program that wrote it"),
-            "{told}"
-        );
-        assert!(std::fs::read(&path).unwrap() == other);
-    }
-    std::fs::write(&path, &ours).unwrap();
-    store(dir.path()).unwrap().close().unwrap();
-}
-
-#[test]
 fn only_the_programs_own_user_reads_what_is_on_disk() {
     let above = tempfile::tempdir().unwrap();
     let dir = above.path().join("data");
