@@ -55,33 +55,6 @@ pub fn prepare_waits(
     })
 }
 
-/// Migrates older tables, one version after the other, in one transaction. Missing tables, and those of a newer
-/// version, are left unchanged.
-pub fn upgrade(
-    storage: &Storage,
-    meta: &str,
-    version: i64,
-    mut step: impl FnMut(&Sql, i64) -> Result<()>,
-) -> Result<()> {
-    let sql = storage.sql();
-    if !exists(&sql, meta)? {
-        return Ok(());
-    }
-    let found: i64 = sql
-        .exec(&format!("SELECT version FROM {meta}"), ())?
-        .one()?;
-    if !(1..version).contains(&found) {
-        return Ok(());
-    }
-    storage.transaction_sync(|| {
-        for from in found..version {
-            step(&sql, from)?;
-        }
-        sql.exec(&format!("UPDATE {meta} SET version = ?1"), (version,))
-            .map(drop)
-    })
-}
-
 /// Checks the version of existing tables.
 ///
 /// # Errors

@@ -40,29 +40,4 @@ impl WakeUp {
     pub fn get(&self) -> Result<Option<i64>> {
         Ok(self.0.get()?.map(AlarmTime::unix_millis))
     }
-
-    /// Migrates a component that used the object's own alarm in earlier versions of the program; call it when the
-    /// component is opened. The alarm becomes the component's, even if it is the one that woke the object.
-    pub fn take_over_own(&self) -> Result<()> {
-        self.0.take_over_own()
-    }
-
-    /// Migrates a component that used a slot of the object's shared alarm (table `shared_alarm`) in earlier versions of
-    /// the program; call it when the component is opened. The time becomes the component's.
-    pub fn leave_shared(&self, state: &State) -> Result<()> {
-        let sql = state.storage().sql();
-        if !crate::tables::exists(&sql, "shared_alarm")? {
-            return Ok(());
-        }
-        self.take_over_own()?;
-        let delete = "DELETE FROM shared_alarm WHERE slot = ?1 RETURNING at";
-        if let Some(at) = sql.exec(delete, (self.0.name(),))?.optional()? {
-            self.set(Some(at))?;
-        }
-        let left: i64 = sql.exec("SELECT count(*) FROM shared_alarm", ())?.one()?;
-        if left == 0 {
-            sql.exec("DROP TABLE shared_alarm", ())?;
-        }
-        Ok(())
-    }
 }

@@ -4,7 +4,7 @@ use abide::{Result, Storage};
 use abide_component::tables;
 
 /// The version of the tables, kept in `outbox_meta`.
-const VERSION: i64 = 6;
+const VERSION: i64 = 1;
 
 const META: &str = "outbox_meta";
 

@@ -107,6 +107,14 @@ impl Error {
         Self::new(ErrorKind::Refused, message)
     }
 
+    /// Refuses something that has another format than this program reads.
+    pub(crate) fn unknown_format(what: impl fmt::Display, found: u32, known: u32) -> Self {
+        Self::refused(format!(
+            "{what} has format {found}, and this program reads format {known}: use the program that wrote it, or a newer \
+             one; nothing was changed"
+        ))
+    }
+
     pub(crate) fn damaged(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Damaged, message)
     }

@@ -15,11 +15,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The version of the data directory's format. Version 1 had no archive: a program that supports only it would forget
-/// the runs. Version 2 did not record attempts that have begun: a program that supports only it would consider such a
-/// record damaged. Version 3 had no saved pages of quarantined objects: it would forget them. Version 4 did not record
-/// which alarms are waits: a program that supports only it would consider their records damaged.
-pub(crate) const FORMAT_VERSION: u32 = 5;
+/// The version of the data directory's format.
+pub(crate) const FORMAT_VERSION: u32 = 1;
 
 const NAME: &str = "MANIFEST";
 const NEW_NAME: &str = "MANIFEST.new";
@@ -47,13 +44,10 @@ pub(crate) struct Manifest {
     /// Objects that are unavailable until they are repaired.
     pub(crate) quarantined: BTreeMap<String, Quarantine>,
     /// Where the alarm index is saved.
-    #[serde(default)]
     pub(crate) alarms: Runs,
     /// The wall clock, and the sum of its steps back.
-    #[serde(default)]
     pub(crate) clock: ClockReading,
     /// How far the log is archived, and in which runs.
-    #[serde(default)]
     pub(crate) archive: ArchiveState,
 }
 
@@ -113,12 +107,10 @@ impl Manifest {
             .next()
             .and_then(|w| w.parse().ok())
             .ok_or_else(damaged)?;
-        if version > FORMAT_VERSION {
-            return Err(Error::refused(format!(
-                "the data directory {} has format {version}, but this program supports formats up to {FORMAT_VERSION}: \
-                 use a newer program; nothing was changed",
-                path.parent().unwrap_or(path).display()
-            )));
+        if version != FORMAT_VERSION {
+            let directory = path.parent().unwrap_or(path).display();
+            let what = format_args!("the data directory {directory}");
+            return Err(Error::unknown_format(what, version, FORMAT_VERSION));
         }
         let crc = words.next().and_then(|w| u32::from_str_radix(w, 16).ok());
         if crc != Some(crc32c::crc32c(body.as_bytes())) {
@@ -324,24 +316,19 @@ mod tests {
     }
 
     #[test]
-    fn the_quarantine_of_version_2_had_only_a_reason() {
-        let body = include_str!("manifest-v2.json");
-        let crc = crc32c::crc32c(body.as_bytes());
-        let text = format!("abide manifest 2 {crc:08x}\n{body}");
-        let read = Manifest::decode(text.as_bytes(), Path::new("M")).unwrap();
-        let key = format!("1/{}", "01".repeat(32));
-        let why = "its file is missing, the log continues with commit 7";
-        assert_eq!(read.quarantined[&key], Quarantine::new(why.to_owned()));
-        assert_eq!((read.epoch, read.redo), (3, 77));
-        let again = Manifest::decode(&read.encode().unwrap(), Path::new("M")).unwrap();
-        assert_eq!(again, read);
-    }
-
-    #[test]
-    fn a_manifest_of_a_newer_format_is_refused() {
-        let error = Manifest::decode(b"abide manifest 9 00000000\n{}", Path::new("d/MANIFEST"))
-            .unwrap_err();
-        assert!(error.to_string().contains("use a newer program"), "{error}");
+    fn a_manifest_of_another_format_is_refused() {
+        for version in [0, 2] {
+            let text = format!("{TITLE} {version} 00000000\n{{}}");
+            let error = Manifest::decode(text.as_bytes(), Path::new("d/MANIFEST")).unwrap_err();
+            let told = format!(
+                "the data directory d has format {version}, and this program reads format 1: use the program that wrote it, \
+                 or a newer one; nothing was changed"
+            );
+            assert_eq!(
+                (error.kind(), error.to_string()),
+                (ErrorKind::Refused, told)
+            );
+        }
     }
 
     #[test]

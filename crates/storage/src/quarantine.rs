@@ -32,7 +32,6 @@ const COMPRESSION: i32 = 3;
 
 /// The manifest's entry of a quarantined object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Stored")]
 pub(crate) struct Quarantine {
     pub(crate) why: String,
     /// The pages that its file lacks, if any.
@@ -57,27 +56,6 @@ pub(crate) enum Aside {
     Nothing,
     /// The file has this name in the same directory, or is about to get it.
     File(String),
-}
-
-/// The format in manifests. Before version 4 it was only the reason.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Stored {
-    Reason(String),
-    Whole {
-        why: String,
-        pages: Option<Saved>,
-        aside: Option<Aside>,
-    },
-}
-
-impl From<Stored> for Quarantine {
-    fn from(stored: Stored) -> Self {
-        match stored {
-            Stored::Reason(why) => Self::new(why),
-            Stored::Whole { why, pages, aside } => Self { why, pages, aside },
-        }
-    }
 }
 
 impl Quarantine {

@@ -233,7 +233,7 @@ impl Store {
     /// Opens a data directory, or initializes an empty one, and recovers everything that was acknowledged.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::InUse`]: another process is using it. [`crate::ErrorKind::Refused`]: it has a newer format
+    /// [`crate::ErrorKind::InUse`]: another process is using it. [`crate::ErrorKind::Refused`]: it has another format
     /// or is damaged; nothing is changed in this case. [`crate::ErrorKind::NoSpace`], [`crate::ErrorKind::Io`]: a disk
     /// error.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Result<Self> {

@@ -18,7 +18,6 @@ pub struct Collection {
     /// The draft for creating it. None for attempts after the first.
     pub draft: Option<Draft>,
     /// Void it instead: it is not to be paid.
-    #[serde(default)]
     pub void: bool,
     /// Ask it first what has become of it, because the subscription was restored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -62,7 +62,6 @@ impl Feed {
         }));
         let woken = feed.clone();
         state.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
-        feed.0.alarm.leave_shared(state)?;
         let copied = feed.clone();
         state.on_activation(move |how| copied.activated(how));
         Ok(feed)

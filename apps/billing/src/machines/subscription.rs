@@ -132,8 +132,6 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("trialing", "change", "changed", "trialing"),
         // The first period after the trial must be paid before further service.
         ("trialing", "end_trial", "incomplete", "incomplete"),
-        // In earlier versions service continued while the first payment was attempted.
-        ("trialing", "end_trial", "ended", "active"),
         ("trialing", "collect", "settled", "trialing"),
         ("trialing", "cancel", "scheduled", "trialing"),
         ("trialing", "cancel", "unscheduled", "trialing"),

@@ -25,13 +25,10 @@ pub struct Terms {
     /// Days after the first failure until service ends.
     pub grace_days: u32,
     /// An invoice below this amount, in the minor unit, is not charged, but moved to the next one.
-    #[serde(default)]
     pub minimum_charge: i64,
     /// Days of advance notice of the end of a trial; 0 for none.
-    #[serde(default)]
     pub trial_notice_days: u32,
     /// Days of advance notice of a period's invoice; 0 for none.
-    #[serde(default)]
     pub upcoming_notice_days: u32,
 }
 

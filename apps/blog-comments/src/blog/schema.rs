@@ -52,21 +52,11 @@ const SCHEMA: &[&str] = &[
     budget::SCHEMA,
 ];
 
-/// The table of earlier versions, without confirmations: their mails had an unsubscribe link.
-const SUBSCRIPTIONS: &str = "
-    INSERT INTO follows (post, member, since, asked_at, confirmed_at) SELECT post, member, since, 0, 0 FROM subscriptions;
-    DROP TABLE subscriptions;
-";
-
 /// Creates the missing tables.
 pub(super) fn create(storage: &Storage) -> Result<()> {
     let sql = storage.sql();
     for statement in SCHEMA {
         sql.exec(statement, ())?;
-    }
-    let old = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'subscriptions'";
-    if !sql.exec(old, ())?.is_empty() {
-        storage.transaction_sync(|| sql.exec(SUBSCRIPTIONS, ()).map(drop))?;
     }
     Ok(())
 }

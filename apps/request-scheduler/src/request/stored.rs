@@ -22,7 +22,6 @@ pub(super) struct Progress {
     /// It was taken back.
     pub(super) canceled: bool,
     /// The runs up to this one were canceled, or belong to the earlier definition: none of them is retried.
-    #[serde(default)]
     pub(super) taken_back: i64,
     pub(super) skipped: u64,
 }

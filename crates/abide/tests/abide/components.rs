@@ -23,9 +23,18 @@ use abide::{
         Counts, DeadLetterFilter, Deliver, Delivery, Failure, Options, Outbox, OutboxError,
         Registry, Submitted,
     },
-    patterns::cleanup::{self, Cleanup},
+    party::{self, Room},
+    patterns::{
+        cleanup::{self, Cleanup},
+        presence::{self, Presence},
+        sessions::{self, Sessions},
+        sharding::{self, Coordinator, Figures},
+    },
     projection::{Feed, Projection, SqliteModel, Table, Tables, Type},
+    queue::{self, QueueShard},
     schedule::{self, Schedule, Spec},
+    workflow::{self, WorkflowInstance},
+    yjs::{self, Document},
 };
 use abide_harness::{run, until};
 use serde::{Deserialize, Serialize};
@@ -143,35 +152,6 @@ impl Desk {
     }
 }
 
-/// The state of an older program: components share the object's own alarm.
-#[durable_object]
-struct OldDesk {
-    state: State,
-}
-
-impl DurableObject for OldDesk {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
-    }
-}
-
-#[rpc]
-impl OldDesk {
-    pub async fn begin(&self) -> Result<()> {
-        let now = self.state.env().clock().unix_millis().cast_signed();
-        let storage = self.state.storage();
-        let sql = storage.sql();
-        sql.exec(
-            "CREATE TABLE shared_alarm (slot TEXT PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID",
-            (),
-        )?;
-        for (slot, at) in [("projection", now + 5_000), ("schedule", now + 1_000)] {
-            sql.exec("INSERT INTO shared_alarm VALUES (?1, ?2)", (slot, at))?;
-        }
-        storage.set_alarm(now + 1_000)
-    }
-}
-
 struct World {
     clock: TestClock,
     disk: SimDisk,
@@ -260,31 +240,180 @@ fn a_second_component_of_a_name_is_refused() {
     });
 }
 
+/// Has a table with a version, and nothing else.
+#[durable_object]
+struct Versioned {
+    state: State,
+}
+
+impl DurableObject for Versioned {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        Ok(Self { state })
+    }
+}
+
+#[rpc]
+impl Versioned {
+    pub async fn make(&self, table: String, column: String, version: i64) -> Result<()> {
+        let sql = self.state.storage().sql();
+        sql.exec(&format!("CREATE TABLE {table} ({column} INTEGER)"), ())?;
+        sql.exec(&format!("INSERT INTO {table} VALUES (?1)"), (version,))
+            .map(drop)
+    }
+
+    /// All tables, and the version in this one.
+    pub async fn found(&self, table: String, column: String) -> Result<(Vec<String>, i64)> {
+        let sql = self.state.storage().sql();
+        let tables = "SELECT name FROM sqlite_schema WHERE name NOT LIKE '\\_abide%' ESCAPE '\\'";
+        let version = sql.exec(&format!("SELECT {column} FROM {table}"), ())?;
+        Ok((sql.exec(tables, ())?.to_array()?, version.one()?))
+    }
+}
+
+/// Opens the component that its name begins with.
+#[durable_object]
+struct Opener {
+    _state: State,
+}
+
+impl DurableObject for Opener {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let name = state.name().unwrap_or_default().to_owned();
+        match name.split('/').next().unwrap_or_default() {
+            "outbox" => Outbox::open(&state, env.require()?, Options::default()).map(drop)?,
+            "schedule" => Schedule::open(&state, schedule::Options::default()).map(drop)?,
+            "projection" => Feed::open(&state, env.require()?).map(drop)?,
+            "presence" => Presence::open(&state, presence::Options::default()).map(drop)?,
+            "sessions" => Sessions::open(&state, sessions::Options::default()).map(drop)?,
+            "figures" => Figures::open(&state, sharding::Options::default()).map(drop)?,
+            "yjs" => {
+                let room = Room::open(&state, party::Options::default())?;
+                Document::open(&state, &room, yjs::Options::default()).map(drop)?;
+            }
+            other => panic!("{other}"),
+        }
+        Ok(Self { _state: state })
+    }
+}
+
+#[rpc]
+impl Opener {
+    pub async fn open(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The error of opening an object whose table has a version that the program does not know. The object must be left as
+/// it is.
+async fn refused(
+    class: &str,
+    name: &str,
+    (table, column): (&str, &str),
+    version: i64,
+    open: impl AsyncFn(Node, &str) -> String,
+    install: fn(NodeBuilder, ClassOptions) -> NodeBuilder,
+) -> String {
+    let world = World::new();
+    let start = |disk: &SimDisk, install: fn(NodeBuilder, ClassOptions) -> NodeBuilder| {
+        let options = ClassOptions::with_unique_key(class);
+        install(Node::builder(store(disk, &world.clock)), options)
+            .with(Registry::new().with(world.post.clone()))
+            .with(world.projection.clone())
+            .with(workflow::Registry::new())
+            .with(queue::Queues::new().without_consumer("words", queue::Options::default()))
+            .clock(Arc::new(world.clock.clone()))
+            .workers(1)
+            .start()
+            .unwrap()
+    };
+    let versioned: fn(NodeBuilder, ClassOptions) -> NodeBuilder =
+        |node, options| node.class::<Versioned>("OBJECT", options);
+    let node = start(&world.disk, versioned);
+    let object = node.env().object::<Versioned>().get_by_name(name);
+    let (table, column) = (table.to_owned(), column.to_owned());
+    object
+        .make(table.clone(), column.clone(), version)
+        .await
+        .unwrap()
+        .unwrap();
+    let disk = world.disk.after_kill();
+    let told = open(start(&disk, install), name).await;
+    let node = start(&disk.after_kill(), versioned);
+    let object = node.env().object::<Versioned>().get_by_name(name);
+    let found = object.found(table.clone(), column).await.unwrap().unwrap();
+    assert_eq!(found, (vec![table], version), "{name}");
+    told
+}
+
 #[test]
-fn times_that_components_shared_become_their_own_alarms() {
+fn tables_of_another_version_are_refused_and_left_as_they_are() {
     run(async {
-        for name in ["sf", "fs"] {
-            let world = World::new();
-            let old = world.node(&world.disk, |node, options| {
-                node.class::<OldDesk>("DESK", options)
-            });
-            let desk = old.env().object::<OldDesk>().get_by_name(name);
-            desk.begin().await.unwrap().unwrap();
-            let left = world.disk.after_kill();
-            let node = world.node(&left, |node, options| node.class::<Desk>("DESK", options));
-            // The shared alarm goes off, and activates the object.
-            world.pass(2).await;
-            let desk = node.env().object::<Desk>().get_by_name(name);
-            // There is nothing to do, so none is left.
-            until("the alarms to be handled", async || {
-                world.pass(1).await;
-                let alarms = node.alarms_of(desk.untyped()).await.unwrap();
-                assert!(alarms.iter().all(|alarm| !alarm.failing), "{alarms:?}");
-                alarms.is_empty().then_some(())
-            })
+        let opened = async |node: Node, name: &str| {
+            let object = node.env().object::<Opener>().get_by_name(name);
+            object.open().await.unwrap_err().to_string()
+        };
+        let shard = async |node: Node, _: &str| {
+            let queue = queue::Queue::new(node.env(), "words").unwrap();
+            queue.counts().await.unwrap_err().to_string()
+        };
+        let instance = async |node: Node, name: &str| {
+            let object = node.env().object::<WorkflowInstance>().get_by_name(name);
+            match object.record().await {
+                Ok(answer) => answer.unwrap_err().to_string(),
+                Err(error) => error.to_string(),
+            }
+        };
+        for version in [0, 2] {
+            let told = |whose: &str| {
+                format!(
+                    "the {whose}'s tables have version {version} and this program knows 1: run the program that wrote them, or \
+                     a newer one"
+                )
+            };
+            for (name, whose) in [
+                ("outbox", "outbox"),
+                ("schedule", "schedule"),
+                ("projection", "feed"),
+                ("presence", "presence"),
+                ("sessions", "sessions"),
+                ("figures/1", "figures"),
+                ("yjs", "document"),
+            ] {
+                let meta = format!("{}_meta", name.split('/').next().unwrap_or_default());
+                let error = refused(
+                    "Opener",
+                    name,
+                    (&meta, "version"),
+                    version,
+                    opened,
+                    |node, options| {
+                        node.class::<Opener>("OBJECT", options)
+                            .class::<Coordinator>("COORDINATOR", ClassOptions::default())
+                    },
+                )
+                .await;
+                assert!(error.contains(&told(whose)), "{name}: {error}");
+            }
+            let error = refused(
+                "QueueShard",
+                "words/0",
+                ("queue_meta", "version"),
+                version,
+                shard,
+                |node, options| node.class::<QueueShard>(queue::BINDING, options),
+            )
             .await;
-            let (_, rang, _) = desk.done().await.unwrap().unwrap();
-            assert_eq!(rang, None, "it was not the object's");
+            assert!(error.contains(&told("queue")), "{error}");
+            let error = refused(
+                "WorkflowInstance",
+                "test/a",
+                ("workflow_instance", "tables"),
+                version,
+                instance,
+                |node, options| node.class::<WorkflowInstance>(workflow::INSTANCES, options),
+            )
+            .await;
+            assert!(error.contains(&told("workflow")), "{error}");
         }
     });
 }

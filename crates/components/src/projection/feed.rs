@@ -23,7 +23,7 @@ use abide_component::{WakeUp, tables};
 const NAME: &str = "projection";
 
 /// The version of the tables, kept in `projection_meta`.
-const VERSION: i64 = 3;
+const VERSION: i64 = 1;
 
 const TABLES: &str = "
     CREATE TABLE projection_feed (
@@ -117,7 +117,6 @@ impl Feed {
         }));
         let woken = feed.clone();
         state.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
-        feed.0.alarm.leave_shared(state)?;
         let answering = feed.clone();
         state.serve_operations(NAME, move |request| answering.clone().operate(request))?;
         let told = feed.clone();

@@ -103,7 +103,6 @@ impl Schedule {
         options.check()?;
         schema::prepare(state.storage())?;
         let inner = Inner::new(state, options);
-        inner.alarm.leave_shared(state)?;
         inner.mind_clock(inner.now())?;
         inner.arm()?;
         let copied = Rc::clone(&inner);

@@ -5,7 +5,7 @@ use abide::{Result, Storage};
 use abide_component::tables;
 
 /// The version of the tables, kept in `schedule_meta`.
-const VERSION: i64 = 2;
+const VERSION: i64 = 1;
 
 const TABLES: &str = "
     CREATE TABLE schedule_timers (

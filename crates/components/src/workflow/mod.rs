@@ -60,7 +60,6 @@ mod handle;
 mod inner;
 pub mod limits;
 mod metrics;
-mod migration;
 mod notices;
 mod object;
 mod operations;

@@ -195,7 +195,7 @@ impl From<&StepRecord> for StepName {
 impl fmt::Display for StepName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.occurrence {
-            0 | 1 => f.write_str(&self.name),
+            1 => f.write_str(&self.name),
             occurrence => write!(f, "{} ({occurrence})", self.name),
         }
     }
@@ -225,7 +225,6 @@ pub struct StepRecord {
     /// The last error.
     pub error: Option<String>,
     /// What that means for the step.
-    #[serde(default)]
     pub failure: Option<FailureKind>,
     /// When it was requested.
     pub asked_at: i64,

@@ -65,7 +65,7 @@ impl Instance {
 pub(super) struct StepRow {
     pub(super) id: i64,
     pub(super) name: String,
-    /// Which use of its name it is, from 1; 0 if the name contains the number, as in tables of version 1.
+    /// Which use of its name it is, from 1.
     pub(super) occurrence: u32,
     pub(super) kind: StepKind,
     pub(super) asked: i64,
@@ -503,15 +503,6 @@ impl Rows {
         self.sql.exec(
             "UPDATE workflow_events SET step = ?2 WHERE id = ?1",
             (event, step),
-        )?;
-        Ok(())
-    }
-
-    /// The name of a consumed event is the one that the program requests, whatever its step was called in version 1.
-    pub(super) fn name_event(&self, event: i64, name: &str) -> Result<()> {
-        self.sql.exec(
-            "UPDATE workflow_events SET name = ?2 WHERE id = ?1 AND name <> ?2",
-            (event, name),
         )?;
         Ok(())
     }

@@ -2,13 +2,12 @@
 
 use abide::{Result, Storage};
 
-use super::migration;
 use abide_component::tables;
 
 /// The version of the tables, kept in `workflow_instance`.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 1;
 
-const INSTANCE: &str = "
+const TABLES: &str = "
     CREATE TABLE workflow_instance (
         tables       INTEGER NOT NULL,
         workflow     TEXT NOT NULL,
@@ -41,13 +40,11 @@ const INSTANCE: &str = "
         UNIQUE (kind, target)
     );
     CREATE INDEX workflow_notice_due ON workflow_notices (due);
-";
 
-pub(super) const STEPS: &str = "
     CREATE TABLE workflow_steps (
         id          INTEGER PRIMARY KEY,
         name        TEXT NOT NULL,
-        -- 0 for a step of version 1, whose name ends with it.
+        -- Which use of the name it is, from 1.
         occurrence  INTEGER NOT NULL,
         kind        TEXT NOT NULL,
         shielded    INTEGER NOT NULL,
@@ -71,9 +68,7 @@ pub(super) const STEPS: &str = "
     );
     CREATE UNIQUE INDEX workflow_step_seq ON workflow_steps (seq) WHERE seq IS NOT NULL;
     CREATE INDEX workflow_step_child ON workflow_steps (child) WHERE child IS NOT NULL;
-";
 
-const EVENTS: &str = "
     CREATE TABLE workflow_events (
         id      INTEGER PRIMARY KEY AUTOINCREMENT,
         kind    TEXT NOT NULL,
@@ -83,9 +78,6 @@ const EVENTS: &str = "
         -- The step that has taken it.
         step    INTEGER
     );
-";
-
-pub(super) const REST: &str = "
     CREATE INDEX workflow_event_waiting ON workflow_events (kind, name, id) WHERE step IS NULL;
 
     -- Runs whose idempotency keys steps keep although the instance was restarted.
@@ -104,24 +96,21 @@ pub(super) const REST: &str = "
     ) WITHOUT ROWID;
 ";
 
-/// True if the object has the tables. Older tables are migrated.
+/// True if the object has the tables.
+///
+/// # Errors
+/// If they have another version.
 pub(super) fn exists(storage: &Storage) -> Result<bool> {
     let sql = storage.sql();
     if !tables::exists(&sql, "workflow_instance")? {
         return Ok(false);
     }
     let version = sql.exec("SELECT tables FROM workflow_instance", ())?;
-    match version.one()? {
-        1 => storage.transaction_sync(|| migration::from_1(&sql))?,
-        version => tables::check("workflow", version, VERSION)?,
-    }
+    tables::check("workflow", version.one()?, VERSION)?;
     Ok(true)
 }
 
 /// Creates the tables.
 pub(super) fn create(storage: &Storage) -> Result<()> {
-    for part in [INSTANCE, STEPS, EVENTS, REST] {
-        storage.sql().exec(part, ())?;
-    }
-    Ok(())
+    storage.sql().exec(TABLES, ()).map(drop)
 }

@@ -63,13 +63,6 @@ impl Alarm {
         self.object.get_alarm(&self.name)
     }
 
-    /// Turns the object's unnamed alarm, if one is set, into this one, with its attempts, even while it is firing. This
-    /// is for a component that used the unnamed alarm in an earlier version of the program. Call it in the constructor.
-    pub fn take_over_own(&self) -> Result<()> {
-        self.object
-            .take_over_own_alarm(&self.name, self.max_backoff())
-    }
-
     /// Removes the alarm, if it is set. In its own handler this cancels the next one; the alarm being handled is
     /// removed when the handler succeeds, and retried if it does not.
     pub fn delete(&self) -> Result<()> {

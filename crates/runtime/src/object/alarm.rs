@@ -97,21 +97,6 @@ impl Object {
         time.map(AlarmTime::from_unix_millis)
     }
 
-    pub(crate) fn take_over_own_alarm(&self, name: &str, max_backoff: Option<u32>) -> Result<()> {
-        let Some(row) = self.read(ObjectDb::alarm)? else {
-            return Ok(());
-        };
-        let row = AlarmRow { max_backoff, ..row };
-        self.write_alarm("", None)?;
-        self.write_alarm(name, Some(&row))?;
-        if let Some(attempt) = &mut *self.attempt.borrow_mut()
-            && attempt.name.is_none()
-        {
-            attempt.name = Some(name.into());
-        }
-        Ok(())
-    }
-
     /// While an attempt runs, only the alarm that was set in the meantime is removed: the running one is removed when
     /// the attempt succeeds.
     pub(crate) fn delete_alarm(&self, name: &str) -> Result<()> {

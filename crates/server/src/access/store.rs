@@ -133,9 +133,10 @@ impl AccessStore {
         match version {
             0 => change.execute_batch(SCHEMA)?,
             VERSION => {}
-            newer => {
+            other => {
                 return Err(AccessError(format!(
-                    "the file has version {newer}, but this program supports {VERSION}: use a newer program"
+                    "the file has version {other}, and this program reads version {VERSION}: use the program that wrote it, or a \
+                     newer one; nothing was changed"
                 )));
             }
         }
@@ -487,14 +488,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_a_newer_version_is_refused() {
+    fn a_file_of_another_version_is_refused_and_left_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        AccessStore::open(dir.path())
-            .unwrap()
-            .db()
-            .pragma_update(None, "user_version", 2)
-            .unwrap();
-        let refused = AccessStore::open(dir.path()).unwrap_err().to_string();
-        assert!(refused.contains("newer program"), "{refused}");
+        AccessStore::open(dir.path()).unwrap();
+        let plain = Connection::open(dir.path().join(FILE)).unwrap();
+        for version in [-1, 2] {
+            plain.pragma_update(None, "user_version", version).unwrap();
+            let refused = AccessStore::open(dir.path()).unwrap_err().to_string();
+            let told = format!(
+                "has version {version}, and this program reads version 1: use the program that wrote it"
+            );
+            assert!(refused.contains(&told), "{refused}");
+            let left: i64 = plain
+                .pragma_query_value(None, "user_version", |row| row.get(0))
+                .unwrap();
+            assert_eq!(left, version);
+        }
     }
 }

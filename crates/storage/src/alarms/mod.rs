@@ -89,8 +89,7 @@ impl AlarmEntry {
 
     /// Returns whether the index and the rows of an object agree.
     ///
-    /// The index may be early if the object has waits ([`Self::wait`]). Saved runs of format 2 do not record which
-    /// alarms are failing; nothing depends on it.
+    /// The index may be early if the object has waits ([`Self::wait`]).
     pub fn agree(known: Option<Self>, row: Option<Self>) -> bool {
         let (Some(known), Some(row)) = (known, row) else {
             return known == row;
@@ -102,7 +101,6 @@ impl AlarmEntry {
         };
         let known = Self {
             due,
-            failing: row.failing,
             cut_off: row.cut_off,
             ..known
         };
@@ -157,7 +155,7 @@ pub(crate) mod flags {
         begun | failed | failing | wait | named | some_failed
     }
 
-    /// `None` if the bits are not a combination that any version writes.
+    /// `None` if the bits are not a combination that is ever written.
     pub(crate) fn entry(bits: u32, due: i64, attempts: u16) -> Option<AlarmEntry> {
         let begun = match bits & (BEGUN | FEW | ALONE) {
             0 => None,

@@ -26,7 +26,6 @@ pub struct AlarmRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_at: Option<i64>,
     /// Attempts begun so far.
-    #[serde(default)]
     pub attempts: u32,
     /// Attempts that were cut off. They have not failed and do not count as retries.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -122,19 +121,12 @@ impl AlarmRow {
     /// The alarm to attempt now, in this epoch: the one that was set in an attempt that was cut off, or itself.
     #[must_use]
     pub fn to_attempt(mut self, epoch: u32) -> Self {
-        match self.begun.take() {
-            Some(begun) => {
-                let crashed = begun.epoch != epoch && begun.isolation == Isolation::Alone;
-                self.crashes = self.crashes.saturating_add(u32::from(crashed));
-                self.broken = self.broken.saturating_add(1);
-                let counts = broken(Variant::CrashCountsForAll);
-                self.cut_off = self.cut_off.saturating_add(u32::from(!counts));
-            }
-            // Rows of format 2 do not record an attempt that has begun, only the alarm that it has set.
-            None if self.next.is_some() => {
-                self.broken = self.broken.saturating_add(self.attempts);
-            }
-            None => {}
+        if let Some(begun) = self.begun.take() {
+            let crashed = begun.epoch != epoch && begun.isolation == Isolation::Alone;
+            self.crashes = self.crashes.saturating_add(u32::from(crashed));
+            self.broken = self.broken.saturating_add(1);
+            let counts = broken(Variant::CrashCountsForAll);
+            self.cut_off = self.cut_off.saturating_add(u32::from(!counts));
         }
         match self.next_alarm() {
             Some(next) => Self {
@@ -335,9 +327,6 @@ mod tests {
         assert_eq!((alarm.scheduled, alarm.attempts, alarm.cut_off), (60, 0, 0));
         assert_eq!((alarm.broken, alarm.crashes), (3, 6));
         assert_eq!(AlarmRow::at(50).to_attempt(2), AlarmRow::at(50));
-        let of_format_2 = r#"{"scheduled":50,"attempts":7,"retry_at":70,"next":60,"broken":1}"#;
-        let alarm = serde_json::from_str::<AlarmRow>(of_format_2).unwrap();
-        assert_eq!(alarm.to_attempt(2).broken, 8);
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn encode(bytes: &mut Vec<u8>, key: ObjectKey, change: AlarmChange) {
     bytes.put_i64_le(due);
 }
 
-/// `None` if no version writes this.
+/// `None` if this is never written.
 fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<(ObjectKey, AlarmChange)> {
     let mut fields = &bytes[..];
     let namespace = NamespaceNo(fields.get_u32_le());
@@ -400,5 +400,26 @@ mod tests {
         }
         disk.remove(&path_of(data, 1)).unwrap();
         assert!(is_damaged(&disk));
+    }
+
+    #[test]
+    fn a_run_of_another_format_is_rebuilt_like_a_damaged_one() {
+        let (disk, data) = (SimDisk::new(), Path::new("/data"));
+        let index = AlarmIndex::default();
+        index.apply(key(1), set(5, 0, false), Lsn(1));
+        let runs = save(&disk, data, &index, &Runs::default());
+        let file = disk.open(&path_of(data, 1), OpenMode::Existing).unwrap();
+        for version in [0, VERSION + 1] {
+            let mut header = [0; HEADER_BYTES];
+            file.read_at(&mut header, 0).unwrap();
+            (&mut header[MAGIC.len()..]).put_u32_le(version);
+            let crc = crc32c::crc32c(&header[..HEADER_BYTES - 4]);
+            (&mut header[HEADER_BYTES - 4..]).put_u32_le(crc);
+            file.write_at(&header, 0).unwrap();
+            let Ok(Loaded::Damaged(run)) = load(&disk, data, &runs) else {
+                panic!("version {version} was read");
+            };
+            assert!(run.why.to_string().contains("version"), "{}", run.why);
+        }
     }
 }

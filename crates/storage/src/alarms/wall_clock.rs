@@ -38,7 +38,6 @@ pub(crate) struct ClockReading {
     /// Milliseconds since 1970; 0 if it has not been read yet.
     pub(crate) unix_millis: u64,
     /// The sum of the steps back, in milliseconds.
-    #[serde(default)]
     pub(crate) set_back: i64,
 }
 

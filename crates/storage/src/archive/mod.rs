@@ -101,14 +101,11 @@ pub(crate) struct ArchiveState {
     /// The runs, oldest first; their ranges of the log do not overlap.
     pub(crate) runs: Vec<RunMeta>,
     /// The numbers of damaged runs: they are not merged.
-    #[serde(default)]
     pub(crate) damaged: BTreeSet<u64>,
     /// History before this position has a hole: an object whose newest archived commit is before it gets a snapshot
     /// with its next commit.
-    #[serde(default)]
     pub(crate) rebase: u64,
     /// Parts of the history that were dropped, oldest first.
-    #[serde(default)]
     pub(crate) holes: Vec<ArchiveHole>,
 }
 

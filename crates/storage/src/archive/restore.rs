@@ -38,8 +38,7 @@ impl Engine {
             present => present?,
         };
         let image = self.image_at(key, to)?;
-        let archived = self.archive.image(key, &undo);
-        if archived.is_none() {
+        if self.archive.image(key, &undo).is_none() {
             // The archive was off, or had to drop history: without this the restore could not be undone.
             self.checkpointer.checkpoint()?;
             let _paused = self.checkpointer.pause();
@@ -54,7 +53,6 @@ impl Engine {
         stage(
             &file,
             &image,
-            archived.as_ref(),
             "restoring",
             "choose a point closer to the present state",
         )?;
@@ -172,7 +170,6 @@ impl Engine {
         stage(
             &file,
             &image,
-            None,
             "forking",
             "objects that were larger then cannot be forked",
         )?;
@@ -194,17 +191,7 @@ impl Engine {
 
 /// Stages the pages that differ from the image. If there are too many, the error says what was being done and what to
 /// do instead.
-///
-/// `archived` is the present state according to the archive. Free pages may differ between it and the object's file: in
-/// directories of earlier versions, a file can hold old content in pages that were added after a shrink and never
-/// written. Pages that only the file has must be in the commit, or the history would lack them.
-fn stage(
-    file: &PageFile,
-    image: &Image,
-    archived: Option<&Image>,
-    doing: &str,
-    advice: &str,
-) -> Result<()> {
+fn stage(file: &PageFile, image: &Image, doing: &str, advice: &str) -> Result<()> {
     let mut current = [0; PAGE_BYTES];
     for page_no in 1..=image.size() {
         let wanted = image.page(page_no)?;
@@ -213,12 +200,7 @@ fn stage(
         }
         let offset = u64::from(page_no - 1) * PAGE_BYTES as u64;
         let there = file.read(&mut current, offset)?;
-        let is_there = there == PAGE_BYTES && wanted == current;
-        let is_archived = match archived {
-            Some(archived) if is_there => archived.page(page_no)? == wanted,
-            _ => true,
-        };
-        if is_there && is_archived {
+        if there == PAGE_BYTES && wanted == current {
             continue;
         }
         file.write(&wanted, offset).map_err(|error| match error.kind() {

@@ -350,11 +350,8 @@ impl RunReader {
         };
         let header = reader.bytes(0, HEADER_BYTES)?;
         if header != meta.header() {
-            return Err(match newer_version(&header) {
-                Some(version) => Error::refused(format!(
-                    "{} has format {version}, but this program supports formats up to {RUN_VERSION}: use a newer program",
-                    reader.path.display()
-                )),
+            return Err(match other_version(&header) {
+                Some(version) => Error::unknown_format(reader.path.display(), version, RUN_VERSION),
                 None => reader.damaged("its header"),
             });
         }
@@ -478,11 +475,11 @@ fn reading(path: &Path, error: &std::io::Error) -> Error {
     Error::io(format_args!("reading {}", path.display()), error)
 }
 
-/// The version in a valid header of a later version.
-fn newer_version(header: &[u8]) -> Option<u32> {
+/// The version in a valid header of another format.
+fn other_version(header: &[u8]) -> Option<u32> {
     let (mut fields, mut crc) = header.split_at_checked(HEADER_BYTES - 4)?;
     let whole = fields.starts_with(MAGIC) && crc.try_get_u32_le() == Ok(crc32c::crc32c(fields));
     fields.advance(MAGIC.len());
     let version = fields.get_u32_le();
-    (whole && version > RUN_VERSION).then_some(version)
+    (whole && version != RUN_VERSION).then_some(version)
 }

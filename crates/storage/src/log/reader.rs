@@ -8,7 +8,7 @@
 //! A transaction of several records counts only once its last part is present.
 
 use super::record::{self, HEADER_BYTES, Header};
-use super::segment::{FoundHeader, HEADER_BLOCK, SegmentHeader, file_name, number_of};
+use super::segment::{FoundHeader, HEADER_BLOCK, LOG_VERSION, SegmentHeader, file_name, number_of};
 use crate::broken::{Variant, broken};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
@@ -94,12 +94,9 @@ pub(crate) fn open(
             let read = file.read_at(&mut block, 0).map_err(failed)?;
             let header = match SegmentHeader::decode(&block[..read]) {
                 FoundHeader::Valid(h) if h.number != number => FoundHeader::Invalid,
-                FoundHeader::Newer(version) => {
-                    return Err(Error::refused(format!(
-                        "the log segment {} has format {version}, but this program supports {}: use a newer program; nothing was changed",
-                        path.display(),
-                        super::segment::LOG_VERSION
-                    )));
+                FoundHeader::Other(version) => {
+                    let what = format_args!("the log segment {}", path.display());
+                    return Err(Error::unknown_format(what, version, LOG_VERSION));
                 }
                 header => header,
             };

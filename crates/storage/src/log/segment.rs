@@ -39,8 +39,8 @@ pub(crate) enum FoundHeader {
     Valid(SegmentHeader),
     /// All zero: prepared and never used.
     Unused,
-    /// A header of a later version of this program.
-    Newer(u32),
+    /// A header of another format.
+    Other(u32),
     /// Neither: torn or damaged.
     Invalid,
 }
@@ -74,7 +74,7 @@ impl SegmentHeader {
         fields.advance(MAGIC.len());
         let version = fields.get_u32_le();
         if version != LOG_VERSION {
-            return FoundHeader::Newer(version);
+            return FoundHeader::Other(version);
         }
         FoundHeader::Valid(Self {
             epoch: Epoch(fields.get_u32_le()),
@@ -201,13 +201,16 @@ mod tests {
             FoundHeader::Valid(header)
         );
         assert_eq!(SegmentHeader::decode(&[0; 64]), FoundHeader::Unused);
-        let mut newer = header.encode();
-        newer[8] = 2;
-        let crc = crc32c::crc32c(&newer[..44]);
-        newer[44..48].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(SegmentHeader::decode(&newer), FoundHeader::Newer(2));
-        newer[20] ^= 1;
-        assert_eq!(SegmentHeader::decode(&newer), FoundHeader::Invalid);
+        for version in [0_u8, 2] {
+            let mut other = header.encode();
+            other[8] = version;
+            let crc = crc32c::crc32c(&other[..44]);
+            other[44..48].copy_from_slice(&crc.to_le_bytes());
+            let found = FoundHeader::Other(version.into());
+            assert_eq!(SegmentHeader::decode(&other), found);
+            other[20] ^= 1;
+            assert_eq!(SegmentHeader::decode(&other), FoundHeader::Invalid);
+        }
     }
 
     #[test]

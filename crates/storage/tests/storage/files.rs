@@ -70,66 +70,26 @@ fn a_directory_in_use_is_refused_and_can_be_opened_afterwards() {
 }
 
 #[test]
-fn a_data_directory_of_a_newer_format_is_refused_and_left_as_it_is() {
+fn a_data_directory_of_another_format_is_refused_and_left_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     store(dir.path()).unwrap().close().unwrap();
     let path = dir.path().join("MANIFEST");
-    let text = std::fs::read_to_string(&path)
-        .unwrap()
-        .replacen("manifest 5", "manifest 6", 1);
-    std::fs::write(&path, &text).unwrap();
-    let error = store(dir.path()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused);
-    assert!(
-        error.to_string().contains("format 6") && error.to_string().contains("newer program"),
-        "{error}"
-    );
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-}
-
-/// A directory of format 2 has everything that one of format 5 has, but for attempts that have begun, pages of quarantined
-/// objects, and which alarms wait.
-#[test]
-fn a_data_directory_of_format_2_is_opened_and_becomes_one_of_format_5() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("MANIFEST");
-    let first = store(dir.path()).unwrap();
-    let namespace = first.namespace("tests").unwrap();
-    let key = abide_storage::ObjectKey {
-        namespace,
-        id: [1; 32],
-    };
-    let db = first.open_object(key).unwrap();
-    db.exec("CREATE TABLE t (n INTEGER)", ()).unwrap();
-    db.set_alarm(Some(&abide_storage::AlarmRow::at(50)))
-        .unwrap();
-    db.commit().unwrap();
-    // As format 2 wrote the row of an alarm that had set another before its process ended.
-    let row = r#"{"scheduled":50,"attempts":3,"retry_at":70,"next":60}"#;
-    drop(db);
-    first.close().unwrap();
-    let object = first.object_path(key).unwrap();
-    drop(first);
-    rusqlite::Connection::open(object)
-        .unwrap()
-        .execute(
-            "UPDATE _abide_meta SET value = ?1 WHERE key = 'alarm'",
-            [row],
-        )
-        .unwrap();
-    let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replacen("manifest 5", "manifest 2", 1)).unwrap();
-
-    let second = store(dir.path()).unwrap();
-    let known = second.alarms().get(key).unwrap();
-    assert_eq!((known.due, known.failing, known.begun), (50, false, None));
-    let row = second.open_object(key).unwrap().alarm().unwrap().unwrap();
-    assert_eq!((row.entry().due, row.begun), (70, None));
-    let alarm = row.to_attempt(second.epoch());
-    assert_eq!((alarm.scheduled, alarm.attempts, alarm.broken), (60, 0, 3));
-    second.close().unwrap();
-    let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.starts_with("abide manifest 5 "), "{text}");
+    let ours = std::fs::read_to_string(&path).unwrap();
+    for version in [0, 2] {
+        let text = ours.replacen("manifest 1", &format!("manifest {version}"), 1);
+        std::fs::write(&path, &text).unwrap();
+        let error = store(dir.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        let told = error.to_string();
+        assert!(
+            told.contains(&format!("format {version}"))
+                && told.contains("the program that wrote it"),
+            "{told}"
+        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+    std::fs::write(&path, &ours).unwrap();
+    store(dir.path()).unwrap().close().unwrap();
 }
 
 #[test]

@@ -157,8 +157,8 @@ pub struct Paused {
     /// When it takes effect.
     pub at: Time,
     /// The credit on the next invoice for the rest of the period.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lines: Option<Vec<Line>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<Line>,
     /// The part of it that a credit note or a refund had already credited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withheld: Option<Money>,

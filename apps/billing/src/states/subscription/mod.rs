@@ -193,8 +193,8 @@ impl Subscription {
     pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
         match (step.action, step.outcome) {
             ("create", _) => self.created(step.data()?),
-            ("end_trial", outcome) => {
-                self.waits_since = Some(step.at).filter(|_| outcome == "incomplete");
+            ("end_trial", _) => {
+                self.waits_since = Some(step.at);
                 self.count_from(step.data::<Moment>()?.at)
             }
             ("bill", _) => self.invoiced(step.data()?),
@@ -344,11 +344,7 @@ impl Subscription {
     }
 
     /// The rest of the period is neither served nor charged.
-    fn paused(&mut self, lines: Option<Vec<Line>>) {
-        let Some(lines) = lines else {
-            // In earlier versions the whole period stayed paid.
-            return;
-        };
+    fn paused(&mut self, lines: Vec<Line>) {
         self.skipped |= self.period.is_some() && !self.waived;
         self.pending.extend(lines);
     }

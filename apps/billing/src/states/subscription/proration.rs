@@ -139,7 +139,7 @@ impl Subscription {
         let lines = lines.into_iter().filter(|line| !line.amount.is_zero());
         Ok(Paused {
             at,
-            lines: Some(lines.collect()),
+            lines: lines.collect(),
             withheld,
         })
     }

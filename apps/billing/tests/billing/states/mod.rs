@@ -242,7 +242,7 @@ fn a_trial_costs_nothing_and_its_end_begins_the_first_period() {
         .unwrap();
     assert_eq!(change.lines, []);
     world.write("change", "changed", Time(DAY), &change);
-    world.write("end_trial", "ended", end.plus(5), &Moment { at: end });
+    world.write("end_trial", "incomplete", end.plus(5), &Moment { at: end });
     let draft = world.bill();
     assert_eq!(draft.period.start, end);
     assert_eq!(draft.totals().unwrap().due, euro(2_000));

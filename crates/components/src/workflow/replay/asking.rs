@@ -169,12 +169,6 @@ impl Replay {
                 .unwrap_or_else(|| self.child_id(&step, row.key_run)),
             _ => name.to_owned(),
         };
-        if row.occurrence == 0
-            && self.mode == Mode::Life
-            && let Some(taken) = row.event
-        {
-            self.rows.name_event(taken, name)?;
-        }
         if row.state == StepState::New && self.mode == Mode::Life {
             self.launch(history, at, &launch, &event)?;
         }

@@ -195,18 +195,7 @@ impl History {
 
     /// A step that was requested in an earlier activation.
     pub(super) fn find(&self, step: &StepName) -> Option<usize> {
-        if let Some(at) = self.by_name.get(step) {
-            return Some(*at);
-        }
-        let of_version_1 = StepName {
-            name: step.to_string(),
-            occurrence: 0,
-        };
-        let at = *self.by_name.get(&of_version_1)?;
-        // There, two steps that looked the same were one step.
-        let row = &self.ops[at].row;
-        let is_shared = row.asked == self.delivered && row.seq.is_some();
-        (self.ops[at].asked.is_none() || is_shared).then_some(at)
+        self.by_name.get(step).copied()
     }
 
     /// The run requests a step.

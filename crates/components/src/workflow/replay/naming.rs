@@ -8,9 +8,6 @@ use super::Replay;
 use crate::broken::{Variant, broken};
 use crate::workflow::{StepName, rows::Instance};
 
-/// No name begins with this byte, because it is not valid UTF-8.
-const NUMBERED: [u8; 1] = [0xff];
-
 /// The prefix of an instance's idempotency keys.
 pub(super) fn seed(instance: &Instance) -> Sha256 {
     let mut seed = Sha256::new();
@@ -24,16 +21,15 @@ pub(super) fn seed(instance: &Instance) -> Sha256 {
 }
 
 impl Replay {
-    /// A step's idempotency key. Steps of version 1 keep theirs.
+    /// A step's idempotency key.
     pub(super) fn key(&self, step: &StepName, run: i64) -> String {
         let mut hash = self.seed.clone();
         hash.update(run.to_le_bytes());
-        if step.occurrence > 0 && !broken(Variant::NamesCollide) {
-            hash.update(NUMBERED);
+        if broken(Variant::NamesCollide) {
+            hash.update(step.to_string());
+        } else {
             hash.update(step.occurrence.to_le_bytes());
             hash.update(&step.name);
-        } else {
-            hash.update(step.to_string());
         }
         let hash = hash.finalize();
         let hex: Vec<String> = hash[..16]
@@ -51,7 +47,7 @@ impl Replay {
             name = name.replace(c, escaped);
         }
         let occurrence = match step.occurrence {
-            0 | 1 => String::new(),
+            1 => String::new(),
             occurrence => format!("#{occurrence}"),
         };
         let run = match run {

@@ -13,7 +13,6 @@ mod control;
 mod crash;
 mod events;
 mod host;
-mod migration;
 mod parallel;
 mod random;
 mod steps;

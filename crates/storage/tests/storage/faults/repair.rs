@@ -418,32 +418,6 @@ fn a_sound_object_is_not_repaired() {
     assert_eq!(get(&store, 1).unwrap().as_deref(), Some("kept"));
 }
 
-#[test]
-fn a_quarantine_that_version_2_had_noted_is_repaired() {
-    let (disk, first, _) = with_an_old_file(store);
-    let now = store(&disk);
-    now.checkpoint().unwrap();
-    drop(now);
-    // Rewrites the manifest as that version had it: the reason alone, and no file of saved pages.
-    let manifest = std::path::Path::new(crate::common::DIR).join("MANIFEST");
-    let text = String::from_utf8(read_file(&disk.sim, &manifest)).unwrap();
-    let (_, body) = text.split_once('\n').unwrap();
-    let mut json: serde_json::Value = serde_json::from_str(body).unwrap();
-    for (_, entry) in json["quarantined"].as_object_mut().unwrap() {
-        *entry = entry["why"].clone();
-    }
-    let body = serde_json::to_string_pretty(&json).unwrap();
-    let text = format!(
-        "abide manifest 2 {:08x}\n{body}",
-        crc32c::crc32c(body.as_bytes())
-    );
-    overwrite(&disk.sim, &manifest, text.as_bytes());
-    let now = store(&disk);
-    assert!(refused(&now).contains("commit 3"));
-    now.restore(key(&now, 1), &first).unwrap();
-    assert_eq!(get(&now, 1).unwrap().as_deref(), Some("1"));
-}
-
 #[cfg(feature = "broken")]
 #[test]
 fn the_broken_variant_of_repair_is_caught() {

@@ -1,11 +1,15 @@
 //! Runs that are damaged or gone, and files that are not runs.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
-use abide_storage::{ArchiveOptions, Disk as _, ErrorKind, Store, StoreOptions};
+use abide_storage::{ArchiveOptions, Disk as _, ErrorKind, OpenMode, Store, StoreOptions};
 
 use crate::{
-    common::read_file,
+    common::{DIR, read_file},
     recovery_points::world::{MINUTE, World},
 };
 
@@ -41,6 +45,61 @@ fn s16_damage_in_any_byte_of_a_run_is_seen_and_never_gives_a_wrong_state() {
         damaged.put(1, "after");
         damaged.store.checkpoint().unwrap();
     }
+}
+
+/// Writes a file whose header, with its checksum at this offset, has another version.
+fn set_version(world: &World, path: &Path, version: u8, crc_at: usize) -> Vec<u8> {
+    let mut bytes = read_file(&world.disk, path);
+    bytes[8] = version;
+    let crc = crc32c::crc32c(&bytes[..crc_at]);
+    bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
+    let file = world.disk.open(path, OpenMode::Existing).unwrap();
+    file.write_at(&bytes, 0).unwrap();
+    bytes
+}
+
+#[test]
+fn a_run_of_another_format_is_refused_and_left_as_it_is() {
+    let mut world = World::new(ArchiveOptions::default());
+    let one = world.put(1, "one");
+    world.store.checkpoint().unwrap();
+    let run = world.runs()[0].clone();
+    for version in [0, 2] {
+        let other = set_version(&world, &run, version, 60);
+        world.reopen();
+        let error = world.at(1, &one).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        let told = error.to_string();
+        assert!(told.contains("use the program that wrote it"), "{told}");
+        assert!(read_file(&world.disk, &run) == other);
+    }
+    set_version(&world, &run, 1, 60);
+    world.reopen();
+    assert_eq!(world.at(1, &one).unwrap().unwrap(), "one");
+}
+
+#[test]
+fn a_log_segment_of_another_format_is_refused_and_left_as_it_is() {
+    let mut world = World::new(ArchiveOptions::default());
+    world.put(1, "one");
+    world.disk = world.disk.after_kill();
+    let dir = Path::new(DIR).join("log");
+    let names = world.disk.list(&dir).unwrap().into_iter();
+    let is_used = |path: &PathBuf| read_file(&world.disk, path).starts_with(b"abidelog");
+    let segment = names.map(|name| dir.join(name)).find(is_used).unwrap();
+    for version in [0, 2] {
+        let other = set_version(&world, &segment, version, 44);
+        let options = StoreOptions::small().manual(true);
+        let opened = Store::open(Arc::new(world.disk.clone()), Path::new(DIR), options);
+        let error = opened.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        let told = error.to_string();
+        assert!(told.contains("use the program that wrote it"), "{told}");
+        assert!(read_file(&world.disk, &segment) == other);
+    }
+    set_version(&world, &segment, 1, 44);
+    world.reopen();
+    assert_eq!(world.get(1).unwrap(), "one");
 }
 
 #[test]

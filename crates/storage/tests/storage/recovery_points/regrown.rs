@@ -1,7 +1,7 @@
 //! Objects that shrink and grow again, partly by pages that SQLite never writes: those that a transaction both adds and
 //! frees.
 
-use abide_storage::{ArchiveOptions, Bookmark, Disk as _, ObjectDb, OpenMode};
+use abide_storage::{ArchiveOptions, Bookmark, ObjectDb};
 
 use crate::{
     common::{flush, key, open, read_file},
@@ -126,35 +126,6 @@ fn an_object_that_grew_by_unwritten_pages_survives_a_kill() {
     world.reopen();
     assert!(large_now(&world) == Some(vec![MARK; LARGE]));
     assert_eq!(large_at(&world, &grown), None);
-}
-
-#[test]
-fn a_restore_writes_the_pages_that_the_file_has_but_the_archive_does_not() {
-    let world = World::new(ArchiveOptions::default());
-    let large = put_large(&world, MARK);
-    world.store.checkpoint().unwrap();
-    let before = file(&world);
-    put_large(&world, 1);
-    commit(&world, |db| {
-        db.kv_delete("large").unwrap();
-    });
-    world.store.checkpoint().unwrap();
-    // Free pages of the file are now as they were, and only there.
-    let path = world.store.object_path(key(&world.store, 1)).unwrap();
-    let free = pages_full_of(&file(&world), 1);
-    let object = world.disk.open(&path, OpenMode::Existing).unwrap();
-    let marked = pages_full_of(&before, MARK);
-    let mut exchanged = 0;
-    for page in marked.into_iter().filter(|page| free.contains(page)) {
-        let at = page * PAGE;
-        object.write_at(&before[at..at + PAGE], at as u64).unwrap();
-        exchanged += 1;
-    }
-    assert!(exchanged > 0);
-    world.restore(1, &large).unwrap();
-    let restored = open(&world.store, 1).bookmark();
-    assert!(large_now(&world) == Some(vec![MARK; LARGE]));
-    assert!(large_at(&world, &restored) == Some(vec![MARK; LARGE]));
 }
 
 #[cfg(feature = "broken")]
