@@ -1,6 +1,6 @@
 //! The gallery's style sheet.
 
-use std::{fmt::Write as _, sync::LazyLock};
+use std::sync::LazyLock;
 
 use abide::server::{ApiError, UrlPath};
 use axum::{
@@ -14,12 +14,8 @@ const CONTENT: &str = include_str!("assets/style.css");
 
 /// File name with a content hash, so browsers may cache it indefinitely.
 pub(crate) static STYLE: LazyLock<String> = LazyLock::new(|| {
-    let mut name = "style-".to_owned();
-    for byte in &Sha256::digest(CONTENT)[..8] {
-        // Writing to a string does not fail.
-        let _ = write!(name, "{byte:02x}");
-    }
-    name + ".css"
+    let hash = hex::encode(&Sha256::digest(CONTENT)[..8]);
+    format!("style-{hash}.css")
 });
 
 #[derive(Deserialize)]

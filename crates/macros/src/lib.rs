@@ -3,12 +3,15 @@
 //! - `#[durable_object]` declares a struct as a class of objects and generates its stub.
 //! - `#[rpc]` makes the public methods of an `impl` block callable through that stub.
 //!
+//! `#[derive(Setters)]` is for the crates of `abide` alone.
+//!
 //! Generated code refers to everything by its path in `::abide`.
 
 #![forbid(unsafe_code)]
 
 mod durable_object;
 mod rpc;
+mod setters;
 
 use proc_macro::TokenStream;
 
@@ -31,6 +34,16 @@ pub fn durable_object(arguments: TokenStream, item: TokenStream) -> TokenStream 
 #[proc_macro_attribute]
 pub fn rpc(arguments: TokenStream, item: TokenStream) -> TokenStream {
     rpc::expand(&arguments.into(), item.into())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+/// Generates a method for each field of a struct that sets it: `Options::default().retries(3)`.
+///
+/// With `#[setters(into)]` on a field, the method takes anything that converts into the field's type.
+#[proc_macro_derive(Setters, attributes(setters))]
+pub fn setters(input: TokenStream) -> TokenStream {
+    setters::expand(input.into())
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }

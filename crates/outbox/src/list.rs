@@ -1,7 +1,7 @@
 //! Reading messages: one, or a page of them, newest first.
 
 use abide::Result;
-use derive_setters::Setters;
+use abide_macros::Setters;
 use serde::{Deserialize, Serialize};
 
 use super::{Change, Outbox, Record, Status, limits, rows::RECORD};

@@ -1,6 +1,6 @@
 //! Delivery options: pace, retries, polling, circuit breaker, retention.
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::time::Duration;
 
 use abide::{Error, ErrorKind, Result};

@@ -217,13 +217,8 @@ mod tests {
     #[test]
     fn a_destination_that_throttles_at_random_is_not_slowed_down() {
         for (asked, least) in [(0, 30), (1_000, 4)] {
-            let mut state = 1_u64;
-            let eighth = move |_: i64| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
-                !(state >> 33).is_multiple_of(8)
-            };
+            let mut random = abide::random::SplitMix64::new(1);
+            let eighth = move |_: i64| random.below(8) != 0;
             let (taken, refused) = send(eighth, asked, None, 1_000_000);
             assert!(
                 taken >= least * 1_000,

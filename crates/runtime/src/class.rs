@@ -4,7 +4,7 @@
 //! dyn-compatible and use the language-neutral [`Event`] and [`Reply`]. A Rust class implements [`DurableObject`],
 //! `#[durable_object]` adds [`ObjectClass`], and [`Native`] adapts that to this interface.
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::{borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, time::Duration};
 
 use crate::{

@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+pub use abide_storage::SplitMix64;
+
 /// A source of random bytes.
 pub trait Randomness: Send + Sync + 'static {
     /// Fills the buffer.
@@ -22,25 +24,20 @@ impl Randomness for SystemRandomness {
 
 /// The same bytes for the same seed: for tests and simulations only.
 #[derive(Debug)]
-pub struct SeededRandomness(Mutex<u64>);
+pub struct SeededRandomness(Mutex<SplitMix64>);
 
 impl SeededRandomness {
     /// Starts at a seed.
     pub fn new(seed: u64) -> Self {
-        Self(Mutex::new(seed))
+        Self(Mutex::new(SplitMix64::new(seed)))
     }
 }
 
 impl Randomness for SeededRandomness {
     fn fill(&self, buffer: &mut [u8]) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut random = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for chunk in buffer.chunks_mut(8) {
-            // SplitMix64 (Steele, Lea, Flood 2014).
-            *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = *state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            chunk.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes()[..chunk.len()]);
+            chunk.copy_from_slice(&random.draw().to_le_bytes()[..chunk.len()]);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Everything is synchronous. All writes between two awaits form one transaction, without any request for it. Nothing
 //! that the object sends leaves before its writes are durable, without any explicit wait.
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::{collections::BTreeMap, fmt, rc::Rc, time::SystemTime};
 
 use abide_storage::{Bookmark, ClockTime, ListOptions, ObjectDb, cbor, limits::MAX_KEYS_PER_CALL};

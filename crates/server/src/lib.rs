@@ -18,6 +18,7 @@ mod args;
 pub mod broken;
 mod client;
 mod config;
+mod connection_headers;
 mod descriptors;
 mod dry_run;
 mod error;
@@ -63,6 +64,7 @@ pub use config::{
     LogFormat, MemoryConfig, ObjectsConfig, OutboundConfig, RpcConfig, SecretOption, ServerConfig,
     Sources, StorageConfig, TlsConfig, WebSocketConfig,
 };
+pub use connection_headers::{is_connection_header, remove_connection_headers};
 pub use dry_run::{DryRun, FailedMigration};
 pub use error::HostError;
 pub use extract::{JsonBody, TextBody, UrlPath, UrlQuery};

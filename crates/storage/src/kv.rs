@@ -3,7 +3,7 @@
 use crate::database::ObjectDb;
 use crate::error::{Error, Result};
 use crate::limits::{MAX_KEY_BYTES, MAX_RESULT_BYTES, MAX_VALUE_BYTES};
-use derive_setters::Setters;
+use abide_macros::Setters;
 
 /// Which keys [`ObjectDb::kv_list`] returns. Keys are ordered by their UTF-8 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Setters)]

@@ -22,7 +22,7 @@ use crate::sync::thread::{self, JoinHandle};
 use crate::threads;
 use crate::timeline::Afterwards;
 use crate::waits::{CommitWait, WaitReason, WaitStats};
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,22 +1,20 @@
 //! Seeded random numbers.
 
-/// The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+use abide::random::SplitMix64;
+
+/// What a seed decides.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// The same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     /// Any number.
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.draw()
     }
 
     /// A number below `bound`, which is not 0.

@@ -5,20 +5,8 @@
 
 use std::net::IpAddr;
 
+use abide::server::remove_connection_headers;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-
-/// About one connection, whether `Connection` names them or not.
-const HOP_BY_HOP: [HeaderName; 9] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    HeaderName::from_static("proxy-connection"),
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
 
 /// Headers in which proxies name the client, besides all that begin with [`FORWARDED_PREFIX`], and those that name another path. Only a
 /// trusted proxy may send them.
@@ -87,18 +75,10 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
 
 /// Drops what is about one connection.
 pub(super) fn strip(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|text| text.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
     // Of `TE` only that trailers are welcome may be said again.
     let wants_trailers = has_token(headers, &header::TE, "trailers");
-    for name in HOP_BY_HOP.iter().chain(&named) {
-        headers.remove(name);
-    }
+    remove_connection_headers(headers);
+    headers.remove(header::TRAILER);
     if wants_trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }

@@ -1,18 +1,16 @@
-//! Numbers that a seed decides: `SplitMix64`, which is enough for visitors.
+//! Numbers that a seed decides.
 
-pub(super) struct Random(u64);
+use abide::random::SplitMix64;
+
+pub(super) struct Random(SplitMix64);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.draw()
     }
 
     /// From 0 to 1.

@@ -1,7 +1,7 @@
 //! How a chain is kept.
 
 use abide::{Error, ErrorKind, Result};
-use derive_setters::Setters;
+use abide_macros::Setters;
 
 /// How a chain is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]

@@ -61,7 +61,7 @@ use abide::{
     http::header, websocket_response,
 };
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 
 use connection::ID_PREFIX;
 use limits::{DEFAULT_MAX_CONNECTIONS, MAX_CONNECTIONS, MAX_ID_BYTES, MAX_TAGS, MAX_URI_BYTES};

@@ -37,7 +37,7 @@
 //! # fn main() {}
 //! ```
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::{rc::Rc, time::Duration};
 
 use abide::{Error, ErrorKind, Result, State};

@@ -35,7 +35,7 @@
 //! # fn main() {}
 //! ```
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::time::Duration;
 
 use abide::{Call, Env, Error, ErrorKind, ObjectClass, Result, Stub};

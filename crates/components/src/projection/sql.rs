@@ -71,9 +71,7 @@ pub(super) fn create_indexes(table: &Table) -> Vec<String> {
 fn hash(columns: &[String]) -> String {
     use sha2::{Digest, Sha256};
     let hash = Sha256::digest(columns.join(","));
-    hash[..4]
-        .iter()
-        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    hex::encode(&hash[..4])
 }
 
 /// A statement that adds a column.

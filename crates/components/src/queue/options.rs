@@ -1,6 +1,6 @@
 //! Options of a queue: shards, batches, retries, limits.
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::time::Duration;
 
 use super::{QueueError, limits};

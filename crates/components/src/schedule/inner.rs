@@ -126,9 +126,7 @@ pub(super) fn key(set: &Set, claim: &Claim) -> String {
         hash.update(number.to_le_bytes());
     }
     let hash = hash.finalize();
-    hash.iter()
-        .take(16)
-        .fold("run_".to_owned(), |key, byte| key + &format!("{byte:02x}"))
+    format!("run_{}", hex::encode(&hash[..16]))
 }
 
 impl fmt::Debug for Inner {

@@ -1,6 +1,6 @@
 //! Options of instances.
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::time::Duration;
 
 use abide::{Error, ErrorKind, Result};

@@ -1,6 +1,6 @@
 //! The state of instances and their steps.
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use abide::{Error, ErrorKind, Result};
-use derive_setters::Setters;
+use abide_macros::Setters;
 
 use super::limits;
 

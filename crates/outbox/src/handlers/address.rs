@@ -14,10 +14,7 @@ pub(super) fn endpoint(url: &str) -> String {
         return url.to_owned();
     }
     let hash = Sha256::digest(url);
-    let tail = hash
-        .iter()
-        .take(8)
-        .fold(String::new(), |tail, byte| tail + &format!("{byte:02x}"));
+    let tail = hex::encode(&hash[..8]);
     let room = MAX_DESTINATION_BYTES - tail.len() - "#".len();
     format!("{}#{tail}", cut(shown.to_owned(), room))
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use abide::{
     Body, Request,
     http::{HeaderName, HeaderValue, Method, header},
+    server::is_connection_header,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
@@ -295,19 +296,12 @@ impl Deliver for HttpDelivery {
     }
 }
 
-/// Headers of the connection, and the handler's own.
-static FORBIDDEN: [HeaderName; 12] = [
+/// Headers that the handler sets itself, besides those of the connection.
+static OWN_HEADERS: [HeaderName; 5] = [
     header::HOST,
     header::CONTENT_LENGTH,
-    header::CONNECTION,
-    header::TRANSFER_ENCODING,
-    header::TE,
     header::TRAILER,
-    header::UPGRADE,
     header::EXPECT,
-    header::PROXY_AUTHORIZATION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
     IDEMPOTENCY_KEY,
 ];
 
@@ -335,7 +329,7 @@ fn headers(given: &BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderVa
         let parsed: HeaderName = name
             .parse()
             .map_err(|_| format!("`{name}` is not a valid header name"))?;
-        if FORBIDDEN.contains(&parsed) {
+        if OWN_HEADERS.contains(&parsed) || is_connection_header(&parsed) {
             return Err(format!("header `{name}` cannot be set by a message"));
         }
         let mut value: HeaderValue = value

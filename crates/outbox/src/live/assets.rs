@@ -1,6 +1,6 @@
 //! The two scripts of a live page. Their names contain a hash of their content, so browsers may cache them forever.
 
-use std::{fmt::Write, sync::LazyLock};
+use std::sync::LazyLock;
 
 use abide::{
     Body, Response,
@@ -39,13 +39,9 @@ impl Asset {
     }
 
     fn new(stem: &str, extension: &str, content_type: &'static str, content: &'static str) -> Self {
-        let mut name = format!("{stem}-");
-        for byte in &Sha256::digest(content)[..8] {
-            // Writing to a string does not fail.
-            let _ = write!(name, "{byte:02x}");
-        }
+        let hash = hex::encode(&Sha256::digest(content)[..8]);
         Self {
-            name: format!("{name}.{extension}"),
+            name: format!("{stem}-{hash}.{extension}"),
             content_type,
             content,
         }

@@ -1,6 +1,6 @@
 //! When a failed alarm is retried, and when it is given up.
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::time::Duration;
 
 use crate::{limits, random::Randomness};

@@ -1,6 +1,6 @@
 //! A node's WebSocket options.
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::time::Duration;
 
 use crate::limits;

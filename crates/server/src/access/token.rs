@@ -126,9 +126,7 @@ pub(super) fn generate() -> (String, String, SecretHash) {
     for bytes in [&mut id[..], &mut secret[..]] {
         getrandom::fill(bytes).expect("the operating system has random bytes");
     }
-    let id = id
-        .iter()
-        .fold(String::new(), |id, byte| format!("{id}{byte:02x}"));
+    let id = hex::encode(id);
     let text = format!("{PREFIX}{id}_{}", BASE64_URL_SAFE_NO_PAD.encode(secret));
     (id, text, SecretHash::of(&secret))
 }

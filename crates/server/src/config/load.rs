@@ -1,12 +1,12 @@
 //! Loads settings from a file, the environment and the command line.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-use config::{Environment, File, FileFormat, Map, Source, Value, ValueKind};
 use thiserror::Error;
+use toml::{Table, Value};
 
 use super::{
     Config, secret,
@@ -112,7 +112,7 @@ impl Config {
 #[cfg(feature = "fuzzing")]
 pub(crate) fn load_text(
     text: &str,
-    variables: HashMap<String, String>,
+    variables: BTreeMap<String, String>,
 ) -> Result<Config, ConfigError> {
     let path = Path::new(DEFAULT_FILE);
     let mut gathered = Gathered::<()>::default();
@@ -124,7 +124,7 @@ pub(crate) fn load_text(
 
 fn gather<S: Section>(
     file: Option<&Path>,
-    variables: HashMap<String, String>,
+    variables: BTreeMap<String, String>,
     sources: &Sources,
 ) -> Result<(Config, S), ConfigError> {
     let mut gathered = Gathered::<S>::default();
@@ -161,13 +161,9 @@ struct Gathered<S> {
 }
 
 impl<S: Section> Gathered<S> {
-    fn apply(
-        &mut self,
-        origin: &Origin<'_>,
-        settings: Map<String, Value>,
-    ) -> Result<(), ConfigError> {
+    fn apply(&mut self, origin: &Origin<'_>, settings: Table) -> Result<(), ConfigError> {
         for (section, value) in settings {
-            let ValueKind::Table(entries) = value.kind else {
+            let Value::Table(entries) = value else {
                 return Err(unknown::<S>(&section, origin));
             };
             if !keys::<S>().any(|key| key.split('.').next() == Some(section.as_str())) {
@@ -194,10 +190,14 @@ impl<S: Section> Gathered<S> {
             }
             for (name, value) in entries {
                 let key = format!("{section}.{name}");
-                let text = match value.kind {
-                    ValueKind::Table(_) => return Err(unknown::<S>(&key, origin)),
-                    ValueKind::Nil | ValueKind::Array(_) => String::new(),
-                    scalar => scalar.to_string(),
+                let text = match value {
+                    Value::Table(_) => return Err(unknown::<S>(&key, origin)),
+                    Value::Array(_) => String::new(),
+                    Value::String(text) => text,
+                    Value::Integer(number) => number.to_string(),
+                    Value::Float(number) => number.to_string(),
+                    Value::Boolean(truth) => truth.to_string(),
+                    Value::Datetime(time) => time.to_string(),
                 };
                 self.set(&key, &text, origin)?;
             }
@@ -251,7 +251,7 @@ fn keys<S: Section>() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|setting| setting.key).chain(own)
 }
 
-fn read_file(path: &Path) -> Result<Map<String, Value>, ConfigError> {
+fn read_file(path: &Path) -> Result<Table, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         ConfigError(format!(
             "cannot read the configuration file {}: {error}; correct the path after --config, or create the file",
@@ -261,13 +261,11 @@ fn read_file(path: &Path) -> Result<Map<String, Value>, ConfigError> {
     read_text(&text, path)
 }
 
-fn read_text(text: &str, path: &Path) -> Result<Map<String, Value>, ConfigError> {
-    File::from_str(text, FileFormat::Toml)
-        .collect()
-        .map_err(|error| {
-            let why = without_lines(&error.to_string());
-            ConfigError(format!("{} is not valid TOML: {why}", path.display()))
-        })
+fn read_text(text: &str, path: &Path) -> Result<Table, ConfigError> {
+    text.parse::<Table>().map_err(|error| {
+        let why = without_lines(&error.to_string());
+        ConfigError(format!("{} is not valid TOML: {why}", path.display()))
+    })
 }
 
 /// The message of a TOML error, without the quoted lines of the file (`2 | password = …`): they may contain secrets.
@@ -280,40 +278,31 @@ fn without_lines(error: &str) -> String {
     said.collect::<Vec<_>>().join("; ")
 }
 
-fn read_variables(variables: HashMap<String, String>) -> Result<Map<String, Value>, ConfigError> {
+fn read_variables(variables: BTreeMap<String, String>) -> Result<Table, ConfigError> {
     let prefix = format!("{VARIABLE_PREFIX}{SEPARATOR}");
-    let ours = variables
-        .into_iter()
-        .filter(|(name, _)| name.starts_with(&prefix))
-        .collect::<HashMap<_, _>>();
-    // The `config` crate nests a name with too few parts incorrectly; such a name is rejected here.
-    if let Some(name) = ours
-        .keys()
-        .find(|name| name[prefix.len()..].split(SEPARATOR).count() != 2)
-    {
-        return Err(ConfigError(format!(
-            "the environment variable {name} is not a setting; expected {prefix}SECTION{SEPARATOR}KEY, such as {}",
-            variable("server.listen")
-        )));
-    }
-    let flat = Environment::with_prefix(VARIABLE_PREFIX)
-        .prefix_separator(SEPARATOR)
-        .source(Some(ours))
-        .collect()
-        .map_err(|error| ConfigError(format!("cannot read the environment: {error}")))?;
-    let mut sections: Map<String, Map<String, Value>> = Map::new();
-    for (name, value) in flat {
-        if let Some((section, key)) = name.split_once(SEPARATOR) {
-            sections
-                .entry(section.to_owned())
-                .or_default()
-                .insert(key.to_owned(), value);
+    let mut sections = Table::new();
+    for (variable_name, value) in variables {
+        let Some(path) = variable_name.strip_prefix(&prefix) else {
+            continue;
+        };
+        let (section, key) = path
+            .split_once(SEPARATOR)
+            .filter(|(_, key)| !key.contains(SEPARATOR))
+            .ok_or_else(|| {
+                ConfigError(format!(
+                    "the environment variable {variable_name} is not a setting; expected \
+                     {prefix}SECTION{SEPARATOR}KEY, such as {}",
+                    variable("server.listen")
+                ))
+            })?;
+        let entries = sections
+            .entry(section.to_lowercase())
+            .or_insert_with(|| Table::new().into());
+        if let Value::Table(entries) = entries {
+            entries.insert(key.to_lowercase(), value.into());
         }
     }
-    Ok(sections
-        .into_iter()
-        .map(|(section, keys)| (section, Value::from(keys)))
-        .collect())
+    Ok(sections)
 }
 
 /// The environment variable of a setting.
@@ -355,7 +344,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("abide.toml");
         std::fs::write(&path, text).unwrap();
-        load(Some(&path), HashMap::new(), &Sources::default()).map_err(|error| {
+        load(Some(&path), BTreeMap::new(), &Sources::default()).map_err(|error| {
             error
                 .to_string()
                 .replace(&path.display().to_string(), "abide.toml")
@@ -364,20 +353,20 @@ mod tests {
 
     fn load(
         file: Option<&Path>,
-        variables: HashMap<String, String>,
+        variables: BTreeMap<String, String>,
         sources: &Sources,
     ) -> Result<Config, ConfigError> {
         gather::<()>(file, variables, sources).map(|(config, ())| config)
     }
 
     fn from_variable(name: &str, value: &str) -> Result<Config, String> {
-        let variables = HashMap::from([(name.to_owned(), value.to_owned())]);
+        let variables = BTreeMap::from([(name.to_owned(), value.to_owned())]);
         load(None, variables, &Sources::default()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn without_any_source_the_defaults_hold() {
-        let config = load(None, HashMap::new(), &Sources::default()).unwrap();
+        let config = load(None, BTreeMap::new(), &Sources::default()).unwrap();
         assert_eq!(config, Config::default());
         assert_eq!(
             config.admin.listen.unwrap().as_str(),
@@ -395,7 +384,7 @@ mod tests {
             "[server]\nlisten = \"0.0.0.0:1\"\nmax_connections = 7\nrequest_timeout = \"5s\"\n[data]\ndir = \"a\"\n",
         )
         .unwrap();
-        let variables = HashMap::from([
+        let variables = BTreeMap::from([
             ("ABIDE__SERVER__LISTEN".to_owned(), "0.0.0.0:2".to_owned()),
             ("ABIDE__SERVER__MAX_CONNECTIONS".to_owned(), "8".to_owned()),
             ("HOME".to_owned(), "/root".to_owned()),
@@ -470,6 +459,23 @@ mod tests {
     }
 
     #[test]
+    fn values_need_no_quotes_and_variables_any_case() {
+        assert!(from_file("[log]\naccess = true\n").unwrap().log.access);
+        let lower = from_variable("ABIDE__log__Access", "true").unwrap();
+        assert!(lower.log.access);
+        for value in ["1.5", "1979-05-27"] {
+            let told = from_file(&format!("[server]\nmax_connections = {value}\n")).unwrap_err();
+            assert!(told.contains(&format!("is \"{value}\"")), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_variable_with_too_many_parts_is_refused() {
+        let told = from_variable("ABIDE__SERVER__TLS__KEY", "x").unwrap_err();
+        assert!(told.contains("ABIDE__SECTION__KEY"), "{told}");
+    }
+
+    #[test]
     fn text_that_is_not_toml_is_refused_with_its_line() {
         let told = from_file("[server]\nlisten = \n").unwrap_err();
         assert!(
@@ -482,7 +488,7 @@ mod tests {
     fn a_named_file_that_is_missing_is_refused() {
         let told = load(
             Some(Path::new("/nowhere/abide.toml")),
-            HashMap::new(),
+            BTreeMap::new(),
             &Sources::default(),
         );
         assert!(
@@ -525,7 +531,7 @@ mod tests {
     #[test]
     fn a_program_s_own_section_is_found_and_refused_like_the_others() {
         let own = |name: &str, value: &str| {
-            let variables = HashMap::from([(name.to_owned(), value.to_owned())]);
+            let variables = BTreeMap::from([(name.to_owned(), value.to_owned())]);
             gather::<Mail>(None, variables, &Sources::default())
                 .map(|(_, mail)| mail)
                 .map_err(|error| error.to_string())
@@ -596,7 +602,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("abide.toml");
         std::fs::write(&path, "[mail]\npassword = \"hunter2\n").unwrap();
-        let refused = gather::<Mail>(Some(&path), HashMap::new(), &Sources::default());
+        let refused = gather::<Mail>(Some(&path), BTreeMap::new(), &Sources::default());
         let told = refused.map(drop).unwrap_err().to_string();
         assert!(
             told.contains("line 2") && !told.contains("hunter2"),

@@ -25,7 +25,7 @@ use std::{
 use abide_runtime::{
     Body, Error, ErrorKind, Fetching, NoRedirects, Outbound, Request, Response, Result,
 };
-use http::{HeaderMap, HeaderName, Version, header};
+use http::{Version, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use reqwest::{
@@ -42,7 +42,7 @@ use self::{
     error::{Outcome, TooManyRedirects, failed, forbidden_address},
     policy::{AddressPolicy, Unresolved},
 };
-use crate::{OutboundConfig, limits, metric};
+use crate::{OutboundConfig, limits, metric, remove_connection_headers};
 
 /// See the module's documentation.
 pub(crate) struct HttpClient(Arc<Inner>);
@@ -276,31 +276,6 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Headers that concern a single connection (RFC 9110, section 7.6.1), and are therefore not passed on.
-static CONNECTION_HEADERS: [HeaderName; 8] = [
-    header::CONNECTION,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
-
-fn remove_connection_headers(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in named.iter().chain(&CONNECTION_HEADERS) {
-        headers.remove(name);
     }
 }
 

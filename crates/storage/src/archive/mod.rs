@@ -50,7 +50,7 @@ use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::timing;
-use derive_setters::Setters;
+use abide_macros::Setters;
 use hole::ArchiveHole;
 use image::Image;
 use lookup::Lookup;

@@ -410,19 +410,7 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, std::ops::Range<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Numbers that follow from a seed.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: usize) -> usize {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (self.0 >> 33) as usize % bound
-        }
-    }
+    use crate::random::SplitMix64;
 
     #[test]
     fn a_scratch_file_reads_as_a_real_one_and_leaves_what_is_below_alone() {
@@ -435,18 +423,18 @@ mod tests {
             fs::write(&path, &before).unwrap();
             let disk = ScratchDisk::new(&scratch);
             let mut model = before.clone();
-            let mut random = Random(seed + 1);
+            let mut random = SplitMix64::new(seed);
             for step in 0..200_u8 {
                 // Opened anew each time: the disk closes files that are not in use.
                 let file = disk.open(&path, OpenMode::Existing).unwrap();
-                let offset = random.below(30_000);
+                let offset = random.below(30_000) as usize;
                 match random.below(4) {
                     0 => {
                         file.set_len(offset as u64).unwrap();
                         model.resize(offset, 0);
                     }
                     1 | 2 => {
-                        let bytes = vec![step; random.below(9_000) + 1];
+                        let bytes = vec![step; random.below(9_000) as usize + 1];
                         file.write_at(&bytes, offset as u64).unwrap();
                         model.resize(model.len().max(offset + bytes.len()), 0);
                         model[offset..offset + bytes.len()].copy_from_slice(&bytes);

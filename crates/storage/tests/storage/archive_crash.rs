@@ -7,8 +7,8 @@
 
 use crate::common;
 use abide_storage::{
-    ArchiveOptions, Bookmark, ErrorKind, ListOptions, Lsn, ObjectDb, ObjectKey, SimDisk, Store,
-    StoreOptions, Value, limits::ARCHIVE_STEP_BYTES,
+    ArchiveOptions, Bookmark, ErrorKind, ListOptions, Lsn, ObjectDb, ObjectKey, SimDisk,
+    SplitMix64, Store, StoreOptions, Value, limits::ARCHIVE_STEP_BYTES,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -22,19 +22,6 @@ const STEPS: u64 = 90;
 const RETENTION: Duration = Duration::from_secs(20);
 
 type Keys = BTreeMap<String, Vec<u8>>;
-
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
 
 /// A commit that the workload has seen: what could be restored.
 struct Commit {
@@ -76,7 +63,7 @@ fn run(disk: &SimDisk, seed: u64, model: &mut Model) {
     let Ok(store) = open_store(disk, &model.clock) else {
         return;
     };
-    let mut random = Random(seed);
+    let mut random = SplitMix64::new(seed);
     for step in 0..STEPS {
         // Mostly a little, so that runs are young enough to be merged, and now and then a lot.
         let passed = if random.below(20) == 0 { 9_000 } else { 50 };
@@ -101,7 +88,7 @@ fn run(disk: &SimDisk, seed: u64, model: &mut Model) {
 fn write(
     store: &Store,
     id: u8,
-    random: &mut Random,
+    random: &mut SplitMix64,
     step: u64,
     model: &mut Model,
 ) -> abide_storage::Result<()> {
@@ -128,7 +115,7 @@ fn write(
 fn restore(
     store: &Store,
     id: u8,
-    random: &mut Random,
+    random: &mut SplitMix64,
     model: &mut Model,
 ) -> abide_storage::Result<()> {
     let recent: Vec<&Commit> = model.recent().filter(|commit| commit.id == id).collect();

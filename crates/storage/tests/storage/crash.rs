@@ -7,7 +7,9 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::common;
-use abide_storage::{AlarmRow, ListOptions, Lsn, ObjectDb, SimDisk, Store, StoreOptions};
+use abide_storage::{
+    AlarmRow, ListOptions, Lsn, ObjectDb, SimDisk, SplitMix64, Store, StoreOptions,
+};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::num::NonZero;
@@ -27,19 +29,6 @@ const ALARM: &str = "the alarm";
 
 fn seeds(default: u64) -> u64 {
     std::env::var("ABIDE_CRASH_SEEDS").map_or(default, |n| n.parse().expect("a number"))
-}
-
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
 }
 
 /// What an object has been: its content after each commit, with the commit's position.
@@ -108,7 +97,7 @@ fn run(disk: &SimDisk, seed: u64, model: &mut Model) {
     let Ok(namespace) = store.namespace("tests") else {
         return;
     };
-    let mut random = Random(seed);
+    let mut random = SplitMix64::new(seed);
     let mut open: BTreeMap<u8, ObjectDb> = BTreeMap::new();
     for step in 0..STEPS {
         let id = random.below(u64::from(OBJECTS)) as u8;
@@ -161,7 +150,7 @@ fn run(disk: &SimDisk, seed: u64, model: &mut Model) {
 
 fn write(
     db: &ObjectDb,
-    random: &mut Random,
+    random: &mut SplitMix64,
     step: u64,
     keys: &mut Keys,
 ) -> abide_storage::Result<()> {
@@ -188,7 +177,11 @@ fn write(
     Ok(())
 }
 
-fn write_alarm(db: &ObjectDb, random: &mut Random, keys: &mut Keys) -> abide_storage::Result<()> {
+fn write_alarm(
+    db: &ObjectDb,
+    random: &mut SplitMix64,
+    keys: &mut Keys,
+) -> abide_storage::Result<()> {
     let alarm = AlarmRow {
         attempts: random.below(3) as u32,
         failed: random.below(4) == 0,

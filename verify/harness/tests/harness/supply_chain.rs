@@ -1,8 +1,8 @@
-//! What the workspace depends on: from where, under which licences, in how many versions. `deny.toml` has the rules, as for
-//! `cargo deny check licenses bans sources`.
+//! What the workspace depends on: from where, under which licences, in how many versions, on how many packages.
+//! `deny.toml` has the rules, as for `cargo deny check licenses bans sources`.
 //!
 //! Licences and versions are those of the packages themselves, with all features. A build does not download all of these, so
-//! the two tests that read them are ignored, and `just supply-chain` runs them.
+//! the tests that read them are ignored, and `just supply-chain` runs them.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
@@ -14,6 +14,16 @@ use std::{
 
 use serde::Deserialize;
 use spdx::{Expression, ParseMode};
+
+/// Builds whose packages are counted: the options of `cargo tree` that select them, and how many packages of others they
+/// compile. An addition is to be weighed: correct the number with the change that needs it.
+const BUILDS: [(&[&str], usize); 3] = [
+    // The smallest: a program with a node and without a server.
+    (&["--package", "abide", "--no-default-features"], 81),
+    // A program with a server and without components.
+    (&["--package", "flight-seating"], 193),
+    (&["--workspace"], 292),
+];
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
@@ -255,5 +265,35 @@ fn a_second_version_of_a_crate_is_named_with_its_reason() {
             used.contains(name),
             "{name} is no longer needed: remove it from deny.toml"
         );
+    }
+}
+
+/// The packages of others that a build for the first target of `deny.toml` compiles.
+fn compiled(selection: &[&str]) -> BTreeSet<String> {
+    let target = &deny().graph.targets[0];
+    let cargo = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--edges", "normal,build"])
+        .args(["--prefix", "none", "--format", "{p}", "--target", target])
+        .args(selection)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&cargo.stderr);
+    assert!(cargo.status.success(), "{said}");
+    let tree = String::from_utf8(cargo.stdout).unwrap();
+    let others = tree.lines().filter(|line| !line.contains(" (/"));
+    let others = others.filter_map(|line| {
+        let mut words = line.split(' ');
+        Some(format!("{} {}", words.next()?, words.next()?))
+    });
+    others.collect()
+}
+
+#[test]
+#[ignore = "downloads packages that a build does not need"]
+fn builds_need_as_many_packages_as_expected() {
+    for (selection, expected) in BUILDS {
+        let packages = compiled(selection);
+        assert_eq!(packages.len(), expected, "{selection:?}: {packages:#?}");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use abide::random::SplitMix64;
+
 /// How often it misbehaves, in percent each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mischief {
@@ -80,28 +82,18 @@ pub(super) struct Fate {
     pub(super) delay: Duration,
 }
 
-/// A seeded random generator (splitmix64).
+/// The source of faults: what a seed decides.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(u64);
+pub(super) struct Dice(SplitMix64);
 
 impl Dice {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mix(self.0)
-    }
-
-    /// A number below `bound`, which is not 0.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        Self(SplitMix64::new(seed))
     }
 
     pub(super) fn roll(&mut self, mischief: &Mischief) -> Fate {
         let mut fate = Fate::default();
-        let mut left = self.below(100);
+        let mut left = self.0.below(100);
         let mut falls = |share: u32| {
             let hit = left < u64::from(share);
             left = left.wrapping_sub(u64::from(share));
@@ -119,14 +111,14 @@ impl Dice {
             fate.lost = true;
         } else if falls(mischief.slow) {
             let longest = u64::try_from(mischief.longest.as_millis()).unwrap_or(u64::MAX - 1);
-            fate.delay = Duration::from_millis(self.below(longest + 1));
+            fate.delay = Duration::from_millis(self.0.below(longest + 1));
         }
         fate
     }
 
     /// The number of times a webhook is sent.
     pub(super) fn copies(&mut self, mischief: &Mischief) -> usize {
-        let roll = self.below(100);
+        let roll = self.0.below(100);
         let (forgotten, doubled) = (mischief.forgotten.into(), u64::from(mischief.doubled));
         match roll {
             _ if roll < forgotten => 0,
@@ -148,17 +140,10 @@ impl Mischief {
     }
 }
 
-/// Mixes the bits of a number.
-fn mix(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    number ^ (number >> 31)
-}
-
 /// A number below 100 that depends only on a seed and a text.
 pub(super) fn percent_of(seed: u64, text: &str) -> u8 {
-    let hash = text
-        .bytes()
-        .fold(mix(seed), |hash, byte| mix(hash ^ u64::from(byte)));
+    let hash = text.bytes().fold(SplitMix64::mix(seed), |hash, byte| {
+        SplitMix64::mix(hash ^ u64::from(byte))
+    });
     u8::try_from(hash % 100).unwrap_or_default()
 }

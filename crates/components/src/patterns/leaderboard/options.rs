@@ -1,6 +1,6 @@
 //! How leaderboards work.
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 
 use crate::patterns::limits::MAX_PLAYERS;
 

@@ -1,6 +1,6 @@
 //! How rate limiters work.
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::time::Duration;
 
 use crate::patterns::limits::MAX_SAVE_AFTER;

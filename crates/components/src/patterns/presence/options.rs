@@ -1,6 +1,6 @@
 //! How presence works: timeouts, heartbeats, bounds.
 
-use derive_setters::Setters;
+use abide_macros::Setters;
 use std::time::Duration;
 
 use abide::{Error, ErrorKind, Result};

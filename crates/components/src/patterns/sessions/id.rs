@@ -1,7 +1,5 @@
 //! Ids of sessions: secrets.
 
-use std::fmt::Write as _;
-
 use abide::Env;
 use sha2::{Digest as _, Sha256};
 
@@ -11,10 +9,7 @@ use crate::patterns::limits::SESSION_ID_BYTES;
 pub(super) fn generate(env: &Env) -> String {
     let mut bytes = [0; SESSION_ID_BYTES];
     env.fill_random(&mut bytes);
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::encode(bytes)
 }
 
 /// What is stored of one.

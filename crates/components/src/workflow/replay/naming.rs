@@ -32,11 +32,7 @@ impl Replay {
             hash.update(&step.name);
         }
         let hash = hash.finalize();
-        let hex: Vec<String> = hash[..16]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        format!("wf_{}", hex.concat())
+        format!("wf_{}", hex::encode(&hash[..16]))
     }
 
     /// The id of a step's child.

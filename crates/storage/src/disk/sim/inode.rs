@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use crate::random::SplitMix64;
+
 const SECTOR: usize = 512;
 
 #[derive(Clone, Default)]
@@ -19,23 +21,6 @@ pub(super) struct Inode {
 /// Older versions of sectors.
 type Sectors = HashMap<usize, Vec<Option<Box<[u8; SECTOR]>>>>;
 
-/// The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
-pub(super) struct SplitMix(pub(super) u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(super) fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-}
-
 impl Inode {
     /// An empty file.
     pub(super) fn new(path: &Path) -> Self {
@@ -45,13 +30,13 @@ impl Inode {
         }
     }
 
-    pub(super) fn crashed(&self, random: &mut SplitMix) -> Self {
+    pub(super) fn crashed(&self, random: &mut SplitMix64) -> Self {
         let mut data = self.data.clone();
         let mut sectors: Vec<_> = self.unsynced.iter().chain(&self.forsaken).collect();
         sectors.sort_by_key(|(sector, _)| **sector);
         for (&sector, versions) in sectors {
             // One more than the older versions: the newest may have reached the disk too.
-            if let Some(version) = versions.get(random.below(versions.len() + 1)) {
+            if let Some(version) = versions.get(random.below(versions.len() as u64 + 1) as usize) {
                 let start = (sector * SECTOR).min(data.len());
                 let end = (start + SECTOR).min(data.len());
                 match version {

@@ -10,9 +10,10 @@
 mod inode;
 mod temporary;
 
-use self::inode::{Inode, SplitMix};
+use self::inode::Inode;
 use self::temporary::SimTemporary;
 use super::{Barrier, Disk, DiskFile, OpenMode};
+use crate::random::SplitMix64;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash as _, Hasher as _};
 use std::io;
@@ -201,9 +202,9 @@ impl SimDisk {
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
         let state = self.state();
-        let mut random = SplitMix(seed);
+        let mut random = SplitMix64::new(seed);
         let mut names = state.names.clone();
-        let kept = random.below(state.name_log.len() + 1);
+        let kept = random.below(state.name_log.len() as u64 + 1) as usize;
         for change in state.name_log[kept..].iter().rev() {
             match change.before {
                 Some(inode) => names.insert(change.path.clone(), inode),

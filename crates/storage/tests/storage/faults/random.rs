@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use abide_storage::{
-    DiskOp, ErrorKind, Fault, FaultyDisk, Lsn, Repair, SimDisk, Store,
+    DiskOp, ErrorKind, Fault, FaultyDisk, Lsn, Repair, SimDisk, SplitMix64, Store,
     errno::{EACCES, EIO, EMFILE, ENFILE, ENOMEM},
 };
 
@@ -20,21 +20,8 @@ const STEPS: u64 = 120;
 
 type Keys = BTreeMap<String, Vec<u8>>;
 
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
+fn one_of<T: Copy>(random: &mut SplitMix64, all: &[T]) -> T {
+    all[random.below(all.len() as u64) as usize]
 }
 
 /// What an object has been.
@@ -72,18 +59,18 @@ impl World {
     }
 
     /// Adds a fault. Descriptors are missing for everything, an I/O error is of one place.
-    fn break_something(&mut self, random: &mut Random) {
+    fn break_something(&mut self, random: &mut SplitMix64) {
         let mut ops: Vec<DiskOp> = Vec::new();
         for _ in 0..=random.below(3) {
-            ops.push(random.one_of(&DiskOp::OF_FILES));
+            ops.push(one_of(random, &DiskOp::OF_FILES));
         }
         let passing = random.below(4) == 0;
         let (target, path, errno) = if passing {
             ops = DiskOp::OPENING.to_vec();
-            let errno = random.one_of(&[EMFILE, ENFILE, ENOMEM]);
+            let errno = one_of(random, &[EMFILE, ENFILE, ENOMEM]);
             (Target::Everything, String::new(), errno)
         } else {
-            let errno = random.one_of(&[EIO, EACCES]);
+            let errno = one_of(random, &[EIO, EACCES]);
             match random.below(10) {
                 0 => (Target::Archive, "/archive/".to_owned(), errno),
                 1 => (Target::Quarantine, "/quarantine".to_owned(), errno),
@@ -125,13 +112,13 @@ impl World {
         );
     }
 
-    fn write(&mut self, id: u8, random: &mut Random, step: u64) {
+    fn write(&mut self, id: u8, random: &mut SplitMix64, step: u64) {
         let mut now = self.objects.entry(id).or_default().now.clone();
         let written = (|| {
             let db = self.store().open_object(key(self.store(), id))?;
             for _ in 0..=random.below(4) {
                 let name = format!("key {:02}", random.below(20));
-                let len = random.one_of(&[10, 200, 9_000, 60_000]);
+                let len = one_of(random, &[10, 200, 9_000, 60_000]);
                 let value = vec![(step % 251) as u8; len];
                 db.kv_put(&name, &value)?;
                 now.insert(name, value);
@@ -173,7 +160,7 @@ impl World {
     }
 
     /// The process ends, or the machine loses power, and starts again without faults.
-    fn restart(&mut self, random: &mut Random) {
+    fn restart(&mut self, random: &mut SplitMix64) {
         let durable = self.store().durable();
         self.store = None;
         let sim = match random.below(3) {
@@ -238,7 +225,7 @@ impl World {
 }
 
 fn run(seed: u64) -> (usize, usize) {
-    let mut random = Random(seed);
+    let mut random = SplitMix64::new(seed);
     let disk = FaultyDisk::new(SimDisk::new());
     let mut world = World {
         store: Some(store(&disk)),

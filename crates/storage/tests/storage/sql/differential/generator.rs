@@ -1,5 +1,6 @@
 //! Random statements over a few names, so that they often meet what others have made.
 
+use abide_storage::SplitMix64;
 use rusqlite::types::Value;
 
 #[derive(Debug)]
@@ -14,20 +15,15 @@ pub(crate) enum Step {
     OpenAgain,
 }
 
-/// Splitmix64.
-pub(crate) struct Generator(u64);
+pub(crate) struct Generator(SplitMix64);
 
 impl Generator {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
+        self.0.below(bound)
     }
 
     fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
