@@ -8,6 +8,7 @@ mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
+mod names;
 mod panics;
 mod refused;
 mod syncs;
