@@ -1,10 +1,6 @@
 //! Each example runs as a program and prints what it should.
 
-#![allow(
-    clippy::unwrap_used,
-    unreachable_pub,
-    reason = "a test ends where it fails; the examples are programs"
-)]
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::{
     env,
