@@ -18,9 +18,7 @@ async fn log_in(env: &Env, address: &str) -> anyhow::Result<()> {
     let limiter = env.object::<RateLimiter>().get_by_name(address);
     match limiter.check("logins".to_owned(), LOGINS).await?? {
         Verdict::Admitted { left } => println!("{address}: admitted, {left} left"),
-        Verdict::Refused { retry_after } => {
-            println!("{address}: refused for {} s", retry_after.as_secs())
-        }
+        Verdict::Refused { retry_after } => println!("{address}: refused for {retry_after:.0?}"),
     }
     Ok(())
 }

@@ -199,7 +199,7 @@ fn rate_limit() {
         "192.0.2.1: admitted, 2 left",
         "192.0.2.1: admitted, 1 left",
         "192.0.2.1: admitted, 0 left",
-        "192.0.2.1: refused for 60 s",
+        "192.0.2.1: refused for 60s",
         "192.0.2.2: admitted, 2 left",
         "two minutes later",
         "192.0.2.1: admitted, 2 left",
