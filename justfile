@@ -1,10 +1,47 @@
-# Runs one seed of the simulation, prints what it did, and the shortest schedule that breaks a promise if one does.
-sim SEED:
-    cargo run --quiet --profile sim -p abide-sim -- replay {{SEED}}
+# `.ci/steps` is made for machines that build once; here builds repeat.
+export CARGO_INCREMENTAL := env("CARGO_INCREMENTAL", "1")
+
+# Lists the recipes.
+default:
+    @just --list --unsorted
+
+# Runs every test that needs nothing but Rust; arguments select some, such as `--test examples`.
+test *ARGS:
+    cargo test --locked --workspace --no-fail-fast {{ARGS}}
+
+# Checks formatting and lints, and spelling if `typos` is installed (`pipx install typos`).
+lint:
+    .ci/steps format clippy
+    if command -v typos; then typos; fi
+
+# Builds the API documentation without warnings, and checks the links between pages.
+docs:
+    .ci/steps documentation
+    cargo test --locked --workspace --test book
+
+# Runs the simulations. With a seed: prints what the node of that seed did, and the shortest schedule that breaks a promise if one does.
+sim SEED="":
+    {{ if SEED == "" { ".ci/steps 'other seeds'" } else { "cargo run --quiet --profile sim -p abide-sim -- replay " + SEED } }}
 
 # Runs this many seeds of the simulation on every processor core.
 sims COUNT FROM="0":
     cargo run --quiet --profile sim -p abide-sim -- run --seeds {{COUNT}} --from {{FROM}} --jobs {{num_cpus()}}
+
+# Checks that the tests catch each deliberately broken variant. A separate build.
+mutants:
+    .ci/steps 'broken variants'
+
+# Searches for bytes that break a decoder, with coverage, for so many seconds for each target.
+fuzz SECONDS="4":
+    verify/fuzz/run all {{SECONDS}}
+
+# Runs a benchmark; without a name, prints the list.
+bench *ARGS="--help":
+    cargo run --profile dist -p bench -- {{ARGS}}
+
+# Runs each test so many times beside two busy loops, and names the tests that failed in any run; arguments select some.
+flaky TIMES="5" *ARGS:
+    .ci/flaky {{TIMES}} {{ARGS}}
 
 # Checks licences, sources and versions of all dependencies against `deny.toml`.
 supply-chain:

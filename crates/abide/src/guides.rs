@@ -12,6 +12,12 @@ struct Recovery;
 #[doc = include_str!("../../../docs/rpc.md")]
 struct Rpc;
 
+#[doc = include_str!("../../../docs/rules.md")]
+struct Rules;
+
+#[doc = include_str!("../../../docs/writing-tests.md")]
+struct WritingTests;
+
 #[doc = include_str!("../../../docs/sql.md")]
 struct Sql;
 

@@ -30,9 +30,9 @@
 //! - **s9** Directories are synced after a file in them is created or renamed, before anything relies on the name.
 //! - **s10** What recovery has accepted is synced before anything builds on it, even if an earlier sync of it has failed, and
 //!   the next epoch begins a new segment.
+//! - **s11** A segment of the log is recycled only after the object files are synced and the manifest is published.
 //! - **s12** A full disk rejects commits before they are half written, loses nothing, and accepts commits again once
 //!   space is freed. Commits take precedence over history.
-//!   gives way to commits.
 //! - **s13** One connection for each object; a rejected commit leaves the committed state as it was.
 //! - **s14** The alarm index is never later than the object's row, whatever crash happened between their updates and
 //!   whatever happened to the saved index.

@@ -9,11 +9,13 @@ use std::{
 };
 
 /// Pages outside the book.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 8] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
+    "apps/README.md",
     "bench/README.md",
     "verify/fuzz/README.md",
 ];
@@ -27,14 +29,35 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The pages of the book, without its summary.
+/// The pages of the book, without its summary, by their paths in `docs/`.
 fn pages() -> BTreeSet<String> {
-    let entries = fs::read_dir(root().join("docs")).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let is_page = |name: &String| {
-        Path::new(name).extension().is_some_and(|end| end == "md") && name != "SUMMARY.md"
-    };
-    names.filter(is_page).collect()
+    let mut pages = BTreeSet::new();
+    add_pages(&root().join("docs"), "", &mut pages);
+    pages.remove("SUMMARY.md");
+    pages
+}
+
+fn add_pages(folder: &Path, prefix: &str, pages: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let name = format!("{prefix}{name}");
+        if path.is_dir() {
+            add_pages(&path, &format!("{name}/"), pages);
+        } else if path.extension().is_some_and(|end| end == "md") {
+            pages.insert(name);
+        }
+    }
+}
+
+/// The front page of each program.
+fn front_pages() -> Vec<String> {
+    let programs = fs::read_dir(root().join("apps")).unwrap();
+    let folders = programs.map(|entry| entry.unwrap().path());
+    let names = folders
+        .filter(|path| path.is_dir())
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
+    names.map(|name| format!("apps/{name}/README.md")).collect()
 }
 
 /// The lines of a page outside blocks of code.
@@ -108,7 +131,8 @@ fn every_link_between_pages_leads_somewhere() {
     let book = pages().into_iter().map(|page| format!("docs/{page}"));
     let mut broken = Vec::new();
     let mut checked = 0;
-    for page in book.chain(OTHERS.map(str::to_owned)) {
+    let others = OTHERS.map(str::to_owned).into_iter().chain(front_pages());
+    for page in book.chain(others) {
         let path = root.join(&page);
         let text = read(&path);
         for link in links(&text) {
@@ -124,7 +148,12 @@ fn every_link_between_pages_leads_somewhere() {
             let exists = target.exists();
             let leads = exists && (anchor.is_empty() || anchors(&read(&target)).contains(anchor));
             // Files outside the book's pages are not in the book.
-            let stays = !page.starts_with("docs/") || !file.contains('/');
+            let stays = !page.starts_with("docs/")
+                || !exists
+                || target
+                    .canonicalize()
+                    .unwrap()
+                    .starts_with(root.join("docs"));
             if !leads || !stays {
                 broken.push(format!("{page}: {link}"));
             }
@@ -132,6 +161,16 @@ fn every_link_between_pages_leads_somewhere() {
     }
     assert!(broken.is_empty(), "{broken:#?}");
     assert!(checked > 60, "only {checked} links were found");
+}
+
+#[test]
+fn the_table_of_programs_lists_every_program() {
+    let listed: BTreeSet<String> = links(&read(&root().join("apps/README.md")))
+        .into_iter()
+        .filter(|link| link.ends_with("/README.md"))
+        .map(|link| format!("apps/{link}"))
+        .collect();
+    assert_eq!(listed, BTreeSet::from_iter(front_pages()));
 }
 
 #[test]

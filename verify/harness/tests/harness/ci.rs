@@ -1,4 +1,5 @@
-//! `.ci/steps` names test targets and modules that exist. Otherwise it would fail only after half an hour, or run nothing.
+//! `.ci/steps` names test targets and modules that exist, and the `justfile` steps that exist. Otherwise a run would fail only
+//! after half an hour, or run nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
@@ -58,4 +59,56 @@ fn every_test_target_and_module_that_ci_runs_exists() {
         missing.is_empty(),
         "not a test target, or no module of one: {missing:?}"
     );
+}
+
+/// The words of a line of shell: `'random lives'` is one.
+fn words(line: &str) -> Vec<String> {
+    let quoted = line.split('\'').enumerate();
+    quoted
+        .flat_map(|(at, part)| match at % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        })
+        .collect()
+}
+
+#[test]
+fn every_step_that_the_justfile_names_exists() {
+    let workspace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let steps = fs::read_to_string(workspace.join(".ci/steps")).unwrap();
+    let titles: Vec<_> = steps
+        .lines()
+        .filter_map(|line| line.strip_prefix("step \"")?.strip_suffix('"'))
+        .collect();
+    let justfile = fs::read_to_string(workspace.join("justfile")).unwrap();
+    let calls = justfile.lines().filter_map(|line| {
+        let (_, arguments) = line.split_once(".ci/steps ")?;
+        let arguments = arguments.split('"').next().unwrap();
+        (!line.starts_with('#')).then(|| words(arguments))
+    });
+    let named: Vec<_> = calls.flatten().collect();
+    assert!(named.len() >= 5, "{named:?}");
+    let missing: Vec<_> = named
+        .iter()
+        .filter(|words| !titles.iter().any(|title| title.contains(words.as_str())))
+        .collect();
+    assert!(missing.is_empty(), "not in a step's title: {missing:?}");
+}
+
+#[test]
+fn the_workflow_runs_recipes_of_the_justfile() {
+    let workspace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let workflow = fs::read_to_string(workspace.join(".github/workflows/ci.yml")).unwrap();
+    let justfile = fs::read_to_string(workspace.join("justfile")).unwrap();
+    let recipes = workflow
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("recipe: [")?.strip_suffix(']'))
+        .unwrap();
+    for recipe in recipes.split(", ").chain(["flaky", "bench"]) {
+        let exists = justfile.lines().any(|line| {
+            let mut rest = line.strip_prefix(recipe).unwrap_or("-").chars();
+            matches!(rest.next(), Some(' ' | ':'))
+        });
+        assert!(exists, "the justfile has no recipe {recipe}");
+    }
 }

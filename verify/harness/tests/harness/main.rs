@@ -7,3 +7,4 @@ mod doubles;
 mod page;
 mod supply_chain;
 mod switches;
+mod words;

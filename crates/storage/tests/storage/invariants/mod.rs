@@ -6,6 +6,8 @@ mod acts;
 mod alarms;
 mod checkpoint;
 mod damage;
+mod names;
+mod names;
 mod panics;
 mod refused;
 mod syncs;

@@ -19,6 +19,7 @@ fn programs() -> Vec<(String, PathBuf)> {
     let apps = std::fs::read_dir(root.join("apps")).unwrap();
     let mut programs: Vec<_> = apps
         .map(|app| app.unwrap())
+        .filter(|app| app.path().is_dir())
         .map(|app| {
             (
                 app.file_name().into_string().unwrap(),

@@ -1,0 +1,90 @@
+// Chat rooms: each room is an object that holds its visitors' WebSockets and stores what they write.
+//
+// `cargo run --example chat`, then open the address that it prints in two windows.
+
+use abide::{
+    Host,
+    prelude::*,
+    server::{ApiError, UrlPath},
+};
+use axum::{Router, extract::State as Shared, response::Html, routing::get};
+
+const PAGE: &str = r#"<!doctype html><title>Chat</title><ul id="lines"></ul><input id="line" autofocus>
+<script>
+const socket = new WebSocket(`ws://${location.host}/rooms/lobby`);
+socket.onmessage = message => lines.appendChild(document.createElement("li")).textContent = message.data;
+line.onchange = () => { socket.send(line.value); line.value = ""; };
+</script>"#;
+
+#[durable_object]
+pub struct Room {
+    state: State,
+}
+
+impl DurableObject for Room {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        let create =
+            "CREATE TABLE IF NOT EXISTS lines (id INTEGER PRIMARY KEY, text TEXT NOT NULL)";
+        state.storage().sql().exec(create, ())?;
+        Ok(Self { state })
+    }
+
+    /// A visitor comes: they get the last lines, and then what others write.
+    async fn fetch(&self, _request: Request) -> Result<Response> {
+        let pair = WebSocketPair::new();
+        let visitor = self.state.accept_websocket(pair.server, &[])?;
+        let last = "SELECT text FROM (SELECT * FROM lines ORDER BY id DESC LIMIT 20) ORDER BY id";
+        for line in self
+            .state
+            .storage()
+            .sql()
+            .exec(last, ())?
+            .to_array::<String>()?
+        {
+            visitor.send(line)?;
+        }
+        Ok(websocket_response(pair.client))
+    }
+
+    /// Also called if the object has left memory since: the sockets stay open, and `new` has run again.
+    async fn websocket_message(&self, _from: WebSocket, message: Message) -> Result<()> {
+        let Some(text) = message.as_text() else {
+            return Ok(());
+        };
+        let insert = "INSERT INTO lines (text) VALUES (?1)";
+        self.state.storage().sql().exec(insert, (text,))?;
+        // Visitors receive the line when it is on disk.
+        for visitor in self.state.get_websockets(None) {
+            let _ = visitor.send(text); // a socket that is about to close may miss it
+        }
+        Ok(())
+    }
+}
+
+async fn enter(
+    Shared(env): Shared<Env>,
+    UrlPath(room): UrlPath<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    Ok(env
+        .object::<Room>()
+        .get_by_name(&room)
+        .fetch(request)
+        .await?)
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let router = Router::new()
+        .route("/", get(async || Html(PAGE)))
+        .route("/rooms/{room}", get(enter));
+    let host = Host::open_in_memory()
+        .object::<Room>("ROOM")
+        .router(|env| router.with_state(env))
+        .start()
+        .await?;
+    println!("open http://{}/", host.addr());
+    tokio::signal::ctrl_c().await?;
+    host.shutdown().await?;
+    Ok(())
+}
