@@ -7,7 +7,6 @@ mod alarms;
 mod checkpoint;
 mod damage;
 mod names;
-mod names;
 mod panics;
 mod refused;
 mod syncs;
