@@ -13,3 +13,4 @@ mod outbound;
 mod size;
 #[path = "../support/mod.rs"]
 mod support;
+mod transactions;
