@@ -171,7 +171,7 @@ impl FlightSeating {
     }
 
     /// Gives a seat to an occupant, who leaves their previous seat. A seat that they already have they keep.
-    pub async fn assign_seat(
+    pub fn assign_seat(
         &self,
         seat: String,
         occupant: String,

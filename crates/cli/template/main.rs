@@ -49,7 +49,7 @@ impl DurableObject for Reminders {
 impl Reminders {
     /// Adds a reminder that is due after this many seconds, and returns its id. The row and the alarm are written
     /// together.
-    pub async fn add(&self, text: String, seconds: u32) -> Result<i64> {
+    pub fn add(&self, text: String, seconds: u32) -> Result<i64> {
         let due_at = self.now() + i64::from(seconds) * 1000;
         let sql = self.state.storage().sql();
         let added = sql.exec(

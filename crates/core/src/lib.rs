@@ -74,7 +74,7 @@ pub use abide_macros::durable_object;
 /// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
 /// #[rpc]
 /// impl Seats {
-///     pub fn count(&self) -> u32 { 0 } // not `async`
+///     pub const fn count(&self) -> u32 { 0 } // `const`
 /// }
 /// ```
 ///
@@ -183,6 +183,7 @@ pub mod __private {
     pub trait NoRpc: ObjectClass {
         fn __a_class_has_one_rpc_block_move_all_public_methods_into_it(
             this: Rc<Self>,
+            _storage: &crate::Storage,
             method: Cow<'static, str>,
             _args: rpc::Args,
         ) -> LocalFuture<crate::Result<Vec<u8>>> {
@@ -197,7 +198,7 @@ pub mod __private {
     #[diagnostic::on_unimplemented(
         message = "this method is private: an `#[rpc]` block makes only its `pub` methods callable",
         label = "cannot be called through a stub",
-        note = "write `pub async fn` in the `#[rpc]` block to call the method through a stub"
+        note = "write `pub` before it in the `#[rpc]` block to call the method through a stub"
     )]
     pub trait CallableThroughStub {}
 

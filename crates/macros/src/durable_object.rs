@@ -65,13 +65,14 @@ impl<'a> Class<'a> {
 
                 fn dispatch(
                     this: ::std::rc::Rc<Self>,
+                    storage: &::abide::Storage,
                     method: ::std::borrow::Cow<'static, str>,
                     args: ::abide::__private::rpc::Args,
                 ) -> ::abide::__private::LocalFuture<::abide::Result<::std::vec::Vec<u8>>> {
                     // The `#[rpc]` block's function, if there is one, takes precedence over this trait's.
                     #[allow(unused_imports)]
                     use ::abide::__private::NoRpc as _;
-                    #name::__a_class_has_one_rpc_block_move_all_public_methods_into_it(this, method, args)
+                    #name::__a_class_has_one_rpc_block_move_all_public_methods_into_it(this, storage, method, args)
                 }
             }
         };

@@ -61,7 +61,8 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
     // A method that lacks only `pub` to be an RPC method: calling it through the stub is a compile error that says so.
     let hints = block.items.iter().filter_map(|item| match item {
         ImplItem::Fn(function) if matches!(function.vis, Visibility::Inherited) => {
-            Some(Method::of(function).ok()?.hint())
+            let method = Method::of(function).ok()?;
+            method.is_async.then(|| method.hint())
         }
         _ => None,
     });
@@ -77,10 +78,11 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
             #[doc(hidden)]
             pub fn __a_class_has_one_rpc_block_move_all_public_methods_into_it(
                 __this: ::std::rc::Rc<Self>,
+                storage: &::abide::Storage,
                 method: ::std::borrow::Cow<'static, str>,
                 args: ::abide::__private::rpc::Args,
             ) -> ::abide::__private::LocalFuture<::abide::Result<::std::vec::Vec<u8>>> {
-                let _ = (&__this, &args);
+                let _ = (&__this, storage, &args);
                 match &*method {
                     #(#arms)*
                     _ => ::abide::__private::rpc::unknown_method(
@@ -141,6 +143,8 @@ struct Method<'a> {
     attributes: Vec<&'a Attribute>,
     parameters: Vec<(&'a Ident, &'a Type)>,
     output: Option<&'a Type>,
+    /// Otherwise it is one transaction.
+    is_async: bool,
 }
 
 impl<'a> Method<'a> {
@@ -149,15 +153,6 @@ impl<'a> Method<'a> {
         let name = &signature.ident;
         let refuse = |at: &dyn Spanned2, text: String| Err(Error::new(at.span_of(), text));
 
-        if signature.asyncness.is_none() {
-            return refuse(
-                &signature.fn_token,
-                format!(
-                    "`{name}` is public in an `#[rpc]` block, so it is called from outside the object: \
-                     make it `async fn`, or take away `pub` to keep it for the object's own use"
-                ),
-            );
-        }
         if let Some(constness) = &signature.constness {
             return refuse(
                 constness,
@@ -241,6 +236,7 @@ impl<'a> Method<'a> {
             attributes,
             parameters,
             output,
+            is_async: signature.asyncness.is_some(),
         })
     }
 
@@ -259,12 +255,31 @@ impl<'a> Method<'a> {
         let count = parameters.len();
         let output = self.output();
         // Types that do not implement serde's traits are reported at the method's name.
-        let body = quote_spanned! {here(name)=>
-            match ::abide::__private::rpc::decode_args::<(#(#types,)*)>(#text, #count, &args) {
-                ::std::result::Result::Ok((#(#names,)*)) => ::std::boxed::Box::pin(async move {
+        let run = if self.is_async {
+            quote_spanned! {here(name)=>
+                ::std::boxed::Box::pin(async move {
                     let result: #output = __this.#name(#(#names),*).await;
                     ::abide::__private::rpc::encode_result(args.encoding(), &result)
-                }),
+                })
+            }
+        } else {
+            quote_spanned! {here(name)=> {
+                let storage = ::std::clone::Clone::clone(storage);
+                ::std::boxed::Box::pin(async move {
+                    #[allow(unused_imports)]
+                    use ::abide::__private::rpc::{IsNoResult as _, IsResult as _};
+                    let result: #output = ::abide::__private::rpc::transaction(
+                        &storage,
+                        || __this.#name(#(#names),*),
+                        |result| (&::abide::__private::rpc::Returned(result)).is_failure(),
+                    )?;
+                    ::abide::__private::rpc::encode_result(args.encoding(), &result)
+                })
+            }}
+        };
+        let body = quote_spanned! {here(name)=>
+            match ::abide::__private::rpc::decode_args::<(#(#types,)*)>(#text, #count, &args) {
+                ::std::result::Result::Ok((#(#names,)*)) => #run,
                 ::std::result::Result::Err(error) => ::abide::__private::rpc::fail(error),
             }
         };

@@ -9,7 +9,7 @@ use std::{borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, ti
 
 use crate::{
     Activation, AlarmInfo, AlarmRetry, AnyStub, Env, Error, ErrorKind, Event, Reply, Request,
-    Response, Result, State, Timeline, limits,
+    Response, Result, State, Storage, Timeline, limits,
     rpc::Args,
     socket::{Message, WebSocket},
 };
@@ -162,6 +162,7 @@ pub trait ObjectClass: DurableObject {
     #[doc(hidden)]
     fn dispatch(
         this: Rc<Self>,
+        storage: &Storage,
         method: Cow<'static, str>,
         args: Args,
     ) -> LocalFuture<Result<Vec<u8>>>;
@@ -206,15 +207,20 @@ impl<T: ObjectClass> Class for Native<T> {
     }
 
     fn instantiate(&self, state: State, env: Env) -> Result<Box<dyn Instance>> {
-        Ok(Box::new(NativeInstance(Rc::new(T::new(state, env)?))))
+        let storage = state.storage().clone();
+        let object = Rc::new(T::new(state, env)?);
+        Ok(Box::new(NativeInstance { object, storage }))
     }
 }
 
-struct NativeInstance<T>(Rc<T>);
+struct NativeInstance<T> {
+    object: Rc<T>,
+    storage: Storage,
+}
 
 impl<T: ObjectClass> Instance for NativeInstance<T> {
     fn deliver(&self, event: Event) -> LocalFuture<Result<Reply>> {
-        let object = Rc::clone(&self.0);
+        let object = Rc::clone(&self.object);
         match event {
             Event::Fetch(request) => {
                 Box::pin(async move { object.fetch(*request).await.map(Reply::Fetch) })
@@ -229,7 +235,7 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
                     bytes: args,
                     encoding,
                 };
-                let result = T::dispatch(object, method, args);
+                let result = T::dispatch(object, &self.storage, method, args);
                 Box::pin(async move { result.await.map(Reply::Rpc) })
             }
             // The runtime does not pass these to classes.

@@ -12,7 +12,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::{Encoding, Error, ErrorKind, LocalFuture, Result, limits::MAX_RPC_BYTES};
+use crate::{Encoding, Error, ErrorKind, LocalFuture, Result, Storage, limits::MAX_RPC_BYTES};
 
 /// The arguments of a call on their way to the method.
 #[derive(Debug)]
@@ -155,6 +155,66 @@ fn json_args<T: DeserializeOwned>(count: usize, json: &[u8]) -> Result<T, String
     serde_json::from_slice(json).map_err(|error| error.to_string())
 }
 
+/// Runs a method that is not `async`: in one transaction, which is rolled back if the method fails.
+pub fn transaction<R>(
+    storage: &Storage,
+    method: impl FnOnce() -> R,
+    is_failure: impl FnOnce(&R) -> bool,
+) -> Result<R> {
+    let done = storage.transaction_sync(|| {
+        let result = method();
+        if is_failure(&result) {
+            return Err(Undone::Failed(result));
+        }
+        Ok(result)
+    });
+    match done {
+        Ok(result) | Err(Undone::Failed(result)) => Ok(result),
+        Err(Undone::Broken(error)) => Err(error),
+    }
+}
+
+/// Why the writes of a method were rolled back.
+enum Undone<R> {
+    /// The method has returned an error, which is in its result.
+    Failed(R),
+    /// The transaction itself has failed.
+    Broken(Error),
+}
+
+impl<R> From<Error> for Undone<R> {
+    fn from(error: Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// What a method has returned. `(&Returned(&value)).is_failure()` calls [`IsResult`]'s method if the value is a `Result`,
+/// otherwise that of [`IsNoResult`], because method lookup prefers fewer references.
+#[derive(Debug)]
+pub struct Returned<'a, R>(pub &'a R);
+
+/// The value is a `Result`.
+pub trait IsResult {
+    /// Whether it is an error.
+    fn is_failure(&self) -> bool;
+}
+
+impl<T, E> IsResult for Returned<'_, std::result::Result<T, E>> {
+    fn is_failure(&self) -> bool {
+        self.0.is_err()
+    }
+}
+
+/// The value may be of any type.
+pub trait IsNoResult {
+    /// It is never an error.
+    fn is_failure(&self) -> bool {
+        false
+    }
+}
+
+impl<R> IsNoResult for &Returned<'_, R> {}
+
 /// The result of a dispatch that did not reach the method.
 pub fn fail(error: Error) -> LocalFuture<Result<Vec<u8>>> {
     Box::pin(std::future::ready(Err(error)))
@@ -167,7 +227,7 @@ pub fn unknown_method(class: &str, method: &str) -> LocalFuture<Result<Vec<u8>>>
         Error::with_kind(
             ErrorKind::NotFound,
             format!(
-                "{class} has no RPC method `{}`: methods are the `pub async fn`s of its #[rpc] block",
+                "{class} has no RPC method `{}`: methods are the `pub` functions of its #[rpc] block",
                 shown.escape_debug()
             ),
         )

@@ -36,10 +36,15 @@ fn a_block_in_another_module_finds_the_stub_beside_the_class() {
 }
 
 #[test]
-fn a_public_method_that_is_not_async_is_refused() {
-    assert_refused(
-        &quote! { pub fn take(&self) {} },
-        "make it `async fn`, or take away `pub`",
+fn a_public_method_that_is_not_async_runs_in_a_transaction() {
+    let out = expanded(quote! { impl Seats { pub fn take(&self) -> bool { true } } });
+    assert!(
+        out.contains("pub fn take (& self ,) -> :: abide :: Call < bool >"),
+        "{out}"
+    );
+    assert!(
+        out.contains("rpc :: transaction (& storage , || __this . take ()"),
+        "{out}"
     );
 }
 

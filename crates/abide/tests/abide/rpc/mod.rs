@@ -11,3 +11,4 @@ mod idempotency;
 mod order;
 mod outbound;
 mod size;
+mod transactions;

@@ -34,6 +34,8 @@ fn what_is_not_committed_was_not_enqueued() {
         assert!(lost.is_err());
         let undone = world.sender().enqueue_and_roll_back(note("bob", "undone"));
         undone.await.unwrap().unwrap();
+        let failed = world.sender().enqueue_and_fail(note("bob", "failed"));
+        assert!(failed.await.unwrap().is_err());
         let id = world.enqueue(note("bob", "kept")).await;
         world.until_status(id, Status::Sent).await;
         assert_eq!(world.script.effects(), ["kept"]);
