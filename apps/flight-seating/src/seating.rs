@@ -171,11 +171,7 @@ impl FlightSeating {
     }
 
     /// Gives a seat to an occupant, who leaves their previous seat. A seat that they already have they keep.
-    pub fn assign_seat(
-        &self,
-        seat: String,
-        occupant: String,
-    ) -> Result<Assigned, SeatingError> {
+    pub fn assign_seat(&self, seat: String, occupant: String) -> Result<Assigned, SeatingError> {
         if self.cabin()?.is_none() {
             return Err(SeatingError::NoSeatMap);
         }
