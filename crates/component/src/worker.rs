@@ -85,14 +85,16 @@ pub trait Work: Sized + 'static {
     ) -> Result<Option<Next<Self::Claim, Self::Landed>>>;
 
     /// Begins claimed work. `durable` says whether the claims are on disk; `landed` has finished since the turn. An
-    /// error ends the task.
+    /// error ends the task. Work that claims nothing does without.
     fn begin(
         &mut self,
-        claims: Vec<Self::Claim>,
-        durable: Result<()>,
-        landed: &mut Vec<Self::Landed>,
-        turn: Turn,
-    ) -> Result<Vec<Attempt<Self::Landed>>>;
+        _claims: Vec<Self::Claim>,
+        _durable: Result<()>,
+        _landed: &mut Vec<Self::Landed>,
+        _turn: Turn,
+    ) -> Result<Vec<Attempt<Self::Landed>>> {
+        Ok(Vec::new())
+    }
 
     /// Completes when there is another reason for a turn: something the component waits for beside its attempts. It
     /// may be dropped at any `await`. An error ends the task.

@@ -103,7 +103,7 @@ impl Schedule {
         options.check()?;
         schema::prepare(state.storage())?;
         let inner = Inner::new(state, options);
-        inner.alarm.leave_shared(state)?;
+        inner.worker.alarm().leave_shared(state)?;
         // Reading an object writes nothing.
         if inner.now() < inner.rows.last_seen()? {
             inner.mind_clock(inner.now())?;

@@ -5,10 +5,7 @@ use abide_components::broken::{VARIABLE, Variant};
 /// The test that is to catch a variant.
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
-        Variant::RowsGoneFirst
-        | Variant::FeedUnguarded
-        | Variant::AbsentMeansWritten
-        | Variant::ChangeForgotten => {
+        Variant::RowsGoneFirst | Variant::AbsentMeansWritten | Variant::ChangeForgotten => {
             "troubles::what_an_object_has_committed_reaches_the_read_model_whatever_happens_to_the_power"
         }
         Variant::OlderWritten | Variant::TimelineIgnored => {
@@ -25,7 +22,6 @@ fn caught_by(variant: Variant) -> &'static str {
             "troubles::rows_wait_for_a_read_model_that_is_not_ready_however_often_they_are_tried"
         }
         Variant::RestoreUnsent => "timelines::a_restored_object_replaces_its_rows",
-        Variant::DormantFeeds => "timelines::a_fork_sends_its_rows_when_it_is_activated",
         Variant::RebuildHasty => {
             "rebuild::a_read_model_is_rebuilt_from_all_objects_and_says_how_far_it_is"
         }
