@@ -157,7 +157,7 @@ fn a_turn_that_panics_resets_the_object_and_work_continues() {
 fn a_stopping_node_finishes_what_is_in_flight_and_claims_nothing() {
     run(async {
         let world = World::new();
-        world.script.say("a", [Act::Take(Duration::from_secs(3))]);
+        world.script.say("a", [Act::UntilStop]);
         world.add("desk", "a", 0).await;
         world.until_begun("a", 1).await;
         world.add("desk", "b", 500).await;

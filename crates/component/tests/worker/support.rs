@@ -10,17 +10,13 @@ use std::{
     time::Duration,
 };
 
-use abide::{
-    Node,
-    clock::TestClock,
-    prelude::*,
-    storage::SimDisk,
-};
+use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
 use abide_component::{
     WakeUp, tables,
     worker::{self, Attempt, May, Next, Turn, Work, Worker},
 };
 use abide_harness::setting;
+use tokio::sync::Notify;
 
 use crate::world::store;
 
@@ -31,13 +27,15 @@ const RECOVERY: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     Take(Duration),
+    /// Ends when the node stops.
+    UntilStop,
     Hang,
     Panic,
 }
 
 /// What is to happen, and what has. Outlives nodes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Script(Arc<Mutex<Told>>);
+pub(crate) struct Script(Arc<Mutex<Told>>, Arc<Notify>);
 
 #[derive(Debug, Default)]
 struct Told {
@@ -269,10 +267,11 @@ impl Work for Jobs {
         let begin = |job: Job| {
             let Life(script, life) = &*self.inner.life;
             let act = script.begin(&job.name, *life);
-            let clock = Arc::clone(clock);
+            let (clock, stops) = (Arc::clone(clock), Arc::clone(&script.1));
             let attempt = async move {
                 match act {
                     Act::Take(time) => clock.sleep_until(clock.now() + time).await,
+                    Act::UntilStop => stops.notified().await,
                     Act::Hang => pending().await,
                     Act::Panic => panic!("the script says so"),
                 }
@@ -331,16 +330,13 @@ impl World {
     /// Another node after this one was stopped.
     pub(crate) async fn stopped(self) -> Self {
         let stop = self.node.shutdown(Duration::from_mins(1));
-        let pass = async {
-            loop {
-                self.clock.advance(Duration::from_millis(100));
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+        let end = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            self.clock.advance(Duration::from_secs(1));
+            self.script.1.notify_one();
         };
-        tokio::select! {
-            stopped = stop => stopped.unwrap(),
-            () = pass => {}
-        }
+        let (stopped, ()) = tokio::join!(stop, end);
+        stopped.unwrap();
         self.killed()
     }
 
