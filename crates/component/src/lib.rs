@@ -1,6 +1,7 @@
 //! Building blocks that the components of `abide` share, also for custom components.
 //!
 //! - [`WakeUp`]: when a component wants its object to be woken.
+//! - [`worker`]: the background task that does a component's work.
 //! - [`RetryPolicy`], [`doubled`], [`throttle`]: the waits of retries, and of receivers that ask for patience.
 //! - [`suspects`]: work that may have ended the process.
 //! - [`steps_back`]: a clock that was set back.
@@ -21,6 +22,7 @@ extern crate abide_core as abide;
 
 pub mod address;
 pub mod answer;
+pub mod broken;
 pub mod fault;
 pub mod limits;
 pub mod numbers;
@@ -33,6 +35,7 @@ pub mod texts;
 pub mod throttle;
 pub mod waits;
 mod wake_up;
+pub mod worker;
 
 pub use fault::{Fault, FaultKind};
 pub use retry::{RetryPolicy, doubled, jittered};

@@ -1,6 +1,6 @@
 //! The alarm of a component.
 
-use abide::{Alarm, AlarmTime, Result, ScheduledTime, State};
+use abide::{Alarm, AlarmTime, Result, ScheduledTime, State, Storage};
 
 /// The last millisecond of the year 9999. Later alarms are clamped to it.
 const MAX_TIME: i64 = crate::limits::MAX_TIME;
@@ -8,12 +8,24 @@ const MAX_TIME: i64 = crate::limits::MAX_TIME;
 /// When a component wants its object to be woken: an [`Alarm`] that is never given up. Set its handler with
 /// [`State::on_alarm`]. Clones refer to the same alarm.
 #[derive(Clone, Debug)]
-pub struct WakeUp(Alarm);
+pub struct WakeUp(Timer);
+
+#[derive(Clone, Debug)]
+enum Timer {
+    Named(Alarm),
+    /// The object's own alarm.
+    Own(Storage),
+}
 
 impl WakeUp {
     /// The alarm of the component with this name.
     pub fn new(state: &State, component: &str) -> Self {
-        Self(state.alarm(component).never_given_up())
+        Self(Timer::Named(state.alarm(component).never_given_up()))
+    }
+
+    /// The object's own alarm, for a class that is one component. Its handler is the class's.
+    pub fn own(state: &State) -> Self {
+        Self(Timer::Own(state.storage().clone()))
     }
 
     /// Sets the time, in milliseconds since 1970, or removes it. A time that has passed wakes the object at once.
@@ -21,10 +33,14 @@ impl WakeUp {
     pub fn set(&self, at: Option<i64>) -> Result<()> {
         // No alarm is set for 1970 itself.
         let at = at.map(|at| at.clamp(1, MAX_TIME));
-        match at {
-            _ if self.get()? == at => Ok(()),
-            Some(at) => self.0.set(ScheduledTime::wait_until(at)),
-            None => self.0.delete(),
+        if self.get()? == at {
+            return Ok(());
+        }
+        match (&self.0, at.map(ScheduledTime::wait_until)) {
+            (Timer::Named(alarm), Some(at)) => alarm.set(at),
+            (Timer::Named(alarm), None) => alarm.delete(),
+            (Timer::Own(storage), Some(at)) => storage.set_alarm(at),
+            (Timer::Own(storage), None) => storage.delete_alarm(),
         }
     }
 
@@ -38,6 +54,10 @@ impl WakeUp {
 
     /// The time that is set. While the alarm is being handled, that of the next alarm.
     pub fn get(&self) -> Result<Option<i64>> {
-        Ok(self.0.get()?.map(AlarmTime::unix_millis))
+        let at = match &self.0 {
+            Timer::Named(alarm) => alarm.get()?,
+            Timer::Own(storage) => storage.get_alarm()?,
+        };
+        Ok(at.map(AlarmTime::unix_millis))
     }
 }

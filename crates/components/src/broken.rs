@@ -123,14 +123,10 @@ abide::broken_variants! {
         ListIsRhythm,
     }
     queue {
-        /// A dormant shard delivers. A dormant object does nothing unasked.
-        DormantShard,
         /// Ids of messages are used again after a restore. An id belongs to one message.
         IdsRepeated,
         /// A message whose attempt was interrupted is never due again. No message is lost.
         ClaimForEver,
-        /// Mutation: due work does not wake its object after a crash. Promise: no message is lost.
-        RecoveryUnset,
         /// A batch that failed counts as consumed. No message is lost.
         FailureAcknowledged,
         /// A message that is to be tried again counts as consumed. One message is tried again alone.
@@ -143,8 +139,6 @@ abide::broken_variants! {
         DeliveredForEver,
         /// Attempts are not counted. Attempts end.
         DeliveryUncounted,
-        /// A consumer is called before its attempt is on disk. An attempt that was begun counts.
-        DeliveryNotDurable,
         /// Delays are ignored. No message is early.
         DelayIgnored,
         /// A shard accepts everything. Back-pressure.
@@ -177,8 +171,6 @@ abide::broken_variants! {
         RefusedMeansTaken,
         /// A row that has changed on its way is removed. Each row reaches the read model.
         ChangeForgotten,
-        /// Mutation: waiting rows do not wake their object after a crash. Promise: each row reaches the read model.
-        FeedUnguarded,
         /// Rows for an unavailable read model count as written. The queue holds and retries.
         AbsentMeansWritten,
         /// A read model that is not ready takes attempts from its rows. Rows wait for a read model that is not ready.
@@ -189,8 +181,6 @@ abide::broken_variants! {
         TimelineIgnored,
         /// After a restore an object does not send its rows again. After a restore the read model equals the objects.
         RestoreUnsent,
-        /// A dormant object sends rows. A dormant object does nothing unasked.
-        DormantFeeds,
         /// A rebuild does not wait for the read model. A rebuild ends when the read model has all.
         RebuildHasty,
     }
@@ -260,8 +250,6 @@ abide::broken_variants! {
         LaterKept,
         /// A notice to another object is sent at most once. A child starts, and its parent learns of its end.
         ToldOnce,
-        /// An instance is not woken after a crash. Every instance ends.
-        InstanceUnguarded,
         /// Mutation: children that are no longer awaited continue. Promise: they are canceled.
         ChildrenForgotten,
         /// The directory stores whatever arrives last. The newest status counts.

@@ -10,8 +10,6 @@ pub const VARIABLE: &str = "ABIDE_BROKEN_OUTBOX";
 abide::broken_variants! {
     VARIABLE;
     outbox {
-        /// Messages are sent before their claim is durable. Nothing leaves before it is durable.
-        SendBeforeDurable,
         /// A message that was refused counts as sent. An outbox loses no message.
         RefusedMeansSent,
         /// A message in flight at a crash is not retried. An outbox loses no message.
@@ -34,8 +32,6 @@ abide::broken_variants! {
         FanOutRepeats,
     }
     outbox_turns {
-        /// A dormant outbox delivers. A dormant object does nothing unasked.
-        DormantDelivers,
         /// A copy delivers the messages of its original. A copy does not do its original's work.
         CopyDelivers,
         /// A message in flight at a crash is given up when its attempts run out. A crash makes no dead letters of

@@ -10,7 +10,6 @@ use std::{
 
 use abide::{Result, State};
 use sha2::{Digest, Sha256};
-use tokio::sync::Notify;
 
 use super::{
     FanOutStatus, Message, NAME, Options, OutboxError, Priority, Registry,
@@ -27,20 +26,17 @@ use super::{
 };
 use abide_component::WakeUp;
 use abide_component::numbers::millis;
+use abide_component::worker::Worker;
 
 /// One object's outbox.
 pub(super) struct Inner {
     pub(super) state: State,
-    alarm: WakeUp,
+    /// Makes the passes.
+    pub(super) worker: Worker,
     pub(super) registry: Arc<Registry>,
     pub(super) rows: Rows,
     /// Attempts in flight, by destination.
     pub(super) flights: RefCell<Flights>,
-    /// True while a background task passes.
-    pub(super) running: Cell<bool>,
-    /// Evidence of a clock change from the alarm that went off.
-    /// True if a task was dropped with attempts in flight.
-    pub(super) orphaned: Cell<bool>,
     /// Whether this node is overloaded.
     pub(super) overload: Cell<Overload>,
     /// Whether others are stopped while a suspect is attempted alone.
@@ -54,8 +50,6 @@ pub(super) struct Inner {
     pub(super) unwritten: RefCell<Vec<(Claim, Outcome)>>,
     /// When a pass last found the outbox's bucket full.
     pub(super) was_full_at: Cell<i64>,
-    /// Wakes the task.
-    pub(super) news: Notify,
     /// When to update the metrics again.
     show_at: Cell<i64>,
     waiting: RefCell<Counted>,
@@ -69,19 +63,16 @@ impl Inner {
     pub(super) fn new(state: &State, registry: Arc<Registry>, options: Options) -> Rc<Self> {
         let inner = Rc::new(Self {
             state: state.clone(),
-            alarm: WakeUp::new(state, NAME),
+            worker: Worker::new(state, WakeUp::new(state, NAME)),
             registry,
             rows: Rows::new(state.storage().clone(), options),
             flights: RefCell::default(),
-            running: Cell::new(false),
-            orphaned: Cell::new(false),
             overload: Cell::default(),
             suspects: Cell::default(),
             reserved: RefCell::default(),
             ended: RefCell::default(),
             unwritten: RefCell::default(),
             was_full_at: Cell::new(0),
-            news: Notify::new(),
             show_at: Cell::new(0),
             waiting: RefCell::default(),
             turns: Cell::new(0),
@@ -237,18 +228,18 @@ impl Inner {
 
     /// Wakes the object not later than at this time.
     pub(super) fn arm(&self, at: i64) -> Result<()> {
-        self.alarm.not_later_than(at)
+        self.worker.alarm().not_later_than(at)
     }
 
-    /// Wakes the object at this time, and not before.
-    pub(super) fn arm_at(&self, at: Option<i64>) -> Result<()> {
-        self.alarm.set(at)
+    /// Sets the alarm that continues the work if nothing in memory does.
+    pub(super) fn guard(&self) -> Result<()> {
+        self.worker.guard(self.rows.options.recovery)
     }
 
     /// The alarm has gone off: continues with what is due.
     pub(super) fn wake(self: &Rc<Self>) -> Result<()> {
         if self.has_work()? {
-            self.arm(self.guard(self.now()))?;
+            self.guard()?;
         }
         self.kick();
         Ok(())
@@ -355,11 +346,6 @@ impl Inner {
         turn
     }
 
-    /// When the object is to wake if nothing in memory continues the work.
-    pub(super) fn guard(&self, now: i64) -> i64 {
-        now.saturating_add(millis(self.rows.options.recovery))
-    }
-
     /// True if the object must be kept for the outbox: it has work, or something that waits for an operator.
     pub(super) fn holds(&self) -> Result<bool> {
         if self.has_work()? || self.rows.counts()?.failed > 0 {
@@ -384,9 +370,7 @@ impl Inner {
         let lost = unwritten.iter().map(|(claim, _)| claim.id);
         let mut ended = self.ended.borrow_mut();
         ended.extend(in_flight.messages().chain(lost));
-        if self.running.get() {
-            self.news.notify_one();
-        }
+        self.worker.wake();
     }
 
     /// True if the outbox has anything to do, now or later: messages to deliver, operations to poll, fan-outs to

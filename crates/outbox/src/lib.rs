@@ -157,6 +157,8 @@ pub use message::{Change, Counts, Enqueued, Message, Priority, Record, Status};
 pub use options::{BehindDeadLetter, Breaker, GiveUp, Limit, Options, Pace, Polling, Rate};
 pub use registry::Registry;
 
+use abide_component::{numbers::millis, worker};
+
 pub use abide_component::RetryPolicy;
 
 /// An object's outbox. Clones refer to the same outbox.
@@ -184,15 +186,13 @@ impl Outbox {
         state.has_duties(NAME, move || asked.holds(), move || told.deleted());
         let copied = Rc::clone(&inner);
         state.on_activation(move |how| copied.activated(how));
-        let now = inner.now();
-        // The task settles attempts that were cut off, when the object has registered its callbacks.
-        inner.orphaned.set(true);
         inner.rows.apply_order()?;
         if inner.has_work()? {
-            inner.arm(inner.guard(now))?;
+            // The task settles attempts that were cut off, when the object has registered its callbacks.
+            inner.guard()?;
             inner.kick();
         }
-        inner.show(now)?;
+        inner.show(inner.now())?;
         let outbox = Self(inner);
         let answering = outbox.clone();
         state.serve_operations(NAME, move |request| answering.clone().operate(request))?;
@@ -323,8 +323,11 @@ impl Outbox {
 
     /// Wakes the task if something is due soon, and sets the alarm in case the task stops.
     fn carry_on(&self, at: i64, now: i64) -> Result<()> {
-        let soon = at <= now.saturating_add(abide_component::numbers::millis(limits::SHORT_WAIT));
-        self.0.arm(if soon { self.0.guard(now) } else { at })?;
+        let soon = at <= now.saturating_add(millis(worker::SOON));
+        match soon {
+            true => self.0.guard()?,
+            false => self.0.arm(at)?,
+        }
         if soon || self.0.rows.changes.are_there() {
             self.0.kick();
         }

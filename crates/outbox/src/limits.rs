@@ -191,15 +191,7 @@ pub const FAN_OUT_SHARE: i64 = 2;
 /// Messages that a fan-out creates in one transaction.
 pub const FAN_OUT_BATCH: usize = 500;
 
-/// Shorter waits are made in memory, longer ones by the object's alarm.
-pub const SHORT_WAIT: Duration = Duration::from_secs(1);
-
-/// How long one background task works before another takes over. A class's `background_timeout` must be longer: a task
-/// that is dropped leaves its attempts with an unknown result.
-pub const PUMP_LIFE: Duration = Duration::from_mins(1);
-
 const _: () = {
-    assert!(SHORT_WAIT.as_secs() < PUMP_LIFE.as_secs());
     assert!(MAX_PAYLOAD_BYTES <= 1 << 20);
     assert!(MAX_CLAIMS as usize + READ_AHEAD <= MAX_READY);
 };

@@ -1,16 +1,12 @@
-//! The background task that makes passes, runs attempts, and writes their results.
-//!
-//! Contract: at most one such task of an outbox runs. It runs while an attempt is in flight or due within a moment;
-//! later work is left to the object's alarm, so the object may leave memory. The code that starts the task sets the alarm, a
-//! few seconds ahead, and the alarm sets itself again while there is work: if the object or the process stops, the
-//! alarm continues the work.
+//! The work of an outbox: it makes passes, runs attempts, and writes their results. A [worker](abide_component::worker)
+//! does it in the background.
 //!
 //! A handler is called when its attempt is durable. Whatever it does (panic, hang), it ends within its timeout with a
 //! result.
 //!
-//! One turn of the task is one transaction: it writes the results and claims what is due. The next turn begins when
-//! that is durable, with all results that have arrived meanwhile: the faster the receivers and the slower the disk, the
-//! more is written at a time, and what is sent need not wait for anything written after it.
+//! One turn is one transaction: it writes the results and claims what is due. The next turn begins when that is
+//! durable, with all results that have arrived meanwhile: the faster the receivers and the slower the disk, the more is
+//! written at a time, and what is sent need not wait for anything written after it.
 //!
 //! # Crashes
 //!
@@ -25,16 +21,11 @@
 //! The counts of a turn, and what it learns about destinations, are written in its transaction or, where `destinations`
 //! says so, may be older than memory; they are then still valid after a crash.
 
-use std::{pin::pin, rc::Rc, sync::Arc, time::Duration};
+use std::{future::pending, rc::Rc, sync::Arc, time::Duration};
 
 use crate::broken::{Variant, broken};
 use abide::Result;
-use abide::clock::{OwnWaits, own_waits};
-use futures_util::{
-    FutureExt, StreamExt,
-    future::{Abortable, LocalBoxFuture},
-    stream::FuturesUnordered,
-};
+use futures_util::{FutureExt, future::Abortable};
 
 use super::{
     Delivery, Failure,
@@ -50,47 +41,21 @@ use super::{
 };
 use abide_component::numbers::millis;
 use abide_component::waits;
+use abide_component::worker::{self, May, Next, Pause, Turn, Work};
 
 /// An attempt or a poll in flight.
-type Flight = LocalBoxFuture<'static, Landed>;
+type Flight = worker::Attempt<Landed>;
 
 /// One that has finished.
 type Landed = (Claim, Outcome);
 
 impl Inner {
-    /// Wakes the task; starts it if none runs.
+    /// Wakes the worker.
     pub(super) fn kick(self: &Rc<Self>) {
-        // It starts anew when it is activated.
-        if self.state.is_dormant() && !broken(Variant::DormantDelivers) {
-            return;
-        }
-        if self.running.replace(true) {
-            self.news.notify_one();
-            return;
-        }
-        if let Err(error) = self.spawn(FuturesUnordered::new()) {
-            self.running.set(false);
-            tracing::warn!(%error, "the outbox cannot start its task and waits for its alarm");
-        }
-    }
-
-    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<OwnWaits<Flight>>) -> Result<()> {
-        let task = Task {
+        self.worker.kick(|| Pump {
             inner: Rc::clone(self),
-            flights,
-            // It may be dropped before it starts.
-            guard: Guard {
-                inner: Rc::clone(self),
-                cut_off: true,
-            },
-        };
-        self.state.wait_until(task.run())
-    }
-
-    /// True if there is news that the task has not looked at.
-    fn has_news(&self) -> bool {
-        let is_notified = self.news.notified().now_or_never().is_some();
-        is_notified || self.orphaned.get() || self.rows.changes.are_there()
+            unreported: 0,
+        });
     }
 
     /// Reports changed rows to the listeners. True if there are more.
@@ -130,7 +95,7 @@ impl Inner {
                             return Err(error);
                         }
                         tracing::error!(%error, "the outbox could not claim what is due: it tries again");
-                        taken.wake = Some(now.saturating_add(millis(limits::SHORT_WAIT)));
+                        taken.wake = Some(now.saturating_add(millis(worker::SOON)));
                     }
                     Ok(unwritten)
                 })
@@ -248,7 +213,6 @@ impl Inner {
 
     /// Nothing is in flight.
     fn forget_flights(&self) {
-        self.orphaned.set(false);
         *self.flights.borrow_mut() = Flights::default();
         self.unwritten.borrow_mut().clear();
         self.ended.borrow_mut().clear();
@@ -380,169 +344,111 @@ enum How {
     EachByItself,
 }
 
-/// Why a task ends.
-enum TaskEnd {
-    /// Nothing is in flight or due.
-    Rest,
-    /// Something is, and another task continues with it.
-    HandOver,
-}
-
-struct Task {
+/// What a task of an outbox does.
+struct Pump {
     inner: Rc<Inner>,
-    flights: FuturesUnordered<OwnWaits<Flight>>,
-    guard: Guard,
+    /// Events that are reported when the last turn is durable.
+    unreported: usize,
 }
 
-impl Task {
-    async fn run(mut self) {
-        match self.work().await {
-            Ok(TaskEnd::Rest) => {
-                self.inner.running.set(false);
-                self.guard.cut_off = false;
-            }
-            Ok(TaskEnd::HandOver) => {
-                let flights = std::mem::take(&mut self.flights);
-                self.guard.cut_off = self.inner.spawn(flights).is_err();
-            }
-            Err(error) => {
-                tracing::error!(%error, "the outbox pauses until its alarm");
-            }
-        }
-    }
+impl Work for Pump {
+    type Claim = Claim;
+    type Landed = Landed;
 
-    async fn work(&mut self) -> Result<TaskEnd> {
-        let inner = Rc::clone(&self.inner);
-        let env = inner.state.env();
-        let clock = Arc::clone(env.clock());
-        let end = clock.now() + limits::PUMP_LIFE;
-        let mut landed: Vec<Landed> = Vec::new();
-        loop {
-            let now = inner.now();
-            if !inner.rows.sql.has_tables()? {
-                // The object has deleted everything, and the messages with it.
-                self.flights.clear();
-                inner.forget_flights();
-                return Ok(TaskEnd::Rest);
-            }
-            if inner.orphaned.get() {
-                // Attempts in flight would be taken for lost, and sent twice at the same time.
-                self.flights.clear();
-                landed.clear();
-                inner.recover(now)?;
-            }
-            inner.interrupt_ended(&mut landed)?;
-            let (stopping, over) = (env.is_stopping(), clock.now() >= end);
-            let turn = inner.turn(std::mem::take(&mut landed), !stopping && !over, now);
-            let taken = match turn {
-                Ok(taken) => taken,
-                Err(error) if self.flights.is_empty() && inner.unwritten.borrow().is_empty() => {
-                    return Err(error);
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the outbox could write nothing: it tries again");
-                    Taken::default()
-                }
-            };
-            if stopping {
-                if self.flights.is_empty() {
-                    return Ok(TaskEnd::Rest);
-                }
-                landed.extend(self.flights.next().await);
-                landed.extend(waits::landed(&mut self.flights));
-                continue;
-            }
-            if over {
-                return Ok(TaskEnd::HandOver);
-            }
-            inner.show_changes(now)?;
-            let wake = taken.wake;
-            let more = inner.tell_changes()?;
-            self.launch(taken, &mut landed, now).await?;
-            if !landed.is_empty() {
-                continue;
-            }
-            let unwritten = !inner.unwritten.borrow().is_empty();
-            let again = unwritten.then(|| now.saturating_add(millis(limits::SHORT_WAIT)));
-            let wake = wake.into_iter().chain(again).min();
-            let soon = wake.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
-            let untold = inner.rows.notes.len();
-            if self.flights.is_empty() && soon.is_none() && !more {
-                // In one commit with the turn's writes.
-                inner.arm_at(wake)?;
-                if untold > 0 {
-                    inner.tell().await?;
-                    if inner.has_news() {
-                        continue;
-                    }
-                }
-                if inner.rows.notes.holding_has_changed() {
-                    inner.show(inner.now())?;
-                }
-                return Ok(TaskEnd::Rest);
-            }
-            if untold > limits::MAX_NOTES {
-                inner.tell().await?;
-            }
-            if more || soon.is_some_and(|at| at <= now) {
-                tokio::task::yield_now().await;
-                landed = waits::landed(&mut self.flights);
-                continue;
-            }
-            let wake = soon.into_iter().chain(inner.show_changes(now)?).min();
-            let sleep = waits::until(&*clock, wake, now);
-            tokio::select! {
-                biased;
-                first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
-                () = inner.news.notified() => {}
-                () = sleep => {}
-                told = inner.tell(), if untold > 0 => told?,
-            }
-            landed.extend(waits::landed(&mut self.flights));
-        }
-    }
-
-    /// Starts what a pass claimed, when the claim is durable. Attempts that finish meanwhile are collected.
-    async fn launch(&mut self, taken: Taken, landed: &mut Vec<Landed>, now: i64) -> Result<()> {
-        if taken.sends.is_empty() && taken.polls.is_empty() {
+    fn recover(&mut self, now: i64) -> Result<()> {
+        if !self.inner.rows.sql.has_tables()? {
             return Ok(());
         }
-        let untold = self.inner.rows.notes.len();
-        let mut synced = pin!(self.inner.state.storage().sync());
-        let durable = loop {
-            if broken(Variant::SendBeforeDurable) {
-                break Ok(());
+        self.inner.recover(now)
+    }
+
+    fn turn(
+        &mut self,
+        landed: &mut Vec<Landed>,
+        turn: Turn,
+    ) -> Result<Option<Next<Claim, Landed>>> {
+        let (inner, now) = (&self.inner, turn.now);
+        if !inner.rows.sql.has_tables()? {
+            // The object has deleted everything, and the messages with it.
+            inner.forget_flights();
+            return Ok(None);
+        }
+        inner.interrupt_ended(landed)?;
+        let turned = inner.turn(std::mem::take(landed), turn.may == May::Claim, now);
+        let are_unwritten = !inner.unwritten.borrow().is_empty();
+        let taken = match turned {
+            Ok(taken) => taken,
+            Err(error) if are_unwritten && turn.may != May::Finish => {
+                tracing::error!(%error, "the outbox could write nothing: it tries again");
+                Taken::default()
             }
-            tokio::select! {
-                biased;
-                durable = &mut synced => break durable,
-                first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
-            }
+            Err(error) => return Err(error),
         };
+        if turn.may != May::Claim {
+            return Ok(Some(Next::at(None)));
+        }
+        let again = are_unwritten.then(|| now.saturating_add(millis(worker::SOON)));
+        let mut next = Next::at(taken.wake.into_iter().chain(again).min());
+        next.claims = taken.polls.into_iter().chain(taken.sends).collect();
+        inner.show_changes(now)?;
+        if inner.tell_changes()? {
+            next.wake = Some(now);
+        }
+        self.unreported = inner.rows.notes.len();
+        Ok(Some(next))
+    }
+
+    fn begin(
+        &mut self,
+        claims: Vec<Claim>,
+        durable: Result<()>,
+        landed: &mut Vec<Landed>,
+        turn: Turn,
+    ) -> Result<Vec<Flight>> {
+        let inner = &self.inner;
         if durable.is_ok() {
-            self.inner.tell_durable(untold);
+            inner.tell_durable(self.unreported);
         }
         // What was ended meanwhile does not start.
-        self.inner.interrupt_ended(landed)?;
-        for claim in taken.polls.into_iter().chain(taken.sends) {
-            let flight = self.inner.fly(claim, &durable, now);
-            self.flights.push(own_waits(flight));
-        }
-        Ok(())
+        inner.interrupt_ended(landed)?;
+        let fly = |claim| inner.fly(claim, &durable, turn.now);
+        Ok(claims.into_iter().map(fly).collect())
     }
-}
 
-/// Records that a task was dropped: its attempts have no owner.
-struct Guard {
-    inner: Rc<Inner>,
-    cut_off: bool,
-}
+    /// Reports what has happened, and shows what has changed.
+    async fn news(&mut self) -> Result<()> {
+        let (inner, now) = (&self.inner, self.inner.now());
+        let show_at = inner.show_changes(now)?;
+        let show = waits::until(&**inner.state.env().clock(), show_at, now);
+        let tell = async {
+            match inner.rows.notes.len() {
+                0 => pending().await,
+                _ => inner.tell().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = show => Ok(()),
+            told = tell => told,
+        }
+    }
 
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if self.cut_off {
-            self.inner.running.set(false);
-            self.inner.orphaned.set(true);
+    async fn before(&mut self, pause: Pause) -> Result<()> {
+        let (inner, untold) = (&self.inner, self.inner.rows.notes.len());
+        match pause {
+            Pause::Wait if untold > limits::MAX_NOTES => inner.tell().await,
+            Pause::Wait => Ok(()),
+            Pause::Rest => {
+                if untold > 0 {
+                    inner.tell().await?;
+                }
+                if inner.rows.changes.are_there() {
+                    inner.worker.wake();
+                } else if inner.rows.notes.holding_has_changed() {
+                    inner.show(inner.now())?;
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Rows that the queue has accepted are kept, too: after a restore the object sends all of them again, as of the restored
 //! state, and the read model removes the others.
 
-use std::{cell::Cell, fmt, rc::Rc, sync::Arc};
+use std::{fmt, rc::Rc, sync::Arc, time::Duration};
 
 use abide::{Error, Result, State};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use super::{Begun, Projection, ProjectionError, Row, limits, row::Sent};
 use crate::broken::{Variant, broken};
 use crate::queue::{Message, Queue, QueueError};
 use abide_component::numbers::{millis, rows};
+use abide_component::worker::{May, Next, Turn, Work, Worker};
 use abide_component::{WakeUp, tables};
 
 /// The name of its alarm.
@@ -54,9 +55,9 @@ pub struct Feed(Rc<Inner>);
 
 struct Inner {
     state: State,
-    alarm: WakeUp,
+    /// Sends the rows.
+    worker: Worker,
     projection: Arc<Projection>,
-    running: Cell<bool>,
 }
 
 /// Where a feed is.
@@ -111,9 +112,8 @@ impl Feed {
         })?;
         let feed = Self(Rc::new(Inner {
             state: state.clone(),
-            alarm: WakeUp::new(state, NAME),
+            worker: Worker::new(state, WakeUp::new(state, NAME)),
             projection,
-            running: Cell::new(false),
         }));
         let woken = feed.clone();
         state.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
@@ -124,12 +124,13 @@ impl Feed {
         let activated = feed.clone();
         state.on_activation(move |_| {
             if activated.has_work()? {
-                activated.0.alarm.set(Some(activated.0.now()))?;
+                let now = activated.0.now();
+                activated.0.worker.alarm().set(Some(now))?;
             }
             Ok(())
         });
         // A dormant object's feed waits for the activation, after which the object starts anew.
-        if feed.has_work()? && feed.0.alarm.get()?.is_none() {
+        if feed.has_work()? && feed.0.worker.alarm().get()?.is_none() {
             feed.go_on()?;
         }
         Ok(feed)
@@ -250,7 +251,7 @@ impl Feed {
             failures: failures.unsigned_abs(),
             last_error: last_error.filter(|_| failures > 0),
             retry_at: if failures > 0 {
-                inner.alarm.get()?
+                inner.worker.alarm().get()?
             } else {
                 None
             },
@@ -285,9 +286,9 @@ impl Feed {
         let now = self.0.now();
         // A time later than any pause was set by a clock that was set back since.
         let latest = now.saturating_add(millis(limits::MAX_PAUSE));
-        let set = self.0.alarm.get()?;
+        let set = self.0.worker.alarm().get()?;
         let waits = set.is_some_and(|at| at > now && at <= latest);
-        if waits && (self.0.running.get() || self.0.failures()? > 0) {
+        if waits && (self.0.worker.is_running() || self.0.failures()? > 0) {
             return Ok(());
         }
         self.go_on_now()
@@ -296,69 +297,72 @@ impl Feed {
     /// Starts a task that sends rows: now, and by the alarm in case the task stops.
     fn go_on_now(&self) -> Result<()> {
         let inner = &self.0;
-        let guard = inner.now().saturating_add(millis(limits::RECOVERY));
-        if !broken(Variant::FeedUnguarded) {
-            inner.alarm.set(Some(guard))?;
-        }
-        if inner.is_dormant() {
-            return Ok(());
-        }
-        if inner.running.replace(true) {
-            return Ok(());
-        }
-        let running = Running(Rc::clone(inner));
-        let task = inner.state.wait_until(async move {
-            if let Err(error) = running.0.hand_over().await {
-                tracing::error!(%error, "a feed stops until its alarm");
-            }
-        });
-        if let Err(error) = task {
-            // Not a reason to refuse the change.
-            tracing::warn!(%error, "a feed waits for its alarm");
+        inner.worker.guard(limits::RECOVERY)?;
+        // A task that runs looks for rows whenever the queue has answered, and pauses if it has refused.
+        if !inner.worker.is_running() {
+            inner.worker.kick(|| Sending(Rc::clone(inner)));
         }
         Ok(())
     }
 }
 
-/// Records the end of a task, however it ends.
-struct Running(Rc<Inner>);
+/// What a task of a feed does: it sends rows to the queue until none waits, or the queue refuses. Nothing is claimed: a
+/// row waits until the queue has accepted it.
+struct Sending(Rc<Inner>);
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.running.set(false);
+/// Rows, and whether the queue has accepted them.
+type Answered = (Vec<Waiting>, Result<(), QueueError>);
+
+impl Work for Sending {
+    type Claim = ();
+    type Landed = Answered;
+
+    /// The pause of a feed that was refused is the alarm's.
+    const SOON: Duration = Duration::ZERO;
+
+    fn turn(
+        &mut self,
+        landed: &mut Vec<Answered>,
+        turn: Turn,
+    ) -> Result<Option<Next<(), Answered>>> {
+        let inner = &self.0;
+        while let Some((rows, sent)) = landed.first() {
+            match sent {
+                Ok(()) => inner.taken(rows)?,
+                Err(_) if broken(Variant::RefusedMeansTaken) => inner.taken(rows)?,
+                Err(error) => {
+                    let again = inner.refused(error)?;
+                    landed.clear();
+                    return Ok(Some(Next::at(Some(again))));
+                }
+            }
+            drop(landed.remove(0));
+        }
+        if turn.in_flight > 0 || turn.may == May::HandOver {
+            return Ok(Some(Next::at(None)));
+        }
+        let (waiting, begun) = (inner.first()?, inner.begun()?);
+        if waiting.is_empty() && begun.is_none() {
+            inner.note_failures(0)?;
+            return Ok(Some(Next::at(None)));
+        }
+        if turn.may == May::Finish {
+            return Ok(Some(Next::at(Some(turn.now))));
+        }
+        let mut next = Next::at(None);
+        next.attempts
+            .push(Box::pin(Rc::clone(inner).hand_over(waiting, begun)));
+        Ok(Some(next))
     }
 }
 
 impl Inner {
-    fn is_dormant(&self) -> bool {
-        self.state.is_dormant() && !broken(Variant::DormantFeeds)
-    }
-
-    /// Sends rows to the queue until none waits, or the queue refuses.
-    async fn hand_over(&self) -> Result<()> {
-        let clock = Arc::clone(self.state.env().clock());
-        let end = clock.now() + limits::TASK_LIFE;
-        let queue = Queue::new(self.state.env(), &self.projection.queue);
-        loop {
-            let waiting = self.first()?;
-            let begun = self.begun()?;
-            if waiting.is_empty() && begun.is_none() {
-                self.note_failures(0)?;
-                return self.alarm.set(None);
-            }
-            if clock.now() >= end || self.state.env().is_stopping() {
-                return self.alarm.set(Some(self.now()));
-            }
-            let sent = match &queue {
-                Ok(queue) => self.send(queue, begun, &waiting).await,
-                Err(error) => Err(error.clone()),
-            };
-            match sent {
-                Ok(()) => self.taken(&waiting)?,
-                Err(_) if broken(Variant::RefusedMeansTaken) => self.taken(&waiting)?,
-                Err(error) => return self.refused(&error),
-            }
-        }
+    async fn hand_over(self: Rc<Self>, waiting: Vec<Waiting>, begun: Option<Begun>) -> Answered {
+        let sent = match Queue::new(self.state.env(), &self.projection.queue) {
+            Ok(queue) => self.send(&queue, begun, &waiting).await,
+            Err(error) => Err(error),
+        };
+        (waiting, sent)
     }
 
     fn first(&self) -> Result<Vec<Waiting>> {
@@ -419,7 +423,8 @@ impl Inner {
         self.note_failures(0)
     }
 
-    fn refused(&self, error: &QueueError) -> Result<()> {
+    /// Notes a refusal. Returns when the queue is asked again.
+    fn refused(&self, error: &QueueError) -> Result<i64> {
         let failures = self.failures()?.saturating_add(1);
         let doublings = u32::try_from(failures - 1).unwrap_or(u32::MAX).min(16);
         let pause = limits::PAUSE.saturating_mul(1 << doublings);
@@ -432,8 +437,7 @@ impl Inner {
         text.truncate(text.floor_char_boundary(limits::MAX_ERROR_BYTES));
         let sql = self.state.storage().sql();
         sql.exec("UPDATE projection_meta SET last_error = ?1", (text,))?;
-        let at = self.now().saturating_add(millis(pause));
-        self.alarm.set(Some(at))
+        Ok(self.now().saturating_add(millis(pause)))
     }
 
     /// How many times in a row the queue has refused.

@@ -26,9 +26,6 @@ pub const PAUSE: Duration = Duration::from_secs(1);
 /// The longest such pause.
 pub const MAX_PAUSE: Duration = Duration::from_mins(1);
 
-/// How long one background task of a feed works before the alarm starts another.
-pub const TASK_LIFE: Duration = Duration::from_mins(1);
-
 /// The timeout of connecting to `PostgreSQL`.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -6,13 +6,17 @@ use std::{
     sync::Arc,
 };
 
-use abide::{AlarmTime, Result, ScheduledTime, State};
-use tokio::sync::Notify;
+use abide::{Result, State};
 
 use super::{Counts, QueueError, Queues, limits, metrics::Metrics, queues::Declared, rows::Rows};
 use crate::broken::{Variant, broken};
+use abide_component::WakeUp;
 use abide_component::numbers::{millis, rows};
-use abide_component::{steps_back, suspects::Suspects};
+use abide_component::{
+    steps_back,
+    suspects::Suspects,
+    worker::{self, Worker},
+};
 
 /// One shard.
 pub(super) struct Inner {
@@ -20,13 +24,10 @@ pub(super) struct Inner {
     pub(super) rows: Rows,
     pub(super) queues: Arc<Queues>,
     pub(super) metrics: Metrics,
-    /// True while a background task runs.
-    pub(super) running: Cell<bool>,
-    /// Evidence of a clock change from the alarm that went off.
+    /// Passes batches to the consumer.
+    pub(super) worker: Worker,
     /// Whether other messages are stopped for one that may have ended the process.
     pub(super) suspects: Cell<Suspects>,
-    /// Wakes the task.
-    pub(super) news: Notify,
     /// Until when dead letters wait that the other queue refused.
     pub(super) forward_after: Cell<i64>,
     /// Why the queue cannot be consumed, as last logged.
@@ -37,12 +38,11 @@ impl Inner {
     pub(super) fn new(state: State, rows: Rows, queues: Arc<Queues>) -> Rc<Self> {
         Rc::new(Self {
             metrics: Metrics::new(&rows.queue, rows.shard),
+            worker: Worker::new(&state, WakeUp::own(&state)),
             state,
             rows,
             queues,
-            running: Cell::new(false),
             suspects: Cell::default(),
-            news: Notify::new(),
             forward_after: Cell::new(0),
             told: RefCell::default(),
         })
@@ -72,16 +72,15 @@ impl Inner {
                     tracing::warn!(queue = self.rows.queue, error, "messages wait");
                     *self.told.borrow_mut() = Some(error);
                 }
-                return self.arm(now.saturating_add(millis(limits::UNKNOWN_PAUSE)));
+                let again = now.saturating_add(millis(limits::UNKNOWN_PAUSE));
+                return self.worker.alarm().not_later_than(again);
             }
         };
-        if at > now.saturating_add(millis(limits::SHORT_WAIT)) {
-            return self.arm(at);
+        if at > now.saturating_add(millis(worker::SOON)) {
+            return self.worker.alarm().not_later_than(at);
         }
-        if !broken(Variant::RecoveryUnset) {
-            self.arm(now.saturating_add(millis(declared.options.recovery)))?;
-        }
-        self.kick();
+        self.worker.guard(declared.options.recovery)?;
+        self.kick(declared);
         Ok(())
     }
 
@@ -113,26 +112,6 @@ impl Inner {
             (Some(batch), Some(forward)) => Some(batch.min(forward)),
             (batch, forward) => batch.or(forward),
         })
-    }
-
-    /// Wakes the object not later than at this time.
-    fn arm(&self, at: i64) -> Result<()> {
-        let storage = self.state.storage();
-        match storage.get_alarm()? {
-            Some(set) if set.unix_millis() <= at => Ok(()),
-            _ => storage.set_alarm(ScheduledTime::wait_until(at)),
-        }
-    }
-
-    /// Wakes the object at this time, and not before.
-    pub(super) fn arm_at(&self, at: Option<i64>) -> Result<()> {
-        let storage = self.state.storage();
-        let set = storage.get_alarm()?.map(AlarmTime::unix_millis);
-        match at {
-            _ if set == at => Ok(()),
-            Some(at) => storage.set_alarm(ScheduledTime::wait_until(at)),
-            None => storage.delete_alarm(),
-        }
     }
 
     pub(super) fn counts(&self) -> Result<Counts> {

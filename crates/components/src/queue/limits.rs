@@ -68,16 +68,9 @@ pub const REST: Duration = Duration::from_millis(500);
 /// The longest such pause.
 pub const MAX_REST: Duration = Duration::from_secs(30);
 
-/// Shorter waits are made in memory, longer ones by the object's alarm.
-pub const SHORT_WAIT: Duration = Duration::from_secs(1);
-
-/// How long one background task works before another takes over. A class's `background_timeout` must be longer.
-pub const PUMP_LIFE: Duration = Duration::from_mins(1);
-
 /// How soon a shard checks again whether the program knows its queue.
 pub const UNKNOWN_PAUSE: Duration = Duration::from_mins(1);
 
 const _: () = {
-    assert!(SHORT_WAIT.as_secs() < PUMP_LIFE.as_secs());
     assert!(MAX_BODY_BYTES <= MAX_SEND_BYTES && MAX_BODY_BYTES <= MAX_BATCH_BYTES);
 };

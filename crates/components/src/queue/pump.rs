@@ -1,33 +1,24 @@
-//! The background task that passes batches to the consumer and writes the results.
+//! The work of a shard: it passes batches to the consumer and writes the results. A [worker](abide_component::worker)
+//! does it in the background.
 //!
-//! Contract: at most one such task of a shard runs. It runs while a batch is in flight or due within a moment; later
-//! work is left to the object's alarm, so the object may leave memory. The code that starts the task sets the alarm, a few
-//! seconds ahead, and the alarm sets itself again while there is work: if the object or the process stops, the alarm
-//! continues the work, and the consumer's messages are due again when their claim expires.
-//!
-//! A consumer is called when its attempt is durable. Whatever it does (panic, hang), it ends within its timeout with a
-//! result.
+//! Contract: a consumer is called when its attempt is durable. Whatever it does (panic, hang), it ends within its
+//! timeout with a result. If its task is dropped, its messages are due again when their claim expires.
 
 use std::{rc::Rc, sync::Arc};
 
-use abide::clock::{OwnWaits, own_waits};
-use abide::{LocalFuture, Result};
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use abide::Result;
 
 use super::{
     DeadLetter, Queue, QueueError,
     consumer::{Marks, Pause, Untyped, Verdict},
     inner::Inner,
-    limits,
     queues::Declared,
     rows::Claim,
 };
-use crate::broken::{Variant, broken};
-use abide_component::numbers::millis;
-use abide_component::waits;
+use abide_component::worker::{self, Attempt, May, Next, Turn, Work};
 
 /// Something in flight.
-type Flight = LocalFuture<Finished>;
+type Flight = Attempt<Finished>;
 
 /// Something that has finished.
 pub(super) enum Finished {
@@ -57,38 +48,13 @@ pub(super) struct Taken {
 }
 
 impl Inner {
-    /// Wakes the task; starts it if none runs.
-    pub(super) fn kick(self: &Rc<Self>) {
-        // It starts anew when it is activated.
-        if self.state.is_dormant() && !broken(Variant::DormantShard) {
-            return;
-        }
-        if self.running.replace(true) {
-            self.news.notify_one();
-            return;
-        }
-        if let Err(error) = self.spawn(FuturesUnordered::new(), InFlight::default()) {
-            self.running.set(false);
-            tracing::warn!(%error, queue = self.rows.queue, "the queue cannot start its task and waits for its alarm");
-        }
-    }
-
-    fn spawn(
-        self: &Rc<Self>,
-        flights: FuturesUnordered<OwnWaits<Flight>>,
-        flying: InFlight,
-    ) -> Result<()> {
-        let task = Task {
+    /// Wakes the worker.
+    pub(super) fn kick(self: &Rc<Self>, declared: &Arc<Declared>) {
+        self.worker.kick(|| Pump {
             inner: Rc::clone(self),
-            flights,
-            flying,
-            // It may be dropped before it starts.
-            guard: Guard {
-                inner: Rc::clone(self),
-                cut_off: true,
-            },
-        };
-        self.state.wait_until(task.run())
+            declared: Arc::clone(declared),
+            flying: InFlight::default(),
+        });
     }
 
     /// Passes a batch to the consumer.
@@ -148,129 +114,59 @@ pub(super) struct InFlight {
     pub(super) forwards: u32,
 }
 
-/// Why a task ends.
-enum TaskEnd {
-    /// Nothing is in flight or due soon.
-    Rest,
-    /// Something is, and another task continues with it.
-    HandOver,
-}
-
-struct Task {
+/// What a task of a shard does.
+struct Pump {
     inner: Rc<Inner>,
-    flights: FuturesUnordered<OwnWaits<Flight>>,
+    declared: Arc<Declared>,
     flying: InFlight,
-    guard: Guard,
 }
 
-impl Task {
-    async fn run(mut self) {
-        match self.work().await {
-            Ok(TaskEnd::Rest) => {
-                self.inner.running.set(false);
-                self.guard.cut_off = false;
-            }
-            Ok(TaskEnd::HandOver) => {
-                let flights = std::mem::take(&mut self.flights);
-                self.guard.cut_off = self.inner.spawn(flights, self.flying).is_err();
-            }
-            Err(error) => {
-                tracing::error!(%error, queue = self.inner.rows.queue, "the queue pauses until its alarm");
-            }
-        }
-    }
+impl Work for Pump {
+    type Claim = Claim;
+    type Landed = Finished;
 
-    async fn work(&mut self) -> Result<TaskEnd> {
-        let inner = Rc::clone(&self.inner);
-        let declared = Arc::clone(inner.declared().map_err(abide::Error::from)?);
-        let env = inner.state.env();
-        let clock = Arc::clone(env.clock());
-        let end = clock.now() + limits::PUMP_LIFE;
-        let mut landed: Vec<Finished> = Vec::new();
-        loop {
-            let now = inner.now();
-            for landed in std::mem::take(&mut landed) {
-                self.flying.end(&landed);
-                inner.land(&declared, landed, now)?;
-            }
-            if env.is_stopping() {
-                if self.flights.is_empty() {
-                    return Ok(TaskEnd::Rest);
-                }
-                landed.extend(self.flights.next().await);
-                landed.extend(waits::landed(&mut self.flights));
-                continue;
-            }
-            if clock.now() >= end {
-                return Ok(TaskEnd::HandOver);
-            }
-            let taken = inner.pass(&declared, self.flying, now)?;
-            let wake = taken.wake;
-            self.launch(&declared, taken, &mut landed).await?;
-            if !landed.is_empty() {
-                continue;
-            }
-            let soon = wake.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
-            if self.flights.is_empty() && soon.is_none() {
-                inner.arm_at(wake)?;
-                return Ok(TaskEnd::Rest);
-            }
-            if soon.is_some_and(|at| at <= now) {
-                tokio::task::yield_now().await;
-                landed = waits::landed(&mut self.flights);
-                continue;
-            }
-            let sleep = waits::until(&*clock, soon, now);
-            tokio::select! {
-                biased;
-                first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
-                () = inner.news.notified() => {}
-                () = sleep => {}
-            }
-            landed.extend(waits::landed(&mut self.flights));
-        }
-    }
-
-    /// Starts what a pass claimed, when the claim is durable. Batches that finish meanwhile are collected.
-    async fn launch(
+    fn turn(
         &mut self,
-        declared: &Declared,
-        taken: Taken,
         landed: &mut Vec<Finished>,
-    ) -> Result<()> {
+        turn: Turn,
+    ) -> Result<Option<Next<Claim, Finished>>> {
+        let inner = &self.inner;
+        worker::write_each(landed, |finished| {
+            inner.land(&self.declared, finished, turn.now)?;
+            self.flying.end(finished);
+            Ok(())
+        })?;
+        if turn.may != May::Claim {
+            return Ok(Some(Next::at(None)));
+        }
+        let taken = inner.pass(&self.declared, self.flying, turn.now)?;
+        let mut next = Next::at(taken.wake);
         if !taken.dead.is_empty()
-            && let Some(to) = declared.forwards_to()
+            && let Some(to) = self.declared.forwards_to()
         {
             self.flying.forwards += 1;
-            let flight = self.inner.forward(to, taken.dead);
-            self.flights.push(own_waits(flight));
+            next.attempts.push(inner.forward(to, taken.dead));
         }
-        if taken.batches.is_empty() {
-            return Ok(());
-        }
-        let mut synced = std::pin::pin!(self.inner.state.storage().sync());
-        while !broken(Variant::DeliveryNotDurable) {
-            tokio::select! {
-                biased;
-                durable = &mut synced => {
-                    durable?;
-                    break;
-                }
-                first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
-            }
-        }
+        self.flying.batches += u32::try_from(taken.batches.len()).unwrap_or(u32::MAX);
+        next.claims = taken.batches;
+        Ok(Some(next))
+    }
+
+    fn begin(
+        &mut self,
+        claims: Vec<Claim>,
+        durable: Result<()>,
+        _landed: &mut Vec<Finished>,
+        _turn: Turn,
+    ) -> Result<Vec<Flight>> {
+        durable?;
         // The queue may have been paused meanwhile.
         let is_paused = self.inner.is_paused()?;
-        for claim in taken.batches {
-            self.flying.batches += 1;
-            if is_paused {
-                landed.push(Finished::Held(claim));
-            } else {
-                let flight = self.inner.fly(declared, claim);
-                self.flights.push(own_waits(flight));
-            }
-        }
-        Ok(())
+        let begin = |claim| match is_paused {
+            true => Box::pin(std::future::ready(Finished::Held(claim))),
+            false => self.inner.fly(&self.declared, claim),
+        };
+        Ok(claims.into_iter().map(begin).collect())
     }
 }
 
@@ -279,20 +175,6 @@ impl InFlight {
         match landed {
             Finished::Batch(_) | Finished::Held(_) => self.batches -= 1,
             Finished::Forwarded(..) => self.forwards -= 1,
-        }
-    }
-}
-
-/// Records that a task was dropped.
-struct Guard {
-    inner: Rc<Inner>,
-    cut_off: bool,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if self.cut_off {
-            self.inner.running.set(false);
         }
     }
 }

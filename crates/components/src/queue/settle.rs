@@ -26,15 +26,21 @@ struct Change {
 }
 
 impl Inner {
-    /// Writes results.
-    pub(super) fn land(&self, declared: &Declared, landed: Finished, now: i64) -> Result<()> {
+    /// Writes a result. If that fails, it is written again.
+    pub(super) fn land(&self, declared: &Declared, landed: &Finished, now: i64) -> Result<()> {
         let storage = &self.rows.storage;
         self.mind_clock(&mut self.rows.meta()?, now)?;
         match landed {
             Finished::Batch(tried) => {
-                storage.transaction_sync(|| self.settle(declared, tried, now))
+                storage.transaction_sync(|| self.settle(declared, tried, now))?;
+                self.end_suspect(&tried.claim, now);
+                Ok(())
             }
-            Finished::Held(claim) => storage.transaction_sync(|| self.hold(&claim, now)),
+            Finished::Held(claim) => {
+                storage.transaction_sync(|| self.hold(claim, now))?;
+                self.end_suspect(claim, now);
+                Ok(())
+            }
             Finished::Forwarded(letters, sent) => {
                 if let Err(error) = sent
                     && !broken(Variant::ForwardForgotten)
@@ -44,7 +50,7 @@ impl Inner {
                     self.forward_after.set(now.saturating_add(pause));
                     return Ok(());
                 }
-                self.forwarded(&letters)
+                self.forwarded(letters)
             }
         }
     }
@@ -60,11 +66,15 @@ impl Inner {
         self.discard(&numbers).map(drop)
     }
 
-    /// Puts back the messages of a batch that was not delivered.
-    fn hold(&self, claim: &Claim, now: i64) -> Result<()> {
+    /// A batch has ended: if it was attempted alone, others may begin.
+    fn end_suspect(&self, claim: &Claim, now: i64) {
         if claim.alone {
             self.suspects.set(self.suspects.get().end(now));
         }
+    }
+
+    /// Puts back the messages of a batch that was not delivered.
+    fn hold(&self, claim: &Claim, now: i64) -> Result<()> {
         for delivery in &claim.deliveries {
             self.rows.give_back(delivery.id.number, claim.number, now)?;
         }
@@ -84,20 +94,17 @@ impl Inner {
             .map(drop)
     }
 
-    fn settle(&self, declared: &Declared, tried: FinishedBatch, now: i64) -> Result<()> {
+    fn settle(&self, declared: &Declared, tried: &FinishedBatch, now: i64) -> Result<()> {
         let FinishedBatch {
             claim,
             marks,
             pause,
             rest,
         } = tried;
-        if claim.alone {
-            self.suspects.set(self.suspects.get().end(now));
-        }
         let mut change = Change::default();
         let mut done = Vec::new();
-        for (index, mark) in marks.into_iter().enumerate() {
-            match verdict(mark, &rest) {
+        for (index, mark) in marks.iter().enumerate() {
+            match verdict(mark.as_ref(), rest) {
                 Verdict::Ack => done.push(claim.deliveries[index].id.number),
                 Verdict::Retry { .. } if acknowledges_retries() => {
                     done.push(claim.deliveries[index].id.number);
@@ -127,7 +134,7 @@ impl Inner {
                 Verdict::InPlace { error } => {
                     change.failed += 1;
                     let number = claim.deliveries[index].id.number;
-                    self.put_back_in_place(number, &claim, now, &error)?;
+                    self.put_back_in_place(number, claim, now, &error)?;
                 }
                 Verdict::Dead { error } => {
                     change.failed += 1;
@@ -190,10 +197,11 @@ impl Inner {
 }
 
 /// The verdict on a message: its mark, or else the result of its batch.
-fn verdict(mark: Option<Verdict>, rest: &Result<(), String>) -> Verdict {
+fn verdict(mark: Option<&Verdict>, rest: &Result<(), String>) -> Verdict {
     match rest {
-        Ok(()) => mark.unwrap_or(Verdict::Ack),
+        Ok(()) => mark.cloned().unwrap_or(Verdict::Ack),
         Err(error) => mark
+            .cloned()
             .filter(|_| !broken(Variant::MarksForgotten))
             .unwrap_or_else(|| failed(error)),
     }

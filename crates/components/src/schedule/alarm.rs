@@ -1,21 +1,20 @@
-//! The object's alarm, or a background task, claims due occurrences and passes them to the object's handler.
+//! The object's alarm, or a [worker](abide_component::worker) in the background, claims due occurrences and passes them
+//! to the object's handler.
 //!
 //! Contract: an attempt is on disk before its handler is called, so one that crashes the object or the process is
-//! counted, and cannot do so forever. At most one of the two claims at a time. Whatever it has claimed and did not
-//! start is released by the next.
+//! counted, and cannot do so forever. At most one of the two claims at a time. Claimed occurrences that did not start
+//! are released by the next.
 
 use std::{
     any::Any,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
     rc::Rc,
     sync::Arc,
 };
 
 use abide::Result;
-use abide::clock::{OwnWaits, own_waits};
-use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
+use futures_util::{FutureExt, future::LocalBoxFuture};
 
 use super::{
     Failure, Firing,
@@ -26,10 +25,13 @@ use super::{
 use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 use abide_component::texts::Panicked;
-use abide_component::waits;
+use abide_component::worker::{self, Attempt, May, Next, Turn, Work};
 
-/// An attempt in the background.
-type Flight = LocalBoxFuture<'static, (Claim, Result<(), Failure>)>;
+/// An attempt in the background that has ended.
+type Ended = (Claim, Result<(), Failure>);
+
+/// The object's handler.
+type Handler = Rc<dyn Fn(Firing) -> LocalBoxFuture<'static, Result<(), Failure>>>;
 
 impl Inner {
     /// Handles due occurrences, one at a time.
@@ -37,7 +39,7 @@ impl Inner {
         self: &Rc<Self>,
         handler: impl Fn(&Firing) -> Result<(), E>,
     ) -> Result<()> {
-        let Some(turn) = Turn::begin(self) else {
+        let Some(turn) = self.worker.claim() else {
             return Ok(());
         };
         let clock = Arc::clone(self.state.env().clock());
@@ -45,7 +47,7 @@ impl Inner {
         // If the object is reset, this replaces a retry of the alarm: the other timers wait only this long, however often it
         // happens.
         let again = self.now().saturating_add(millis(limits::AFTER_RESET));
-        self.alarm.set(Some(again))?;
+        self.worker.alarm().set(Some(again))?;
         self.recover(self.now())?;
         while clock.now() < end && !self.state.env().is_stopping() {
             let claims = self.pass(Taken::Claimed, limits::MAX_CLAIMS, 0, self.now())?;
@@ -105,7 +107,7 @@ impl Inner {
         Ok(attempted)
     }
 
-    /// Starts a background task for due occurrences, unless one runs, and sets the alarm in case it stops.
+    /// Passes due occurrences to a handler in the background.
     pub(super) fn see_to_in_background<F, E>(
         self: &Rc<Self>,
         handler: impl Fn(Firing) -> F + 'static,
@@ -114,20 +116,16 @@ impl Inner {
         F: Future<Output = Result<(), E>> + 'static,
         E: Into<Failure>,
     {
-        if let Some(turn) = Turn::begin(self) {
-            let task = Task {
-                inner: Rc::clone(self),
-                flights: FuturesUnordered::new(),
-                _turn: turn,
-            };
-            let handler = Rc::new(handler);
-            let handler = move |firing| {
+        self.worker.guard(limits::AGAIN)?;
+        let handler = Rc::new(handler);
+        self.worker.kick(|| Background {
+            inner: Rc::clone(self),
+            handler: Rc::new(move |firing| {
                 let handler = Rc::clone(&handler);
                 caught(async move { handler(firing).await.map_err(Into::into) })
-            };
-            self.state.wait_until(task.run(handler))?;
-        }
-        self.arm()
+            }),
+        });
+        Ok(())
     }
 }
 
@@ -155,97 +153,80 @@ fn caught(
     attempt.boxed_local()
 }
 
-/// The background task.
-struct Task {
+/// What a task of a schedule does.
+struct Background {
     inner: Rc<Inner>,
-    flights: FuturesUnordered<OwnWaits<Flight>>,
-    _turn: Turn,
+    handler: Handler,
 }
 
-impl Task {
-    async fn run(
-        mut self,
-        handler: impl Fn(Firing) -> LocalBoxFuture<'static, Result<(), Failure>>,
-    ) {
-        if let Err(error) = self.work(handler).await {
-            tracing::error!(%error, "the schedule pauses until its alarm");
-        }
+impl Work for Background {
+    type Claim = Claim;
+    type Landed = Ended;
+
+    fn recover(&mut self, now: i64) -> Result<()> {
+        self.inner.recover(now)
     }
 
-    async fn work(
-        &mut self,
-        handler: impl Fn(Firing) -> LocalBoxFuture<'static, Result<(), Failure>>,
-    ) -> Result<()> {
-        let inner = Rc::clone(&self.inner);
-        let env = inner.state.env();
-        let clock = Arc::clone(env.clock());
-        let end = clock.now() + limits::TURN;
-        inner.recover(inner.now())?;
-        loop {
-            let now = inner.now();
-            let open = clock.now() < end && !env.is_stopping();
-            let free = inner.options.concurrency - self.flights.len();
-            if open && free > 0 {
-                let limit = free.min(limits::MAX_CLAIMS);
-                let claims = inner.pass(Taken::Running, limit, self.flights.len(), now)?;
-                if !claims.is_empty() {
-                    self.synced().await?;
-                    for claim in claims {
-                        self.launch(claim, &handler)?;
-                    }
-                    continue;
-                }
+    /// Writes the results of attempts: in the poll in which their handlers finished, and therefore in one transaction
+    /// with their last writes.
+    fn arrived(&mut self, landed: &mut Vec<Ended>, now: i64) -> Result<()> {
+        worker::write_each(landed, |(claim, ended)| {
+            self.inner.settle(claim, ended, now)
+        })
+    }
+
+    fn turn(&mut self, landed: &mut Vec<Ended>, turn: Turn) -> Result<Option<Next<Claim, Ended>>> {
+        self.arrived(landed, turn.now)?;
+        let (inner, now) = (&self.inner, turn.now);
+        let free = inner.options.concurrency.saturating_sub(turn.in_flight);
+        if turn.may == May::Claim && free > 0 {
+            let limit = free.min(limits::MAX_CLAIMS);
+            let claims = inner.pass(Taken::Running, limit, turn.in_flight, now)?;
+            if !claims.is_empty() {
+                // There may be more.
+                let mut next = Next::at(Some(now));
+                next.claims = claims;
+                return Ok(Some(next));
             }
+        }
+        let looks = match turn.may {
             // While something that may end the process is in flight, or is to be, nothing else begins.
-            let stopped = inner.suspects.get().stop_others() && !self.flights.is_empty();
-            let next = inner
-                .rows
-                .next()?
-                .0
-                .filter(|_| open && free > 0 && !stopped);
-            let next = next.map(|at| inner.look_at(at, now));
-            let soon = next.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
-            if self.flights.is_empty() && (!open || soon.is_none()) {
-                return inner.arm_next();
-            }
-            // While something is in flight, only this task handles due occurrences.
-            let wait = waits::until(&*clock, next, now);
-            tokio::select! {
-                biased;
-                landed = self.flights.next(), if !self.flights.is_empty() => self.settle(landed)?,
-                () = inner.news.notified(), if open => {}
-                () = wait => {}
-            }
-        }
+            May::Claim if turn.in_flight > 0 => free > 0 && !inner.suspects.get().stop_others(),
+            May::Claim => true,
+            May::Finish => turn.in_flight == 0,
+            May::HandOver => false,
+        };
+        let at = inner.rows.next()?.0.filter(|_| looks);
+        Ok(Some(Next::at(at.map(|at| inner.look_at(at, now)))))
     }
 
-    /// Waits until the claims are on disk.
-    async fn synced(&mut self) -> Result<()> {
-        let inner = Rc::clone(&self.inner);
-        let mut synced = pin!(inner.rows.storage.sync());
-        loop {
-            tokio::select! {
-                biased;
-                durable = &mut synced => return durable,
-                landed = self.flights.next(), if !self.flights.is_empty() => self.settle(landed)?,
-            }
+    fn begin(
+        &mut self,
+        claims: Vec<Claim>,
+        durable: Result<()>,
+        _landed: &mut Vec<Ended>,
+        _turn: Turn,
+    ) -> Result<Vec<Attempt<Ended>>> {
+        durable?;
+        let mut attempts = Vec::with_capacity(claims.len());
+        for claim in claims {
+            attempts.extend(self.attempt(claim)?);
         }
+        Ok(attempts)
     }
+}
 
-    fn launch(
-        &self,
-        claim: Claim,
-        handler: impl Fn(Firing) -> LocalBoxFuture<'static, Result<(), Failure>>,
-    ) -> Result<()> {
+impl Background {
+    fn attempt(&self, claim: Claim) -> Result<Option<Attempt<Ended>>> {
         let Some(firing) = self.inner.firing(&claim, self.inner.now())? else {
-            return Ok(());
+            return Ok(None);
         };
         let limit = self.inner.options.timeout;
         let clock = self.inner.state.env().clock();
         let late = abide::clock::time_limit(&**clock, limit);
-        let attempt = handler(firing);
+        let attempt = (self.handler)(firing);
         let running = metrics::Running::begin();
-        let flight = async move {
+        Ok(Some(Box::pin(async move {
             let _running = running;
             let ended = tokio::select! {
                 biased;
@@ -253,42 +234,20 @@ impl Task {
                 () = late => Err(Failure::again(format!("it did not finish within {} s", limit.as_secs_f64()))),
             };
             (claim, ended)
-        };
-        self.flights.push(own_waits(flight.boxed_local()));
-        Ok(())
+        })))
     }
+}
 
-    /// Writes the result of an attempt: in the poll in which its handler finished, and therefore in one transaction
-    /// with its last writes.
-    fn settle(&self, landed: Option<(Claim, Result<(), Failure>)>) -> Result<()> {
-        let Some((claim, ended)) = landed else {
-            return Ok(());
-        };
-        let inner = &self.inner;
-        let now = inner.now();
-        inner.mind_clock(now)?;
+impl Inner {
+    fn settle(&self, claim: &Claim, ended: &Result<(), Failure>, now: i64) -> Result<()> {
+        self.mind_clock(now)?;
+        self.rows.storage.transaction_sync(|| match ended {
+            Ok(()) => self.done(claim, now),
+            Err(failure) => self.failed(claim, failure, now),
+        })?;
         if claim.alone {
-            inner.suspects.set(inner.suspects.get().end(now));
+            self.suspects.set(self.suspects.get().end(now));
         }
-        inner.rows.storage.transaction_sync(|| match ended {
-            Ok(()) => inner.done(&claim, now),
-            Err(failure) => inner.failed(&claim, &failure, now),
-        })
-    }
-}
-
-/// The exclusive right to claim occurrences.
-struct Turn(Rc<Inner>);
-
-impl Turn {
-    /// `None` if it is taken.
-    fn begin(inner: &Rc<Inner>) -> Option<Self> {
-        (!inner.running.replace(true)).then(|| Self(Rc::clone(inner)))
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.running.set(false);
+        Ok(())
     }
 }

@@ -4,20 +4,13 @@ use std::{cell::Cell, fmt, rc::Rc};
 
 use abide::{Activation, Result, State};
 use sha2::{Digest, Sha256};
-use tokio::sync::Notify;
 
-use super::{
-    Options,
-    limits::{AGAIN, SHORT_WAIT},
-    metrics,
-    rows::Rows,
-    runs::Claim,
-    timers::Set,
-};
+use super::{Options, limits::AGAIN, metrics, rows::Rows, runs::Claim, timers::Set};
 use crate::broken::{Variant, broken};
 use abide_component::WakeUp;
 use abide_component::numbers::millis;
 use abide_component::suspects::Suspects;
+use abide_component::worker::{SOON, Worker};
 
 /// The name of its alarm.
 pub(super) const NAME: &str = "schedule";
@@ -25,13 +18,10 @@ pub(super) const NAME: &str = "schedule";
 /// One object's schedule.
 pub(super) struct Inner {
     pub(super) state: State,
-    pub(super) alarm: WakeUp,
+    /// Claims due occurrences. A handler in the alarm takes its right.
+    pub(super) worker: Worker,
     pub(super) options: Options,
     pub(super) rows: Rows,
-    /// True while due occurrences are being claimed.
-    pub(super) running: Cell<bool>,
-    /// Wakes that claimer.
-    pub(super) news: Notify,
     /// Whether other runs are stopped for one that may have ended the process.
     pub(super) suspects: Cell<Suspects>,
     /// The number of claims so far, for the share of those that catch up.
@@ -43,11 +33,9 @@ impl Inner {
         metrics::describe();
         Rc::new(Self {
             state: state.clone(),
-            alarm: WakeUp::new(state, NAME),
+            worker: Worker::new(state, WakeUp::new(state, NAME)),
             rows: Rows::new(state.storage(), options.history),
             options,
-            running: Cell::new(false),
-            news: Notify::new(),
             suspects: Cell::default(),
             claimed: Cell::default(),
         })
@@ -61,17 +49,11 @@ impl Inner {
     /// Wakes the object in time. The current claimer is notified, and sets the alarm when it finishes; if it is
     /// interrupted, the alarm goes off soon all the same.
     pub(super) fn arm(&self) -> Result<()> {
-        if !self.running.get() {
+        if !self.worker.is_running() {
             return self.arm_next();
         }
-        self.news.notify_one();
-        let now = self.now();
-        let guard = now.saturating_add(millis(AGAIN));
-        let armed = self.alarm.get()?;
-        if armed.is_some_and(|at| now < at && at <= guard) {
-            return Ok(());
-        }
-        self.alarm.set(Some(guard))
+        self.worker.wake();
+        self.worker.guard(AGAIN)
     }
 
     /// Wakes the object when the first timer or retry is due; at once if an occurrence is claimed and not being
@@ -80,14 +62,15 @@ impl Inner {
         let (next, taken) = self.rows.next()?;
         let now = self.now();
         let at = if taken { Some(now) } else { next };
-        self.alarm.set(at.map(|at| self.look_at(at, now)))
+        let at = at.map(|at| self.look_at(at, now));
+        self.worker.alarm().set(at)
     }
 
     /// When to look at what is due at a time: a run that is to be attempted alone may have to wait for its turn.
     pub(super) fn look_at(&self, at: i64, now: i64) -> i64 {
         let turn = self.suspects.get().after();
         if at <= now && turn > now {
-            return turn.min(now.saturating_add(millis(SHORT_WAIT)));
+            return turn.min(now.saturating_add(millis(SOON)));
         }
         at
     }

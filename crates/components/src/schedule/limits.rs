@@ -79,11 +79,8 @@ pub const MAX_ERROR_BYTES: usize = 1_024;
 /// smaller step they wait, so no time goes off twice. Vixie's cron has the same bound.
 pub const CLOCK_CORRECTION: Duration = Duration::from_hours(3);
 
-/// How long one call of the alarm, or one background task, claims occurrences; then the alarm continues.
+/// How long one call of the alarm claims occurrences; then the alarm continues.
 pub const TURN: Duration = Duration::from_secs(20);
-
-/// While something is in flight, shorter waits are made in memory, longer ones by the object's alarm.
-pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 const _: () = {
     assert!(MAX_CLAIMS <= MAX_CONCURRENCY);

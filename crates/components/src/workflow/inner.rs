@@ -1,25 +1,21 @@
 //! The state that the parts of an instance's object share.
 
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-    sync::Arc,
-};
+use std::{cell::RefCell, rc::Rc, sync::Arc};
 
-use abide::{Result, ScheduledTime, State};
-use futures_util::FutureExt;
+use abide::{Result, State};
 use tokio::sync::Notify;
 
 use super::{
     Failure, Listed, Options, Registry, Status, StepKind, WorkflowError,
     attempt::Cancel,
-    limits, metrics,
-    notices::{self, Child, ChildResult, NoticeOutcome, NoticeResult, Parent, Sender, Telling},
+    metrics,
+    notices::{self, Child, ChildResult, NoticeOutcome, NoticeResult, Parent, Sender},
     rows::{Instance, Rows},
 };
 use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 use abide_component::steps_back;
+use abide_component::worker::{Attempt, Worker};
 
 /// One instance's object.
 pub(super) struct Inner {
@@ -27,11 +23,8 @@ pub(super) struct Inner {
     pub(super) registry: Arc<Registry>,
     pub(super) options: Options,
     pub(super) rows: Rows,
-    /// True while a background task drives the instance.
-    pub(super) running: Cell<bool>,
-    /// Evidence of a clock change from the alarm that went off.
-    /// Wakes the task.
-    pub(super) news: Notify,
+    /// Drives the instance.
+    pub(super) worker: Worker,
     /// Wakes the callers that wait for the instance's result.
     pub(super) ended: Notify,
     /// What attempts see of a cancellation.
@@ -46,25 +39,7 @@ impl Inner {
 
     /// Sets the alarm that continues the work if the task stops.
     pub(super) fn guard(&self) -> Result<()> {
-        if broken(Variant::InstanceUnguarded) {
-            return Ok(());
-        }
-        let recovery = millis(self.options.recovery);
-        let at = self.now().saturating_add(recovery);
-        let at = ScheduledTime::wait_until(at);
-        self.state.storage().set_alarm(at)
-    }
-
-    /// The next time at which there is work.
-    pub(super) fn arm(&self, due: Option<i64>) -> Result<()> {
-        let storage = self.state.storage();
-        match due {
-            Some(due) => {
-                let at = due.clamp(1, limits::MAX_TIME);
-                storage.set_alarm(ScheduledTime::wait_until(at))
-            }
-            None => storage.delete_alarm(),
-        }
+        self.worker.guard(self.options.recovery)
     }
 
     /// If the clock was set back, moves waits earlier by as much, and returns by how much.
@@ -165,13 +140,19 @@ impl Inner {
     }
 
     /// Starts sending due notices, within bounds.
-    pub(super) fn tell(&self, instance: &Instance, now: i64, room: usize) -> Result<Vec<Telling>> {
+    pub(super) fn tell(
+        &self,
+        instance: &Instance,
+        now: i64,
+        room: usize,
+    ) -> Result<Vec<Attempt<NoticeResult>>> {
         let mut telling = Vec::new();
         for notice in self.rows.notices(now, room)? {
             let again = millis(notices::PATIENCE).saturating_add(notices::wait(notice.attempts));
             self.rows.telling(notice.id, now.saturating_add(again))?;
             let env = self.state.env().clone();
-            telling.push(notices::tell(env, self.teller(instance), notice).boxed_local());
+            let sent = notices::tell(env, self.teller(instance), notice);
+            telling.push(Box::pin(sent) as Attempt<NoticeResult>);
         }
         Ok(telling)
     }

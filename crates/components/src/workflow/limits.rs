@@ -40,13 +40,6 @@ pub const MAX_TIME: i64 = abide_component::limits::MAX_TIME;
 /// Random jitter of a wait between attempts, as a share of it: steps that failed together are not retried together.
 pub const JITTER: f64 = abide_component::limits::JITTER;
 
-/// Shorter waits are made in memory, longer ones by the object's alarm.
-pub const SHORT_WAIT: Duration = Duration::from_secs(1);
-
-/// How long one background task drives an instance before another takes over. A class's `background_timeout` must be
-/// longer: a task that is dropped leaves its attempts with an unknown result.
-pub const TASK_LIFE: Duration = Duration::from_mins(1);
-
 /// Results that a replay delivers in one poll; other objects run in between.
 pub const REPLAY_BATCH: usize = 256;
 
@@ -75,6 +68,5 @@ pub const MAX_PAGE: usize = 1_000;
 pub const MAX_PATIENCE: Duration = Duration::from_mins(2);
 
 const _: () = {
-    assert!(SHORT_WAIT.as_secs() < TASK_LIFE.as_secs());
     assert!(MAX_RESULT_BYTES <= 1 << 20);
 };

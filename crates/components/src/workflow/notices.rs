@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use abide::{Env, Error, ErrorKind, Result, Stub};
-use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
@@ -54,9 +53,6 @@ pub(super) struct ChildResult {
     pub(super) parent: Parent,
     pub(super) result: String,
 }
-
-/// A notice that is being sent.
-pub(super) type Telling = LocalBoxFuture<'static, NoticeResult>;
 
 /// The result of a notice.
 pub(super) struct NoticeResult {

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use crate::broken::{Variant, broken};
+use abide_component::{WakeUp, worker::Worker};
 
 use super::{
     Failure, Filter, InstanceRecord, Listed, Options, Page, Registry, Status, StepKind, StepName,
@@ -72,8 +73,7 @@ impl DurableObject for WorkflowInstance {
             registry: env.require::<Registry>()?,
             options,
             rows: Rows::new(state.storage()),
-            running: false.into(),
-            news: Notify::new(),
+            worker: Worker::new(&state, WakeUp::own(&state)),
             ended: Notify::new(),
             cancel: RefCell::default(),
             state,

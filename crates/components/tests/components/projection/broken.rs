@@ -5,10 +5,7 @@ use abide_components::broken::{VARIABLE, Variant};
 /// The test that is to catch a variant.
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
-        Variant::RowsGoneFirst
-        | Variant::FeedUnguarded
-        | Variant::AbsentMeansWritten
-        | Variant::ChangeForgotten => {
+        Variant::RowsGoneFirst | Variant::AbsentMeansWritten | Variant::ChangeForgotten => {
             "troubles::committed_rows_reach_the_read_model_across_power_losses"
         }
         Variant::OlderWritten | Variant::TimelineIgnored => {
@@ -23,7 +20,6 @@ fn caught_by(variant: Variant) -> &'static str {
             "troubles::rows_wait_for_an_unready_read_model_through_any_number_of_tries"
         }
         Variant::RestoreUnsent => "timelines::a_restored_object_replaces_its_rows",
-        Variant::DormantFeeds => "timelines::a_fork_sends_its_rows_when_it_is_activated",
         Variant::RebuildHasty => {
             "rebuild::a_read_model_is_rebuilt_from_all_objects_and_says_how_far_it_is"
         }

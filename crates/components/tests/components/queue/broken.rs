@@ -5,18 +5,11 @@ use abide_components::broken::{VARIABLE, Variant};
 /// The test that is to catch a variant.
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
-        Variant::DormantShard => "timelines::a_forked_shard_delivers_nothing_until_activated",
         Variant::IdsRepeated => "timelines::a_restored_shard_delivers_again_under_ids_never_reused",
         Variant::ClaimForEver
         | Variant::FailureAcknowledged
         | Variant::RetryAcknowledged
         | Variant::DedupIgnored => "crash::no_message_is_lost_or_taken_twice_whatever_happens",
-        Variant::RecoveryUnset => {
-            "crash::a_queue_continues_after_a_kill_at_any_point_without_any_call"
-        }
-        Variant::DeliveryNotDurable => {
-            "crash::a_message_is_not_delivered_before_its_attempt_is_on_disk"
-        }
         Variant::DeliveryUncounted => {
             "crash::a_message_whose_consumer_ends_the_process_each_time_is_given_up"
         }

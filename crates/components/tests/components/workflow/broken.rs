@@ -8,7 +8,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::ChildUnasked => {
             "timelines::a_restored_parent_learns_the_result_of_a_child_that_ended"
         }
-        Variant::ResultUnstored | Variant::KeyOfAttempt | Variant::InstanceUnguarded => {
+        Variant::ResultUnstored | Variant::KeyOfAttempt => {
             "crash::a_workflow_comes_to_its_end_through_failures_kills_and_power_cuts"
         }
         Variant::ToldOnce => {

@@ -1,0 +1,389 @@
+//! A node with desks: objects whose worker does jobs, as a script says.
+
+pub(crate) use abide_harness::run;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    future::pending,
+    rc::Rc,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
+use abide_component::{
+    WakeUp, tables,
+    worker::{self, Attempt, May, Next, Turn, Work, Worker},
+};
+use abide_harness::setting;
+use tokio::sync::Notify;
+
+use crate::world::store;
+
+/// How soon a desk continues after a crash.
+const RECOVERY: Duration = Duration::from_secs(5);
+
+/// What becomes of an attempt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    Take(Duration),
+    /// Ends when the node stops.
+    UntilStop,
+    Hang,
+    Panic,
+}
+
+/// What is to happen, and what has. Outlives nodes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Script(Arc<Mutex<Told>>, Arc<Notify>);
+
+#[derive(Debug, Default)]
+struct Told {
+    acts: HashMap<String, VecDeque<Act>>,
+    begun: Vec<String>,
+    failing_turns: usize,
+    tasks: usize,
+    most_tasks: usize,
+    /// Processes that were killed do nothing any more.
+    life: usize,
+}
+
+impl Script {
+    /// What becomes of the next attempts of a job. Later ones end at once.
+    pub(crate) fn say(&self, job: &str, acts: impl IntoIterator<Item = Act>) {
+        let mut told = self.0.lock().unwrap();
+        told.acts.entry(job.to_owned()).or_default().extend(acts);
+    }
+
+    /// The next turns fail.
+    pub(crate) fn fail_turns(&self, count: usize) {
+        self.0.lock().unwrap().failing_turns = count;
+    }
+
+    /// How many attempts of a job, or of all, have begun.
+    pub(crate) fn count(&self, job: &str) -> usize {
+        let told = self.0.lock().unwrap();
+        let begun = told.begun.iter();
+        begun
+            .filter(|begun| job.is_empty() || *begun == job)
+            .count()
+    }
+
+    /// How many tasks run.
+    pub(crate) fn tasks(&self) -> usize {
+        self.0.lock().unwrap().tasks
+    }
+
+    /// How many have run at a time.
+    pub(crate) fn most_tasks(&self) -> usize {
+        self.0.lock().unwrap().most_tasks
+    }
+
+    fn end_life(&self) {
+        let mut told = self.0.lock().unwrap();
+        told.life += 1;
+        told.tasks = 0;
+    }
+
+    fn turn_fails(&self) -> bool {
+        let mut told = self.0.lock().unwrap();
+        let fails = told.failing_turns > 0;
+        told.failing_turns -= usize::from(fails);
+        fails
+    }
+
+    fn begin(&self, job: &str, life: usize) -> Act {
+        let mut told = self.0.lock().unwrap();
+        if told.life != life {
+            return Act::Hang;
+        }
+        told.begun.push(job.to_owned());
+        let act = told.acts.get_mut(job).and_then(VecDeque::pop_front);
+        act.unwrap_or(Act::Take(Duration::ZERO))
+    }
+}
+
+/// Counts a task, until this is dropped.
+struct Running(Script, usize);
+
+impl Running {
+    fn begin(script: &Script) -> Self {
+        let mut told = script.0.lock().unwrap();
+        told.tasks += 1;
+        told.most_tasks = told.most_tasks.max(told.tasks);
+        Self(script.clone(), told.life)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut told = self.0.0.lock().unwrap();
+        if told.life == self.1 {
+            told.tasks -= 1;
+        }
+    }
+}
+
+/// The script, and the life of the process for which it is read.
+struct Life(Script, usize);
+
+#[durable_object]
+pub(crate) struct Desk {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    state: State,
+    worker: Worker,
+    life: Arc<Life>,
+}
+
+#[derive(Clone, Debug)]
+struct Job {
+    id: i64,
+    name: String,
+}
+
+impl DurableObject for Desk {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let sql = state.storage().sql();
+        sql.exec(
+            "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY, name TEXT, due INTEGER, state TEXT)",
+            (),
+        )?;
+        let worker = Worker::new(&state, WakeUp::own(&state));
+        let life = env.require::<Life>()?;
+        let inner = Rc::new(Inner {
+            state,
+            worker,
+            life,
+        });
+        Ok(Self { inner })
+    }
+
+    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+        if self.inner.has_work()? {
+            self.inner.carry_on()?;
+        }
+        Ok(())
+    }
+}
+
+#[rpc]
+impl Desk {
+    pub async fn add(&self, name: String, wait: i64) -> Result<()> {
+        let inner = &self.inner;
+        let due = inner.worker.now() + wait;
+        inner.state.storage().sql().exec(
+            "INSERT INTO jobs (name, due, state) VALUES (?1, ?2, 'waiting')",
+            (name, due),
+        )?;
+        inner.carry_on()
+    }
+
+    pub async fn done(&self) -> Result<i64> {
+        let sql = self.inner.state.storage().sql();
+        let done = "SELECT count(*) FROM jobs WHERE state = 'done'";
+        sql.exec(done, ())?.one()
+    }
+
+    pub async fn alarm_at(&self) -> Result<Option<i64>> {
+        self.inner.worker.alarm().get()
+    }
+
+    pub async fn wipe(&self) -> Result<()> {
+        self.inner.state.storage().delete_all()?;
+        self.inner.worker.wake();
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn has_work(&self) -> Result<bool> {
+        let sql = self.state.storage().sql();
+        let open = "SELECT EXISTS (SELECT 1 FROM jobs WHERE state <> 'done')";
+        sql.exec(open, ())?.one()
+    }
+
+    fn carry_on(self: &Rc<Self>) -> Result<()> {
+        self.worker.guard(RECOVERY)?;
+        self.worker.kick(|| Jobs {
+            inner: Rc::clone(self),
+            _running: Running::begin(&self.life.0),
+        });
+        Ok(())
+    }
+}
+
+struct Jobs {
+    inner: Rc<Inner>,
+    _running: Running,
+}
+
+impl Work for Jobs {
+    type Claim = Job;
+    type Landed = i64;
+
+    fn recover(&mut self, _now: i64) -> Result<()> {
+        let sql = self.inner.state.storage().sql();
+        let again = "UPDATE jobs SET state = 'waiting' WHERE state = 'running'";
+        sql.exec(again, ()).map(drop)
+    }
+
+    fn turn(&mut self, landed: &mut Vec<i64>, turn: Turn) -> Result<Option<Next<Job, i64>>> {
+        let sql = self.inner.state.storage().sql();
+        if !tables::exists(&sql, "jobs")? {
+            return Ok(None);
+        }
+        if self.inner.life.0.turn_fails() {
+            return Err(Error::new("the script says so"));
+        }
+        worker::write_each(landed, |id| {
+            let done = "UPDATE jobs SET state = 'done' WHERE id = ?1";
+            sql.exec(done, (*id,)).map(drop)
+        })?;
+        if turn.may != May::Claim {
+            return Ok(Some(Next::at(None)));
+        }
+        let due = "UPDATE jobs SET state = 'running' WHERE state = 'waiting' AND due <= ?1
+             RETURNING id, name";
+        let claims: Vec<(i64, String)> = sql.exec(due, (turn.now,))?.to_array()?;
+        let wake = "SELECT min(due) FROM jobs WHERE state = 'waiting'";
+        let mut next = Next::at(sql.exec(wake, ())?.one()?);
+        let claims = claims.into_iter();
+        next.claims = claims.map(|(id, name)| Job { id, name }).collect();
+        Ok(Some(next))
+    }
+
+    fn begin(
+        &mut self,
+        claims: Vec<Job>,
+        durable: Result<()>,
+        _landed: &mut Vec<i64>,
+        _turn: Turn,
+    ) -> Result<Vec<Attempt<i64>>> {
+        durable?;
+        let clock = self.inner.state.env().clock();
+        let begin = |job: Job| {
+            let Life(script, life) = &*self.inner.life;
+            let act = script.begin(&job.name, *life);
+            let (clock, stops) = (Arc::clone(clock), Arc::clone(&script.1));
+            let attempt = async move {
+                match act {
+                    Act::Take(time) => clock.sleep_until(clock.now() + time).await,
+                    Act::UntilStop => stops.notified().await,
+                    Act::Hang => pending().await,
+                    Act::Panic => panic!("the script says so"),
+                }
+                job.id
+            };
+            Box::pin(attempt) as Attempt<i64>
+        };
+        Ok(claims.into_iter().map(begin).collect())
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) disk: SimDisk,
+    pub(crate) clock: TestClock,
+    pub(crate) node: Node,
+    pub(crate) script: Script,
+    timeout: Duration,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with_timeout(Duration::from_mins(10))
+    }
+
+    /// The timeout of background tasks.
+    pub(crate) fn with_timeout(timeout: Duration) -> Self {
+        Self::at(TestClock::new(), SimDisk::new(), Script::default(), timeout)
+    }
+
+    fn at(clock: TestClock, disk: SimDisk, script: Script, timeout: Duration) -> Self {
+        let life = script.0.lock().unwrap().life;
+        let options = ClassOptions::default().background_timeout(timeout);
+        let node = Node::builder(store(&disk, &clock))
+            .class::<Desk>("DESK", options)
+            .with(Life(script.clone(), life))
+            .clock(Arc::new(clock.clone()))
+            .workers(2)
+            .start()
+            .unwrap();
+        Self {
+            disk,
+            clock,
+            node,
+            script,
+            timeout,
+        }
+    }
+
+    /// Another node on the state that a kill of this one leaves.
+    pub(crate) fn killed(self) -> Self {
+        self.script.end_life();
+        let disk = self.disk.after_kill();
+        Self::at(self.clock.clone(), disk, self.script.clone(), self.timeout)
+    }
+
+    /// Another node after this one was stopped.
+    pub(crate) async fn stopped(self) -> Self {
+        let stop = self.node.shutdown(Duration::from_mins(1));
+        let end = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            self.clock.advance(Duration::from_secs(1));
+            self.script.1.notify_one();
+        };
+        let (stopped, ()) = tokio::join!(stop, end);
+        stopped.unwrap();
+        self.killed()
+    }
+
+    pub(crate) fn desk(&self, name: &str) -> Stub<Desk> {
+        self.node.env().object::<Desk>().get_by_name(name)
+    }
+
+    /// Adds a job that is due after so many milliseconds.
+    pub(crate) async fn add(&self, desk: &str, job: &str, wait: i64) {
+        let added = self.desk(desk).add(job.to_owned(), wait).await;
+        added.unwrap().unwrap();
+    }
+
+    /// Waits until this many jobs are done, and does not move the clock.
+    pub(crate) async fn until_done(&self, count: i64) {
+        let done = async || self.desk("desk").done().await.unwrap().unwrap() == count;
+        self.wait("jobs are done", Duration::ZERO, done).await;
+    }
+
+    /// The same, and moves the clock.
+    pub(crate) async fn pass_until_done(&self, count: i64) {
+        let done = async || self.desk("desk").done().await.unwrap().unwrap() == count;
+        let step = Duration::from_millis(100);
+        self.wait("jobs are done", step, done).await;
+    }
+
+    /// Waits until a job's attempts have begun, and does not move the clock.
+    pub(crate) async fn until_begun(&self, job: &str, count: usize) {
+        let begun = async || self.script.count(job) == count;
+        self.wait("attempts begin", Duration::ZERO, begun).await;
+    }
+
+    /// The same, and moves the clock. Calls no object.
+    pub(crate) async fn pass_until_begun(&self, job: &str, count: usize) {
+        let begun = async || self.script.count(job) == count;
+        let step = Duration::from_millis(100);
+        self.wait("attempts begin", step, begun).await;
+    }
+
+    async fn wait(&self, what: &str, step: Duration, so: impl AsyncFn() -> bool) {
+        for _ in 0..setting("ABIDE_TEST_ROUNDS", 10_000) {
+            if so().await {
+                return;
+            }
+            self.clock.advance(step);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("never: {what}; {:#?}", self.script);
+    }
+}
