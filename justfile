@@ -23,7 +23,7 @@ docs:
 sim SEED="":
     {{ if SEED == "" { ".ci/steps 'other seeds'" } else { "cargo run --quiet --profile sim -p abide-sim -- replay " + SEED } }}
 
-# Runs this many seeds of the simulation on every processor core.
+# Runs COUNT seeds of the simulation on every processor core.
 sims COUNT FROM="0":
     cargo run --quiet --profile sim -p abide-sim -- run --seeds {{COUNT}} --from {{FROM}} --jobs {{num_cpus()}}
 
@@ -31,7 +31,7 @@ sims COUNT FROM="0":
 mutants:
     .ci/steps 'broken variants'
 
-# Searches for bytes that break a decoder, with coverage, for so many seconds for each target.
+# Searches for bytes that break a decoder, with coverage: SECONDS for each target.
 fuzz SECONDS="4":
     verify/fuzz/run all {{SECONDS}}
 
@@ -39,7 +39,7 @@ fuzz SECONDS="4":
 bench *ARGS="--help":
     cargo run --profile dist -p bench -- {{ARGS}}
 
-# Runs each test so many times beside two busy loops, and names the tests that failed in any run; arguments select some.
+# Runs each test TIMES times beside two busy loops, and names the tests that failed in any run; arguments select some.
 flaky TIMES="5" *ARGS:
     .ci/flaky {{TIMES}} {{ARGS}}
 

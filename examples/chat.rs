@@ -2,12 +2,8 @@
 //
 // `cargo run --example chat`, then open the address that it prints in two windows.
 
-use abide::{
-    Host,
-    prelude::*,
-    server::{ApiError, UrlPath},
-};
-use axum::{Router, extract::State as Shared, response::Html, routing::get};
+use abide::{Host, prelude::*, server::object_router};
+use axum::{Router, response::Html, routing::get};
 
 const PAGE: &str = r#"<!doctype html><title>Chat</title><ul id="lines"></ul><input id="line" autofocus>
 <script>
@@ -61,26 +57,15 @@ impl DurableObject for Room {
     }
 }
 
-async fn enter(
-    Shared(env): Shared<Env>,
-    UrlPath(room): UrlPath<String>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    Ok(env
-        .object::<Room>()
-        .get_by_name(&room)
-        .fetch(request)
-        .await?)
-}
-
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let router = Router::new()
-        .route("/", get(async || Html(PAGE)))
-        .route("/rooms/{room}", get(enter));
     let host = Host::open_in_memory()
         .object::<Room>("ROOM")
-        .router(|env| router.with_state(env))
+        .router(|env| {
+            Router::new()
+                .route("/", get(async || Html(PAGE)))
+                .nest("/rooms", object_router::<Room>(&env)) // to the room's `fetch`
+        })
         .start()
         .await?;
     println!("open http://{}/", host.addr());

@@ -26,18 +26,12 @@ impl Deliver for MailService {
     const KIND: &'static str = "email";
 
     async fn submit(&self, delivery: &Delivery, email: &Email) -> Result<Submitted, Failure> {
-        if delivery.attempt() < 3 {
-            println!("attempt {}: the mail service is down", delivery.attempt());
+        let attempt = delivery.attempt();
+        println!("attempt {attempt}, to {}: {}", email.to, email.text);
+        if attempt < 3 {
             return Err(Failure::refused("the mail service is down"));
         }
-        // A receiver that knows `delivery.idempotency_key()` already ignores the repetition.
-        println!(
-            "attempt {}: to {}: {}",
-            delivery.attempt(),
-            email.to,
-            email.text
-        );
-        Ok(Submitted::Done)
+        Ok(Submitted::Done) // a receiver ignores a repeated `delivery.idempotency_key()`
     }
 }
 
@@ -49,14 +43,7 @@ pub struct Shop {
 
 impl DurableObject for Shop {
     fn new(state: State, env: Env) -> Result<Self> {
-        let create =
-            "CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, what TEXT NOT NULL)";
-        state.storage().sql().exec(create, ())?;
-        let outbox = Outbox::open(
-            &state,
-            env.require::<Registry>()?,
-            outbox::Options::default(),
-        )?;
+        let outbox = Outbox::open(&state, env.require()?, outbox::Options::default())?;
         Ok(Self { state, outbox })
     }
 }
@@ -66,11 +53,9 @@ impl Shop {
     pub async fn order(&self, what: String, to: String) -> Result<(), OutboxError> {
         // If the outbox refuses the email, there is no order either.
         self.state.storage().transaction_sync(|| {
-            let insert = "INSERT INTO orders (what) VALUES (?1)";
-            self.state.storage().sql().exec(insert, (&what,))?;
+            self.state.storage().put("last order", &what)?;
             let text = format!("Thank you for ordering {what}.");
-            MailService::enqueue(&self.outbox, &Email { to, text })?;
-            Ok(())
+            MailService::enqueue(&self.outbox, &Email { to, text }).map(drop)
         })
     }
 }
@@ -85,13 +70,11 @@ async fn main() -> anyhow::Result<()> {
         .start_local()
         .await?;
     let shop = host.env().object::<Shop>().get_by_name("main");
-    shop.order("a kettle".to_owned(), "ada@example.com".to_owned())
-        .await??;
-    for _ in 0..3 {
+    let ada = "ada@example.com".to_owned();
+    shop.order("a kettle".to_owned(), ada).await??;
+    for _attempt in 0..3 {
         host.settle().await?; // the attempt has been made
         clock.advance(Duration::from_mins(1)); // more than the pause before the next
     }
-    host.settle().await?;
-    host.shutdown().await?;
-    Ok(())
+    Ok(host.shutdown().await?)
 }

@@ -1,18 +1,8 @@
-// The seats of flights: each flight is an object with a table, behind an HTTP API.
+// The seats of flights: each flight is an object with a table. Methods are called over HTTP with JSON.
 //
 // `cargo run --example seat-map`, then the commands that it prints.
 
-use abide::{
-    Host,
-    prelude::*,
-    server::{ApiError, UrlPath},
-};
-use axum::{
-    Json, Router,
-    extract::State as Shared,
-    http::StatusCode,
-    routing::{get, post},
-};
+use abide::{Host, prelude::*};
 use serde::{Deserialize, Serialize};
 
 #[durable_object]
@@ -38,7 +28,8 @@ impl DurableObject for Flight {
 
 #[rpc]
 impl Flight {
-    /// Takes a seat: true if it was free.
+    /// Takes a seat: true if it was free. Two calls never run at the same time, and a seat is on disk before its occupant
+    /// hears of it.
     pub async fn take(&self, seat: String, occupant: String) -> Result<bool> {
         let insert = "INSERT INTO seats VALUES (?1, ?2) ON CONFLICT DO NOTHING";
         let rows = self.state.storage().sql().exec(insert, (seat, occupant))?;
@@ -46,56 +37,23 @@ impl Flight {
     }
 
     pub async fn seats(&self) -> Result<Vec<Seat>> {
-        let rows = self
-            .state
-            .storage()
-            .sql()
-            .exec("SELECT * FROM seats ORDER BY seat", ())?;
-        rows.to_array()
+        let sql = self.state.storage().sql();
+        sql.exec("SELECT * FROM seats ORDER BY seat", ())?
+            .to_array()
     }
-}
-
-async fn take(
-    Shared(env): Shared<Env>,
-    UrlPath((flight, seat)): UrlPath<(String, String)>,
-    occupant: String,
-) -> Result<String, ApiError> {
-    let flight = env.object::<Flight>().get_by_name(&flight);
-    if flight.take(seat, occupant).await?? {
-        Ok("The seat is yours.\n".to_owned())
-    } else {
-        Err(ApiError::new(
-            StatusCode::CONFLICT,
-            "seat_taken",
-            "The seat is taken.",
-        ))
-    }
-}
-
-async fn list(
-    Shared(env): Shared<Env>,
-    UrlPath(flight): UrlPath<String>,
-) -> Result<Json<Vec<Seat>>, ApiError> {
-    Ok(Json(
-        env.object::<Flight>()
-            .get_by_name(&flight)
-            .seats()
-            .await??,
-    ))
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let router = Router::new()
-        .route("/flights/{flight}", get(list))
-        .route("/flights/{flight}/seats/{seat}", post(take));
     let host = Host::open_in_memory()
         .object::<Flight>("FLIGHT")
-        .router(|env| router.with_state(env))
+        .json_rpc() // for callers that are trusted with every method; others get a router: see chat.rs
         .start()
         .await?;
-    println!("curl -d ada http://{}/flights/BA117/seats/14C", host.addr());
-    println!("curl http://{}/flights/BA117", host.addr());
+    let flight = format!("http://{}/rpc/FLIGHT/BA117", host.addr());
+    println!(r#"curl --json '["14C", "ada"]' {flight}/take"#);
+    println!(r#"curl --json '["14C", "grace"]' {flight}/take"#);
+    println!("curl --json '[]' {flight}/seats");
     tokio::signal::ctrl_c().await?;
     host.shutdown().await?;
     Ok(())

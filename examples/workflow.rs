@@ -1,4 +1,4 @@
-// An order as a durable function: it pays, waits three days at most for the collection, and refunds if nobody comes.
+// An order as a durable function: it pays, waits for the collection, and refunds after three days without one.
 //
 // `cargo run --example workflow`
 

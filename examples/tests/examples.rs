@@ -10,7 +10,6 @@ use std::{
 
 use abide_harness::{Client, Version};
 use futures_util::{SinkExt, StreamExt};
-use http::{Method, StatusCode};
 use serde_json::json;
 use tokio_tungstenite::{connect_async, tungstenite::Message};
 
@@ -41,11 +40,10 @@ macro_rules! examples {
 
 examples! { counter seat_map chat alarm_batcher outbox_email cron rate_limit projection workflow }
 
-/// In the child process of another test, this is the example's program.
+/// In the child process of another test, this is the example's program; otherwise it is empty.
 #[test]
-#[ignore = "run by the other tests"]
 fn child() -> anyhow::Result<()> {
-    run(&env::var(EXAMPLE)?)
+    env::var(EXAMPLE).map_or(Ok(()), |example| run(&example))
 }
 
 /// An example as a child process, killed when it is dropped.
@@ -57,7 +55,7 @@ struct Program {
 impl Program {
     fn start(example: &str) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "child", "--ignored", "--nocapture"])
+            .args(["--exact", "child", "--nocapture"])
             .env(EXAMPLE, example)
             .stdout(Stdio::piped())
             .spawn()
@@ -135,15 +133,19 @@ fn counter() {
 async fn seat_map() {
     let mut program = Program::start("seat_map");
     let client = Client::new(&program.address(), Version::Http1);
-    let seat = "/flights/BA117/seats/14C";
-    let taken = client.ask(Method::POST, seat, "ada").await;
-    assert_eq!(taken.status, StatusCode::OK);
-    let refused = client.ask(Method::POST, seat, "grace").await;
+    let flight = "/rpc/FLIGHT/BA117";
+    let take = async |occupant| {
+        let arguments = json!(["14C", occupant]);
+        client
+            .post(&format!("{flight}/take"), &arguments)
+            .await
+            .body
+    };
     assert_eq!(
-        (refused.status, refused.code()),
-        (StatusCode::CONFLICT, "seat_taken")
+        (take("ada").await, take("grace").await),
+        (json!(true), json!(false))
     );
-    let seats = client.get("/flights/BA117").await;
+    let seats = client.post(&format!("{flight}/seats"), &json!([])).await;
     assert_eq!(seats.body, json!([{ "seat": "14C", "occupant": "ada" }]));
 }
 
@@ -176,9 +178,9 @@ fn alarm_batcher() {
 #[test]
 fn outbox_email() {
     let lines = [
-        "attempt 1: the mail service is down",
-        "attempt 2: the mail service is down",
-        "attempt 3: to ada@example.com: Thank you for ordering a kettle.",
+        "attempt 1, to ada@example.com: Thank you for ordering a kettle.",
+        "attempt 2, to ada@example.com: Thank you for ordering a kettle.",
+        "attempt 3, to ada@example.com: Thank you for ordering a kettle.",
     ];
     prints("outbox_email", &lines);
 }
