@@ -3,7 +3,7 @@
 //! - [`WakeUp`]: when a component wants its object to be woken.
 //! - [`RetryPolicy`], [`doubled`], [`throttle`]: the waits of retries, and of receivers that ask for patience.
 //! - [`suspects`]: work that may have ended the process.
-//! - [`seen`]: a clock that was set back.
+//! - [`steps_back`]: a clock that was set back.
 //! - [`operating`]: an operator's request to a component.
 //! - [`tables`]: a component's tables in its object's database.
 //! - [`answer`], [`address`]: outgoing HTTP requests and their responses; [`fault`]: what a failure means for the next
@@ -26,7 +26,7 @@ pub mod limits;
 pub mod numbers;
 pub mod operating;
 mod retry;
-pub mod seen;
+pub mod steps_back;
 pub mod suspects;
 pub mod tables;
 pub mod texts;

@@ -34,6 +34,27 @@ pub fn prepare(
     })
 }
 
+/// The same for tables with waits. The column `set_back` of `meta` is the sum of the wall clock's
+/// [steps back](crate::steps_back) with which they are stored.
+pub fn prepare_waits(
+    storage: &Storage,
+    whose: &str,
+    meta: &str,
+    version: i64,
+    make: impl FnOnce(&Sql) -> Result<()>,
+) -> Result<()> {
+    let is_new = !exists(&storage.sql(), meta)?;
+    prepare(storage, whose, meta, version, make)?;
+    if !is_new {
+        return Ok(());
+    }
+    let set_back = storage.clock_time().set_back;
+    storage.set_up(|| {
+        let set = format!("UPDATE {meta} SET set_back = ?1");
+        storage.sql().exec(&set, (set_back,)).map(drop)
+    })
+}
+
 /// Checks the version of existing tables.
 ///
 /// # Errors

@@ -122,12 +122,12 @@ pub use abide_macros::durable_object;
 pub use abide_macros::rpc;
 pub use abide_runtime::{
     Activation, Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, AlarmTime, AnyNamespace,
-    AnyStub, BlockConcurrency, Body, Call, Class, ClassOptions, CommitStall, DormantPage,
-    DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching, FoundObject, Instance,
-    JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats,
-    ObjectClass, ObjectId, Outbound, PutOptions, QuarantineListing, Released, Remote, Reply,
-    Request, Response, Result, Row, Rows, ScheduledTime, Sql, StallCause, State, Storage, Stub,
-    Timeline, TimelineCause, TimelineListing, clock, limits, random, socket,
+    AnyStub, BlockConcurrency, Body, Call, Class, ClassOptions, ClockTime, CommitStall,
+    DormantPage, DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching, FoundObject,
+    Instance, JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder,
+    NodeStats, ObjectClass, ObjectId, Outbound, PutOptions, QuarantineListing, Released, Remote,
+    Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql, StallCause, State, Storage,
+    Stub, Timeline, TimelineCause, TimelineListing, clock, limits, random, socket,
     socket::{
         Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
     },

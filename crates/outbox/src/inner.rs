@@ -27,7 +27,6 @@ use super::{
 };
 use abide_component::WakeUp;
 use abide_component::numbers::millis;
-use abide_component::seen::SeenByAlarm;
 
 /// One object's outbox.
 pub(super) struct Inner {
@@ -40,7 +39,6 @@ pub(super) struct Inner {
     /// True while a background task passes.
     pub(super) running: Cell<bool>,
     /// Evidence of a clock change from the alarm that went off.
-    pub(super) seen: SeenByAlarm,
     /// True if a task was dropped with attempts in flight.
     pub(super) orphaned: Cell<bool>,
     /// Whether this node is overloaded.
@@ -76,7 +74,6 @@ impl Inner {
             rows: Rows::new(state.storage().clone(), options),
             flights: RefCell::default(),
             running: Cell::new(false),
-            seen: SeenByAlarm::default(),
             orphaned: Cell::new(false),
             overload: Cell::default(),
             suspects: Cell::default(),
@@ -250,7 +247,6 @@ impl Inner {
 
     /// The alarm has gone off: continues with what is due.
     pub(super) fn wake(self: &Rc<Self>) -> Result<()> {
-        self.seen.note(&self.state);
         if self.has_work()? {
             self.arm(self.guard(self.now()))?;
         }

@@ -191,12 +191,6 @@ pub const FAN_OUT_SHARE: i64 = 2;
 /// Messages that a fan-out creates in one transaction.
 pub const FAN_OUT_BATCH: usize = 500;
 
-/// The stored last-seen time is at most this much older than that of the newest pass.
-pub const CLOCK_STEP: Duration = Duration::from_secs(1);
-
-/// A clock that steps back by more than this has been set.
-pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
-
 /// Shorter waits are made in memory, longer ones by the object's alarm.
 pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 
@@ -205,7 +199,6 @@ pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 pub const PUMP_LIFE: Duration = Duration::from_mins(1);
 
 const _: () = {
-    assert!(CLOCK_STEP.as_secs() < CLOCK_TOLERANCE.as_secs());
     assert!(SHORT_WAIT.as_secs() < PUMP_LIFE.as_secs());
     assert!(MAX_PAYLOAD_BYTES <= 1 << 20);
     assert!(MAX_CLAIMS as usize + READ_AHEAD <= MAX_READY);

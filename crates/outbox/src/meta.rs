@@ -12,7 +12,8 @@ pub(super) struct Meta {
     pub(super) next_tick: i64,
     /// Polls that the current tick may still make.
     pub(super) polls_left: u32,
-    pub(super) last_seen: i64,
+    /// The sum of the steps back of the wall clock with which the waits are stored.
+    pub(super) set_back: i64,
 }
 
 /// The changes of a turn, written to the row at its end in one statement, and the cached row.
@@ -66,17 +67,17 @@ impl Rows {
     }
 
     pub(super) fn meta(&self) -> Result<Meta> {
-        const META: &str = "SELECT full_at, next_tick, polls_left, last_seen FROM outbox_meta";
+        const META: &str = "SELECT full_at, next_tick, polls_left, set_back FROM outbox_meta";
         let mut ledger = self.ledger.get();
         if let Some(meta) = ledger.meta {
             return Ok(meta);
         }
-        let (full_at, next_tick, polls_left, last_seen) = self.sql.exec(META, ())?.one()?;
+        let (full_at, next_tick, polls_left, set_back) = self.sql.exec(META, ())?.one()?;
         let meta = Meta {
             full_at,
             next_tick,
             polls_left,
-            last_seen,
+            set_back,
         };
         ledger.meta = Some(meta);
         self.ledger.set(ledger);
@@ -116,13 +117,13 @@ impl Rows {
         (ledger.changed, ledger.failing, ledger.more) = (false, 0, [0; 6]);
         self.ledger.set(ledger);
         self.sql.exec(
-            "UPDATE outbox_meta SET full_at = ?1, next_tick = ?2, last_seen = ?3, queued = queued + ?4, sending = sending + ?5,
+            "UPDATE outbox_meta SET full_at = ?1, next_tick = ?2, set_back = ?3, queued = queued + ?4, sending = sending + ?5,
                  sent = sent + ?6, failed = failed + ?7, canceled = canceled + ?8, discarded = discarded + ?9,
                  failing = failing + ?10, polls_left = ?11",
             (
                 meta.full_at,
                 meta.next_tick,
-                meta.last_seen,
+                meta.set_back,
                 queued,
                 sending,
                 sent,

@@ -24,6 +24,7 @@ use super::{
     rows::FailedMessage,
 };
 use abide_component::numbers::{millis, rows};
+use abide_component::steps_back;
 use abide_component::texts::{Panicked, cut};
 
 /// What a pass has claimed.
@@ -49,15 +50,16 @@ impl Inner {
     /// counted from the new time: such a wait must not be shortened.
     pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
         let mut meta = self.rows.meta()?;
-        let seen = self.seen.take_or(meta.last_seen);
-        if now.saturating_add(millis(limits::CLOCK_TOLERANCE)) >= seen {
+        let Some(step) = steps_back::since(self.state.storage(), meta.set_back, now) else {
             return Ok(());
+        };
+        if step.by > 0 {
+            self.clock_went_back(step.by, now)?;
+            meta.next_tick = meta.next_tick.min(now);
+            // A bucket of the old time would have no token before that time comes again.
+            meta.full_at = meta.full_at.min(now.saturating_mul(1_000));
         }
-        self.clock_went_back(seen - now, now)?;
-        meta.last_seen = now;
-        meta.next_tick = meta.next_tick.min(now);
-        // A bucket of the old time would have no token before that time comes again.
-        meta.full_at = meta.full_at.min(now.saturating_mul(1_000));
+        meta.set_back = step.sum;
         self.rows.save_meta(meta);
         Ok(())
     }
@@ -147,10 +149,6 @@ impl Inner {
             }
             let polled = u32::try_from(polled).unwrap_or(u32::MAX);
             meta.polls_left = meta.polls_left.saturating_sub(polled);
-            news = true;
-        }
-        if meta.last_seen.saturating_add(millis(limits::CLOCK_STEP)) <= now {
-            meta.last_seen = now;
             news = true;
         }
         if news {

@@ -132,7 +132,7 @@ const TABLES: &str = "
         full_at   INTEGER NOT NULL DEFAULT 0,
         next_tick INTEGER NOT NULL DEFAULT 0,
         polls_left INTEGER NOT NULL DEFAULT 0,
-        last_seen INTEGER NOT NULL DEFAULT 0,
+        set_back INTEGER NOT NULL DEFAULT 0,
         go_on     INTEGER NOT NULL DEFAULT 0,
         log       INTEGER NOT NULL DEFAULT 0,
         queued    INTEGER NOT NULL DEFAULT 0,
@@ -175,7 +175,7 @@ pub(super) fn exists(storage: &Storage) -> Result<bool> {
 
 /// Creates the tables if the object has none.
 pub(super) fn prepare(storage: &Storage) -> Result<()> {
-    tables::prepare(storage, "outbox", META, VERSION, |sql| {
+    tables::prepare_waits(storage, "outbox", META, VERSION, |sql| {
         for (table, id) in [
             ("outbox_messages", "INTEGER PRIMARY KEY AUTOINCREMENT"),
             ("outbox_dead_letters", "INTEGER PRIMARY KEY"),

@@ -86,6 +86,7 @@ mod waits;
 mod watchdog;
 mod worker;
 
+pub use abide_storage::ClockTime;
 pub use axum_core::body::Body;
 
 pub use crate::body::counted_bytes;

@@ -6,7 +6,7 @@
 use derive_setters::Setters;
 use std::{collections::BTreeMap, fmt, rc::Rc, time::SystemTime};
 
-use abide_storage::{Bookmark, ListOptions, ObjectDb, cbor, limits::MAX_KEYS_PER_CALL};
+use abide_storage::{Bookmark, ClockTime, ListOptions, ObjectDb, cbor, limits::MAX_KEYS_PER_CALL};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -135,6 +135,15 @@ impl Storage {
     /// Removes everything: every key, every table, and the alarm.
     pub fn delete_all(&self) -> Result<()> {
         self.object.delete_all()
+    }
+
+    /// The time of the wall clock, and the sum of its steps back so far.
+    ///
+    /// A wait that is stored as a time gets longer if the clock is set back before it ends. Store the sum of the steps
+    /// beside it; if the sum is larger when the wait is read, subtract the difference. Steps of up to 5 s are not
+    /// counted. If the clock was set back while the program was not running, the sum grows by at most the step.
+    pub fn clock_time(&self) -> ClockTime {
+        self.object.worker.clock_time()
     }
 
     /// Sets the object's unnamed alarm, replacing its current time; for named alarms see

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide::{Stub, prelude::*};
 use abide_harness::run;
-use billing::resources::{Customer, NewSubscription, Price, Product, Subscription};
+use billing::resources::{Customer, Invoice, NewSubscription, Price, Product, Subscription};
 use serde_json::json;
 
 use crate::{create_product, world::World};
@@ -242,4 +242,44 @@ fn a_dormant_restored_subscription_acts_when_it_continues() {
             assert_eq!(charged.len(), payments(), "{charged:?}");
         });
     }
+}
+
+#[test]
+fn a_restored_subscription_accepts_that_its_invoice_is_void() {
+    run(async {
+        let world = World::new(1, 0);
+        let subscription = subscribe(&world).await;
+        let payments = || world.gateway.payments().len();
+        world.until(async || payments() == 1).await;
+        let (node, object) = (world.node(), subscription.untyped());
+        let then = node.bookmark(object, None).await.unwrap();
+        pay_with(&world, "card_declined").await;
+        world
+            .until(async || subscription.get_state().await.unwrap().unwrap().state == "past_due")
+            .await;
+        let open = subscription.get_state().await.unwrap().unwrap().data["owed"].clone();
+        let open = open.as_object().unwrap().keys().next().unwrap().clone();
+        subscription.void(open.clone()).await.unwrap().unwrap();
+        let invoice = world.env().object::<Invoice>().get_by_name(&open);
+        world
+            .until(async || invoice.get_state().await.unwrap().unwrap().state == "void")
+            .await;
+        node.restore(object, then).await.unwrap();
+        pay_with(&world, "card_ok").await;
+        world.passes(Duration::from_hours(2 * 24)).await;
+        let live = subscription.get_state().await.unwrap().unwrap();
+        assert_eq!((&*live.state, &live.data["owed"]), ("active", &json!({})));
+        let more = subscription.change("price_day".into(), Some(3)).await;
+        more.unwrap().unwrap();
+        let invoice = invoice.get_state().await.unwrap().unwrap();
+        assert_eq!(invoice.state, "void");
+    });
+}
+
+/// Gives Ada another card.
+async fn pay_with(world: &World, card: &str) {
+    let customer = world.env().object::<Customer>().get_by_name("cus_ada");
+    let card = json!({ "name": "Ada", "email": "ada@example.com", "payment_method": card });
+    let updated = customer.transition("update".into(), "updated".into(), card);
+    updated.await.unwrap().unwrap();
 }

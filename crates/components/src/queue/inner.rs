@@ -12,10 +12,7 @@ use tokio::sync::Notify;
 use super::{Counts, QueueError, Queues, limits, metrics::Metrics, queues::Declared, rows::Rows};
 use crate::broken::{Variant, broken};
 use abide_component::numbers::{millis, rows};
-use abide_component::{
-    seen::{SeenByAlarm, went_back},
-    suspects::Suspects,
-};
+use abide_component::{steps_back, suspects::Suspects};
 
 /// One shard.
 pub(super) struct Inner {
@@ -26,7 +23,6 @@ pub(super) struct Inner {
     /// True while a background task runs.
     pub(super) running: Cell<bool>,
     /// Evidence of a clock change from the alarm that went off.
-    pub(super) seen: SeenByAlarm,
     /// Whether other messages are stopped for one that may have ended the process.
     pub(super) suspects: Cell<Suspects>,
     /// Wakes the task.
@@ -45,7 +41,6 @@ impl Inner {
             rows,
             queues,
             running: Cell::new(false),
-            seen: SeenByAlarm::default(),
             suspects: Cell::default(),
             news: Notify::new(),
             forward_after: Cell::new(0),
@@ -98,7 +93,9 @@ impl Inner {
         let (meta, now) = (self.rows.meta()?, self.now());
         let batch = match self.rows.first_due()? {
             // A pass corrects the times.
-            Some(_) if went_back(self.seen.or(meta.last_seen), now).is_some() => Some(now),
+            Some(_) if steps_back::since(&self.rows.storage, meta.set_back, now).is_some() => {
+                Some(now)
+            }
             Some(due)
                 if declared.consumer.is_some()
                     && (!meta.paused || broken(Variant::PauseIgnored)) =>

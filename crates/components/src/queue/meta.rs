@@ -21,8 +21,8 @@ pub(super) struct Meta {
     pub(super) consumed: i64,
     /// Claims so far: the number of the newest.
     pub(super) claims: i64,
-    /// The time of about the newest claim.
-    pub(super) last_seen: i64,
+    /// The sum of the steps back of the wall clock with which the times are stored.
+    pub(super) set_back: i64,
     /// Consecutive batches that failed as a whole.
     pub(super) failures: u32,
     /// Until when the consumer is paused for that.

@@ -14,7 +14,7 @@ use super::{
 use crate::broken::{Variant, broken};
 use abide_component::{
     numbers::{millis, rows},
-    seen::{is_old, went_back},
+    steps_back::{self, StepBack},
 };
 
 /// The next batch.
@@ -70,9 +70,6 @@ impl Inner {
         if forwards && meta.dead > before.dead {
             // The next pass sends them on.
             wake(&mut taken.wake, Some(now.max(at)));
-        }
-        if is_old(meta.last_seen, now) {
-            meta.last_seen = now;
         }
         if meta != before && (!taken.batches.is_empty() || meta.dead != before.dead) {
             self.rows.save_meta(&meta)?;
@@ -188,11 +185,16 @@ impl Inner {
         Ok(buried > 0)
     }
 
-    /// Waits are not longer if the wall clock was set back.
-    fn mind_clock(&self, meta: &mut Meta, now: i64) -> Result<()> {
-        let Some(by) = went_back(self.seen.take_or(meta.last_seen), now) else {
+    /// Counts waits from the new time if the clock was set back. Call it before writing waits from the new time.
+    pub(super) fn mind_clock(&self, meta: &mut Meta, now: i64) -> Result<()> {
+        let Some(StepBack { by, sum }) = steps_back::since(&self.rows.storage, meta.set_back, now)
+        else {
             return Ok(());
         };
+        meta.set_back = sum;
+        if by == 0 {
+            return self.rows.save_meta(meta);
+        }
         tracing::warn!(
             by_millis = by,
             queue = self.rows.queue,
@@ -202,7 +204,6 @@ impl Inner {
         if meta.rest_until > now {
             meta.rest_until = meta.rest_until.saturating_sub(by).max(now);
         }
-        meta.last_seen = now;
         self.suspects.set(self.suspects.get().clock_went_back(now));
         self.forward_after.set(0);
         self.rows.save_meta(meta)

@@ -61,7 +61,7 @@ impl Rows {
     pub(super) fn meta(&self) -> Result<Meta> {
         self.sql
             .exec(
-                "SELECT messages, bytes, dead, keys, consumed, claims, last_seen, failures, rest_until, throttled, paused FROM queue_meta",
+                "SELECT messages, bytes, dead, keys, consumed, claims, set_back, failures, rest_until, throttled, paused FROM queue_meta",
                 (),
             )?
             .one()
@@ -86,14 +86,14 @@ impl Rows {
             meta.keys,
             meta.consumed,
             meta.claims,
-            meta.last_seen,
+            meta.set_back,
             meta.failures,
             meta.rest_until,
             meta.throttled,
             meta.paused,
         );
         self.sql.exec(
-            "UPDATE queue_meta SET messages = ?1, bytes = ?2, dead = ?3, keys = ?4, consumed = ?5, claims = ?6, last_seen = ?7,
+            "UPDATE queue_meta SET messages = ?1, bytes = ?2, dead = ?3, keys = ?4, consumed = ?5, claims = ?6, set_back = ?7,
                  failures = ?8, rest_until = ?9, throttled = ?10, paused = ?11",
             counts,
         )?;

@@ -55,7 +55,7 @@ const TABLES: &str = "
         keys       INTEGER NOT NULL DEFAULT 0,
         consumed   INTEGER NOT NULL DEFAULT 0,
         claims     INTEGER NOT NULL DEFAULT 0,
-        last_seen  INTEGER NOT NULL DEFAULT 0,
+        set_back  INTEGER NOT NULL DEFAULT 0,
         failures   INTEGER NOT NULL DEFAULT 0,
         rest_until INTEGER NOT NULL DEFAULT 0,
         throttled  INTEGER NOT NULL DEFAULT 0,
@@ -65,7 +65,7 @@ const TABLES: &str = "
 
 /// Creates the tables if the object has none.
 pub(super) fn prepare(storage: &Storage) -> Result<()> {
-    tables::prepare(storage, "queue", "queue_meta", VERSION, |sql| {
+    tables::prepare_waits(storage, "queue", "queue_meta", VERSION, |sql| {
         sql.exec(TABLES, ()).map(drop)
     })
 }

@@ -29,6 +29,7 @@ impl Inner {
     /// Writes results.
     pub(super) fn land(&self, declared: &Declared, landed: Finished, now: i64) -> Result<()> {
         let storage = &self.rows.storage;
+        self.mind_clock(&mut self.rows.meta()?, now)?;
         match landed {
             Finished::Batch(tried) => {
                 storage.transaction_sync(|| self.settle(declared, tried, now))

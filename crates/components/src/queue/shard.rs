@@ -61,7 +61,6 @@ impl DurableObject for QueueShard {
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.inner.seen.note(&self.inner.state);
         self.inner.go_on()
     }
 }
@@ -83,9 +82,10 @@ impl QueueShard {
         }
         let now = inner.now();
         let rows = &inner.rows;
-        let sent = rows
-            .storage
-            .transaction_sync(|| rows.take(&messages, &declared.options, now))?;
+        let sent = rows.storage.transaction_sync(|| {
+            inner.mind_clock(&mut rows.meta()?, now)?;
+            rows.take(&messages, &declared.options, now)
+        })?;
         inner.go_on()?;
         Ok(sent)
     }

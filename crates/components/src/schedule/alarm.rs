@@ -78,6 +78,7 @@ impl Inner {
     ) -> Result<Attempted> {
         let now = self.now();
         let storage = &self.rows.storage;
+        self.mind_clock(now)?;
         let Some(firing) = self.firing(claim, now)? else {
             return Ok(Attempted::Ended);
         };
@@ -265,6 +266,7 @@ impl Task {
         };
         let inner = &self.inner;
         let now = inner.now();
+        inner.mind_clock(now)?;
         if claim.alone {
             inner.suspects.set(inner.suspects.get().end(now));
         }

@@ -11,20 +11,21 @@ use abide::Result;
 use super::{Timing, inner::Inner, limits};
 use abide_component::{
     numbers::millis,
-    seen::{is_old, went_back},
+    steps_back::{self, StepBack},
 };
 
 impl Inner {
-    /// Records the time, and corrects waits if the clock was set back.
+    /// Corrects waits if the clock was set back. Call it before waits are read, or written from the new time.
     pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
-        let seen = self.seen.take_or(self.rows.last_seen()?);
-        if is_old(seen, now) {
-            return self.rows.see(now);
-        }
-        let Some(back) = went_back(seen, now) else {
+        let known = self.rows.set_back()?;
+        let Some(StepBack { by: back, sum }) = steps_back::since(&self.rows.storage, known, now)
+        else {
             return Ok(());
         };
-        self.rows.see(now)?;
+        self.rows.save_set_back(sum)?;
+        if back == 0 {
+            return Ok(());
+        }
         self.rows.pull_retries(back, now)?;
         self.rows.none_is_behind()?;
         self.suspects.set(self.suspects.get().clock_went_back(now));

@@ -17,7 +17,7 @@ use super::{
 use crate::broken::{Variant, broken};
 use abide_component::WakeUp;
 use abide_component::numbers::millis;
-use abide_component::{seen::SeenByAlarm, suspects::Suspects};
+use abide_component::suspects::Suspects;
 
 /// The name of its alarm.
 pub(super) const NAME: &str = "schedule";
@@ -30,7 +30,6 @@ pub(super) struct Inner {
     pub(super) rows: Rows,
     /// True while somebody claims due occurrences.
     pub(super) running: Cell<bool>,
-    pub(super) seen: SeenByAlarm,
     /// Wakes that claimer.
     pub(super) news: Notify,
     /// Whether other runs are stopped for one that may have ended the process.
@@ -48,7 +47,6 @@ impl Inner {
             rows: Rows::new(state.storage(), options.history),
             options,
             running: Cell::new(false),
-            seen: SeenByAlarm::default(),
             news: Notify::new(),
             suspects: Cell::default(),
             claimed: Cell::default(),

@@ -103,10 +103,7 @@ impl Schedule {
         options.check()?;
         schema::prepare(state.storage())?;
         let inner = Inner::new(state, options);
-        // Reading an object writes nothing.
-        if inner.now() < inner.rows.last_seen()? {
-            inner.mind_clock(inner.now())?;
-        }
+        inner.mind_clock(inner.now())?;
         inner.arm()?;
         let copied = Rc::clone(&inner);
         state.on_activation(move |how| copied.activated(how));
@@ -292,10 +289,7 @@ impl Schedule {
         let (inner, handler) = (Rc::clone(&self.0), Rc::new(handler));
         self.0.state.on_alarm(inner::NAME, move |_| {
             let (inner, handler) = (Rc::clone(&inner), Rc::clone(&handler));
-            async move {
-                inner.seen.note(&inner.state);
-                inner.see_to(|firing| handler(firing)).await
-            }
+            async move { inner.see_to(|firing| handler(firing)).await }
         })
     }
 
@@ -340,7 +334,6 @@ impl Schedule {
     {
         let (inner, handler) = (Rc::clone(&self.0), Rc::new(handler));
         self.0.state.on_alarm(inner::NAME, move |_| {
-            inner.seen.note(&inner.state);
             let handler = Rc::clone(&handler);
             std::future::ready(inner.see_to_in_background(move |firing| handler(firing)))
         })
@@ -355,6 +348,7 @@ impl Schedule {
         let inner = &self.0;
         let now = inner.now();
         inner.rows.storage.transaction_sync(|| {
+            inner.mind_clock(now)?;
             let Some(set) = inner.rows.named(name)? else {
                 return Err(ScheduleError::NotFound {
                     name: name.to_owned(),

@@ -79,16 +79,16 @@ impl Rows {
         Ok(())
     }
 
-    /// The last-seen time.
-    pub(super) fn last_seen(&self) -> Result<i64> {
+    /// The sum of the steps back of the wall clock with which the times are stored.
+    pub(super) fn set_back(&self) -> Result<i64> {
         self.sql
-            .exec("SELECT last_seen FROM schedule_meta", ())?
+            .exec("SELECT set_back FROM schedule_meta", ())?
             .one()
     }
 
-    pub(super) fn see(&self, now: i64) -> Result<()> {
+    pub(super) fn save_set_back(&self, sum: i64) -> Result<()> {
         self.sql
-            .exec("UPDATE schedule_meta SET last_seen = ?1", (now,))?;
+            .exec("UPDATE schedule_meta SET set_back = ?1", (sum,))?;
         Ok(())
     }
 }

@@ -72,7 +72,7 @@ const TABLES: &str = "
 
     CREATE TABLE schedule_meta (
         version   INTEGER NOT NULL,
-        last_seen INTEGER NOT NULL DEFAULT 0,
+        set_back INTEGER NOT NULL DEFAULT 0,
         timers    INTEGER NOT NULL DEFAULT 0,
         ended     INTEGER NOT NULL DEFAULT 0
     );
@@ -94,7 +94,7 @@ const TABLES: &str = "
 
 /// Creates the tables if the object has none.
 pub(super) fn prepare(storage: &Storage) -> Result<()> {
-    tables::prepare(storage, "schedule", "schedule_meta", VERSION, |sql| {
+    tables::prepare_waits(storage, "schedule", "schedule_meta", VERSION, |sql| {
         sql.exec(TABLES, ()).map(drop)
     })
 }

@@ -166,6 +166,7 @@ impl Inner {
         if broken(Variant::CutOffForgotten) {
             return Ok(());
         }
+        self.mind_clock(now)?;
         let claimed = self.rows.taken(Taken::Claimed)?;
         // They are handled in this order, and finished ones are removed: the first has started. Others have as well if the
         // ends of those before them are not on disk. So each of them is a suspect.

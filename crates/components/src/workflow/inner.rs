@@ -19,7 +19,7 @@ use super::{
 };
 use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
-use abide_component::seen::{SeenByAlarm, is_old, went_back};
+use abide_component::steps_back;
 
 /// One instance's object.
 pub(super) struct Inner {
@@ -30,7 +30,6 @@ pub(super) struct Inner {
     /// True while a background task drives the instance.
     pub(super) running: Cell<bool>,
     /// Evidence of a clock change from the alarm that went off.
-    pub(super) seen: SeenByAlarm,
     /// Wakes the task.
     pub(super) news: Notify,
     /// Wakes whoever waits for the instance's result.
@@ -68,26 +67,24 @@ impl Inner {
         }
     }
 
-    /// Records the current time. If the clock was set back since the last time, returns by how much, and moves waits
-    /// earlier by that.
-    pub(super) fn note_time(&self, instance: &Instance, now: i64) -> Result<Option<i64>> {
-        let seen = self.seen.take_or(instance.last_seen);
-        if is_old(seen, now) {
-            self.rows.set_last_seen(now)?;
-        }
-        let back = went_back(seen, now).filter(|_| !broken(Variant::WaitsFollowClock));
-        let Some(back) = back else {
+    /// If the clock was set back, moves waits earlier by as much, and returns by how much.
+    pub(super) fn mind_clock(&self, instance: &Instance, now: i64) -> Result<Option<i64>> {
+        let step = steps_back::since(self.state.storage(), instance.set_back, now);
+        let Some(step) = step.filter(|_| !broken(Variant::WaitsFollowClock)) else {
             return Ok(None);
         };
+        self.rows.save_set_back(step.sum)?;
+        if step.by == 0 {
+            return Ok(None);
+        }
         tracing::warn!(
-            by_millis = back,
+            by_millis = step.by,
             workflow = instance.workflow,
             instance = instance.id,
             "the wall clock was set back: waits of the workflow are counted from the new time"
         );
-        self.rows.set_last_seen(now)?;
-        self.rows.bring_nearer(back, now)?;
-        Ok(Some(back))
+        self.rows.bring_nearer(step.by, now)?;
+        Ok(Some(step.by))
     }
 
     /// The instance continues with an empty history. Children that it waited for are canceled.

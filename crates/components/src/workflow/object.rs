@@ -8,7 +8,6 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use crate::broken::{Variant, broken};
-use abide_component::seen::SeenByAlarm;
 
 use super::{
     Failure, Filter, InstanceRecord, Listed, Options, Page, Registry, Status, StepKind, StepName,
@@ -77,7 +76,6 @@ impl DurableObject for WorkflowInstance {
             news: Notify::new(),
             ended: Notify::new(),
             cancel: RefCell::default(),
-            seen: SeenByAlarm::default(),
             state,
         });
         let told = Rc::clone(&inner);
@@ -97,7 +95,6 @@ impl DurableObject for WorkflowInstance {
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.inner.seen.note(&self.inner.state);
         if self.inner.rows.instance()?.is_some() {
             self.inner.kick()?;
         }

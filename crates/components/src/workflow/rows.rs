@@ -35,8 +35,8 @@ pub(super) struct Instance {
     pub(super) told: i64,
     /// When its history began: at its start, or when it last continued as new.
     pub(super) began_at: i64,
-    /// The approximate last-seen time.
-    pub(super) last_seen: i64,
+    /// The sum of the steps back of the wall clock with which the waits are stored.
+    pub(super) set_back: i64,
 }
 
 impl Instance {
@@ -162,10 +162,11 @@ impl Rows {
         now: i64,
     ) -> Result<()> {
         schema::create(&self.storage)?;
+        let set_back = self.storage.clock_time().set_back;
         self.sql.exec(
-            "INSERT INTO workflow_instance (tables, workflow, id, status, parent, created_at, updated_at, version, began_at, last_seen)
-             VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?5, ?5, ?5, ?5)",
-            (schema::VERSION, workflow, id, parent, now),
+            "INSERT INTO workflow_instance (tables, workflow, id, status, parent, created_at, updated_at, version, began_at, set_back)
+             VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?5, ?5, ?5, ?6)",
+            (schema::VERSION, workflow, id, parent, now, set_back),
         )?;
         self.set_value("input", Some(input))
     }
@@ -628,10 +629,9 @@ impl Rows {
         self.set_value("input", Some(input))
     }
 
-    /// Records the last-seen time.
-    pub(super) fn set_last_seen(&self, now: i64) -> Result<()> {
-        let sql = "UPDATE workflow_instance SET last_seen = ?1";
-        self.sql.exec(sql, (now,)).map(drop)
+    pub(super) fn save_set_back(&self, sum: i64) -> Result<()> {
+        let sql = "UPDATE workflow_instance SET set_back = ?1";
+        self.sql.exec(sql, (sum,)).map(drop)
     }
 
     /// Moves relative waits earlier by this much.

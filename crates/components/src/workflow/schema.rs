@@ -24,7 +24,7 @@ const TABLES: &str = "
         version      INTEGER NOT NULL,
         told         INTEGER NOT NULL DEFAULT 0,
         began_at     INTEGER NOT NULL,
-        last_seen    INTEGER NOT NULL
+        set_back     INTEGER NOT NULL
     );
     -- Apart, so that a change of the instance does not write them anew.
     CREATE TABLE workflow_values (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

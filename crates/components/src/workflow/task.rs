@@ -105,7 +105,7 @@ impl Task {
                 inner.arm(None)?;
                 return Ok(TaskEnd::Rest);
             };
-            if let Some(by) = inner.note_time(&instance, now)?
+            if let Some(by) = inner.mind_clock(&instance, now)?
                 && let Some(run) = &self.run
             {
                 run.bring_nearer(by);

@@ -251,6 +251,21 @@ fn a_wall_clock_that_was_set_back_does_not_make_messages_wait_longer() {
 }
 
 #[test]
+fn a_delay_that_begins_after_a_step_back_is_not_shortened() {
+    run(async {
+        let world = World::new(words);
+        world.send(&["first"]).await;
+        world.until_consumed(1).await;
+        world.clock.set_wall(-YEAR);
+        let later = message("later").delay(Duration::from_mins(1));
+        world.queue("words").send(later).await.unwrap();
+        world.pass_until_consumed(2).await;
+        let at = world.script.times("later")[0];
+        assert!((60_000..90_000).contains(&at), "{at}");
+    });
+}
+
+#[test]
 fn a_shard_that_rests_gives_messages_in_time_although_the_wall_clock_was_set_back() {
     run(async {
         let world = World::new(words);
