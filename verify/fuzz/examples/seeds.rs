@@ -210,15 +210,43 @@ fn manifests(change: impl Fn(u8, u8, u32, u8, &[u8]) -> Vec<u8>) {
     let many = alarms(1, &format!(r#"{{"number":1,"entries":{most}}}"#));
     for (name, epoch, redo, segment_bytes, alarms, archive) in [
         ("as-written", 1, 0, 524_288, &no_alarms, &no_archive),
-        ("last-epoch", u64::from(u32::MAX), 0, 524_288, &no_alarms, &no_archive),
+        (
+            "last-epoch",
+            u64::from(u32::MAX),
+            0,
+            524_288,
+            &no_alarms,
+            &no_archive,
+        ),
         ("redo-at-the-end", 1, most, 524_288, &no_alarms, &no_archive),
-        ("redo-near-the-end", 1, most - 7, 524_288, &no_alarms, &no_archive),
+        (
+            "redo-near-the-end",
+            1,
+            most - 7,
+            524_288,
+            &no_alarms,
+            &no_archive,
+        ),
         ("no-segments", 1, 0, 0, &no_alarms, &no_archive),
         ("small-segments", 1, 0, 4096, &no_alarms, &no_archive),
         ("endless-segments", 1, 0, most, &no_alarms, &no_archive),
-        ("last-alarm-run", 1, 0, 524_288, &alarms(most, ""), &no_archive),
+        (
+            "last-alarm-run",
+            1,
+            0,
+            524_288,
+            &alarms(most, ""),
+            &no_archive,
+        ),
         ("many-alarms", 1, 0, 524_288, &many, &no_archive),
-        ("last-archive-run", 1, 0, 524_288, &no_alarms, &archived(&most.to_string())),
+        (
+            "last-archive-run",
+            1,
+            0,
+            524_288,
+            &no_alarms,
+            &archived(&most.to_string()),
+        ),
     ] {
         let text = format!(
             "\n{{\"epoch\":{epoch},\"redo\":{redo},\"segment_bytes\":{segment_bytes},\"namespaces\":[\"objects\"],\"quarantined\":{{}}"
