@@ -202,43 +202,64 @@ fn recovery_() {
 /// Valid manifests with content that no store writes.
 fn manifests(change: impl Fn(u8, u8, u32, u8, &[u8]) -> Vec<u8>) {
     let most = u64::MAX;
-    for (name, epoch, redo, segment_bytes, rest) in [
-        ("as-written", 1, 0, 524_288, String::new()),
-        ("last-epoch", u64::from(u32::MAX), 0, 524_288, String::new()),
-        ("redo-at-the-end", 1, most, 524_288, String::new()),
-        ("redo-near-the-end", 1, most - 7, 524_288, String::new()),
-        ("no-segments", 1, 0, 0, String::new()),
-        ("small-segments", 1, 0, 4096, String::new()),
-        ("endless-segments", 1, 0, most, String::new()),
+    let alarms = |newest: u64, list: &str| format!(r#"{{"newest":{newest},"list":[{list}]}}"#);
+    let archived = |archived: &str| {
+        format!(r#"{{"archived":{archived},"runs":[],"damaged":[],"rebase":0,"holes":[]}}"#)
+    };
+    let (no_alarms, no_archive) = (alarms(0, ""), archived("null"));
+    let many = alarms(1, &format!(r#"{{"number":1,"entries":{most}}}"#));
+    for (name, epoch, redo, segment_bytes, alarms, archive) in [
+        ("as-written", 1, 0, 524_288, &no_alarms, &no_archive),
+        (
+            "last-epoch",
+            u64::from(u32::MAX),
+            0,
+            524_288,
+            &no_alarms,
+            &no_archive,
+        ),
+        ("redo-at-the-end", 1, most, 524_288, &no_alarms, &no_archive),
+        (
+            "redo-near-the-end",
+            1,
+            most - 7,
+            524_288,
+            &no_alarms,
+            &no_archive,
+        ),
+        ("no-segments", 1, 0, 0, &no_alarms, &no_archive),
+        ("small-segments", 1, 0, 4096, &no_alarms, &no_archive),
+        ("endless-segments", 1, 0, most, &no_alarms, &no_archive),
         (
             "last-alarm-run",
             1,
             0,
             524_288,
-            format!(",\"alarms\":{{\"newest\":{most},\"list\":[]}}"),
+            &alarms(most, ""),
+            &no_archive,
         ),
-        (
-            "many-alarms",
-            1,
-            0,
-            524_288,
-            format!(",\"alarms\":{{\"newest\":1,\"list\":[{{\"number\":1,\"entries\":{most}}}]}}"),
-        ),
+        ("many-alarms", 1, 0, 524_288, &many, &no_archive),
         (
             "last-archive-run",
             1,
             0,
             524_288,
-            format!(",\"archive\":{{\"archived\":{most},\"next_run\":{most},\"runs\":[]}}"),
+            &no_alarms,
+            &archived(&most.to_string()),
         ),
     ] {
         let text = format!(
-            "\n{{\"epoch\":{epoch},\"redo\":{redo},\"segment_bytes\":{segment_bytes},\"namespaces\":[\"objects\"],\"quarantined\":{{}}{rest}}}"
+            "\n{{\"epoch\":{epoch},\"redo\":{redo},\"segment_bytes\":{segment_bytes},\"namespaces\":[\"objects\"],\"quarantined\":{{}}"
+        );
+        let rest = format!(
+            r#","alarms":{alarms},"clock":{{"position":0,"unix_millis":0,"set_back":0}},"archive":{archive}}}"#
         );
         for directory in 0..2_u8 {
+            // Replaces the file, and extends it: one change has at most 255 bytes.
             let bytes = [
                 &[directory << 1 | 1],
                 &change(4, 0, 0, 0, text.as_bytes())[..],
+                &change(3, 0, 0, 0, rest.as_bytes())[..],
             ]
             .concat();
             save("recovery", &format!("manifest-{name}-{directory}"), &bytes);
