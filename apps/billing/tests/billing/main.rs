@@ -1,4 +1,5 @@
 //! Tests of billing.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod access;
 mod api;

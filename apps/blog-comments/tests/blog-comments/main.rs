@@ -1,4 +1,5 @@
 //! Tests of comments on blogs.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod api;
 mod crash;

@@ -1,4 +1,5 @@
 //! Tests of the chat.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod crash;
 mod page;

@@ -1,4 +1,5 @@
 //! Tests of flights and their seats.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod api;
 mod bad_input;

@@ -1,4 +1,5 @@
 //! Tests of games and their rooms.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod hub;
 mod lives;

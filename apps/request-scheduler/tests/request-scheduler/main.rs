@@ -1,4 +1,5 @@
 //! Tests of the request scheduler.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod api;
 mod bad_input;

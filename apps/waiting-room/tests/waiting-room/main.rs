@@ -1,4 +1,5 @@
 //! Tests of waiting rooms.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod bad_input;
 mod compared;

@@ -1,4 +1,5 @@
 //! Tests of objects and their runtime, through the public API.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod alarms;
 mod book;

@@ -1,4 +1,5 @@
 //! Tests of `abide`, the program.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod access;
 mod alarms;

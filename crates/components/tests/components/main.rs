@@ -1,4 +1,5 @@
 //! Tests of the built-in components.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod delivery;
 mod outcomes;

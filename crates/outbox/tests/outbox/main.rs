@@ -1,4 +1,5 @@
 //! Tests of the outbox, its handlers and its service.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod handlers;
 mod live;

@@ -1,4 +1,5 @@
 //! Tests of the server, through real sockets.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod absent;
 mod access;

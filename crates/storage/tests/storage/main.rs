@@ -1,4 +1,5 @@
 //! Tests of the storage engine.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod archive_crash;
 mod bounds;

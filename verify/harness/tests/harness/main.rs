@@ -1,4 +1,5 @@
 //! Tests of the harness, and checks of the whole workspace.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod acs;
 mod awaits;

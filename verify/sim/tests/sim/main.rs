@@ -1,4 +1,5 @@
 //! Tests of the simulation.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod checkers;
 mod determinism;
