@@ -268,14 +268,19 @@ fn read_text(text: &str, path: &Path) -> Result<Table, ConfigError> {
     })
 }
 
-/// The message of a TOML error, without the quoted lines of the file (`2 | password = …`): they may contain secrets.
+/// The message of a TOML error, without values and quoted lines of the file (`2 | password = …`): they may contain secrets.
 fn without_lines(error: &str) -> String {
     let is_shown = |line: &str| {
         let digit_or_space = |letter: char| letter.is_ascii_digit() || letter == ' ';
         line.trim_start_matches(digit_or_space).starts_with('|')
     };
+    // The message of an integer beyond 64 bits quotes the integer.
+    let without_value = |line| match line {
+        text if str::starts_with(text, "invalid type: integer") => "the integer is too large",
+        text => text,
+    };
     let said = error.lines().filter(|line| !is_shown(line));
-    said.collect::<Vec<_>>().join("; ")
+    said.map(without_value).collect::<Vec<_>>().join("; ")
 }
 
 fn read_variables(variables: BTreeMap<String, String>) -> Result<Table, ConfigError> {
@@ -601,13 +606,14 @@ mod tests {
     fn a_file_that_is_not_toml_is_refused_without_its_secrets() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("abide.toml");
-        std::fs::write(&path, "[mail]\npassword = \"hunter2\n").unwrap();
-        let refused = gather::<Mail>(Some(&path), BTreeMap::new(), &Sources::default());
-        let told = refused.map(drop).unwrap_err().to_string();
-        assert!(
-            told.contains("line 2") && !told.contains("hunter2"),
-            "{told}"
-        );
+        let secrets = ["hunter2", "99999999999999999999"];
+        for text in ["\"hunter2", "99999999999999999999"] {
+            std::fs::write(&path, format!("[mail]\npassword = {text}\n")).unwrap();
+            let refused = gather::<Mail>(Some(&path), BTreeMap::new(), &Sources::default());
+            let told = refused.map(drop).unwrap_err().to_string();
+            let shows_secret = secrets.iter().any(|secret| told.contains(secret));
+            assert!(told.contains("line 2") && !shows_secret, "{told}");
+        }
     }
 
     #[test]
