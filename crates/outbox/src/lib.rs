@@ -324,9 +324,10 @@ impl Outbox {
     /// Wakes the task if something is due soon, and sets the alarm in case the task stops.
     fn carry_on(&self, at: i64, now: i64) -> Result<()> {
         let soon = at <= now.saturating_add(millis(worker::SOON));
-        match soon {
-            true => self.0.guard()?,
-            false => self.0.arm(at)?,
+        if soon {
+            self.0.guard()?;
+        } else {
+            self.0.arm(at)?;
         }
         if soon || self.0.rows.changes.are_there() {
             self.0.kick();

@@ -15,7 +15,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::DroppedRuns => "a_dropped_task_is_followed_by_another",
         Variant::BegunBeforeDurable => "no_attempt_begins_before_its_claim_is_on_disk",
         Variant::ResultsDropped => "a_result_that_cannot_be_written_is_written_later",
-        Variant::RestUnarmed => "work_due_later_is_left_to_the_alarm",
+        Variant::RestUnarmed => "due_work_is_done_once_and_the_task_ends",
     }
 }
 

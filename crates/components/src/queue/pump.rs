@@ -162,9 +162,11 @@ impl Work for Pump {
         durable?;
         // The queue may have been paused meanwhile.
         let is_paused = self.inner.is_paused()?;
-        let begin = |claim| match is_paused {
-            true => Box::pin(std::future::ready(Finished::Held(claim))),
-            false => self.inner.fly(&self.declared, claim),
+        let begin = |claim| -> Flight {
+            if is_paused {
+                return Box::pin(std::future::ready(Finished::Held(claim)));
+            }
+            self.inner.fly(&self.declared, claim)
         };
         Ok(claims.into_iter().map(begin).collect())
     }

@@ -19,8 +19,7 @@ pub struct Options {
     pub jitter: bool,
     /// An occurrence that is later than this was missed, and [`Misfire`](super::Misfire) applies. Default 1 min.
     pub grace: Duration,
-    /// How long an attempt in the background may take. Default 30 s, at most 10 min, and less than the class's
-    /// `background_timeout`.
+    /// How long an attempt in the background may take. Default 30 s, at most 10 min.
     pub timeout: Duration,
     /// Attempts in the background at a time. Default 16, at most 256.
     pub concurrency: usize,
