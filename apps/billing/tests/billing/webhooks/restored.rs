@@ -60,6 +60,14 @@ async fn subscribe(world: &World) -> Stub<Subscription> {
     original
 }
 
+/// The first period is paid, and the subscription knows it.
+async fn is_active(world: &World, subscription: &Stub<Subscription>) {
+    world
+        .until(async || subscription.get_state().await.unwrap().unwrap().state == "active")
+        .await;
+    assert_eq!(world.gateway.payments().len(), 1);
+}
+
 fn told_of(world: &World, path: &str) -> usize {
     world.receiver.taken(path).len()
 }
@@ -134,9 +142,7 @@ fn a_copied_subscription_makes_no_charge() {
     run(async {
         let world = World::new(1, 0);
         let original = subscribe(&world).await;
-        world
-            .until(async || !world.gateway.payments().is_empty())
-            .await;
+        is_active(&world, &original).await;
         let node = world.node();
         let now = node.bookmark(original.untyped(), None).await.unwrap();
         let fork = node.fork(original.untyped(), now, "sub_copy");
@@ -173,9 +179,7 @@ fn a_restored_subscription_charges_no_period_twice() {
         let world = World::new(1, 0);
         world.listens("/all", &["subscription.restored"]).await;
         let subscription = subscribe(&world).await;
-        world
-            .until(async || world.gateway.payments().len() == 1)
-            .await;
+        is_active(&world, &subscription).await;
         let node = world.node();
         let object = subscription.untyped();
         let then = node.bookmark(object, None).await.unwrap();
@@ -219,7 +223,7 @@ fn a_dormant_restored_subscription_acts_when_it_continues() {
             let world = World::new(1, 0);
             let subscription = subscribe(&world).await;
             let payments = || world.gateway.payments().len();
-            world.until(async || payments() == 1).await;
+            is_active(&world, &subscription).await;
             let (node, object) = (world.node(), subscription.untyped());
             let then = node.bookmark(object, None).await.unwrap();
             world.until(async || payments() == 2).await;
@@ -250,7 +254,7 @@ fn a_restored_subscription_accepts_that_its_invoice_is_void() {
         let world = World::new(1, 0);
         let subscription = subscribe(&world).await;
         let payments = || world.gateway.payments().len();
-        world.until(async || payments() == 1).await;
+        is_active(&world, &subscription).await;
         let (node, object) = (world.node(), subscription.untyped());
         let then = node.bookmark(object, None).await.unwrap();
         pay_with(&world, "card_declined").await;
