@@ -17,7 +17,7 @@
 //! Nothing is lost, because two things are on disk at any time: what there is to do, and an alarm that continues it.
 //! While the task runs, the alarm is set a few seconds ahead (the guard), and each time it goes off it is set again.
 //!
-//! | What happens | What becomes of the work |
+//! | Event | Effect on the work |
 //! |---|---|
 //! | A turn fails | While something is in flight, or results are unwritten, the task keeps both and makes another turn soon. Otherwise it ends, and the guard continues. |
 //! | Claims cannot be made durable | [`Work::begin`] decides. |
@@ -46,7 +46,7 @@ pub const TASK_LIFE: Duration = Duration::from_mins(1);
 
 const _: () = assert!(SOON.as_secs() < TASK_LIFE.as_secs());
 
-/// An attempt in flight. It must end in time by itself.
+/// An attempt in flight. It must end in time without a call.
 pub type Attempt<T> = LocalFuture<T>;
 
 /// What a task does: the part that is specific to a component. It lives as long as the task and those that take over

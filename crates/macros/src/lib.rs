@@ -40,7 +40,7 @@ pub fn rpc(arguments: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Generates a method for each field of a struct that sets it: `Options::default().retries(3)`.
 ///
-/// With `#[setters(into)]` on a field, the method takes anything that converts into the field's type.
+/// With `#[setters(into)]` on a field, the method takes anything that converts into its type.
 #[proc_macro_derive(Setters, attributes(setters))]
 pub fn setters(input: TokenStream) -> TokenStream {
     setters::expand(input.into())

@@ -43,7 +43,7 @@ fn setter(field: &Field) -> Result<TokenStream> {
     }
     // The documentation of a private field is nowhere else.
     let docs = if let (Visibility::Public(_), Some(name)) = (&field.vis, name) {
-        let text = format!("Sets the field [`{name}`](#structfield.{name}).");
+        let text = format!("Sets [`{name}`](#structfield.{name}).");
         quote! { #[doc = #text] }
     } else {
         let docs = field.attrs.iter();

@@ -140,7 +140,7 @@ impl Storage {
     /// The time of the wall clock, and the sum of its steps back so far.
     ///
     /// A wait that is stored as a time gets longer if the clock is set back before it ends. Store the sum of the steps
-    /// beside it; if the sum is larger when the wait is read, subtract the difference. Steps of up to 5 s are not
+    /// with it; if the sum is larger when the wait is read, subtract the difference. Steps of up to 5 s are not
     /// counted. If the clock was set back while the program was not running, the sum grows by at most the step.
     pub fn clock_time(&self) -> ClockTime {
         self.object.worker.clock_time()

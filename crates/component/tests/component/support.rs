@@ -23,7 +23,7 @@ use crate::world::store;
 /// How soon a desk continues after a crash.
 const RECOVERY: Duration = Duration::from_secs(5);
 
-/// What becomes of an attempt.
+/// How an attempt ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     Take(Duration),
@@ -49,7 +49,7 @@ struct Told {
 }
 
 impl Script {
-    /// What becomes of the next attempts of a job. Later ones end at once.
+    /// How the next attempts of a job end. Later ones end at once.
     pub(crate) fn say(&self, job: &str, acts: impl IntoIterator<Item = Act>) {
         let mut told = self.0.lock().unwrap();
         told.acts.entry(job.to_owned()).or_default().extend(acts);
@@ -344,7 +344,7 @@ impl World {
         self.node.env().object::<Desk>().get_by_name(name)
     }
 
-    /// Adds a job that is due after so many milliseconds.
+    /// Adds a job that is due after `wait` milliseconds.
     pub(crate) async fn add(&self, desk: &str, job: &str, wait: i64) {
         let added = self.desk(desk).add(job.to_owned(), wait).await;
         added.unwrap().unwrap();

@@ -124,7 +124,7 @@ fn names_that_every_stub_has_are_refused() {
 
 #[test]
 fn every_wrong_method_of_a_block_is_reported() {
-    let out = expanded(quote! { impl Seats { pub fn one(&self) {} pub async fn two() {} } });
+    let out = expanded(quote! { impl Seats { pub fn one() {} pub async fn two() {} } });
     assert_eq!(out.matches("compile_error").count(), 2, "{out}");
 }
 

@@ -1,5 +1,5 @@
 //! What the tests share: small stores on a simulated disk.
-#![allow(unreachable_pub, reason = "all of it is for the tests beside it")]
+#![allow(unreachable_pub, reason = "all of it is for the tests of this binary")]
 
 use abide_storage::{ObjectDb, ObjectKey, SimDisk, Store, StoreOptions};
 use std::path::{Path, PathBuf};
