@@ -69,8 +69,9 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
     let arms = methods.iter().map(Method::arm);
     let remotes = methods.iter().map(Method::remote);
     // In this block `pub` makes a method callable by all code that can name the class.
+    // A method that is not async owns its arguments, even if it only reads them.
     Ok(quote! {
-        #[allow(unreachable_pub)]
+        #[allow(unreachable_pub, clippy::needless_pass_by_value)]
         #block
 
         #[allow(unreachable_pub, clippy::all, clippy::pedantic)]

@@ -278,7 +278,7 @@ struct Opener {
 
 impl DurableObject for Opener {
     fn new(state: State, env: Env) -> Result<Self> {
-        let name = state.name().unwrap_or_default().to_owned();
+        let name = state.name().unwrap_or_default();
         match name.split('/').next().unwrap_or_default() {
             "outbox" => Outbox::open(&state, env.require()?, Options::default()).map(drop)?,
             "schedule" => Schedule::open(&state, schedule::Options::default()).map(drop)?,

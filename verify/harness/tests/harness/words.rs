@@ -160,7 +160,7 @@ fn texts_avoid_phrases_that_have_to_be_read_twice() {
         let name = file.strip_prefix(&workspace).unwrap();
         let name = name.display().to_string();
         let source = fs::read_to_string(file).unwrap();
-        let text = if name.ends_with(".rs") {
+        let text = if file.extension().is_some_and(|extension| extension == "rs") {
             prose(&source)
         } else {
             source
@@ -207,6 +207,10 @@ fn test_names_are_short() {
 }
 
 #[test]
+#[allow(
+    clippy::needless_raw_string_hashes,
+    reason = "the text has a quote with one hash"
+)]
 fn phrases_are_found_in_prose_and_not_in_code() {
     let source = r##"
         //! Whoever reads this
@@ -373,7 +377,7 @@ fn raw_text(rest: &[char]) -> usize {
 
 /// A word, its line, and whether the next word follows without punctuation.
 struct Word {
-    word: String,
+    text: String,
     line: usize,
     is_joined: bool,
 }
@@ -391,7 +395,7 @@ fn phrases(text: &str) -> Vec<(usize, &'static str, &'static str)> {
                 let (Some(want), Some(word)) = (wanted.next(), here.next()) else {
                     break false;
                 };
-                if word.word != want {
+                if word.text != want {
                     break false;
                 }
                 match wanted.peek() {
@@ -417,13 +421,13 @@ fn words(text: &str) -> Vec<Word> {
         if is_of_word(char) || ['-', '`'].contains(&char) {
             if !is_inside {
                 words.push(Word {
-                    word: String::new(),
+                    text: String::new(),
                     line,
                     is_joined: true,
                 });
                 is_inside = true;
             }
-            words.last_mut().unwrap().word.extend(char.to_lowercase());
+            words.last_mut().unwrap().text.extend(char.to_lowercase());
         } else {
             is_inside = false;
             line += usize::from(char == '\n');

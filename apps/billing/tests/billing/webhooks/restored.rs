@@ -253,7 +253,6 @@ fn a_restored_subscription_accepts_that_its_invoice_is_void() {
     run(async {
         let world = World::new(1, 0);
         let subscription = subscribe(&world).await;
-        let payments = || world.gateway.payments().len();
         is_active(&world, &subscription).await;
         let (node, object) = (world.node(), subscription.untyped());
         let then = node.bookmark(object, None).await.unwrap();
