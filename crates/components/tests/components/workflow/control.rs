@@ -285,6 +285,8 @@ fn a_node_that_stops_waits_for_attempts_and_begins_none() {
         world.node.shutdown(Duration::from_secs(10)).await.unwrap();
         releasing.await.unwrap();
         assert_eq!(world.script.names(), ["pay"]);
+        // Until then the last writes are on their way to the disk.
+        world.node.store().close().unwrap();
         let world = world.killed();
         world.ended().await.unwrap();
         assert_eq!(world.script.names(), ["pay", "send", "tell"]);
