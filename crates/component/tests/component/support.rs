@@ -337,6 +337,8 @@ impl World {
         };
         let (stopped, ()) = tokio::join!(stop, end);
         stopped.unwrap();
+        // Until then the last writes are on their way to the disk.
+        self.node.store().close().unwrap();
         self.killed()
     }
 
