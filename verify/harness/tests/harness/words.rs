@@ -136,7 +136,7 @@ const SKIPPED_DIRECTORIES: [&str; 8] = [
 /// Other people's code, and this list itself.
 const SKIPPED_FILES: [&str; 2] = ["turbo.js", "words.rs"];
 /// Files of text, by the end of their name.
-const READ: [&str; 11] = [
+const READ: [&str; 12] = [
     ".rs",
     ".md",
     ".html",
@@ -145,6 +145,7 @@ const READ: [&str; 11] = [
     ".toml",
     ".sh",
     ".css",
+    ".openapi.json",
     "justfile",
     ".ci/run",
     ".ci/steps",
