@@ -15,15 +15,6 @@ use billing::{
     resources,
 };
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_micros(50);
-
-/// Looks at a node that has nothing to do, before it is believed.
-const LOOKS: u32 = 5;
-
-/// Looks at a node that is in the middle of something and does not move, before it is believed to wait for the clock.
-const LONG_LOOKS: u32 = 100;
-
 /// A node on what there is on a disk, with a gateway and a network.
 pub(crate) fn engine(
     disk: &SimDisk,
@@ -45,25 +36,6 @@ pub(crate) fn engine(
         .clock(Arc::new(clock.clone()))
 }
 
-/// Waits until nothing moves any more, or whatever does waits for the clock.
-pub(crate) async fn rests(node: &Node) {
-    let (mut idle, mut still, mut before) = (0, 0, (0, 0, 0));
-    while idle < LOOKS && still < LONG_LOOKS {
-        // A timer of the runtime would sleep a whole millisecond.
-        std::thread::sleep(LOOK);
-        tokio::task::yield_now().await;
-        let stats = node.stats();
-        let now = (stats.events, stats.outstanding, stats.held);
-        still = if now == before { still + 1 } else { 0 };
-        idle = if still > 0 && stats.outstanding == 0 {
-            idle + 1
-        } else {
-            0
-        };
-        before = now;
-    }
-}
-
 /// Lets so much time pass, a step of it at a time, with what each makes due.
 pub(crate) async fn passes(node: &Node, clock: &TestClock, time: Duration, step: Duration) {
     let mut left = time;
@@ -71,6 +43,6 @@ pub(crate) async fn passes(node: &Node, clock: &TestClock, time: Duration, step:
         let now = left.min(step);
         left -= now;
         clock.advance(now);
-        rests(node).await;
+        node.settle().await.unwrap();
     }
 }

@@ -19,7 +19,7 @@ use billing::{
 use serde_json::json;
 
 use crate::{
-    node::{engine, passes, rests},
+    node::{engine, passes},
     payment::gateway::{Adapter, Luck},
 };
 
@@ -38,10 +38,7 @@ const PATIENCE: Duration = Duration::from_hours(5 * 7 * 24);
 /// Looks at what comes soon.
 const LOOKS: u32 = 3_000;
 
-/// Between two of them.
-const LOOK: Duration = Duration::from_millis(1);
-
-/// The same, of the clock's time: in all less than passes until a payment is asked about, and in one look less than a
+/// What passes between two of them: in all less than passes until a payment is asked about, and in one look less than a
 /// request may take.
 const MOMENT: Duration = Duration::from_millis(300);
 
@@ -198,7 +195,7 @@ impl World {
     /// Lets time pass until a resource is in a state.
     pub(crate) async fn becomes(&self, id: &str, state: &str) {
         let end = self.now() + PATIENCE;
-        rests(&self.node).await;
+        self.node.settle().await.unwrap();
         while !self.is(id, state).await {
             assert!(self.now() < end, "{id} is never {state}");
             self.passes(STEP).await;
@@ -244,7 +241,7 @@ impl World {
                 return found;
             }
             self.clock.advance(MOMENT);
-            tokio::time::sleep(LOOK).await;
+            self.node.settle().await.unwrap();
         }
         panic!("timed out: {what}");
     }

@@ -39,9 +39,6 @@ const PATIENCE: Duration = Duration::from_hours(4 * 24);
 /// What passes between two looks at what comes soon.
 const MOMENT: Duration = Duration::from_secs(5);
 
-/// The same, of real time.
-const LOOK: Duration = Duration::from_millis(1);
-
 /// Looks at what comes soon: less than the hours after which an outbox gives something up.
 const LOOKS: u32 = 1_000;
 
@@ -171,7 +168,6 @@ impl World {
                 return;
             }
             self.passes(MOMENT).await;
-            tokio::time::sleep(LOOK).await;
         }
         panic!("it does not come");
     }
