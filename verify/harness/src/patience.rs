@@ -2,8 +2,11 @@
 
 use std::{future::Future, time::Duration};
 
-/// The time limit for any wait: far longer than any test takes, even on a busy machine.
-pub const PATIENCE: Duration = Duration::from_mins(10);
+/// The time limit for any wait: far longer than it takes, even on a busy machine.
+pub const PATIENCE: Duration = Duration::from_mins(5);
+
+/// The time limit for a test: longer than one wait, whose message says what it was for.
+const TEST: Duration = Duration::from_mins(10);
 
 /// The environment variable that overrides the limit, in seconds: for broken variants that make a test hang.
 pub const PATIENCE_VARIABLE: &str = "ABIDE_TEST_PATIENCE";
@@ -28,7 +31,7 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
         .enable_all()
         .build()
         .expect("threads for a test");
-    let ended = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await });
+    let ended = runtime.block_on(async { tokio::time::timeout(TEST, test).await });
     runtime.shutdown_background();
     ended.expect("the test hangs")
 }

@@ -43,6 +43,9 @@ fn three_data_centres_keep_one_limit_and_share_their_queue_lengths() {
         assert_eq!((inside, waiting.len()), (30, 60));
         until_status(&client, "active", 30).await;
         until_status(&client, "queued", 60).await;
+        // However the 30 were spread, a visitor waits in each data centre now.
+        let (more, _) = rush(&client, 3).await;
+        assert_eq!(more, 0);
         // Each data centre has its own state, and they differ by the delay.
         until(
             "each data centre to know of the others' queues",
