@@ -15,16 +15,14 @@ impl DurableObject for Batcher {
     fn new(state: State, _env: Env) -> Result<Self> {
         let create =
             "CREATE TABLE IF NOT EXISTS posts (id INTEGER PRIMARY KEY, text TEXT NOT NULL)";
-        state.storage().sql().exec(create, ())?;
+        state.sql().exec(create, ())?;
         Ok(Self { state })
     }
 
     /// Runs at least once, also after a crash. If it fails, its writes are undone and it runs again later.
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        let sql = self.state.storage().sql();
-        let posts: Vec<String> = sql
-            .exec("DELETE FROM posts RETURNING text", ())?
-            .to_array()?;
+        let sql = self.state.sql();
+        let posts: Vec<String> = sql.exec("DELETE FROM posts RETURNING text", ())?.all()?;
         println!("sending {posts:?}"); // a real one uses an outbox: see outbox_email.rs
         Ok(())
     }
@@ -33,12 +31,12 @@ impl DurableObject for Batcher {
 #[rpc]
 impl Batcher {
     /// The row and the alarm are one transaction.
-    pub async fn post(&self, text: String) -> Result<()> {
+    pub fn post(&self, text: String) -> Result<()> {
         let storage = self.state.storage();
         storage
             .sql()
             .exec("INSERT INTO posts (text) VALUES (?1)", (text,))?;
-        if storage.get_alarm()?.is_none() {
+        if storage.alarm()?.is_none() {
             storage.set_alarm(Duration::from_secs(10))?;
         }
         Ok(())
@@ -56,9 +54,9 @@ async fn main() -> anyhow::Result<()> {
         .await?;
     let batcher = host.env().object::<Batcher>().get_by_name("news");
 
-    batcher.post("one".to_owned()).await??;
+    batcher.post("one".to_owned()).await?;
     clock.advance(Duration::from_secs(9));
-    batcher.post("two".to_owned()).await??;
+    batcher.post("two".to_owned()).await?;
     host.settle().await?;
     println!("nothing was sent for nine seconds");
 

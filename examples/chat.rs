@@ -21,7 +21,7 @@ impl DurableObject for Room {
     fn new(state: State, _env: Env) -> Result<Self> {
         let create =
             "CREATE TABLE IF NOT EXISTS lines (id INTEGER PRIMARY KEY, text TEXT NOT NULL)";
-        state.storage().sql().exec(create, ())?;
+        state.sql().exec(create, ())?;
         Ok(Self { state })
     }
 
@@ -30,13 +30,7 @@ impl DurableObject for Room {
         let pair = WebSocketPair::new();
         let visitor = self.state.accept_websocket(pair.server, &[])?;
         let last = "SELECT text FROM (SELECT * FROM lines ORDER BY id DESC LIMIT 20) ORDER BY id";
-        for line in self
-            .state
-            .storage()
-            .sql()
-            .exec(last, ())?
-            .to_array::<String>()?
-        {
+        for line in self.state.sql().exec(last, ())?.all::<String>()? {
             visitor.send(line)?;
         }
         Ok(websocket_response(pair.client))
@@ -48,12 +42,9 @@ impl DurableObject for Room {
             return Ok(());
         };
         let insert = "INSERT INTO lines (text) VALUES (?1)";
-        self.state.storage().sql().exec(insert, (text,))?;
+        self.state.sql().exec(insert, (text,))?;
         // Visitors receive the line when it is on disk.
-        for visitor in self.state.get_websockets(None) {
-            let _ = visitor.send(text); // a socket that is about to close may miss it
-        }
-        Ok(())
+        self.state.broadcast(message)
     }
 }
 

@@ -18,7 +18,7 @@ impl DurableObject for Counter {
 #[rpc]
 impl Counter {
     /// No other call runs between the read and the write, and the caller gets the result when the write is on disk.
-    pub async fn increment(&self) -> Result<u32> {
+    pub fn increment(&self) -> Result<u32> {
         let storage = self.state.storage();
         let value = storage.get("value")?.unwrap_or(0) + 1;
         storage.put("value", &value)?;
@@ -31,11 +31,11 @@ async fn count(host: HostBuilder) -> anyhow::Result<()> {
     let host = host.object::<Counter>("COUNTER").start_local().await?;
     let counters = host.env().object::<Counter>();
     let visits = counters.get_by_name("visits");
-    println!("visits: {}", visits.increment().await??);
-    println!("visits: {}", visits.increment().await??);
+    println!("visits: {}", visits.increment().await?);
+    println!("visits: {}", visits.increment().await?);
     // Another name is another object.
     let downloads = counters.get_by_name("downloads");
-    println!("downloads: {}", downloads.increment().await??);
+    println!("downloads: {}", downloads.increment().await?);
     host.shutdown().await?;
     Ok(())
 }

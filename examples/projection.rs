@@ -29,18 +29,16 @@ impl DurableObject for Order {
 #[rpc]
 impl Order {
     /// Changes the state, and puts the row that shows it, in one transaction.
-    pub async fn set(&self, state: String) -> Result<()> {
+    pub fn set(&self, state: String) -> Result<()> {
         let storage = self.state.storage();
-        storage.transaction_sync(|| {
-            storage.put("state", &state)?;
-            // A row with a lower number never replaces one with a higher.
-            let number = storage.get("number")?.unwrap_or(0) + 1;
-            storage.put("number", &number)?;
-            let id = self.state.name().unwrap_or_default();
-            self.feed
-                .put("orders", id, number, &json!({ "state": state }))?;
-            Ok(())
-        })
+        storage.put("state", &state)?;
+        // A row with a lower number never replaces one with a higher.
+        let number = storage.get("number")?.unwrap_or(0) + 1;
+        storage.put("number", &number)?;
+        let id = self.state.name().unwrap_or_default();
+        self.feed
+            .put("orders", id, number, &json!({ "state": state }))?;
+        Ok(())
     }
 }
 
@@ -63,7 +61,7 @@ async fn main() -> anyhow::Result<()> {
 
     let orders = host.env().object::<Order>();
     for (name, state) in [("1", "open"), ("2", "open"), ("3", "open"), ("2", "paid")] {
-        orders.get_by_name(name).set(state.to_owned()).await??;
+        orders.get_by_name(name).set(state.to_owned()).await?;
     }
     host.settle().await?; // the read model has every row
     let count = "SELECT state, count(*) AS orders FROM orders GROUP BY state ORDER BY state";

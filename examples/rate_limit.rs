@@ -16,7 +16,7 @@ const LOGINS: Limit = Limit::window(3, Duration::from_mins(1));
 /// Each address has a limiter, which is an object.
 async fn log_in(env: &Env, address: &str) -> anyhow::Result<()> {
     let limiter = env.object::<RateLimiter>().get_by_name(address);
-    match limiter.check("logins".to_owned(), LOGINS).await?? {
+    match limiter.check("logins".to_owned(), LOGINS).await? {
         Verdict::Admitted { left } => println!("{address}: admitted, {left} left"),
         Verdict::Refused { retry_after } => println!("{address}: refused for {retry_after:.0?}"),
     }

@@ -21,7 +21,7 @@ impl DurableObject for Flight {
     fn new(state: State, _env: Env) -> Result<Self> {
         let create =
             "CREATE TABLE IF NOT EXISTS seats (seat TEXT PRIMARY KEY, occupant TEXT NOT NULL)";
-        state.storage().sql().exec(create, ())?;
+        state.sql().exec(create, ())?;
         Ok(Self { state })
     }
 }
@@ -30,16 +30,15 @@ impl DurableObject for Flight {
 impl Flight {
     /// Takes a seat: true if it was free. Two calls never run at the same time, and a seat is on disk before its occupant
     /// hears of it.
-    pub async fn take(&self, seat: String, occupant: String) -> Result<bool> {
+    pub fn take(&self, seat: String, occupant: String) -> Result<bool> {
         let insert = "INSERT INTO seats VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-        let rows = self.state.storage().sql().exec(insert, (seat, occupant))?;
+        let rows = self.state.sql().exec(insert, (seat, occupant))?;
         Ok(rows.rows_written() == 1)
     }
 
-    pub async fn seats(&self) -> Result<Vec<Seat>> {
-        let sql = self.state.storage().sql();
-        sql.exec("SELECT * FROM seats ORDER BY seat", ())?
-            .to_array()
+    pub fn seats(&self) -> Result<Vec<Seat>> {
+        let sql = self.state.sql();
+        sql.exec("SELECT * FROM seats ORDER BY seat", ())?.all()
     }
 }
 

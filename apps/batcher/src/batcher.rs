@@ -95,7 +95,7 @@ impl Bounds {
 
 impl DurableObject for Batcher {
     fn new(state: State, env: Env) -> Result<Self> {
-        state.storage().sql().exec(
+        state.sql().exec(
             "CREATE TABLE IF NOT EXISTS posts (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, body TEXT NOT NULL)",
             (),
         )?;
@@ -136,7 +136,7 @@ impl Batcher {
             return Err(BatcherError::Full);
         }
         let storage = self.state.storage();
-        let now = i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX);
+        let now = self.env.now().unix_millis();
         let sql = storage.sql();
         let id = sql
             .exec(
@@ -146,7 +146,7 @@ impl Batcher {
             .one()?;
         // An alarm handler that is running sets the next alarm itself when it is done; until then the current one
         // stays.
-        if storage.get_alarm()?.is_none() {
+        if storage.alarm()?.is_none() {
             storage.set_alarm(self.upstream.window)?;
         }
         let queued = self.waiting()?;
@@ -159,7 +159,7 @@ impl Batcher {
         let bounds: Option<Bounds> = storage.get(BATCH)?;
         Ok(Queue {
             waiting: self.waiting()?,
-            due: storage.get_alarm()?.map(AlarmTime::unix_millis),
+            due: storage.alarm()?.map(Timestamp::unix_millis),
             batch: bounds.map(|bounds| bounds.key(self.state.id())),
         })
     }
@@ -191,16 +191,16 @@ impl Batcher {
     }
 
     fn batch(&self, bounds: Bounds) -> Result<Batch> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let posts = "SELECT body FROM posts WHERE id <= ? ORDER BY id";
         Ok(Batch {
             key: bounds.key(self.state.id()),
-            posts: sql.exec(posts, (bounds.through,))?.to_array()?,
+            posts: sql.exec(posts, (bounds.through,))?.all()?,
         })
     }
 
     fn waiting(&self) -> Result<i64> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         // Ids have no gaps: none is reused, and only the oldest are deleted. SQLite finds each end without reading the
         // rows in between.
         sql.exec(

@@ -57,7 +57,7 @@ async fn take(
             ),
         ));
     }
-    let accepted = batcher(&env, &path).post(body).await??;
+    let accepted = batcher(&env, &path).post(body).await?;
     Ok((StatusCode::ACCEPTED, Json(accepted)))
 }
 
@@ -88,7 +88,7 @@ async fn look(
     State(env): State<Env>,
     UrlPath(path): UrlPath<BatchPath>,
 ) -> Result<Json<Queue>, ApiError> {
-    Ok(Json(batcher(&env, &path).queue().await??))
+    Ok(Json(batcher(&env, &path).queue().await?))
 }
 
 fn batcher(env: &Env, path: &BatchPath) -> Stub<Batcher> {

@@ -85,7 +85,7 @@ impl Blog {
     /// Writes a post. Its author, for whom the owner vouches, follows it.
     pub async fn publish(&self, slug: String, post: NewPost) -> Result<Post, BlogError> {
         let storage = self.state.storage();
-        storage.transaction_sync(|| {
+        storage.transaction(|| {
             let sql = storage.sql();
             let now = self.now();
             let new: Option<i64> = sql
@@ -110,15 +110,15 @@ impl Blog {
 
     /// The newest posts, newest first.
     pub async fn posts(&self) -> Result<Vec<Post>> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(&format!("{POST} ORDER BY id DESC LIMIT ?"), (POSTS,))?
-            .to_array()
+            .all()
     }
 
     /// A post with a page of its comments.
     pub async fn read(&self, slug: String, wanted: Wanted) -> Result<Thread, BlogError> {
         let post = self.post(&slug)?;
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let before = match wanted.with {
             Some(with) => sql
                 .exec(
@@ -133,7 +133,7 @@ impl Blog {
                 "SELECT id, name, text, at FROM comments WHERE post = ? AND id < ? AND removed_at IS NULL ORDER BY id DESC LIMIT ?",
                 (post.id, before.unwrap_or(i64::MAX), PAGE + 1),
             )?
-            .to_array()?;
+            .all()?;
         let more = i64::try_from(comments.len()).is_ok_and(|count| count > PAGE);
         if more {
             comments.pop();
@@ -164,7 +164,7 @@ impl Blog {
     ) -> Result<Posted, BlogError> {
         let post = self.post(&slug)?;
         let storage = self.state.storage();
-        storage.transaction_sync(|| self.take(&post, &comment, &client))
+        storage.transaction(|| self.take(&post, &comment, &client))
     }
 
     /// Removes a comment: nothing of its content is kept. Its mark is, so that it does not come back when it is sent
@@ -172,7 +172,7 @@ impl Blog {
     pub async fn remove(&self, slug: String, comment: i64) -> Result<(), BlogError> {
         let post = self.post(&slug)?;
         let storage = self.state.storage();
-        storage.transaction_sync(|| {
+        storage.transaction(|| {
             let removed = storage.sql().exec(
                 "UPDATE comments SET name = '', text = '', removed_at = ? WHERE id = ? AND post = ? AND removed_at IS NULL
                  RETURNING 1",
@@ -197,7 +197,7 @@ impl Blog {
     pub async fn confirm(&self, token: String, client: String) -> Result<Vec<Post>, BlogError> {
         let Confirmation { member, .. } = self.confirmation(&token, &client)?;
         let posts = self.unconfirmed(member)?;
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(
             "UPDATE follows SET confirmed_at = ? WHERE member = ? AND confirmed_at IS NULL AND asked_at > ?",
             (self.now(), member, self.forgotten()),
@@ -221,7 +221,7 @@ impl Blog {
     /// The title of the post of a link from a mail.
     pub async fn followed(&self, token: String, client: String) -> Result<Post, BlogError> {
         let Subscription { post, .. } = self.subscription(&token, &client)?;
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let post = sql
             .exec(&format!("{POST} WHERE id = ?"), (post,))?
             .optional()?;
@@ -231,7 +231,7 @@ impl Blog {
     /// Ends the subscription of a link from a mail. It may already have ended.
     pub async fn unsubscribe(&self, token: String, client: String) -> Result<(), BlogError> {
         let Subscription { post, member } = self.subscription(&token, &client)?;
-        self.state.storage().sql().exec(
+        self.state.sql().exec(
             "DELETE FROM follows WHERE post = ? AND member = ?",
             (post, member),
         )?;
@@ -320,7 +320,7 @@ impl Blog {
     }
 
     fn take(&self, post: &Post, new: &NewComment, client: &str) -> Result<Posted, BlogError> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let now = self.now();
         let member = self.member(&new.email, &new.name)?;
         let before: Option<(i64, i64, String, bool)> = sql
@@ -414,7 +414,7 @@ impl Blog {
 
     /// The member with an address.
     fn member(&self, email: &str, name: &str) -> Result<i64> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(
             "INSERT INTO members (email, name, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
             (email, name, self.now()),
@@ -425,7 +425,7 @@ impl Blog {
 
     /// An empty blog starts with a post, so that there is something to comment on.
     fn welcome(&self) -> Result<()> {
-        self.state.storage().sql().exec(
+        self.state.sql().exec(
             "INSERT INTO posts (slug, title, text, at)
              SELECT 'hello', 'Hello', ?, ? WHERE NOT EXISTS (SELECT 1 FROM posts)",
             (include_str!("../assets/hello.txt").trim(), self.now()),
@@ -434,7 +434,7 @@ impl Blog {
     }
 
     fn post(&self, slug: &str) -> Result<Post, BlogError> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let post = sql
             .exec(&format!("{POST} WHERE slug = ?"), (slug,))?
             .optional()?;
@@ -442,6 +442,6 @@ impl Blog {
     }
 
     fn now(&self) -> i64 {
-        i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX)
+        self.env.now().unix_millis()
     }
 }

@@ -155,7 +155,7 @@ async fn no_resource() -> Refusal {
 }
 
 async fn front(State(env): State<Env>) -> Result<Page, Trouble> {
-    let posts = blog(&env)?.posts().await??;
+    let posts = blog(&env)?.posts().await?;
     Ok(page::front(&*site(&env)?, &posts))
 }
 
@@ -164,7 +164,7 @@ async fn show(
     InPage(UrlPath(path)): InPage<UrlPath<PostPath>>,
     InPage(UrlQuery(wanted)): InPage<UrlQuery<Wanted>>,
 ) -> Result<Page, Trouble> {
-    let thread = blog(&env)?.read(path.post, wanted).await??;
+    let thread = blog(&env)?.read(path.post, wanted).await?;
     let form = NewComment {
         mark: new_mark()?,
         ..NewComment::default()
@@ -181,14 +181,14 @@ async fn submit(
     let form: NewComment = form(body)?;
     let blog = blog(&env)?;
     let taken = match form.clone().checked() {
-        Ok(comment) => blog.comment(path.post.clone(), comment, client).await?,
+        Ok(comment) => blog.comment(path.post.clone(), comment, client).await,
         Err(invalid) => Err(invalid.into()),
     };
     match taken {
         Ok(Posted { id, .. }) => Ok(Redirect::to(&comment_path(&path.post, id)).into_response()),
         // The form keeps what was typed.
         Err(why @ (BlogError::Invalid(_) | BlogError::MarkReused | BlogError::TooMany { .. })) => {
-            let thread = blog.read(path.post, Wanted::default()).await??;
+            let thread = blog.read(path.post, Wanted::default()).await?;
             let form = NewComment {
                 mark: new_mark()?,
                 ..form
@@ -210,7 +210,7 @@ async fn ask_confirm(
     Client(client): Client,
     InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
 ) -> Result<Page, Trouble> {
-    let posts = blog(&env)?.waiting(link.token.clone(), client).await??;
+    let posts = blog(&env)?.waiting(link.token.clone(), client).await?;
     Ok(page::confirm(&*site(&env)?, &posts, &link.token))
 }
 
@@ -219,7 +219,7 @@ async fn confirm(
     Client(client): Client,
     InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
 ) -> Result<Page, Trouble> {
-    let posts = blog(&env)?.confirm(link.token, client).await??;
+    let posts = blog(&env)?.confirm(link.token, client).await?;
     Ok(page::confirmed(&*site(&env)?, &posts))
 }
 
@@ -228,7 +228,7 @@ async fn ask_unsubscribe(
     Client(client): Client,
     InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
 ) -> Result<Page, Trouble> {
-    let post = blog(&env)?.followed(link.token.clone(), client).await??;
+    let post = blog(&env)?.followed(link.token.clone(), client).await?;
     Ok(page::unsubscribe(&*site(&env)?, &post, &link.token))
 }
 
@@ -238,8 +238,8 @@ async fn unsubscribe(
     InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
 ) -> Result<Page, Trouble> {
     let blog = blog(&env)?;
-    let post = blog.followed(link.token.clone(), client.clone()).await??;
-    blog.unsubscribe(link.token, client).await??;
+    let post = blog.followed(link.token.clone(), client.clone()).await?;
+    blog.unsubscribe(link.token, client).await?;
     Ok(page::unsubscribed(&*site(&env)?, &post))
 }
 
@@ -253,8 +253,8 @@ async fn given_up(
         return log_in(&env, refusal, false);
     }
     let blog = blog(&env)?;
-    let (counts, mails, next) = blog.given_up(wanted.before).await??;
-    let (thanks, _) = blog.thanks(None).await??;
+    let (counts, mails, next) = blog.given_up(wanted.before).await?;
+    let (thanks, _) = blog.thanks(None).await?;
     Ok(page::owner(&*site(&env)?, &counts, &mails, next, &thanks).into_response())
 }
 
@@ -282,7 +282,7 @@ async fn owner_redrive(
 ) -> Response {
     let about = format!("message {}", path.id);
     let redriven = async || -> Result<_, Trouble> {
-        blog(&env)?.redrive(path.id).await??;
+        blog(&env)?.redrive(path.id).await?;
         Ok(to_owner_page(None))
     };
     by_owner(&env, client, "redrive", Some(about), redriven()).await
@@ -296,7 +296,7 @@ async fn owner_discard(
 ) -> Response {
     let about = format!("message {}", path.id);
     let discarded = async || -> Result<_, Trouble> {
-        blog(&env)?.discard(path.id).await??;
+        blog(&env)?.discard(path.id).await?;
         Ok(to_owner_page(None))
     };
     by_owner(&env, client, "discard", Some(about), discarded()).await
@@ -304,7 +304,7 @@ async fn owner_discard(
 
 async fn owner_redrive_all(_: Session, State(env): State<Env>, client: Client) -> Response {
     let redriven = async || -> Result<_, Trouble> {
-        blog(&env)?.redrive_all().await??;
+        blog(&env)?.redrive_all().await?;
         Ok(to_owner_page(None))
     };
     by_owner(&env, client, "redrive", None, redriven()).await
@@ -312,7 +312,7 @@ async fn owner_redrive_all(_: Session, State(env): State<Env>, client: Client) -
 
 async fn owner_discard_all(_: Session, State(env): State<Env>, client: Client) -> Response {
     let discarded = async || -> Result<_, Trouble> {
-        blog(&env)?.discard_all().await??;
+        blog(&env)?.discard_all().await?;
         Ok(to_owner_page(None))
     };
     by_owner(&env, client, "discard", None, discarded()).await
@@ -361,7 +361,7 @@ fn form<T: for<'a> Deserialize<'a>>(body: Result<String, StringRejection>) -> Re
 }
 
 async fn posts(State(env): State<Env>) -> Result<Json<Posts>, Refusal> {
-    let posts = blog(&env)?.posts().await??;
+    let posts = blog(&env)?.posts().await?;
     Ok(Json(Posts { posts }))
 }
 
@@ -370,7 +370,7 @@ async fn read(
     UrlPath(path): UrlPath<PostPath>,
     UrlQuery(wanted): UrlQuery<Wanted>,
 ) -> Result<Json<Thread>, Refusal> {
-    Ok(Json(blog(&env)?.read(path.post, wanted).await??))
+    Ok(Json(blog(&env)?.read(path.post, wanted).await?))
 }
 
 async fn publish(
@@ -381,7 +381,7 @@ async fn publish(
 ) -> Result<(StatusCode, Json<Post>), Refusal> {
     let slug = slug(&path.post).map_err(BlogError::from)?;
     let post = post.checked().map_err(BlogError::from)?;
-    let post = blog(&env)?.publish(slug, post).await??;
+    let post = blog(&env)?.publish(slug, post).await?;
     Ok((StatusCode::CREATED, Json(post)))
 }
 
@@ -399,7 +399,7 @@ async fn comment(
         comment.mark = new_mark()?;
     }
     let comment = comment.checked().map_err(BlogError::from)?;
-    let posted = blog(&env)?.comment(path.post, comment, client).await??;
+    let posted = blog(&env)?.comment(path.post, comment, client).await?;
     let status = if posted.repeated {
         StatusCode::OK
     } else {
@@ -416,7 +416,7 @@ async fn remove(
 ) -> Response {
     let about = Some(format!("comment {}", path.id));
     let removed = async || -> Result<_, Refusal> {
-        blog(&env)?.remove(path.post, path.id).await??;
+        blog(&env)?.remove(path.post, path.id).await?;
         Ok(StatusCode::NO_CONTENT)
     };
     by_owner(&env, client, "remove", about, removed()).await
@@ -428,7 +428,7 @@ async fn mails(
     UrlQuery(wanted): UrlQuery<WantedMails>,
 ) -> Result<Json<Mailbox>, Refusal> {
     let blog = blog(&env)?;
-    Ok(Json(blog.mails(wanted.status, wanted.before).await??))
+    Ok(Json(blog.mails(wanted.status, wanted.before).await?))
 }
 
 async fn thanks(
@@ -436,7 +436,7 @@ async fn thanks(
     State(env): State<Env>,
     UrlQuery(Before { before }): UrlQuery<Before>,
 ) -> Result<Json<AllThanks>, Refusal> {
-    let (thanks, next) = blog(&env)?.thanks(before).await??;
+    let (thanks, next) = blog(&env)?.thanks(before).await?;
     Ok(Json(AllThanks { thanks, next }))
 }
 
@@ -445,7 +445,7 @@ async fn mail(
     State(env): State<Env>,
     UrlPath(path): UrlPath<MailPath>,
 ) -> Result<Json<MailDetails>, Refusal> {
-    Ok(Json(blog(&env)?.mail(path.id).await??))
+    Ok(Json(blog(&env)?.mail(path.id).await?))
 }
 
 async fn redrive(
@@ -455,8 +455,7 @@ async fn redrive(
     UrlPath(path): UrlPath<MailPath>,
 ) -> Response {
     let about = format!("message {}", path.id);
-    let redriven =
-        async || -> Result<_, Refusal> { Ok(Json(blog(&env)?.redrive(path.id).await??)) };
+    let redriven = async || -> Result<_, Refusal> { Ok(Json(blog(&env)?.redrive(path.id).await?)) };
     by_owner(&env, client, "redrive", Some(about), redriven()).await
 }
 
@@ -468,7 +467,7 @@ async fn discard(
 ) -> Response {
     let about = format!("message {}", path.id);
     let discarded =
-        async || -> Result<_, Refusal> { Ok(Json(blog(&env)?.discard(path.id).await??)) };
+        async || -> Result<_, Refusal> { Ok(Json(blog(&env)?.discard(path.id).await?)) };
     by_owner(&env, client, "discard", Some(about), discarded()).await
 }
 

@@ -224,7 +224,7 @@ impl<I: MailKind> Deliver for Letters<I> {
         let blog = delivery.env().namespace::<Blog>(BINDING);
         let blog = blog.map_err(|error| Failure::permanent(error.to_string()))?;
         let letter = blog.get(delivery.object()).letter((*ids).into()).await;
-        let letter = letter.and_then(|letter| letter).map_err(|error| {
+        let letter = letter.map_err(|error| {
             let text = format!("the content of the mail could not be read: {error}");
             // This is a local failure: the mail server was not contacted.
             if error.retryable() {
@@ -425,7 +425,7 @@ impl FanOut for Answers {
                  AND confirmed_at IS NOT NULL ORDER BY member LIMIT ?",
                 (answer.post, after, answer.comment, answer.author, limit),
             )?
-            .to_array()?;
+            .all()?;
         let next = followers
             .last()
             .filter(|_| i64::try_from(followers.len()) == Ok(limit))

@@ -128,7 +128,7 @@ async fn take(
     let object = object(&env, &path.session)?;
     // Checked before an object is created for it.
     let job = job(&env, definition)?;
-    let shot = object.take(job).await??;
+    let shot = object.take(job).await?;
     Ok((StatusCode::CREATED, Json(shot)))
 }
 
@@ -139,21 +139,21 @@ async fn list(
 ) -> Result<Json<List>, ApiError> {
     let limit = selection.limit.unwrap_or(limits::LIST);
     let object = object(&env, &path.session)?;
-    Ok(Json(object.list(selection.before, limit).await??))
+    Ok(Json(object.list(selection.before, limit).await?))
 }
 
 async fn show(
     State(env): State<Env>,
     UrlPath(path): UrlPath<ShotPath>,
 ) -> Result<Json<Shot>, ApiError> {
-    Ok(Json(object(&env, &path.session)?.show(path.id).await??))
+    Ok(Json(object(&env, &path.session)?.show(path.id).await?))
 }
 
 async fn remove(
     State(env): State<Env>,
     UrlPath(path): UrlPath<ShotPath>,
 ) -> Result<StatusCode, ApiError> {
-    object(&env, &path.session)?.delete(path.id).await??;
+    object(&env, &path.session)?.delete(path.id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -161,7 +161,7 @@ async fn keep_alive(
     State(env): State<Env>,
     UrlPath(path): UrlPath<SessionPath>,
 ) -> Result<StatusCode, ApiError> {
-    object(&env, &path.session)?.keep_alive().await??;
+    object(&env, &path.session)?.keep_alive().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -169,7 +169,7 @@ async fn close(
     State(env): State<Env>,
     UrlPath(path): UrlPath<SessionPath>,
 ) -> Result<StatusCode, ApiError> {
-    object(&env, &path.session)?.close().await??;
+    object(&env, &path.session)?.close().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -189,12 +189,12 @@ async fn status(
         Err(error) if is_person => return Ok(Failed(error, "main".to_owned()).into_response()),
         Err(error) => return Err(error),
     };
-    let status = object.status().await??;
+    let status = object.status().await?;
     if !is_person {
         return Ok(Json(status).into_response());
     }
     let limit = selection.limit.unwrap_or(limits::LIST);
-    let list = object.list(selection.before, limit).await??;
+    let list = object.list(selection.before, limit).await?;
     let page = pages::gallery(&path.session, &status, &list, selection.before.is_none());
     Ok(Html(page.into_string()).into_response())
 }
@@ -322,7 +322,7 @@ async fn form_take(
             ..Definition::new(url)
         };
         let job = job(&env, definition)?;
-        object.take(job).await??;
+        object.take(job).await?;
         Ok(())
     };
     finish(&path.session, take.await)
@@ -332,7 +332,7 @@ async fn form_keep_open(
     State(env): State<Env>,
     UrlPath(path): UrlPath<SessionPath>,
 ) -> Result<Redirect, Failed> {
-    let keep = async { Ok(object(&env, &path.session)?.keep_alive().await??) };
+    let keep = async { Ok(object(&env, &path.session)?.keep_alive().await?) };
     finish(&path.session, keep.await)
 }
 
@@ -340,7 +340,7 @@ async fn form_close(
     State(env): State<Env>,
     UrlPath(path): UrlPath<SessionPath>,
 ) -> Result<Redirect, Failed> {
-    let close = async { Ok(object(&env, &path.session)?.close().await??) };
+    let close = async { Ok(object(&env, &path.session)?.close().await?) };
     finish(&path.session, close.await)
 }
 
@@ -351,7 +351,7 @@ async fn form_remove(
 ) -> Result<Redirect, Failed> {
     let remove = async {
         let Form(form) = form.map_err(|_| bad_form())?;
-        object(&env, &path.session)?.delete(form.id).await??;
+        object(&env, &path.session)?.delete(form.id).await?;
         Ok(())
     };
     finish(&path.session, remove.await)

@@ -87,7 +87,7 @@ async fn messages(
             wanted.before.unwrap_or(i64::MAX),
             wanted.limit.unwrap_or(i64::MAX),
         )
-        .await??;
+        .await?;
     Ok(Json(History { messages }))
 }
 

@@ -62,13 +62,6 @@ pub enum ToClient {
     },
 }
 
-impl ToClient {
-    /// The JSON text.
-    pub fn to_text(&self) -> abide::Result<String> {
-        serde_json::to_string(self).map_err(abide::Error::from_std)
-    }
-}
-
 /// A message in a room's history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {

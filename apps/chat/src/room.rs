@@ -37,7 +37,7 @@ pub(crate) struct Visitor {
 
 impl DurableObject for ChatRoom {
     fn new(state: State, env: Env) -> Result<Self> {
-        state.storage().sql().exec(
+        state.sql().exec(
             "CREATE TABLE IF NOT EXISTS messages (
                  id   INTEGER PRIMARY KEY,
                  name TEXT NOT NULL,
@@ -49,7 +49,7 @@ impl DurableObject for ChatRoom {
             (),
         )?;
         // Pages ping to check the connection; that must not wake the object.
-        state.set_websocket_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
+        state.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
         Ok(Self { state, env })
     }
 
@@ -59,13 +59,13 @@ impl DurableObject for ChatRoom {
             Query::<Visitor>::try_from_uri(request.uri()).map_err(Error::from_std)?;
         let pair = WebSocketPair::new();
         let socket = self.state.accept_websocket(pair.server, &[])?;
-        socket.serialize_attachment(&visitor)?;
+        socket.set_attachment(&visitor)?;
         let present = self.present()?;
         let welcome = ToClient::Welcome {
             history: self.newest(visitor.since)?,
             present: present.clone(),
         };
-        socket.send(welcome.to_text()?)?;
+        socket.send_json(&welcome)?;
         self.tell_all(&ToClient::Present { present }, Some(&socket))?;
         Ok(websocket_response(pair.client))
     }
@@ -77,7 +77,7 @@ impl DurableObject for ChatRoom {
         };
         let refuse = |mark: Option<String>, why: Invalid| {
             let why = why.to_string();
-            socket.send(ToClient::Refused { mark, why }.to_text()?)
+            socket.send_json(&ToClient::Refused { mark, why })
         };
         let said = match said {
             Ok(said) => said,
@@ -88,27 +88,19 @@ impl DurableObject for ChatRoom {
         if let Err(why) = checked {
             return refuse(Some(mark), why);
         }
-        let visitor: Visitor = socket
-            .deserialize_attachment()?
-            .ok_or("a socket without its visitor")?;
+        let visitor: Visitor = socket.attachment()?.ok_or("a socket without its visitor")?;
         let limiter = self.env.object::<RateLimiter>();
         if let Verdict::Wait(wait) = limiter.get_by_name(&visitor.address).take().await? {
-            return socket.send(ToClient::SlowDown { mark, wait }.to_text()?);
+            return socket.send_json(&ToClient::SlowDown { mark, wait });
         }
         match self.store(&visitor.name, &text, &mark)? {
             Stored::New(entry) => self.tell_all(&ToClient::Said(entry), None),
             // The others have seen it; the author missed it.
-            Stored::Before(entry) => socket.send(ToClient::Said(entry).to_text()?),
+            Stored::Before(entry) => socket.send_json(&ToClient::Said(entry)),
         }
     }
 
-    async fn websocket_close(
-        &self,
-        _socket: WebSocket,
-        _code: u16,
-        _reason: String,
-        _was_clean: bool,
-    ) -> Result<()> {
+    async fn websocket_close(&self, _socket: WebSocket, _: Close) -> Result<()> {
         let present = self.present()?;
         self.tell_all(&ToClient::Present { present }, None)
     }
@@ -118,13 +110,13 @@ impl DurableObject for ChatRoom {
 impl ChatRoom {
     /// Messages before the one with this id, oldest first, `limit` of them at most.
     pub async fn history(&self, before: i64, limit: i64) -> Result<Vec<Entry>> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(
             "SELECT * FROM (SELECT id, name, text, at, mark FROM messages WHERE id < ? ORDER BY id DESC LIMIT ?)
              ORDER BY id",
             (before, limit.clamp(0, SHOWN)),
         )?
-        .to_array()
+        .all()
     }
 }
 
@@ -136,8 +128,8 @@ enum Stored {
 
 impl ChatRoom {
     fn store(&self, name: &str, text: &str, mark: &str) -> Result<Stored> {
-        let sql = self.state.storage().sql();
-        let at = i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX);
+        let sql = self.state.sql();
+        let at = self.env.now().unix_millis();
         let new: Option<Entry> = sql
             .exec(
                 "INSERT INTO messages (name, text, at, mark) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
@@ -155,20 +147,20 @@ impl ChatRoom {
 
     /// The newest messages after a known one, oldest first.
     fn newest(&self, since: i64) -> Result<Vec<Entry>> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(
             "SELECT * FROM (SELECT id, name, text, at, mark FROM messages WHERE id > ? ORDER BY id DESC LIMIT ?)
              ORDER BY id",
             (since, SHOWN),
         )?
-        .to_array()
+        .all()
     }
 
     /// Who is here, each name once.
     fn present(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        for socket in self.state.get_websockets(None) {
-            if let Some(Visitor { name, .. }) = socket.deserialize_attachment()?
+        for socket in self.state.websockets() {
+            if let Some(Visitor { name, .. }) = socket.attachment()?
                 && !names.contains(&name)
             {
                 names.push(name);
@@ -178,13 +170,11 @@ impl ChatRoom {
     }
 
     fn tell_all(&self, what: &ToClient, but: Option<&WebSocket>) -> Result<()> {
-        let message = Message::from(what.to_text()?);
-        for socket in self.state.get_websockets(None) {
-            if but != Some(&socket) {
-                // A socket that is closing at this moment receives nothing more.
-                let _ = socket.send(message.clone());
-            }
-        }
-        Ok(())
+        let all = self.state.audience();
+        let audience = match but {
+            Some(socket) => all.except(socket),
+            None => all,
+        };
+        audience.send_json(what)
     }
 }

@@ -50,7 +50,7 @@ async fn compose(
         Some(key) => mails.with_idempotency_key(key),
         None => mails,
     };
-    let composed = mails.compose(draft).await?.map_err(told)?;
+    let composed = mails.compose(draft).await.map_err(told)?;
     Ok((StatusCode::ACCEPTED, Json(composed)))
 }
 
@@ -58,30 +58,30 @@ async fn list(
     State(env): State<Env>,
     UrlQuery(wanted): UrlQuery<Wanted>,
 ) -> Result<Json<Page>, ApiError> {
-    Ok(Json(mails(&env).list(wanted.filter()).await??))
+    Ok(Json(mails(&env).list(wanted.filter()).await?))
 }
 
 async fn show(
     State(env): State<Env>,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Mail>, ApiError> {
-    Ok(Json(mails(&env).show(id).await?.map_err(told)?))
+    Ok(Json(mails(&env).show(id).await.map_err(told)?))
 }
 
 async fn redrive(
     State(env): State<Env>,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Record>, ApiError> {
-    Ok(Json(mails(&env).redrive(id).await?.map_err(told)?))
+    Ok(Json(mails(&env).redrive(id).await.map_err(told)?))
 }
 
 async fn drop_one(
     State(env): State<Env>,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Record>, ApiError> {
-    Ok(Json(mails(&env).give_up(id).await?.map_err(told)?))
+    Ok(Json(mails(&env).give_up(id).await.map_err(told)?))
 }
 
 async fn overview(State(env): State<Env>) -> Result<Json<Overview>, ApiError> {
-    Ok(Json(mails(&env).overview().await??))
+    Ok(Json(mails(&env).overview().await?))
 }

@@ -192,8 +192,8 @@ async fn queue(
 ) -> Result<Html<String>, Failed> {
     let mails = mails(&env);
     let overview = mails.overview();
-    let list: Page = mails.list(wanted.filter()).await??;
-    let overview = overview.await??;
+    let list: Page = mails.list(wanted.filter()).await?;
+    let overview = overview.await?;
     Ok(page(pages::queue(&overview, &list, &wanted)))
 }
 
@@ -206,8 +206,8 @@ async fn failed(
     let filter = DeadLetterFilter::default()
         .before(wanted.before)
         .limit(PAGE);
-    let list = mails.failed(filter).await??;
-    let overview = overview.await??;
+    let list = mails.failed(filter).await?;
+    let overview = overview.await?;
     Ok(page(pages::failed(&overview, &list, &wanted)))
 }
 
@@ -221,7 +221,7 @@ async fn compose(
 ) -> Result<Answer, Failed> {
     let typed = filled_in(typed)?;
     let draft = Draft::parse(&typed.to, &typed.subject, &typed.text);
-    match mails(&env).compose(draft.clone()).await? {
+    match mails(&env).compose(draft.clone()).await {
         Ok(Composed::Mail(_) | Composed::List(_)) => Ok(Redirect::to("/").into_response()),
         Err(OutboxError::Invalid(why)) => {
             let form = page(pages::compose(&draft, Some(&why)));
@@ -235,7 +235,7 @@ async fn show(
     State(env): State<Env>,
     InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
 ) -> Result<Html<String>, Failed> {
-    let mail = mails(&env).show(id).await?.map_err(told)?;
+    let mail = mails(&env).show(id).await.map_err(told)?;
     Ok(page(pages::mail(&mail)))
 }
 
@@ -243,7 +243,7 @@ async fn edit(
     State(env): State<Env>,
     InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
 ) -> Result<Html<String>, Failed> {
-    let mail = mails(&env).show(id).await?.map_err(told)?;
+    let mail = mails(&env).show(id).await.map_err(told)?;
     let draft = Draft {
         to: mail.email.to,
         subject: mail.email.subject,
@@ -259,7 +259,7 @@ async fn save(
 ) -> Result<Answer, Failed> {
     let typed = filled_in(typed)?;
     let draft = Draft::parse(&typed.to, &typed.subject, &typed.text);
-    match mails(&env).edit(id, draft.clone()).await? {
+    match mails(&env).edit(id, draft.clone()).await {
         Ok(_) => Ok(Whence::Mail.after(id).into_response()),
         Err(OutboxError::Invalid(why)) => {
             let form = page(pages::edit(id, &draft, Some(&why)));
@@ -275,7 +275,7 @@ async fn redrive(
     back: Result<Form<Back>, FormRejection>,
 ) -> Result<Redirect, Failed> {
     let Back { back } = filled_in(back)?;
-    mails(&env).redrive(id).await?.map_err(told)?;
+    mails(&env).redrive(id).await.map_err(told)?;
     Ok(back.after(id))
 }
 
@@ -285,7 +285,7 @@ async fn drop_one(
     back: Result<Form<Back>, FormRejection>,
 ) -> Result<Redirect, Failed> {
     let Back { back } = filled_in(back)?;
-    mails(&env).give_up(id).await?.map_err(told)?;
+    mails(&env).give_up(id).await.map_err(told)?;
     Ok(back.after(id))
 }
 
@@ -301,11 +301,11 @@ async fn discard_all(State(env): State<Env>) -> Result<Redirect, Failed> {
 
 /// Processes the failed mails, once: those that fail again in the meantime are not processed again.
 async fn sweep(
-    step: impl Fn(Option<i64>) -> Call<Result<BulkResult, OutboxError>>,
+    step: impl Fn(Option<i64>) -> Call<BulkResult, OutboxError>,
 ) -> Result<Redirect, Failed> {
     let mut after = None;
     loop {
-        let swept = step(after).await?.map_err(told)?;
+        let swept = step(after).await.map_err(told)?;
         if !swept.more {
             return Ok(Redirect::to("/failed"));
         }
@@ -317,7 +317,7 @@ async fn cancel_list(
     State(env): State<Env>,
     InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
 ) -> Result<Redirect, Failed> {
-    mails(&env).cancel_list(id).await?.map_err(told)?;
+    mails(&env).cancel_list(id).await.map_err(told)?;
     Ok(Redirect::to("/"))
 }
 

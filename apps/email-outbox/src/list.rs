@@ -89,7 +89,7 @@ impl Lists {
         };
         let letter = serde_json::to_string(&letter).map_err(Error::from_std)?;
         let total = i64::try_from(draft.to.len()).unwrap_or(i64::MAX);
-        self.storage.transaction_sync(|| {
+        self.storage.transaction(|| {
             let list: i64 = sql
                 .exec(
                     "INSERT INTO lists (letter, total) VALUES (?1, ?2) RETURNING id",
@@ -198,7 +198,7 @@ impl FanOut for Mailing {
                 "SELECT place, address FROM recipients WHERE list = ?1 AND place > ?2 ORDER BY place LIMIT ?3",
                 (list, after, i64::try_from(limit).unwrap_or(i64::MAX)),
             )?
-            .to_array()?;
+            .all()?;
         let end = recipients.last().map(|(place, _)| *place);
         let mut messages = Vec::with_capacity(recipients.len());
         for (_, address) in &recipients {

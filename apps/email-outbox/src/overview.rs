@@ -25,7 +25,7 @@ pub struct Overview {
 
 impl Overview {
     pub(crate) fn of(outbox: &Outbox, lists: &Lists, env: &Env) -> Result<Self> {
-        let now = i64::try_from(env.clock().unix_millis()).unwrap_or(i64::MAX);
+        let now = env.now().unix_millis();
         let mut destinations = outbox.destinations(DESTINATIONS)?;
         destinations.retain(|destination| {
             let left = destination.paused_until.unwrap_or(now) - now;

@@ -95,11 +95,11 @@ async fn create(
     let flight = Flight::parse(&path.flight, &path.date)?;
     let cabin = Cabin::new(body.rows, &body.columns)?;
     let seating = seating(&env, &flight);
-    let status = match seating.create(flight.clone(), cabin).await?? {
+    let status = match seating.create(flight.clone(), cabin).await? {
         Created::Now => StatusCode::CREATED,
         Created::Before => StatusCode::OK,
     };
-    Ok((status, Json(seat_map(&flight, seating.seats().await??))))
+    Ok((status, Json(seat_map(&flight, seating.seats().await?))))
 }
 
 async fn assign(
@@ -110,7 +110,7 @@ async fn assign(
     let flight = Flight::parse(&path.flight, &path.date)?;
     let occupant = occupant(&body.occupant)?.to_owned();
     let seat = path.seat.to_ascii_uppercase();
-    let assigned = seating(&env, &flight).assign_seat(seat, occupant).await?;
+    let assigned = seating(&env, &flight).assign_seat(seat, occupant).await;
     if let Err(SeatingError::NoSeatMap) = &assigned
         && document(&env, &flight).await?.is_some()
     {
@@ -124,7 +124,7 @@ async fn close(
     UrlPath(path): UrlPath<FlightPath>,
 ) -> Result<Response, ApiError> {
     let flight = Flight::parse(&path.flight, &path.date)?;
-    let closed = seating(&env, &flight).close(flight.clone()).await?;
+    let closed = seating(&env, &flight).close(flight.clone()).await;
     archived_or(&env, &flight, closed).await
 }
 
@@ -136,7 +136,7 @@ async fn watch(
 ) -> Result<Response, ApiError> {
     let flight = Flight::parse(&path.flight, &path.date)?;
     let seating = seating(&env, &flight);
-    seating.may_be_watched().await??;
+    seating.may_be_watched().await?;
     let response = seating.fetch(request).await?;
     Ok(response.map(axum::body::Body::new))
 }
@@ -157,7 +157,7 @@ async fn archived_or(
 /// The document of a closed flight.
 async fn document(env: &Env, flight: &Flight) -> Result<Option<String>, ApiError> {
     let found = archive(env, flight).find(flight.designator().to_owned());
-    Ok(found.await??)
+    Ok(found.await?)
 }
 
 async fn read(
@@ -169,7 +169,7 @@ async fn read(
         page().await.into_response()
     } else {
         let flight = Flight::parse(&path.flight, &path.date)?;
-        let seats = seating(&env, &flight).seats().await?;
+        let seats = seating(&env, &flight).seats().await;
         let json = seats.and_then(|seats| {
             let json = serde_json::to_string(&seat_map(&flight, seats));
             Ok(json.map_err(abide::Error::from_std)?)

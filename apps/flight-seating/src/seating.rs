@@ -121,7 +121,7 @@ pub enum SeatingError {
 impl DurableObject for FlightSeating {
     fn new(state: State, _env: Env) -> Result<Self> {
         // Pages ping to check the connection; that must not wake the object.
-        state.set_websocket_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
+        state.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
         Ok(Self { state })
     }
 
@@ -129,7 +129,7 @@ impl DurableObject for FlightSeating {
     async fn fetch(&self, _request: Request) -> Result<Response> {
         let pair = WebSocketPair::new();
         let socket = self.state.accept_websocket(pair.server, &[])?;
-        socket.send(to_text(&News::Seats(self.all()?))?)?;
+        socket.send_json(&News::Seats(self.all()?))?;
         Ok(websocket_response(pair.client))
     }
 
@@ -154,7 +154,7 @@ impl FlightSeating {
         if self.cabin()?.is_none() {
             // While the archive is called, no other call may create a seat map and close the flight.
             let archive = archive(self.state.env(), &flight);
-            let asked = async move { archive.find(flight.designator().to_owned()).await? };
+            let asked = async move { archive.find(flight.designator().to_owned()).await };
             if self.state.block_concurrency_while(asked).await?.is_some() {
                 return Err(SeatingError::Closed);
             }
@@ -228,7 +228,7 @@ impl FlightSeating {
         if self.cabin()?.is_none() {
             return Err(SeatingError::NoSeatMap);
         }
-        if self.state.get_websockets(None).len() >= MAX_WATCHERS {
+        if self.state.websockets().len() >= MAX_WATCHERS {
             return Err(SeatingError::TooManyWatch);
         }
         Ok(())
@@ -269,11 +269,11 @@ impl FlightSeating {
         let designator = flight.designator().to_owned();
         archive(self.state.env(), &flight)
             .keep(designator, document.clone())
-            .await??;
+            .await?;
         // Another close may have completed in the meantime.
         if self.cabin()?.is_some() {
             self.tell(&News::Closed(at))?;
-            for socket in self.state.get_websockets(None) {
+            for socket in self.state.websockets() {
                 let _ = socket.close(1_000, "the flight is closed");
             }
             self.state.storage().delete_all()?;
@@ -283,17 +283,12 @@ impl FlightSeating {
 
     /// Notifies the watchers.
     fn tell(&self, news: &News) -> Result<()> {
-        let text = Message::from(to_text(news)?);
-        for socket in self.state.get_websockets(None) {
-            // One that closes at this moment hears nothing more.
-            let _ = socket.send(text.clone());
-        }
-        Ok(())
+        self.state.broadcast_json(news)
     }
 
     fn create_seats(&self, cabin: &Cabin) -> Result<()> {
         let storage = self.state.storage();
-        storage.transaction_sync(|| {
+        storage.transaction(|| {
             let sql = storage.sql();
             sql.exec(
                 "CREATE TABLE seats (
@@ -315,7 +310,7 @@ impl FlightSeating {
     }
 
     fn find(&self, seat: &str) -> Result<Option<Seat>> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("SELECT seat, occupant FROM seats WHERE seat = ?", (seat,))?
             .optional()
     }
@@ -323,7 +318,7 @@ impl FlightSeating {
     /// Puts the occupant into a free seat. The seat that they had, if they had one.
     fn seat(&self, seat: &str, occupant: &str) -> Result<Option<String>> {
         let storage = self.state.storage();
-        storage.transaction_sync(|| {
+        storage.transaction(|| {
             let sql = storage.sql();
             let left = "UPDATE seats SET occupant = NULL WHERE occupant = ? RETURNING seat";
             let moved_from = sql.exec(left, (occupant,))?.optional()?;
@@ -336,12 +331,8 @@ impl FlightSeating {
     }
 
     fn all(&self) -> Result<Vec<Seat>> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("SELECT seat, occupant FROM seats ORDER BY row, place", ())?
-            .to_array()
+            .all()
     }
-}
-
-fn to_text(news: &News) -> Result<String> {
-    serde_json::to_string(news).map_err(Error::from_std)
 }

@@ -94,14 +94,14 @@ async fn make(
 ) -> Result<(StatusCode, Json<NewRoom>), ApiError> {
     // The caller's node makes the room, so that it is near its players.
     let rooms = env.object::<GameRoom>();
-    let (id, hub, secret) = (rooms.new_unique_id(), hub(&env), Secret::random(&env));
+    let (id, hub, secret) = (rooms.unique_id(), hub(&env), Secret::random(&env));
     let client = client.network().to_string();
-    let room = hub.reserve(id.to_string(), client).await??;
+    let room = hub.reserve(id.to_string(), client).await?;
     rooms
         .get(id)
         .begin(room.room_code.clone(), secret.digest(), room.created_at)
-        .await??;
-    if !hub.keep(room.room_code.clone(), id.to_string()).await?? {
+        .await?;
+    if !hub.keep(room.room_code.clone(), id.to_string()).await? {
         return Err(HubError::NoFreeCode.into());
     }
     let host_secret = secret.reveal();
@@ -113,7 +113,7 @@ async fn find(
     UrlPath(ByCode { code }): UrlPath<ByCode>,
 ) -> Result<Json<Room>, ApiError> {
     let code = parse(&code)?;
-    let room = hub(&env).find(code.to_string()).await??;
+    let room = hub(&env).find(code.to_string()).await?;
     let room = room.ok_or_else(|| {
         ApiError::not_found("no_such_room", format!("No room has the code {code}."))
     })?;
@@ -142,7 +142,7 @@ async fn enter(
     request: Request,
 ) -> Result<Response, ApiError> {
     let rooms = env.object::<GameRoom>();
-    let id = rooms.id_from_string(&id).map_err(|_| {
+    let id = rooms.parse_id(&id).map_err(|_| {
         ApiError::bad_request(
             "invalid_room",
             "A room's address has the `durableObjectId` that its code leads to.",

@@ -59,7 +59,7 @@ pub enum HubError {
 
 impl DurableObject for GameHub {
     fn new(state: State, env: Env) -> Result<Self> {
-        state.storage().sql().exec(
+        state.sql().exec(
             "CREATE TABLE IF NOT EXISTS rooms (
                  code       TEXT PRIMARY KEY,
                  object     TEXT NOT NULL,
@@ -83,7 +83,7 @@ impl DurableObject for GameHub {
 impl GameHub {
     /// Reserves a code for a room that a client is about to open.
     pub async fn reserve(&self, object: String, client: String) -> Result<RoomRecord, HubError> {
-        let (now, sql) = (self.now(), self.state.storage().sql());
+        let (now, sql) = (self.now(), self.state.sql());
         sql.exec(
             "DELETE FROM rooms WHERE code IN (SELECT code FROM rooms WHERE until <= ? LIMIT ?)",
             (now, SWEPT),
@@ -124,7 +124,7 @@ impl GameHub {
     /// The room has opened and keeps its code. False if the reservation has expired.
     pub async fn keep(&self, code: String, object: String) -> Result<bool> {
         let now = self.now();
-        let kept = self.state.storage().sql().exec(
+        let kept = self.state.sql().exec(
             "UPDATE rooms SET until = created_at + ?1 WHERE code = ?2 AND object = ?3 AND until > ?4 RETURNING code",
             (millis(LIFETIME), &code, &object, now),
         )?;
@@ -133,7 +133,7 @@ impl GameHub {
 
     /// The room has ended: its code is free.
     pub async fn forget(&self, code: String, object: String) -> Result<()> {
-        self.state.storage().sql().exec(
+        self.state.sql().exec(
             "DELETE FROM rooms WHERE code = ? AND object = ?",
             (&code, &object),
         )?;
@@ -144,7 +144,6 @@ impl GameHub {
     pub async fn find(&self, code: String) -> Result<Option<RoomRecord>> {
         let known: Option<(String, i64)> = self
             .state
-            .storage()
             .sql()
             .exec(
                 "SELECT object, created_at FROM rooms WHERE code = ? AND until > ?",
@@ -161,6 +160,6 @@ impl GameHub {
 
 impl GameHub {
     fn now(&self) -> i64 {
-        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+        self.state.now().unix_millis()
     }
 }

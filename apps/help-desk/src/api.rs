@@ -126,7 +126,7 @@ async fn admit(
     // A client with one IPv6 address usually has its whole network.
     let name = client.network().to_string();
     let visitor = env.object::<Visitor>().get_by_name(&name);
-    match visitor.admit().await?? {
+    match visitor.admit().await? {
         None => Ok(next.run(request).await),
         Some(wait) => {
             let text = "Too many tickets and comments come from this address.";
@@ -143,7 +143,7 @@ async fn create(
 ) -> Result<(StatusCode, Json<Ticket>), ApiError> {
     let subject = text("subject", new.subject, 200)?;
     let from = text("from", new.from, 100)?;
-    let created = desk(&env, &name).create(subject, from).await?;
+    let created = desk(&env, &name).create(subject, from).await;
     Ok((StatusCode::CREATED, Json(created.map_err(refusal)?)))
 }
 
@@ -154,7 +154,7 @@ async fn comment(
 ) -> Result<(StatusCode, Json<Comment>), ApiError> {
     let author = text("author", new.author, 100)?;
     let text = text("text", new.text, 10_000)?;
-    let comment = desk(&env, &name).comment(ticket, author, text).await?;
+    let comment = desk(&env, &name).comment(ticket, author, text).await;
     Ok((StatusCode::CREATED, Json(comment.map_err(refusal)?)))
 }
 
@@ -164,7 +164,7 @@ async fn list(
     UrlQuery(filter): UrlQuery<Filter>,
 ) -> Result<Json<Tickets>, ApiError> {
     let before = filter.before.unwrap_or(i64::MAX);
-    let tickets = desk(&env, &name).list(filter.status, before).await??;
+    let tickets = desk(&env, &name).list(filter.status, before).await?;
     Ok(Json(Tickets { tickets }))
 }
 
@@ -172,7 +172,7 @@ async fn show(
     Shared(env): Shared<Env>,
     UrlPath((name, ticket)): UrlPath<(DeskName, i64)>,
 ) -> Result<Json<Thread>, ApiError> {
-    let thread = desk(&env, &name).get(ticket).await?;
+    let thread = desk(&env, &name).get(ticket).await;
     Ok(Json(thread.map_err(refusal)?))
 }
 
@@ -182,7 +182,7 @@ async fn assign(
     JsonBody(new): JsonBody<Assignment>,
 ) -> Result<Json<Ticket>, ApiError> {
     let assignee = text("assignee", new.assignee, 100)?;
-    let ticket = desk(&env, &name).assign(ticket, assignee).await?;
+    let ticket = desk(&env, &name).assign(ticket, assignee).await;
     Ok(Json(ticket.map_err(refusal)?))
 }
 
@@ -190,7 +190,7 @@ async fn close(
     Shared(env): Shared<Env>,
     UrlPath((name, ticket)): UrlPath<(DeskName, i64)>,
 ) -> Result<Json<Ticket>, ApiError> {
-    let closed = desk(&env, &name).close(ticket).await?;
+    let closed = desk(&env, &name).close(ticket).await;
     Ok(Json(closed.map_err(refusal)?))
 }
 
@@ -199,7 +199,7 @@ async fn restore(
     UrlPath(name): UrlPath<DeskName>,
     JsonBody(moment): JsonBody<Moment>,
 ) -> Result<Json<Restored>, ApiError> {
-    let undo = desk(&env, &name).restore_to(moment.at).await??;
+    let undo = desk(&env, &name).restore_to(moment.at).await?;
     Ok(Json(Restored { undo }))
 }
 

@@ -50,7 +50,7 @@ impl<E: Into<Error>> From<E> for DeskError {
 
 impl DurableObject for Desk {
     fn new(state: State, env: Env) -> Result<Self> {
-        let tickets = Tickets::open(state.storage().sql())?;
+        let tickets = Tickets::open(state.sql())?;
         let outbox = Outbox::open(
             &state,
             env.require::<Registry>()?,
@@ -161,7 +161,7 @@ impl Desk {
     /// Brings the desk back to a moment, in milliseconds since 1970. Returns the bookmark that undoes it.
     pub async fn restore_to(&self, at: u64) -> Result<Bookmark> {
         let then = SystemTime::UNIX_EPOCH + Duration::from_millis(at);
-        let bookmark = self.state.storage().bookmark_for_time(then).await?;
+        let bookmark = self.state.storage().bookmark_at(then).await?;
         live::end(&self.state)?;
         self.state.restore(&bookmark)
     }
@@ -172,7 +172,7 @@ impl Desk {
 
     /// An `Err` alone would keep what was written before it.
     fn atomically<R>(&self, change: impl FnOnce() -> Result<R, DeskError>) -> Result<R, DeskError> {
-        self.state.storage().transaction_sync(change)
+        self.state.storage().transaction(change)
     }
 }
 
@@ -183,5 +183,5 @@ fn timer(ticket: i64) -> String {
 
 /// Milliseconds since 1970, by the node's clock, which tests can move.
 pub(crate) fn now(state: &State) -> i64 {
-    i64::try_from(state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+    state.now().unix_millis()
 }

@@ -19,32 +19,22 @@ pub(crate) enum Event<'a> {
 
 /// Accepts a live view. The gateway answers its pings, so that they wake no desk.
 pub(crate) fn accept(state: &State, tickets: &[Ticket]) -> Result<Response> {
-    state.set_websocket_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
+    state.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
     let pair = WebSocketPair::new();
     let ws = state.accept_websocket(pair.server, &[])?;
-    ws.send(message(&Event::Tickets { tickets })?)?;
+    ws.send_json(&Event::Tickets { tickets })?;
     Ok(websocket_response(pair.client))
 }
 
 /// Tells all live views, once the change is on disk.
 pub(crate) fn broadcast(state: &State, event: &Event<'_>) -> Result<()> {
-    let message = message(event)?;
-    for ws in state.get_websockets(None) {
-        // A socket that is about to close may miss it.
-        let _ = ws.send(&message);
-    }
-    Ok(())
+    state.broadcast_json(event)
 }
 
 /// Ends all live views, so that they come back and see what there is now.
 pub(crate) fn end(state: &State) -> Result<()> {
-    for ws in state.get_websockets(None) {
+    for ws in state.websockets() {
         ws.close(1012, "the desk is restored")?;
     }
     Ok(())
-}
-
-fn message(event: &Event<'_>) -> Result<Message> {
-    let json = serde_json::to_string(event).map_err(Error::from_std)?;
-    Ok(Message::from(json))
 }

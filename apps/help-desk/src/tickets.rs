@@ -107,7 +107,7 @@ impl Tickets {
         let sql = "SELECT * FROM tickets WHERE (?1 IS NULL OR status = ?1) AND id < ?2 ORDER BY id DESC LIMIT ?3";
         self.0
             .exec(sql, params![status.map(Status::as_str), before, PAGE])?
-            .to_array()
+            .all()
     }
 
     /// `None` if there is no such ticket.
@@ -141,7 +141,7 @@ impl Tickets {
 
     pub(crate) fn comments(&self, ticket: i64) -> Result<Vec<Comment>> {
         let sql = "SELECT id, author, text, at FROM comments WHERE ticket = ? ORDER BY id";
-        self.0.exec(sql, (ticket,))?.to_array()
+        self.0.exec(sql, (ticket,))?.all()
     }
 }
 

@@ -54,7 +54,7 @@ async fn show(
     State(env): State<Env>,
     UrlPath(by_id): UrlPath<ById>,
 ) -> Result<Json<Shown>, ApiError> {
-    Ok(Json(by_id.request(&env)?.show().await??))
+    Ok(Json(by_id.request(&env)?.show().await?))
 }
 
 async fn runs(
@@ -64,34 +64,34 @@ async fn runs(
 ) -> Result<Json<Runs>, ApiError> {
     let limit = wanted.limit.unwrap_or(limits::PAGE);
     let runs = by_id.request(&env)?.runs(wanted.before, limit);
-    Ok(Json(runs.await??))
+    Ok(Json(runs.await?))
 }
 
 async fn pause(
     State(env): State<Env>,
     UrlPath(by_id): UrlPath<ById>,
 ) -> Result<Json<Shown>, ApiError> {
-    Ok(Json(by_id.request(&env)?.pause().await??))
+    Ok(Json(by_id.request(&env)?.pause().await?))
 }
 
 async fn resume(
     State(env): State<Env>,
     UrlPath(by_id): UrlPath<ById>,
 ) -> Result<Json<Shown>, ApiError> {
-    Ok(Json(by_id.request(&env)?.resume().await??))
+    Ok(Json(by_id.request(&env)?.resume().await?))
 }
 
 async fn retry(
     State(env): State<Env>,
     UrlPath(by_id): UrlPath<ById>,
 ) -> Result<Json<Shown>, ApiError> {
-    Ok(Json(by_id.request(&env)?.retry().await??))
+    Ok(Json(by_id.request(&env)?.retry().await?))
 }
 
 async fn cancel(
     State(env): State<Env>,
     UrlPath(by_id): UrlPath<ById>,
 ) -> Result<StatusCode, ApiError> {
-    by_id.request(&env)?.cancel().await??;
+    by_id.request(&env)?.cancel().await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -111,7 +111,7 @@ async fn put(
     id: String,
     definition: Definition,
 ) -> Result<(StatusCode, Json<Made>), ApiError> {
-    let now = i64::try_from(env.clock().unix_millis()).unwrap_or(i64::MAX);
+    let now = env.now().unix_millis();
     // Checked before an object is created for it.
     definition.check(now).map_err(SchedulerError::from)?;
     let capacity: Arc<Capacity> = env.require()?;
@@ -120,8 +120,12 @@ async fn put(
     let put = loop {
         let put = request(env, &id).put(id.clone(), definition.clone(), room);
         match put.await {
-            Err(error) if error.kind() == ErrorKind::Reset && starts < FRESH_STARTS => starts += 1,
-            answered => break answered??,
+            Err(SchedulerError::Object(error))
+                if error.kind() == ErrorKind::Reset && !error.remote() && starts < FRESH_STARTS =>
+            {
+                starts += 1;
+            }
+            answered => break answered?,
         }
     };
     let status = match put {
@@ -261,9 +265,9 @@ async fn request_page(
     InPage(UrlQuery(wanted)): InPage<UrlQuery<WantedRuns>>,
 ) -> Result<Html<String>, Failed> {
     let request = by_id.request(&env)?;
-    let shown = request.show().await??;
+    let shown = request.show().await?;
     let limit = wanted.limit.unwrap_or(limits::PAGE);
-    let runs = request.runs(wanted.before, limit).await??;
+    let runs = request.runs(wanted.before, limit).await?;
     Ok(Html(pages::request(&shown, &runs).into_string()))
 }
 
@@ -271,7 +275,7 @@ async fn pause(
     State(env): State<Env>,
     InPage(UrlPath(by_id)): InPage<UrlPath<ById>>,
 ) -> Result<Redirect, Failed> {
-    by_id.request(&env)?.pause().await??;
+    by_id.request(&env)?.pause().await?;
     Ok(back(&by_id))
 }
 
@@ -279,7 +283,7 @@ async fn resume(
     State(env): State<Env>,
     InPage(UrlPath(by_id)): InPage<UrlPath<ById>>,
 ) -> Result<Redirect, Failed> {
-    by_id.request(&env)?.resume().await??;
+    by_id.request(&env)?.resume().await?;
     Ok(back(&by_id))
 }
 
@@ -287,7 +291,7 @@ async fn retry(
     State(env): State<Env>,
     InPage(UrlPath(by_id)): InPage<UrlPath<ById>>,
 ) -> Result<Redirect, Failed> {
-    by_id.request(&env)?.retry().await??;
+    by_id.request(&env)?.retry().await?;
     Ok(back(&by_id))
 }
 
@@ -295,7 +299,7 @@ async fn cancel(
     State(env): State<Env>,
     InPage(UrlPath(by_id)): InPage<UrlPath<ById>>,
 ) -> Result<Redirect, Failed> {
-    by_id.request(&env)?.cancel().await??;
+    by_id.request(&env)?.cancel().await?;
     Ok(Redirect::to("/requests"))
 }
 

@@ -47,7 +47,7 @@ struct Wanted {
 
 impl DurableObject for Channel {
     fn new(state: State, env: Env) -> Result<Self> {
-        state.storage().sql().exec(
+        state.sql().exec(
             "CREATE TABLE IF NOT EXISTS announcements (
                 id INTEGER PRIMARY KEY, due_at INTEGER NOT NULL, tag TEXT, text TEXT NOT NULL
             )",
@@ -92,13 +92,13 @@ impl DurableObject for Channel {
     }
 
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let due: Vec<(i64, Option<String>, String)> = sql
             .exec(
                 "SELECT id, tag, text FROM announcements WHERE due_at <= ?1 ORDER BY due_at, id LIMIT 100",
                 (self.now(),),
             )?
-            .to_array()?;
+            .all()?;
         for (id, tag, text) in due {
             self.room.send_to(tag.as_deref(), text, &[]);
             sql.exec("DELETE FROM announcements WHERE id = ?1", (id,))?;
@@ -156,7 +156,7 @@ impl Channel {
             let text = format!("An announcement waits {MAX_DELAY} seconds at most.");
             return Err(ApiError::bad_request("invalid_delay", text));
         }
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let waiting: i64 = sql.exec("SELECT count(*) FROM announcements", ())?.one()?;
         if waiting >= MAX_WAITING {
             let text = format!("At most {MAX_WAITING} announcements wait for their time.");
@@ -183,7 +183,7 @@ impl Channel {
     }
 
     fn now(&self) -> i64 {
-        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+        self.state.now().unix_millis()
     }
 }
 

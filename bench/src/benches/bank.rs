@@ -117,7 +117,7 @@ impl Bench<'_> {
         let local = if self.context.wants_ours() {
             let local = Local::start(&self.context.fresh_dir("ours")?)?;
             let bank = local.host.env().object::<Bank>().get_by_name(BANK);
-            local.runtime.block_on(bank.open(accounts))??;
+            local.runtime.block_on(bank.open(accounts))?;
             Some(local)
         } else {
             None
@@ -149,7 +149,7 @@ impl Bench<'_> {
         }
         if let Some(local) = local {
             let bank = local.host.env().object::<Bank>().get_by_name(BANK);
-            let total = local.runtime.block_on(bank.total())??;
+            let total = local.runtime.block_on(bank.total())?;
             ensure!(total == accounts * BALANCE_AT_FIRST, "the bank has {total}");
             local.shutdown()?;
         }
@@ -167,7 +167,7 @@ impl Bench<'_> {
                     let Transfer { from, to, amount } = transfers.draw();
                     let call = bank.transfer(from, to, amount);
                     let start = Instant::now();
-                    async move { call.await?.map(|()| start) }
+                    async move { call.await.map(|()| start) }
                 };
                 local.runtime.spawn(keep_going(call, window, begun, length))
             })

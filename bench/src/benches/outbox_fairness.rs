@@ -61,9 +61,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
                 },
                 fails: number / 5 % options.fails.max(1) == 0,
             });
-            errands.run(some.collect()).await??;
+            errands.run(some.collect()).await?;
         }
-        while errands.left().await?? > 0 {
+        while errands.left().await? > 0 {
             ticks.tick().await;
         }
         anyhow::Ok(())

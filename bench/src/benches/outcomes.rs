@@ -80,7 +80,7 @@ fn fill(local: &Local, name: &str, outcomes: u32) -> Result<()> {
     let mut left = outcomes;
     while left > 0 {
         let times = left.min(BATCH);
-        local.runtime.block_on(payer.pay(times))??;
+        local.runtime.block_on(payer.pay(times))?;
         left -= times;
     }
     Ok(())
@@ -94,14 +94,14 @@ fn cold_start(context: &Context, local: &Local, options: &Options) -> Result<()>
         let payers = local.host.env().object::<Payer>();
         let payer = payers.get_by_name(&name(object));
         let begun = Instant::now();
-        let amount = local.runtime.block_on(payer.amount())??;
+        let amount = local.runtime.block_on(payer.amount())?;
         calls.push(begun.elapsed());
         ensure!(
             amount == i64::from(options.outcomes) * 1_000,
             "{amount} were paid with {} outcomes",
             options.outcomes
         );
-        let replay = local.runtime.block_on(payer.replay())??;
+        let replay = local.runtime.block_on(payer.replay())?;
         replays.push(std::time::Duration::from_secs_f64(replay / 1e6));
     }
     for (what, latencies) in [("cold-start", calls), ("replay", replays)] {
@@ -143,7 +143,7 @@ fn long_replay(context: &Context, local: &Local, outcomes: u32) -> Result<()> {
     let resident = || process::resident_bytes(std::process::id());
     let before = resident()?;
     let begun = Instant::now();
-    let amount = local.runtime.block_on(payer.amount())??;
+    let amount = local.runtime.block_on(payer.amount())?;
     let seconds = begun.elapsed().as_secs_f64();
     let more = resident()?.saturating_sub(before) as f64 / MEBIBYTE;
     ensure!(
@@ -171,7 +171,7 @@ fn growth(context: &Context, local: &Local, objects: usize, callers: usize) -> R
                 while begun.elapsed() < length {
                     // Each caller goes round all objects.
                     let object = (caller + made as usize * 7) % objects;
-                    payers.get_by_name(&name(object)).pay(1).await??;
+                    payers.get_by_name(&name(object)).pay(1).await?;
                     made += 1;
                 }
                 anyhow::Ok(made)

@@ -90,7 +90,7 @@ fn one_after_another(context: &Context, local: &Local, kind: Kind) -> Result<[f6
             let start = Instant::now();
             match kind {
                 Kind::Read => drop(stub.ping(1).await?),
-                Kind::Write => drop(stub.increment().await?.map_err(anyhow::Error::msg)?),
+                Kind::Write => drop(stub.increment().await.map_err(anyhow::Error::msg)?),
             }
             latencies.push(start.elapsed());
         }
@@ -108,7 +108,7 @@ fn relay(context: &Context, local: &Local, kind: Kind, batch: u32) -> Result<f64
     while begun.elapsed() < context.slice() {
         local
             .runtime
-            .block_on(stub.relay(u64::from(batch), kind))?
+            .block_on(stub.relay(u64::from(batch), kind))
             .map_err(anyhow::Error::msg)?;
         calls += batch;
     }
@@ -130,7 +130,7 @@ fn at_once(context: &Context, local: &Local, kind: Kind, callers: usize) -> Resu
                 while begun.elapsed() < length {
                     match kind {
                         Kind::Read => drop(stub.ping(1).await?),
-                        Kind::Write => drop(stub.increment().await?.map_err(anyhow::Error::msg)?),
+                        Kind::Write => drop(stub.increment().await.map_err(anyhow::Error::msg)?),
                     }
                     calls += 1;
                 }

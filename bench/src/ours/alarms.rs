@@ -170,7 +170,7 @@ impl Dormitory {
     pub(crate) fn each(
         &self,
         numbers: std::ops::Range<usize>,
-        set: impl Fn(Stub<Sleeper>, usize) -> abide::Call<Result<(), String>>,
+        set: impl Fn(Stub<Sleeper>, usize) -> abide::Call<(), String>,
     ) -> anyhow::Result<()> {
         let namespace = self.node.env().object::<Sleeper>();
         self.runtime.block_on(async {
@@ -198,6 +198,6 @@ impl Dormitory {
     }
 }
 
-async fn finish(call: abide::Call<Result<(), String>>) -> anyhow::Result<()> {
-    call.await?.map_err(anyhow::Error::msg)
+async fn finish(call: abide::Call<(), String>) -> anyhow::Result<()> {
+    call.await.map_err(anyhow::Error::msg)
 }

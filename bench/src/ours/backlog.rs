@@ -203,14 +203,14 @@ impl Backlogs {
                 count,
                 ..pile.clone()
             };
-            let enqueued = self.runtime.block_on(self.backlog(name).enqueue(chunk))?;
+            let enqueued = self.runtime.block_on(self.backlog(name).enqueue(chunk));
             mean = enqueued.map_err(anyhow::Error::msg)?;
         }
         Ok(mean)
     }
 
     pub(crate) fn time(&self, name: &str, act: Act) -> anyhow::Result<f64> {
-        let time = self.runtime.block_on(self.backlog(name).time(act))?;
+        let time = self.runtime.block_on(self.backlog(name).time(act));
         time.map_err(anyhow::Error::msg)
     }
 
@@ -225,7 +225,7 @@ impl Backlogs {
         self.runtime.block_on(async {
             let before = self.taken();
             let begun = Instant::now();
-            let enqueued = self.backlog(name).enqueue(one).await?;
+            let enqueued = self.backlog(name).enqueue(one).await;
             enqueued.map_err(anyhow::Error::msg)?;
             while self.taken() == before {
                 self.taken.news.notified().await;
@@ -238,7 +238,7 @@ impl Backlogs {
     pub(crate) fn wait(&self, name: &str, left: i64) -> anyhow::Result<()> {
         self.runtime.block_on(async {
             loop {
-                let waiting = self.backlog(name).waiting().await?;
+                let waiting = self.backlog(name).waiting().await;
                 if waiting.map_err(anyhow::Error::msg)? <= left {
                     return Ok(());
                 }

@@ -11,7 +11,7 @@ pub(crate) struct Bank {
 
 impl DurableObject for Bank {
     fn new(state: State, _env: Env) -> Result<Self> {
-        state.storage().sql().exec(SCHEMA, ())?;
+        state.sql().exec(SCHEMA, ())?;
         Ok(Self { state })
     }
 
@@ -36,7 +36,7 @@ impl DurableObject for Bank {
 #[rpc]
 impl Bank {
     pub(crate) async fn open(&self, accounts: i64) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(FILL, (accounts, BALANCE_AT_FIRST))?;
         Ok(())
     }
@@ -46,7 +46,7 @@ impl Bank {
     }
 
     pub(crate) async fn total(&self) -> Result<i64> {
-        self.state.storage().sql().exec(TOTAL, ())?.one()
+        self.state.sql().exec(TOTAL, ())?.one()
     }
 
     fn transfer_as_text(&self, text: &str) -> Result<()> {
@@ -60,7 +60,7 @@ impl Bank {
     }
 
     fn move_money(&self, from: i64, to: i64, amount: i64) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let paying: i64 = sql.exec(BALANCE, (from,))?.one()?;
         let paid: i64 = sql.exec(BALANCE, (to,))?.one()?;
         if paying < amount {

@@ -22,7 +22,7 @@ pub(crate) struct Heavy {
 impl DurableObject for Heavy {
     fn new(state: State, _: Env) -> abide::Result<Self> {
         let create = "CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, content BLOB)";
-        state.storage().sql().exec(create, ())?;
+        state.sql().exec(create, ())?;
         Ok(Self { state })
     }
 
@@ -59,7 +59,7 @@ impl Heavy {
     fn fill(&self, rows: usize) -> abide::Result<()> {
         let insert = "INSERT INTO rows (content) VALUES (randomblob(100000))";
         for _ in 0..rows {
-            self.state.storage().sql().exec(insert, ())?;
+            self.state.sql().exec(insert, ())?;
         }
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Heavy {
     fn sort(&self) -> abide::Result<usize> {
         let mut rows = 0;
         let sorted = "SELECT content FROM rows ORDER BY content";
-        self.state.storage().sql().for_each(sorted, (), |_| {
+        self.state.sql().for_each(sorted, (), |_| {
             rows += 1;
             Ok(())
         })?;

@@ -101,7 +101,7 @@ pub(crate) fn serve_bank(dir: &Path, accounts: usize) -> Result<()> {
     let accounts = i64::try_from(accounts)?;
     let local = Local::start(dir)?;
     let bank = local.host.env().object::<Bank>().get_by_name("bank");
-    local.runtime.block_on(bank.open(accounts))??;
+    local.runtime.block_on(bank.open(accounts))?;
     local.shutdown()?;
     serve(builder(dir).router(|env| axum::Router::new().nest("/bank", object_router::<Bank>(&env))))
 }

@@ -55,11 +55,8 @@ impl Counter {
         let mut last = 0;
         for call in 0..calls {
             last = match kind {
-                Kind::Read => other.ping(call).await.map_err(|error| error.to_string())?,
-                Kind::Write => other
-                    .increment()
-                    .await
-                    .map_err(|error| error.to_string())??,
+                Kind::Read => other.ping(call).await?,
+                Kind::Write => other.increment().await?,
             };
         }
         Ok(last)
@@ -102,7 +99,7 @@ pub(crate) struct Table {
 
 impl DurableObject for Table {
     fn new(state: State, _env: Env) -> Result<Self> {
-        let sql = state.storage().sql();
+        let sql = state.sql();
         if state.storage().get::<bool>("seeded")?.is_none() {
             sql.exec(workload::SCHEMA, ())?;
             for row in 0..workload::SEED_ROWS {
@@ -118,13 +115,7 @@ impl DurableObject for Table {
 impl Table {
     /// One row by its key.
     pub(crate) async fn value(&self, id: i64) -> Result<String, String> {
-        let read = || -> Result<String> {
-            self.state
-                .storage()
-                .sql()
-                .exec(workload::SELECT, (id,))?
-                .one()
-        };
+        let read = || -> Result<String> { self.state.sql().exec(workload::SELECT, (id,))?.one() };
         read().map_err(|error| error.to_string())
     }
 }
@@ -143,21 +134,14 @@ impl DurableObject for Room {
     async fn fetch(&self, _request: Request) -> Result<Response> {
         let pair = WebSocketPair::new();
         let ws = self.state.accept_websocket(pair.server, &["member"])?;
-        ws.serialize_attachment(&("member", 1))?;
+        ws.set_attachment(&("member", 1))?;
         Ok(websocket_response(pair.client))
     }
 
     async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
         match message.as_text().and_then(|text| text.strip_prefix("all ")) {
             None => ws.send(message),
-            Some(text) => {
-                let message = Message::from(text);
-                for member in self.state.get_websockets(None) {
-                    // One that is about to close need not hear it.
-                    let _ = member.send(&message);
-                }
-                Ok(())
-            }
+            Some(text) => self.state.broadcast(text),
         }
     }
 }
@@ -185,7 +169,7 @@ pub(crate) enum Fetch {
 
 impl Family {
     fn create(&self, parents: u32, children: u32) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(workload::FAMILY_SCHEMA, ())?;
         for parent in 1..=parents {
             sql.exec(
@@ -203,22 +187,16 @@ impl Family {
     }
 
     fn fetch_all(&self, fetch: Fetch) -> Result<usize> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         if fetch == Fetch::Join {
             return Ok(sql
                 .exec(workload::JOIN, ())?
-                .to_array::<(String, String)>()?
+                .all::<(String, String)>()?
                 .len());
         }
         let mut found = 0;
-        for (id, _name) in sql
-            .exec(workload::PARENTS, ())?
-            .to_array::<(i64, String)>()?
-        {
-            found += sql
-                .exec(workload::CHILDREN, (id,))?
-                .to_array::<String>()?
-                .len();
+        for (id, _name) in sql.exec(workload::PARENTS, ())?.all::<(i64, String)>()? {
+            found += sql.exec(workload::CHILDREN, (id,))?.all::<String>()?.len();
         }
         Ok(found)
     }

@@ -200,7 +200,7 @@ impl Senders {
     pub(crate) fn settled(&self) -> anyhow::Result<()> {
         let settled = |outbox| async move {
             loop {
-                let counts = self.sender(SENDERS, outbox).counts().await?;
+                let counts = self.sender(SENDERS, outbox).counts().await;
                 let counts = counts.map_err(anyhow::Error::msg)?;
                 ensure!(counts.failed == 0, "messages have failed: {counts:?}");
                 if counts.sending + counts.queued == 0 {
@@ -225,7 +225,7 @@ impl Senders {
 /// Enqueues; again and again while the node says that it has too much to do.
 async fn enqueue(sender: &Stub<Sender>, order: Order) -> anyhow::Result<()> {
     loop {
-        match sender.enqueue(order.clone()).await {
+        match sender.enqueue(order.clone()).answer().await {
             Err(error) if error.kind() == ErrorKind::Overloaded => {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }

@@ -84,11 +84,11 @@ async fn write(
     let subscription = env.object::<Subscription>().get_by_name(id);
     let data = serde_json::to_value(data)?;
     let view = subscription.transition(action.to_owned(), outcome.to_owned(), data);
-    Ok(serde_json::from_value(view.await??.data)?)
+    Ok(serde_json::from_value(view.await?.data)?)
 }
 
 /// The number of a subscription's outcomes. The first call replays the chain.
 pub(crate) async fn outcomes(env: &Env, id: &str) -> Result<i64> {
     let subscription = env.object::<Subscription>().get_by_name(id);
-    Ok(subscription.get_state().await??.seq)
+    Ok(subscription.get_state().await?.seq)
 }

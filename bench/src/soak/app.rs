@@ -58,7 +58,7 @@ impl DurableObject for Ledger {
             .keep_finished(Duration::from_secs(20))
             .recovery(Duration::from_millis(500));
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
-        state.storage().sql().exec(
+        state.sql().exec(
             "CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL)",
             (),
         )?;
@@ -74,7 +74,7 @@ impl Ledger {
         if number <= entries.last {
             return Ok(());
         }
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let number = number.cast_signed();
         sql.exec(
             "INSERT INTO entries (number, text) VALUES (?1, ?2)",
@@ -98,7 +98,6 @@ impl Ledger {
     fn entries(&self) -> Result<Entries> {
         let (first, last, count): (Option<i64>, Option<i64>, i64) = self
             .state
-            .storage()
             .sql()
             .exec("SELECT min(number), max(number), count(*) FROM entries", ())?
             .one()?;
@@ -132,7 +131,7 @@ impl DurableObject for Clock {
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
         let storage = self.state.storage();
         let alarm = storage.get("set")?.unwrap_or(0);
-        let at = self.env.clock().unix_millis().cast_signed();
+        let at = self.env.now().unix_millis();
         storage.put("fired", &Fired { alarm, at })
     }
 }

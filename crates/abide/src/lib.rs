@@ -30,7 +30,7 @@
 //!
 //! async fn somewhere(env: &Env) -> Result<i64> {
 //!     let counter: Stub<Counter> = env.object::<Counter>().get_by_name("visits");
-//!     counter.add(1).await?
+//!     counter.add(1).await
 //! }
 //! ```
 //!
@@ -44,7 +44,7 @@
 //! - **Lock.** An object's handlers run on one thread. While one waits at an `await`, another may run, and at no other
 //!   time; [`State::block_concurrency_while`] prevents even that.
 //! - **Begin and commit.** All writes between two awaits are one transaction. A panic rolls it back and resets the
-//!   object; an `Err` rolls nothing back, except in [`Storage::transaction_sync`].
+//!   object; an `Err` rolls nothing back, except in [`Storage::transaction`].
 //! - **Wait for the disk.** Storage calls return at once; responses, results and calls to other objects leave when the
 //!   earlier writes are durable. [`PutOptions::allow_unconfirmed`] exempts a write.
 //! - **Manage lifetimes.** An object is activated by its first event and leaves memory when it has been idle; its
@@ -82,10 +82,10 @@
 //!     .start()?;
 //!
 //! let counter = node.env().object::<Counter>().get_by_name("visits");
-//! assert_eq!(counter.add(2).await??, 2);
+//! assert_eq!(counter.add(2).await?, 2);
 //! clock.advance(Duration::from_secs(10));
 //! node.settle().await?; // what is due has run: the object has left memory …
-//! assert_eq!(counter.add(3).await??, 5); // … and comes back from storage
+//! assert_eq!(counter.add(3).await?, 5); // … and comes back from storage
 //!
 //! node.shutdown(Duration::from_secs(1)).await?;
 //! node.store().close()?;

@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use abide::{
-    AlarmStatus, AlarmTime,
+    AlarmStatus, Timestamp,
     clock::{Clock as _, SystemClock},
     storage::{AlarmCursor, AlarmState},
 };
@@ -199,7 +199,7 @@ fn stored(
 
 fn print(alarms: &[Listed], state: AlarmState, out: &mut impl Write) -> Result<()> {
     for alarm in alarms {
-        let due = AlarmTime::from_unix_millis(alarm.due);
+        let due = Timestamp::from_unix_millis(alarm.due);
         write!(
             out,
             "{}\t{}\t{}\t{due}\t{}",

@@ -7,7 +7,7 @@ use std::{
 };
 
 use abide::{
-    AlarmTime, FoundObject,
+    FoundObject, Timestamp,
     server::{
         Config, Sources,
         access::{AccessStore, Operation},
@@ -126,7 +126,7 @@ pub(crate) fn time(at: SystemTime) -> String {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_millis();
-    AlarmTime::from_unix_millis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
+    Timestamp::from_unix_millis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
 }
 
 /// Makes a change after recording it in the audit log.

@@ -160,7 +160,7 @@ async fn write(
     }
     object(&env, &path.object)
         .put(path.key, value)
-        .await?
+        .await
         .map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -171,7 +171,7 @@ async fn read(
 ) -> Result<Json<JsonText>, ApiError> {
     match object(&env, &path.object)
         .get(path.key)
-        .await?
+        .await
         .map_err(refused)?
     {
         Some(entry) => Ok(Json(entry.value)),
@@ -185,7 +185,7 @@ async fn remove(
 ) -> Result<StatusCode, ApiError> {
     if object(&env, &path.object)
         .delete(path.key)
-        .await?
+        .await
         .map_err(refused)?
     {
         Ok(StatusCode::NO_CONTENT)
@@ -209,7 +209,7 @@ async fn list(
         ));
     }
     Ok(Json(
-        object(&env, &name).list(query).await?.map_err(refused)?,
+        object(&env, &name).list(query).await.map_err(refused)?,
     ))
 }
 

@@ -157,8 +157,8 @@ impl MomentArgs {
 impl Moment {
     fn find(self, store: &Store, key: ObjectKey) -> Result<Bookmark> {
         match self {
-            Self::Time(millis) => Ok(store.bookmark_for_time(key, Time::At(millis).unix_millis())?),
-            Self::Ago(millis) => Ok(store.bookmark_for_time(key, Time::Ago(millis).unix_millis())?),
+            Self::Time(millis) => Ok(store.bookmark_at(key, Time::At(millis).unix_millis())?),
+            Self::Ago(millis) => Ok(store.bookmark_at(key, Time::Ago(millis).unix_millis())?),
             Self::Bookmark(bookmark) => Ok(bookmark),
         }
     }
@@ -213,8 +213,8 @@ pub(crate) fn bookmark(args: &BookmarkArgs, out: &mut impl Write) -> Result<()> 
         Source::Data(data) => {
             let key = object.in_data(&data)?.key;
             let bookmark = match args.at {
-                None => data.store.current_bookmark(key)?,
-                Some(at) => data.store.bookmark_for_time(key, at.unix_millis())?,
+                None => data.store.bookmark(key)?,
+                Some(at) => data.store.bookmark_at(key, at.unix_millis())?,
             };
             data.close()?;
             bookmark

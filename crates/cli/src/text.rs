@@ -1,6 +1,6 @@
 //! Formats values for a line of a listing.
 
-use abide::AlarmTime;
+use abide::Timestamp;
 
 /// Texts come from clients; a control character must not reach a terminal.
 pub(crate) fn plain(text: &str) -> String {
@@ -17,6 +17,6 @@ pub(crate) fn plain(text: &str) -> String {
 pub(crate) fn time(millis: Option<i64>) -> String {
     millis.map_or_else(
         || "-".to_owned(),
-        |millis| AlarmTime::from_unix_millis(millis).to_string(),
+        |millis| Timestamp::from_unix_millis(millis).to_string(),
     )
 }

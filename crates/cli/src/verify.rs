@@ -47,7 +47,7 @@ pub(crate) fn run(args: &DataArgs, out: &mut impl Write) -> Result<ExitCode> {
 fn check(store: &Store, key: ObjectKey) -> Result<(), String> {
     let said = store
         .open_object(key)
-        .and_then(|db| db.exec("PRAGMA integrity_check", ())?.to_array::<String>())
+        .and_then(|db| db.exec("PRAGMA integrity_check", ())?.all::<String>())
         .map_err(|error| error.to_string())?;
     if said != ["ok"] {
         return Err(said.join("; "));

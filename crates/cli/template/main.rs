@@ -24,7 +24,7 @@ pub struct Reminder {
 
 impl DurableObject for Reminders {
     fn new(state: State, env: Env) -> Result<Self> {
-        state.storage().sql().exec(
+        state.sql().exec(
             "CREATE TABLE IF NOT EXISTS reminders (
                 id INTEGER PRIMARY KEY, text TEXT NOT NULL, due_at INTEGER NOT NULL, is_due INTEGER NOT NULL DEFAULT FALSE
             )",
@@ -35,7 +35,7 @@ impl DurableObject for Reminders {
 
     /// Runs at least once at the time for which the alarm was set, even after a crash.
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(
             "UPDATE reminders SET is_due = TRUE WHERE due_at <= ?",
             params![self.now()],
@@ -51,7 +51,7 @@ impl Reminders {
     /// together.
     pub fn add(&self, text: String, seconds: u32) -> Result<i64> {
         let due_at = self.now() + i64::from(seconds) * 1000;
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let added = sql.exec(
             "INSERT INTO reminders (text, due_at) VALUES (?, ?) RETURNING id",
             params![text, due_at],
@@ -61,10 +61,10 @@ impl Reminders {
     }
 
     /// All reminders, oldest first.
-    pub async fn list(&self) -> Result<Vec<Reminder>> {
-        let sql = self.state.storage().sql();
+    pub fn list(&self) -> Result<Vec<Reminder>> {
+        let sql = self.state.sql();
         let rows = sql.exec("SELECT id, text, is_due FROM reminders ORDER BY id", ())?;
-        rows.to_array()
+        rows.all()
     }
 
     fn set_next_alarm(&self) -> Result<()> {
@@ -79,7 +79,7 @@ impl Reminders {
 
     /// Milliseconds since 1970, by the node's clock, which a test can control.
     fn now(&self) -> i64 {
-        i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX)
+        self.env.now().unix_millis()
     }
 }
 
@@ -118,15 +118,15 @@ mod tests {
             .start_local()
             .await?;
         let home = host.env().object::<Reminders>().get_by_name("home");
-        home.add("water the plants".to_owned(), 60).await??;
-        home.add("feed the cat".to_owned(), 90).await??;
+        home.add("water the plants".to_owned(), 60).await?;
+        home.add("feed the cat".to_owned(), 90).await?;
 
         clock.advance(Duration::from_secs(59));
-        assert!(!home.list().await??[0].is_due);
+        assert!(!home.list().await?[0].is_due);
         clock.advance(Duration::from_secs(1));
         // The alarm goes off without a call, on the object's own thread.
         host.settle().await?;
-        let reminders = home.list().await??;
+        let reminders = home.list().await?;
         assert!(reminders[0].is_due);
         assert!(!reminders[1].is_due);
         host.shutdown().await

@@ -1,6 +1,6 @@
 //! The alarm of a component.
 
-use abide::{Alarm, AlarmTime, Result, ScheduledTime, State, Storage};
+use abide::{Alarm, Result, ScheduledTime, State, Storage, Timestamp};
 
 /// The last millisecond of the year 9999. Later alarms are clamped to it.
 const MAX_TIME: i64 = crate::limits::MAX_TIME;
@@ -56,8 +56,8 @@ impl WakeUp {
     pub fn get(&self) -> Result<Option<i64>> {
         let at = match &self.0 {
             Timer::Named(alarm) => alarm.get()?,
-            Timer::Own(storage) => storage.get_alarm()?,
+            Timer::Own(storage) => storage.alarm()?,
         };
-        Ok(at.map(AlarmTime::unix_millis))
+        Ok(at.map(Timestamp::unix_millis))
     }
 }

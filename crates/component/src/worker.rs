@@ -220,7 +220,7 @@ impl Worker {
 
     /// Milliseconds since 1970.
     pub fn now(&self) -> i64 {
-        i64::try_from(self.0.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+        self.0.state.now().unix_millis()
     }
 
     /// Sets the alarm that continues the work if the task does not, this far ahead unless it is set earlier.
@@ -340,7 +340,7 @@ struct Task<W: Work> {
 impl<W: Work> Task<W> {
     fn spawn(self) -> Result<()> {
         let state = self.right.worker.0.state.clone();
-        state.wait_until(self.run())
+        state.spawn(self.run())
     }
 
     async fn run(mut self) {

@@ -37,6 +37,14 @@ pub use abide_macros::durable_object;
 /// #[derive(Debug, Serialize, Deserialize)]
 /// pub enum SeatError {
 ///     Taken { by: String },
+///     /// The storage failed, or there was no answer.
+///     Failed(Error),
+/// }
+///
+/// impl From<Error> for SeatError {
+///     fn from(error: Error) -> Self {
+///         Self::Failed(error)
+///     }
 /// }
 ///
 /// #[durable_object]
@@ -49,8 +57,7 @@ pub use abide_macros::durable_object;
 ///
 /// #[rpc]
 /// impl Seats {
-///     /// `stub.assign(…).await` gives `Result<Result<(), SeatError>, abide::Error>`: the inner error is the
-///     /// method's own, the outer one reports that there was no result.
+///     /// `stub.assign(…).await` gives the same `Result`.
 ///     pub async fn assign(&self, seat: String, who: String) -> Result<(), SeatError> {
 ///         match self.occupant(&seat) {
 ///             Some(by) => Err(SeatError::Taken { by }),
@@ -121,15 +128,16 @@ pub use abide_macros::durable_object;
 /// ```
 pub use abide_macros::rpc;
 pub use abide_runtime::{
-    Activation, Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, AlarmTime, AnyNamespace,
-    AnyStub, BlockConcurrency, Body, Call, Class, ClassOptions, ClockTime, CommitStall,
-    DormantPage, DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching, FoundObject,
-    Instance, JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder,
-    NodeStats, ObjectClass, ObjectId, Outbound, PutOptions, QuarantineListing, Released, Remote,
-    Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql, StallCause, State, Storage,
-    Stub, Timeline, TimelineCause, TimelineListing, clock, limits, random, socket,
+    Activation, Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, AnyNamespace, AnyStub,
+    BlockConcurrency, Body, Call, Class, ClassOptions, ClockTime, CommitStall, DormantPage,
+    DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching, FoundObject, Instance,
+    JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats,
+    ObjectClass, ObjectId, Outbound, PutOptions, QuarantineListing, Released, Remote, Reply,
+    Request, Response, Result, Row, Rows, ScheduledTime, Sql, StallCause, State, Storage, Stub,
+    Timeline, TimelineCause, TimelineListing, Timestamp, clock, limits, random, socket,
     socket::{
-        Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
+        Audience, Close, Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair,
+        websocket_response,
     },
 };
 pub use abide_storage::{
@@ -165,10 +173,10 @@ pub use abide_server::Host;
 pub mod prelude {
     //! Common imports for files with objects: `use abide::prelude::*;`
     pub use crate::{
-        Activation, AlarmInfo, AlarmRetry, AlarmTime, Body, Bookmark, ClassOptions, DurableObject,
-        Env, Error, ListOptions, Message, Namespace, ObjectId, PutOptions, Request,
-        RequestResponsePair, Response, Result, Row, Rows, Sql, SqlErrorKind, State, Storage, Stub,
-        Timeline, WebSocket, WebSocketPair, durable_object, params, rpc, websocket_response,
+        Activation, AlarmInfo, AlarmRetry, Body, Bookmark, ClassOptions, Close, DurableObject, Env,
+        Error, ListOptions, Message, Namespace, ObjectId, PutOptions, Request, RequestResponsePair,
+        Response, Result, Row, Rows, Sql, SqlErrorKind, State, Storage, Stub, Timeline, Timestamp,
+        WebSocket, WebSocketPair, durable_object, params, rpc, websocket_response,
     };
 }
 

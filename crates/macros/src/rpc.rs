@@ -3,8 +3,8 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{
-    Attribute, Error, FnArg, ImplItem, ImplItemFn, ItemImpl, Pat, Path, ReceiverKind, Result,
-    ReturnType, Type, Visibility,
+    Attribute, Error, FnArg, ImplItem, ImplItemFn, ItemImpl, Pat, Path, PathArguments,
+    ReceiverKind, Result, ReturnType, Type, Visibility,
     spanned::Spanned,
     visit::{self, Visit},
 };
@@ -299,13 +299,26 @@ impl<'a> Method<'a> {
         let text = name_text(name);
         let names: Vec<_> = parameters.iter().map(|(name, _)| name).collect();
         let types = parameters.iter().map(|(_, ty)| ty);
-        let output = self.output();
-        let body = quote_spanned! {here(name)=>
-            ::abide::__private::Remote::stub(self).call(#text, &(#(#names,)*))
+        let call = self.call();
+        let body = match self.fallible() {
+            Some((value, error)) => {
+                let output = self.output();
+                // A `Result` may be an alias with another error type, which must not be decoded as this one.
+                let same = quote_spanned! {output.span()=>
+                    let _: fn(#output) -> ::std::result::Result<#value, #error> = |result| result;
+                };
+                quote_spanned! {here(name)=>
+                    #same
+                    ::abide::__private::Remote::stub(self).call_fallible(#text, &(#(#names,)*))
+                }
+            }
+            None => quote_spanned! {here(name)=>
+                ::abide::__private::Remote::stub(self).call(#text, &(#(#names,)*))
+            },
         };
         quote! {
             #(#attributes)*
-            #visibility fn #name(&self, #(#names: #types),*) -> ::abide::Call<#output> {
+            #visibility fn #name(&self, #(#names: #types),*) -> #call {
                 #body
             }
         }
@@ -322,19 +335,50 @@ impl<'a> Method<'a> {
             .filter(|attribute| attribute.path().is_ident("cfg"));
         let names = parameters.iter().map(|(name, _)| name);
         let types = parameters.iter().map(|(_, ty)| ty);
-        let output = self.output();
+        let call = self.call();
         let text = name_text(name);
         // The lifetime defers the check of the bound until the method is called.
         quote_spanned! {here(name)=>
             #(#conditions)*
             #[doc(hidden)]
-            pub fn #name<'__stub>(&'__stub self, #(#names: #types),*) -> ::abide::Call<#output>
+            pub fn #name<'__stub>(&'__stub self, #(#names: #types),*) -> #call
             where
                 ::abide::__private::MethodWithoutPub<'__stub>: ::abide::__private::CallableThroughStub,
             {
                 ::std::unreachable!(#text)
             }
         }
+    }
+
+    /// What the stub's method returns.
+    fn call(&self) -> TokenStream {
+        match self.fallible() {
+            Some((value, error)) => quote! { ::abide::Call<#value, #error> },
+            None => {
+                let output = self.output();
+                quote! { ::abide::Call<#output> }
+            }
+        }
+    }
+
+    /// The two types of a method's `Result`. One that names no error type has that of `abide::Result`.
+    fn fallible(&self) -> Option<(TokenStream, TokenStream)> {
+        let Type::Path(path) = self.output? else {
+            return None;
+        };
+        let last = path.path.segments.last()?;
+        let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+            return None;
+        };
+        if last.ident != "Result" {
+            return None;
+        }
+        let mut types = arguments.args.iter();
+        let value = types.next()?;
+        let error = types
+            .next()
+            .map_or_else(|| quote! { ::abide::Error }, |error| quote! { #error });
+        Some((quote! { #value }, error))
     }
 
     fn output(&self) -> TokenStream {

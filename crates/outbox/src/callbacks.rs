@@ -176,13 +176,13 @@ impl Outbox {
                 "SELECT message, kind, sent, tries, next_at, error FROM outbox_callbacks ORDER BY next_at, message LIMIT ?1",
                 (rows(limit.min(limits::MAX_PAGE)),),
             )?
-            .to_array()
+            .all()
     }
 
     /// Calls all failed callbacks again soon, with a fresh count of tries. Returns how many there are.
     pub fn repeat_callbacks(&self) -> Result<usize> {
         let now = self.0.now();
-        self.0.rows.storage.transaction_sync(|| {
+        self.0.rows.storage.transaction(|| {
             let sql = &self.0.rows.sql;
             let update = "UPDATE outbox_callbacks SET next_at = ?1, tries = 0";
             sql.exec(update, (now,))?;
@@ -232,7 +232,7 @@ impl Rows {
                 "SELECT sent, tries, ended FROM outbox_callbacks WHERE next_at <= ?1 ORDER BY next_at LIMIT ?2",
                 (now, rows(limits::MAX_SWEPT)),
             )?
-            .to_array()?;
+            .all()?;
         for (sent, tries, ended) in &due {
             let end = if *sent { End::Sent } else { End::Failed };
             let ended: Ended = serde_json::from_str(ended).map_err(Error::from_std)?;

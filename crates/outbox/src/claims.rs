@@ -189,7 +189,7 @@ impl Rows {
             Some(lines) => ids(lines.never_tried(limits::HELD_AHEAD)),
             None => return Ok(()),
         };
-        let fresh: Vec<Claim> = self.sql.exec(FRESH, (next,))?.to_array()?;
+        let fresh: Vec<Claim> = self.sql.exec(FRESH, (next,))?.all()?;
         let mut held = self.held.borrow_mut();
         for claim in fresh {
             held.hold(claim);
@@ -219,7 +219,7 @@ impl Rows {
         };
         let most = most + ahead;
         let found = self.sql.exec(lines!(), (destination, rows(most)))?;
-        let lines = Lines::read(found.to_array()?, most);
+        let lines = Lines::read(found.all()?, most);
         self.ready.borrow_mut().learn(destination, lines);
         Ok(())
     }
@@ -239,7 +239,7 @@ impl Rows {
                 (ids(some.iter().copied()), now, destination),
             )?,
         }
-        .to_array()?;
+        .all()?;
         self.note_all(&claims.iter().collect::<Vec<_>>(), now, "sending")?;
         self.count(Status::Queued, Some(Status::Sending), rows(claims.len()))?;
         Ok(claims)
@@ -311,7 +311,7 @@ impl Rows {
                 ),
                 (),
             )?
-            .to_array()
+            .all()
     }
 
     /// When the first sendable message of a destination is due.

@@ -79,7 +79,7 @@ impl Depot {
 
     /// Enqueues messages that are not due before a day has gone by.
     pub async fn enqueue_for_later(&self, count: usize) -> Result<(), OutboxError> {
-        let now = self.state.env().clock().unix_millis().cast_signed();
+        let now = self.state.now().unix_millis();
         for number in 0..count {
             let message = Courier::message(&Parcel { number })?;
             self.outbox.enqueue(&message.not_before(now + 86_400_000))?;
@@ -97,7 +97,7 @@ impl Depot {
 
     /// Without a statement of the outbox.
     pub async fn sent(&self) -> Result<usize> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("SELECT sent FROM outbox_meta", ())?.one()
     }
 }
@@ -166,13 +166,13 @@ impl World {
     /// Sends messages. Returns how many statements it took to enqueue them, and to deliver them.
     async fn deliver(&self, count: usize) -> (usize, usize) {
         let depot = &self.depot;
-        let sent = async || depot.sent().await.unwrap().unwrap();
+        let sent = async || depot.sent().await.unwrap();
         let all_sent = sent().await + count;
-        let (before, enqueued) = depot.enqueue(count).await.unwrap().unwrap();
+        let (before, enqueued) = depot.enqueue(count).await.unwrap();
         while sent().await < all_sent {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
-        let statements = depot.statements().await.unwrap().unwrap();
+        let statements = depot.statements().await.unwrap();
         (enqueued - before, statements - enqueued)
     }
 }
@@ -207,9 +207,9 @@ fn statements_beside(waiting: usize) -> (usize, usize) {
         let world = World::new(1);
         world.deliver(1).await;
         let later = world.depot.enqueue_for_later(waiting);
-        later.await.unwrap().unwrap();
+        later.await.unwrap();
         let world = world.killed();
-        let opened = world.depot.opened().await.unwrap().unwrap();
+        let opened = world.depot.opened().await.unwrap();
         world.deliver(20).await;
         let (_, delivered) = world.deliver(100).await;
         statements = Some((opened, delivered));

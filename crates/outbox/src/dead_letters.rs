@@ -133,7 +133,7 @@ impl Outbox {
             });
         }
         let now = inner.now();
-        inner.rows.storage.transaction_sync(|| {
+        inner.rows.storage.transaction(|| {
             f(&record, now)?;
             // Messages that waited for it are unblocked.
             self.carry_on(now, now)?;
@@ -153,7 +153,7 @@ impl Outbox {
         let mut found = self.find_dead(filter, "ASC", limit + 1)?;
         let more = found.len() > limit;
         found.truncate(limit);
-        self.0.rows.storage.transaction_sync(|| {
+        self.0.rows.storage.transaction(|| {
             for record in &found {
                 act(record.id)?;
             }

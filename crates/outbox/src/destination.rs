@@ -315,7 +315,7 @@ pub(super) fn open(sql: &Sql) -> Result<Vec<String>> {
          WHERE destination > '' AND opened > 0 LIMIT ?1",
         (rows(limits::MAX_PAGE),),
     )?
-    .to_array()
+    .all()
 }
 
 const COLUMNS: &str = "destination, failures, opened, last_error,
@@ -330,7 +330,7 @@ pub(super) fn with_trouble(sql: &Sql, limit: usize) -> Result<Vec<Destination>> 
         ),
         (rows(limit),),
     )?
-    .to_array()
+    .all()
 }
 
 /// Destinations, failing ones first.
@@ -344,7 +344,7 @@ pub(super) fn list(sql: &Sql, limit: usize) -> Result<Vec<Destination>> {
             ),
             (rows(limit - found.len()),),
         )?
-        .to_array()?;
+        .all()?;
     found.extend(others);
     Ok(found)
 }

@@ -92,7 +92,7 @@ impl Rows {
                 ),
                 (i64::MAX, rows(limits::KNOWN_DESTINATIONS + 1)),
             )?
-            .to_array()?;
+            .all()?;
         *self.destinations.borrow_mut() = if found.len() > limits::KNOWN_DESTINATIONS {
             Known::TooMany
         } else {
@@ -256,7 +256,7 @@ impl Rows {
                 ),
                 (now, rows(limit)),
             )?
-            .to_array()
+            .all()
     }
 
     /// When the first is to be looked at.

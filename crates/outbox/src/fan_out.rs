@@ -117,7 +117,7 @@ pub(super) fn list(sql: &Sql, limit: usize) -> Result<Vec<FanOutRecord>> {
         &format!("SELECT {RECORD} FROM outbox_fan_outs ORDER BY id DESC LIMIT ?1"),
         (rows(limit),),
     )?
-    .to_array()
+    .all()
 }
 
 /// Cancels one that is running, or that has failed and waits for an operator.

@@ -116,7 +116,7 @@ impl Rows {
                 "SELECT at, event, detail FROM outbox_history WHERE message = ?1 ORDER BY seq",
                 (message,),
             )?
-            .to_array()?;
+            .all()?;
         if !stored.is_empty() {
             return Ok(stored);
         }
@@ -129,6 +129,6 @@ impl Rows {
                 ),
                 (message,),
             )?
-            .to_array()
+            .all()
     }
 }

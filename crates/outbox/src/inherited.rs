@@ -29,7 +29,7 @@ impl Inner {
         )?;
         self.rows.changes.are_lost();
         let cancel = "UPDATE outbox_fan_outs SET status = 'canceled', updated_at = ?1 WHERE status = 'running' RETURNING id";
-        let fan_outs: Vec<i64> = sql.exec(cancel, (self.now(),))?.to_array()?;
+        let fan_outs: Vec<i64> = sql.exec(cancel, (self.now(),))?.all()?;
         if messages > 0 || !fan_outs.is_empty() {
             tracing::warn!(
                 class = self.state.class(), object = %self.state.id(), messages, fan_outs = fan_outs.len(),

@@ -84,7 +84,7 @@ impl Inner {
 
     /// Milliseconds since 1970.
     pub(super) fn now(&self) -> i64 {
-        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+        self.state.now().unix_millis()
     }
 
     /// Adds a message. `Ok(None)` if one with its dedup key exists. Call it in a transaction: a refusal may come late.

@@ -49,7 +49,7 @@
 //!
 //! impl DurableObject for Members {
 //!     fn new(state: State, env: Env) -> Result<Self> {
-//!         state.storage().sql().exec("CREATE TABLE IF NOT EXISTS members (name TEXT PRIMARY KEY)", ())?;
+//!         state.sql().exec("CREATE TABLE IF NOT EXISTS members (name TEXT PRIMARY KEY)", ())?;
 //!         let outbox = Outbox::open(&state, env.require::<Registry>()?, Options::default())?;
 //!         Ok(Self { state, outbox })
 //!     }
@@ -59,8 +59,8 @@
 //! impl Members {
 //!     pub async fn join(&self, name: String) -> Result<()> {
 //!         // One transaction anyway; this undoes the one if the other is refused.
-//!         self.state.storage().transaction_sync(|| {
-//!             self.state.storage().sql().exec("INSERT INTO members VALUES (?1)", (&name,))?;
+//!         self.state.storage().transaction(|| {
+//!             self.state.sql().exec("INSERT INTO members VALUES (?1)", (&name,))?;
 //!             let greeting = Greeting { url: "https://example.com/greetings".into(), text: format!("welcome, {name}") };
 //!             Greeter::enqueue(&self.outbox, &greeting)?;
 //!             Ok(())
@@ -222,13 +222,13 @@ impl Outbox {
     }
 
     /// Enqueues a message, in the transaction of the current poll. A refused message leaves nothing of itself, but does
-    /// not roll back the poll's earlier writes: put both into one `transaction_sync`, and both are written or neither
+    /// not roll back the poll's earlier writes: put both into one `transaction`, and both are written or neither
     /// is.
     pub fn enqueue(&self, message: &Message) -> Result<Enqueued, OutboxError> {
         let inner = &self.0;
         let now = inner.now();
         let at = message.not_before.map_or(now, |at| at.max(now));
-        let added = inner.rows.storage.transaction_sync(|| {
+        let added = inner.rows.storage.transaction(|| {
             let added = inner.add(message, None, now)?;
             if let Added::New(_) = added {
                 self.carry_on(at, now)?;
@@ -264,7 +264,7 @@ impl Outbox {
                 limits::MAX_PAYLOAD_BYTES
             )));
         }
-        inner.rows.storage.transaction_sync(|| {
+        inner.rows.storage.transaction(|| {
             let id = fan_out::insert(&inner.rows.sql, F::NAME, &command, now)?;
             inner.rows.agenda_changes();
             self.carry_on(now, now)?;
@@ -285,7 +285,7 @@ impl Outbox {
     /// Continues a failed or canceled fan-out where it stopped.
     pub fn resume_fan_out(&self, id: i64) -> Result<FanOutRecord, OutboxError> {
         let now = self.0.now();
-        self.0.rows.storage.transaction_sync(|| {
+        self.0.rows.storage.transaction(|| {
             let record = fan_out::resume(&self.0.rows.sql, id, now)?;
             self.0.rows.agenda_changes();
             self.carry_on(now, now)?;

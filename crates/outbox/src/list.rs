@@ -108,7 +108,7 @@ impl Outbox {
                 (before, rows(limit + 1)),
             )?,
         };
-        Ok(page(found.to_array()?, limit))
+        Ok(page(found.all()?, limit))
     }
 
     /// A page of messages that would have been given up, if the outbox gave messages up ([`GiveUp::Never`](super::GiveUp::Never)):
@@ -123,7 +123,7 @@ impl Outbox {
             ),
             (before.unwrap_or(i64::MAX), rows(limit + 1)),
         )?;
-        Ok(page(found.to_array()?, limit))
+        Ok(page(found.all()?, limit))
     }
 
     /// A page of dead letters.
@@ -158,7 +158,7 @@ impl Outbox {
             (kind, None) => database.exec(&sql, (before, after, limit, kind)),
             (kind, to) => database.exec(&sql, (before, after, limit, kind, to)),
         }?
-        .to_array()
+        .all()
     }
 }
 

@@ -26,7 +26,7 @@ impl Rows {
                     "SELECT DISTINCT ordering_key FROM outbox_dead_letters WHERE ordering_key IS NOT NULL",
                     (),
                 )?
-                .to_array()?;
+                .all()?;
             for key in keys {
                 self.unblock(Some(&key))?;
             }

@@ -412,7 +412,7 @@ impl Inner {
                  WHERE deadline IS NOT NULL AND next_at IS NOT NULL AND deadline <= ?1 ORDER BY deadline LIMIT ?2",
                 (now, rows(limits::MAX_SWEPT)),
             )?
-            .to_array()?;
+            .all()?;
         for message in &late {
             let is_operation = message.status == Status::Sending;
             let passed = match message.attempts {
@@ -476,7 +476,7 @@ impl Inner {
             return Ok(false);
         }
         self.last_fan_out.set(id);
-        let made = self.rows.storage.transaction_sync(|| {
+        let made = self.rows.storage.transaction(|| {
             let fan_out = self.registry.fan_out(&name)?;
             let batch = AssertUnwindSafe(|| {
                 fan_out.batch(&self.rows.storage, &command, after.as_deref(), limit)

@@ -195,7 +195,7 @@ impl Rows {
                  ORDER BY next_at LIMIT ?2",
                 (now, limit),
             )?
-            .to_array()
+            .all()
     }
 
     /// Those of some messages that are being attempted, or are operations whose next poll is due before `end`.
@@ -207,6 +207,6 @@ impl Rows {
                      AND (next_at IS NULL OR next_at < ?2) ORDER BY id",
                 (ids(messages.iter().copied()), end),
             )?
-            .to_array()
+            .all()
     }
 }

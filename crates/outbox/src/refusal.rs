@@ -19,6 +19,8 @@ pub(crate) fn refused(error: OutboxError) -> ApiError {
         OutboxError::NotFound { .. } => ApiError::not_found("no_such_message", text),
         OutboxError::Conflict { .. } => ApiError::conflict("wrong_status", text),
         OutboxError::ClosedKind { .. } => ApiError::new(StatusCode::FORBIDDEN, "closed_kind", text),
+        // There was no answer.
+        OutboxError::Object(error) if !error.remote() => error.into(),
         OutboxError::Object(error) => match error.kind() {
             ErrorKind::Input => ApiError::bad_request("invalid_message", text),
             ErrorKind::Limit

@@ -159,9 +159,7 @@ impl Rows {
     /// function fails.
     pub(super) fn transaction<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let ledger = self.ledger.get();
-        let result = self
-            .notes
-            .unless_undone(|| self.storage.transaction_sync(f));
+        let result = self.notes.unless_undone(|| self.storage.transaction(f));
         if result.is_err() {
             self.ledger.set(ledger);
             self.agenda_changes();
@@ -548,7 +546,7 @@ impl Rows {
                  RETURNING id, status",
                 (before, rows(limit)),
             )?
-            .to_array()?;
+            .all()?;
         if gone.is_empty() {
             return Ok(0);
         }

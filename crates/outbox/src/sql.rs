@@ -101,7 +101,7 @@ mod plan {
             return Ok(());
         }
         let explain = format!("EXPLAIN QUERY PLAN {}", with_values(statement));
-        let plan: Vec<(i64, i64, i64, String)> = sql.exec(&explain, ())?.to_array()?;
+        let plan: Vec<(i64, i64, i64, String)> = sql.exec(&explain, ())?.all()?;
         for (.., step) in plan {
             assert!(
                 !looks_at_all(&step),

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -20,15 +20,22 @@ use crate::{
 /// The content of an event's reply channel: only values that the output gate has released.
 pub(crate) type Answer = Released<Result<Reply>>;
 
-/// The future result of a call of an object, or of a request that leaves the node.
+/// What a method has returned: a value, or its own error.
+type Returned<R, E> = Result<R, E>;
+
+/// The future result of a call of an object, or of a request that leaves the node. It ends as the method has ended: with
+/// its value, or with its error `E`.
+///
+/// If there was no answer, it ends with an [`Error`] that is not [remote](Error::remote), converted into `E`: a method's
+/// own error type has `From<abide::Error>`. To tell the two apart whatever `E` is, await [`answer`](Self::answer).
 ///
 /// The call is sent when the stub's method is called. Calls on one stub start in the order in which they were made, and
 /// dropping this future does not stop the handler. A call made inside an object leaves once the object's earlier writes
 /// are durable.
 #[must_use = "the call has been sent, but its outcome is unknown without `.await`"]
-pub struct Call<R> {
+pub struct Call<R, E = Error> {
     state: State,
-    decode: fn(Reply) -> Result<R>,
+    decode: fn(Reply) -> Result<Returned<R, E>>,
     /// The task that makes the call, if that matters for a closed gate.
     link: Option<Arc<Link>>,
     wait: Option<Wait>,
@@ -44,10 +51,10 @@ enum State {
     Done,
 }
 
-impl<R> Call<R> {
+impl<R, E> Call<R, E> {
     pub(crate) fn waiting(
         answer: oneshot::Receiver<Answer>,
-        decode: fn(Reply) -> Result<R>,
+        decode: fn(Reply) -> Result<Returned<R, E>>,
         link: Option<Arc<Link>>,
     ) -> Self {
         Self {
@@ -60,7 +67,7 @@ impl<R> Call<R> {
 
     pub(crate) fn leaving(
         left: oneshot::Receiver<Released<Fetching>>,
-        decode: fn(Reply) -> Result<R>,
+        decode: fn(Reply) -> Result<Returned<R, E>>,
     ) -> Self {
         Self {
             state: State::Leaving(left),
@@ -70,7 +77,7 @@ impl<R> Call<R> {
         }
     }
 
-    pub(crate) fn outside(fetching: Fetching, decode: fn(Reply) -> Result<R>) -> Self {
+    pub(crate) fn outside(fetching: Fetching, decode: fn(Reply) -> Result<Returned<R, E>>) -> Self {
         Self {
             state: State::Outside(fetching),
             decode,
@@ -79,7 +86,7 @@ impl<R> Call<R> {
         }
     }
 
-    pub(crate) fn failed(error: Error, decode: fn(Reply) -> Result<R>) -> Self {
+    pub(crate) fn failed(error: Error, decode: fn(Reply) -> Result<Returned<R, E>>) -> Self {
         Self {
             state: State::Failed(error),
             decode,
@@ -89,11 +96,35 @@ impl<R> Call<R> {
     }
 }
 
-impl<R> Future for Call<R> {
-    type Output = Result<R>;
+impl<R, E: From<Error>> Future for Call<R, E> {
+    type Output = Result<R, E>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R>> {
-        let call = &mut *self;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R, E>> {
+        let answer = self.poll_answer(cx);
+        answer.map(|answer| answer.unwrap_or_else(|error| Err(error.into())))
+    }
+}
+
+impl<R, E> Call<R, E> {
+    /// Awaits the answer and keeps its two layers apart: the outer error says that there was no answer, the inner result
+    /// is what the method has returned.
+    ///
+    /// ```
+    /// # use abide_runtime as abide;
+    /// # async fn is_free(call: abide::Call<bool>) -> abide::Result<Option<bool>> {
+    /// match call.answer().await {
+    ///     Ok(returned) => returned.map(Some),
+    ///     Err(no_answer) if no_answer.retryable() => Ok(None),
+    ///     Err(no_answer) => Err(no_answer),
+    /// }
+    /// # }
+    /// ```
+    pub async fn answer(mut self) -> Result<Result<R, E>> {
+        poll_fn(|cx| self.poll_answer(cx)).await
+    }
+
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Returned<R, E>>> {
+        let call = self;
         if let Some(link) = &call.link {
             link.wait();
         }
@@ -141,7 +172,7 @@ impl<R> Future for Call<R> {
     }
 }
 
-impl<R> fmt::Debug for Call<R> {
+impl<R, E> fmt::Debug for Call<R, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call").finish_non_exhaustive()
     }

@@ -11,7 +11,7 @@ use crate::{
     Activation, AlarmInfo, AlarmRetry, AnyStub, Env, Error, ErrorKind, Event, Reply, Request,
     Response, Result, State, Storage, Timeline, limits,
     rpc::Args,
-    socket::{Message, WebSocket},
+    socket::{Close, Message, WebSocket},
 };
 
 /// A future that stays on its thread.
@@ -117,24 +117,15 @@ pub trait DurableObject: Sized + 'static {
         )))
     }
 
-    /// Called when a WebSocket has ended, once for each. `get_websockets` no longer lists it, and it need not be
+    /// Called when a WebSocket has ended, once for each. `websockets` no longer lists it, and it need not be
     /// closed: the gateway has already answered the peer's close.
-    ///
-    /// `code` and `reason` are the peer's; 1005 means that it gave none, 1006 with `was_clean` false that the connection
-    /// broke without a close.
     ///
     /// If the object cannot be created, or is reset before this begins, it is retried for
     /// `websocket.delivery_patience`. A reset during the call ends it. State stored for a socket should therefore not
-    /// depend on this call alone: a constructor can compare it with `get_websockets`, which is also empty after a
+    /// depend on this call alone: a constructor can compare it with `websockets`, which is also empty after a
     /// restart of the process.
-    fn websocket_close(
-        &self,
-        ws: WebSocket,
-        code: u16,
-        reason: String,
-        was_clean: bool,
-    ) -> impl Future<Output = Result<()>> {
-        let _ = (ws, code, reason, was_clean);
+    fn websocket_close(&self, ws: WebSocket, close: Close) -> impl Future<Output = Result<()>> {
+        let _ = (ws, close);
         std::future::ready(Ok(()))
     }
 
@@ -256,15 +247,8 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
                 object.websocket_message(socket, message).await?;
                 Ok(Reply::Done)
             }),
-            Event::WebSocketClose {
-                socket,
-                code,
-                reason,
-                was_clean,
-            } => Box::pin(async move {
-                object
-                    .websocket_close(socket, code, reason, was_clean)
-                    .await?;
+            Event::WebSocketClose { socket, close } => Box::pin(async move {
+                object.websocket_close(socket, close).await?;
                 Ok(Reply::Done)
             }),
             Event::WebSocketError { socket, error } => Box::pin(async move {

@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     AnyNamespace, Call, Error, ErrorKind, Namespace, ObjectClass, Request, Response, Result,
+    Timestamp,
     clock::Clock,
     context::Holder,
     creation::CreationLimit,
@@ -144,6 +145,11 @@ impl Env {
     /// awaited. A program that must know that a request arrived keeps it in storage until then, and retries it.
     pub fn fetch(&self, request: Request) -> Call<Response> {
         outbound::fetch(&RouterHandle::new(&self.inner.router, self.holder), request)
+    }
+
+    /// The time of the node's clock, which a test can move.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_unix_millis(self.clock().unix_millis().cast_signed())
     }
 
     /// The node's clock.

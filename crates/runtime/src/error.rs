@@ -308,6 +308,24 @@ impl fmt::Debug for Error {
     }
 }
 
+impl PartialEq for Error {
+    /// Compares what a caller sees: the kind, the message, the flags and SQLite's report.
+    fn eq(&self, other: &Self) -> bool {
+        let seen = |error: &Self| {
+            (
+                error.kind(),
+                error.remote(),
+                error.0.retryable,
+                error.0.object_reset,
+                error.0.retry_after,
+            )
+        };
+        seen(self) == seen(other) && self.0.message == other.0.message && self.0.sql == other.0.sql
+    }
+}
+
+impl Eq for Error {}
+
 impl std::error::Error for Error {}
 
 impl Serialize for Error {
@@ -341,6 +359,13 @@ impl From<abide_storage::Error> for Error {
         let mut told = Self::with_kind(kind, error.to_string());
         told.0.sql = error.sql().cloned().map(Box::new);
         told
+    }
+}
+
+impl From<Error> for String {
+    /// The message, for methods whose own error is a text.
+    fn from(error: Error) -> Self {
+        error.to_string()
     }
 }
 

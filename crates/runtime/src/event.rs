@@ -10,7 +10,7 @@ use axum_core::body::Body;
 use crate::{
     Activation, AlarmInfo, Error, ErrorKind, Result, Timeline, body,
     limits::EVENT_BYTES,
-    socket::{Message, WebSocket},
+    socket::{Close, Message, WebSocket},
 };
 
 /// The HTTP request passed to an object's `fetch`.
@@ -70,12 +70,8 @@ pub enum Event {
     WebSocketClose {
         /// The socket.
         socket: WebSocket,
-        /// The peer's close code; 1005 if it gave none, 1006 if the connection broke.
-        code: u16,
-        /// The peer's reason.
-        reason: String,
-        /// Whether both sides completed the closing handshake.
-        was_clean: bool,
+        /// How it ended.
+        close: Close,
     },
     /// A WebSocket failed: the received data violated the protocol, or was too long. The close event follows.
     WebSocketError {
@@ -153,11 +149,11 @@ pub enum Reply {
 }
 
 impl Reply {
-    pub(crate) fn into_response(self) -> Result<Response> {
+    pub(crate) fn into_response(self) -> Result<Result<Response>> {
         let Self::Fetch(response) = self else {
             return Err(Self::wrong());
         };
-        Ok(response)
+        Ok(Ok(response))
     }
 
     pub(crate) fn into_result(self) -> Result<Vec<u8>> {
@@ -167,11 +163,11 @@ impl Reply {
         Ok(result)
     }
 
-    pub(crate) fn into_done(self) -> Result<()> {
+    pub(crate) fn into_done(self) -> Result<Result<()>> {
         let Self::Done = self else {
             return Err(Self::wrong());
         };
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// The error for a class that answers with the wrong kind of reply.

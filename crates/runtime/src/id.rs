@@ -64,7 +64,7 @@ impl fmt::Debug for ObjectId {
 impl FromStr for ObjectId {
     type Err = Error;
 
-    /// Parses 64 hex digits. [`Namespace::id_from_string`](crate::Namespace::id_from_string) also checks that the id
+    /// Parses 64 hex digits. [`Namespace::parse_id`](crate::Namespace::parse_id) also checks that the id
     /// belongs to the namespace.
     fn from_str(text: &str) -> Result<Self> {
         let mut bytes = [0; 2 * HALF];

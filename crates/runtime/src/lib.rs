@@ -81,6 +81,7 @@ mod task;
 mod timeline;
 mod timelines;
 mod timers;
+mod timestamp;
 mod unwind;
 mod waits;
 mod watchdog;
@@ -92,7 +93,7 @@ pub use axum_core::body::Body;
 pub use crate::body::counted_bytes;
 
 pub use crate::{
-    alarms::{Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, AlarmTime, ScheduledTime},
+    alarms::{Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, ScheduledTime},
     call::Call,
     class::{
         Class, ClassOptions, DurableObject, Instance, LocalFuture, Native, ObjectClass, Remote,
@@ -117,4 +118,5 @@ pub use crate::{
     stub::{AnyStub, Stub},
     timeline::{Activation, Timeline, TimelineCause},
     timelines::{DormantPage, TimelineListing},
+    timestamp::Timestamp,
 };

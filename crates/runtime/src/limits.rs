@@ -24,7 +24,7 @@ pub const MAX_QUEUED_PER_OBJECT: usize = 1_024;
 /// the object's queue. Bounds memory when a handler waits for a slow service.
 pub const MAX_RUNNING_PER_OBJECT: usize = 4_096;
 
-/// Tasks of one object besides its handlers: `wait_until`, `block_concurrency_while` and streamed bodies. Like the
+/// Tasks of one object besides its handlers: `spawn`, `block_concurrency_while` and streamed bodies. Like the
 /// limit on handlers, it bounds memory.
 pub const MAX_BACKGROUND_PER_OBJECT: usize = 4_096;
 
@@ -89,7 +89,7 @@ pub const MAX_CALL_CHAIN: usize = 64;
 /// A handler that has not finished after this time resets its object.
 pub const EVENT_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Background work ([`State::wait_until`](crate::State::wait_until)) that has not ended after this time is dropped
+/// Background work ([`State::spawn`](crate::State::spawn)) that has not ended after this time is dropped
 /// (Cloudflare's limit on the wall-clock time of work that no client waits for, 15 minutes).
 pub const BACKGROUND_TIMEOUT: Duration = Duration::from_mins(15);
 

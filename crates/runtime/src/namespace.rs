@@ -70,12 +70,12 @@ impl AnyNamespace {
     }
 
     /// A new unique id.
-    pub fn new_unique_id(&self) -> ObjectId {
+    pub fn unique_id(&self) -> ObjectId {
         self.binding.ids.unique(&*self.router.randomness)
     }
 
     /// Parses an id's 64 hex digits. Rejects other text, and ids of another namespace.
-    pub fn id_from_string(&self, text: &str) -> Result<ObjectId> {
+    pub fn parse_id(&self, text: &str) -> Result<ObjectId> {
         let id: ObjectId = text.parse()?;
         self.check(&id)?;
         Ok(id)
@@ -158,13 +158,13 @@ impl<T: ObjectClass> Namespace<T> {
     }
 
     /// A new unique id.
-    pub fn new_unique_id(&self) -> ObjectId {
-        self.any.new_unique_id()
+    pub fn unique_id(&self) -> ObjectId {
+        self.any.unique_id()
     }
 
     /// Parses an id's 64 hex digits. Rejects other text, and ids of another namespace.
-    pub fn id_from_string(&self, text: &str) -> Result<ObjectId> {
-        self.any.id_from_string(text)
+    pub fn parse_id(&self, text: &str) -> Result<ObjectId> {
+        self.any.parse_id(text)
     }
 
     /// The stub of the object with this id. A foreign id fails when the stub is called.

@@ -1,12 +1,12 @@
 //! Point-in-time recovery of objects on a running node, for operators.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use abide_storage::{Bookmark, ObjectKey, QuarantinedObject, Repair, Repaired, Store};
 use tokio::sync::oneshot;
 
 use crate::{
-    Activation, AnyStub, Error, ErrorKind, Node, ObjectId, Result,
+    Activation, AnyStub, Error, ErrorKind, Node, ObjectId, Result, Timestamp,
     envelope::{AdminTask, Message, Tell},
 };
 
@@ -28,7 +28,7 @@ pub enum Moment {
     /// The commit of a bookmark.
     Bookmark(Bookmark),
     /// The last commit at or before a time.
-    Time(SystemTime),
+    Time(Timestamp),
 }
 
 impl From<Bookmark> for Moment {
@@ -37,9 +37,15 @@ impl From<Bookmark> for Moment {
     }
 }
 
+impl From<Timestamp> for Moment {
+    fn from(time: Timestamp) -> Self {
+        Self::Time(time)
+    }
+}
+
 impl From<SystemTime> for Moment {
     fn from(time: SystemTime) -> Self {
-        Self::Time(time)
+        Self::Time(time.into())
     }
 }
 
@@ -47,15 +53,9 @@ impl Moment {
     fn find(self, store: &Store, key: ObjectKey) -> abide_storage::Result<Bookmark> {
         match self {
             Self::Bookmark(bookmark) => Ok(bookmark),
-            Self::Time(time) => store.bookmark_for_time(key, unix_millis(time)),
+            Self::Time(time) => store.bookmark_at(key, time.of_a_commit()),
         }
     }
-}
-
-/// A time as the log stores it; times before 1970 become 1970.
-pub(crate) fn unix_millis(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Runs work that reads files on its own thread.
@@ -78,7 +78,7 @@ impl Node {
         object.checked_id()?;
         let (store, key) = (self.store().clone(), object.key());
         on_a_thread(move || match at {
-            None => store.current_bookmark(key),
+            None => store.bookmark(key),
             Some(moment) => moment.find(&store, key),
         })
         .await

@@ -161,7 +161,7 @@ pub fn transaction<R>(
     method: impl FnOnce() -> R,
     is_failure: impl FnOnce(&R) -> bool,
 ) -> Result<R> {
-    let done = storage.transaction_sync(|| {
+    let done = storage.transaction(|| {
         let result = method();
         if is_failure(&result) {
             return Err(Undone::Failed(result));

@@ -23,7 +23,7 @@ impl Sql {
     /// Runs a statement, or several separated by semicolons, and returns the rows of the last.
     ///
     /// Transactions need no statement: all writes between two awaits form one. `BEGIN` and related statements are
-    /// rejected; [`Storage::transaction_sync`](crate::Storage::transaction_sync) rolls back on errors.
+    /// rejected; [`Storage::transaction`](crate::Storage::transaction) rolls back on errors.
     pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
         self.object
             .write(Confirmation::Confirmed, |db| db.exec(sql, params))

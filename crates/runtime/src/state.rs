@@ -10,13 +10,14 @@ use std::{
 };
 
 use abide_storage::{Bookmark, MemoryCharge, MemoryUse};
+use serde::Serialize;
 use tokio::sync::oneshot;
 
 use crate::{
-    Activation, Alarm, AlarmInfo, AlarmTime, Env, Error, ErrorKind, LocalFuture, ObjectId, Request,
-    Response, Result, Storage, Timeline,
+    Activation, Alarm, AlarmInfo, Env, Error, ErrorKind, LocalFuture, ObjectId, Request, Response,
+    Result, Sql, Storage, Timeline, Timestamp,
     object::{Duties, Object},
-    socket::{RequestResponsePair, ServerSocket, WebSocket},
+    socket::{Audience, Message, RequestResponsePair, ServerSocket, WebSocket},
 };
 
 /// An object's identity, storage and gates. Clones are cheap and share the same state.
@@ -50,6 +51,16 @@ impl State {
     /// The object's storage.
     pub fn storage(&self) -> &Storage {
         &self.storage
+    }
+
+    /// The object's SQLite database: short for `state.storage().sql()`.
+    pub fn sql(&self) -> Sql {
+        self.storage.sql()
+    }
+
+    /// The time of the node's clock, which a test can move.
+    pub fn now(&self) -> Timestamp {
+        self.env().now()
     }
 
     /// The environment: other objects, shared values.
@@ -95,7 +106,7 @@ impl State {
     }
 
     /// The named alarms that are set, sorted by name, and their times.
-    pub fn alarms(&self) -> Result<Vec<(String, AlarmTime)>> {
+    pub fn alarms(&self) -> Result<Vec<(String, Timestamp)>> {
         self.object().named_alarms()
     }
 
@@ -201,8 +212,8 @@ impl State {
     /// must eventually be done belongs in storage.
     ///
     /// Returns an error if too much background work is already running.
-    pub fn wait_until(&self, future: impl Future<Output = ()> + 'static) -> Result<()> {
-        self.object().wait_until(Box::pin(future))
+    pub fn spawn(&self, future: impl Future<Output = ()> + 'static) -> Result<()> {
+        self.object().spawn_background(Box::pin(future))
     }
 
     /// Resets the object when the current poll ends: the poll's writes are rolled back, everything that runs or waits
@@ -219,7 +230,7 @@ impl State {
     /// A handler should return afterwards: the poll's answers and messages are sent as usual, but code after another
     /// `await` does not run. All other waiting callers get an error that the object was reset; socket messages that
     /// have not begun find the restored state. To restore later, use
-    /// [`Storage::on_next_session_restore`](crate::Storage::on_next_session_restore), which has the same errors.
+    /// [`Storage::restore_at_next_start`](crate::Storage::restore_at_next_start), which has the same errors.
     pub fn restore(&self, bookmark: &Bookmark) -> Result<Bookmark> {
         self.object().restore_after_turn(bookmark)
     }
@@ -281,7 +292,7 @@ impl State {
     }
 
     /// Accepts a WebSocket: from now on its messages and its end are events of this object. It may have up to 10 tags
-    /// of at most 256 bytes each, by which [`get_websockets`](Self::get_websockets) finds it; duplicate tags count
+    /// of at most 256 bytes each, by which [`websockets_with_tag`](Self::websockets_with_tag) finds it; duplicate tags count
     /// once.
     ///
     /// The object need not stay in memory for it (the socket hibernates). A turn that fails afterwards does not undo
@@ -303,10 +314,31 @@ impl State {
         self.object().connect_websocket(request, tags).await
     }
 
-    /// The object's WebSockets that have not ended, in order of acceptance: all, or those with a tag. A socket that the
-    /// object has closed is included until its peer has confirmed.
-    pub fn get_websockets(&self, tag: Option<&str>) -> Vec<WebSocket> {
-        self.object().websockets(tag)
+    /// The object's WebSockets that have not ended, in order of acceptance. A socket that the object has closed is
+    /// included until its peer has confirmed.
+    pub fn websockets(&self) -> Vec<WebSocket> {
+        self.object().websockets(None)
+    }
+
+    /// Those of them that were accepted with this tag.
+    pub fn websockets_with_tag(&self, tag: &str) -> Vec<WebSocket> {
+        self.object().websockets(Some(tag))
+    }
+
+    /// Sends a message to all of the object's WebSockets: short for `state.audience().send(message)`, which has the same
+    /// [errors](crate::socket::Audience::send).
+    pub fn broadcast(&self, message: impl Into<Message>) -> Result<()> {
+        self.audience().send(message)
+    }
+
+    /// Sends a value as JSON to all of the object's WebSockets.
+    pub fn broadcast_json<T: Serialize + ?Sized>(&self, value: &T) -> Result<()> {
+        self.audience().send_json(value)
+    }
+
+    /// The object's open WebSockets, to send them a message: all, those with a tag, or all but one.
+    pub fn audience(&self) -> Audience {
+        Audience::new(Rc::clone(self.object()))
     }
 
     /// The tags that a WebSocket was accepted with.
@@ -317,12 +349,12 @@ impl State {
     /// Lets the gateway answer one text message on all WebSockets of this object, without waking it; `None` disables
     /// it. It takes effect once the object's earlier writes are durable, and lasts until the object is out of memory
     /// and has no WebSockets.
-    pub fn set_websocket_auto_response(&self, pair: Option<RequestResponsePair>) -> Result<()> {
+    pub fn set_auto_response(&self, pair: Option<RequestResponsePair>) -> Result<()> {
         self.object().set_auto_response(pair.map(Arc::new))
     }
 
     /// The pair that was set last.
-    pub fn get_websocket_auto_response(&self) -> Option<RequestResponsePair> {
+    pub fn auto_response(&self) -> Option<RequestResponsePair> {
         self.object().auto_response().as_deref().cloned()
     }
 

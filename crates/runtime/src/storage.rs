@@ -4,13 +4,13 @@
 //! that the object sends leaves before its writes are durable, without any explicit wait.
 
 use abide_macros::Setters;
-use std::{collections::BTreeMap, fmt, rc::Rc, time::SystemTime};
+use std::{collections::BTreeMap, fmt, rc::Rc};
 
 use abide_storage::{Bookmark, ClockTime, ListOptions, ObjectDb, cbor, limits::MAX_KEYS_PER_CALL};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    AlarmTime, Error, ErrorKind, Result, ScheduledTime, Sql,
+    Error, ErrorKind, Result, ScheduledTime, Sql, Timestamp,
     object::{Confirmation, Object},
     recovery,
 };
@@ -53,7 +53,7 @@ impl Storage {
     }
 
     /// The values of the given keys that exist. At most 128 keys per call, as for the other multi-key calls.
-    pub fn get_multiple<T: DeserializeOwned, K: AsRef<str>>(
+    pub fn get_many<T: DeserializeOwned, K: AsRef<str>>(
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<BTreeMap<String, T>> {
@@ -90,11 +90,11 @@ impl Storage {
     }
 
     /// Sets several keys: all of them or, if one is rejected, none.
-    pub fn put_multiple<T: Serialize, K: AsRef<str>>(
+    pub fn put_many<T: Serialize, K: AsRef<str>>(
         &self,
         entries: impl IntoIterator<Item = (K, T)>,
     ) -> Result<()> {
-        self.transaction_sync(|| {
+        self.transaction(|| {
             for (index, (key, value)) in entries.into_iter().enumerate() {
                 check_count(index)?;
                 self.put(key.as_ref(), &value)?;
@@ -110,11 +110,8 @@ impl Storage {
     }
 
     /// Removes several keys: all of them or, if one is rejected, none. Returns how many existed.
-    pub fn delete_multiple<K: AsRef<str>>(
-        &self,
-        keys: impl IntoIterator<Item = K>,
-    ) -> Result<usize> {
-        self.transaction_sync(|| {
+    pub fn delete_many<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> Result<usize> {
+        self.transaction(|| {
             let mut count = 0;
             for (index, key) in keys.into_iter().enumerate() {
                 check_count(index)?;
@@ -151,7 +148,7 @@ impl Storage {
     /// [`alarm`](crate::DurableObject::alarm) is called, at least once, whatever happens to the process. A time in the
     /// past calls it immediately. Like every write, it takes effect when the poll has committed.
     ///
-    /// Takes a [`Duration`](std::time::Duration) from now, a [`SystemTime`](std::time::SystemTime), an [`AlarmTime`],
+    /// Takes a [`Duration`](std::time::Duration) from now, a [`SystemTime`](std::time::SystemTime), a [`Timestamp`],
     /// or an `i64` of milliseconds since 1970.
     ///
     /// In the alarm's own handler it sets the next alarm, which replaces the one being handled as soon as the handler
@@ -163,7 +160,7 @@ impl Storage {
     /// The time that the alarm is set to. In the alarm's own handler: that of the next alarm, if one was set in the
     /// meantime. If the alarm has activated the object, its constructor still sees the alarm, so "set one if none is
     /// set" works correctly there. An alarm that was given up is no longer set.
-    pub fn get_alarm(&self) -> Result<Option<AlarmTime>> {
+    pub fn alarm(&self) -> Result<Option<Timestamp>> {
         self.object.get_alarm("")
     }
 
@@ -174,14 +171,11 @@ impl Storage {
     }
 
     /// Runs a closure and rolls its writes back if it returns an error or panics. Can be nested.
-    pub fn transaction_sync<R, E: From<Error>>(
-        &self,
-        f: impl FnOnce() -> Result<R, E>,
-    ) -> Result<R, E> {
+    pub fn transaction<R, E: From<Error>>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         self.undoable(|db| db.transaction(|| f().map_err(Outer)))
     }
 
-    /// Like [`transaction_sync`](Self::transaction_sync), for what is the same in every new object: its tables, and the
+    /// Like [`transaction`](Self::transaction), for what is the same in every new object: its tables, and the
     /// rows that they begin with.
     ///
     /// In a new object it is stored with the first other change, so an object that is only read leaves nothing on disk.
@@ -213,7 +207,7 @@ impl Storage {
 
     /// The bookmark of the object's present state. If the current poll has written something, it is that of the commit
     /// that ends the poll, which also includes the poll's later writes. It is invalid if the poll is rolled back.
-    pub fn current_bookmark(&self) -> Result<Bookmark> {
+    pub fn bookmark(&self) -> Result<Bookmark> {
         self.object
             .with_db(Confirmation::Confirmed, ObjectDb::bookmark)
     }
@@ -223,11 +217,11 @@ impl Storage {
     /// # Errors
     /// [`ErrorKind::Input`] if the object did not exist then or its history begins later; the message says when.
     /// [`ErrorKind::Damaged`] with the damaged file.
-    pub async fn bookmark_for_time(&self, time: SystemTime) -> Result<Bookmark> {
+    pub async fn bookmark_at(&self, time: impl Into<Timestamp>) -> Result<Bookmark> {
         self.object.must_be_current()?;
         let store = self.object.worker.store.clone();
-        let (key, time) = (self.object.key(), recovery::unix_millis(time));
-        recovery::on_a_thread(move || store.bookmark_for_time(key, time)).await
+        let (key, time) = (self.object.key(), time.into().of_a_commit());
+        recovery::on_a_thread(move || store.bookmark_at(key, time)).await
     }
 
     /// Requests that the object be restored to a bookmark when it next starts; [`State::abort`](crate::State::abort)
@@ -240,7 +234,7 @@ impl Storage {
     ///
     /// # Errors
     /// [`ErrorKind::Input`] if the bookmark is of another object, or later than the present.
-    pub fn on_next_session_restore(&self, bookmark: &Bookmark) -> Result<Bookmark> {
+    pub fn restore_at_next_start(&self, bookmark: &Bookmark) -> Result<Bookmark> {
         self.object.request_restore(bookmark)
     }
 

@@ -104,23 +104,38 @@ impl AnyStub {
         self.send(event, Reply::into_response)
     }
 
-    /// Calls a method by name; `args` is a tuple.
+    /// Calls a method by name; `args` is a tuple. For a method that returns a `Result` see
+    /// [`call_fallible`](Self::call_fallible).
     pub fn call<R: DeserializeOwned>(
         &self,
         method: impl Into<Cow<'static, str>>,
         args: &(impl Serialize + ?Sized),
     ) -> Call<R> {
-        let decode: fn(Reply) -> Result<R> =
-            |reply| rpc::decode("the result", &reply.into_result()?);
         let args = rpc::encode("the arguments", args);
-        self.send_call(method.into(), args, Encoding::Cbor, decode)
+        self.send_call(method.into(), args, Encoding::Cbor, |reply| {
+            rpc::decode("the result", &reply.into_result()?).map(Ok)
+        })
+    }
+
+    /// Calls a method by name that returns a `Result<R, E>`; `args` is a tuple.
+    pub fn call_fallible<R: DeserializeOwned, E: DeserializeOwned>(
+        &self,
+        method: impl Into<Cow<'static, str>>,
+        args: &(impl Serialize + ?Sized),
+    ) -> Call<R, E> {
+        let args = rpc::encode("the arguments", args);
+        self.send_call(method.into(), args, Encoding::Cbor, |reply| {
+            rpc::decode("the result", &reply.into_result()?)
+        })
     }
 
     /// Calls a method by name, with the text of a JSON array of arguments; returns the text of the result. A method's
     /// `Result` is `{"Ok":…}` or `{"Err":…}`.
     pub fn call_json(&self, method: impl Into<Cow<'static, str>>, args: Vec<u8>) -> Call<Vec<u8>> {
         let args = rpc::check_size("the arguments", &args).map(|()| args);
-        self.send_call(method.into(), args, Encoding::Json, Reply::into_result)
+        self.send_call(method.into(), args, Encoding::Json, |reply| {
+            reply.into_result().map(Ok)
+        })
     }
 
     /// The same stub, whose next call is applied once, however often it is sent: the object stores the result under the
@@ -135,13 +150,13 @@ impl AnyStub {
         }
     }
 
-    fn send_call<R>(
+    fn send_call<R, E>(
         &self,
         method: Cow<'static, str>,
         args: Result<Vec<u8>>,
         encoding: Encoding,
-        decode: fn(Reply) -> Result<R>,
-    ) -> Call<R> {
+        decode: fn(Reply) -> Result<Result<R, E>>,
+    ) -> Call<R, E> {
         let prepared = args.and_then(|args| {
             let idempotency_key = self
                 .idempotency_key
@@ -205,7 +220,7 @@ impl AnyStub {
         self.router.worker_of(&self.id)
     }
 
-    fn send<R>(&self, event: Event, decode: fn(Reply) -> Result<R>) -> Call<R> {
+    fn send<R, E>(&self, event: Event, decode: fn(Reply) -> Result<Result<R, E>>) -> Call<R, E> {
         let sender = self.checked_id().and_then(|_| self.router.sender());
         let sender = match sender {
             Ok(sender) => sender,

@@ -27,7 +27,7 @@ pub(crate) enum Work {
         future: LocalFuture<Result<Reply>>,
         replier: Replier,
     },
-    /// Background work of `wait_until`.
+    /// Background work of `spawn`.
     Background {
         future: LocalFuture<()>,
         _ticket: Ticket,

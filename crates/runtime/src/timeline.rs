@@ -9,7 +9,7 @@ use std::{
 use abide_storage::{Bookmark, StoredCause, TimelineId, TimelineRow};
 use serde::{Deserialize, Serialize};
 
-use crate::{AlarmTime, ObjectId};
+use crate::{ObjectId, Timestamp};
 
 /// A stretch of an object's life without a restore.
 ///
@@ -21,7 +21,7 @@ use crate::{AlarmTime, ObjectId};
 pub struct Timeline {
     id: TimelineId,
     cause: TimelineCause,
-    since: Option<AlarmTime>,
+    since: Option<Timestamp>,
 }
 
 /// How a timeline began.
@@ -60,7 +60,7 @@ impl Timeline {
         Self {
             id: row.id,
             cause,
-            since: since.map(AlarmTime::from_unix_millis),
+            since: since.map(Timestamp::from_unix_millis),
         }
     }
 
@@ -75,7 +75,7 @@ impl Timeline {
     }
 
     /// When it began; `None` for the timeline of an object that was neither restored nor forked.
-    pub fn since(&self) -> Option<AlarmTime> {
+    pub fn since(&self) -> Option<Timestamp> {
         self.since
     }
 

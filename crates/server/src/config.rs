@@ -342,7 +342,7 @@ pub struct ObjectsConfig {
     pub idle_timeout: Duration,
     /// A handler that has not ended after this time is aborted, and its object is reset.
     pub event_timeout: Duration,
-    /// Background work (`wait_until`) that has not ended after this time is dropped.
+    /// Background work (`spawn`) that has not ended after this time is dropped.
     pub background_timeout: Duration,
     /// Events that may wait for one object; more are rejected as overload.
     pub max_queued: usize,

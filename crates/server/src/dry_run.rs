@@ -131,7 +131,7 @@ async fn try_class(
     let keys = blocking(move || Ok(listed.objects(number)?)).await?;
     for key in keys {
         let before = store.appended();
-        let id = namespace.id_from_string(&key.id_hex())?;
+        let id = namespace.parse_id(&key.id_hex())?;
         // It asks nothing of the object but to be there.
         let made = namespace.get(id).components().await;
         found.objects += 1;

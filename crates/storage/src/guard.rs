@@ -182,10 +182,10 @@ fn refuse(context: &AuthContext<'_>) -> Option<String> {
     match context.action {
         A::Transaction { .. } => Some(
             "BEGIN, COMMIT and ROLLBACK are not available in exec: what you write between two awaits is one transaction; \
-             use transaction_sync to roll a part of it back"
+             use transaction to roll a part of it back"
                 .to_owned(),
         ),
-        A::Savepoint { .. } => Some("SAVEPOINT, RELEASE and ROLLBACK TO are not available in exec: use transaction_sync, which nests".to_owned()),
+        A::Savepoint { .. } => Some("SAVEPOINT, RELEASE and ROLLBACK TO are not available in exec: use transaction, which nests".to_owned()),
         A::Attach { .. } | A::Detach { .. } => Some(NO_ATTACH.to_owned()),
         A::CreateTempIndex { .. }
         | A::CreateTempTable { .. }

@@ -507,7 +507,7 @@ fn must_be_sound(key: ObjectKey, db: &ObjectDb) -> Result<()> {
 fn fault_in(db: &ObjectDb) -> Result<Option<String>> {
     let said = db
         .exec("PRAGMA integrity_check(1)", ())
-        .and_then(|rows| rows.to_array::<String>());
+        .and_then(|rows| rows.all::<String>());
     match said {
         Ok(said) if said == ["ok"] => Ok(None),
         Ok(said) => Ok(Some(said.join("; "))),

@@ -79,7 +79,7 @@ impl<E: From<Error>> Rows<E> {
     }
 
     /// All rows.
-    pub fn to_array<T: DeserializeOwned>(&self) -> Result<Vec<T>, E> {
+    pub fn all<T: DeserializeOwned>(&self) -> Result<Vec<T>, E> {
         self.iter().collect()
     }
 

@@ -291,8 +291,8 @@ impl Store {
     }
 
     /// The bookmark of the object's newest commit, durable when it returns. The object may be open.
-    pub fn current_bookmark(&self, key: ObjectKey) -> Result<Bookmark> {
-        self.0.engine.current_bookmark(key)
+    pub fn bookmark(&self, key: ObjectKey) -> Result<Bookmark> {
+        self.0.engine.bookmark(key)
     }
 
     /// The bookmark of the object's newest commit at or before a time (milliseconds since 1970). Reads files and may take a
@@ -302,8 +302,8 @@ impl Store {
     /// [`ErrorKind::Input`]: the object did not exist at that time, its archived history begins later, or a part of the
     /// history is missing there, because the archive was off or had to drop it; the message says when.
     /// [`ErrorKind::Damaged`]: the archive is damaged; the message names the file.
-    pub fn bookmark_for_time(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
-        self.0.engine.bookmark_for_time(key, unix_millis)
+    pub fn bookmark_at(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
+        self.0.engine.bookmark_at(key, unix_millis)
     }
 
     /// Restores an object to a bookmark with its own commit, and returns the bookmark that undoes it. If the
@@ -314,7 +314,7 @@ impl Store {
     /// whatever its size. The bookmark is then that of the newest state in its history.
     ///
     /// # Errors
-    /// As [`Store::bookmark_for_time`]; [`ErrorKind::Limit`] if more pages differ than one transaction may change;
+    /// As [`Store::bookmark_at`]; [`ErrorKind::Limit`] if more pages differ than one transaction may change;
     /// [`ErrorKind::Refused`] if the object is open. Nothing is changed in these cases.
     pub fn restore(&self, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
         self.0.engine.restore(key, to, Afterwards::Act)
@@ -361,7 +361,7 @@ impl Store {
     /// checkpoints: not for a thread that runs objects.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`]: the object is not quarantined, or as [`Store::bookmark_for_time`]; [`ErrorKind::Refused`]:
+    /// [`ErrorKind::Input`]: the object is not quarantined, or as [`Store::bookmark_at`]; [`ErrorKind::Refused`]:
     /// there is no valid database to accept, or the object is open; otherwise a disk error. The object then stays
     /// quarantined, and nothing is lost.
     pub fn repair(&self, key: ObjectKey, how: Repair) -> Result<Repaired> {

@@ -83,7 +83,7 @@ pub(crate) fn send(life: &Life, id: OpId, op: &Op, pad: u32) {
         Op::Relay(object, value, to, other) => {
             let call = ledger(object).relay(value, to, other, pad);
             spawn(life, id, false, async move {
-                call.await??;
+                call.await?;
                 Ok(Outcome::Placed(Vec::new()))
             });
         }
@@ -99,7 +99,7 @@ pub(crate) fn send(life: &Life, id: OpId, op: &Op, pad: u32) {
         Op::Read(object) => {
             let call = ledger(object).read();
             spawn(life, id, true, async move {
-                let values = call.await??;
+                let values = call.await?;
                 recorder.note(Event::Seen {
                     object,
                     version: values.len() as u32,
@@ -121,7 +121,7 @@ pub(crate) fn look(life: &Life, object: ObjectNo) {
         .get_by_name(&object.to_string());
     let call = ledger.read();
     life.executor.spawn(async move {
-        match call.await.and_then(|list| list) {
+        match call.await {
             Ok(list) => recorder.note(Event::Holds(object, list)),
             Err(error) => recorder.note(Event::Failed(error.to_string())),
         }
@@ -135,28 +135,28 @@ fn post(life: &Life, id: OpId, op: &Op) {
             life.receiver.plan(value, &acts);
             let call = sender(life, from).post(from, to, value, key);
             spawn(life, id, true, async move {
-                call.await?.map_err(Error::from_std)?;
+                call.answer().await?.map_err(Error::from_std)?;
                 Ok(Outcome::Done)
             });
         }
         Op::Circulate(from, values) => {
             let call = sender(life, from).circulate(from, values);
             spawn(life, id, true, async move {
-                call.await?.map_err(Error::from_std)?;
+                call.answer().await?.map_err(Error::from_std)?;
                 Ok(Outcome::Done)
             });
         }
         Op::Redrive(from) => {
             let call = sender(life, from).redrive();
             spawn(life, id, true, async move {
-                call.await?.map_err(Error::from_std)?;
+                call.answer().await?.map_err(Error::from_std)?;
                 Ok(Outcome::Done)
             });
         }
         Op::Reset(from) => {
             let call = sender(life, from).reset();
             spawn(life, id, true, async move {
-                call.await??;
+                call.await?;
                 Ok(Outcome::Done)
             });
         }
@@ -175,7 +175,7 @@ pub(crate) fn look_at_outbox(life: &Life, number: SenderNo) {
     let recorder = life.recorder.clone();
     let call = sender(life, number).records();
     life.executor.spawn(async move {
-        match call.await.and_then(|records| records) {
+        match call.await {
             Ok(mut records) => {
                 records.sort_by_key(|record| record.id);
                 let messages = records.iter().map(message).collect();
@@ -201,11 +201,11 @@ fn message(record: &Record) -> OutboxMessage {
 }
 
 async fn appended(
-    call: Call<abide::Result<Appended>>,
+    call: Call<Appended>,
     recorder: Recorder,
     object: ObjectNo,
 ) -> abide::Result<Outcome> {
-    let appended = call.await??;
+    let appended = call.await?;
     recorder.note(Event::Seen {
         object,
         version: appended.version,

@@ -111,7 +111,7 @@ impl Life {
 
     /// Returns whether an alarm is due within this time.
     pub(crate) fn alarm_within(&self, time: Duration) -> bool {
-        let now = self.env().clock().unix_millis().cast_signed();
+        let now = self.env().now().unix_millis();
         let next = self.node.alarms(AlarmState::Pending, None, 1);
         next.first()
             .is_some_and(|alarm| alarm.due.unix_millis() <= now + time.as_millis() as i64)
@@ -119,7 +119,7 @@ impl Life {
 
     /// The time until the retry of an alarm whose process has ended during it.
     pub(crate) fn next_retry(&self) -> Option<Duration> {
-        let now = self.env().clock().unix_millis().cast_signed();
+        let now = self.env().now().unix_millis();
         let next = self.node.alarms(AlarmState::Failing, None, 1);
         let due = next.first()?.due.unix_millis();
         Some(Duration::from_millis(u64::try_from(due - now).unwrap_or(0)))

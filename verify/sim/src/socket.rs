@@ -7,7 +7,7 @@ use std::{
 
 use abide::{
     Body, Message, Request,
-    socket::{ClientSocket, Close, Endpoint, Frame},
+    socket::{ClientSocket, CloseFrame, Endpoint, Frame},
 };
 use tokio::sync::mpsc;
 
@@ -72,7 +72,7 @@ struct Connection {
 enum Next {
     Frame(Frame),
     /// The node accepts nothing more.
-    Refused(Close),
+    Refused(CloseFrame),
     /// The client has disconnected.
     Gone,
 }

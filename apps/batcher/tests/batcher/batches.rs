@@ -82,16 +82,11 @@ impl World {
     }
 
     async fn post(&self, body: &str) -> i64 {
-        self.batcher()
-            .post(body.to_owned())
-            .await
-            .unwrap()
-            .unwrap()
-            .id
+        self.batcher().post(body.to_owned()).await.unwrap().id
     }
 
     async fn queue(&self) -> Queue {
-        self.batcher().queue().await.unwrap().unwrap()
+        self.batcher().queue().await.unwrap()
     }
 
     /// Waits until what the handler does after an answer is done.
@@ -185,9 +180,9 @@ async fn a_queue_that_is_full_refuses_posts_and_keeps_those_it_has() {
         .map(|_| batcher.post("0".to_owned()))
         .collect();
     for post in posts {
-        post.await.unwrap().unwrap();
+        post.await.unwrap();
     }
-    let refused = batcher.post("0".to_owned()).await.unwrap();
+    let refused = batcher.post("0".to_owned()).await;
     assert!(matches!(refused, Err(BatcherError::Full)));
     assert_eq!(world.queue().await.waiting, MAX_WAITING);
 }

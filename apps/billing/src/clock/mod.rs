@@ -236,7 +236,7 @@ fn go_off(state: &State, subject: &impl Subject, firing: &Firing) -> Result<(), 
         )));
     };
     let now = Time::now(&**state.env().clock());
-    state.storage().transaction_sync(|| {
+    state.storage().transaction(|| {
         let (phase, subscription) = subject.live()?;
         let refused = |refusal: Refusal| Failure::permanent(refusal.to_string());
         let at = timer.at(phase, &subscription).map_err(refused)?;

@@ -75,7 +75,6 @@ impl Deliver for NoticeDelivery {
         // This is a local failure: the receiver was not contacted.
         let registered = registered
             .await
-            .and_then(|registered| registered)
             .map_err(|error| Failure::not_sent(error.to_string()))?;
         let (url, secret) = registered.ok_or_else(|| gone(&told.endpoint))?;
         if told.webhook.endpoint != url && !broken(Variant::AnyUrlSigned) {

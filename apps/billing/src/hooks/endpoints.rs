@@ -21,7 +21,7 @@ pub(crate) fn endpoints(env: &Env) -> Stub<Endpoints> {
 
 impl DurableObject for Endpoints {
     fn new(state: State, _env: Env) -> Result<Self> {
-        state.storage().sql().exec(
+        state.sql().exec(
             "CREATE TABLE IF NOT EXISTS endpoints (
                  id TEXT PRIMARY KEY, url TEXT NOT NULL, events TEXT NOT NULL, secret TEXT NOT NULL, created_at INTEGER NOT NULL
              ) WITHOUT ROWID",
@@ -52,7 +52,7 @@ impl Endpoints {
         }
         let secret = secret.reveal();
         let events = serde_json::to_string(&endpoint.events).map_err(Error::from_std)?;
-        self.state.storage().sql().exec(
+        self.state.sql().exec(
             "INSERT INTO endpoints (id, url, events, secret, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
             (&endpoint.id, &endpoint.url, events, &secret, now.0),
         )?;
@@ -72,14 +72,14 @@ impl Endpoints {
     /// Removes an endpoint. Messages waiting for it become dead letters of its outbox.
     pub async fn remove(&self, id: String) -> Result<Endpoint, BillingError> {
         let endpoint = self.find(&id)?;
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("DELETE FROM endpoints WHERE id = ?1", (id,))?;
         Ok(endpoint)
     }
 
     /// The URL and the secret of an endpoint while it is registered.
     pub async fn registration(&self, id: String) -> Result<Option<(String, String)>> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("SELECT url, secret FROM endpoints WHERE id = ?1", (id,))?
             .optional()
     }
@@ -90,11 +90,11 @@ impl Endpoints {
     }
 
     fn all(&self) -> Result<Vec<Endpoint>> {
-        let rows = self.state.storage().sql().exec(
+        let rows = self.state.sql().exec(
             "SELECT id, url, events, created_at FROM endpoints ORDER BY created_at, id",
             (),
         )?;
-        let rows: Vec<(String, String, String, i64)> = rows.to_array()?;
+        let rows: Vec<(String, String, String, i64)> = rows.all()?;
         rows.into_iter()
             .map(|(id, url, events, created_at)| {
                 Ok(Endpoint {

@@ -53,7 +53,7 @@ struct Waiting {
 impl Feed {
     /// Opens the feed of an object, in its constructor.
     pub(crate) fn open(state: &State) -> Result<Self> {
-        state.storage().sql().exec(TABLES, ())?;
+        state.sql().exec(TABLES, ())?;
         let feed = Self(Rc::new(Inner {
             state: state.clone(),
             alarm: WakeUp::new(state, NAME),
@@ -113,7 +113,7 @@ impl Feed {
             return Ok(());
         }
         let running = Running(Rc::clone(inner));
-        let task = inner.state.wait_until(async move {
+        let task = inner.state.spawn(async move {
             if let Err(error) = running.0.hand_over().await {
                 tracing::error!(%error, "a resource's webhooks are stopped until its next alarm");
             }
@@ -184,7 +184,7 @@ impl Inner {
     fn first(&self) -> Result<Vec<Waiting>> {
         let first = "SELECT number, notice FROM webhook_feed ORDER BY number LIMIT ?1";
         let limit = i64::try_from(limits::FEED_BATCH).unwrap_or(i64::MAX);
-        self.sql().exec(first, (limit,))?.to_array()
+        self.sql().exec(first, (limit,))?.all()
     }
 
     /// Enqueues notices with every endpoint that wants them. A failing endpoint does not block the others.
@@ -195,7 +195,7 @@ impl Inner {
             .map(|waiting| serde_json::from_str(&waiting.notice).map_err(Error::from_std))
             .collect::<Result<Vec<Notice>>>()?;
         let mut result = Ok(());
-        for endpoint in endpoints(env).list().await?? {
+        for endpoint in endpoints(env).list().await? {
             let handed = self.hand_to(&endpoint, &notices).await;
             result = result.and(handed);
             if broken(Variant::OneStopsAll) && result.is_err() {
@@ -223,7 +223,7 @@ impl Inner {
             return Ok(());
         }
         let outbox = self.state.env().object::<Outbox>();
-        let enqueued = outbox.get_by_name(&endpoint.id).enqueue(messages).await?;
+        let enqueued = outbox.get_by_name(&endpoint.id).enqueue(messages).await;
         match enqueued {
             Err(refused) if !broken(Variant::RefusedMeansTaken) => Err(refused.error.into()),
             _ => Ok(()),
@@ -245,7 +245,7 @@ impl Inner {
     }
 
     fn sql(&self) -> Sql {
-        self.state.storage().sql()
+        self.state.sql()
     }
 
     fn now(&self) -> Time {

@@ -16,12 +16,9 @@ use crate::{
 pub(super) async fn create(attempt: Attempt, order: &Order) -> Result<Option<String>, Failure> {
     let env = attempt.env();
     let intent = env.object::<PaymentIntent>().get_by_name(&order.id);
-    intent
-        .create(order.intent.clone())
-        .await?
-        .map_err(failure)?;
+    intent.create(order.intent.clone()).await.map_err(failure)?;
     let customer = env.object::<Customer>().get_by_name(&order.intent.customer);
-    let customer = customer.get_state().await?.map_err(failure)?;
+    let customer = customer.get_state().await.map_err(failure)?;
     if customer.state != "active" {
         return Ok(None);
     }
@@ -48,7 +45,7 @@ pub(super) async fn write(
     let intent = attempt.env().object::<PaymentIntent>();
     let intent = intent.get_by_name(&order.id);
     let written = intent.transition_once(action.to_owned(), outcome.to_owned(), data);
-    written.await?.map_err(failure)?;
+    written.await.map_err(failure)?;
     Ok(())
 }
 
@@ -61,14 +58,14 @@ pub(super) async fn report(
 ) -> Result<Option<Money>, Failure> {
     let env = attempt.env();
     let invoice = env.object::<Invoice>().get_by_name(&result.invoice);
-    let told = invoice.report_payment_result(result.clone()).await?;
+    let told = invoice.report_payment_result(result.clone()).await;
     let invoice: states::Invoice = told.and_then(|view| view.live()).map_err(failure)?;
     if broken(Variant::SubscriptionUntold) {
         return Ok(None);
     }
     let id = &order.intent.subscription;
     let subscription = env.object::<Subscription>().get_by_name(id);
-    let told = subscription.report_payment_result(result.clone()).await?;
+    let told = subscription.report_payment_result(result.clone()).await;
     let subscription: states::Subscription = told.and_then(|view| view.live()).map_err(failure)?;
     Ok(match result.verdict {
         Verdict::Paid if subscription.gives_back(id, &result.invoice) => Some(result.amount),
@@ -85,7 +82,7 @@ pub(crate) async fn give_back(
     amount: Money,
 ) -> Result<(), BillingError> {
     let intent = env.object::<PaymentIntent>().get_by_name(intent);
-    let live: states::PaymentIntent = intent.get_state().await??.live()?;
+    let live: states::PaymentIntent = intent.get_state().await?.live()?;
     let left = live.refundable()?;
     // Some of it may have been refunded by hand.
     let amount = if left.minus(amount).is_ok_and(Money::is_negative) {
@@ -103,6 +100,6 @@ pub(crate) async fn give_back(
         reason: Some("Nothing was owed any more when the money came".to_owned()),
         credit_note: None,
     };
-    intent.refund(wanted).await??;
+    intent.refund(wanted).await?;
     Ok(())
 }

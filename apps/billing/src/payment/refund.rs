@@ -62,11 +62,11 @@ impl Workflow for Refunding {
 async fn reserve(attempt: &Attempt, task: &RefundTask) -> Result<Result<String, String>, Failure> {
     let env = attempt.env();
     let refund = env.object::<Refund>().get_by_name(&task.id);
-    let created = refund.create(task.refund.clone()).await?;
+    let created = refund.create(task.refund.clone()).await;
     created.map_err(steps::refused)?;
     let intent = env.object::<PaymentIntent>();
     let intent = intent.get_by_name(&task.refund.payment_intent);
-    let view = match intent.reserve(task.refund.order(&task.id)).await? {
+    let view = match intent.reserve(task.refund.order(&task.id)).await {
         Ok(view) => view,
         Err(BillingError::Object(error)) => return Err(error.into()),
         Err(refused) => return Ok(Err(refused.to_string())),
@@ -84,7 +84,7 @@ async fn reserve(attempt: &Attempt, task: &RefundTask) -> Result<Result<String, 
         };
         let invoice = env.object::<Invoice>();
         let invoice = invoice.get_by_name(&task.refund.invoice);
-        invoice.take_note(note).await?.map_err(steps::refused)?;
+        invoice.take_note(note).await.map_err(steps::refused)?;
     }
     let live: states::PaymentIntent = view.live().map_err(steps::refused)?;
     let payment = live.payment;
@@ -191,7 +191,7 @@ fn credited(task: &RefundTask) -> Credited {
 async fn grant(attempt: &Attempt, task: &RefundTask) -> Result<Option<String>, Failure> {
     let subscription = attempt.env().object::<Subscription>();
     let subscription = subscription.get_by_name(&task.refund.subscription);
-    match subscription.grant(credited(task)).await? {
+    match subscription.grant(credited(task)).await {
         Ok(_) => Ok(None),
         Err(BillingError::Object(error)) => Err(error.into()),
         Err(refused) => Ok(Some(refused.to_string())),
@@ -221,11 +221,11 @@ async fn report(
         refund: task.id.clone(),
         failure: failure.clone(),
     };
-    intent.end_refund(end).await?.map_err(steps::refused)?;
+    intent.end_refund(end).await.map_err(steps::refused)?;
     let invoice = env.object::<Invoice>();
     let invoice = invoice.get_by_name(&task.refund.invoice);
     if failure.is_none() {
-        let view = invoice.get_state().await?.map_err(steps::refused)?;
+        let view = invoice.get_state().await.map_err(steps::refused)?;
         let live: states::Invoice = view.live().map_err(steps::refused)?;
         let intent = &task.refund.payment_intent;
         // Money that was not owed was not the price of a period.
@@ -235,10 +235,10 @@ async fn report(
         }
         let subscription = env.object::<Subscription>();
         let subscription = subscription.get_by_name(&task.refund.subscription);
-        let told = subscription.returned(credited(task)).await?;
+        let told = subscription.returned(credited(task)).await;
         told.map_err(steps::refused)?;
     } else if let Some(note) = &task.refund.credit_note {
-        let told = invoice.withdraw_note(note.clone()).await?;
+        let told = invoice.withdraw_note(note.clone()).await;
         told.map_err(steps::refused)?;
     }
     Ok(())
@@ -255,6 +255,6 @@ async fn write(
     let refund = attempt.env().object::<Refund>().get_by_name(id);
     let data = serde_json::to_value(data).map_err(|error| Failure::permanent(error.to_string()))?;
     let written = refund.transition_once(action.to_owned(), outcome.to_owned(), data);
-    written.await?.map_err(steps::refused)?;
+    written.await.map_err(steps::refused)?;
     Ok(())
 }

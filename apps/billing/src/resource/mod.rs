@@ -227,7 +227,7 @@ impl<M: Live> Resource<M> {
         &self,
         change: impl FnOnce() -> Result<R, BillingError>,
     ) -> Result<R, BillingError> {
-        self.state.storage().transaction_sync(change)
+        self.state.storage().transaction(change)
     }
 
     /// Changes metadata; an empty change is ignored.

@@ -52,7 +52,7 @@ pub struct Row {
 impl Row {
     pub(super) fn new<M: Live>(state: &State, id: &str, reached: &Reached<M>) -> Result<Self> {
         let first = "SELECT ts FROM outcomes WHERE seq = 1";
-        let created_at: Option<i64> = state.storage().sql().exec(first, ())?.optional()?;
+        let created_at: Option<i64> = state.sql().exec(first, ())?.optional()?;
         let created_at = Time(created_at.unwrap_or(reached.ts));
         let updated_at = Time(reached.ts);
         let facts = reached.machine.facts();

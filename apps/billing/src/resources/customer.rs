@@ -67,7 +67,7 @@ calls! {
             let known = self.resource.read(|live| live.machine.subscriptions.clone())?;
             for (subscription, since) in known {
                 let subscriptions = self.resource.env().object::<Subscription>();
-                let state = subscriptions.get_by_name(&subscription).get_state().await?;
+                let state = subscriptions.get_by_name(&subscription).get_state().await;
                 let has_ended = match state {
                     Ok(view) => matches!(&*view.state, "canceled" | "incomplete_expired"),
                     // It was never created, or is about to be.

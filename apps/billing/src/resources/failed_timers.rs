@@ -37,7 +37,7 @@ pub(crate) fn failed_timers(env: &Env) -> Stub<FailedTimers> {
 
 impl DurableObject for FailedTimers {
     fn new(state: State, _env: Env) -> Result<Self> {
-        state.storage().sql().exec(
+        state.sql().exec(
             "CREATE TABLE IF NOT EXISTS failed_timers (
                  number INTEGER PRIMARY KEY, subscription TEXT NOT NULL, timer TEXT NOT NULL, error TEXT NOT NULL,
                  since INTEGER NOT NULL, UNIQUE (subscription, timer)
@@ -52,7 +52,7 @@ impl DurableObject for FailedTimers {
 impl FailedTimers {
     /// Adds a timer.
     pub async fn note(&self, failed: FailedTimer) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(
             "INSERT INTO failed_timers (subscription, timer, error, since) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT DO UPDATE SET error = excluded.error",
@@ -69,15 +69,15 @@ impl FailedTimers {
 
     /// Removes a timer: it has succeeded since, or is no longer needed.
     pub async fn forget(&self, subscription: String, timer: String) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let one = "DELETE FROM failed_timers WHERE subscription = ?1 AND timer = ?2";
         sql.exec(one, (&subscription, &timer)).map(drop)
     }
 
     /// The newest entries, up to a limit.
     pub async fn list(&self, limit: i64) -> Result<Vec<FailedTimer>> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let newest = "SELECT subscription, timer, error, since FROM failed_timers ORDER BY number DESC LIMIT ?1";
-        sql.exec(newest, (limit,))?.to_array()
+        sql.exec(newest, (limit,))?.all()
     }
 }

@@ -101,7 +101,7 @@ calls! {
         pub async fn pay(&self) -> Result<View, BillingError> {
             self.resource.must_take("pay", "attempted")?;
             let subscription = self.subscription()?;
-            subscription.pay(self.resource.id().to_owned()).await??;
+            subscription.pay(self.resource.id().to_owned()).await?;
             self.replace_card().await?;
             self.resource.view()
         }
@@ -118,13 +118,13 @@ calls! {
             };
             let env = self.resource.env();
             let intent = states::Invoice::intent(self.resource.id(), attempt);
-            let view = match env.object::<PaymentIntent>().get_by_name(&intent).get_state().await? {
+            let view = match env.object::<PaymentIntent>().get_by_name(&intent).get_state().await {
                 // The attempt has just begun.
                 Err(BillingError::NotFound { .. }) => return Ok(()),
                 view => view?,
             };
             let known = view.live::<states::PaymentIntent>()?.payment_method;
-            let customer = env.object::<Customer>().get_by_name(&customer).get_state().await??;
+            let customer = env.object::<Customer>().get_by_name(&customer).get_state().await?;
             let card = customer.live::<states::Customer>()?.payment_method;
             if let Some(card) = card.filter(|card| known.as_ref() != Some(card))
                 && view.state == "requires_action"
@@ -143,7 +143,7 @@ calls! {
             self.resource.must_take("void", "voided")?;
             if !broken(Variant::VoidUntold) {
                 let subscription = self.subscription()?;
-                subscription.void(self.resource.id().to_owned()).await??;
+                subscription.void(self.resource.id().to_owned()).await?;
             }
             self.voided()
         }
@@ -156,7 +156,7 @@ calls! {
             }
             self.resource.must_take("give_up", "marked")?;
             let subscription = self.subscription()?;
-            subscription.give_up(self.resource.id().to_owned()).await??;
+            subscription.give_up(self.resource.id().to_owned()).await?;
             let view = self.resource.view()?;
             if view.state == "uncollectible" {
                 return Ok(view);
@@ -222,7 +222,7 @@ calls! {
                     credit_note: Some(note.id.clone()),
                 };
                 let intents = self.resource.env().object::<PaymentIntent>();
-                intents.get_by_name(&intent).refund(wanted).await??;
+                intents.get_by_name(&intent).refund(wanted).await?;
             } else {
                 let credited = Credited {
                     id: note.id.clone(),
@@ -230,7 +230,7 @@ calls! {
                     amount,
                     reason: note.reason.clone(),
                 };
-                self.subscription()?.reduce(credited).await??;
+                self.subscription()?.reduce(credited).await?;
             }
             self.noted(&note).await
         }

@@ -71,19 +71,19 @@ impl Stored {
 
     /// Has its row written into the read model once more.
     pub(crate) async fn feed_again(self, env: &Env) -> Result<()> {
-        Ok(of!(env, self.kind, objects => objects.get(self.id).feed_again().await)??)
+        Ok(of!(env, self.kind, objects => objects.get(self.id).feed_again().await)?)
     }
 
     /// Compares a replay of its chain with the live state; the number of outcomes.
     pub(crate) async fn check(self, env: &Env) -> Result<i64, BillingError> {
-        of!(env, self.kind, objects => objects.get(self.id).check().await)?
+        of!(env, self.kind, objects => objects.get(self.id).check().await)
     }
 
     /// Its id, or that of its object if it does not answer.
     pub(crate) async fn name(self, env: &Env) -> String {
         let row = of!(env, self.kind, objects => objects.get(self.id).get_row().await);
         match row {
-            Ok(Ok(row)) => row.id,
+            Ok(row) => row.id,
             _ => format!("{:?} {}", self.kind, self.id),
         }
     }

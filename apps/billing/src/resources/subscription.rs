@@ -109,17 +109,17 @@ impl Subject for Resource<states::Subscription> {
         }
         let invoice = env.object::<Invoice>().get_by_name(&order.invoice);
         if order.void {
-            invoice.be_voided().await?.map_err(failure)?;
+            invoice.be_voided().await.map_err(failure)?;
             return Ok(());
         }
         if let Some(note) = order.credit {
-            invoice.take_note(note).await?.map_err(failure)?;
+            invoice.take_note(note).await.map_err(failure)?;
             return Ok(());
         }
         let mut attempt = order.attempt;
         let exists = restored && self.ask(&order.invoice).await?;
         match order.draft {
-            Some(draft) if !exists => drop(invoice.create(draft).await?.map_err(failure)?),
+            Some(draft) if !exists => drop(invoice.create(draft).await.map_err(failure)?),
             // The order that creates it continues.
             None if order.ask && !exists => return Ok(()),
             _ => {}
@@ -131,7 +131,7 @@ impl Subject for Resource<states::Subscription> {
         if attempt == 0 || self.is_unserved(&order.invoice, attempt).await? {
             return Ok(());
         }
-        let begun = invoice.begin_attempt(attempt).await?;
+        let begun = invoice.begin_attempt(attempt).await;
         if let Some(intent) = begun.map_err(failure)? {
             let owed = self.read(|live| live.machine.owed.get(&order.invoice).cloned());
             let owed = owed.map_err(failure)?.map(|owed| owed.amount);
@@ -160,7 +160,7 @@ impl Subject for Resource<states::Subscription> {
             since: self.now(),
         };
         let noted = failed_timers(self.env()).note(failed).await;
-        if let Err(error) = noted.flatten() {
+        if let Err(error) = noted {
             tracing::error!(subscription = self.id(), %error, "cannot list a failing timer");
         }
     }
@@ -189,7 +189,7 @@ impl Resource<states::Subscription> {
     /// Asks an invoice what has become of it, and writes the answer. Returns whether the invoice exists.
     async fn ask(&self, id: &str) -> Result<bool, Failure> {
         let invoice = self.env().object::<Invoice>().get_by_name(id);
-        let view = match invoice.get_state().await? {
+        let view = match invoice.get_state().await {
             Err(BillingError::NotFound { .. }) => None,
             view => Some(view.map_err(failure)?),
         };
@@ -355,13 +355,13 @@ calls! {
                 )));
             }
             let customer = self.resource.env().object::<Customer>();
-            let customer = customer.get_by_name(&new.customer).get_state().await??;
+            let customer = customer.get_by_name(&new.customer).get_state().await?;
             must_be_active(&customer)?;
             let plan = self.offer(&new.price).await?.plan(new.quantity)?;
             self.resource.must_be_new()?;
             let customer = self.resource.env().object::<Customer>();
             let id = self.resource.id().to_owned();
-            customer.get_by_name(&new.customer).subscribe(id).await??;
+            customer.get_by_name(&new.customer).subscribe(id).await?;
             let at = self.resource.now();
             let trial_end = (new.trial_days > 0).then(|| at.plus_days(new.trial_days));
             let outcome = if trial_end.is_some() {
@@ -654,12 +654,12 @@ calls! {
                 .object::<Price>()
                 .get_by_name(price)
                 .get_state()
-                .await??;
+                .await?;
             must_be_active(&view)?;
             let terms = view.live::<states::Price>()?.terms;
             let terms = terms.ok_or_else(|| BillingError::not_found("price", price))?;
             let product = env.object::<Product>().get_by_name(&terms.product);
-            must_be_active(&product.get_state().await??)?;
+            must_be_active(&product.get_state().await?)?;
             Ok(Offer {
                 price: price.to_owned(),
                 terms,

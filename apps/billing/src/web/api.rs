@@ -202,13 +202,13 @@ macro_rules! of_kind {
     };
     ($env:expr, $path:expr, $key:expr, $call:ident($($given:expr),*)) => {
         match &*$path.kind {
-            "products" => object!($env, Product, "prod", &$path.id, $key).$call($($given),*).await?,
-            "prices" => object!($env, Price, "price", &$path.id, $key).$call($($given),*).await?,
-            "customers" => object!($env, Customer, "cus", &$path.id, $key).$call($($given),*).await?,
-            "subscriptions" => object!($env, Subscription, "sub", &$path.id, $key).$call($($given),*).await?,
-            "invoices" => object!($env, Invoice, "in", &$path.id, $key).$call($($given),*).await?,
-            "payment-intents" => object!($env, PaymentIntent, "pi", &$path.id, $key).$call($($given),*).await?,
-            "refunds" => object!($env, Refund, "re", &$path.id, $key).$call($($given),*).await?,
+            "products" => object!($env, Product, "prod", &$path.id, $key).$call($($given),*).await,
+            "prices" => object!($env, Price, "price", &$path.id, $key).$call($($given),*).await,
+            "customers" => object!($env, Customer, "cus", &$path.id, $key).$call($($given),*).await,
+            "subscriptions" => object!($env, Subscription, "sub", &$path.id, $key).$call($($given),*).await,
+            "invoices" => object!($env, Invoice, "in", &$path.id, $key).$call($($given),*).await,
+            "payment-intents" => object!($env, PaymentIntent, "pi", &$path.id, $key).$call($($given),*).await,
+            "refunds" => object!($env, Refund, "re", &$path.id, $key).$call($($given),*).await,
             _ => return Err(nowhere().await),
         }
         .map_err(told)?
@@ -322,7 +322,7 @@ async fn create_product(
     let id = id::fresh("prod", key.as_deref())?;
     let product = object!(env, Product, "prod", &id, key);
     let view = product.create_annotated(value(&new)?, metadata);
-    Ok(created(view.await?.map_err(told)?))
+    Ok(created(view.await.map_err(told)?))
 }
 
 async fn update_product(
@@ -334,7 +334,7 @@ async fn update_product(
     new.check().map_err(refused)?;
     let product = object!(env, Product, "prod", &id, key);
     let view = product.transition("update".into(), "updated".into(), value(&new)?);
-    Ok(Json(view.await?.map_err(told)?))
+    Ok(Json(view.await.map_err(told)?))
 }
 
 async fn delete_product(
@@ -344,7 +344,7 @@ async fn delete_product(
 ) -> Result<Json<View>, ApiError> {
     let product = object!(env, Product, "prod", &id, key);
     let view = product.transition("delete".into(), "deleted".into(), Value::Null);
-    Ok(Json(view.await?.map_err(told)?))
+    Ok(Json(view.await.map_err(told)?))
 }
 
 async fn create_price(
@@ -354,7 +354,7 @@ async fn create_price(
 ) -> Created {
     new.check().map_err(refused)?;
     let product = object!(env, Product, "prod", &new.product);
-    let product = product.get_state().await?.map_err(told)?;
+    let product = product.get_state().await.map_err(told)?;
     if product.state != "active" {
         let text = format!("{} is deleted: it cannot get new prices.", new.product);
         return Err(ApiError::conflict("deleted", text));
@@ -362,7 +362,7 @@ async fn create_price(
     let id = id::fresh("price", key.as_deref())?;
     let price = object!(env, Price, "price", &id, key);
     let view = price.create_annotated(value(&new)?, metadata);
-    Ok(created(view.await?.map_err(told)?))
+    Ok(created(view.await.map_err(told)?))
 }
 
 async fn delete_price(
@@ -372,7 +372,7 @@ async fn delete_price(
 ) -> Result<Json<View>, ApiError> {
     let price = object!(env, Price, "price", &id, key);
     let view = price.transition("delete".into(), "deleted".into(), Value::Null);
-    Ok(Json(view.await?.map_err(told)?))
+    Ok(Json(view.await.map_err(told)?))
 }
 
 async fn create_customer(
@@ -384,7 +384,7 @@ async fn create_customer(
     let id = id::fresh("cus", key.as_deref())?;
     let customer = object!(env, Customer, "cus", &id, key);
     let view = customer.create_annotated(value(&new)?, metadata);
-    Ok(created(view.await?.map_err(told)?))
+    Ok(created(view.await.map_err(told)?))
 }
 
 async fn update_customer(
@@ -396,7 +396,7 @@ async fn update_customer(
     new.check().map_err(refused)?;
     let customer = object!(env, Customer, "cus", &id, key);
     let view = customer.transition("update".into(), "updated".into(), value(&new)?);
-    Ok(Json(view.await?.map_err(told)?))
+    Ok(Json(view.await.map_err(told)?))
 }
 
 async fn delete_customer(
@@ -406,7 +406,7 @@ async fn delete_customer(
 ) -> Result<Json<View>, ApiError> {
     let customer = object!(env, Customer, "cus", &id, key);
     let view = customer.delete();
-    Ok(Json(view.await?.map_err(told)?))
+    Ok(Json(view.await.map_err(told)?))
 }
 
 async fn set_payment_method(
@@ -418,7 +418,7 @@ async fn set_payment_method(
     set.check().map_err(refused)?;
     let customer = object!(env, Customer, "cus", &id, key);
     let view = customer.transition("set_payment_method".into(), "set".into(), value(&set)?);
-    Ok(Json(view.await?.map_err(told)?))
+    Ok(Json(view.await.map_err(told)?))
 }
 
 /// The data of a new subscription, and its own terms.
@@ -461,7 +461,7 @@ async fn create_subscription(
     let id = id::fresh("sub", key.as_deref())?;
     let subscription = object!(env, Subscription, "sub", &id, key);
     let view = subscription.create_with(new, own, metadata);
-    let view = view.await?.map_err(told)?;
+    let view = view.await.map_err(told)?;
     Ok(created(view))
 }
 
@@ -473,7 +473,7 @@ async fn change(
 ) -> Result<Json<View>, ApiError> {
     id::check("price", &change.price)?;
     let subscription = object!(env, Subscription, "sub", &id, key);
-    let view = subscription.change(change.price, change.quantity).await?;
+    let view = subscription.change(change.price, change.quantity).await;
     Ok(Json(view.map_err(told)?))
 }
 
@@ -484,7 +484,7 @@ async fn cancel(
     JsonBody(cancel): JsonBody<Cancel>,
 ) -> Result<Json<View>, ApiError> {
     let subscription = object!(env, Subscription, "sub", &id, key);
-    let view = subscription.cancel(cancel.at == When::PeriodEnd).await?;
+    let view = subscription.cancel(cancel.at == When::PeriodEnd).await;
     Ok(Json(view.map_err(told)?))
 }
 
@@ -494,7 +494,7 @@ async fn keep(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
     let subscription = object!(env, Subscription, "sub", &id, key);
-    Ok(Json(subscription.keep().await?.map_err(told)?))
+    Ok(Json(subscription.keep().await.map_err(told)?))
 }
 
 async fn pause(
@@ -503,7 +503,7 @@ async fn pause(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
     let subscription = object!(env, Subscription, "sub", &id, key);
-    Ok(Json(subscription.pause().await?.map_err(told)?))
+    Ok(Json(subscription.pause().await.map_err(told)?))
 }
 
 async fn resume(
@@ -512,7 +512,7 @@ async fn resume(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
     let subscription = object!(env, Subscription, "sub", &id, key);
-    Ok(Json(subscription.resume().await?.map_err(told)?))
+    Ok(Json(subscription.resume().await.map_err(told)?))
 }
 
 async fn entitlement(
@@ -520,7 +520,7 @@ async fn entitlement(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Entitlement>, ApiError> {
     let subscription = object!(env, Subscription, "sub", &id);
-    Ok(Json(subscription.entitlement().await?.map_err(told)?))
+    Ok(Json(subscription.entitlement().await.map_err(told)?))
 }
 
 async fn pay(
@@ -529,7 +529,7 @@ async fn pay(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
     let invoice = object!(env, Invoice, "in", &id, key);
-    Ok(Json(invoice.pay().await?.map_err(told)?))
+    Ok(Json(invoice.pay().await.map_err(told)?))
 }
 
 async fn void(
@@ -538,7 +538,7 @@ async fn void(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
     let invoice = object!(env, Invoice, "in", &id, key);
-    Ok(Json(invoice.void().await?.map_err(told)?))
+    Ok(Json(invoice.void().await.map_err(told)?))
 }
 
 async fn give_up(
@@ -548,5 +548,5 @@ async fn give_up(
 ) -> Result<Json<View>, ApiError> {
     let invoice = object!(env, Invoice, "in", &id, key);
     let view = invoice.give_up();
-    Ok(Json(view.await?.map_err(told)?))
+    Ok(Json(view.await.map_err(told)?))
 }

@@ -30,12 +30,12 @@ pub(super) async fn register(
         Some(key) => endpoints(&env).with_idempotency_key(key),
         None => endpoints(&env),
     };
-    let registered = endpoints.register(id, new).await?.map_err(told)?;
+    let registered = endpoints.register(id, new).await.map_err(told)?;
     Ok((StatusCode::CREATED, Json(registered)))
 }
 
 pub(super) async fn list(State(env): State<Env>) -> Result<Json<Listed>, ApiError> {
-    let endpoints = endpoints(&env).list().await??;
+    let endpoints = endpoints(&env).list().await?;
     Ok(Json(Listed { endpoints }))
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn show(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Endpoint>, ApiError> {
     id::check(PREFIX, &id)?;
-    Ok(Json(endpoints(&env).show(id).await?.map_err(told)?))
+    Ok(Json(endpoints(&env).show(id).await.map_err(told)?))
 }
 
 pub(super) async fn remove(
@@ -52,5 +52,5 @@ pub(super) async fn remove(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Endpoint>, ApiError> {
     id::check(PREFIX, &id)?;
-    Ok(Json(endpoints(&env).remove(id).await?.map_err(told)?))
+    Ok(Json(endpoints(&env).remove(id).await.map_err(told)?))
 }

@@ -27,7 +27,7 @@ pub(super) async fn upcoming(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Next>, ApiError> {
     let subscription = object!(env, Subscription, "sub", &id);
-    let upcoming = subscription.upcoming().await?.map_err(told)?;
+    let upcoming = subscription.upcoming().await.map_err(told)?;
     Ok(Json(Next { upcoming }))
 }
 
@@ -39,6 +39,6 @@ pub(super) async fn change(
 ) -> Result<Json<Preview>, ApiError> {
     id::check("price", &change.price)?;
     let subscription = object!(env, Subscription, "sub", &id);
-    let preview = subscription.preview(change.price, change.quantity).await?;
+    let preview = subscription.preview(change.price, change.quantity).await;
     Ok(Json(preview.map_err(told)?))
 }

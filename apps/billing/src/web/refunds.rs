@@ -48,9 +48,9 @@ pub(super) async fn create(
         reason: wanted.reason,
         credit_note: None,
     };
-    let new = intent.refund(wanted).await?.map_err(told)?;
+    let new = intent.refund(wanted).await.map_err(told)?;
     let refund = env.object::<Refund>().get_by_name(&refund);
-    Ok(created(refund.create(new).await?.map_err(told)?))
+    Ok(created(refund.create(new).await.map_err(told)?))
 }
 
 #[derive(Serialize)]
@@ -65,7 +65,7 @@ pub(super) async fn list(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Refunds>, ApiError> {
     let intent = object!(env, PaymentIntent, "pi", &id);
-    let view = intent.get_state().await?.map_err(told)?;
+    let view = intent.get_state().await.map_err(told)?;
     let live: states::PaymentIntent = view.live().map_err(told)?;
     let paid = live.refundable().map_err(|refusal| told(refusal.into()))?;
     let left = if view.state == "succeeded" {
@@ -91,7 +91,7 @@ pub(super) async fn credit(
         to: wanted.to,
         reason: wanted.reason,
     };
-    Ok(created(invoice.credit(new).await?.map_err(told)?))
+    Ok(created(invoice.credit(new).await.map_err(told)?))
 }
 
 #[derive(Serialize)]
@@ -106,7 +106,7 @@ pub(super) async fn credit_notes(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<CreditNotes>, ApiError> {
     let invoice = object!(env, Invoice, "in", &id);
-    let view = invoice.get_state().await?.map_err(told)?;
+    let view = invoice.get_state().await.map_err(told)?;
     let live: states::Invoice = view.live().map_err(told)?;
     let left = live.creditable(&view.state);
     let left = left.map_err(|refusal| told(refusal.into()))?;

@@ -78,14 +78,14 @@ pub(super) async fn subscription(
     let UrlPath(ById { id }) = path?;
     id::check("sub", &id)?;
     let object = env.object::<resources::Subscription>().get_by_name(&id);
-    let entitlement = match object.entitlement().await? {
+    let entitlement = match object.entitlement().await {
         Err(missing @ BillingError::NotFound { .. }) => return Err(told(missing).into()),
         known => known,
     };
     // A subscription that cannot catch up is shown as it is: this page is where an operator sees why.
-    let view = object.get_state_at(Until::End).await?.map_err(told)?;
+    let view = object.get_state_at(Until::End).await.map_err(told)?;
     let after = (view.seq - i64::try_from(STEPS).unwrap_or(i64::MAX)).max(0);
-    let history = object.get_history(after, STEPS).await?.map_err(told)?;
+    let history = object.get_history(after, STEPS).await.map_err(told)?;
     let reader = env.require::<Reader>()?;
     let invoices = reader.invoices(&id).await.unwrap_or_default();
     let facts = view.data.as_object().into_iter().flatten();

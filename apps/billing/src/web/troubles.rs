@@ -102,7 +102,7 @@ pub(super) async fn all(env: &Env) -> Result<Troubles, ApiError> {
     }
     let failed = failed_timers(env)
         .list(i64::try_from(LISTED).unwrap_or(i64::MAX))
-        .await??;
+        .await?;
     troubles.more |= failed.len() == LISTED;
     let now = Time::now(&**env.clock());
     for timer in failed {
@@ -110,7 +110,7 @@ pub(super) async fn all(env: &Env) -> Result<Troubles, ApiError> {
             troubles.timers.push(timer);
         } else if timer.since.plus(SETTLED_MILLIS) < now {
             let forgotten = failed_timers(env).forget(timer.subscription, timer.timer);
-            forgotten.await??;
+            forgotten.await?;
         }
     }
     Ok(troubles)
@@ -132,7 +132,7 @@ async fn of_status<W: Workflow>(
 async fn has_failed(env: &Env, failed: &FailedTimer) -> Result<bool, ApiError> {
     let subscription = env.object::<Subscription>();
     let subscription = subscription.get_by_name(&failed.subscription);
-    let timers = subscription.timers().await?.map_err(told)?;
+    let timers = subscription.timers().await.map_err(told)?;
     let stands = |timer: &schedule::Timer| {
         let is_seen = !broken(Variant::TimerUnseen);
         timer.name == failed.timer && clock::is_in_trouble(timer) && is_seen
@@ -247,8 +247,8 @@ pub(super) async fn timers(
     id::check("sub", &id)?;
     let subscription = env.object::<Subscription>().get_by_name(&id);
     // A subscription that was never created has no timers.
-    subscription.get_state().await?.map_err(told)?;
-    let timers = subscription.timers().await?.map_err(told)?;
+    subscription.get_state().await.map_err(told)?;
+    let timers = subscription.timers().await.map_err(told)?;
     let timers = timers.into_iter().map(Timer::from).collect();
     Ok(Json(Timers { timers }))
 }
@@ -267,7 +267,7 @@ pub(super) async fn retry_timer(
 ) -> Result<Json<Timers>, ApiError> {
     id::check("sub", &id)?;
     let subscription = env.object::<Subscription>().get_by_name(&id);
-    let timers = subscription.retry_timer(name).await?.map_err(told)?;
+    let timers = subscription.retry_timer(name).await.map_err(told)?;
     let timers = timers.into_iter().map(Timer::from).collect();
     Ok(Json(Timers { timers }))
 }

@@ -19,7 +19,7 @@ impl Blog {
     /// Whether a mail may be sent to an unconfirmed address: not if there was one, or too many to all such addresses
     /// together, within a day. It counts as sent.
     pub(super) fn may_write_to(&self, mailbox: &str) -> Result<bool> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let now = self.now();
         let budget = |what, who, most| Budget::new(what, who, most, limits::CONFIRMATION_WINDOW);
         let address = budget("confirmation to", mailbox, 1);
@@ -53,9 +53,7 @@ impl Blog {
             member,
         } = notice;
         let found: Option<(String, String, String, String, String)> = self
-            .state
-            .storage()
-            .sql()
+            .state.sql()
             .exec(
                 "SELECT members.email, slug, title, comments.name, comments.text FROM follows
                  JOIN members ON members.id = follows.member
@@ -104,7 +102,7 @@ impl Blog {
 
     /// The posts whose subscriptions a member has not confirmed.
     pub(super) fn unconfirmed(&self, member: i64) -> Result<Vec<Post>> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(
             &format!(
                 "{POST} WHERE id IN (SELECT post FROM follows WHERE member = ? AND confirmed_at IS NULL AND asked_at > ?)
@@ -112,7 +110,7 @@ impl Blog {
             ),
             (member, self.forgotten(), limits::NAMED_POSTS),
         )?
-        .to_array()
+        .all()
     }
 
     /// Subscriptions requested before this time have expired.
@@ -122,7 +120,7 @@ impl Blog {
 
     pub(super) fn forget_unconfirmed(&self) -> Result<()> {
         let forget = "DELETE FROM follows WHERE confirmed_at IS NULL AND asked_at <= ?";
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(forget, (self.forgotten(),)).map(drop)
     }
 
@@ -152,7 +150,7 @@ impl Blog {
 
     /// Verifies a client's token. After too many wrong ones, no token of the client is checked.
     pub(super) fn guess<T>(&self, client: &str, token: Option<T>) -> Result<Option<T>, BlogError> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let now = self.now();
         let budget = Budget::new(
             "wrong tokens of",

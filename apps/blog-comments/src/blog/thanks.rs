@@ -55,7 +55,7 @@ impl Blog {
     /// asks whether to subscribe.
     pub(super) fn thank(&self, post: i64, member: i64) -> Result<bool, BlogError> {
         let now = self.now();
-        let first = self.state.storage().sql().exec(
+        let first = self.state.sql().exec(
             "INSERT INTO thanks (member, state, since) VALUES (?, 'waiting', ?) ON CONFLICT DO NOTHING RETURNING 1",
             (member, now),
         )?;
@@ -113,15 +113,13 @@ impl Blog {
         before: Option<i64>,
     ) -> Result<(Vec<ThankYou>, Option<i64>), BlogError> {
         let mut found: Vec<ThankYou> = self
-            .state
-            .storage()
-            .sql()
+            .state.sql()
             .exec(
                 "SELECT member, name, email, state, since, error FROM thanks JOIN members ON members.id = member
                  WHERE member < ? ORDER BY member DESC LIMIT ?",
                 (before.unwrap_or(i64::MAX), PAGE + 1),
             )?
-            .to_array()?;
+            .all()?;
         let more = i64::try_from(found.len()).is_ok_and(|count| count > PAGE);
         if more {
             found.pop();

@@ -57,7 +57,7 @@ pub struct BrowserSession {
 
 impl DurableObject for BrowserSession {
     fn new(state: State, env: Env) -> Result<Self> {
-        let shots = Shots::open(state.storage().sql())?;
+        let shots = Shots::open(state.sql())?;
         let idle_time = env.require::<IdleTime>()?.0;
         Ok(Self {
             browsers: env.require()?,
@@ -216,7 +216,7 @@ impl BrowserSession {
     }
 
     fn now(&self) -> i64 {
-        i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX)
+        self.env.now().unix_millis()
     }
 
     fn session(&self) -> Result<String> {

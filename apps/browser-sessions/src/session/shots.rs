@@ -254,10 +254,7 @@ impl Shots {
     pub(super) fn list(&self, before: Option<i64>, limit: i64) -> Result<List> {
         let before = before.unwrap_or(i64::MAX);
         let query = format!("SELECT {COLUMNS} FROM shots WHERE id < ? ORDER BY id DESC LIMIT ?");
-        let mut rows: Vec<Row> = self
-            .0
-            .exec(&query, params![before, limit + 1])?
-            .to_array()?;
+        let mut rows: Vec<Row> = self.0.exec(&query, params![before, limit + 1])?.all()?;
         let most = usize::try_from(limit).unwrap_or(0);
         let has_more = rows.len() > most;
         rows.truncate(most);

@@ -47,9 +47,9 @@ pub struct GameRoom {
 impl DurableObject for GameRoom {
     fn new(state: State, env: Env) -> Result<Self> {
         // A phone learns from these that the network is gone; they must not wake the object.
-        state.set_websocket_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
+        state.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
         Ok(Self {
-            store: Store::open(state.storage().sql())?,
+            store: Store::open(state.sql())?,
             state,
             limits: env.require()?,
             paces: RefCell::default(),
@@ -71,7 +71,7 @@ impl DurableObject for GameRoom {
                     Seat::Player(_) => &[PLAYERS, &tag],
                 };
                 let socket = self.state.accept_websocket(pair.server, tags)?;
-                socket.serialize_attachment(&seat)?;
+                socket.set_attachment(&seat)?;
                 if let Seat::Player(number) = seat {
                     socket.send(json!({ "you": { "player": number } }).to_string())?;
                 }
@@ -101,7 +101,7 @@ impl DurableObject for GameRoom {
         if !self.is_slow_enough(&socket) {
             return self.refuse(&socket, Refusal::TooFast);
         }
-        let seat = socket.deserialize_attachment()?;
+        let seat = socket.attachment()?;
         let (message, to) = match seat.ok_or("a socket without its seat")? {
             Seat::Host => (message, PLAYERS.to_owned()),
             Seat::Player(number) => (numbered(number, &message), Seat::Host.tag()),
@@ -113,16 +113,9 @@ impl DurableObject for GameRoom {
         Ok(())
     }
 
-    async fn websocket_close(
-        &self,
-        socket: WebSocket,
-        _code: u16,
-        _reason: String,
-        _was_clean: bool,
-    ) -> Result<()> {
+    async fn websocket_close(&self, socket: WebSocket, _: Close) -> Result<()> {
         self.paces.borrow_mut().remove(&socket.id());
-        let (Some(seat), Some(room)) = (socket.deserialize_attachment()?, self.store.room()?)
-        else {
+        let (Some(seat), Some(room)) = (socket.attachment()?, self.store.room()?) else {
             return Ok(());
         };
         let is_replaced = self.open(&Seat::tag(seat)).next().is_some();
@@ -191,13 +184,13 @@ impl GameRoom {
 
     /// The sockets with a tag that may still be sent to.
     fn open(&self, tag: &str) -> impl Iterator<Item = WebSocket> + use<> {
-        let sockets = self.state.get_websockets(Some(tag)).into_iter();
+        let sockets = self.state.websockets_with_tag(tag).into_iter();
         sockets.filter(|socket| socket.ready_state() == ReadyState::Open)
     }
 
     fn present(&self) -> Vec<u32> {
         self.open(PLAYERS)
-            .filter_map(|socket| match socket.deserialize_attachment() {
+            .filter_map(|socket| match socket.attachment() {
                 Ok(Some(Seat::Player(number))) => Some(number),
                 _ => None,
             })
@@ -241,19 +234,19 @@ impl GameRoom {
     async fn end(&self, code: String) -> Result<()> {
         // No one can enter while the hub is asked.
         self.store.set_over()?;
-        for socket in self.state.get_websockets(None) {
+        for socket in self.state.websockets() {
             self.refuse(&socket, Refusal::Ended)?;
         }
         let id = self.state.id().to_string();
         let hub = self.state.env().object::<GameHub>().get_by_name(HUB);
-        hub.forget(code, id).await??;
+        hub.forget(code, id).await?;
         self.state.storage().delete_all()?;
         self.state.restart();
         Ok(())
     }
 
     fn now(&self) -> i64 {
-        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+        self.state.now().unix_millis()
     }
 }
 

@@ -125,7 +125,7 @@ impl Store {
         let here: Vec<u32> = self
             .0
             .exec("SELECT number FROM players WHERE left_at IS NULL", ())?
-            .to_array()?;
+            .all()?;
         for number in here.iter().filter(|number| !present.contains(number)) {
             self.left(*number, now)?;
         }

@@ -106,7 +106,7 @@ async fn room_that_was_never_made_refuses_and_stores_nothing() {
     let host = world.start(Limits::default()).await;
     let rooms = host.0.env().object::<GameRoom>();
     for role in ["host", "peer"] {
-        let id = rooms.new_unique_id().to_string();
+        let id = rooms.unique_id().to_string();
         let mut lost = Player::enter(&host.address(), &id, role, &"7".repeat(32)).await;
         assert_eq!(lost.closed().await.0, 4_004);
     }

@@ -86,12 +86,12 @@ impl<'a> Index<'a> {
 
     /// Notes where a request is.
     pub(crate) async fn put(&self, entry: &Entry) -> Result<()> {
-        self.shard_of(&entry.id).put(entry.clone()).await?
+        self.shard_of(&entry.id).put(entry.clone()).await
     }
 
     /// Forgets a request.
     pub(crate) async fn remove(&self, id: &str) -> Result<()> {
-        self.shard_of(id).remove(id.to_owned()).await?
+        self.shard_of(id).remove(id.to_owned()).await
     }
 
     /// A page of the list.
@@ -104,7 +104,7 @@ impl<'a> Index<'a> {
         let mut found: Vec<Entry> = Vec::new();
         let mut more = false;
         for answer in asked {
-            let page = answer.await??;
+            let page = answer.await?;
             more |= page.len() > filter.limit;
             found.extend(page);
         }
@@ -128,7 +128,7 @@ impl<'a> Index<'a> {
             .map(|phase| (phase.as_str().to_owned(), 0))
             .into();
         for answer in asked {
-            for (state, count) in answer.await?? {
+            for (state, count) in answer.await? {
                 *counts.entry(state).or_default() += count;
             }
         }

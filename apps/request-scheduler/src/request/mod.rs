@@ -317,7 +317,7 @@ impl Parts {
             if !changed.iter().any(news) {
                 return;
             }
-            let now = i64::try_from(env.clock().unix_millis()).unwrap_or(i64::MAX);
+            let now = env.now().unix_millis();
             if let Err(error) = tend.not_later_than(now) {
                 tracing::warn!(%error, "a scheduled request could not report to the index; it tries again");
             }
@@ -377,7 +377,7 @@ impl Parts {
         &self,
         change: impl FnOnce() -> Result<T, SchedulerError>,
     ) -> Result<T, SchedulerError> {
-        self.state.storage().transaction_sync(change)
+        self.state.storage().transaction(change)
     }
 
     fn tend_soon(&self) -> Result<()> {
@@ -385,7 +385,7 @@ impl Parts {
     }
 
     fn now(&self) -> i64 {
-        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+        self.state.now().unix_millis()
     }
 }
 

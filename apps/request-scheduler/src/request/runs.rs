@@ -25,7 +25,7 @@ impl Parts {
             return Ok(());
         }
         self.outbox(&definition)?;
-        self.state.storage().transaction_sync(|| {
+        self.state.storage().transaction(|| {
             let due_at = progress.anchor;
             self.begin_run(&definition, due_at)?;
             let progress = Progress {

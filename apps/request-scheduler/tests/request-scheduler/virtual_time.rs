@@ -96,7 +96,7 @@ impl World {
     async fn put(&self, id: &str, definition: &str) -> Put {
         let definition: Definition = serde_json::from_str(definition).unwrap();
         let put = self.request(id).put(id.to_owned(), definition, Room::Free);
-        put.await.unwrap().unwrap()
+        put.await.unwrap()
     }
 
     /// Moves the clock to a time, once nothing is happening, and waits until what was due has been sent.
@@ -126,7 +126,7 @@ impl World {
     }
 
     async fn next(&self, id: &str) -> Option<String> {
-        let shown = self.request(id).show().await.unwrap().unwrap();
+        let shown = self.request(id).show().await.unwrap();
         let next = shown.entry.next_at?;
         Some(jiff::Timestamp::from_millisecond(next).unwrap().to_string())
     }
@@ -189,7 +189,7 @@ async fn a_paused_interval_keeps_its_rhythm_and_leaves_out_what_it_missed() {
         format!(r#"{{"url":"https://a.example/","triggerAt":{start},"triggerEverySeconds":3600}}"#);
     world.put("hourly", &hourly).await;
     world.go_to("2026-01-01T01:00:00Z", 1).await;
-    let shown = world.request("hourly").pause().await.unwrap().unwrap();
+    let shown = world.request("hourly").pause().await.unwrap();
     assert_eq!(
         (shown.entry.state, shown.entry.next_at),
         (Phase::Paused, None)
@@ -198,7 +198,7 @@ async fn a_paused_interval_keeps_its_rhythm_and_leaves_out_what_it_missed() {
     world
         .clock
         .advance(Duration::from_millis(5 * HOUR.unsigned_abs() + 60_000));
-    let shown = world.request("hourly").resume().await.unwrap().unwrap();
+    let shown = world.request("hourly").resume().await.unwrap();
     assert_eq!(shown.entry.state, Phase::Scheduled);
     assert_eq!(world.next("hourly").await.unwrap(), "2026-01-01T07:00:00Z");
     world.go_to("2026-01-01T07:00:00Z", 2).await;
@@ -212,13 +212,7 @@ async fn a_cron_request_with_an_end_is_deleted_after_its_last_run() {
     world.put("last", last).await;
     world.go_to("2026-12-31T12:00:00Z", 1).await;
     until("the request to be forgotten", async || {
-        world
-            .request("last")
-            .show()
-            .await
-            .unwrap()
-            .is_err()
-            .then_some(())
+        world.request("last").show().await.is_err().then_some(())
     })
     .await;
     world.end().await;
@@ -232,17 +226,17 @@ async fn runs_that_a_receiver_refuses_for_long_are_bounded() {
     let most = request_scheduler::limits::MAX_OPEN_RUNS;
     for _ in 0..most + 20 {
         world.clock.advance(Duration::from_secs(1));
-        let runs = world.request("minutely").show().await.unwrap().unwrap();
+        let runs = world.request("minutely").show().await.unwrap();
         assert!(runs.open_runs <= most, "{runs:?}");
         until("the alarm to have been handled", async || {
-            let shown = world.request("minutely").show().await.unwrap().unwrap();
+            let shown = world.request("minutely").show().await.unwrap();
             let now = i64::try_from(abide::clock::Clock::unix_millis(&world.clock)).unwrap();
             shown.entry.next_at.is_some_and(|at| at > now).then_some(())
         })
         .await;
     }
     let shown = until("the last runs to be skipped", async || {
-        let shown = world.request("minutely").show().await.unwrap().unwrap();
+        let shown = world.request("minutely").show().await.unwrap();
         (shown.skipped_runs > 0).then_some(shown)
     })
     .await;
@@ -259,14 +253,14 @@ async fn a_canceled_run_is_not_retried_for_the_request_that_replaces_it() {
         // It is sent at once, and its handler waits.
         world.go_on_to("2026-01-01T00:00:01Z", 1).await;
         if is_canceled {
-            world.request("a").cancel().await.unwrap().unwrap();
+            world.request("a").cancel().await.unwrap();
         }
         let start = millis("2026-01-01T01:00:00Z");
         let other = format!(r#"{{"url":"https://a.example/","triggerAt":{start}}}"#);
         world.put("a", &other).await;
         world.go_on.notify_one();
         let shown = until("the first run to be over", async || {
-            let shown = world.request("a").show().await.unwrap().unwrap();
+            let shown = world.request("a").show().await.unwrap();
             (shown.open_runs == 0).then_some(shown)
         })
         .await;

@@ -71,7 +71,7 @@ pub enum Number {
 
 impl DurableObject for TicketCounter {
     fn new(state: State, _env: Env) -> Result<Self> {
-        state.storage().sql().exec(
+        state.sql().exec(
             "CREATE TABLE IF NOT EXISTS numbers (visitor BLOB PRIMARY KEY, lane INTEGER NOT NULL,
                  is_borrowed INTEGER NOT NULL) WITHOUT ROWID;
              CREATE TABLE IF NOT EXISTS lanes (lane INTEGER PRIMARY KEY, given INTEGER NOT NULL)",
@@ -145,7 +145,7 @@ impl TicketCounter {
             "SELECT visitor, lane FROM numbers WHERE NOT is_borrowed",
             (),
         )?;
-        let rows = rows.to_array::<(ByteBuf, i64)>()?;
+        let rows = rows.all::<(ByteBuf, i64)>()?;
         let known = rows.into_iter().filter_map(|(visitor, lane)| {
             let visitor = visitor.into_vec().try_into().ok()?;
             Some((VisitorId(visitor), Lane::from_column(lane)))

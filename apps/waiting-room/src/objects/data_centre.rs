@@ -143,7 +143,7 @@ pub enum Happening {
 
 impl DurableObject for DataCentre {
     fn new(state: State, env: Env) -> Result<Self> {
-        state.storage().sql().exec(SCHEMA, ())?;
+        state.sql().exec(SCHEMA, ())?;
         Ok(Self {
             state,
             env,
@@ -162,7 +162,7 @@ impl DataCentre {
         if let Some(open) = self.state.storage().get::<Minute>(OPEN_MINUTE)? {
             let name = counter_name(&terms.room, &terms.data_centre, open);
             let counter = self.env.object::<TicketCounter>().get_by_name(&name);
-            for (visitor, lane) in counter.given(open).await?? {
+            for (visitor, lane) in counter.given(open).await? {
                 self.admit(visitor, open, lane, None, now)?;
             }
         }
@@ -232,7 +232,7 @@ impl DataCentre {
 
 impl DataCentre {
     fn sql(&self) -> Sql {
-        self.state.storage().sql()
+        self.state.sql()
     }
 
     /// Begins a minute: the last one's counter stops giving numbers, and every visitor who has one is recorded.
@@ -248,7 +248,7 @@ impl DataCentre {
         }
         let name = counter_name(&terms.room, &terms.data_centre, open);
         let counter = self.env.object::<TicketCounter>().get_by_name(&name);
-        for (visitor, lane) in counter.close(open).await?? {
+        for (visitor, lane) in counter.close(open).await? {
             self.admit(visitor, open, lane, None, now)?;
         }
         // A later minute may have begun while the counter was asked.
@@ -272,7 +272,7 @@ impl DataCentre {
         }
         let sql = self.sql();
         let rows = sql.exec("SELECT visitor, bucket FROM waiting", ())?;
-        for (visitor, bucket) in rows.to_array::<(ByteBuf, u64)>()? {
+        for (visitor, bucket) in rows.all::<(ByteBuf, u64)>()? {
             let place = draw.place(&visitor, BucketId::from_number(bucket), now);
             sql.exec(
                 "UPDATE waiting SET bucket = ? WHERE visitor = ?",
@@ -374,7 +374,7 @@ impl DataCentre {
         let before = |millis: u64| now.saturating_sub(millis);
         let left = "DELETE FROM sessions WHERE seen < ? RETURNING 1";
         let left = sql.exec(left, (before(terms.session_millis),))?;
-        let left = left.to_array::<u64>()?.len() as u64;
+        let left = left.all::<u64>()?.len() as u64;
         if left > 0 {
             sql.exec(
                 "INSERT INTO departures (minute, count) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET count = count + ?2",
@@ -400,25 +400,25 @@ impl DataCentre {
         let sql = self.sql();
         let count = |query: &str| sql.exec(query, ())?.one::<u64>();
         let by_minute = |query: &str| -> Result<BTreeMap<Minute, u64>> {
-            let rows = sql.exec(query, ())?.to_array::<(u64, u64)>()?;
+            let rows = sql.exec(query, ())?.all::<(u64, u64)>()?;
             Ok(rows
                 .into_iter()
                 .map(|(minute, count)| (Minute(minute), count))
                 .collect())
         };
         let waiting = "SELECT bucket, count(*) FROM waiting GROUP BY bucket";
-        let waiting = sql.exec(waiting, ())?.to_array::<(u64, u64)>()?;
+        let waiting = sql.exec(waiting, ())?.all::<(u64, u64)>()?;
         let waiting = waiting
             .into_iter()
             .map(|(bucket, count)| (BucketId::from_number(bucket), count));
         let by_lane = "SELECT lane, count(*) FROM admitted WHERE minute = ? GROUP BY lane";
-        let by_lane = sql.exec(by_lane, (minute.0,))?.to_array::<(i64, u64)>()?;
+        let by_lane = sql.exec(by_lane, (minute.0,))?.all::<(i64, u64)>()?;
         let by_lane = by_lane
             .into_iter()
             .map(|(lane, count)| (Lane::from_column(lane), count));
         let borrowed = "SELECT counter, count(*) FROM admitted WHERE minute = ? AND counter IS NOT NULL GROUP BY counter";
         let borrowed = sql.exec(borrowed, (minute.0,))?;
-        let borrowed = borrowed.to_array::<(String, u64)>()?;
+        let borrowed = borrowed.all::<(String, u64)>()?;
         Ok(Report {
             data_centre: terms.data_centre.clone(),
             at: now,

@@ -39,7 +39,7 @@ pub(super) async fn resume(env: &Env, centres: &[Arc<Cache>]) -> abide::Result<(
         let object = env.object::<DataCentre>().get_by_name(&name(centre));
         object
             .resume(centre.terms.clone(), env.clock().unix_millis())
-            .await??;
+            .await?;
     }
     Ok(())
 }
@@ -93,12 +93,12 @@ fn until_next_report(env: &Env, centre: &Cache) -> Duration {
 async fn exchange(env: &Env, centre: &Cache) -> abide::Result<Settled> {
     let own = env.object::<DataCentre>().get_by_name(&name(centre));
     let terms = centre.terms.clone();
-    let report = own.summary(terms, env.clock().unix_millis()).await??;
+    let report = own.summary(terms, env.clock().unix_millis()).await?;
     let minute = report.minute;
     let world = env.object::<World>().get_by_name(&centre.terms.room);
-    let others = centre.link.over(world.exchange(report)).await??;
+    let others = centre.link.over(world.exchange(report)).await?;
     let is_settled = others.iter().all(|other| other.minute >= minute);
-    own.hear(others).await??;
+    own.hear(others).await?;
     Ok(if is_settled {
         Settled::Yes
     } else {

@@ -109,7 +109,7 @@ impl Room {
         old: Option<&Self>,
     ) -> abide::Result<Arc<Self>> {
         let object = env.object::<World>().get_by_name(&settings.name);
-        let key = object.key().await??;
+        let key = object.key().await?;
         let key: [u8; KEY_BYTES] = key.into_vec().try_into().map_err(|_| {
             abide::Error::from_std(std::io::Error::other(
                 "the key of the tickets is damaged: restore the object World",
@@ -140,7 +140,7 @@ impl Room {
         }
         object
             .keep_only(names(world.data_centres).collect())
-            .await??;
+            .await?;
         if old.is_none() {
             exchange::resume(env, &caches).await?;
         }

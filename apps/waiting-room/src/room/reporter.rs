@@ -125,7 +125,7 @@ async fn keep_reporting(cache: Arc<Cache>, worker: String, mut told: mpsc::Recei
         let answer = centre
             .report(cache.terms.clone(), now, worker.clone(), happenings)
             .await;
-        let outcome = match answer.and_then(|answer| answer) {
+        let outcome = match answer {
             Ok(Reported { state, late }) => {
                 due = Instant::now() + interval(state.workers_here);
                 cache.publish(Plan::new(state, cache.rules(now)));

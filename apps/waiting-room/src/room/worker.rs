@@ -246,7 +246,7 @@ impl Worker {
             } else {
                 counter.take(claim).await
             };
-            match number.and_then(|number| number) {
+            match number {
                 Ok(Number::Given) if is_borrowed => {
                     return self
                         .record_admission(minute, lane, visitor, Some(source.counter))

@@ -125,7 +125,7 @@ impl Life {
         let terms = self.centres[centre].terms.clone();
         let object = self.object(centre);
         let reported = object.report(terms, self.now, "worker-1".to_owned(), told);
-        let reported = reported.await.unwrap().unwrap();
+        let reported = reported.await.unwrap();
         self.centres[centre].plan = Plan::new(reported.state, self.rules);
         reported.late
     }
@@ -133,9 +133,9 @@ impl Life {
     async fn exchange(&mut self, centre: usize) {
         let terms = self.centres[centre].terms.clone();
         let report = self.object(centre).summary(terms, self.now);
-        let report = report.await.unwrap().unwrap();
+        let report = report.await.unwrap();
         let world = self.host.env().object::<World>().get_by_name("shop");
-        let others = world.exchange(report).await.unwrap().unwrap();
+        let others = world.exchange(report).await.unwrap();
         let at = self.now + self.delay * STEP;
         self.centres[centre].underway.push_back((at, others));
     }
@@ -145,7 +145,7 @@ impl Life {
             && *at <= until
         {
             let (_, others) = self.centres[centre].underway.pop_front().unwrap();
-            self.object(centre).hear(others).await.unwrap().unwrap();
+            self.object(centre).hear(others).await.unwrap();
         }
         self.report(centre, Vec::new()).await;
     }
@@ -168,7 +168,7 @@ impl Life {
             let name = format!("shop/{}/{}", source.counter, plan.minute().0 % 2_048);
             let counters = self.host.env().object::<TicketCounter>();
             let number = counters.get_by_name(&name).take(claim).await;
-            if number.unwrap().unwrap() != Number::Given {
+            if number.unwrap() != Number::Given {
                 continue;
             }
             // The worker is killed before it reports, and the visitor hears nothing.
@@ -203,7 +203,7 @@ impl Life {
             let centre = usize::try_from(below(&mut self.random, count)).unwrap();
             let terms = self.centres[centre].terms.clone();
             let resumed = self.object(centre).resume(terms, self.now);
-            resumed.await.unwrap().unwrap();
+            resumed.await.unwrap();
         }
         // Calm, or a burst in one data centre, or in all.
         let (burst, of) = (below(&mut self.random, 40), below(&mut self.random, count));

@@ -108,7 +108,7 @@ impl DurableObject for Desk {
 impl Desk {
     /// Lets each component, and the object itself, do something one to three seconds later.
     pub async fn begin(&self) -> Result<()> {
-        let now = self.state.env().clock().unix_millis().cast_signed();
+        let now = self.state.now().unix_millis();
         self.state.storage().set_alarm(now + 3_000)?;
         if let Some(outbox) = &self.outbox {
             Post::enqueue(
@@ -137,7 +137,7 @@ impl Desk {
     }
 
     /// The times when the timer fired and the object's own alarm went off, and the number of sent messages.
-    pub async fn done(&self) -> Result<(Option<i64>, Option<AlarmTime>, i64)> {
+    pub async fn done(&self) -> Result<(Option<i64>, Option<Timestamp>, i64)> {
         let storage = self.state.storage();
         let sent = self
             .outbox
@@ -206,18 +206,18 @@ fn components_work_in_any_combination_and_order() {
             });
             let desk = node.env().object::<Desk>().get_by_name(name);
             let start = world.clock.unix_millis().cast_signed();
-            desk.begin().await.unwrap().unwrap();
+            desk.begin().await.unwrap();
             let fired = name.contains('s').then_some(start + 2_000);
-            let rang = Some(AlarmTime::from_unix_millis(start + 3_000));
+            let rang = Some(Timestamp::from_unix_millis(start + 3_000));
             let expected = (fired, rang, i64::from(name.contains('o')));
             until(name, async || {
                 world.pass(1).await;
-                (desk.done().await.unwrap().unwrap() == expected).then_some(())
+                (desk.done().await.unwrap() == expected).then_some(())
             })
             .await;
             let left: Vec<&str> = name.matches('f').map(|_| "projection").collect();
             until(name, async || {
-                let mut alarms = desk.alarms().await.unwrap().unwrap();
+                let mut alarms = desk.alarms().await.unwrap();
                 // The outbox removes sent messages some days later.
                 alarms.retain(|alarm| alarm != "outbox");
                 (alarms == left).then_some(())
@@ -235,7 +235,7 @@ fn a_second_component_of_a_name_is_refused() {
             node.class::<Desk>("DESK", options)
         });
         let desk = node.env().object::<Desk>().get_by_name("o");
-        let error = desk.open_again().await.unwrap().unwrap_err();
+        let error = desk.open_again().await.unwrap_err();
         assert!(error.message().contains("`outbox`"), "{error}");
     });
 }
@@ -255,7 +255,7 @@ impl DurableObject for Versioned {
 #[rpc]
 impl Versioned {
     pub async fn make(&self, table: String, column: String, version: i64) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(&format!("CREATE TABLE {table} ({column} INTEGER)"), ())?;
         sql.exec(&format!("INSERT INTO {table} VALUES (?1)"), (version,))
             .map(drop)
@@ -263,10 +263,10 @@ impl Versioned {
 
     /// All tables, and the version in this one.
     pub async fn found(&self, table: String, column: String) -> Result<(Vec<String>, i64)> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let tables = "SELECT name FROM sqlite_schema WHERE name NOT LIKE '\\_abide%' ESCAPE '\\'";
         let version = sql.exec(&format!("SELECT {column} FROM {table}"), ())?;
-        Ok((sql.exec(tables, ())?.to_array()?, version.one()?))
+        Ok((sql.exec(tables, ())?.all()?, version.one()?))
     }
 }
 
@@ -334,13 +334,12 @@ async fn refused(
     object
         .make(table.clone(), column.clone(), version)
         .await
-        .unwrap()
         .unwrap();
     let disk = world.disk.after_kill();
     let told = open(start(&disk, install), name).await;
     let node = start(&disk.after_kill(), versioned);
     let object = node.env().object::<Versioned>().get_by_name(name);
-    let found = object.found(table.clone(), column).await.unwrap().unwrap();
+    let found = object.found(table.clone(), column).await.unwrap();
     assert_eq!(found, (vec![table], version), "{name}");
     told
 }
@@ -358,10 +357,7 @@ fn tables_of_another_version_are_refused_and_left_as_they_are() {
         };
         let instance = async |node: Node, name: &str| {
             let object = node.env().object::<WorkflowInstance>().get_by_name(name);
-            match object.record().await {
-                Ok(answer) => answer.unwrap_err().to_string(),
-                Err(error) => error.to_string(),
-            }
+            object.record().await.unwrap_err().to_string()
         };
         for version in [0, 2] {
             let told = |whose: &str| {
@@ -466,7 +462,7 @@ impl Cart {
 
     /// Deletes everything and sends, in one transaction; undone, if that is wanted.
     pub async fn delete_and_send(&self, text: String, undo: bool) -> Result<(), OutboxError> {
-        self.state.storage().transaction_sync(|| {
+        self.state.storage().transaction(|| {
             self.state.storage().delete_all()?;
             Post::enqueue(&self.outbox, &Letter { text: text.clone() })?;
             if undo {
@@ -478,7 +474,7 @@ impl Cart {
     }
 
     pub async fn tables(&self) -> Result<i64> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let count = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'outbox_%'";
         sql.exec(count, ())?.one()
     }
@@ -512,15 +508,15 @@ fn cleanup_keeps_an_object_whose_messages_wait_for_an_operator() {
     run(async {
         let (node, clock, cart) = with_cart();
         let texts = ["never", "paid: ship the goods", "third"].map(str::to_owned);
-        cart.send(texts.to_vec()).await.unwrap().unwrap();
+        cart.send(texts.to_vec()).await.unwrap();
         pass(&node, &clock, 150).await;
-        let counts = cart.counts().await.unwrap().unwrap();
+        let counts = cart.counts().await.unwrap();
         assert_eq!((counts.failed, counts.queued), (1, 2));
-        cart.discard_all().await.unwrap().unwrap();
+        cart.discard_all().await.unwrap();
         node.settle().await.unwrap();
-        assert_eq!(cart.counts().await.unwrap().unwrap().sent, 2);
+        assert_eq!(cart.counts().await.unwrap().sent, 2);
         pass(&node, &clock, 150).await;
-        let counts = cart.counts().await.unwrap().unwrap();
+        let counts = cart.counts().await.unwrap();
         assert_eq!((counts.sent, counts.discarded), (0, 0), "nothing waits");
     });
 }
@@ -529,24 +525,21 @@ fn cleanup_keeps_an_object_whose_messages_wait_for_an_operator() {
 fn an_outbox_works_after_everything_was_deleted() {
     run(async {
         let (node, clock, cart) = with_cart();
-        let sent = async || cart.counts().await.unwrap().unwrap().sent;
-        cart.send(vec!["one".to_owned()]).await.unwrap().unwrap();
+        let sent = async || cart.counts().await.unwrap().sent;
+        cart.send(vec!["one".to_owned()]).await.unwrap();
         node.settle().await.unwrap();
-        let undone = cart.delete_and_send("two".to_owned(), true).await.unwrap();
+        let undone = cart.delete_and_send("two".to_owned(), true).await;
         assert!(undone.is_err());
         pass(&node, &clock, 1).await;
         assert_eq!(sent().await, 1, "what was deleted is there again");
-        cart.delete_and_send("two".to_owned(), false)
-            .await
-            .unwrap()
-            .unwrap();
+        cart.delete_and_send("two".to_owned(), false).await.unwrap();
         node.settle().await.unwrap();
         assert_eq!(sent().await, 1);
-        cart.delete_all().await.unwrap().unwrap();
+        cart.delete_all().await.unwrap();
         node.settle().await.unwrap();
-        assert_eq!(cart.tables().await.unwrap().unwrap(), 0, "nothing is left");
+        assert_eq!(cart.tables().await.unwrap(), 0, "nothing is left");
         for count in 1..4 {
-            cart.send(vec!["more".to_owned()]).await.unwrap().unwrap();
+            cart.send(vec!["more".to_owned()]).await.unwrap();
             node.settle().await.unwrap();
             assert_eq!(sent().await, count);
         }

@@ -25,7 +25,7 @@ mod old {
 
     impl DurableObject for Notes {
         fn new(state: State, _env: Env) -> Result<Self> {
-            let sql = state.storage().sql();
+            let sql = state.sql();
             sql.exec("CREATE TABLE IF NOT EXISTS notes (text TEXT NOT NULL)", ())?;
             Ok(Self { state })
         }
@@ -62,7 +62,7 @@ mod new {
 
     impl DurableObject for Notes {
         fn new(state: State, env: Env) -> Result<Self> {
-            let sql = state.storage().sql();
+            let sql = state.sql();
             let done: i64 = sql.exec("PRAGMA user_version", ())?.one()?;
             if done == 0 {
                 sql.exec(
@@ -73,7 +73,7 @@ mod new {
                 sql.exec("PRAGMA user_version = 1", ())?;
             }
             let done = env.require::<Done>()?;
-            state.wait_until(async move {
+            state.spawn(async move {
                 done.0.fetch_add(1, Ordering::SeqCst);
             })?;
             // A step that must be awaited counts, too.
@@ -142,10 +142,10 @@ async fn a_dry_run_names_the_objects_whose_migration_fails_and_changes_nothing()
     for (name, text) in texts.chain([long]) {
         let notes = running.env().object::<old::Notes>().get_by_name(&name);
         // The class has no `alarm`: it stays due.
-        notes.add(text).await.unwrap().unwrap();
+        notes.add(text).await.unwrap();
     }
     let later = running.env().object::<old::Notes>().get_by_name("later");
-    later.break_second_step().await.unwrap().unwrap();
+    later.break_second_step().await.unwrap();
     let done = Done::default();
     let served = dry_run(&data, &done, &[]).await.unwrap_err();
     assert!(served.to_string().contains("another process"), "{served}");
@@ -191,7 +191,7 @@ async fn a_dry_run_recovers_what_only_the_log_has_without_writing_it() {
     let host = Host::builder(&data).object::<old::Notes>("NOTES");
     let running = host.start_local().await.unwrap();
     let notes = running.env().object::<old::Notes>().get_by_name("ada");
-    notes.add("longer than ten".into()).await.unwrap().unwrap();
+    notes.add("longer than ten".into()).await.unwrap();
     // Nothing writes now, so the copy is of one moment.
     for (path, bytes) in files(&data) {
         let copy = left.join(path.strip_prefix(&data).unwrap());

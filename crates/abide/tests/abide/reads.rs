@@ -88,7 +88,7 @@ struct Everything {
 
 impl DurableObject for Everything {
     fn new(state: State, env: Env) -> Result<Self> {
-        let sql = state.storage().sql();
+        let sql = state.sql();
         sql.exec(
             "CREATE TABLE IF NOT EXISTS notes (text TEXT); CREATE INDEX IF NOT EXISTS notes_text ON notes (text);
              CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (text)",
@@ -137,14 +137,13 @@ impl Everything {
         self.fence.newest()?;
         self.document.size().await?;
         self.state
-            .storage()
             .sql()
             .exec("SELECT * FROM notes, words, settings", ())?;
         self.state.storage().sync().await
     }
 
     pub async fn write(&self) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("INSERT INTO notes VALUES ('hello')", ()).map(drop)
     }
 }
@@ -175,17 +174,11 @@ async fn read_all(env: &Env) {
         .get_by_name("likes/7")
         .read()
         .await
-        .unwrap()
         .unwrap();
     let boards = env.namespace::<Leaderboard>(leaderboard::BINDING).unwrap();
-    boards
-        .get_by_name("none")
-        .top(0, 10)
-        .await
-        .unwrap()
-        .unwrap();
+    boards.get_by_name("none").top(0, 10).await.unwrap();
     let locks = env.namespace::<Lock>(lock::BINDING).unwrap();
-    locks.get_by_name("none").holder().await.unwrap().unwrap();
+    locks.get_by_name("none").holder().await.unwrap();
     Sharded::<Everything>::new(env, "none", 4)
         .unwrap()
         .totals()
@@ -203,12 +196,7 @@ async fn read_all(env: &Env) {
     let outboxes = env
         .namespace::<outbox::service::Outbox>(outbox::service::BINDING)
         .unwrap();
-    outboxes
-        .get_by_name("none")
-        .overview()
-        .await
-        .unwrap()
-        .unwrap();
+    outboxes.get_by_name("none").overview().await.unwrap();
 }
 
 #[test]
@@ -232,10 +220,10 @@ fn the_first_write_stores_what_all_components_have_set_up() {
         let host = host(dir.path()).await;
         let everything = host.env().object::<Everything>();
         let object = everything.get_by_name("likes/7");
-        object.read().await.unwrap().unwrap();
-        object.write().await.unwrap().unwrap();
+        object.read().await.unwrap();
+        object.write().await.unwrap();
         assert_eq!(everything.untyped().written().unwrap().len(), 1);
-        object.read().await.unwrap().unwrap();
+        object.read().await.unwrap();
         host.shutdown().await.unwrap();
     });
 }

@@ -71,9 +71,9 @@ impl Sleeper {
     /// Calls another object in the background, which takes its time.
     pub async fn wait_for(&self, other: String, seconds: u64) -> Result<()> {
         let (state, env) = (self.state.clone(), self.state.env().clone());
-        self.state.wait_until(async move {
+        self.state.spawn(async move {
             let other = env.object::<Self>().get_by_name(&other);
-            other.nap(seconds).await.unwrap().unwrap();
+            other.nap(seconds).await.unwrap();
             state.storage().put("answered", &1_u64).unwrap();
         })
     }
@@ -82,7 +82,7 @@ impl Sleeper {
     pub async fn wait_for_news(&self) -> Result<()> {
         let state = self.state.clone();
         let news = state.env().require::<Arc<Notify>>()?;
-        self.state.wait_until(async move {
+        self.state.spawn(async move {
             let late = time_limit(&**state.env().clock(), Duration::from_secs(5));
             tokio::select! {
                 () = news.notified() => state.storage().put("heard", &1_u64).unwrap(),
@@ -96,7 +96,7 @@ impl Sleeper {
         let clock = Arc::clone(self.state.env().clock());
         let end = clock.now() + Duration::from_secs(seconds);
         self.state
-            .wait_until(async move { clock.sleep_until(end).await })
+            .spawn(async move { clock.sleep_until(end).await })
     }
 
     pub async fn block(&self, seconds: u64) -> Result<()> {
@@ -203,7 +203,7 @@ fn sleeper(host: &LocalHost, name: &str) -> Stub<Sleeper> {
 }
 
 async fn value(sleeper: &Stub<Sleeper>, key: &str) -> u64 {
-    sleeper.value(key.to_owned()).await.unwrap().unwrap()
+    sleeper.value(key.to_owned()).await.unwrap()
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn alarms_that_set_alarms_which_are_due_have_all_gone_off() {
     let host = host(&clock, |host| host).await;
     let names: Vec<_> = (0..8).map(|n| n.to_string()).collect();
     for name in &names {
-        sleeper(&host, name).ring(20).await.unwrap().unwrap();
+        sleeper(&host, name).ring(20).await.unwrap();
     }
     host.settle().await.unwrap();
     assert_eq!(value(&sleeper(&host, "0"), "rung").await, 0);
@@ -246,7 +246,7 @@ async fn a_request_of_an_outbox_has_been_answered() {
     let clock = TestClock::new();
     let host = host(&clock, |host| host).await;
     let desk = host.env().object::<Desk>().get_by_name("ada");
-    desk.send(url).await.unwrap().unwrap();
+    desk.send(url).await.unwrap();
     let let_it_answer = async {
         arrived.notified().await;
         assert_eq!(count.load(Ordering::SeqCst), 0);
@@ -255,7 +255,7 @@ async fn a_request_of_an_outbox_has_been_answered() {
     let (settled, ()) = tokio::join!(host.settle(), let_it_answer);
     settled.unwrap();
     assert_eq!(count.load(Ordering::SeqCst), 1);
-    assert_eq!(desk.sent().await.unwrap().unwrap(), 1);
+    assert_eq!(desk.sent().await.unwrap(), 1);
     host.shutdown().await.unwrap();
     serving.abort();
 }
@@ -266,13 +266,13 @@ async fn a_delivery_beside_a_wait_for_the_clock_is_waited_for() {
     let host = host(&clock, |host| host.with(Arc::clone(&news))).await;
     let desk = host.env().object::<Desk>().get_by_name("ada");
     let now = clock.unix_millis().cast_signed();
-    desk.whisper(now).await.unwrap().unwrap();
+    desk.whisper(now).await.unwrap();
     let (settled, ()) = tokio::join!(host.settle(), async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         news.notify_one();
     });
     settled.unwrap();
-    assert_eq!(desk.sent().await.unwrap().unwrap(), 1);
+    assert_eq!(desk.sent().await.unwrap(), 1);
     host.shutdown().await.unwrap();
 }
 
@@ -281,12 +281,8 @@ async fn a_shutdown_ends_although_work_waits_for_the_clock() {
     let (clock, news) = (TestClock::new(), Arc::new(Notify::new()));
     let host = host(&clock, |host| host.with(Arc::clone(&news))).await;
     let ada = sleeper(&host, "ada");
-    ada.nap_in_background(60).await.unwrap().unwrap();
-    sleeper(&host, "grace")
-        .wait_for_news()
-        .await
-        .unwrap()
-        .unwrap();
+    ada.nap_in_background(60).await.unwrap();
+    sleeper(&host, "grace").wait_for_news().await.unwrap();
     // Something outside ends in the meantime.
     let ending = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -303,13 +299,13 @@ async fn timers_that_are_due_have_fired() {
     let host = host(&clock, |host| host).await;
     let desk = host.env().object::<Desk>().get_by_name("ada");
     let at = clock.unix_millis().cast_signed() + 60_000;
-    desk.ring_at(at).await.unwrap().unwrap();
+    desk.ring_at(at).await.unwrap();
     clock.advance(Duration::from_secs(59));
     host.settle().await.unwrap();
-    assert!(desk.waiting().await.unwrap().unwrap());
+    assert!(desk.waiting().await.unwrap());
     clock.advance(Duration::from_secs(1));
     host.settle().await.unwrap();
-    assert!(!desk.waiting().await.unwrap().unwrap());
+    assert!(!desk.waiting().await.unwrap());
     host.shutdown().await.unwrap();
 }
 
@@ -318,12 +314,12 @@ async fn calls_between_objects_are_answered_unless_they_wait_for_the_clock() {
     let clock = TestClock::new();
     let host = host(&clock, |host| host).await;
     let (ada, grace) = (sleeper(&host, "ada"), sleeper(&host, "grace"));
-    ada.wait_for("grace".into(), 0).await.unwrap().unwrap();
+    ada.wait_for("grace".into(), 0).await.unwrap();
     host.settle().await.unwrap();
     assert_eq!(value(&ada, "answered").await, 1);
 
     let (eve, mallory) = (sleeper(&host, "eve"), sleeper(&host, "mallory"));
-    eve.wait_for("mallory".into(), 9).await.unwrap().unwrap();
+    eve.wait_for("mallory".into(), 9).await.unwrap();
     host.settle().await.unwrap();
     assert_eq!(value(&mallory, "napped").await, 0);
     clock.advance(Duration::from_secs(9));
@@ -344,8 +340,8 @@ async fn events_behind_a_gate_that_waits_for_the_clock_wait_for_it_too() {
     assert!(!blocked.is_finished() && !behind.is_finished());
     clock.advance(Duration::from_secs(5));
     host.settle().await.unwrap();
-    blocked.await.unwrap().unwrap().unwrap();
-    behind.await.unwrap().unwrap().unwrap();
+    blocked.await.unwrap().unwrap();
+    behind.await.unwrap().unwrap();
     host.shutdown().await.unwrap();
 }
 
@@ -354,7 +350,7 @@ async fn work_under_a_time_limit_is_waited_for() {
     let (clock, news) = (TestClock::new(), Arc::new(Notify::new()));
     let host = host(&clock, |host| host.with(Arc::clone(&news))).await;
     let ada = sleeper(&host, "ada");
-    ada.wait_for_news().await.unwrap().unwrap();
+    ada.wait_for_news().await.unwrap();
     let (settled, ()) = tokio::join!(host.settle(), async { news.notify_one() });
     settled.unwrap();
     assert_eq!(value(&ada, "heard").await, 1);
@@ -366,17 +362,9 @@ async fn objects_that_never_rest_are_named() {
     let (clock, news) = (TestClock::new(), Arc::new(Notify::new()));
     let ringing = host(&clock, |host| host).await;
     let waiting = host(&clock, |host| host.with(Arc::clone(&news))).await;
-    sleeper(&ringing, "ada")
-        .ring(u64::MAX)
-        .await
-        .unwrap()
-        .unwrap();
+    sleeper(&ringing, "ada").ring(u64::MAX).await.unwrap();
     clock.advance(Duration::from_mins(1));
-    sleeper(&waiting, "grace")
-        .wait_for_news()
-        .await
-        .unwrap()
-        .unwrap();
+    sleeper(&waiting, "grace").wait_for_news().await.unwrap();
     let (ringing_error, waiting_error) = tokio::join!(ringing.settle(), waiting.settle());
     let ringing_error = ringing_error.unwrap_err();
     assert_eq!(ringing_error.kind(), ErrorKind::Timeout);

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use abide::AlarmTime;
+use abide::Timestamp;
 use abide::outbox::{BulkResult, Change, Counts, Destination, Record, Status};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -455,7 +455,7 @@ fn told(record: &Record, out: &mut impl Write) -> Result<()> {
 fn time(millis: Option<i64>) -> String {
     millis.map_or_else(
         || "-".to_owned(),
-        |millis| AlarmTime::from_unix_millis(millis).to_string(),
+        |millis| Timestamp::from_unix_millis(millis).to_string(),
     )
 }
 

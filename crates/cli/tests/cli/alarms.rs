@@ -77,8 +77,8 @@ async fn alarms_are_listed_and_rerun_on_a_node_and_on_its_directory() {
     let at = ["--admin", &admin, "--token-file", file.to_str().unwrap()];
     let clockwork = host.env().namespace::<Clockwork>("CLOCKWORK").unwrap();
     let (broken, later) = (clockwork.get_by_name("a/b"), clockwork.get_by_name("later"));
-    later.set(4_000_000_000_000).await.unwrap().unwrap();
-    broken.set(1_000).await.unwrap().unwrap();
+    later.set(4_000_000_000_000).await.unwrap();
+    broken.set(1_000).await.unwrap();
 
     let line = format!(
         "Clockwork\t{}\t-\t1970-01-01T00:00:01.000Z\t2\t0\ta spring is broken\n",
@@ -137,7 +137,7 @@ async fn failing_alarms_are_listed_with_their_last_error_and_run_again() {
     let host = serve(&data).await;
     let stubborn = host.env().namespace::<Clockwork>("STUBBORN").unwrap();
     let stubborn = stubborn.get_by_name("s");
-    stubborn.set(1_000).await.unwrap().unwrap();
+    stubborn.set(1_000).await.unwrap();
     let failing = ["alarms", "list", "--failing"];
     let told = loop {
         let told = abide(&failing, &data).await.unwrap();

@@ -81,7 +81,7 @@ impl Town {
         };
         for letter in 0..letters {
             let sent = town.sender().send(format!("letter {letter}")).await;
-            sent.unwrap().unwrap();
+            sent.unwrap();
         }
         town.until(|counts| counts.failed == letters).await;
         town
@@ -94,7 +94,7 @@ impl Town {
 
     async fn until(&self, so: impl Fn(&outbox::Counts) -> bool) {
         abide_harness::until("the outbox to get there", async || {
-            let counts = self.sender().counts().await.unwrap().unwrap();
+            let counts = self.sender().counts().await.unwrap();
             so(&counts).then_some(())
         })
         .await;

@@ -82,7 +82,7 @@ async fn what_a_feed_has_not_handed_over_is_seen_and_handed_over() {
     let host = start(dir, false).await;
     let order = host.env().object::<Order>().get_by_name("4711");
     for id in ["4711", "a\u{7}b"] {
-        order.put(id.to_owned()).await.unwrap().unwrap();
+        order.put(id.to_owned()).await.unwrap();
     }
     let shown = until(dir, "show", "status: refused").await;
     assert!(shown.contains("rows that wait: 2\n"), "{shown}");

@@ -13,7 +13,7 @@ struct Note {
 
 impl DurableObject for Note {
     fn new(state: State, _: Env) -> Result<Self> {
-        let sql = state.storage().sql();
+        let sql = state.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS note (text)", ())?;
         Ok(Self { state })
     }
@@ -23,13 +23,13 @@ impl DurableObject for Note {
 #[rpc]
 impl Note {
     pub async fn write(&self, text: String) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("DELETE FROM note", ())?;
         sql.exec("INSERT INTO note VALUES (?1)", [text]).map(drop)
     }
 
     pub async fn read(&self) -> Result<String> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("SELECT text FROM note", ())?.one()
     }
 }
@@ -59,24 +59,24 @@ async fn objects_are_restored_and_forked_on_a_node_and_in_its_directory() {
         });
     let host = host.start().await.unwrap();
     let note = host.env().object::<Note>().get_by_name("a/b");
-    note.write("first".into()).await.unwrap().unwrap();
+    note.write("first".into()).await.unwrap();
     let at = ["Note/a/b"];
     let bookmark = abide(&[&["bookmark"], &at[..]].concat(), &data)
         .await
         .unwrap();
     let bookmark = bookmark.trim_end();
-    note.write("second".into()).await.unwrap().unwrap();
+    note.write("second".into()).await.unwrap();
 
     let restore = [&["restore", "--bookmark", bookmark], &at[..]].concat();
     let undone = undo(&abide(&restore, &data).await.unwrap());
-    assert_eq!(note.read().await.unwrap().unwrap(), "first");
+    assert_eq!(note.read().await.unwrap(), "first");
     let fork = ["fork", "--bookmark", &undone, "--to", "copy"];
     let printed = abide(&[&fork, &at[..]].concat(), &data).await.unwrap();
     let copy = host.env().object::<Note>().get_by_name("copy");
     let line = format!("Note\t{}\tcopy\ndormant: ", copy.id());
     assert!(printed.starts_with(&line), "{printed}");
     assert!(printed.contains("abide activate Note/copy"), "{printed}");
-    assert_eq!(copy.read().await.unwrap().unwrap(), "second");
+    assert_eq!(copy.read().await.unwrap(), "second");
     let shown = abide(&["timeline", "Note/copy"], &data).await.unwrap();
     let of = format!("cause\tforked from Note/{} at {undone}", note.id());
     assert!(shown.contains(&of), "{shown}");

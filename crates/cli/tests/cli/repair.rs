@@ -14,7 +14,7 @@ struct Note {
 
 impl DurableObject for Note {
     fn new(state: State, _: Env) -> Result<Self> {
-        let sql = state.storage().sql();
+        let sql = state.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS note (text)", ())?;
         Ok(Self { state })
     }
@@ -24,15 +24,15 @@ impl DurableObject for Note {
 #[rpc]
 impl Note {
     pub async fn write(&self, text: String) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("DELETE FROM note", ())?;
         sql.exec("INSERT INTO note VALUES (?1)", [text]).map(drop)
     }
 
     pub async fn read(&self) -> Result<Option<String>> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let rows = sql.exec("SELECT text FROM note", ())?;
-        Ok(rows.to_array::<String>()?.pop())
+        Ok(rows.all::<String>()?.pop())
     }
 }
 
@@ -70,7 +70,7 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
     let running = host(&data).await;
     for name in ["restored", "accepted", "anew", "sound"] {
         let note = running.env().object::<Note>().get_by_name(name);
-        note.write(name.to_owned()).await.unwrap().unwrap();
+        note.write(name.to_owned()).await.unwrap();
     }
     running.shutdown().await.unwrap();
     let id = |name| abide::ObjectId::from_name("Note", name).to_string();
@@ -117,7 +117,7 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
     let running = host(&data).await;
     let note = |name: &str| running.env().object::<Note>().get_by_name(name);
     assert_eq!(
-        note("accepted").read().await.unwrap().unwrap().as_deref(),
+        note("accepted").read().await.unwrap().as_deref(),
         Some("accepted")
     );
     let refused = note("restored").read().await.unwrap_err();
@@ -127,7 +127,7 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
     let (done, said) = abide(&restore, &data).await;
     assert!(done && said.contains("to undo it"), "{said}");
     assert_eq!(
-        note("restored").read().await.unwrap().unwrap().as_deref(),
+        note("restored").read().await.unwrap().as_deref(),
         Some("restored")
     );
     let (done, said) = abide(&["quarantined"], &data).await;
@@ -138,15 +138,11 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
     let anew = ["repair", "--anew", "Note/anew"];
     let (done, said) = abide(&anew, &data).await;
     assert!(done, "{said}");
-    assert_eq!(note("anew").read().await.unwrap().unwrap(), None);
+    assert_eq!(note("anew").read().await.unwrap(), None);
     let sound = ["repair", "--anew", "Note/sound"];
     let (done, said) = abide(&sound, &data).await;
     assert!(!done && said.contains("is not quarantined"), "{said}");
-    note("anew")
-        .write("again".to_owned())
-        .await
-        .unwrap()
-        .unwrap();
+    note("anew").write("again".to_owned()).await.unwrap();
     running.shutdown().await.unwrap();
     let (sound, said) = abide(&["verify"], &data).await;
     assert!(sound, "{said}");

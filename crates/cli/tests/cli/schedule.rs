@@ -45,7 +45,7 @@ impl DurableObject for Tower {
 #[rpc]
 impl Tower {
     pub(crate) async fn set(&self, timer: String) -> Result<()> {
-        let now = self.state.env().clock().unix_millis().cast_signed();
+        let now = self.state.now().unix_millis();
         let set = self.schedule.upsert(&timer, &Spec::once("bell", now));
         set.map(drop).map_err(Error::from)
     }
@@ -82,13 +82,13 @@ impl Town {
     }
 
     async fn set(&self, timer: &str) {
-        self.tower().set(timer.to_owned()).await.unwrap().unwrap();
+        self.tower().set(timer.to_owned()).await.unwrap();
     }
 
     async fn until(&self, timer: &str, phase: Option<Phase>) {
         abide_harness::until(timer, async || {
             let found = self.tower().phase(timer.to_owned()).await;
-            (found.unwrap().unwrap() == phase).then_some(())
+            (found.unwrap() == phase).then_some(())
         })
         .await;
     }

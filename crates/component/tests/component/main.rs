@@ -23,7 +23,7 @@ fn due_work_is_done_once_and_the_task_ends() {
         world.until_done(3).await;
         world.node.settle().await.unwrap();
         assert_eq!(world.script.count(""), 3);
-        assert_eq!(world.desk("desk").alarm_at().await.unwrap().unwrap(), None);
+        assert_eq!(world.desk("desk").alarm_at().await.unwrap(), None);
         assert_eq!(world.script.tasks(), 0);
     });
 }
@@ -175,10 +175,10 @@ fn an_object_that_deletes_everything_drops_what_is_in_flight() {
         world.script.say("a", [Act::Hang]);
         world.add("desk", "a", 0).await;
         world.until_begun("a", 1).await;
-        world.desk("desk").wipe().await.unwrap().unwrap();
+        world.desk("desk").wipe().await.unwrap();
         world.node.settle().await.unwrap();
         assert_eq!(world.script.tasks(), 0);
-        assert_eq!(world.desk("desk").alarm_at().await.unwrap().unwrap(), None);
+        assert_eq!(world.desk("desk").alarm_at().await.unwrap(), None);
     });
 }
 

@@ -146,7 +146,7 @@ struct Job {
 
 impl DurableObject for Desk {
     fn new(state: State, env: Env) -> Result<Self> {
-        let sql = state.storage().sql();
+        let sql = state.sql();
         sql.exec(
             "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY, name TEXT, due INTEGER, state TEXT)",
             (),
@@ -174,7 +174,7 @@ impl Desk {
     pub async fn add(&self, name: String, wait: i64) -> Result<()> {
         let inner = &self.inner;
         let due = inner.worker.now() + wait;
-        inner.state.storage().sql().exec(
+        inner.state.sql().exec(
             "INSERT INTO jobs (name, due, state) VALUES (?1, ?2, 'waiting')",
             (name, due),
         )?;
@@ -182,7 +182,7 @@ impl Desk {
     }
 
     pub async fn done(&self) -> Result<i64> {
-        let sql = self.inner.state.storage().sql();
+        let sql = self.inner.state.sql();
         let done = "SELECT count(*) FROM jobs WHERE state = 'done'";
         sql.exec(done, ())?.one()
     }
@@ -200,7 +200,7 @@ impl Desk {
 
 impl Inner {
     fn has_work(&self) -> Result<bool> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let open = "SELECT EXISTS (SELECT 1 FROM jobs WHERE state <> 'done')";
         sql.exec(open, ())?.one()
     }
@@ -225,13 +225,13 @@ impl Work for Jobs {
     type Landed = i64;
 
     fn recover(&mut self, _now: i64) -> Result<()> {
-        let sql = self.inner.state.storage().sql();
+        let sql = self.inner.state.sql();
         let again = "UPDATE jobs SET state = 'waiting' WHERE state = 'running'";
         sql.exec(again, ()).map(drop)
     }
 
     fn turn(&mut self, landed: &mut Vec<i64>, turn: Turn) -> Result<Option<Next<Job, i64>>> {
-        let sql = self.inner.state.storage().sql();
+        let sql = self.inner.state.sql();
         if !tables::exists(&sql, "jobs")? {
             return Ok(None);
         }
@@ -247,7 +247,7 @@ impl Work for Jobs {
         }
         let due = "UPDATE jobs SET state = 'running' WHERE state = 'waiting' AND due <= ?1
              RETURNING id, name";
-        let claims: Vec<(i64, String)> = sql.exec(due, (turn.now,))?.to_array()?;
+        let claims: Vec<(i64, String)> = sql.exec(due, (turn.now,))?.all()?;
         let wake = "SELECT min(due) FROM jobs WHERE state = 'waiting'";
         let mut next = Next::at(sql.exec(wake, ())?.one()?);
         let claims = claims.into_iter();
@@ -349,18 +349,18 @@ impl World {
     /// Adds a job that is due after `wait` milliseconds.
     pub(crate) async fn add(&self, desk: &str, job: &str, wait: i64) {
         let added = self.desk(desk).add(job.to_owned(), wait).await;
-        added.unwrap().unwrap();
+        added.unwrap();
     }
 
     /// Waits until this many jobs are done, and does not move the clock.
     pub(crate) async fn until_done(&self, count: i64) {
-        let done = async || self.desk("desk").done().await.unwrap().unwrap() == count;
+        let done = async || self.desk("desk").done().await.unwrap() == count;
         self.wait("jobs are done", Duration::ZERO, done).await;
     }
 
     /// The same, and moves the clock.
     pub(crate) async fn pass_until_done(&self, count: i64) {
-        let done = async || self.desk("desk").done().await.unwrap().unwrap() == count;
+        let done = async || self.desk("desk").done().await.unwrap() == count;
         let step = Duration::from_millis(100);
         self.wait("jobs are done", step, done).await;
     }

@@ -319,7 +319,7 @@ impl<M: Machine> Inner<M> {
         if broken(Variant::WrittenInParts) {
             return write();
         }
-        self.chain.storage.transaction_sync(write)
+        self.chain.storage.transaction(write)
     }
 
     /// Appends an outcome, applies it to the live state, and hands it to the hook.
@@ -409,7 +409,7 @@ impl<M: Machine> Inner<M> {
 
     /// The time of the next outcome: that of the clock, and never before the last.
     fn time_after(&self, live: &Reached<M>) -> i64 {
-        let now = i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX);
+        let now = self.state.now().unix_millis();
         if broken(Variant::ClockTrusted) {
             return now;
         }

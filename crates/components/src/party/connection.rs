@@ -123,7 +123,7 @@ impl Connection {
     }
 
     fn attached(&self) -> Result<Attached> {
-        let attached = self.socket.deserialize_attachment()?;
+        let attached = self.socket.attachment()?;
         attached.ok_or_else(|| {
             Error::with_kind(
                 ErrorKind::Input,
@@ -133,7 +133,7 @@ impl Connection {
     }
 
     fn attach(&self, attached: &Attached) -> Result<()> {
-        self.socket.serialize_attachment(attached)
+        self.socket.set_attachment(attached)
     }
 }
 

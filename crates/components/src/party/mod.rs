@@ -155,7 +155,7 @@ impl Room {
             return Err(PartyError::InvalidId);
         }
         let limit = self.0.options.max_connections;
-        let is_full = self.0.state.get_websockets(None).len() >= limit;
+        let is_full = self.0.state.websockets().len() >= limit;
         if is_full && !broken(Variant::RoomOverfull) {
             return Err(PartyError::Full { limit });
         }
@@ -190,7 +190,10 @@ impl Room {
     /// The open connections in the order in which they came: all, or those with a tag.
     pub fn connections(&self, tag: Option<&str>) -> Vec<Connection> {
         let tag = tag.filter(|_| !broken(Variant::TagIgnored));
-        let sockets = self.0.state.get_websockets(tag);
+        let sockets = match tag {
+            Some(tag) => self.0.state.websockets_with_tag(tag),
+            None => self.0.state.websockets(),
+        };
         sockets.iter().filter_map(Connection::of).collect()
     }
 

@@ -149,7 +149,7 @@ impl Cleanup {
         if self.alarm.get()?.is_some() {
             return Ok(());
         }
-        let has_to_do = self.state.has_work()? || !self.state.get_websockets(None).is_empty();
+        let has_to_do = self.state.has_work()? || !self.state.websockets().is_empty();
         if has_to_do && !broken(Variant::CleanupBlind) || hook()? == Decision::Keep {
             return self.used();
         }

@@ -27,7 +27,7 @@ use abide::State;
 
 /// Milliseconds since 1970.
 fn now(state: &State) -> i64 {
-    i64::try_from(state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+    state.now().unix_millis()
 }
 
 /// Why a text of bounded length is refused, if it is.

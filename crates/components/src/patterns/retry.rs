@@ -28,9 +28,9 @@
 //! async fn pay(env: &Env, order: &str) -> Result<i64> {
 //!     let ada: Stub<Account> = env.object::<Account>().get_by_name("ada");
 //!     let retry = Retry::new(env);
-//!     println!("{}", retry.call(|| ada.balance()).await??);
+//!     println!("{}", retry.call(|| ada.balance()).await?);
 //!     // Whatever happens to the answer, the deposit is made once.
-//!     retry.call_once(&ada, order, |ada| ada.deposit(100)).await?
+//!     retry.call_once(&ada, order, |ada| ada.deposit(100)).await
 //! }
 //! # fn main() {}
 //! ```
@@ -120,7 +120,7 @@ impl Retry {
     }
 
     /// Makes a call, and repeats it if it never ran. Returns the answer, or the error of the last attempt.
-    pub async fn call<R>(&self, call: impl Fn() -> Call<R>) -> Result<R> {
+    pub async fn call<R, E: From<Error>>(&self, call: impl Fn() -> Call<R, E>) -> Result<R, E> {
         self.repeat(call, never_ran).await
     }
 
@@ -130,12 +130,12 @@ impl Retry {
     ///
     /// A method that writes, awaits and writes again is run again if its object was reset in between; see the guide
     /// on calls.
-    pub async fn call_once<T: ObjectClass, R>(
+    pub async fn call_once<T: ObjectClass, R, E: From<Error>>(
         &self,
         stub: &Stub<T>,
         key: &str,
-        call: impl Fn(&Stub<T>) -> Call<R>,
-    ) -> Result<R> {
+        call: impl Fn(&Stub<T>) -> Call<R, E>,
+    ) -> Result<R, E> {
         let stub = if broken(Variant::KeyDropped) {
             stub.clone()
         } else {
@@ -144,28 +144,28 @@ impl Retry {
         self.repeat(|| call(&stub), may_succeed_later).await
     }
 
-    async fn repeat<R>(
+    async fn repeat<R, E: From<Error>>(
         &self,
-        call: impl Fn() -> Call<R>,
+        call: impl Fn() -> Call<R, E>,
         is_to_be_repeated: fn(&Error) -> bool,
-    ) -> Result<R> {
+    ) -> Result<R, E> {
         let clock = self.env.clock();
         let deadline = clock.now() + self.options.patience;
         let mut longest = self.options.base;
         for attempt in 1.. {
-            let error = match call().await {
-                Ok(answer) => return Ok(answer),
+            let error = match call().answer().await {
+                Ok(returned) => return returned,
                 Err(error) => error,
             };
             if attempt >= self.options.attempts || !is_to_be_repeated(&error) {
-                return Err(error);
+                return Err(error.into());
             }
             let wait = self
                 .below(longest)
                 .max(error.retry_after().unwrap_or_default());
             let next = clock.now().saturating_add(wait);
             if next > deadline {
-                return Err(error);
+                return Err(error.into());
             }
             clock.sleep_until(next).await;
             longest = (longest * 2).min(self.options.max_wait);

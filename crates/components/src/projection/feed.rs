@@ -181,7 +181,7 @@ impl Feed {
                 limits::MAX_ROW_BYTES
             )));
         }
-        inner.state.storage().sql().exec(
+        inner.state.sql().exec(
             "INSERT INTO projection_feed (tbl, id, seq, at, data) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT DO UPDATE SET seq = excluded.seq, at = excluded.at, data = excluded.data, waits = 1
              WHERE excluded.seq >= seq",
@@ -195,7 +195,6 @@ impl Feed {
         let count: i64 = self
             .0
             .state
-            .storage()
             .sql()
             .exec("SELECT count(*) FROM projection_feed WHERE waits = 1", ())?
             .one()?;
@@ -204,7 +203,7 @@ impl Feed {
 
     /// True if something waits for the queue.
     fn has_work(&self) -> Result<bool> {
-        let sql = self.0.state.storage().sql();
+        let sql = self.0.state.sql();
         let waits = "SELECT EXISTS (SELECT 1 FROM projection_feed WHERE waits = 1)
             OR (SELECT begun FROM projection_meta)";
         sql.exec(waits, ())?.one()
@@ -216,7 +215,7 @@ impl Feed {
         if broken(Variant::RestoreUnsent) {
             return Ok(());
         }
-        let sql = self.0.state.storage().sql();
+        let sql = self.0.state.sql();
         let own = self.0.state.id().to_string();
         let source: String = sql.exec("SELECT source FROM projection_meta", ())?.one()?;
         if source != own {
@@ -234,7 +233,7 @@ impl Feed {
     /// Where it is: what waits for the queue, and why.
     pub fn standing(&self) -> Result<FeedStanding> {
         let inner = &self.0;
-        let sql = inner.state.storage().sql();
+        let sql = inner.state.sql();
         let (waiting, oldest): (i64, Option<i64>) = sql
             .exec(
                 "SELECT count(*), min(at) FROM projection_feed WHERE waits = 1",
@@ -262,11 +261,11 @@ impl Feed {
     /// most [`limits::MAX_PAGE`].
     pub fn rows(&self, after: Option<(&str, &str)>, limit: usize) -> Result<Vec<WaitingRow>> {
         let (table, id) = after.unwrap_or_default();
-        let sql = self.0.state.storage().sql();
+        let sql = self.0.state.sql();
         let listed = "SELECT tbl AS \"table\", id, seq, at FROM projection_feed
              WHERE waits = 1 AND (tbl, id) > (?1, ?2) ORDER BY tbl, id LIMIT ?3";
         sql.exec(listed, (table, id, rows(limit.min(limits::MAX_PAGE))))?
-            .to_array()
+            .all()
     }
 
     /// Hands over at once what waits, also after the queue has refused.
@@ -367,18 +366,17 @@ impl Inner {
 
     fn first(&self) -> Result<Vec<Waiting>> {
         self.state
-            .storage()
             .sql()
             .exec(
                 "SELECT tbl, id, seq, at, data FROM projection_feed WHERE waits = 1 LIMIT ?1",
                 (rows(limits::FEED_BATCH),),
             )?
-            .to_array()
+            .all()
     }
 
     /// The object's timeline, if the read model is to be told of it.
     fn begun(&self) -> Result<Option<Begun>> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         let is_due: bool = sql.exec("SELECT begun FROM projection_meta", ())?.one()?;
         Ok(is_due.then(|| Begun {
             source: self.state.id().to_string(),
@@ -408,7 +406,7 @@ impl Inner {
 
     /// Rows that the queue has accepted no longer wait, unless they have changed meanwhile.
     fn taken(&self, waiting: &[Waiting]) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         for row in waiting {
             if broken(Variant::ChangeForgotten) {
                 let all = "UPDATE projection_feed SET waits = 0 WHERE tbl = ?1 AND id = ?2";
@@ -435,19 +433,19 @@ impl Inner {
         self.note_failures(failures)?;
         let mut text = error.to_string();
         text.truncate(text.floor_char_boundary(limits::MAX_ERROR_BYTES));
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("UPDATE projection_meta SET last_error = ?1", (text,))?;
         Ok(self.now().saturating_add(millis(pause)))
     }
 
     /// How many times in a row the queue has refused.
     fn failures(&self) -> Result<i64> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("SELECT failures FROM projection_meta", ())?.one()
     }
 
     fn note_failures(&self, failures: i64) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec(
             "UPDATE projection_meta SET failures = ?1 WHERE failures <> ?1",
             (failures,),
@@ -456,7 +454,7 @@ impl Inner {
     }
 
     fn now(&self) -> i64 {
-        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+        self.state.now().unix_millis()
     }
 }
 

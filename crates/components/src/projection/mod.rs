@@ -39,7 +39,7 @@
 //! impl Account {
 //!     pub async fn deposit(&self, amount: i64) -> Result<()> {
 //!         let storage = self.state.storage();
-//!         storage.transaction_sync(|| {
+//!         storage.transaction(|| {
 //!             let (seq, balance): (i64, i64) = storage.get("account")?.unwrap_or_default();
 //!             storage.put("account", &(seq + 1, balance + amount))?;
 //!             let name = self.state.name().unwrap_or_default();

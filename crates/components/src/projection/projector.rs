@@ -15,7 +15,7 @@ impl Consumer for Projector {
     type Body = Sent;
 
     async fn consume(&self, batch: &Batch<Sent>) -> Result<()> {
-        let now = i64::try_from(batch.env().clock().unix_millis()).unwrap_or(i64::MAX);
+        let now = batch.env().now().unix_millis();
         let rows = newest(batch.messages());
         metrics::lag(rows.iter().copied(), now);
         let begun = self.begin(batch.env(), begun(batch.messages())).await;

@@ -46,7 +46,7 @@ impl Rows {
                 "SELECT id, bytes FROM queue_dead_letters ORDER BY died_at DESC, id DESC LIMIT ?1",
                 (rows(limit),),
             )?
-            .to_array()?;
+            .all()?;
         let mut total = 0;
         let fitting = newest.into_iter().take_while(|(_, bytes)| {
             total += bytes;
@@ -84,7 +84,7 @@ impl Rows {
                 "SELECT id FROM queue_dead_letters WHERE died_at <= ?1 ORDER BY died_at, id LIMIT ?2",
                 (time, rows(limit)),
             )?
-            .to_array()
+            .all()
     }
 
     /// When a message died, if it is a dead letter.

@@ -47,7 +47,7 @@ impl Queue {
     /// [`dedup_key`](Message::dedup_key) does not add it twice.
     pub async fn send(&self, message: Message) -> Result<Sent, QueueError> {
         let shard = self.shard_of(&message);
-        let sent = self.shard(shard).send(vec![message]).await??;
+        let sent = self.shard(shard).send(vec![message]).await?;
         sent.first()
             .copied()
             .ok_or_else(|| Error::new("the shard returned no result for the message").into())
@@ -73,7 +73,7 @@ impl Queue {
             parts
                 .into_iter()
                 .map(async |(shard, (indexes, part))| -> Result<_, QueueError> {
-                    let sent = self.shard(shard).send(part).await??;
+                    let sent = self.shard(shard).send(part).await?;
                     Ok(indexes.into_iter().zip(sent))
                 });
         let mut sent: Vec<(usize, Sent)> =
@@ -87,19 +87,19 @@ impl Queue {
 
     /// The counts of all shards.
     pub async fn counts(&self) -> Result<Counts, QueueError> {
-        let counts = try_join_all(self.all().map(async |shard| shard.counts().await?)).await?;
+        let counts = try_join_all(self.all().map(async |shard| shard.counts().await)).await?;
         Ok(counts.into_iter().fold(Counts::default(), Counts::and))
     }
 
     /// Pauses the queue until [`resume`](Self::resume), even across restarts. Batches in flight continue.
     pub async fn pause(&self) -> Result<(), QueueError> {
-        try_join_all(self.all().map(async |shard| shard.pause().await?)).await?;
+        try_join_all(self.all().map(async |shard| shard.pause().await)).await?;
         Ok(())
     }
 
     /// Ends a [`pause`](Self::pause), and the pause of a failed consumer.
     pub async fn resume(&self) -> Result<(), QueueError> {
-        try_join_all(self.all().map(async |shard| shard.resume().await?)).await?;
+        try_join_all(self.all().map(async |shard| shard.resume().await)).await?;
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Queue {
         let limit = limit.min(limits::MAX_PAGE);
         let pages = self
             .all()
-            .map(async |shard| shard.dead_letters(limit).await?);
+            .map(async |shard| shard.dead_letters(limit).await);
         let mut letters: Vec<DeadLetter> =
             try_join_all(pages).await?.into_iter().flatten().collect();
         letters.sort_by_key(|letter| std::cmp::Reverse((letter.died_at, letter.id)));
@@ -118,12 +118,12 @@ impl Queue {
 
     /// Redrives a dead letter, like a new message.
     pub async fn redrive(&self, id: MessageId) -> Result<(), QueueError> {
-        self.shard(id.shard).redrive(id.number).await?
+        self.shard(id.shard).redrive(id.number).await
     }
 
     /// Removes a dead letter.
     pub async fn discard(&self, id: MessageId) -> Result<(), QueueError> {
-        self.shard(id.shard).discard(id.number).await?
+        self.shard(id.shard).discard(id.number).await
     }
 
     /// Redrives all current dead letters; returns how many.
@@ -145,9 +145,9 @@ impl Queue {
         let mut total = 0;
         for shard in self.all() {
             // No more than there are now: messages may die while others are redriven, and a sweep must end.
-            let mut left = shard.counts().await??.dead.unsigned_abs();
+            let mut left = shard.counts().await?.dead.unsigned_abs();
             while left > 0 {
-                let swept = shard.sweep(redrive, died_until, left).await??;
+                let swept = shard.sweep(redrive, died_until, left).await?;
                 if swept == 0 {
                     break;
                 }

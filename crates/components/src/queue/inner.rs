@@ -55,7 +55,7 @@ impl Inner {
 
     /// Milliseconds since 1970.
     pub(super) fn now(&self) -> i64 {
-        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+        self.state.now().unix_millis()
     }
 
     /// Continues the pending work: now, and by the alarm in case the task stops.
@@ -134,7 +134,7 @@ impl Inner {
     pub(super) fn redrive(self: &Rc<Self>, numbers: &[i64]) -> Result<u64> {
         let now = self.now();
         let rows = &self.rows;
-        let moved = rows.storage.transaction_sync(|| {
+        let moved = rows.storage.transaction(|| {
             let mut moved = 0;
             for number in numbers {
                 moved += i64::from(rows.redrive(*number, now)?);
@@ -152,7 +152,7 @@ impl Inner {
     /// Removes dead letters; returns how many there were.
     pub(super) fn discard(&self, numbers: &[i64]) -> Result<u64> {
         let kept = &self.rows;
-        let gone = kept.storage.transaction_sync(|| {
+        let gone = kept.storage.transaction(|| {
             let mut gone = Vec::new();
             for number in numbers {
                 gone.extend(kept.discard(*number)?);

@@ -40,7 +40,7 @@ impl Inner {
     /// Claims due messages, as far as the limits allow.
     pub(super) fn pass(&self, declared: &Declared, flying: InFlight, now: i64) -> Result<Taken> {
         let storage = &self.rows.storage;
-        let taken = storage.transaction_sync(|| self.take(declared, flying, now))?;
+        let taken = storage.transaction(|| self.take(declared, flying, now))?;
         self.metrics.show(&self.counts()?, now);
         Ok(taken)
     }

@@ -244,7 +244,7 @@ impl Rows {
                     most.map_or(i64::MAX, |most| i64::from(most) - 1),
                 ),
             )?
-            .to_array()?;
+            .all()?;
         if broken(Variant::OrderReversed) {
             due.reverse();
         }

@@ -32,12 +32,12 @@ impl Inner {
         self.mind_clock(&mut self.rows.meta()?, now)?;
         match landed {
             Finished::Batch(tried) => {
-                storage.transaction_sync(|| self.settle(declared, tried, now))?;
+                storage.transaction(|| self.settle(declared, tried, now))?;
                 self.end_suspect(&tried.claim, now);
                 Ok(())
             }
             Finished::Held(claim) => {
-                storage.transaction_sync(|| self.hold(claim, now))?;
+                storage.transaction(|| self.hold(claim, now))?;
                 self.end_suspect(claim, now);
                 Ok(())
             }

@@ -38,7 +38,7 @@ impl DurableObject for QueueShard {
         let queues = env.require::<Queues>()?;
         let rows = Rows {
             storage: state.storage().clone(),
-            sql: state.storage().sql(),
+            sql: state.sql(),
             queue,
             shard,
         };
@@ -82,7 +82,7 @@ impl QueueShard {
         }
         let now = inner.now();
         let rows = &inner.rows;
-        let sent = rows.storage.transaction_sync(|| {
+        let sent = rows.storage.transaction(|| {
             inner.mind_clock(&mut rows.meta()?, now)?;
             rows.take(&messages, &declared.options, now)
         })?;

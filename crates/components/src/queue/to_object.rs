@@ -23,7 +23,7 @@ use super::{Batch, Consumer, Delivery, Exceptions, Received};
 ///
 /// impl DurableObject for Ledger {
 ///     fn new(state: State, _env: Env) -> Result<Self> {
-///         state.storage().sql().exec("CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, amount INTEGER)", ())?;
+///         state.sql().exec("CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, amount INTEGER)", ())?;
 ///         Ok(Self { state })
 ///     }
 /// }
@@ -34,7 +34,7 @@ use super::{Batch, Consumer, Delivery, Exceptions, Received};
 ///         for message in batch {
 ///             let amount: i64 = message.json()?;
 ///             let entry = (message.id.to_string(), amount);
-///             self.state.storage().sql().exec("INSERT OR IGNORE INTO entries VALUES (?1, ?2)", entry)?;
+///             self.state.sql().exec("INSERT OR IGNORE INTO entries VALUES (?1, ?2)", entry)?;
 ///         }
 ///         Ok(Exceptions::default())
 ///     }

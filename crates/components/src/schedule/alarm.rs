@@ -99,10 +99,10 @@ impl Inner {
         let done = if broken(Variant::FailureKept) {
             goes_off()
         } else {
-            storage.transaction_sync(goes_off)
+            storage.transaction(goes_off)
         };
         if let Err(failure) = done {
-            storage.transaction_sync(|| self.failed(claim, &failure, now))?;
+            storage.transaction(|| self.failed(claim, &failure, now))?;
         }
         Ok(attempted)
     }
@@ -241,7 +241,7 @@ impl Background {
 impl Inner {
     fn settle(&self, claim: &Claim, ended: &Result<(), Failure>, now: i64) -> Result<()> {
         self.mind_clock(now)?;
-        self.rows.storage.transaction_sync(|| match ended {
+        self.rows.storage.transaction(|| match ended {
             Ok(()) => self.done(claim, now),
             Err(failure) => self.failed(claim, failure, now),
         })?;

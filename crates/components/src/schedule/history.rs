@@ -49,6 +49,6 @@ impl Rows {
                 (before, limit),
             ),
         }?
-        .to_array()
+        .all()
     }
 }

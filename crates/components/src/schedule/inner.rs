@@ -43,7 +43,7 @@ impl Inner {
 
     /// Milliseconds since 1970.
     pub(super) fn now(&self) -> i64 {
-        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+        self.state.now().unix_millis()
     }
 
     /// Wakes the object in time. The current claimer is notified, and sets the alarm when it finishes; if it is

@@ -139,7 +139,7 @@ impl Schedule {
             )));
         }
         spec.check(now)?;
-        rows.storage.transaction_sync(|| {
+        rows.storage.transaction(|| {
             inner.mind_clock(now)?;
             let anchor = spec.timing.anchor(now);
             let first = spec.timing.first(anchor, now);
@@ -177,7 +177,7 @@ impl Schedule {
     /// repeated. True if there was one.
     pub fn cancel(&self, name: &str) -> Result<bool> {
         let inner = &self.0;
-        inner.rows.storage.transaction_sync(|| {
+        inner.rows.storage.transaction(|| {
             let Some(set) = inner.rows.named(name)? else {
                 return Ok(false);
             };
@@ -347,7 +347,7 @@ impl Schedule {
     ) -> Result<(), ScheduleError> {
         let inner = &self.0;
         let now = inner.now();
-        inner.rows.storage.transaction_sync(|| {
+        inner.rows.storage.transaction(|| {
             inner.mind_clock(now)?;
             let Some(set) = inner.rows.named(name)? else {
                 return Err(ScheduleError::NotFound {

@@ -24,7 +24,7 @@ impl Inner {
         in_flight: usize,
         now: i64,
     ) -> Result<Vec<Claim>> {
-        self.rows.storage.transaction_sync(|| {
+        self.rows.storage.transaction(|| {
             self.mind_clock(now)?;
             self.go_on_all(now)?;
             for set in self.rows.due(now, limits::MAX_CLAIMS)? {

@@ -116,7 +116,7 @@ impl Rows {
                  ORDER BY fire_at, id LIMIT ?3",
                 (behind, now, count(limit)),
             )?
-            .to_array()
+            .all()
     }
 
     /// The first due run that is to be attempted alone.
@@ -160,7 +160,7 @@ impl Rows {
                 ),
                 (taken.as_str(),),
             )?
-            .to_array()
+            .all()
     }
 
     /// Releases a claimed run that was not started, without counting an attempt. Its next one is made alone if it is a
@@ -252,7 +252,7 @@ impl Rows {
                 ),
                 (now, count(limit)),
             )?
-            .to_array()
+            .all()
     }
 
     /// Removes a run.
@@ -323,6 +323,6 @@ impl Rows {
                 ),
                 (after, limit),
             )?
-            .to_array()
+            .all()
     }
 }

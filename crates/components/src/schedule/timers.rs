@@ -100,7 +100,7 @@ impl Rows {
                 ),
                 (early(now), count(limit)),
             )?
-            .to_array()
+            .all()
     }
 
     /// Timers that catch up, in turn.
@@ -112,7 +112,7 @@ impl Rows {
                 ),
                 (count(limit),),
             )?
-            .to_array()
+            .all()
     }
 
     /// Timers whose times a clock that is set back changes: those that repeat, and those that are set for a time after
@@ -124,7 +124,7 @@ impl Rows {
                 &format!("SELECT {SET} FROM schedule_timers WHERE due_at IS NOT NULL"),
                 (),
             )?
-            .to_array()?;
+            .all()?;
         sets.retain(|set| {
             let timing = &set.spec.0.timing;
             timing.repeats() || timing.is_relative()
@@ -245,7 +245,7 @@ impl Rows {
                 ),
                 params,
             )?
-            .to_array()?;
+            .all()?;
         rows.into_iter()
             .map(|row| {
                 let (id, name, Json(spec), generation, due_at, created_at, updated_at, ended_at) =

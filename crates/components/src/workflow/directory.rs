@@ -32,7 +32,7 @@ impl Directory {
     pub(super) fn new(state: &State) -> Self {
         Self {
             state: state.clone(),
-            sql: state.storage().sql(),
+            sql: state.sql(),
             is_prepared: Cell::new(false),
             workflow: state.name().unwrap_or_default(),
             instances: RefCell::default(),
@@ -106,7 +106,7 @@ impl Directory {
     fn known(&self, id: &str) -> Result<Option<(String, ListedVersion)>> {
         if self.instances.borrow().is_none() {
             let count = "SELECT status, count(*) FROM workflow_directory GROUP BY status";
-            let counts: Vec<(String, i64)> = self.sql.exec(count, ())?.to_array()?;
+            let counts: Vec<(String, i64)> = self.sql.exec(count, ())?.all()?;
             let instances = Instances::new(self.workflow.clone(), counts);
             *self.instances.borrow_mut() = Some(instances);
         }
@@ -165,7 +165,7 @@ impl Directory {
         let from = filter.from.unwrap_or(i64::MIN);
         let rows = i64::try_from(limit).unwrap_or(i64::MAX);
         let found = (time_below, id_below, from, rows, status);
-        let instances: Vec<Listed> = self.sql.exec(&sql, found)?.to_array()?;
+        let instances: Vec<Listed> = self.sql.exec(&sql, found)?.all()?;
         let full = instances.len() == limit;
         let last = instances.last().filter(|_| full);
         let place = |last: &Listed| match filter.by {

@@ -37,12 +37,12 @@ impl<W: Workflow> Workflows<W> {
     ///
     /// When this returns, the instance is on disk and will run, even after a crash.
     pub async fn start(&self, id: &str, input: &W::Input) -> Result<Started, WorkflowError> {
-        self.instance(id).start(Self::order(id, input)?).await?
+        self.instance(id).start(Self::order(id, input)?).await
     }
 
     /// The state of an instance.
     pub async fn status(&self, id: &str) -> Result<InstanceRecord, WorkflowError> {
-        self.instance(id).record().await?
+        self.instance(id).record().await
     }
 
     /// The result of an instance, if it has finished.
@@ -56,7 +56,7 @@ impl<W: Workflow> Workflows<W> {
         id: &str,
         patience: Duration,
     ) -> Result<Ended<W::Output>, WorkflowError> {
-        match self.instance(id).result(patience).await?? {
+        match self.instance(id).result(patience).await? {
             None => Ok(Ended::No),
             Some(Err(failure)) => Ok(Ended::Failed(failure)),
             Some(Ok(output)) => match serde_json::from_str(&output) {
@@ -72,7 +72,7 @@ impl<W: Workflow> Workflows<W> {
     /// The steps of an instance after one of them (0 for the first), in the order in which they were requested; at most
     /// [`limits::MAX_PAGE`].
     pub async fn history(&self, id: &str, after: i64) -> Result<Vec<StepRecord>, WorkflowError> {
-        self.instance(id).history(after, limits::MAX_PAGE).await?
+        self.instance(id).history(after, limits::MAX_PAGE).await
     }
 
     /// The result of a step, as JSON; `None` if it has none. The second step of a name is `("name", 2)`.
@@ -81,7 +81,7 @@ impl<W: Workflow> Workflows<W> {
         id: &str,
         step: impl Into<StepName>,
     ) -> Result<Option<String>, WorkflowError> {
-        self.instance(id).output(step.into()).await?
+        self.instance(id).output(step.into()).await
     }
 
     /// Sends an event to an instance, which keeps it until it is consumed.
@@ -93,7 +93,7 @@ impl<W: Workflow> Workflows<W> {
     ) -> Result<(), WorkflowError> {
         let payload = to_json(payload)?;
         let instance = self.instance(id);
-        instance.send_event(name.to_owned(), payload).await?
+        instance.send_event(name.to_owned(), payload).await
     }
 
     /// The same, but only once for each key within 24 hours: for sources that repeat events, such as webhooks.
@@ -106,7 +106,7 @@ impl<W: Workflow> Workflows<W> {
     ) -> Result<(), WorkflowError> {
         let payload = to_json(payload)?;
         let instance = self.instance(id).with_idempotency_key(key.0);
-        instance.send_event(name.to_owned(), payload).await?
+        instance.send_event(name.to_owned(), payload).await
     }
 
     /// Sends an event to an instance, and starts it with this input if none with this id exists: both are on disk, or
@@ -125,7 +125,7 @@ impl<W: Workflow> Workflows<W> {
         let instance = self.instance(id);
         instance
             .start_with_event(order, name.to_owned(), to_json(payload)?)
-            .await?
+            .await
     }
 
     /// The same, but the event is added only once for each key within 24 hours.
@@ -141,24 +141,24 @@ impl<W: Workflow> Workflows<W> {
         let instance = self.instance(id).with_idempotency_key(key.0);
         instance
             .start_with_event(order, name.to_owned(), to_json(payload)?)
-            .await?
+            .await
     }
 
     /// Cancels an instance, at its next request: running steps can observe it and finish. A stuck instance ends at
     /// once.
     pub async fn cancel(&self, id: &str, reason: &str) -> Result<(), WorkflowError> {
-        self.instance(id).cancel(reason.to_owned()).await?
+        self.instance(id).cancel(reason.to_owned()).await
     }
 
     /// Pauses an instance: nothing new begins. Running attempts finish, and their results are kept; events are kept,
     /// too.
     pub async fn pause(&self, id: &str) -> Result<(), WorkflowError> {
-        self.instance(id).pause().await?
+        self.instance(id).pause().await
     }
 
     /// Resumes a paused instance, or a stuck one whose program was fixed.
     pub async fn resume(&self, id: &str) -> Result<(), WorkflowError> {
-        self.instance(id).resume().await?
+        self.instance(id).resume().await
     }
 
     /// Repeats a step of an instance, and everything that was requested after the step's result, whether or not the
@@ -169,14 +169,14 @@ impl<W: Workflow> Workflows<W> {
         id: &str,
         step: impl Into<StepName>,
     ) -> Result<(), WorkflowError> {
-        self.instance(id).restart(step.into()).await?
+        self.instance(id).restart(step.into()).await
     }
 
     /// Instances of the workflow, newest first: by status, and by when they were started or last changed. An instance
     /// is listed before its first step begins; a change of its status is listed soon after it.
     pub async fn list(&self, filter: Filter) -> Result<Page, WorkflowError> {
         let directory = self.env.object::<WorkflowDirectory>().get_by_name(W::NAME);
-        Ok(directory.page(filter).await??)
+        Ok(directory.page(filter).await?)
     }
 
     fn order(id: &str, input: &W::Input) -> Result<Order, WorkflowError> {

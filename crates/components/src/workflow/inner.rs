@@ -34,7 +34,7 @@ pub(super) struct Inner {
 impl Inner {
     /// Milliseconds since 1970.
     pub(super) fn now(&self) -> i64 {
-        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+        self.state.now().unix_millis()
     }
 
     /// Sets the alarm that continues the work if the task stops.

@@ -162,12 +162,12 @@ async fn try_to_tell(env: &Env, teller: Sender, notice: &NoticeRow) -> Result<No
         LIST => {
             let number = teller.version;
             let version = teller.version();
-            directory().list_instance(teller.listed, version).await??;
+            directory().list_instance(teller.listed, version).await?;
             Ok(NoticeOutcome::Listed(number))
         }
         FORGET => {
             let version = teller.version();
-            directory().forget(teller.id, version).await??;
+            directory().forget(teller.id, version).await?;
             Ok(NoticeOutcome::Forgotten)
         }
         START => {
@@ -184,7 +184,7 @@ async fn try_to_tell(env: &Env, teller: Sender, notice: &NoticeRow) -> Result<No
                 input: child.input,
                 parent: Some(parent),
             };
-            match stub.start(order).await? {
+            match stub.start(order).await {
                 // It ended in a future that was undone for its parent, and has told it then.
                 Ok(known) if known.duplicate && known.status.is_end() => {
                     result_of_child(&stub, id).await
@@ -206,12 +206,12 @@ async fn try_to_tell(env: &Env, teller: Sender, notice: &NoticeRow) -> Result<No
             let child: Child = from_json(&notice.payload)?;
             let reason = format!("its parent `{}` has finished", teller.id);
             let stub = instance(&child.workflow, &notice.target);
-            ended_is_well(stub.cancel(reason).await?)
+            ended_is_well(stub.cancel(reason).await)
         }
         RESULT => {
             let told: ChildResult = from_json(&notice.payload)?;
             let stub = instance(&told.parent.workflow, &told.parent.id);
-            ended_is_well(stub.child_ended(teller.id, told.result).await?)
+            ended_is_well(stub.child_ended(teller.id, told.result).await)
         }
         kind => Err(Error::with_kind(
             ErrorKind::Damaged,
@@ -222,7 +222,7 @@ async fn try_to_tell(env: &Env, teller: Sender, notice: &NoticeRow) -> Result<No
 
 /// Asks a child for its result; if it has none yet, it will tell.
 async fn result_of_child(child: &Stub<WorkflowInstance>, id: String) -> Result<NoticeOutcome> {
-    match child.result(Duration::ZERO).await? {
+    match child.result(Duration::ZERO).await {
         Ok(Some(result)) => Ok(NoticeOutcome::ChildEnded(id, result_json(&result))),
         Ok(None) => Ok(NoticeOutcome::Done),
         Err(WorkflowError::NotFound { .. }) => {

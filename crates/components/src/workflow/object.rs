@@ -261,7 +261,7 @@ impl WorkflowInstance {
     pub async fn restart(&self, step: StepName) -> Result<(), WorkflowError> {
         let instance = self.inner.instance()?;
         let storage = self.inner.state.storage();
-        storage.transaction_sync(|| self.inner.restart(&instance, &step))?;
+        storage.transaction(|| self.inner.restart(&instance, &step))?;
         Ok(self.inner.kick()?)
     }
 
@@ -303,7 +303,7 @@ impl WorkflowInstance {
         let inner = &self.inner;
         let parent = order.parent.as_ref().map(notices::to_json).transpose()?;
         let now = inner.now();
-        let instance = inner.state.storage().transaction_sync(|| {
+        let instance = inner.state.storage().transaction(|| {
             let rows = &inner.rows;
             let named = (order.workflow.as_str(), order.id.as_str());
             rows.start(named, &order.input, parent.as_deref(), now)?;

@@ -49,7 +49,7 @@ impl Directory {
     async fn ask_one(&self, id: &str, known: &ListedVersion) -> Result<()> {
         let instances = self.state.env().object::<WorkflowInstance>();
         let instance = instances.get_by_name(&object_name(&self.workflow, id));
-        match instance.list_again().await? {
+        match instance.list_again().await {
             // It is no longer kept. One that was started anew meanwhile has a later version.
             Err(WorkflowError::NotFound { .. }) => self.forget(id, known),
             asked => Ok(asked?),
@@ -61,7 +61,7 @@ impl Directory {
         let sql = "SELECT id, timeline, version FROM workflow_directory
                    WHERE id > (SELECT after FROM workflow_directory_asking) ORDER BY id LIMIT ?1";
         let rows = self.sql.exec(sql, (limits::MAX_ASKING,))?;
-        let rows: Vec<(String, String, i64)> = rows.to_array()?;
+        let rows: Vec<(String, String, i64)> = rows.all()?;
         let known = |(id, timeline, number)| (id, ListedVersion { timeline, number });
         Ok(rows.into_iter().map(known).collect())
     }

@@ -235,7 +235,7 @@ impl Rows {
     /// All steps, in the order in which they were requested.
     pub(super) fn steps(&self) -> Result<Vec<StepRow>> {
         let sql = format!("SELECT {STEP_ROW} FROM workflow_steps ORDER BY id");
-        self.sql.exec(&sql, ())?.to_array()
+        self.sql.exec(&sql, ())?.all()
     }
 
     /// A step by its name.
@@ -256,7 +256,7 @@ impl Rows {
         let rows = self
             .sql
             .exec(sql, (after, i64::try_from(limit).unwrap_or(i64::MAX)))?;
-        let mut steps: Vec<StepRecord> = rows.to_array()?;
+        let mut steps: Vec<StepRecord> = rows.all()?;
         for step in &mut steps {
             let failure = step.error.as_deref().map(Failure::from_json);
             step.failure = failure.as_ref().map(Failure::kind);
@@ -398,7 +398,7 @@ impl Rows {
     pub(super) fn open_children(&self, step: Option<i64>) -> Result<Vec<(String, String)>> {
         let sql = "SELECT child_of, child FROM workflow_steps
                    WHERE child IS NOT NULL AND state NOT IN ('done', 'failed') AND (?1 IS NULL OR id = ?1)";
-        self.sql.exec(sql, (step,))?.to_array()
+        self.sql.exec(sql, (step,))?.all()
     }
 
     /// Removes a step. Its consumed event becomes available again.
@@ -486,7 +486,7 @@ impl Rows {
     /// Unconsumed events and children's results, after one of them, in order of arrival.
     pub(super) fn events(&self, after: i64) -> Result<Vec<EventRow>> {
         let sql = "SELECT id, kind, name, at FROM workflow_events WHERE id > ?1 AND step IS NULL ORDER BY id";
-        self.sql.exec(sql, (after,))?.to_array()
+        self.sql.exec(sql, (after,))?.all()
     }
 
     /// A step consumes an event, which is its result.
@@ -533,7 +533,7 @@ impl Rows {
         let rows = self
             .sql
             .exec(sql, (now, i64::try_from(limit).unwrap_or(i64::MAX)))?;
-        rows.to_array()
+        rows.all()
     }
 
     pub(super) fn notice_due(&self) -> Result<Option<i64>> {

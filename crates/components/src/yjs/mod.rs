@@ -50,7 +50,7 @@
 //!         Ok(())
 //!     }
 //!
-//!     async fn websocket_close(&self, ws: WebSocket, _: u16, _: String, _: bool) -> Result<()> {
+//!     async fn websocket_close(&self, ws: WebSocket, _: Close) -> Result<()> {
 //!         self.document.disconnect(&self.room.connection(&ws)?)
 //!     }
 //! }

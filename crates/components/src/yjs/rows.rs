@@ -89,13 +89,13 @@ impl UpdateRows {
         if update.len() <= PART_BYTES {
             return self.insert(last, update);
         }
-        self.storage.transaction_sync(|| self.insert(last, update))
+        self.storage.transaction(|| self.insert(last, update))
     }
 
     /// Puts a snapshot in the place of all updates; returns the id of its last row.
     pub(super) fn replace(&self, last: i64, snapshot: &[u8]) -> Result<i64> {
         let sql = self.storage.sql();
-        self.storage.transaction_sync(|| {
+        self.storage.transaction(|| {
             if !broken(Variant::UpdatesKept) {
                 sql.exec("DELETE FROM yjs_updates", ())?;
             }

@@ -25,9 +25,32 @@ fn a_public_method_gets_a_stub_method_with_its_documentation() {
         }
     });
     assert!(out.contains("impl SeatsStub"), "{out}");
-    assert!(out.contains("pub fn take (& self , seat : String , row : u32) -> :: abide :: Call < Result < () , Taken > >"), "{out}");
+    assert!(
+        out.contains(
+            "pub fn take (& self , seat : String , row : u32) -> :: abide :: Call < () , Taken >"
+        ),
+        "{out}"
+    );
     assert_eq!(out.matches(" Takes a seat.").count(), 2, "{out}");
     assert_eq!(out.matches("helper").count(), 1, "{out}");
+}
+
+#[test]
+fn a_call_has_the_error_type_of_its_method() {
+    let out = expanded(quote! {
+        impl Seats {
+            pub fn count(&self) -> u32 { 0 }
+            pub fn free(&self) -> Result<Vec<String>> { Ok(Vec::new()) }
+            pub fn row(&self) -> abide::Result<u32, std::string::String> { Ok(1) }
+        }
+    });
+    for call in [
+        "pub fn count (& self ,) -> :: abide :: Call < u32 >",
+        "pub fn free (& self ,) -> :: abide :: Call < Vec < String > , :: abide :: Error >",
+        "pub fn row (& self ,) -> :: abide :: Call < u32 , std :: string :: String >",
+    ] {
+        assert!(out.contains(call), "no {call:?} in {out}");
+    }
 }
 
 #[test]

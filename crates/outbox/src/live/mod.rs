@@ -140,8 +140,8 @@ impl Live {
     /// Watches an outbox; call it in the constructor of its object. It also lets the gateway answer `ping` with `pong`
     /// on the object's WebSockets, unless the object has set another auto-response.
     pub fn open(state: &State, outbox: &Outbox, render: impl Render) -> Result<Self> {
-        if state.get_websocket_auto_response().is_none() {
-            state.set_websocket_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
+        if state.auto_response().is_none() {
+            state.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
         }
         let inner = Rc::new(Inner {
             state: state.clone(),
@@ -198,7 +198,7 @@ impl Live {
         if line == Line::WebSocket {
             let pair = WebSocketPair::new();
             let socket = inner.state.accept_websocket(pair.server, &[TAG])?;
-            socket.serialize_attachment(&Watcher {
+            socket.set_attachment(&Watcher {
                 watch,
                 behind: false,
             })?;
@@ -328,7 +328,7 @@ impl Inner {
             if let Ok(Some(Watcher {
                 watch,
                 behind: true,
-            })) = socket.deserialize_attachment()
+            })) = socket.attachment()
             {
                 for update in self.first(watch, None)? {
                     let _ = socket.send(update.text);
@@ -342,9 +342,9 @@ impl Inner {
     /// Records with each socket whether its watcher has missed something. This survives a reset, as the socket does.
     fn note(&self, behind: bool) {
         for socket in self.sockets() {
-            if let Ok(Some(watcher)) = socket.deserialize_attachment::<Watcher>() {
+            if let Ok(Some(watcher)) = socket.attachment::<Watcher>() {
                 // It is not longer than the previous one.
-                let _ = socket.serialize_attachment(&Watcher { behind, ..watcher });
+                let _ = socket.set_attachment(&Watcher { behind, ..watcher });
             }
         }
     }
@@ -492,7 +492,7 @@ impl Inner {
 
     fn tell_sockets(&self, mut of: impl FnMut(Watch) -> Vec<String>) {
         for socket in self.sockets() {
-            let Ok(Some(Watcher { watch, .. })) = socket.deserialize_attachment() else {
+            let Ok(Some(Watcher { watch, .. })) = socket.attachment() else {
                 continue;
             };
             for message in of(watch) {
@@ -509,7 +509,7 @@ impl Inner {
     }
 
     fn sockets(&self) -> Vec<WebSocket> {
-        self.state.get_websockets(Some(TAG))
+        self.state.websockets_with_tag(TAG)
     }
 }
 

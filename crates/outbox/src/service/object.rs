@@ -102,7 +102,7 @@ impl Outbox {
         let now = self.state.env().clock().unix_millis();
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let outbox = &self.open()?.outbox;
-        let enqueued = self.state.storage().transaction_sync(|| {
+        let enqueued = self.state.storage().transaction(|| {
             let enqueue = |(index, delayed): (usize, Delayed)| {
                 delayed
                     .at(now)

@@ -168,6 +168,7 @@ async fn enqueue(
     };
     let enqueued = outbox
         .enqueue(messages)
+        .answer()
         .await
         .map_err(unanswered)?
         .map_err(|error| refused_message(error, one))?;
@@ -220,7 +221,7 @@ async fn list(
     UrlPath(name): UrlPath<String>,
     UrlQuery(wanted): UrlQuery<Wanted>,
 ) -> Result<Json<Listed>, ApiError> {
-    let page = object(&env, &name)?.list(wanted.filter()?).await??;
+    let page = object(&env, &name)?.list(wanted.filter()?).await?;
     Ok(Json(page.into()))
 }
 
@@ -229,9 +230,7 @@ async fn dead_letters(
     UrlPath(name): UrlPath<String>,
     UrlQuery(wanted): UrlQuery<WantedDead>,
 ) -> Result<Json<Listed>, ApiError> {
-    let page = object(&env, &name)?
-        .dead_letters(wanted.filter()?)
-        .await??;
+    let page = object(&env, &name)?.dead_letters(wanted.filter()?).await?;
     Ok(Json(page.into()))
 }
 
@@ -241,7 +240,7 @@ async fn failing(
     UrlQuery(wanted): UrlQuery<WantedFailing>,
 ) -> Result<Json<Failing>, ApiError> {
     let limit = page_size(wanted.limit)?;
-    let found = object(&env, &name)?.failing(wanted.before, limit).await??;
+    let found = object(&env, &name)?.failing(wanted.before, limit).await?;
     let (destinations, page) = found;
     Ok(Json(Failing::new(destinations, page)))
 }
@@ -250,7 +249,7 @@ async fn overview(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
 ) -> Result<Json<Overview>, ApiError> {
-    let (counts, destinations) = object(&env, &name)?.overview().await??;
+    let (counts, destinations) = object(&env, &name)?.overview().await?;
     Ok(Json(Overview {
         counts,
         destinations,
@@ -267,7 +266,7 @@ async fn show(
         history,
     } = object(&env, &path.name)?
         .show(path.id)
-        .await?
+        .await
         .map_err(refused)?;
     Ok(Json(Whole::new(record, payload, history)?))
 }
@@ -276,7 +275,7 @@ async fn remove(
     Shared(env): Shared<Env>,
     UrlPath(path): UrlPath<MessagePath>,
 ) -> Result<Json<Record>, ApiError> {
-    let removed = object(&env, &path.name)?.remove(path.id).await?;
+    let removed = object(&env, &path.name)?.remove(path.id).await;
     removed.map(Json).map_err(refused)
 }
 
@@ -286,7 +285,7 @@ async fn edit(
     JsonBody(payload): JsonBody<Box<RawValue>>,
 ) -> Result<Json<Record>, ApiError> {
     let outbox = object(&env, &path.name)?;
-    let edited = outbox.edit(path.id, payload.get().to_owned()).await?;
+    let edited = outbox.edit(path.id, payload.get().to_owned()).await;
     edited.map(Json).map_err(refused)
 }
 
@@ -294,7 +293,7 @@ async fn give_up(
     Shared(env): Shared<Env>,
     UrlPath(path): UrlPath<MessagePath>,
 ) -> Result<Json<Record>, ApiError> {
-    let given_up = object(&env, &path.name)?.give_up(path.id).await?;
+    let given_up = object(&env, &path.name)?.give_up(path.id).await;
     given_up.map(Json).map_err(refused)
 }
 
@@ -302,7 +301,7 @@ async fn redrive(
     Shared(env): Shared<Env>,
     UrlPath(path): UrlPath<MessagePath>,
 ) -> Result<Json<Record>, ApiError> {
-    let redriven = object(&env, &path.name)?.redrive(path.id).await?;
+    let redriven = object(&env, &path.name)?.redrive(path.id).await;
     redriven.map(Json).map_err(refused)
 }
 
@@ -311,7 +310,7 @@ async fn redrive_all(
     UrlPath(name): UrlPath<String>,
     JsonBody(which): JsonBody<Which>,
 ) -> Result<Json<BulkResult>, ApiError> {
-    let swept = object(&env, &name)?.redrive_all(which.into()).await?;
+    let swept = object(&env, &name)?.redrive_all(which.into()).await;
     swept.map(Json).map_err(refused)
 }
 
@@ -320,7 +319,7 @@ async fn discard_all(
     UrlPath(name): UrlPath<String>,
     JsonBody(which): JsonBody<Which>,
 ) -> Result<Json<BulkResult>, ApiError> {
-    let swept = object(&env, &name)?.discard_all(which.into()).await?;
+    let swept = object(&env, &name)?.discard_all(which.into()).await;
     swept.map(Json).map_err(refused)
 }
 
@@ -329,7 +328,7 @@ async fn resume(
     UrlPath(name): UrlPath<String>,
     JsonBody(which): JsonBody<Resumed>,
 ) -> Result<StatusCode, ApiError> {
-    if object(&env, &name)?.resume(which.destination).await?? {
+    if object(&env, &name)?.resume(which.destination).await? {
         return Ok(StatusCode::NO_CONTENT);
     }
     Err(no_such_destination())
@@ -348,7 +347,7 @@ async fn page(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
 ) -> Result<Response, ApiError> {
-    let page = object(&env, &name)?.page(name).await??;
+    let page = object(&env, &name)?.page(name).await?;
     let uncached = [(header::CACHE_CONTROL, "no-store")];
     Ok((uncached, Page::new(page, PAGE_POLICY)).into_response())
 }

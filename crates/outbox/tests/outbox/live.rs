@@ -97,7 +97,7 @@ impl Shop {
     pub async fn note_and_reset(&self, note: String) -> Result<i64> {
         let state = self.state.clone();
         // Begins after this poll, and before the outbox's own task.
-        self.state.wait_until(async move {
+        self.state.spawn(async move {
             state.abort("the test wants it");
         })?;
         Ok(self.outbox.enqueue(&Letter::new("note", &note)?)?.id)
@@ -147,7 +147,7 @@ impl World {
 
     async fn note(&self, notes: &[&str]) -> i64 {
         let notes = notes.iter().map(|&note| note.to_owned()).collect();
-        self.shop().note(notes).await.unwrap().unwrap()
+        self.shop().note(notes).await.unwrap()
     }
 
     async fn watch(&self, query: &str) -> Socket {
@@ -274,7 +274,7 @@ async fn many_changes_refresh_pages_and_reach_programs_in_parts() {
     text(&mut turbo).await;
     text(&mut json).await;
     let notes: Vec<String> = (0..250).map(|number| number.to_string()).collect();
-    world.shop().note(notes).await.unwrap().unwrap();
+    world.shop().note(notes).await.unwrap();
     assert_eq!(text(&mut turbo).await, refresh());
     let mut sent = std::collections::BTreeSet::new();
     while sent.len() < 250 {
@@ -295,7 +295,7 @@ async fn a_watcher_that_missed_changes_in_a_reset_gets_a_snapshot() {
     told(&mut socket).await;
     // Even if the answer was lost, the note is there.
     let _ = world.shop().note_and_reset("lost".to_owned()).await;
-    world.shop().record(1).await.unwrap().unwrap();
+    world.shop().record(1).await.unwrap();
     let snapshot = told(&mut socket).await;
     assert_eq!(snapshot["type"], "snapshot");
     assert_eq!(snapshot["messages"][0]["summary"], "lost");
@@ -421,7 +421,7 @@ async fn a_watcher_that_comes_back_receives_all_that_changed_meanwhile() {
     drop(socket);
     // More than a snapshot has.
     let notes: Vec<String> = (0..120).map(|number| number.to_string()).collect();
-    let last = world.shop().note(notes).await.unwrap().unwrap();
+    let last = world.shop().note(notes).await.unwrap();
     let mut other = world.watch("").await;
     let mut is_sent = told(&mut other).await["messages"].clone();
     while is_sent[0]["id"] != last || is_sent[0]["status"] != "sent" {
@@ -517,7 +517,7 @@ async fn watchers_connect_again_when_everything_is_deleted() {
     world.note(&["gone"]).await;
     let mut socket = world.watch("").await;
     let place = position(&told(&mut socket).await);
-    world.shop().clear().await.unwrap().unwrap();
+    world.shop().clear().await.unwrap();
     assert_eq!(close_code(&mut socket).await, 1013);
     world.note(&["new"]).await;
     let mut again = world.watch(&format!("after={place}")).await;

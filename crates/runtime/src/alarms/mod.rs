@@ -41,15 +41,11 @@ use std::sync::Arc;
 use abide_storage::{AlarmCursor, AlarmEntry, AlarmRow, AlarmState, Isolation, ObjectKey};
 use tokio::sync::oneshot;
 
-pub use self::{
-    named::Alarm,
-    retry::AlarmRetry,
-    time::{AlarmTime, ScheduledTime},
-};
+pub use self::{named::Alarm, retry::AlarmRetry, time::ScheduledTime};
 pub(crate) use self::{node_clock::NodeClock, scheduler::Schedulers, suspects::fire_suspects};
 
 use crate::{
-    Error, ObjectId,
+    Error, ObjectId, Timestamp,
     envelope::{Replier, Ticket},
     limits::MAX_LISTED_ALARMS_OF_OBJECT,
 };
@@ -62,7 +58,7 @@ pub struct AlarmInfo {
     /// [`Storage::set_alarm`](crate::Storage::set_alarm).
     pub name: Option<Arc<str>>,
     /// The time that the alarm was set to. A retry has the same time as the first attempt.
-    pub scheduled_time: AlarmTime,
+    pub scheduled_time: Timestamp,
     /// The number of attempts before this one. It is durable: a restart does not reset it.
     pub retry_count: u32,
     /// Whether there were earlier attempts.
@@ -70,7 +66,7 @@ pub struct AlarmInfo {
 }
 
 impl AlarmInfo {
-    pub(crate) fn new(name: &str, scheduled_time: AlarmTime, attempts: u32) -> Self {
+    pub(crate) fn new(name: &str, scheduled_time: Timestamp, attempts: u32) -> Self {
         let retry_count = attempts.saturating_sub(1);
         Self {
             name: (!name.is_empty()).then(|| name.into()),
@@ -96,7 +92,7 @@ pub struct AlarmListing {
     /// The object.
     pub id: ObjectId,
     /// When the first alarm fires or is retried; if all were given up, the time one of them was set to.
-    pub due: AlarmTime,
+    pub due: Timestamp,
     /// Attempts of that alarm begun so far.
     pub attempts: u32,
     /// An alarm was given up after its last retry.
@@ -115,7 +111,7 @@ impl AlarmListing {
         Self {
             class,
             id: ObjectId::from_bytes(key.id),
-            due: AlarmTime::from_unix_millis(due),
+            due: Timestamp::from_unix_millis(due),
             attempts: u32::from(entry.attempts),
             failed: entry.failed || entry.some_failed,
             failing: entry.failing,
@@ -132,7 +128,7 @@ pub struct AlarmStatus {
     /// Its name; `None` for the object's unnamed alarm.
     pub name: Option<Arc<str>>,
     /// When it fires or is retried; if it was given up, the time it was set to.
-    pub due: AlarmTime,
+    pub due: Timestamp,
     /// Attempts begun so far.
     pub attempts: u32,
     /// It was given up after its last retry.
@@ -154,7 +150,7 @@ impl AlarmStatus {
         let entry = row.entry();
         Self {
             name: (!name.is_empty()).then(|| name.into()),
-            due: AlarmTime::from_unix_millis(entry.due_at(set_back)),
+            due: Timestamp::from_unix_millis(entry.due_at(set_back)),
             attempts: row.attempts,
             failed: entry.failed,
             failing: entry.failing,

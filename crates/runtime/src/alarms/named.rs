@@ -2,7 +2,7 @@
 
 use std::{fmt, rc::Rc};
 
-use super::{AlarmTime, ScheduledTime};
+use super::{ScheduledTime, Timestamp};
 use crate::{Error, ErrorKind, Result, limits, object::Object};
 
 /// A named alarm of the object, from [`State::alarm`](crate::State::alarm). An object has up to 1,000 of them, besides
@@ -58,8 +58,8 @@ impl Alarm {
             .set_alarm(&self.name, at.into(), self.max_backoff())
     }
 
-    /// The time it is set to, as [`Storage::get_alarm`](crate::Storage::get_alarm) returns it for the unnamed alarm.
-    pub fn get(&self) -> Result<Option<AlarmTime>> {
+    /// The time it is set to, as [`Storage::alarm`](crate::Storage::alarm) returns it for the unnamed alarm.
+    pub fn get(&self) -> Result<Option<Timestamp>> {
         self.object.get_alarm(&self.name)
     }
 

@@ -1,62 +1,11 @@
-//! Points in time for alarms, stored as whole milliseconds since 1970.
+//! When an alarm shall fire.
 
-use std::{
-    fmt,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
-
-use crate::{Error, ErrorKind, Result, limits::MAX_ALARM_UNIX_MILLIS};
-
-/// The time of an alarm: whole milliseconds since 1970-01-01T00:00:00Z. Serializes as that number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct AlarmTime(i64);
-
-impl AlarmTime {
-    /// The time this many milliseconds after 1970-01-01T00:00:00Z.
-    pub const fn from_unix_millis(millis: i64) -> Self {
-        Self(millis)
-    }
-
-    /// Milliseconds since 1970-01-01T00:00:00Z.
-    pub const fn unix_millis(self) -> i64 {
-        self.0
-    }
-
-    /// The same time as the standard library's type.
-    pub fn system_time(self) -> SystemTime {
-        let since = Duration::from_millis(self.0.unsigned_abs());
-        if self.0 < 0 {
-            UNIX_EPOCH - since
-        } else {
-            UNIX_EPOCH + since
-        }
-    }
-}
-
-impl fmt::Display for AlarmTime {
-    /// RFC 3339 in UTC, such as `2026-12-01T08:30:00.000Z`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A civil time, since jiff's timestamps end some hours before the end of the year 9999.
-        let epoch = jiff::civil::date(1970, 1, 1).at(0, 0, 0, 0);
-        match epoch.checked_add(jiff::SignedDuration::from_millis(self.0)) {
-            Ok(time) => write!(f, "{time:.3}Z"),
-            // Beyond the range of the calendar.
-            Err(_) => write!(f, "{} ms since 1970", self.0),
-        }
-    }
-}
-
-impl From<AlarmTime> for SystemTime {
-    fn from(time: AlarmTime) -> Self {
-        time.system_time()
-    }
-}
+use crate::{Error, ErrorKind, Result, Timestamp, limits::MAX_ALARM_UNIX_MILLIS};
 
 /// When an alarm shall fire, in any of the forms that [`Storage::set_alarm`](crate::Storage::set_alarm) accepts: a
-/// [`SystemTime`], an [`AlarmTime`], a [`Duration`] from now, or an `i64` of milliseconds since 1970.
+/// [`Timestamp`], a [`SystemTime`], a [`jiff::Timestamp`], a [`Duration`] from now, or an `i64` of milliseconds since 1970.
 ///
 /// Times are absolute, by the wall clock. A [`Duration`] is a wait: it does not get longer if the wall clock is set
 /// back in the meantime.
@@ -108,9 +57,9 @@ fn refused(message: String) -> Error {
     Error::with_kind(ErrorKind::Input, message)
 }
 
-impl From<AlarmTime> for ScheduledTime {
-    fn from(time: AlarmTime) -> Self {
-        Self(Form::At(time.0))
+impl From<Timestamp> for ScheduledTime {
+    fn from(time: Timestamp) -> Self {
+        Self(Form::At(time.unix_millis()))
     }
 }
 
@@ -122,6 +71,16 @@ impl From<SystemTime> for ScheduledTime {
             Err(_) => 0,
         };
         Self(Form::At(millis))
+    }
+}
+
+impl From<jiff::Timestamp> for ScheduledTime {
+    /// Rounds up to a whole millisecond.
+    fn from(time: jiff::Timestamp) -> Self {
+        Self(Form::At(
+            i64::try_from((time.as_nanosecond() + 999_999).div_euclid(1_000_000))
+                .unwrap_or(i64::MAX),
+        ))
     }
 }
 
@@ -149,37 +108,15 @@ mod tests {
     #[test]
     fn every_form_of_a_time_comes_to_whole_milliseconds_that_are_not_early() {
         assert_eq!(resolve(5).unwrap(), 5);
-        assert_eq!(resolve(AlarmTime::from_unix_millis(6)).unwrap(), 6);
+        assert_eq!(resolve(Timestamp::from_unix_millis(6)).unwrap(), 6);
         assert_eq!(resolve(Duration::from_micros(1_500)).unwrap(), 1_002);
         assert_eq!(resolve(Duration::ZERO).unwrap(), 1_000);
         let time = UNIX_EPOCH + Duration::from_nanos(2_000_001);
         assert_eq!(resolve(time).unwrap(), 3);
-        let time = AlarmTime::from_unix_millis(7);
+        let time = jiff::Timestamp::from_nanosecond(2_000_001).unwrap();
+        assert_eq!(resolve(time).unwrap(), 3);
+        let time = Timestamp::from_unix_millis(7);
         assert_eq!(resolve(time.system_time()).unwrap(), 7);
-    }
-
-    #[test]
-    fn a_time_is_written_as_rfc_3339_has_it() {
-        for (millis, text) in [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (-1, "1969-12-31T23:59:59.999Z"),
-            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
-            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
-            (4_000_000_000_000, "2096-10-02T07:06:40.000Z"),
-            (MAX_ALARM_UNIX_MILLIS, "9999-12-31T23:59:59.999Z"),
-        ] {
-            assert_eq!(AlarmTime::from_unix_millis(millis).to_string(), text);
-        }
-    }
-
-    #[test]
-    fn a_time_is_a_number_in_json() {
-        let time = AlarmTime::from_unix_millis(951_782_400_000);
-        assert_eq!(serde_json::to_string(&time).unwrap(), "951782400000");
-        assert_eq!(
-            serde_json::from_str::<AlarmTime>("951782400000").unwrap(),
-            time
-        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use abide_storage::{AlarmRow, BegunAttempt, Isolation, ObjectDb};
 
 use super::{Confirmation, Object};
 use crate::{
-    AlarmInfo, AlarmTime, Error, ErrorKind, LocalFuture, Reply, Result, alarms::ScheduledTime,
+    AlarmInfo, Error, ErrorKind, LocalFuture, Reply, Result, Timestamp, alarms::ScheduledTime,
 };
 
 /// Handles an alarm in place of the object's class.
@@ -68,13 +68,13 @@ impl Object {
         self.write_alarm(name, Some(&row))
     }
 
-    pub(crate) fn get_alarm(&self, name: &str) -> Result<Option<AlarmTime>> {
+    pub(crate) fn get_alarm(&self, name: &str) -> Result<Option<Timestamp>> {
         let row = self.read(|db| db.named_alarm(name))?;
         Ok(row.and_then(|row| self.time_of(name, &row)))
     }
 
     /// The pending named alarms.
-    pub(crate) fn named_alarms(&self) -> Result<Vec<(String, AlarmTime)>> {
+    pub(crate) fn named_alarms(&self) -> Result<Vec<(String, Timestamp)>> {
         let rows = self.read(ObjectDb::alarms)?.into_iter();
         let times = rows.filter_map(|(name, row)| {
             let time = self.time_of(&name, &row)?;
@@ -84,7 +84,7 @@ impl Object {
     }
 
     /// The time of an alarm as its object's code sees it, by the present clock.
-    fn time_of(&self, name: &str, row: &AlarmRow) -> Option<AlarmTime> {
+    fn time_of(&self, name: &str, row: &AlarmRow) -> Option<Timestamp> {
         let set_back = self.worker.clock_time().set_back;
         let next = row.next_at(set_back);
         let time = if row.failed {
@@ -94,7 +94,7 @@ impl Object {
         } else {
             next.or(Some(row.scheduled_at(set_back)))
         };
-        time.map(AlarmTime::from_unix_millis)
+        time.map(Timestamp::from_unix_millis)
     }
 
     /// While an attempt runs, only the alarm that was set in the meantime is removed: the running one is removed when

@@ -8,8 +8,8 @@ use abide_storage::{AlarmEntry, AlarmRow, BegunAttempt, ClockTime, Isolation, Ob
 
 use super::{Confirmation, Object, Turn};
 use crate::{
-    AlarmInfo, AlarmRetry, AlarmTime, Error, ErrorKind, Event, LocalFuture, Reply, Result,
-    Timeline,
+    AlarmInfo, AlarmRetry, Error, ErrorKind, Event, LocalFuture, Reply, Result, Timeline,
+    Timestamp,
     alarms::{AlarmRequest, AlarmStatus, Cause},
     broken::{Variant, broken},
     envelope::{Envelope, Replier, Ticket},
@@ -445,7 +445,7 @@ impl Object {
 }
 
 fn info(name: &str, row: &AlarmRow) -> AlarmInfo {
-    let scheduled = AlarmTime::from_unix_millis(row.scheduled);
+    let scheduled = Timestamp::from_unix_millis(row.scheduled);
     AlarmInfo::new(name, scheduled, row.attempts)
 }
 

@@ -52,7 +52,7 @@ use crate::{
     creation::Creator,
     envelope::{Envelope, Replier},
     gate::{Departure, InputGate, Token},
-    limits::REHEARSAL_IDLE,
+    limits::{BLOCK_CONCURRENCY_LIMIT, REHEARSAL_IDLE},
     namespace::Binding,
     task::Work,
     timers::Due,
@@ -103,7 +103,7 @@ struct Running {
 pub(crate) enum Kind {
     /// A caller waits for its answer. If it takes too long, the object is reset.
     Handler,
-    /// Background work of `wait_until`. If it takes too long, only the task is dropped.
+    /// Background work of `spawn`. If it takes too long, only the task is dropped.
     Background,
     /// The task that the input gate is closed for. If it takes too long, the object is reset.
     Block,
@@ -354,8 +354,11 @@ impl Object {
             return self.kill(
                 Error::with_kind(
                     ErrorKind::Timeout,
-                    "A call to blockConcurrencyWhile() in a Durable Object waited for too long. \
-                     The call was canceled and the Durable Object was reset.",
+                    format!(
+                        "the future of `block_concurrency_while` did not end within {} s: it was dropped, and the object \
+                         was reset",
+                        BLOCK_CONCURRENCY_LIMIT.as_secs()
+                    ),
                 )
                 .into_reset(),
             );

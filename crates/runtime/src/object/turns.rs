@@ -256,7 +256,7 @@ impl Object {
     }
 
     /// Creates a background task in the current turn; it starts after the turn has committed.
-    pub(crate) fn wait_until(&self, future: LocalFuture<()>) -> Result<()> {
+    pub(crate) fn spawn_background(&self, future: LocalFuture<()>) -> Result<()> {
         self.may_spawn()?;
         if self.worker.env.router().rehearsal {
             return Ok(());

@@ -35,16 +35,28 @@ pub mod code {
     }
 }
 
-/// The content of a close frame.
+/// How a WebSocket ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Close {
+    /// The peer's close code; [`code::NO_STATUS`] if it gave none, [`code::ABNORMAL`] if the connection broke without a
+    /// close frame.
+    pub code: u16,
+    /// The peer's reason.
+    pub reason: String,
+    /// Whether both sides completed the closing handshake.
+    pub was_clean: bool,
+}
+
+/// The content of a close frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloseFrame {
     /// The code; [`code::NO_STATUS`] if there is none.
     pub code: u16,
     /// The reason, for people: at most 123 bytes.
     pub reason: ByteString,
 }
 
-impl Close {
+impl CloseFrame {
     /// A close frame sent by an object. Rejects codes that must not be sent and a reason that is too long.
     pub(crate) fn new(code: u16, reason: &str) -> Result<Self> {
         if !code::may_be_sent(code) {
@@ -87,17 +99,20 @@ mod tests {
     #[test]
     fn codes_that_the_protocol_reserves_are_refused() {
         for good in [1000, 1001, 1003, 1007, 1013, 3000, 4999] {
-            assert!(Close::new(good, "").is_ok(), "{good}");
+            assert!(CloseFrame::new(good, "").is_ok(), "{good}");
         }
         for bad in [0, 999, 1004, 1005, 1006, 1015, 2999, 5000, u16::MAX] {
-            assert_eq!(Close::new(bad, "").unwrap_err().kind(), ErrorKind::Input);
+            assert_eq!(
+                CloseFrame::new(bad, "").unwrap_err().kind(),
+                ErrorKind::Input
+            );
         }
     }
 
     #[test]
     fn a_reason_has_at_most_123_bytes() {
-        assert!(Close::new(1000, &"x".repeat(123)).is_ok());
-        let error = Close::new(1000, &"é".repeat(62)).unwrap_err();
+        assert!(CloseFrame::new(1000, &"x".repeat(123)).is_ok());
+        let error = CloseFrame::new(1000, &"é".repeat(62)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit);
     }
 }

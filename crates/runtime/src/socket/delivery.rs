@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Close, WebSocket, code};
+use super::{CloseFrame, WebSocket, code};
 use crate::{Error, ErrorKind};
 
 /// Held by the event's replier. When it is dropped, the message is no longer in flight.
@@ -59,12 +59,14 @@ impl Delivery {
             "a WebSocket event was not handled, or not completely"
         );
         let close = match error.kind() {
-            ErrorKind::Unavailable => Close::of(code::SERVICE_RESTART, "the server is restarting"),
-            ErrorKind::TooManyCreated => Close::of(
+            ErrorKind::Unavailable => {
+                CloseFrame::of(code::SERVICE_RESTART, "the server is restarting")
+            }
+            ErrorKind::TooManyCreated => CloseFrame::of(
                 code::TRY_AGAIN_LATER,
                 "too many new objects came from this client",
             ),
-            _ => Close::of(
+            _ => CloseFrame::of(
                 code::INTERNAL_ERROR,
                 "the object could not handle a message",
             ),

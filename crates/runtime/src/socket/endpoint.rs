@@ -11,8 +11,8 @@ use std::{
 use abide_storage::MemoryUse;
 
 use super::{
-    Close, CloseAhead, Delivery, Frame, Link, Message, SocketOwner, WebSocket, WebSocketOptions,
-    code,
+    Close, CloseAhead, CloseFrame, Delivery, Frame, Link, Message, SocketOwner, WebSocket,
+    WebSocketOptions, code,
 };
 use crate::{
     Error, Event, Result,
@@ -106,7 +106,7 @@ impl Endpoint {
         &mut self,
         cx: &mut Context<'_>,
         waiting: &mut Option<Message>,
-    ) -> Poll<Result<(), Close>> {
+    ) -> Poll<Result<(), CloseFrame>> {
         let Some(message) = waiting.take() else {
             return Poll::Ready(Ok(()));
         };
@@ -118,13 +118,16 @@ impl Endpoint {
             return Poll::Ready(Ok(()));
         }
         let Ok(sender) = context::sender(Holder::Program) else {
-            return Poll::Ready(Err(Close::of(
+            return Poll::Ready(Err(CloseFrame::of(
                 code::INTERNAL_ERROR,
-                "an object can send only inside its handlers: use `state.wait_until(…)`",
+                "an object can send only inside its handlers: use `state.spawn(…)`",
             )));
         };
         if owner.router.phase() != Phase::Running {
-            return Poll::Ready(Err(Close::of(code::GOING_AWAY, "the server is stopping")));
+            return Poll::Ready(Err(CloseFrame::of(
+                code::GOING_AWAY,
+                "the server is stopping",
+            )));
         }
         let bytes = message.len();
         let patience = owner.options().delivery_patience;
@@ -163,7 +166,7 @@ impl Endpoint {
     /// message has already arrived.
     ///
     /// An error means that this lasted too long, and that the socket must be closed with the given code.
-    pub fn poll_read_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Close>> {
+    pub fn poll_read_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CloseFrame>> {
         if self.arriving > WEBSOCKET_TIGHT_BUFFER as u64 && self.is_out_of_memory() {
             let patience = self.options().delivery_patience;
             return self.poll_stalled(cx, patience_without_memory(self.arriving, patience));
@@ -191,13 +194,13 @@ impl Endpoint {
     }
 
     /// Passes a message to the object: [`poll_deliver`](Self::poll_deliver) as a future.
-    pub async fn deliver(&mut self, message: impl Into<Message>) -> Result<(), Close> {
+    pub async fn deliver(&mut self, message: impl Into<Message>) -> Result<(), CloseFrame> {
         let mut waiting = Some(message.into());
         poll_fn(|cx| self.poll_deliver(cx, &mut waiting)).await
     }
 
     /// Ends the socket after a closing handshake started by either side.
-    pub fn end(self, close: Close) {
+    pub fn end(self, close: CloseFrame) {
         self.tell_end(close, true);
     }
 
@@ -208,7 +211,7 @@ impl Endpoint {
         self.post(Event::WebSocketError { socket, error }, delivery);
     }
 
-    fn tell_end(&self, close: Close, was_clean: bool) {
+    fn tell_end(&self, close: CloseFrame, was_clean: bool) {
         if !self.link.end() {
             return;
         }
@@ -217,9 +220,11 @@ impl Endpoint {
         let delivery = Delivery::of_end(socket.clone());
         let event = Event::WebSocketClose {
             socket,
-            code: close.code,
-            reason: close.reason.into(),
-            was_clean,
+            close: Close {
+                code: close.code,
+                reason: close.reason.into(),
+                was_clean,
+            },
         };
         self.post(event, delivery);
     }
@@ -252,7 +257,7 @@ impl Endpoint {
         &mut self,
         cx: &mut Context<'_>,
         patience: Duration,
-    ) -> Poll<Result<(), Close>> {
+    ) -> Poll<Result<(), CloseFrame>> {
         let clock = &owner(&self.link).router.clock;
         let stalled = self.stalled.get_or_insert_with(|| Stalled {
             since: clock.now(),
@@ -261,7 +266,7 @@ impl Endpoint {
         loop {
             if clock.now() >= stalled.since + patience {
                 self.stalled = None;
-                return Poll::Ready(Err(Close::of(
+                return Poll::Ready(Err(CloseFrame::of(
                     code::TRY_AGAIN_LATER,
                     "the object is overloaded",
                 )));
@@ -299,7 +304,7 @@ fn patience_without_memory(bytes: u64, patience: Duration) -> Duration {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.arriving(0);
-        self.tell_end(Close::of(code::ABNORMAL, ""), false);
+        self.tell_end(CloseFrame::of(code::ABNORMAL, ""), false);
     }
 }
 
@@ -315,7 +320,7 @@ pub struct EndpointHandle(Arc<Link>);
 
 impl EndpointHandle {
     /// Closes the socket, after the frames in its send buffer.
-    pub fn close(&self, close: Close) {
+    pub fn close(&self, close: CloseFrame) {
         self.0.close(close);
     }
 }

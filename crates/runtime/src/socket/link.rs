@@ -14,7 +14,7 @@ use std::{
 use abide_storage::{MemoryUse, ObjectKey};
 
 use super::{
-    AutoResponses, Close, FrameCharge, Message, ReadyState, SlowReader, WebSocket,
+    AutoResponses, CloseFrame, FrameCharge, Message, ReadyState, SlowReader, WebSocket,
     WebSocketOptions, code,
 };
 use crate::{
@@ -36,7 +36,7 @@ pub enum Frame {
     /// A message.
     Message(Message),
     /// The close frame. Nothing follows it.
-    Close(Close),
+    Close(CloseFrame),
 }
 
 impl Frame {
@@ -169,7 +169,7 @@ impl Link {
         match outgoing.into_inner() {
             Outgoing::Frame(Frame::Message(message), charge) => self.push(message, charge),
             Outgoing::Frame(Frame::Close(close), _) => self.close(close),
-            Outgoing::Lost => self.close(Close::of(
+            Outgoing::Lost => self.close(CloseFrame::of(
                 code::SERVICE_RESTART,
                 "the server is restarting to recover",
             )),
@@ -193,7 +193,7 @@ impl Link {
                     .map(|(frame, _)| frame.weight())
                     .sum::<usize>();
                 drop(inner);
-                self.close(Close::of(
+                self.close(CloseFrame::of(
                     code::TRY_AGAIN_LATER,
                     "messages came faster than they were read",
                 ));
@@ -211,7 +211,7 @@ impl Link {
     }
 
     /// Queues the close after the frames in the send buffer. Only the first close counts.
-    pub(crate) fn close(&self, close: Close) {
+    pub(crate) fn close(&self, close: CloseFrame) {
         let mut inner = self.lock();
         if inner.ended || inner.closing {
             return;

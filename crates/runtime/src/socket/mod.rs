@@ -17,6 +17,7 @@
 //!
 //! Out of scope: the protocol's bytes, TCP, and HTTP. A gateway reads and writes them and holds an [`Endpoint`].
 
+mod audience;
 mod auto_response;
 mod close;
 mod connector;
@@ -30,17 +31,10 @@ mod registry;
 mod sent;
 mod websocket;
 
-pub(crate) use self::{
-    auto_response::AutoResponses,
-    delivery::Delivery,
-    link::{Link, Outgoing, SocketOwner},
-    pair::end_if_orphaned,
-    registry::Registry,
-    sent::{FrameCharge, Sent},
-};
 pub use self::{
+    audience::Audience,
     auto_response::RequestResponsePair,
-    close::{Close, code},
+    close::{Close, CloseFrame, code},
     connector::{ConnectedWebSocket, Connecting, WebSocketConnector},
     endpoint::{Endpoint, EndpointHandle},
     link::{CloseAhead, Frame},
@@ -48,4 +42,12 @@ pub use self::{
     options::{SlowReader, WebSocketOptions},
     pair::{ClientSocket, ServerSocket, WebSocketPair, websocket_response},
     websocket::{ReadyState, WebSocket},
+};
+pub(crate) use self::{
+    auto_response::AutoResponses,
+    delivery::Delivery,
+    link::{Link, Outgoing, SocketOwner},
+    pair::end_if_orphaned,
+    registry::Registry,
+    sent::{FrameCharge, Sent},
 };

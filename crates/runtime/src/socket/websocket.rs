@@ -5,14 +5,13 @@ use std::{
     hash::{Hash, Hasher},
     rc::Rc,
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Close, Frame, Link, Message, Outgoing, SocketOwner};
+use super::{CloseFrame, Frame, Link, Message, Outgoing, SocketOwner};
 use crate::{
-    Error, ErrorKind, Result, context,
+    Error, ErrorKind, Result, Timestamp, context,
     gate::{Departure, GatePermit},
     limits::{GATED_OVERHEAD, MAX_ATTACHMENT},
     object::Object,
@@ -33,7 +32,7 @@ pub enum ReadyState {
 /// A WebSocket that an object has accepted. Clones refer to the same socket, and are equal.
 ///
 /// It outlives the object in memory: after an eviction or a reset,
-/// [`State::get_websockets`](crate::State::get_websockets) returns it again. Its methods work only in handlers of its
+/// [`State::websockets`](crate::State::websockets) returns it again. Its methods work only in handlers of its
 /// own object.
 #[derive(Clone)]
 pub struct WebSocket(Arc<Link>);
@@ -91,6 +90,14 @@ impl WebSocket {
         Ok(())
     }
 
+    /// Sends a value as JSON.
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send), or if the value cannot be represented in JSON.
+    pub fn send_json<T: Serialize + ?Sized>(&self, value: &T) -> Result<()> {
+        self.send(serde_json::to_string(value).map_err(Error::from_std)?)
+    }
+
     /// Closes the socket, after everything that was sent before. The close event follows when the peer has confirmed,
     /// or after 10 s without a confirmation. Has no effect on a closed socket.
     ///
@@ -100,7 +107,7 @@ impl WebSocket {
         if self.ready_state() != ReadyState::Open {
             return Ok(());
         }
-        let close = Close::new(code, reason)?;
+        let close = CloseFrame::new(code, reason)?;
         self.0.closing();
         let outgoing = Outgoing::Frame(Frame::Close(close), None);
         object.push(Departure::Frame(self.clone(), outgoing, None));
@@ -130,7 +137,7 @@ impl WebSocket {
 
     /// Attaches a value to the socket, in memory, for as long as the socket exists: at most 16 KiB as CBOR. It replaces
     /// the previous one immediately; a turn that fails afterwards does not undo it.
-    pub fn serialize_attachment<T: Serialize + ?Sized>(&self, value: &T) -> Result<()> {
+    pub fn set_attachment<T: Serialize + ?Sized>(&self, value: &T) -> Result<()> {
         self.object()?;
         let bytes = abide_storage::cbor::to_vec(value)?;
         if bytes.len() > MAX_ATTACHMENT {
@@ -148,7 +155,7 @@ impl WebSocket {
     }
 
     /// The last attached value, if any.
-    pub fn deserialize_attachment<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+    pub fn attachment<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         self.object()?;
         match self.0.attachment() {
             Some(bytes) => Ok(Some(abide_storage::cbor::from_slice(&bytes)?)),
@@ -157,9 +164,9 @@ impl WebSocket {
     }
 
     /// When the gateway last answered this socket on the object's behalf, if ever.
-    pub fn auto_response_timestamp(&self) -> Option<SystemTime> {
+    pub fn auto_response_timestamp(&self) -> Option<Timestamp> {
         let millis = self.0.auto_responded_at()?;
-        Some(UNIX_EPOCH + Duration::from_millis(millis))
+        Some(Timestamp::from_unix_millis(millis.cast_signed()))
     }
 
     /// The socket's object, if its code is running now.

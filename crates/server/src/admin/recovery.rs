@@ -15,12 +15,9 @@
 //! Times are milliseconds since 1970. An object is given by its id or its name. Changes are on disk before the response
 //! is sent.
 
-use std::{
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
-use abide_runtime::{Activation, AlarmTime, Moment, Node, TimelineCause, TimelineListing};
+use abide_runtime::{Activation, Moment, Node, TimelineCause, TimelineListing, Timestamp};
 use abide_storage::{Bookmark, Repair};
 use axum::{
     Json, Router,
@@ -202,8 +199,7 @@ impl Target {
 }
 
 fn time(millis: u64) -> Moment {
-    // The maximum is beyond any real clock.
-    Moment::Time(UNIX_EPOCH + Duration::from_millis(millis.min(u64::MAX >> 12)))
+    Timestamp::from_unix_millis(i64::try_from(millis).unwrap_or(i64::MAX)).into()
 }
 
 async fn find(
@@ -295,7 +291,7 @@ impl From<TimelineListing> for TimelineBody {
             id: listing.id.to_string(),
             name: listing.name,
             timeline: timeline.id().to_string(),
-            since: timeline.since().map(AlarmTime::unix_millis),
+            since: timeline.since().map(Timestamp::unix_millis),
             cause: match timeline.cause() {
                 TimelineCause::Restored { from, to } => Cause::Restored { from, to },
                 TimelineCause::Forked { origin, bookmark } => Cause::Forked {

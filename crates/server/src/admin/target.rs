@@ -44,7 +44,7 @@ pub(super) fn object(node: &Node, name: &str, object: &str) -> Result<AnyStub, A
     let namespace = class(node, name)?;
     if object.parse::<ObjectId>().is_ok() {
         let id = namespace
-            .id_from_string(object)
+            .parse_id(object)
             .map_err(|error| ApiError::bad_request("invalid_id", error.message()))?;
         return Ok(namespace.get(id));
     }

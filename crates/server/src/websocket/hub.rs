@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use abide_runtime::socket::{Close, EndpointHandle, code};
+use abide_runtime::socket::{CloseFrame, EndpointHandle, code};
 use tokio::{runtime::Handle, sync::Notify, task::AbortHandle};
 
 use super::KeepAlive;
@@ -156,8 +156,8 @@ impl Drop for OwnedHub {
     }
 }
 
-fn going_away() -> Close {
-    Close::of(code::GOING_AWAY, "the server is stopping")
+fn going_away() -> CloseFrame {
+    CloseFrame::of(code::GOING_AWAY, "the server is stopping")
 }
 
 /// A connection tracked by the hub.

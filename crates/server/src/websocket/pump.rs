@@ -19,7 +19,7 @@ use std::{
 
 use abide_runtime::{
     Error, ErrorKind,
-    socket::{Close, CloseAhead, Endpoint, Frame, Message, code},
+    socket::{CloseAhead, CloseFrame, Endpoint, Frame, Message, code},
 };
 use bytes::Bytes;
 use tokio::{
@@ -77,7 +77,7 @@ enum Ending {
     /// Theirs has arrived, and ours has been sent or is being sent: the connection ends when it is written.
     Both {
         since: Instant,
-        theirs: Close,
+        theirs: CloseFrame,
     },
     /// The object knows; the peer gets the remaining frames, and is read until it closes, so that it sees our close.
     Lingering {
@@ -323,14 +323,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                     };
                     let error = format!("the WebSocket was closed with {code}: {reason}");
                     let error = Some(Error::with_kind(kind, error));
-                    self.break_off(Close::of(code, reason), error);
+                    self.break_off(CloseFrame::of(code, reason), error);
                 }
             }
         }
     }
 
     /// Notifies the object that the socket failed, and sends the peer the reason.
-    fn break_off(&mut self, close: Close, error: Option<Error>) {
+    fn break_off(&mut self, close: CloseFrame, error: Option<Error>) {
         match (self.endpoint.take(), error) {
             (Some(endpoint), Some(error)) => endpoint.fail(error),
             (endpoint, _) => drop(endpoint),
@@ -361,7 +361,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             ErrorKind::Timeout,
             "a WebSocket message was not finished within websocket.message_timeout",
         );
-        self.break_off(Close::of(code::POLICY_VIOLATION, reason), Some(error));
+        self.break_off(CloseFrame::of(code::POLICY_VIOLATION, reason), Some(error));
     }
 
     /// Checks the time limits: is the peer still there, does it finish its message, does it take too long to close?

@@ -5,7 +5,7 @@
 
 use std::io::Cursor;
 
-use abide_runtime::socket::{Close, Message, code};
+use abide_runtime::socket::{CloseFrame, Message, code};
 use bytes::Bytes;
 use tungstenite::protocol::frame::{
     FrameHeader,
@@ -29,7 +29,7 @@ pub(super) enum Input {
     Message(Message),
     Ping(Bytes),
     Pong,
-    Close(Close),
+    Close(CloseFrame),
 }
 
 /// The peer violated the protocol or a limit: the close to send.
@@ -267,10 +267,10 @@ fn parse(cursor: &mut Cursor<&[u8]>) -> Result<Option<(FrameHeader, u64)>, Viola
 }
 
 /// The content of a close frame.
-fn close(payload: &[u8]) -> Result<Close, Violation> {
+fn close(payload: &[u8]) -> Result<CloseFrame, Violation> {
     let Some((number, reason)) = payload.split_first_chunk::<2>() else {
         return match payload.len() {
-            0 => Ok(Close::of(code::NO_STATUS, "")),
+            0 => Ok(CloseFrame::of(code::NO_STATUS, "")),
             _ => Err(Violation::protocol("half a close code")),
         };
     };
@@ -282,7 +282,7 @@ fn close(payload: &[u8]) -> Result<Close, Violation> {
         code: code::INVALID_DATA,
         reason: "a close reason is not UTF-8",
     })?;
-    Ok(Close {
+    Ok(CloseFrame {
         code: number,
         reason: reason.into(),
     })
@@ -382,7 +382,7 @@ mod tests {
             Input::Pong,
             Input::Message([&[1, 2, 3, 4][..], &[5; 200]].concat().into()),
             Input::Message(long.into()),
-            Input::Close(Close::of(1000, "bye")),
+            Input::Close(CloseFrame::of(1000, "bye")),
         ];
         for size in [1, 2, 3, 5, 7, 13, 64, 1_000, bytes.len()] {
             assert_eq!(read_in_pieces(&bytes, size).unwrap(), expected, "{size}");
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn a_close_may_have_no_code() {
         let bytes = frame(OpCode::Control(Control::Close), true, b"");
-        let expected = Input::Close(Close::of(code::NO_STATUS, ""));
+        let expected = Input::Close(CloseFrame::of(code::NO_STATUS, ""));
         assert_eq!(read_in_pieces(&bytes, 1).unwrap(), [expected]);
     }
 

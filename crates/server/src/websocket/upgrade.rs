@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use abide_runtime::socket::{ClientSocket, Close, Endpoint, EndpointHandle, code};
+use abide_runtime::socket::{ClientSocket, CloseFrame, Endpoint, EndpointHandle, code};
 use abide_storage::MemoryCharge;
 use axum::{
     extract::{Request, State},
@@ -144,7 +144,7 @@ async fn end_with(lease: Option<Lease>, socket: EndpointHandle) {
         None => std::future::pending().await,
         Some(lease) => lease.ended().await,
     }
-    socket.close(Close::of(
+    socket.close(CloseFrame::of(
         code::POLICY_VIOLATION,
         "the token is no longer valid",
     ));

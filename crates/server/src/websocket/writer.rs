@@ -12,7 +12,7 @@ use std::{
 
 use abide_runtime::{
     random::{Randomness, SystemRandomness},
-    socket::{Close, Frame, Message, code},
+    socket::{CloseFrame, Frame, Message, code},
 };
 use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncWrite;
@@ -193,7 +193,7 @@ impl Writer {
 }
 
 /// The payload of a close frame.
-fn content(close: &Close) -> Bytes {
+fn content(close: &CloseFrame) -> Bytes {
     if close.code == code::NO_STATUS {
         return Bytes::new();
     }
@@ -265,7 +265,7 @@ mod tests {
             for message in &messages {
                 writer.push(Frame::Message(message.clone()));
             }
-            writer.push(Frame::Close(Close::of(1000, "bye")));
+            writer.push(Frame::Close(CloseFrame::of(1000, "bye")));
             let mut stream = Narrow {
                 taken: Vec::new(),
                 piece: 1_001,
@@ -274,7 +274,7 @@ mod tests {
             let (all, done) = write(&mut writer, &mut stream);
             assert!(all && done.len() == 7 && writer.total() == stream.taken.len() as u64);
             let mut expected: Vec<_> = messages.into_iter().map(Input::Message).collect();
-            expected.push(Input::Close(Close::of(1000, "bye")));
+            expected.push(Input::Close(CloseFrame::of(1000, "bye")));
             assert_eq!(read(reads, &stream.taken), expected);
         }
     }

@@ -52,7 +52,7 @@ impl Store {
 
 async fn fill(Shared(env): Shared<Env>, Path(n): Path<u64>) -> Result<(), ApiError> {
     let store = env.object::<Store>().get_by_name(&n.to_string());
-    Ok(store.fill(n).await??)
+    Ok(store.fill(n).await?)
 }
 
 async fn host(disk: &FaultyDisk) -> RunningHost {

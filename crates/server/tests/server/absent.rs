@@ -20,14 +20,14 @@ struct Room {
 
 impl DurableObject for Room {
     fn new(state: State, _: Env) -> Result<Self> {
-        let sql = state.storage().sql();
+        let sql = state.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS said (text TEXT NOT NULL)", ())?;
         sql.exec("CREATE INDEX IF NOT EXISTS said_text ON said (text)", ())?;
         Ok(Self { state })
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         if request.method() == Method::POST {
             sql.exec("INSERT INTO said VALUES ('hello')", ())?;
         }

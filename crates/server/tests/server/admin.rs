@@ -81,7 +81,7 @@ async fn pending_alarms_are_listed_by_time_page_by_page() {
     for number in [3, 1, 2] {
         let clockwork = host.env().object::<Clockwork>();
         let clockwork = clockwork.get_by_name(&format!("c{number}"));
-        clockwork.set(LATER + number).await.unwrap().unwrap();
+        clockwork.set(LATER + number).await.unwrap();
     }
     let first = listed(&host, "?limit=2").await;
     let due = |page: &Value| -> Vec<i64> {
@@ -114,7 +114,7 @@ async fn each_of_several_nodes_of_a_process_shows_its_own_gauges() {
         for name in 0..alarms {
             let clockwork = host.env().object::<Clockwork>();
             let clockwork = clockwork.get_by_name(&name.to_string());
-            clockwork.set(far).await.unwrap().unwrap();
+            clockwork.set(far).await.unwrap();
         }
     }
     let look = async |host: &RunningHost, alarms: u32| {
@@ -134,7 +134,7 @@ async fn an_alarm_that_was_given_up_is_listed_and_run_again_on_demand() {
     let host = host().await;
     let admin = host.admin_addr().unwrap();
     let clockwork = host.env().object::<Clockwork>().get_by_name("a/b");
-    clockwork.set(1).await.unwrap().unwrap();
+    clockwork.set(1).await.unwrap();
     let failed = loop {
         let failed = listed(&host, "?state=failed").await;
         if failed["alarms"] != json!([]) {
@@ -155,7 +155,7 @@ async fn an_alarm_that_was_given_up_is_listed_and_run_again_on_demand() {
     let failing = "\nabide_alarms_failing{class=\"Clockwork\"} 0\n";
     assert!(metrics.contains(failing), "{metrics}");
 
-    clockwork.mend().await.unwrap().unwrap();
+    clockwork.mend().await.unwrap();
     let rerun = change(admin, "/alarms/Clockwork/a%2Fb/rerun").await;
     assert_eq!(rerun.status, StatusCode::NO_CONTENT, "{rerun:?}");
     while listed(&host, "").await["alarms"] != json!([]) {
@@ -177,27 +177,27 @@ async fn objects_are_restored_and_forked_by_bookmark_and_by_time() {
     let host = host().await;
     let admin = host.admin_addr().unwrap();
     let clockwork = host.env().object::<Clockwork>().get_by_name("a/b");
-    clockwork.set(LATER).await.unwrap().unwrap();
+    clockwork.set(LATER).await.unwrap();
     let path = |what: &str| format!("/objects/Clockwork/a%2Fb/{what}");
     let told = async |answer: support::Answer| -> Value {
         assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
         serde_json::from_str(&answer.body).unwrap()
     };
     let now = told(ask(admin, Method::GET, &path("bookmark")).await).await;
-    clockwork.mend().await.unwrap().unwrap();
-    assert!(clockwork.is_mended().await.unwrap().unwrap());
+    clockwork.mend().await.unwrap();
+    assert!(clockwork.is_mended().await.unwrap());
 
     let restored = told(change_to(admin, &path("restore"), &now).await).await;
-    assert!(!clockwork.is_mended().await.unwrap().unwrap());
+    assert!(!clockwork.is_mended().await.unwrap());
     let undo = json!({ "bookmark": restored["undo"] });
     told(change_to(admin, &path("restore"), &undo).await).await;
-    assert!(clockwork.is_mended().await.unwrap().unwrap());
+    assert!(clockwork.is_mended().await.unwrap());
 
     let fork = json!({ "bookmark": now["bookmark"], "name": "copy" });
     let forked = told(change_to(admin, &path("fork"), &fork).await).await;
     let copy = host.env().object::<Clockwork>().get_by_name("copy");
     assert_eq!(forked["id"], copy.id().to_string());
-    assert!(!copy.is_mended().await.unwrap().unwrap());
+    assert!(!copy.is_mended().await.unwrap());
     let again = change_to(admin, &path("fork"), &fork).await;
     assert_eq!(code(&again), "bad_request");
 
@@ -224,9 +224,9 @@ async fn objects_are_restored_to_times_of_the_hosts_clock() {
         .await
         .unwrap();
     let clockwork = host.env().object::<Clockwork>().get_by_name("a");
-    clockwork.set(LATER).await.unwrap().unwrap();
+    clockwork.set(LATER).await.unwrap();
     clock.advance(Duration::from_hours(1));
-    clockwork.mend().await.unwrap().unwrap();
+    clockwork.mend().await.unwrap();
 
     let restore = async |time: u64| {
         let path = "/objects/Clockwork/a/restore";
@@ -236,14 +236,14 @@ async fn objects_are_restored_to_times_of_the_hosts_clock() {
     assert_eq!(code(&early), "bad_request");
     let restored = restore(TestClock::START_UNIX_MILLIS + 3_599_999).await;
     assert_eq!(restored.status, StatusCode::OK, "{restored:?}");
-    assert!(!clockwork.is_mended().await.unwrap().unwrap());
+    assert!(!clockwork.is_mended().await.unwrap());
 
     // A program does the same through the host's node.
     let restored: Value = serde_json::from_str(&restored.body).unwrap();
     let undo: Bookmark = serde_json::from_value(restored["undo"].clone()).unwrap();
     let node = host.node();
     node.restore(clockwork.untyped(), undo).await.unwrap();
-    assert!(clockwork.is_mended().await.unwrap().unwrap());
+    assert!(clockwork.is_mended().await.unwrap());
 
     // How long ago counts from the host's clock, too.
     let admin = host.admin_addr().unwrap();
@@ -252,7 +252,7 @@ async fn objects_are_restored_to_times_of_the_hosts_clock() {
     let path = "/objects/Clockwork/a/restore";
     let restored = change_to(admin, path, &json!({ "ago": 1 })).await;
     assert_eq!(restored.status, StatusCode::OK, "{restored:?}");
-    assert!(!clockwork.is_mended().await.unwrap().unwrap());
+    assert!(!clockwork.is_mended().await.unwrap());
     host.shutdown().await.unwrap();
 }
 
@@ -278,7 +278,7 @@ async fn host_with_damage(disk: &SimDisk, name: &str) -> (RunningHost, String) {
     };
     let host = start().await;
     let clockwork = host.env().object::<Clockwork>().get_by_name(name);
-    clockwork.mend().await.unwrap().unwrap();
+    clockwork.mend().await.unwrap();
     let id = clockwork.id().to_string();
     host.shutdown().await.unwrap();
     let dir = Path::new("data/objects/Clockwork").join(&id[..2]);
@@ -350,7 +350,7 @@ async fn a_quarantined_object_is_listed_and_repaired_by_each_way() {
             assert!(file.len().unwrap() > 0 && repaired["bookmark"].is_string());
         }
         assert_eq!(quarantined().await, json!({ "objects": [] }));
-        assert_eq!(clockwork.is_mended().await.unwrap().unwrap(), mended);
+        assert_eq!(clockwork.is_mended().await.unwrap(), mended);
         let again = change_when_free(admin, &path("repair"), &json!({ "with": "anew" })).await;
         assert_eq!(code(&again), "bad_request");
         assert!(again.body.contains("is not quarantined"), "{again:?}");

@@ -25,7 +25,7 @@ struct Notes {
 
 impl DurableObject for Notes {
     fn new(state: State, env: Env) -> Result<Self> {
-        let sql = state.storage().sql();
+        let sql = state.sql();
         sql.exec(
             "CREATE TABLE IF NOT EXISTS notes (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
             (),
@@ -45,7 +45,7 @@ impl DurableObject for Notes {
                 sql.exec("INSERT INTO notes (body) VALUES (zeroblob(20000))", ())?;
             }
             Method::PUT => storage.set_alarm(Duration::ZERO)?,
-            Method::HEAD => drop(storage.current_bookmark()?),
+            Method::HEAD => drop(storage.bookmark()?),
             // Makes another object.
             Method::PATCH => {
                 let other = self.env.object::<Self>().get_by_name("made by another");
@@ -63,7 +63,7 @@ impl DurableObject for Notes {
     }
 
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("INSERT INTO ends VALUES (1, zeroblob(9000))", ())?;
         Ok(())
     }

@@ -96,7 +96,7 @@ async fn a_browser_gets_a_page_and_others_get_json() {
     let host = builder().start().await.unwrap();
     for name in ["a", "b"] {
         let shelf = host.env().object::<Shelf>().get_by_name(name);
-        shelf.fill().await.unwrap().unwrap();
+        shelf.fill().await.unwrap();
     }
     let page = front(host.addr(), &[HTML]).await;
     assert_eq!(page.status, StatusCode::OK);

@@ -53,7 +53,7 @@ impl DurableObject for Notes {
 #[rpc]
 impl Notes {
     pub async fn add(&self, text: String) -> Result<i64> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS notes (text TEXT)", ())?;
         sql.exec("INSERT INTO notes VALUES (?)", (text,))?;
         sql.exec("SELECT count(*) FROM notes", ())?.one()
@@ -61,7 +61,6 @@ impl Notes {
 
     pub async fn count(&self) -> Result<i64> {
         self.state
-            .storage()
             .sql()
             .exec("SELECT count(*) FROM notes", ())?
             .one()
@@ -69,7 +68,7 @@ impl Notes {
 
     /// Reads all of the text.
     pub async fn read(&self) -> Result<i64> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("SELECT sum(length(replace(text, 'y', 'z'))) FROM notes", ())?
             .one()
     }
@@ -118,7 +117,7 @@ async fn call(
         "panic" => notes.panic().await?,
         _ => notes.wait().await?,
     };
-    Ok(answer?.to_string())
+    Ok(answer.to_string())
 }
 
 fn router(env: Env) -> Router {

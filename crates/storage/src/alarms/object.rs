@@ -228,7 +228,7 @@ impl ObjectDb {
     pub fn repeat_alarms(&self) -> Result<()> {
         self.begin()?;
         self.touch_alarm();
-        self.bookmark();
+        self.next_bookmark();
         Ok(())
     }
 

@@ -295,7 +295,7 @@ impl Engine {
 
     /// The bookmark of an object's newest commit at or before a time. If clocks went backwards, it is the last commit
     /// whose time is not later.
-    pub(crate) fn bookmark_for_time(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
+    pub(crate) fn bookmark_at(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
         let present = self.present_commit(key)?;
         let behind = self.archive_everything();
         let history = self.archive.history(key);

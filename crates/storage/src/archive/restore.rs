@@ -76,7 +76,7 @@ impl Engine {
         to: &Bookmark,
         afterwards: Afterwards,
     ) -> Result<Bookmark> {
-        let undo = self.bookmark_for_time(key, u64::MAX);
+        let undo = self.bookmark_at(key, u64::MAX);
         let repaired = self.repair(key, Repair::Restore(*to), afterwards)?;
         Ok(undo.unwrap_or(repaired.bookmark))
     }
@@ -103,8 +103,8 @@ impl Engine {
         self.wait_durable(db.newest())
     }
 
-    /// See [`crate::Store::current_bookmark`].
-    pub(crate) fn current_bookmark(&self, key: ObjectKey) -> Result<Bookmark> {
+    /// See [`crate::Store::bookmark`].
+    pub(crate) fn bookmark(&self, key: ObjectKey) -> Result<Bookmark> {
         if let Some(quarantine) = self.shared.catalog.current().quarantine_of(key) {
             return Err(quarantine::refusal(key, &quarantine.why));
         }

@@ -30,7 +30,7 @@ use crate::vfs::{self, Control};
 use changes::Changes;
 use deferral::Stage;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, Params};
+use rusqlite::{Connection, Params, TransactionState};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -280,17 +280,27 @@ impl ObjectDb {
         self.file.newest()
     }
 
-    /// The bookmark of the object's present state. In an open transaction it is the bookmark of the commit that ends
-    /// the transaction, which then happens even if nothing has changed. The bookmark is invalid if the transaction is
-    /// rolled back.
+    /// The bookmark of the object's present state. In a transaction that has written it is the bookmark of the commit that
+    /// ends the transaction, which then happens even if nothing has changed. That bookmark is invalid if the transaction
+    /// is rolled back.
     pub fn bookmark(&self) -> Bookmark {
-        match self.state.get() {
-            State::Deferred | State::Transaction => {
-                self.state.set(State::Transaction);
-                self.file.next_bookmark()
-            }
-            State::Idle | State::Lost => self.file.bookmark(),
+        let is_open = matches!(self.state.get(), State::Deferred | State::Transaction);
+        if !is_open || !self.has_written() {
+            return self.file.bookmark();
         }
+        self.next_bookmark()
+    }
+
+    /// The bookmark of the commit that ends the open transaction, which then happens even if nothing has changed.
+    pub(crate) fn next_bookmark(&self) -> Bookmark {
+        self.state.set(State::Transaction);
+        self.file.next_bookmark()
+    }
+
+    /// Returns whether the open transaction has begun to write.
+    fn has_written(&self) -> bool {
+        let state = self.connection.transaction_state(Some("main"));
+        !matches!(state, Ok(TransactionState::None | TransactionState::Read))
     }
 
     /// Undoes everything since the last commit.
@@ -490,6 +500,28 @@ mod tests {
     }
 
     #[test]
+    fn a_bookmark_before_the_first_write_is_that_of_the_last_commit() {
+        let store = store();
+        let db = open(&store);
+        db.kv_put("k", b"v").unwrap();
+        db.commit().unwrap();
+        let before = db.bookmark();
+        db.transaction(|| {
+            db.kv_get("k")?;
+            assert_eq!(db.bookmark(), before);
+            db.kv_put("k", b"w")?;
+            assert!(db.bookmark() > before);
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+        db.commit().unwrap();
+        assert!(db.bookmark() > before);
+        let read = db.transaction(|| db.kv_get("k").map(|_| db.bookmark()));
+        assert_eq!(read.unwrap(), db.bookmark());
+        assert_eq!(db.commit().unwrap(), None, "nothing was written");
+    }
+
+    #[test]
     fn a_bookmark_of_a_transaction_that_fails_is_that_of_a_commit() {
         let store = store();
         let db = open(&store);
@@ -497,6 +529,7 @@ mod tests {
         db.commit().unwrap();
         let mut bookmark = None;
         let failed = db.transaction(|| {
+            db.kv_put("k", b"w")?;
             bookmark = Some(db.bookmark());
             refused()
         });

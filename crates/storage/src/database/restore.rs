@@ -63,7 +63,7 @@ impl ObjectDb {
     pub fn request_restore(&self, to: &Bookmark) -> Result<Bookmark> {
         self.begin()?;
         self.file.must_be_own(to)?;
-        let present = self.bookmark();
+        let present = self.next_bookmark();
         if *to > present {
             return Err(Error::input(format!(
                 "{to} is later than the object's present state, {present}"

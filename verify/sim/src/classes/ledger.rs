@@ -55,7 +55,7 @@ impl DurableObject for Ledger {
             .name()
             .and_then(|name| name.parse().ok())
             .ok_or("a ledger's name is a number")?;
-        let sql = state.storage().sql();
+        let sql = state.sql();
         sql.exec(
             "CREATE TABLE IF NOT EXISTS entries (place INTEGER PRIMARY KEY, value INTEGER NOT NULL UNIQUE)",
             (),
@@ -156,7 +156,7 @@ impl Ledger {
     /// Appends a value in a savepoint that then fails.
     pub async fn refuse(&self, value: Value, pad: u32) -> Result<Appended> {
         self.runs();
-        self.state.storage().transaction_sync(|| {
+        self.state.storage().transaction(|| {
             self.write(&[value], pad)?;
             Err(Error::new("it is refused on purpose"))
         })
@@ -186,10 +186,10 @@ impl Ledger {
     pub async fn wake(&self, values: [Value; 2], after: u32, fails: u32) -> Result<Appended> {
         self.runs();
         let storage = self.state.storage();
-        let list = storage.transaction_sync(|| {
+        let list = storage.transaction(|| {
             let list = self.write(&values[..1], 10)?;
             let at = self.wall_clock()? + i64::from(after);
-            storage.set_alarm(AlarmTime::from_unix_millis(at))?;
+            storage.set_alarm(Timestamp::from_unix_millis(at))?;
             let [value, effect] = values;
             let plan = AlarmPlan {
                 value,
@@ -206,7 +206,7 @@ impl Ledger {
     pub async fn cancel(&self, value: Value) -> Result<Appended> {
         self.runs();
         let storage = self.state.storage();
-        let list = storage.transaction_sync(|| {
+        let list = storage.transaction(|| {
             storage.delete_alarm()?;
             self.write(&[value], 10)
         })?;
@@ -224,7 +224,7 @@ impl Ledger {
             .get_by_name(&to.to_string());
         let there = there
             .take(other, self.number, here.version, here.last)
-            .await??;
+            .await?;
         self.runs();
         self.saw(to, there.version, there.last, Carrier::Answer);
         Ok(())
@@ -272,7 +272,7 @@ impl Ledger {
     fn write(&self, values: &[Value], pad: u32) -> Result<Vec<Value>> {
         let storage = self.state.storage();
         // An error must not leave a part of it behind.
-        storage.transaction_sync(|| {
+        storage.transaction(|| {
             let mut list = self.list()?;
             let casts: u32 = storage.get(CASTS)?.unwrap_or(0);
             storage.put(CASTS, &(casts + 1))?;
@@ -297,11 +297,7 @@ impl Ledger {
 
     /// Broadcasts the list, the last `new` values of which are new.
     fn tell_all(&self, list: &[Value], new: usize) -> Result<Appended> {
-        let frame = self.frame(list)?;
-        for ws in self.state.get_websockets(None) {
-            // A socket that is closing accepts nothing more.
-            let _ = ws.send(&frame);
-        }
+        self.state.broadcast(self.frame(list)?)?;
         let version = list.len() as u32;
         Ok(Appended {
             places: (version - new as u32..version).collect(),
@@ -322,13 +318,13 @@ impl Ledger {
         let sql = storage.sql();
         let rows: Vec<(u32, Value)> = sql
             .exec("SELECT place, value FROM entries ORDER BY place", ())?
-            .to_array()?;
+            .all()?;
         let parts: Vec<(u32, u32, Value)> = sql
             .exec(
                 "SELECT place, part, value FROM parts ORDER BY place, part",
                 (),
             )?
-            .to_array()?;
+            .all()?;
         let kept: Vec<(String, Value)> =
             storage.list(&ListOptions::default().prefix("value ".to_owned()))?;
         let version: u32 = storage.get("version")?.unwrap_or(0);

@@ -107,8 +107,8 @@ pub(crate) async fn all(world: &World, life: &Life) -> Found {
 
 impl Checks<'_> {
     /// The read model shows a resource as it is.
-    async fn is_shown(&self, row: Result<Result<Row, BillingError>>) {
-        let row = row.unwrap().unwrap();
+    async fn is_shown(&self, row: Result<Row, BillingError>) {
+        let row = row.unwrap();
         let sql = "SELECT id, kind, state, seq, customer, subscription, amount, currency, attempts, failures, created_at, \
                    updated_at, created_month, changed_month, data FROM resources WHERE id = $1";
         let model: &dyn ReadModel = &self.world.model;
@@ -123,8 +123,8 @@ impl Checks<'_> {
     }
 
     /// A replay of a chain gives the live state.
-    fn replays(&self, checked: Result<Result<i64, BillingError>>) -> i64 {
-        let outcomes = checked.unwrap().unwrap();
+    fn replays(&self, checked: Result<i64, BillingError>) -> i64 {
+        let outcomes = checked.unwrap();
         self.count(|found| found.outcomes += outcomes);
         outcomes
     }
@@ -169,10 +169,10 @@ impl Checks<'_> {
         let object = env.object::<Subscription>().get_by_name(id);
         let outcomes = self.replays(object.check().await);
         self.is_shown(object.get_row().await).await;
-        let view = object.get_state().await.unwrap().unwrap();
+        let view = object.get_state().await.unwrap();
         let state: states::Subscription = live(&view);
 
-        let timers = object.timers().await.unwrap().unwrap();
+        let timers = object.timers().await.unwrap();
         let broken: Vec<_> = timers
             .iter()
             .filter(|timer| timer.phase == abide::schedule::Phase::Failed)
@@ -213,7 +213,7 @@ impl Checks<'_> {
         let id = draft.id();
         let env = self.world.env();
         let object = env.object::<Invoice>().get_by_name(&id);
-        let view = object.get_state().await.unwrap().unwrap();
+        let view = object.get_state().await.unwrap();
         self.replays(object.check().await);
         self.is_shown(object.get_row().await).await;
         let state: states::Invoice = live(&view);
@@ -224,7 +224,7 @@ impl Checks<'_> {
         for attempt in 1..=state.attempts {
             let intent = states::Invoice::intent(&id, attempt);
             let object = env.object::<PaymentIntent>().get_by_name(&intent);
-            let view = object.get_state().await.unwrap().unwrap();
+            let view = object.get_state().await.unwrap();
             self.replays(object.check().await);
             self.is_shown(object.get_row().await).await;
             self.count(|found| *found.payments.entry(view.state.clone()).or_default() += 1);
@@ -262,7 +262,7 @@ async fn history(world: &World, id: &str) -> Vec<Event> {
     let mut all: Vec<Event> = Vec::new();
     loop {
         let after = all.last().map_or(0, |event| event.entry.seq);
-        let page = object.get_history(after, PAGE).await.unwrap().unwrap();
+        let page = object.get_history(after, PAGE).await.unwrap();
         if page.is_empty() {
             return all;
         }

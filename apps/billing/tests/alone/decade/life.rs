@@ -297,7 +297,7 @@ impl Life {
                 continue;
             };
             let subscription = world.env().object::<Subscription>().get_by_name(&id);
-            let view = subscription.get_state().await.unwrap().unwrap();
+            let view = subscription.get_state().await.unwrap();
             match (&*view.state, random.below(4)) {
                 ("canceled" | "incomplete_expired", _) => {
                     self.subscribe(world, place, random).await;
@@ -400,23 +400,23 @@ async fn report(world: &World, event: &GatewayEvent) {
     let env = world.env();
     let subscription = env.object::<Subscription>().get_by_name(subscription);
     let told = subscription.report_payment_result(result.clone()).await;
-    told.unwrap().unwrap();
+    told.unwrap();
     let invoice = env.object::<Invoice>().get_by_name(invoice);
     let told = invoice.report_payment_result(result).await;
-    told.unwrap().unwrap();
+    told.unwrap();
 }
 
 fn card(random: &mut Random) -> &'static str {
     CARDS[random.below(u32::try_from(CARDS.len()).unwrap()) as usize]
 }
 
-fn created(created: abide::Result<Result<View, BillingError>>) {
-    created.unwrap().unwrap();
+fn created(created: Result<View, BillingError>) {
+    created.unwrap();
 }
 
 /// What the state of a subscription does not take is not done.
-fn done(done: abide::Result<Result<View, BillingError>>) {
-    match done.unwrap() {
+fn done(done: Result<View, BillingError>) {
+    match done {
         Ok(_) | Err(BillingError::Outcome(_) | BillingError::Refused(_)) => {}
         Err(error) => panic!("{error}"),
     }

@@ -43,7 +43,7 @@ async fn subscriptions(world: &World, life: &Life) -> Vec<(String, states::Subsc
     let mut all = Vec::new();
     for id in life.subscriptions() {
         let object = world.env().object::<Subscription>().get_by_name(&id);
-        let view = object.get_state().await.unwrap().unwrap();
+        let view = object.get_state().await.unwrap();
         all.push((id, serde_json::from_value(view.data).unwrap()));
     }
     all
@@ -66,7 +66,8 @@ async fn changes(world: &World, life: &Life) -> Duration {
             };
             let object = world.env().object::<Subscription>().get_by_name(&id);
             let begun = Instant::now();
-            let change = tokio::time::timeout(PATIENCE, object.change(plan.price, Some(quantity)));
+            let change = object.change(plan.price, Some(quantity)).answer();
+            let change = tokio::time::timeout(PATIENCE, change);
             // Some states take no change, and say so at once.
             let _ = change.await.expect("no caller waits").unwrap();
             took.push(begun.elapsed());

@@ -65,7 +65,7 @@ async fn a_failed_payment_is_listed_and_resumes_from_its_failed_step() {
     let customer = env.object::<Customer>().get_by_name(CUSTOMER);
     let data = json!({ "name": "Ada", "email": "ada@example.com", "payment_method": "card_ok" });
     let created = customer.transition("create".into(), "created".into(), data);
-    created.await.unwrap().unwrap();
+    created.await.unwrap();
     let resume = format!("/v1/payment-intents/{PAYMENT}/resume");
     let resumed = world.post(&resume, None).await;
     assert_eq!(resumed.status, 200, "{}", resumed.text);
@@ -150,7 +150,7 @@ async fn a_subscriptions_timers_are_shown_and_so_is_one_that_has_failed() {
         customer: "cus_other".into(),
         ..draft
     };
-    invoice.create(other).await.unwrap().unwrap();
+    invoice.create(other).await.unwrap();
     assert_eq!(subscribed(&world).await, id);
     let failed = |answer: &Answer| {
         let timers = answer.json()["timers"].clone();

@@ -16,7 +16,7 @@ fn late_money_is_recorded_and_only_the_first_payment_is_returned() {
             world.until(date("2026-02-01T00:10:00Z")).await;
             if voids {
                 let voided = world.subscription().void("in_sub_1_1".into()).await;
-                voided.unwrap().unwrap();
+                voided.unwrap();
             } else {
                 world.give_up(1).await;
             }
@@ -25,7 +25,7 @@ fn late_money_is_recorded_and_only_the_first_payment_is_returned() {
             for _ in 0..2 {
                 world.reports(1, 1, Verdict::Paid).await;
             }
-            let view = world.subscription().get_state().await.unwrap().unwrap();
+            let view = world.subscription().get_state().await.unwrap();
             let live: states::Subscription = serde_json::from_value(view.data).unwrap();
             assert_eq!(live.gives_back("sub_1", "in_sub_1_1"), voids);
             assert!(!live.gives_back("sub_1", "in_sub_1_0"));

@@ -103,8 +103,8 @@ impl Bank {
                 .get_by_name(&payment.subscription);
             let invoice = env.object::<Invoice>().get_by_name(&result.invoice);
             for _ in 0..2 {
-                invoice.report_payment_result(result.clone()).await??;
-                subscription.report_payment_result(result.clone()).await??;
+                invoice.report_payment_result(result.clone()).await?;
+                subscription.report_payment_result(result.clone()).await?;
             }
             let mut begun = self.begun.lock().unwrap();
             begun
@@ -183,7 +183,6 @@ impl World {
         product
             .transition(create.clone(), created.clone(), json!({"name": "Tea"}))
             .await
-            .unwrap()
             .unwrap();
         for amount in [0, 1_000, 3_000] {
             let price = env
@@ -195,16 +194,11 @@ impl World {
             price
                 .transition(create.clone(), created.clone(), terms)
                 .await
-                .unwrap()
                 .unwrap();
         }
         let ada = json!({"name": "Ada", "email": "ada@example.com", "payment_method": "card_ok"});
         let customer = env.object::<Customer>().get_by_name("cus_ada");
-        customer
-            .transition(create, created, ada)
-            .await
-            .unwrap()
-            .unwrap();
+        customer.transition(create, created, ada).await.unwrap();
         world
     }
 
@@ -253,7 +247,7 @@ impl World {
     pub(crate) async fn give_up(&self, number: u32) {
         let invoices = self.node.env().object::<Invoice>();
         let invoice = invoices.get_by_name(&Draft::id_of("sub_1", number));
-        invoice.give_up().await.unwrap().unwrap();
+        invoice.give_up().await.unwrap();
     }
 
     /// There is another price.
@@ -265,7 +259,7 @@ impl World {
             "every": {"count": 1, "unit": unit}
         });
         let made = price.transition("create".into(), "created".into(), terms);
-        made.await.unwrap().unwrap();
+        made.await.unwrap();
     }
 
     pub(crate) fn customer(&self) -> Stub<Customer> {
@@ -280,31 +274,21 @@ impl World {
     }
 
     pub(crate) async fn subscribe(&self, new: NewSubscription) {
-        self.subscription().create(new).await.unwrap().unwrap();
+        self.subscription().create(new).await.unwrap();
     }
 
     /// The state of the subscription.
     pub(crate) async fn state(&self) -> String {
-        self.subscription()
-            .get_state()
-            .await
-            .unwrap()
-            .unwrap()
-            .state
+        self.subscription().get_state().await.unwrap().state
     }
 
     pub(crate) async fn is_entitled(&self) -> bool {
-        self.subscription()
-            .entitlement()
-            .await
-            .unwrap()
-            .unwrap()
-            .entitled
+        self.subscription().entitlement().await.unwrap().entitled
     }
 
     /// The timers that will go off, or have failed.
     pub(crate) async fn timers(&self) -> Vec<Timer> {
-        let mut timers = self.subscription().timers().await.unwrap().unwrap();
+        let mut timers = self.subscription().timers().await.unwrap();
         timers.retain(|timer| timer.ended_at.is_none());
         timers
     }
@@ -316,7 +300,7 @@ impl World {
             .env()
             .object::<Invoice>()
             .get_by_name(&Draft::id_of("sub_1", number));
-        invoice.get_state().await.unwrap().ok()
+        invoice.get_state().await.ok()
     }
 
     /// What is due for a period.
@@ -337,9 +321,9 @@ impl World {
         };
         let invoice = self.node.env().object::<Invoice>().get_by_name(&id);
         let told = invoice.report_payment_result(result.clone()).await;
-        told.unwrap().unwrap();
+        told.unwrap();
         let told = self.subscription().report_payment_result(result).await;
-        told.unwrap().unwrap();
+        told.unwrap();
     }
 
     /// The customer pays by hand: with an attempt that no clock begins.
@@ -351,7 +335,7 @@ impl World {
             .subscription()
             .transition("retry".into(), "attempted".into(), retry)
             .await;
-        retried.unwrap().unwrap();
+        retried.unwrap();
     }
 
     /// What each outcome of an action says, in order.
@@ -359,12 +343,7 @@ impl World {
         let mut said = Vec::new();
         let mut after = 0;
         loop {
-            let page = self
-                .subscription()
-                .get_history(after, 100)
-                .await
-                .unwrap()
-                .unwrap();
+            let page = self.subscription().get_history(after, 100).await.unwrap();
             let Some(last) = page.last() else {
                 return said;
             };
@@ -399,7 +378,7 @@ impl World {
     /// What was told before it happened, and for when that was due.
     pub(crate) async fn notified(&self) -> Vec<(String, Time)> {
         let chain = self.subscription().get_history(0, 500).await;
-        let chain = chain.unwrap().unwrap().into_iter();
+        let chain = chain.unwrap().into_iter();
         let told = chain.filter(|event| event.entry.action == "notify");
         told.map(|event| {
             let at: states::Moment = event.entry.data().unwrap();
@@ -410,14 +389,14 @@ impl World {
 
     /// Whether the subscription still waits for the money of a period.
     pub(crate) async fn owes(&self, number: u32) -> bool {
-        let view = self.subscription().get_state().await.unwrap().unwrap();
+        let view = self.subscription().get_state().await.unwrap();
         let live: states::Subscription = serde_json::from_value(view.data).unwrap();
         live.owed.contains_key(&Draft::id_of("sub_1", number))
     }
 
     /// The chain leads to the live state, and nothing that was to happen has failed.
     pub(crate) async fn check(&self) {
-        self.subscription().check().await.unwrap().unwrap();
+        self.subscription().check().await.unwrap();
         for timer in self.timers().await {
             assert!(timer.run.is_none(), "{timer:?}");
         }
@@ -473,7 +452,7 @@ impl World {
     pub(crate) async fn rest(&self) {
         for _ in 0..PATIENT_PULSES {
             if self.bank.report(self.node.env()).await.is_ok()
-                && let Ok(Ok(timers)) = self.subscription().timers().await
+                && let Ok(timers) = self.subscription().timers().await
                 && !timers.iter().any(|timer| self.goes_off(timer))
                 && self.bank.begun().iter().all(|payment| payment.reported)
             {

@@ -72,7 +72,7 @@ fn days_of_dunning_and_of_grace_are_those_of_the_subscription() {
             .subscription()
             .create_with(monthly(1_000), own, Annotation::default())
             .await;
-        created.unwrap().unwrap();
+        created.unwrap();
         world.until(date("2026-01-31T00:00:00Z")).await;
         world.bank.answer(|_| Verdict::Failed);
         world.until(date("2026-02-06T23:00:00Z")).await;
@@ -111,7 +111,7 @@ fn invalid_terms_are_refused() {
                 .subscription()
                 .create_with(monthly(1_000), own, Annotation::default())
                 .await;
-            assert!(refused.unwrap().is_err());
+            assert!(refused.is_err());
         }
         let own = OwnTerms {
             dunning_days: Some(vec![]),
@@ -121,7 +121,7 @@ fn invalid_terms_are_refused() {
             .subscription()
             .create_with(monthly(1_000), own, Annotation::default())
             .await;
-        created.unwrap().unwrap();
+        created.unwrap();
     });
 }
 
@@ -151,7 +151,7 @@ fn trial_ends_and_invoices_are_announced_in_advance() {
             ]
         );
         // Nothing is told of what will not be.
-        world.subscription().cancel(true).await.unwrap().unwrap();
+        world.subscription().cancel(true).await.unwrap();
         world.until(date("2026-05-01T00:00:00Z")).await;
         assert_eq!(world.notified().await.len(), 3);
         world.check().await;

@@ -140,13 +140,9 @@ impl Bank {
             |error: &dyn std::fmt::Display| format!("{} is {:?}: {error}", report.id, report.fate);
         for _ in 0..2 {
             let heard = invoice.report_payment_result(result.clone()).await;
-            heard
-                .map_err(|error| told(&error))?
-                .map_err(|error| told(&error))?;
+            heard.map_err(|error| told(&error))?;
             let heard = subscription.report_payment_result(result.clone()).await;
-            heard
-                .map_err(|error| told(&error))?
-                .map_err(|error| told(&error))?;
+            heard.map_err(|error| told(&error))?;
         }
         self.forgets(report);
         Ok(())
@@ -272,7 +268,7 @@ impl Payments for Bank {
         let env = env.clone();
         Box::pin(async move {
             let customer = env.object::<Customer>().get_by_name(&intent.customer);
-            let customer = customer.get_state().await?.map_err(Error::from_std)?;
+            let customer = customer.get_state().await?;
             let customer: states::Customer =
                 serde_json::from_value(customer.data).map_err(Error::from_std)?;
             let card = customer.payment_method.unwrap_or_default();

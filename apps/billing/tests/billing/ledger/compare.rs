@@ -21,9 +21,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, engine: &T, model: &T) -> Re
 /// The state, whether there is service, and what the next invoice has beside its period.
 pub(crate) async fn state(world: &World) -> Result<states::Subscription, String> {
     let view = world.subscription().get_state().await;
-    let view = view
-        .map_err(|error| error.to_string())?
-        .map_err(|error| error.to_string())?;
+    let view = view.map_err(|error| error.to_string())?;
     let model = &world.model;
     same("the state", &&*view.state, &model.phase.name())?;
     let live: states::Subscription = data(&view)?;
@@ -44,13 +42,10 @@ pub(crate) async fn state(world: &World) -> Result<states::Subscription, String>
 async fn copies(world: &World) -> Result<(), String> {
     for copy in world.copies() {
         let entitlement = copy.entitlement().await;
-        let entitlement = entitlement
-            .map_err(|error| error.to_string())?
-            .map_err(|error| error.to_string())?;
+        let entitlement = entitlement.map_err(|error| error.to_string())?;
         same("service of a copy", &entitlement.entitled, &false)?;
         same("the state of a copy", &entitlement.state.as_str(), &"copy")?;
-        if matches!(copy.resume().await, Ok(Ok(_))) || matches!(copy.cancel(false).await, Ok(Ok(_)))
-        {
+        if copy.resume().await.is_ok() || copy.cancel(false).await.is_ok() {
             return Err("a copy takes what is asked of it".to_owned());
         }
     }
@@ -61,9 +56,7 @@ async fn copies(world: &World) -> Result<(), String> {
 pub(crate) async fn all(world: &World) -> Result<(), String> {
     let live = state(world).await?;
     let entitlement = world.subscription().entitlement().await;
-    let entitlement = entitlement
-        .map_err(|error| error.to_string())?
-        .map_err(|error| error.to_string())?;
+    let entitlement = entitlement.map_err(|error| error.to_string())?;
     same(
         "service",
         &entitlement.entitled,
@@ -71,9 +64,7 @@ pub(crate) async fn all(world: &World) -> Result<(), String> {
     )?;
     copies(world).await?;
     let checked = world.subscription().check().await;
-    checked
-        .map_err(|error| error.to_string())?
-        .map_err(|error| error.to_string())?;
+    checked.map_err(|error| error.to_string())?;
     let timers = world.timers().await?;
     if let Some(failed) = timers
         .iter()
@@ -93,9 +84,7 @@ pub(crate) async fn all(world: &World) -> Result<(), String> {
     same("debts", &owed.iter().sum(), &debts(&world.model))?;
     for (number, wanted) in &world.model.invoices {
         let view = world.invoice(*number).get_state().await;
-        let view = view
-            .map_err(|error| error.to_string())?
-            .map_err(|error| error.to_string())?;
+        let view = view.map_err(|error| error.to_string())?;
         let invoice: states::Invoice = data(&view)?;
         let found = (invoice.due.map(Money::amount), &*view.state);
         let is = (Some(wanted.due), wanted.status.name());
@@ -124,11 +113,7 @@ pub(crate) async fn all(world: &World) -> Result<(), String> {
     for number in 0..=next {
         if !world.model.invoices.contains_key(&number)
             && !world.model.forgotten.contains_key(&number)
-            && world
-                .invoice(number)
-                .get_state()
-                .await
-                .is_ok_and(|view| view.is_ok())
+            && world.invoice(number).get_state().await.is_ok()
         {
             return Err(format!(
                 "the engine has an invoice {number}, the model has none"

@@ -11,7 +11,7 @@ use std::{
 
 use abide::schedule::{Phase, Timer};
 use abide::{
-    Activation, Bookmark, ErrorKind, Node, Result as Reply, Stub,
+    Activation, Bookmark, ErrorKind, Node, Stub,
     clock::{Clock, TestClock},
     storage::{AlarmState, ArchiveOptions, SimDisk, Store, StoreOptions},
 };
@@ -107,8 +107,8 @@ fn refused() -> BillingError {
     ))
 }
 
-fn created<T>(made: Reply<Result<T, BillingError>>) {
-    made.unwrap().unwrap();
+fn created<T>(made: Result<T, BillingError>) {
+    made.unwrap();
 }
 
 impl World {
@@ -187,7 +187,6 @@ impl World {
     /// The timers that will go off, or have failed.
     pub(crate) async fn timers(&self) -> Result<Vec<Timer>, String> {
         let timers = self.subscription().timers().await;
-        let timers = timers.map_err(|error| error.to_string())?;
         let mut timers = timers.map_err(|error| error.to_string())?;
         timers.retain(|timer| timer.ended_at.is_none());
         Ok(timers)
@@ -332,7 +331,6 @@ impl World {
     async fn live(&self) -> Result<states::Subscription, String> {
         let view = self.subscription().get_state().await;
         let view = view.map_err(|error| error.to_string())?;
-        let view = view.map_err(|error| error.to_string())?;
         serde_json::from_value(view.data).map_err(|error| error.to_string())
     }
 
@@ -342,18 +340,17 @@ impl World {
             .get_state()
             .await
             .map_err(|error| error.to_string())?;
-        let view = view.map_err(|error| error.to_string())?;
         let live: states::Customer =
             serde_json::from_value(view.data).map_err(|error| error.to_string())?;
         Ok(live.payment_method.unwrap_or_default())
     }
 
     /// Has this much of what is owed taken off an invoice.
-    async fn reduces(&self, back: u32, part: i64) -> Reply<Result<View, BillingError>> {
+    async fn reduces(&self, back: u32, part: i64) -> Result<View, BillingError> {
         let number = self.model.number(back);
         let amount = self.model.reduction(number, part);
         let (Some(number), Some(amount)) = (number, amount) else {
-            return Ok(Err(refused()));
+            return Err(refused());
         };
         let note = NewCreditNote {
             id: format!("cn_{}", self.asked),
@@ -365,16 +362,11 @@ impl World {
     }
 
     /// Does what a refund does: its money is at the bank, or is credit, and both are reported.
-    async fn refunds(
-        &self,
-        back: u32,
-        part: i64,
-        refund: Refund,
-    ) -> Reply<Result<View, BillingError>> {
+    async fn refunds(&self, back: u32, part: i64, refund: Refund) -> Result<View, BillingError> {
         let number = self.model.number(back);
         let amount = self.model.refundable(number, part);
         let (Some(number), Some(amount)) = (number, amount) else {
-            return Ok(Err(refused()));
+            return Err(refused());
         };
         let credited = Credited {
             id: format!("re_{}", self.asked),
@@ -391,26 +383,26 @@ impl World {
         };
         let invoice = self.invoice(number);
         if refund.is_note {
-            match invoice.take_note(note.clone()).await? {
+            match invoice.take_note(note.clone()).await {
                 Ok(_) => {}
-                refused => return Ok(refused),
+                refused => return refused,
             }
         }
         if !refund.to_balance {
             return self.subscription().returned(credited).await;
         }
-        let granted = self.subscription().grant(credited).await?;
+        let granted = self.subscription().grant(credited).await;
         if granted.is_err() && refund.is_note {
             created(invoice.withdraw_note(note.id).await);
         }
-        Ok(granted)
+        granted
     }
 
     /// Asks for something. Whether it was taken; none if it could not be asked.
     async fn calls(&self, call: Call) -> Result<Option<bool>, String> {
         let subscription = self.subscription();
         let invoice = |back| self.model.number(back).map(|number| self.invoice(number));
-        let asked: Reply<Result<View, BillingError>> = match call {
+        let asked: Result<View, BillingError> = match call {
             Call::Pause => subscription.pause().await,
             Call::Resume => subscription.resume().await,
             Call::Change(price, quantity) => {
@@ -437,11 +429,10 @@ impl World {
             Call::Refund(back, part, refund) => self.refunds(back, part, refund).await,
         };
         match asked {
-            Ok(Ok(_)) => Ok(Some(true)),
-            Ok(Err(BillingError::Outcome(_) | BillingError::Refused(_))) => Ok(Some(false)),
+            Ok(_) => Ok(Some(true)),
+            Err(BillingError::Outcome(_) | BillingError::Refused(_)) => Ok(Some(false)),
             // After a death it may take a moment until the invoice is created.
-            Ok(Err(BillingError::NotFound { kind, .. })) if kind == "invoice" => Ok(None),
-            Ok(Err(error)) => Err(error.to_string()),
+            Err(BillingError::NotFound { kind, .. }) if kind == "invoice" => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -512,9 +503,7 @@ impl World {
         let mut seq = 0;
         loop {
             let page = self.subscription().get_history(seq, 500).await;
-            let page = page
-                .map_err(|error| error.to_string())?
-                .map_err(|error| error.to_string())?;
+            let page = page.map_err(|error| error.to_string())?;
             let Some(last) = page.last() else {
                 return Ok(all.split_off(after.min(all.len())));
             };
@@ -553,7 +542,6 @@ impl World {
     async fn is_asked(&self) -> Result<(), String> {
         for _ in 0..PATIENCE {
             let asked = self.subscription().give_up("none".to_owned()).await;
-            let asked = asked.map_err(|error| error.to_string())?;
             // A restored subscription waits for its invoices.
             let waits = matches!(&asked, Err(BillingError::Object(error)) if error.kind() == ErrorKind::Unavailable);
             if !waits {

@@ -109,7 +109,7 @@ impl World {
         let (create, created) = ("create".to_owned(), "created".to_owned());
         let product = self.env().object::<Product>().get_by_name("prod_tea");
         let tea = product.transition(create.clone(), created.clone(), json!({ "name": "Tea" }));
-        tea.await.unwrap().unwrap();
+        tea.await.unwrap();
         let price = self.env().object::<Price>().get_by_name("price_year");
         let terms = json!({
             "product": "prod_tea",
@@ -117,11 +117,11 @@ impl World {
             "every": { "count": 1, "unit": "year" },
         });
         let price = price.transition(create.clone(), created.clone(), terms);
-        price.await.unwrap().unwrap();
+        price.await.unwrap();
         let customer = self.env().object::<Customer>().get_by_name("cus_ada");
         let ada = json!({ "name": "Ada", "email": "ada@example.com", "payment_method": card });
         let customer = customer.transition(create, created, ada);
-        customer.await.unwrap().unwrap();
+        customer.await.unwrap();
         let new = NewSubscription {
             customer: "cus_ada".into(),
             price: "price_year".into(),
@@ -130,7 +130,7 @@ impl World {
         };
         let subscription = self.env().object::<Subscription>();
         let subscription = subscription.get_by_name(SUBSCRIPTION).create(new);
-        subscription.await.unwrap().unwrap();
+        subscription.await.unwrap();
     }
 
     /// The customer has another card.
@@ -138,14 +138,14 @@ impl World {
         let customer = self.env().object::<Customer>().get_by_name("cus_ada");
         let data = json!({ "payment_method": card });
         let set = customer.transition("set_payment_method".into(), "set".into(), data);
-        set.await.unwrap().unwrap();
+        set.await.unwrap();
     }
 
     /// The customer pays the first invoice with another card.
     pub(crate) async fn pays_with(&self, card: &str) {
         self.has_card(card).await;
         let invoice = self.env().object::<Invoice>().get_by_name(INVOICE);
-        invoice.pay().await.unwrap().unwrap();
+        invoice.pay().await.unwrap();
     }
 
     /// A resource, if it is there.
@@ -167,7 +167,7 @@ impl World {
                     .await
             }
         };
-        view.unwrap().ok()
+        view.ok()
     }
 
     pub(crate) async fn show(&self, id: &str) -> View {

@@ -40,12 +40,12 @@ macro_rules! of {
     ($world:expr, $id:expr, $method:ident($($given:expr),*)) => {{
         let (env, id) = ($world.node.env(), $id);
         match id.split('_').next().unwrap() {
-            "prod" => env.object::<Product>().get_by_name(id).$method($($given),*).await.unwrap(),
-            "price" => env.object::<Price>().get_by_name(id).$method($($given),*).await.unwrap(),
-            "cus" => env.object::<Customer>().get_by_name(id).$method($($given),*).await.unwrap(),
-            "sub" => env.object::<Subscription>().get_by_name(id).$method($($given),*).await.unwrap(),
-            "in" => env.object::<Invoice>().get_by_name(id).$method($($given),*).await.unwrap(),
-            _ => env.object::<PaymentIntent>().get_by_name(id).$method($($given),*).await.unwrap(),
+            "prod" => env.object::<Product>().get_by_name(id).$method($($given),*).await,
+            "price" => env.object::<Price>().get_by_name(id).$method($($given),*).await,
+            "cus" => env.object::<Customer>().get_by_name(id).$method($($given),*).await,
+            "sub" => env.object::<Subscription>().get_by_name(id).$method($($given),*).await,
+            "in" => env.object::<Invoice>().get_by_name(id).$method($($given),*).await,
+            _ => env.object::<PaymentIntent>().get_by_name(id).$method($($given),*).await,
         }
     }};
 }
@@ -131,7 +131,7 @@ impl World {
     /// since the node has no payments.
     pub(crate) async fn billed(&self) -> Draft {
         self.stocked().await;
-        let made = self.subscription().create(tea(0)).await.unwrap().unwrap();
+        let made = self.subscription().create(tea(0)).await.unwrap();
         assert_eq!(made.state, "incomplete");
         let begun = self.begun(0, 1).await;
         serde_json::from_value(begun.data["draft"].clone()).unwrap()
@@ -141,7 +141,7 @@ impl World {
     /// clock moves, which it does only if nothing happens for long.
     pub(crate) async fn begun(&self, number: u32, attempt: u32) -> View {
         for look in 1..=PATIENCE {
-            match self.invoice(number).get_state().await.unwrap() {
+            match self.invoice(number).get_state().await {
                 Ok(view) if view.data["attempts"] == attempt => return view,
                 _ => tokio::time::sleep(LOOK).await,
             }
@@ -161,9 +161,9 @@ impl World {
             ..result(attempt, verdict)
         };
         let heard = self.invoice(invoice).report_payment_result(told.clone());
-        heard.await.unwrap().unwrap();
+        heard.await.unwrap();
         let decided = self.subscription().report_payment_result(told);
-        decided.await.unwrap().unwrap();
+        decided.await.unwrap();
     }
 
     pub(crate) fn draft(&self, number: u32, amount: i64) -> Draft {

@@ -23,7 +23,7 @@ use world::World;
 async fn create_product(world: &World, id: &str) {
     let product = world.env().object::<Product>().get_by_name(id);
     let created = product.transition("create".into(), "created".into(), json!({ "name": "Tea" }));
-    created.await.unwrap().unwrap();
+    created.await.unwrap();
 }
 
 #[test]
@@ -37,18 +37,18 @@ fn an_endpoint_is_told_what_it_wants_and_nothing_of_what_was_refused() {
         for (action, outcome) in [("create", "created"), ("update", "deleted")] {
             let refused =
                 product.transition(action.into(), outcome.into(), json!({ "name": "No" }));
-            refused.await.unwrap().unwrap_err();
+            refused.await.unwrap_err();
         }
         let updated = product.transition(
             "update".into(),
             "updated".into(),
             json!({ "name": "Green tea" }),
         );
-        updated.await.unwrap().unwrap();
+        updated.await.unwrap();
         let customer = world.env().object::<Customer>().get_by_name("cus_ada");
         let ada = json!({ "name": "Ada", "email": "ada@example.com" });
         let created = customer.transition("create".into(), "created".into(), ada);
-        created.await.unwrap().unwrap();
+        created.await.unwrap();
         world
             .until(async || {
                 world.receiver.taken("/all").len() >= 3 && !world.receiver.taken("/some").is_empty()
@@ -76,7 +76,7 @@ fn an_endpoint_is_told_what_it_wants_and_nothing_of_what_was_refused() {
         let told = world.receiver.taken("/some").remove(0);
         assert_eq!(told.resource.kind, "product");
         assert_eq!(told.resource.data["name"], "Green tea");
-        let (counts, _) = world.outbox(&all).overview().await.unwrap().unwrap();
+        let (counts, _) = world.outbox(&all).overview().await.unwrap();
         assert_eq!((counts.failed, counts.queued), (0, 0));
     });
 }
@@ -87,8 +87,8 @@ fn deliveries_to_a_deleted_endpoint_become_dead_letters() {
         let world = World::new(1, 0);
         let gone = world.listens("/gone", &[]).await;
         let id = gone.endpoint.id.clone();
-        world.endpoints().remove(id.clone()).await.unwrap().unwrap();
-        let missing = world.endpoints().show(id.clone()).await.unwrap();
+        world.endpoints().remove(id.clone()).await.unwrap();
+        let missing = world.endpoints().show(id.clone()).await;
         assert!(missing.unwrap_err().to_string().contains(&id));
         // As one that was enqueued a moment before.
         let told = json!({
@@ -100,14 +100,14 @@ fn deliveries_to_a_deleted_endpoint_become_dead_letters() {
             delay: None,
         };
         let outbox = world.outbox(&gone);
-        outbox.enqueue(vec![message]).await.unwrap().unwrap();
+        outbox.enqueue(vec![message]).await.unwrap();
         world
             .until(async || {
                 let dead = outbox.dead_letters(DeadLetterFilter::default());
-                !dead.await.unwrap().unwrap().records.is_empty()
+                !dead.await.unwrap().records.is_empty()
             })
             .await;
-        let dead = outbox.list(Filter::default()).await.unwrap().unwrap();
+        let dead = outbox.list(Filter::default()).await.unwrap();
         let error = dead.records[0].last_error.clone().unwrap();
         assert!(error.contains("was deleted"), "{error}");
 
@@ -143,15 +143,15 @@ fn a_notice_goes_nowhere_but_to_the_url_of_its_endpoint() {
             delay: None,
         };
         let outbox = world.outbox(&endpoint);
-        outbox.enqueue(vec![message]).await.unwrap().unwrap();
+        outbox.enqueue(vec![message]).await.unwrap();
         world
             .soon(async || {
-                let (counts, _) = outbox.overview().await.unwrap().unwrap();
+                let (counts, _) = outbox.overview().await.unwrap();
                 counts.queued + counts.sending == 0
             })
             .await;
         assert!(world.receiver.taken("/elsewhere").is_empty());
-        let dead = outbox.list(Filter::default()).await.unwrap().unwrap();
+        let dead = outbox.list(Filter::default()).await.unwrap();
         let error = dead.records[0].last_error.clone().unwrap();
         assert!(error.contains("registered with another URL"), "{error}");
     });

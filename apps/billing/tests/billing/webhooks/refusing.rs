@@ -43,7 +43,7 @@ async fn happens(world: &World) {
         let product = world.env().object::<Product>().get_by_name("prod_tea");
         let name = json!({ "name": format!("Tea {number}") });
         let updated = product.transition("update".into(), "updated".into(), name);
-        updated.await.unwrap().unwrap();
+        updated.await.unwrap();
     }
 }
 
@@ -59,7 +59,7 @@ fn a_refused_delivery_stays_with_its_resource_and_is_delivered_once() {
             .soon(async || taken(&world, "/second") == told())
             .await;
         assert_eq!(taken(&world, "/first"), [""; 0]);
-        let (counts, _) = world.outbox(&first).overview().await.unwrap().unwrap();
+        let (counts, _) = world.outbox(&first).overview().await.unwrap();
         assert!(counts.queued + counts.sending < OUTCOMES, "{counts:?}");
 
         world.receiver.opens();

@@ -145,7 +145,7 @@ impl World {
             secret: None,
         };
         let id = format!("we_{}", path.trim_start_matches('/'));
-        let registered = self.endpoints().register(id, new).await.unwrap().unwrap();
+        let registered = self.endpoints().register(id, new).await.unwrap();
         self.receiver.knows(path, &registered.secret);
         registered
     }
@@ -178,11 +178,11 @@ impl World {
         let end = self.clock.now() + PATIENCE;
         while !is_so().await {
             assert!(self.clock.now() < end, "it never comes");
-            for endpoint in self.endpoints().list().await.unwrap().unwrap() {
+            for endpoint in self.endpoints().list().await.unwrap() {
                 let outbox = self.env().object::<service::Outbox>();
                 let outbox = outbox.get_by_name(&endpoint.id);
                 let redriven = outbox.redrive_all(DeadLetterFilter::default());
-                redriven.await.unwrap().unwrap();
+                redriven.await.unwrap();
             }
             self.passes(STEP).await;
         }

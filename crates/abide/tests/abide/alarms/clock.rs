@@ -23,7 +23,7 @@ impl Dormitory {
 fn a_wait_is_no_longer_when_the_clock_is_set_back() {
     run(async {
         let beds = Dormitory::new();
-        beds.object("ada").set_in(2 * HOUR).await.unwrap().unwrap();
+        beds.object("ada").set_in(2 * HOUR).await.unwrap();
         beds.pass(HOUR).await;
         beds.set_back(10);
         beds.pass(HOUR - 1).await;
@@ -40,7 +40,7 @@ fn an_alarm_for_a_time_of_the_clock_waits_until_the_clock_shows_it() {
     run(async {
         let beds = Dormitory::new();
         let at = i64::try_from(2 * HOUR).unwrap();
-        beds.object("ada").set(at).await.unwrap().unwrap();
+        beds.object("ada").set(at).await.unwrap();
         beds.set_back(1);
         beds.pass(3 * HOUR - 1).await;
         assert_eq!(beds.notes("ada"), [""; 0]);
@@ -53,10 +53,10 @@ fn an_alarm_for_a_time_of_the_clock_waits_until_the_clock_shows_it() {
 fn a_wait_that_begins_after_the_clock_was_set_back_is_not_shortened() {
     run(async {
         let beds = Dormitory::new();
-        beds.object("eve").set_in(HOUR).await.unwrap().unwrap();
+        beds.object("eve").set_in(HOUR).await.unwrap();
         beds.set_back(2);
         // The clock has not been read since.
-        beds.object("ada").set_in(HOUR).await.unwrap().unwrap();
+        beds.object("ada").set_in(HOUR).await.unwrap();
         beds.pass(HOUR - 1).await;
         assert_eq!(beds.notes("ada"), [""; 0]);
         beds.pass(1).await;
@@ -69,7 +69,7 @@ fn a_retry_is_no_later_when_the_clock_is_set_back() {
     run(async {
         let beds = Dormitory::new();
         beds.script.fail(1);
-        beds.object("ada").set(1_000).await.unwrap().unwrap();
+        beds.object("ada").set(1_000).await.unwrap();
         beds.pass(1_000).await;
         beds.set_back(1);
         beds.pass(1_999).await;
@@ -87,7 +87,7 @@ fn an_alarm_that_a_handler_sets_after_some_time_is_a_wait_too() {
             let storage = sleeper.state.storage();
             storage.set_alarm(Duration::from_hours(2))
         });
-        beds.object("ada").set(1_000).await.unwrap().unwrap();
+        beds.object("ada").set(1_000).await.unwrap();
         beds.pass(1_000).await;
         beds.set_back(5);
         beds.pass(2 * HOUR).await;
@@ -106,9 +106,9 @@ fn setting_the_clock_back_does_not_lengthen_a_handler_s_wait() {
                 Ok(())
             });
             let ada = beds.object("ada");
-            ada.set(1_000).await.unwrap().unwrap();
+            ada.set(1_000).await.unwrap();
             if other {
-                ada.set_other(100 * HOUR).await.unwrap().unwrap();
+                ada.set_other(100 * HOUR).await.unwrap();
             }
             beds.advance(1_000);
             beds.world
@@ -131,10 +131,10 @@ fn a_failed_savepoint_after_the_clock_was_set_back_lengthens_no_wait() {
     run(async {
         let beds = Dormitory::new();
         let ada = beds.object("ada");
-        ada.set_in(60_000).await.unwrap().unwrap();
+        ada.set_in(60_000).await.unwrap();
         beds.set_back(1);
         beds.pass(6_000).await;
-        ada.set_other_in_vain().await.unwrap().unwrap();
+        ada.set_other_in_vain().await.unwrap();
         beds.pass(54_000 - 1).await;
         assert_eq!(beds.notes("ada"), [""; 0]);
         beds.pass(1).await;
@@ -147,10 +147,10 @@ fn the_time_of_a_wait_is_told_by_the_present_clock() {
     run(async {
         let beds = Dormitory::new();
         let ada = beds.object("ada");
-        ada.set_in(2 * HOUR).await.unwrap().unwrap();
+        ada.set_in(2 * HOUR).await.unwrap();
         beds.set_back(10);
         let at = i64::try_from(8 * HOUR).unwrap();
-        assert_eq!(ada.get().await.unwrap().unwrap(), Some(-at));
+        assert_eq!(ada.get().await.unwrap(), Some(-at));
     });
 }
 
@@ -159,11 +159,11 @@ fn a_wait_set_after_a_step_back_is_exact_after_a_kill() {
     run(async {
         // Nothing was written between the two steps and their waits but the waits.
         let beds = Dormitory::new();
-        beds.object("ada").set_in(10 * HOUR).await.unwrap().unwrap();
+        beds.object("ada").set_in(10 * HOUR).await.unwrap();
         for _ in 0..2 {
             beds.advance(HOUR);
             beds.set_back(3);
-            beds.object("eve").set_in(5 * HOUR).await.unwrap().unwrap();
+            beds.object("eve").set_in(5 * HOUR).await.unwrap();
         }
         let beds = beds.killed();
         beds.pass(5 * HOUR - 1).await;
@@ -182,7 +182,7 @@ fn a_clock_set_back_is_remembered_across_a_restart() {
     run(async {
         for checkpoint in [false, true] {
             let beds = Dormitory::new();
-            beds.object("ada").set_in(4 * HOUR).await.unwrap().unwrap();
+            beds.object("ada").set_in(4 * HOUR).await.unwrap();
             beds.pass(HOUR).await;
             beds.set_back(10);
             beds.pass(HOUR).await;
@@ -206,7 +206,7 @@ fn setting_the_clock_back_while_down_delays_a_wait_by_that_much() {
     run(async {
         for checkpoint in [false, true] {
             let beds = Dormitory::new();
-            beds.object("ada").set_in(4 * HOUR).await.unwrap().unwrap();
+            beds.object("ada").set_in(4 * HOUR).await.unwrap();
             beds.pass(HOUR).await;
             if checkpoint {
                 beds.world.node.store().checkpoint().unwrap();
@@ -227,7 +227,7 @@ fn setting_the_clock_back_while_down_delays_a_wait_by_that_much() {
 fn steps_of_the_clock_that_are_no_setting_change_nothing() {
     run(async {
         let beds = Dormitory::on(TestClock::new(), SimDisk::new(), exact());
-        beds.object("ada").set_in(HOUR).await.unwrap().unwrap();
+        beds.object("ada").set_in(HOUR).await.unwrap();
         for _ in 0..100 {
             beds.world.clock.set_wall(-4_000);
             beds.pass(1_000).await;

@@ -16,11 +16,11 @@ fn an_alarm_that_was_acknowledged_goes_off_after_a_crash_of_the_machine() {
     run(async {
         for seed in 0..10 {
             let beds = Dormitory::new();
-            beds.object("ada").set(1_000).await.unwrap().unwrap();
-            beds.object("bob").set(500).await.unwrap().unwrap();
-            beds.object("bob").set(2_000).await.unwrap().unwrap();
-            beds.object("cy").set(1_000).await.unwrap().unwrap();
-            beds.object("cy").delete().await.unwrap().unwrap();
+            beds.object("ada").set(1_000).await.unwrap();
+            beds.object("bob").set(500).await.unwrap();
+            beds.object("bob").set(2_000).await.unwrap();
+            beds.object("cy").set(1_000).await.unwrap();
+            beds.object("cy").delete().await.unwrap();
             let disk = beds.world.disk.crash(seed);
             let beds = Dormitory::on(TestClock::new(), disk, exact());
             beds.pass(1_000).await;
@@ -40,7 +40,7 @@ fn an_attempt_that_ended_its_process_is_retried_after_a_wait() {
             sleeper.signals.give("begun");
             std::future::pending().await
         });
-        beds.object("ada").set(1_000).await.unwrap().unwrap();
+        beds.object("ada").set(1_000).await.unwrap();
         beds.advance(1_000);
         beds.world.signals.wait("begun").await;
         let next = beds.killed();
@@ -51,7 +51,7 @@ fn an_attempt_that_ended_its_process_is_retried_after_a_wait() {
         let has_begun = |_: &Node| !next.notes("ada").is_empty();
         next.world.until(has_begun).await;
         assert_eq!(next.notes("ada"), ["at 3000 for 1000 retry 1"]);
-        assert_eq!(next.object("ada").get().await.unwrap().unwrap(), None);
+        assert_eq!(next.object("ada").get().await.unwrap(), None);
     });
 }
 
@@ -59,7 +59,7 @@ fn an_attempt_that_ended_its_process_is_retried_after_a_wait() {
 /// with the node restarted at once each time, and the last node.
 async fn kills_whenever_it_wakes(seconds: i64, sets_again: bool) -> (Vec<i64>, Dormitory) {
     let mut beds = Dormitory::new();
-    beds.object("ada").set(1_000).await.unwrap().unwrap();
+    beds.object("ada").set(1_000).await.unwrap();
     let mut woken = Vec::new();
     for second in 1..=seconds {
         beds.script.then(async move |sleeper| {
@@ -126,14 +126,11 @@ fn an_alarm_set_by_its_handler_survives_a_crash() {
             sleeper.signals.give("set");
             std::future::pending().await
         });
-        beds.object("ada").set(1_000).await.unwrap().unwrap();
+        beds.object("ada").set(1_000).await.unwrap();
         beds.advance(1_000);
         beds.world.signals.wait("set").await;
         let next = beds.killed();
-        assert_eq!(
-            next.object("ada").get().await.unwrap().unwrap(),
-            Some(60_000)
-        );
+        assert_eq!(next.object("ada").get().await.unwrap(), Some(60_000));
         next.pass(58_999).await;
         assert_eq!(next.notes("ada"), [""; 0]);
         next.pass(1).await;
@@ -145,13 +142,13 @@ fn an_alarm_set_by_its_handler_survives_a_crash() {
 fn a_handler_that_has_finished_does_not_run_again_after_a_crash() {
     run(async {
         let beds = Dormitory::new();
-        beds.object("ada").set(1_000).await.unwrap().unwrap();
+        beds.object("ada").set(1_000).await.unwrap();
         beds.pass(1_000).await;
         beds.world
             .until(|node| node.stats().alarms_pending == 0)
             .await;
         // The answer to this leaves when the handler's end is durable.
-        beds.object("ada").get().await.unwrap().unwrap();
+        beds.object("ada").get().await.unwrap();
         let next = beds.killed();
         next.pass(100_000).await;
         assert_eq!(next.notes("ada"), [""; 0]);
@@ -207,7 +204,7 @@ async fn life(disk: SimDisk) -> (SimDisk, Vec<String>) {
             .env()
             .object::<crate::alarms::sleeper::Sleeper>()
             .get_by_name(&name);
-        let set = async |millis| sleeper.set(millis).await.and_then(|set| set).is_ok();
+        let set = async |millis| sleeper.set(millis).await.is_ok();
         if !set(20_000).await {
             break;
         }

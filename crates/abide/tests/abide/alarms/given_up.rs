@@ -15,7 +15,7 @@ use crate::{
 async fn given_up() -> Dormitory {
     let beds = Dormitory::on(TestClock::new(), SimDisk::new(), giving_up_after(6));
     beds.script.fail(7);
-    beds.object("ada").set(1_000).await.unwrap().unwrap();
+    beds.object("ada").set(1_000).await.unwrap();
     for _ in 0..130 {
         beds.pass(1_000).await;
     }
@@ -30,7 +30,7 @@ fn an_alarm_is_given_up_after_six_retries_and_is_listed_and_counted() {
         let stats = beds.world.node.stats();
         assert_eq!((stats.alarms_failed, stats.alarms_given_up), (1, 1));
         let ada = beds.object("ada");
-        assert_eq!(ada.get().await.unwrap().unwrap(), None);
+        assert_eq!(ada.get().await.unwrap(), None);
         let failed = beds.world.node.alarms(AlarmState::Failed, None, 10);
         let [alarm] = failed.as_slice() else {
             panic!("{failed:?}")
@@ -55,7 +55,7 @@ fn a_given_up_alarm_rerun_on_demand_starts_afresh() {
         node.rerun_alarm(ada.untyped(), None).await.unwrap();
         beds.world.until(|_| beds.notes("ada").len() == 8).await;
         assert_eq!(beds.notes("ada")[7], "at 130000 for 1000 retry 0");
-        assert_eq!(ada.get().await.unwrap().unwrap(), None);
+        assert_eq!(ada.get().await.unwrap(), None);
         assert_eq!(node.stats().alarms_failed, 0);
         let error = node.rerun_alarm(ada.untyped(), None).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
@@ -68,8 +68,8 @@ fn what_is_failing_is_listed_with_its_error_and_can_be_run_at_once() {
         let beds = Dormitory::new();
         beds.script.fail(5);
         let ada = beds.object("ada");
-        ada.set(1_000).await.unwrap().unwrap();
-        beds.object("bob").set(500_000).await.unwrap().unwrap();
+        ada.set(1_000).await.unwrap();
+        beds.object("bob").set(500_000).await.unwrap();
         let node = &beds.world.node;
         assert_eq!(node.alarms(AlarmState::Failing, None, 10), []);
         for _ in 0..20 {
@@ -118,7 +118,7 @@ fn a_given_up_alarm_survives_a_restart_until_a_new_one_is_set() {
         assert_eq!(beds.world.node.stats().alarms_failed, 1);
         beds.pass(100_000).await;
         assert_eq!(beds.notes("ada"), [""; 0]);
-        beds.object("ada").set_in(1_000).await.unwrap().unwrap();
+        beds.object("ada").set_in(1_000).await.unwrap();
         assert_eq!(beds.world.node.stats().alarms_failed, 0);
         beds.pass(1_000).await;
         assert_eq!(beds.notes("ada"), ["at 231000 for 231000 retry 0"]);
@@ -131,7 +131,7 @@ fn pending_alarms_are_listed_by_time_page_by_page() {
         let beds = Dormitory::new();
         for number in 0..10 {
             let sleeper = beds.object(&format!("s{number}"));
-            sleeper.set(5_000 - number * 100).await.unwrap().unwrap();
+            sleeper.set(5_000 - number * 100).await.unwrap();
         }
         let (mut listed, mut after) = (Vec::new(), None);
         loop {

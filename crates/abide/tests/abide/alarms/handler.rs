@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use abide::{AlarmTime, prelude::*};
+use abide::{Timestamp, prelude::*};
 
 use crate::{
     alarms::sleeper::{Dormitory, Sleeper, time},
     support::{Signals, World, run, signals},
 };
 
-fn alarm(sleeper: &Sleeper) -> Option<AlarmTime> {
-    sleeper.state.storage().get_alarm().unwrap()
+fn alarm(sleeper: &Sleeper) -> Option<Timestamp> {
+    sleeper.state.storage().alarm().unwrap()
 }
 
 #[test]
@@ -26,9 +26,9 @@ fn inside_the_handler_there_is_no_alarm_unless_it_is_set_again() {
             sleeper.state.storage().set_alarm(time(8_000))
         });
         let ada = beds.object("ada");
-        ada.set(1_000).await.unwrap().unwrap();
+        ada.set(1_000).await.unwrap();
         beds.pass(2_000).await;
-        assert_eq!(ada.get().await.unwrap().unwrap(), Some(8_000));
+        assert_eq!(ada.get().await.unwrap(), Some(8_000));
         beds.pass(7_000).await;
         assert_eq!(
             beds.notes("ada"),
@@ -51,7 +51,7 @@ fn an_alarm_set_to_now_or_the_past_in_its_handler_fires_again() {
                 }
             });
         }
-        beds.object("ada").set(1_000).await.unwrap().unwrap();
+        beds.object("ada").set(1_000).await.unwrap();
         beds.advance(1_000);
         for _ in 0..21 {
             beds.fired("ada").await;
@@ -80,7 +80,7 @@ fn an_alarm_deleted_in_its_handler_is_kept_if_the_handler_fails() {
             });
         }
         let ada = beds.object("ada");
-        ada.set(1_000).await.unwrap().unwrap();
+        ada.set(1_000).await.unwrap();
         beds.pass(1_000).await;
         beds.pass(10_000).await;
         beds.pass(100_000).await;
@@ -101,10 +101,10 @@ fn deleting_everything_in_the_handler_does_not_end_its_retries() {
             Err("deleted all, and failed".into())
         });
         let ada = beds.object("ada");
-        ada.put("key".to_owned(), 1).await.unwrap().unwrap();
-        ada.set(1_000).await.unwrap().unwrap();
+        ada.put("key".to_owned(), 1).await.unwrap();
+        ada.set(1_000).await.unwrap();
         beds.pass(1_000).await;
-        assert_eq!(ada.read("key".to_owned()).await.unwrap().unwrap(), None);
+        assert_eq!(ada.read("key".to_owned()).await.unwrap(), None);
         beds.pass(2_000).await;
         assert_eq!(beds.notes("ada").len(), 2);
     });
@@ -125,11 +125,11 @@ fn an_error_or_a_panic_does_not_undo_what_the_handler_has_committed() {
             panic!("in a later poll")
         });
         let ada = beds.object("ada");
-        ada.set(1_000).await.unwrap().unwrap();
+        ada.set(1_000).await.unwrap();
         beds.pass(1_000).await;
         beds.pass(2_000).await;
         beds.broken(1).await;
-        let read = async |key: &str| ada.read(key.to_owned()).await.unwrap().unwrap();
+        let read = async |key: &str| ada.read(key.to_owned()).await.unwrap();
         assert_eq!(read("first").await, Some(1));
         assert_eq!(read("second").await, Some(2));
         assert_eq!(read("third").await, None, "the poll that panicked");
@@ -152,12 +152,12 @@ fn an_alarm_that_a_failing_handler_sets_takes_the_place_of_its_retries() {
             panic!("set in an earlier poll")
         });
         let ada = beds.object("ada");
-        ada.set(1_000).await.unwrap().unwrap();
+        ada.set(1_000).await.unwrap();
         beds.pass(1_000).await;
-        assert_eq!(ada.get().await.unwrap().unwrap(), Some(50_000));
+        assert_eq!(ada.get().await.unwrap(), Some(50_000));
         beds.pass(49_000).await;
         beds.broken(1).await;
-        assert_eq!(ada.get().await.unwrap().unwrap(), Some(90_000));
+        assert_eq!(ada.get().await.unwrap(), Some(90_000));
         beds.pass(40_000).await;
         assert_eq!(
             beds.notes("ada"),
@@ -180,13 +180,13 @@ fn what_others_do_to_the_alarm_while_it_is_handled_is_about_the_next_one() {
             Ok(())
         });
         let ada = beds.object("ada");
-        ada.set(1_000).await.unwrap().unwrap();
+        ada.set(1_000).await.unwrap();
         beds.advance(1_000);
         beds.world.signals.wait("begun").await;
-        assert_eq!(ada.get().await.unwrap().unwrap(), None);
-        ada.delete().await.unwrap().unwrap();
-        ada.set(1_000).await.unwrap().unwrap();
-        assert_eq!(ada.get().await.unwrap().unwrap(), Some(1_000));
+        assert_eq!(ada.get().await.unwrap(), None);
+        ada.delete().await.unwrap();
+        ada.set(1_000).await.unwrap();
+        assert_eq!(ada.get().await.unwrap(), Some(1_000));
         beds.world.fence().await;
         assert_eq!(beds.notes("ada").len(), 1, "one at a time");
         beds.world.signals.give("go");
@@ -221,7 +221,7 @@ fn an_alarm_of_a_class_without_a_handler_fails() {
     run(async {
         let world = World::new(|node| node.class::<Deaf>("DEAF", ClassOptions::default()));
         let deaf = world.env().object::<Deaf>().get_by_name("a");
-        deaf.set().await.unwrap().unwrap();
+        deaf.set().await.unwrap();
         world.until(|node| node.stats().errors == 1).await;
         assert_eq!(world.node.stats().alarms_pending, 1);
     });
@@ -240,7 +240,7 @@ impl DurableObject for Slow {
         let (told, storage) = (signals.clone(), state.storage().clone());
         drop(state.block_concurrency_while(async move {
             tokio::task::yield_now().await;
-            let alarm = storage.get_alarm()?.map_or("None", |_| "the alarm");
+            let alarm = storage.alarm()?.map_or("None", |_| "the alarm");
             told.note(format!("made with {alarm}"));
             Ok(())
         }));
@@ -267,7 +267,7 @@ fn an_alarm_waits_for_a_constructor_that_closes_the_gate() {
     run(async {
         let world = World::new(|node| node.class::<Slow>("SLOW", ClassOptions::default()));
         let slow = world.env().object::<Slow>().get_by_name("a");
-        slow.set().await.unwrap().unwrap();
+        slow.set().await.unwrap();
         world.clock.advance(Duration::from_secs(20));
         world.until(|node| node.stats().evicted == 1).await;
         world.clock.advance(Duration::from_secs(40));

@@ -93,7 +93,7 @@ impl Liver {
     /// Changes an alarm, and undoes that.
     pub async fn fail(&self, name: String) -> Result<()> {
         self.state.storage().put("n", &1)?;
-        let undone: Result<()> = self.state.storage().transaction_sync(|| {
+        let undone: Result<()> = self.state.storage().transaction(|| {
             self.state.alarm(&name).set(Duration::from_hours(20))?;
             Err(Error::new("no"))
         });
@@ -104,10 +104,10 @@ impl Liver {
     /// Milliseconds from now until the alarm goes off, as the object sees it.
     pub async fn left(&self, name: String) -> Result<Option<i64>> {
         let set = match name.as_str() {
-            "" => self.state.storage().get_alarm()?,
+            "" => self.state.storage().alarm()?,
             name => self.state.alarm(name).get()?,
         };
-        let now = self.state.env().clock().unix_millis().cast_signed();
+        let now = self.state.now().unix_millis();
         Ok(set.map(|set| set.unix_millis() - now))
     }
 }
@@ -232,7 +232,7 @@ impl Life {
         for (object, model) in self.models.iter().enumerate() {
             for name in NAMES {
                 let left = self.object(object).left(name.to_owned()).await;
-                let left = left.unwrap().unwrap();
+                let left = left.unwrap();
                 let expected = model.alarms.get(name).filter(|alarm| !alarm.is_retry);
                 let expected = expected.map(|alarm| self.left(*alarm));
                 let retries = model.alarms.get(name).is_some_and(|alarm| alarm.is_retry);
@@ -251,22 +251,22 @@ impl Life {
         match random.below(12) {
             0..=2 => {
                 let millis = u64::from(random.below(300_000)) + 1;
-                stub.wait(name.to_owned(), millis).await.unwrap().unwrap();
+                stub.wait(name.to_owned(), millis).await.unwrap();
                 let due = Due::Wait(self.world.clock.now() + Duration::from_millis(millis));
                 self.set(object, name, due);
             }
             3 => {
                 let at = self.wall() + i64::from(random.below(600_000)) + 1;
-                stub.set(name.to_owned(), at).await.unwrap().unwrap();
+                stub.set(name.to_owned(), at).await.unwrap();
                 self.set(object, name, Due::At(at));
             }
             4 => {
-                stub.delete(name.to_owned()).await.unwrap().unwrap();
+                stub.delete(name.to_owned()).await.unwrap();
                 self.models[object].alarms.remove(name);
             }
             5 => {
                 let name = if name.is_empty() { "other" } else { name };
-                stub.fail(name.to_owned()).await.unwrap().unwrap();
+                stub.fail(name.to_owned()).await.unwrap();
             }
             6 | 7 => {
                 let back = [6_000, 70_000, 3_600_000][random.below(3) as usize];

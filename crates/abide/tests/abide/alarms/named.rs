@@ -26,7 +26,7 @@ struct Diary {
 impl Diary {
     fn note(&self, by: &str, info: &AlarmInfo) {
         let name = info.name.as_deref().unwrap_or("own");
-        let now = self.state.env().clock().unix_millis().cast_signed();
+        let now = self.state.now().unix_millis();
         let now = now - TestClock::START_UNIX_MILLIS.cast_signed();
         self.signals
             .note(format!("{by}{name} at {} retry {}", now, info.retry_count));
@@ -153,12 +153,12 @@ impl Shelf {
 
     async fn set_in(&self, name: &str, millis: u64) {
         let set = self.diary().set_in(name.to_owned(), millis).await;
-        set.unwrap().unwrap();
+        set.unwrap();
     }
 
     async fn remember(&self, key: &str, name: &str) {
         let put = self.diary().remember(key.to_owned(), name.to_owned());
-        put.await.unwrap().unwrap();
+        put.await.unwrap();
     }
 
     /// Lets time pass, and returns when nothing is due any more.
@@ -197,16 +197,11 @@ fn each_alarm_goes_off_at_its_own_time_under_its_name() {
             shelf.set_in(name, millis).await;
         }
         assert_eq!(
-            shelf.diary().names().await.unwrap().unwrap(),
+            shelf.diary().names().await.unwrap(),
             ["eggs", "rice", "tea"]
         );
         shelf.set_in("tea", 2_500).await;
-        shelf
-            .diary()
-            .delete("rice".to_owned())
-            .await
-            .unwrap()
-            .unwrap();
+        shelf.diary().delete("rice".to_owned()).await.unwrap();
         for _ in 0..5 {
             shelf.pass(500).await;
         }
@@ -294,7 +289,7 @@ fn a_given_up_alarm_is_listed_with_pending_ones_and_can_be_rerun() {
         assert_eq!(failed, [true, false], "{alarms:?}");
         let other = node.rerun_alarm(diary.untyped(), Some("good")).await;
         assert_eq!(other.unwrap_err().kind(), ErrorKind::NotFound);
-        diary.forget("bad".to_owned()).await.unwrap().unwrap();
+        diary.forget("bad".to_owned()).await.unwrap();
         node.rerun_alarm(diary.untyped(), Some("bad"))
             .await
             .unwrap();
@@ -339,7 +334,7 @@ fn all_alarms_outlive_the_process_and_go_with_what_the_object_has_stored() {
         shelf.pass(1_000).await;
         assert_eq!(shelf.notes(), ["b at 2000 retry 0"]);
         shelf.set_in("c", 1_000).await;
-        shelf.diary().delete_all().await.unwrap().unwrap();
+        shelf.diary().delete_all().await.unwrap();
         let shelf = shelf.killed();
         shelf.pass(HOUR).await;
         assert_eq!(shelf.notes(), [""; 0]);
@@ -365,7 +360,7 @@ fn the_alarm_of_a_component_is_never_given_up() {
             .all(|note| note.starts_with("handler of handled"));
         assert!(all_by_handler, "{notes:?}");
         assert!(notes[19].ends_with("retry 19"), "{notes:?}");
-        let twice = shelf.diary().open_twice().await.unwrap().unwrap_err();
+        let twice = shelf.diary().open_twice().await.unwrap_err();
         assert_eq!(twice.kind(), ErrorKind::Input);
     });
 }
@@ -376,11 +371,7 @@ fn a_wait_behind_a_timed_alarm_is_not_lengthened_by_a_clock_set_back() {
         for (kill, checkpoint) in [(false, false), (true, false), (true, true)] {
             let mut shelf = Shelf::new();
             let diary = shelf.diary();
-            diary
-                .set_at("time".to_owned(), 2 * HOUR)
-                .await
-                .unwrap()
-                .unwrap();
+            diary.set_at("time".to_owned(), 2 * HOUR).await.unwrap();
             shelf.set_in("wait", 3 * HOUR).await;
             shelf.set_in("longer", 5 * HOUR).await;
             shelf.pass(HOUR).await;
@@ -475,26 +466,22 @@ fn names_and_numbers_of_alarms_have_bounds() {
             (String::new(), "must not be empty"),
             ("x".repeat(257), "256 bytes"),
         ] {
-            let set = diary.set_in(name, 1_000).await.unwrap();
+            let set = diary.set_in(name, 1_000).await;
             let error = set.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Input);
             assert!(error.message().contains(says), "{error}");
         }
-        diary.fill(1_000).await.unwrap().unwrap();
+        diary.fill(1_000).await.unwrap();
         shelf.set_in("own", 2 * HOUR).await;
         shelf.set_in("n7", 2 * HOUR).await;
-        let one_more = diary
-            .set_in("more".to_owned(), 1)
-            .await
-            .unwrap()
-            .unwrap_err();
+        let one_more = diary.set_in("more".to_owned(), 1).await.unwrap_err();
         assert!(
             one_more.message().contains("at most 1000 named alarms"),
             "{one_more}"
         );
         shelf.pass(HOUR).await;
         assert_eq!(shelf.notes().len(), 999);
-        assert_eq!(diary.names().await.unwrap().unwrap(), ["n7"]);
+        assert_eq!(diary.names().await.unwrap(), ["n7"]);
     });
 }
 
@@ -522,16 +509,11 @@ async fn life(seed: u64) {
                 model.insert(name, now + wait);
             }
             3 => {
-                shelf
-                    .diary()
-                    .delete(name.to_owned())
-                    .await
-                    .unwrap()
-                    .unwrap();
+                shelf.diary().delete(name.to_owned()).await.unwrap();
                 model.remove(name);
             }
             4 if random.below(4) == 0 => {
-                shelf.diary().delete_all().await.unwrap().unwrap();
+                shelf.diary().delete_all().await.unwrap();
                 model.clear();
             }
             5 => {

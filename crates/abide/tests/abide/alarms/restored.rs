@@ -36,7 +36,7 @@ impl DurableObject for Diary {
 impl Diary {
     pub(crate) async fn set(&self) -> Result<Bookmark> {
         self.state.storage().set_alarm(HOUR)?;
-        self.state.storage().current_bookmark()
+        self.state.storage().bookmark()
     }
 
     pub(crate) async fn delete(&self) -> Result<()> {
@@ -48,7 +48,7 @@ impl Diary {
     }
 
     pub(crate) async fn restore_next(&self, to: Bookmark) -> Result<Bookmark> {
-        self.state.storage().on_next_session_restore(&to)
+        self.state.storage().restore_at_next_start(&to)
     }
 
     pub(crate) async fn abort(&self) {
@@ -69,8 +69,8 @@ fn diary(world: &World) -> Stub<Diary> {
 /// A diary whose alarm is deleted, and the bookmark at which it was set.
 async fn without_its_alarm() -> (World, Bookmark) {
     let world = on(TestClock::new(), SimDisk::new());
-    let set = diary(&world).set().await.unwrap().unwrap();
-    diary(&world).delete().await.unwrap().unwrap();
+    let set = diary(&world).set().await.unwrap();
+    diary(&world).delete().await.unwrap();
     (world, set)
 }
 
@@ -91,7 +91,7 @@ async fn settle(world: &World) {
 fn the_alarms_of_a_restored_state_go_off_without_another_event() {
     run(async {
         let (world, set) = without_its_alarm().await;
-        diary(&world).restore(set).await.unwrap().unwrap();
+        diary(&world).restore(set).await.unwrap();
         settle(&world).await;
         assert_eq!(world.signals.notes(), [""; 0], "not before its time");
         world.clock.advance(HOUR);
@@ -104,7 +104,7 @@ fn the_alarms_of_a_restored_state_go_off_without_another_event() {
 fn an_object_that_aborts_to_be_restored_needs_no_event_either() {
     run(async {
         let (world, set) = without_its_alarm().await;
-        diary(&world).restore_next(set).await.unwrap().unwrap();
+        diary(&world).restore_next(set).await.unwrap();
         settle(&world).await;
         world.clock.advance(HOUR);
         settle(&world).await;
@@ -121,7 +121,7 @@ fn the_alarms_of_a_restored_state_go_off_after_a_crash() {
     run(async {
         for seed in 0..20 {
             let (world, set) = without_its_alarm().await;
-            diary(&world).restore(set).await.unwrap().unwrap();
+            diary(&world).restore(set).await.unwrap();
             let disk = world.disk.crash(seed);
             let world = on(world.clock.clone(), disk);
             settle(&world).await;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use abide::{
-    AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, LocalFuture, Node, NodeBuilder,
+    AlarmInfo, AlarmListing, AlarmRetry, LocalFuture, Node, NodeBuilder, Timestamp,
     clock::{Clock as _, TestClock},
     prelude::*,
     storage::{AlarmState, SimDisk},
@@ -76,7 +76,7 @@ impl DurableObject for Sleeper {
         let name = self.state.name().unwrap_or_default();
         self.signals.note(format!(
             "{name} at {} for {} retry {}",
-            after(self.state.env().clock().unix_millis().cast_signed()),
+            after(self.state.now().unix_millis()),
             after(info.scheduled_time.unix_millis()),
             info.retry_count
         ));
@@ -118,7 +118,7 @@ impl Sleeper {
     /// Sets a named alarm in a savepoint that fails.
     pub async fn set_other_in_vain(&self) -> Result<()> {
         self.state.storage().put("kept", &1)?;
-        let undone: Result<()> = self.state.storage().transaction_sync(|| {
+        let undone: Result<()> = self.state.storage().transaction(|| {
             self.state.alarm("other").set(Duration::from_hours(20))?;
             Err(Error::new("no"))
         });
@@ -127,7 +127,7 @@ impl Sleeper {
     }
 
     pub async fn get(&self) -> Result<Option<i64>> {
-        let alarm = self.state.storage().get_alarm()?;
+        let alarm = self.state.storage().alarm()?;
         Ok(alarm.map(|alarm| after(alarm.unix_millis())))
     }
 
@@ -164,8 +164,8 @@ fn after(unix_millis: i64) -> i64 {
     unix_millis - TestClock::START_UNIX_MILLIS.cast_signed()
 }
 
-pub(crate) fn time(millis: i64) -> AlarmTime {
-    AlarmTime::from_unix_millis(TestClock::START_UNIX_MILLIS.cast_signed() + millis)
+pub(crate) fn time(millis: i64) -> Timestamp {
+    Timestamp::from_unix_millis(TestClock::START_UNIX_MILLIS.cast_signed() + millis)
 }
 
 /// Options without jitter, so that the time of a retry is known.
@@ -223,13 +223,13 @@ impl Dormitory {
     /// the same worker, has gone off.
     pub(crate) async fn pass(&self, millis: u64) {
         let witness = self.object(WITNESS);
-        witness.set_in(millis).await.unwrap().unwrap();
+        witness.set_in(millis).await.unwrap();
         self.advance(millis);
         self.fired(WITNESS).await;
         // Others may have been due in the same moment; by now they have been taken, and this one comes behind them.
-        witness.set_in(0).await.unwrap().unwrap();
+        witness.set_in(0).await.unwrap();
         self.fired(WITNESS).await;
-        witness.get().await.unwrap().unwrap();
+        witness.get().await.unwrap();
         // Those that ran when an earlier process ended do not go off in the order of the others.
         let now = self.world.clock.unix_millis().cast_signed();
         let is_due = |alarm: &AlarmListing| alarm.due.unix_millis() <= now;

@@ -79,7 +79,7 @@ fn alarms_that_are_overdue_at_start_are_spread_over_workers_and_time() {
         for number in 0..ALARMS {
             let guest = world.env().object::<Guest>();
             let guest = guest.get_by_name(&format!("{number}"));
-            guest.set().await.unwrap().unwrap();
+            guest.set().await.unwrap();
         }
         let disk = world.stop().await;
         clock.advance(Duration::from_hours(24));
@@ -108,7 +108,7 @@ fn a_wall_clock_that_is_set_forward_is_noticed_within_seconds() {
         let clock = TestClock::new();
         let world = guests(clock.clone(), SimDisk::new(), 1);
         let guest = world.env().object::<Guest>().get_by_name("a");
-        guest.set().await.unwrap().unwrap();
+        guest.set().await.unwrap();
         clock.set_wall(3_600_000);
         clock.advance(Duration::from_secs(5));
         world.signals.wait("in").await;
@@ -122,18 +122,18 @@ fn an_alarm_stopped_by_a_full_disk_goes_off_when_space_returns() {
     run(async {
         let beds = Dormitory::new();
         let (ada, filler) = (beds.object("ada"), beds.object("filler"));
-        ada.set(1_000).await.unwrap().unwrap();
+        ada.set(1_000).await.unwrap();
         let disk = &beds.world.disk;
         disk.set_capacity(Some(disk.used()));
         // Until not even a move of the alarm fits any more.
         for count in [20_000, 1_000, 1] {
-            let fills = async |round| filler.fill(count, round).await.and_then(|done| done);
+            let fills = async |round| filler.fill(count, round).await;
             let mut round = 0;
             while fills(round).await.is_ok() {
                 round += 1;
             }
         }
-        let moves = async |to| ada.set(to).await.and_then(|done| done);
+        let moves = async |to| ada.set(to).await;
         let mut to = 1_000;
         while moves(to).await.is_ok() {
             to = 2_001 - to;
@@ -160,7 +160,7 @@ fn an_alarm_stopped_by_a_full_disk_goes_off_when_space_returns() {
 fn an_alarm_of_a_class_that_the_node_does_not_have_waits_until_one_does() {
     run(async {
         let beds = Dormitory::new();
-        beds.object("ada").set(1_000).await.unwrap().unwrap();
+        beds.object("ada").set(1_000).await.unwrap();
         let clock = beds.world.clock.clone();
         let disk = beds.world.stop().await;
         clock.advance(Duration::from_secs(10));
@@ -189,10 +189,10 @@ fn handlers_that_hang_hold_up_no_alarms_of_other_classes() {
         for number in 0..=MAX_ALARMS_PER_WORKER {
             let guest = world.env().object::<Guest>();
             let guest = guest.get_by_name(&format!("{number}"));
-            guest.set().await.unwrap().unwrap();
+            guest.set().await.unwrap();
         }
         let sleeper = world.env().object::<Sleeper>().get_by_name("ada");
-        sleeper.set(3_600_001).await.unwrap().unwrap();
+        sleeper.set(3_600_001).await.unwrap();
         world.clock.advance(Duration::from_hours(1));
         for _ in 0..MAX_ALARMS_PER_WORKER {
             world.signals.wait("in").await;

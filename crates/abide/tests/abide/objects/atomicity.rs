@@ -14,7 +14,6 @@ struct Ledger {
 impl DurableObject for Ledger {
     fn new(state: State, env: Env) -> Result<Self> {
         state
-            .storage()
             .sql()
             .exec("CREATE TABLE IF NOT EXISTS entries (text TEXT UNIQUE)", ())?;
         if state.name().as_deref() == Some("unborn") {
@@ -29,7 +28,7 @@ impl DurableObject for Ledger {
     }
 }
 
-/// An error type of the user's own, as `transaction_sync` takes it.
+/// An error type of the user's own, as `transaction` takes it.
 #[derive(Debug, PartialEq)]
 enum Refusal {
     NotThis,
@@ -95,15 +94,15 @@ impl Ledger {
 
     pub async fn nested(&self) -> Result<Vec<String>> {
         let storage = self.state.storage();
-        let failed: Result<()> = storage.transaction_sync(|| {
+        let failed: Result<()> = storage.transaction(|| {
             self.enter("undone")?;
-            storage.transaction_sync(|| self.enter("undone too"))?;
+            storage.transaction(|| self.enter("undone too"))?;
             Err(Error::new("no"))
         });
         assert_eq!(failed.unwrap_err().message(), "no");
-        storage.transaction_sync(|| {
+        storage.transaction(|| {
             self.enter("outer")?;
-            let inner: Result<(), Refusal> = storage.transaction_sync(|| {
+            let inner: Result<(), Refusal> = storage.transaction(|| {
                 self.enter("inner")?;
                 Err(Refusal::NotThis)
             });
@@ -115,15 +114,13 @@ impl Ledger {
 
     pub async fn entries(&self) -> Result<Vec<String>> {
         self.state
-            .storage()
             .sql()
             .exec("SELECT text FROM entries ORDER BY rowid", ())?
-            .to_array()
+            .all()
     }
 
     fn enter(&self, text: &str) -> Result<()> {
         self.state
-            .storage()
             .sql()
             .exec("INSERT INTO entries VALUES (?1)", [text])
             .map(drop)
@@ -146,9 +143,9 @@ fn writes_without_an_await_between_are_one_record() {
         ledger.visits().await.unwrap();
         let commits = || world.node.store().stats().commits;
         let before = commits();
-        ledger.write_at_once().await.unwrap().unwrap();
+        ledger.write_at_once().await.unwrap();
         assert_eq!(commits() - before, 1);
-        ledger.write_with_a_pause().await.unwrap().unwrap();
+        ledger.write_with_a_pause().await.unwrap();
         assert_eq!(commits() - before, 3);
         ledger.visits().await.unwrap();
         assert_eq!(commits() - before, 3);
@@ -160,7 +157,7 @@ fn a_new_object_is_one_record_with_the_first_event_it_handles() {
     run(async {
         let world = world();
         let before = world.node.store().stats().commits;
-        ledger(&world, "a").write_at_once().await.unwrap().unwrap();
+        ledger(&world, "a").write_at_once().await.unwrap();
         assert_eq!(world.node.store().stats().commits - before, 1);
     });
 }
@@ -182,10 +179,7 @@ fn a_panic_undoes_its_own_poll_and_nothing_before() {
             told.contains("panicked") && !told.contains("on fire"),
             "{told}"
         );
-        assert_eq!(
-            ledger.entries().await.unwrap().unwrap(),
-            ["before the pause"]
-        );
+        assert_eq!(ledger.entries().await.unwrap(), ["before the pause"]);
     });
 }
 
@@ -213,10 +207,10 @@ fn an_error_rolls_nothing_back() {
     run(async {
         let world = world();
         let ledger = ledger(&world, "a");
-        let error = ledger.write_and_fail().await.unwrap().unwrap_err();
+        let error = ledger.write_and_fail().await.unwrap_err();
         assert_eq!(error.message(), "an error is an answer");
         assert!(error.remote());
-        assert_eq!(ledger.entries().await.unwrap().unwrap(), ["kept"]);
+        assert_eq!(ledger.entries().await.unwrap(), ["kept"]);
     });
 }
 
@@ -229,7 +223,7 @@ fn abort_undoes_its_poll_and_resets_the_object() {
         let error = ledger.write_and_abort().await.unwrap_err();
         assert_eq!(error.message(), "enough of this");
         assert!(error.object_reset());
-        assert!(ledger.entries().await.unwrap().unwrap().is_empty());
+        assert!(ledger.entries().await.unwrap().is_empty());
         assert_eq!(ledger.visits().await.unwrap(), 1);
     });
 }
@@ -240,18 +234,18 @@ fn restart_keeps_its_poll_and_the_object_begins_anew() {
         let world = world();
         let ledger = ledger(&world, "a");
         ledger.visits().await.unwrap();
-        ledger.write_and_restart().await.unwrap().unwrap();
-        assert_eq!(ledger.entries().await.unwrap().unwrap(), ["kept"]);
+        ledger.write_and_restart().await.unwrap();
+        assert_eq!(ledger.entries().await.unwrap(), ["kept"]);
         assert_eq!(ledger.visits().await.unwrap(), 1);
     });
 }
 
 #[test]
-fn transaction_sync_rolls_back_on_an_error_and_nests() {
+fn a_transaction_rolls_back_on_an_error_and_nests() {
     run(async {
         let world = world();
         assert_eq!(
-            ledger(&world, "a").nested().await.unwrap().unwrap(),
+            ledger(&world, "a").nested().await.unwrap(),
             ["outer", "outer again"]
         );
     });

@@ -111,7 +111,7 @@ impl Leaky {
     pub async fn tell_later(&self) -> Result<()> {
         self.state.storage().put("secret", &0)?;
         let other = self.env.object::<Self>().get_by_name("other");
-        self.state.wait_until(async move {
+        self.state.spawn(async move {
             other.told().await.unwrap();
         })
     }
@@ -143,7 +143,7 @@ fn all_was_refused(world: &World, lent: &Lent) {
     for outcome in outcomes {
         let error = outcome.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
-        assert!(error.message().contains("state.wait_until"), "{error}");
+        assert!(error.message().contains("state.spawn"), "{error}");
     }
 }
 
@@ -197,7 +197,7 @@ fn background_work_waits_at_the_gate() {
         assert!(!is_answered(&mut call));
         assert_eq!(world.signals.notes(), [""; 0]);
         world.disk.release_syncs();
-        call.await.unwrap().unwrap();
+        call.await.unwrap();
         world.until(|_| world.signals.notes() == ["told"]).await;
     });
 }

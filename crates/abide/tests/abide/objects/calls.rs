@@ -130,9 +130,17 @@ fn an_error_enum_of_the_user_arrives_as_that_enum() {
     run(async {
         let world = world();
         let seats = seats(&world);
-        let taken = seats.take("14C".into(), "ada".into()).await.unwrap();
+        let taken = seats
+            .take("14C".into(), "ada".into())
+            .answer()
+            .await
+            .unwrap();
         assert_eq!(taken, Err(SeatError::Taken { by: "ada".into() }));
-        let unknown = seats.take("99Z".into(), "ada".into()).await.unwrap();
+        let unknown = seats
+            .take("99Z".into(), "ada".into())
+            .answer()
+            .await
+            .unwrap();
         assert_eq!(unknown, Err(SeatError::Unknown("99Z".into())));
     });
 }
@@ -161,7 +169,7 @@ fn arguments_and_results_are_serde_values_and_integers_are_exact() {
 #[test]
 fn an_abide_error_in_a_result_arrives_unchanged_and_marked_remote() {
     run(async {
-        let error = seats(&world()).fail().await.unwrap().unwrap_err();
+        let error = seats(&world()).fail().await.unwrap_err();
         assert_eq!(
             (error.kind(), error.message()),
             (ErrorKind::Application, "out of seats")
@@ -286,22 +294,8 @@ fn an_error_of_fetch_reaches_the_caller_as_remote() {
 fn objects_call_each_other_and_share_the_programs_values() {
     run(async {
         let world = world();
-        assert_eq!(
-            seats(&world)
-                .ask_another("LH400".into())
-                .await
-                .unwrap()
-                .unwrap(),
-            1
-        );
-        assert_eq!(
-            seats(&world)
-                .ask_another("BA117".into())
-                .await
-                .unwrap()
-                .unwrap(),
-            2
-        );
+        assert_eq!(seats(&world).ask_another("LH400".into()).await.unwrap(), 1);
+        assert_eq!(seats(&world).ask_another("BA117".into()).await.unwrap(), 2);
         let shared: Arc<Shared> = world.env().require().unwrap();
         assert_eq!(shared.0.load(Ordering::Relaxed), 2);
         assert!(world.env().get::<String>().is_none());
@@ -322,10 +316,10 @@ fn ids_that_are_no_ids_or_belong_elsewhere_are_refused() {
         let world = world();
         let seats = world.env().object::<Seats>();
         let id = seats.id_from_name("BA117");
-        assert_eq!(seats.id_from_string(&id.to_string()).unwrap(), id);
-        assert_ne!(seats.new_unique_id(), seats.new_unique_id());
+        assert_eq!(seats.parse_id(&id.to_string()).unwrap(), id);
+        assert_ne!(seats.unique_id(), seats.unique_id());
 
-        let error = seats.id_from_string("not an id").unwrap_err();
+        let error = seats.parse_id("not an id").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
         assert!(
             error.message().contains("`not an id` is not an object id"),
@@ -337,7 +331,7 @@ fn ids_that_are_no_ids_or_belong_elsewhere_are_refused() {
             .any_namespace("SILENT")
             .unwrap()
             .id_from_name("BA117");
-        let error = seats.id_from_string(&foreign.to_string()).unwrap_err();
+        let error = seats.parse_id(&foreign.to_string()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
         assert!(
             error

@@ -56,7 +56,7 @@ impl Fragile {
 
     pub async fn wait_with_guard_in_background(&self) -> Result<()> {
         let guard = self.guard();
-        self.state.wait_until(async move {
+        self.state.spawn(async move {
             let _guard = guard;
             std::future::pending::<()>().await;
         })
@@ -101,11 +101,7 @@ fn a_destructor_that_calls_and_panics_in_a_reset_affects_no_other() {
         assert_eq!(error.message(), "on purpose");
         world.signals.wait("dropped").await;
 
-        fragile
-            .wait_with_guard_in_background()
-            .await
-            .unwrap()
-            .unwrap();
+        fragile.wait_with_guard_in_background().await.unwrap();
         let waiting = fragile.wait_with_guard();
         world.signals.wait("waiting").await;
         let aborting = fragile.abort();

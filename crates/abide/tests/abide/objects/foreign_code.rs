@@ -163,7 +163,7 @@ fn request(path: &str) -> Request {
 
 /// What must hold after each of these panics.
 async fn all_is_well(world: &World, panics: u64) {
-    armed(world, "another").write(2).await.unwrap().unwrap();
+    armed(world, "another").write(2).await.unwrap();
     world.until(|node| node.stats().panics == panics).await;
     world.until(|node| node.stats().held == 0).await;
     assert!(!world.node.failed() && !world.node.store().failed());
@@ -200,7 +200,7 @@ fn the_log_survives_the_destructor_of_a_response_whose_caller_has_gone() {
         assert!(!is_answered(&mut write));
         drop(calls);
         world.disk.release_syncs();
-        write.await.unwrap().unwrap();
+        write.await.unwrap();
         all_is_well(&world, 3).await;
     });
 }
@@ -248,7 +248,7 @@ fn a_node_that_stops_drops_what_it_holds_although_destructors_panic() {
 fn a_failed_log_is_reported_to_all_although_destructors_panic() {
     run(async {
         let world = world();
-        armed(&world, "a").write(7).await.unwrap().unwrap();
+        armed(&world, "a").write(7).await.unwrap();
         world.disk.hold_syncs();
         let first = armed(&world, "a").fetch(request("/write"));
         let second = armed(&world, "a").write(2);
@@ -270,7 +270,7 @@ fn a_panicking_http_client_is_an_error_to_its_caller_only() {
         let client = Arc::new(Client::default());
         let world = world_with(&client);
         client.panics.store(1, Ordering::SeqCst);
-        let error = armed(&world, "a").send_one().await.unwrap().unwrap_err();
+        let error = armed(&world, "a").send_one().await.unwrap_err();
         let told = error.message();
         assert!(
             told.contains("the HTTP client panicked") && !told.contains("the client panics"),
@@ -283,7 +283,7 @@ fn a_panicking_http_client_is_an_error_to_its_caller_only() {
         world.fence().await;
         assert_eq!(*client.sent.lock().unwrap(), ["0"]);
         world.disk.release_syncs();
-        let error = sending.await.unwrap().unwrap_err();
+        let error = sending.await.unwrap_err();
         let told = error.message();
         assert!(
             told.contains("the HTTP client panicked") && !told.contains("the client panics"),
@@ -303,8 +303,8 @@ fn an_http_client_is_never_called_on_the_thread_that_writes_the_log() {
         let sending = armed(&world, "a").write_and_send(5);
         world.fence().await;
         world.disk.release_syncs();
-        sending.await.unwrap().unwrap();
-        armed(&world, "a").send_one().await.unwrap().unwrap();
+        sending.await.unwrap();
+        armed(&world, "a").send_one().await.unwrap();
         let threads = client.threads.lock().unwrap();
         assert_eq!(threads.len(), 6);
         // The second one releases departures on machines with more cores.
@@ -320,11 +320,7 @@ fn requests_reach_the_client_in_order_whether_or_not_they_have_to_wait() {
     run(async {
         let client = Arc::new(Client::default());
         let world = world_with(&client);
-        armed(&world, "a")
-            .send_in_order(COUNT)
-            .await
-            .unwrap()
-            .unwrap();
+        armed(&world, "a").send_in_order(COUNT).await.unwrap();
         let expected: Vec<_> = (0..COUNT).map(|number| number.to_string()).collect();
         assert_eq!(*client.sent.lock().unwrap(), expected);
     });
@@ -369,9 +365,9 @@ fn a_panicking_waker_only_affects_its_owner() {
         assert!(!poll_with(&mut first, &Waker::from(Arc::clone(&held))));
         world.fence().await;
         world.disk.release_syncs();
-        second.await.unwrap().unwrap();
+        second.await.unwrap();
         assert!(held.0.load(Ordering::SeqCst));
-        first.await.unwrap().unwrap();
+        first.await.unwrap();
         all_is_well(&world, 2).await;
     });
 }

@@ -129,7 +129,7 @@ fn block_concurrency_while_holds_events_and_completions() {
         );
 
         world.signals.give("open");
-        assert_eq!(blocking.await.unwrap().unwrap(), "open");
+        assert_eq!(blocking.await.unwrap(), "open");
         waiting.await.unwrap();
         event.await.unwrap();
         assert_eq!(
@@ -154,7 +154,7 @@ fn events_that_waited_at_the_gate_start_in_order_when_it_opens() {
         for call in calls {
             call.await.unwrap();
         }
-        blocking.await.unwrap().unwrap();
+        blocking.await.unwrap();
         let notes = world.signals.notes();
         assert_eq!(notes[0], "the gate opens");
         assert!(
@@ -171,7 +171,7 @@ fn events_that_waited_at_the_gate_start_in_order_when_it_opens() {
 fn block_concurrency_while_nests() {
     run(async {
         let world = world();
-        gated(&world).block_twice_nested().await.unwrap().unwrap();
+        gated(&world).block_twice_nested().await.unwrap();
         assert_eq!(
             world.signals.notes(),
             ["outer begins", "inner", "outer ends"]
@@ -197,7 +197,7 @@ fn a_gate_that_is_closed_for_30_seconds_resets_the_object() {
         assert!(
             error
                 .message()
-                .contains("blockConcurrencyWhile() in a Durable Object waited for too long"),
+                .contains("`block_concurrency_while` did not end within 30 s"),
             "{error}"
         );
         assert!(error.object_reset() && !error.retryable());

@@ -51,7 +51,7 @@ impl Counter {
 
     pub async fn count_in_background(&self) -> Result<()> {
         let (storage, signals) = (self.state.storage().clone(), self.signals.clone());
-        self.state.wait_until(async move {
+        self.state.spawn(async move {
             signals.wait("go").await;
             storage.put("count", &100).unwrap();
             signals.give("done");
@@ -82,9 +82,9 @@ fn an_idle_object_leaves_memory_and_comes_back_from_storage() {
     run(async {
         let world = world();
         let counter = counter(&world);
-        assert_eq!(counter.count().await.unwrap().unwrap(), (1, 1));
+        assert_eq!(counter.count().await.unwrap(), (1, 1));
         world.clock.advance(Duration::from_secs(9));
-        assert_eq!(counter.count().await.unwrap().unwrap(), (2, 2));
+        assert_eq!(counter.count().await.unwrap(), (2, 2));
         world.clock.advance(Duration::from_secs(9));
         world.fence().await;
         assert_eq!(
@@ -95,7 +95,7 @@ fn an_idle_object_leaves_memory_and_comes_back_from_storage() {
         world.clock.advance(Duration::from_secs(1));
         world.until(|node| node.stats().evicted >= 1).await;
         world.until(|_| world.signals.notes() == ["dropped"]).await;
-        assert_eq!(counter.count().await.unwrap().unwrap(), (1, 3));
+        assert_eq!(counter.count().await.unwrap(), (1, 3));
     });
 }
 
@@ -104,14 +104,14 @@ fn an_object_stays_in_memory_while_a_handler_waits() {
     run(async {
         let world = world();
         let counter = counter(&world);
-        counter.count().await.unwrap().unwrap();
+        counter.count().await.unwrap();
         let call = counter.wait_then_count();
         world.signals.wait("waiting").await;
         world.clock.advance(Duration::from_mins(1));
         world.fence().await;
         world.signals.give("go");
-        call.await.unwrap().unwrap();
-        assert_eq!(counter.count().await.unwrap().unwrap(), (3, 3));
+        call.await.unwrap();
+        assert_eq!(counter.count().await.unwrap(), (3, 3));
     });
 }
 
@@ -120,13 +120,13 @@ fn background_work_keeps_an_object_in_memory_and_writes_in_its_gates() {
     run(async {
         let world = world();
         let counter = counter(&world);
-        counter.count().await.unwrap().unwrap();
-        counter.count_in_background().await.unwrap().unwrap();
+        counter.count().await.unwrap();
+        counter.count_in_background().await.unwrap();
         world.clock.advance(Duration::from_mins(1));
         world.fence().await;
         world.signals.give("go");
         world.signals.wait("done").await;
-        assert_eq!(counter.count().await.unwrap().unwrap(), (2, 101));
+        assert_eq!(counter.count().await.unwrap(), (2, 101));
     });
 }
 
@@ -135,7 +135,7 @@ fn an_object_knows_its_name_even_when_it_is_called_by_id() {
     run(async {
         let world = world();
         let counter = counter(&world);
-        counter.count().await.unwrap().unwrap();
+        counter.count().await.unwrap();
         let disk = world.stop().await;
         let world = World::on(disk, 1, |node| {
             node.class::<Counter>("COUNTER", ClassOptions::default())
@@ -144,13 +144,13 @@ fn an_object_knows_its_name_even_when_it_is_called_by_id() {
             name_of(&world, counter.id()).await.as_deref(),
             Some("counter")
         );
-        let unique = world.env().object::<Counter>().new_unique_id();
+        let unique = world.env().object::<Counter>().unique_id();
         assert_eq!(name_of(&world, unique).await, None);
 
         // Called by its id first, by its name later.
         let late = world.env().object::<Counter>().get_by_name("late");
         assert_eq!(name_of(&world, late.id()).await, None);
-        late.count().await.unwrap().unwrap();
+        late.count().await.unwrap();
         assert_eq!(name_of(&world, late.id()).await.as_deref(), Some("late"));
         let disk = world.stop().await;
         let world = World::on(disk, 1, |node| {
@@ -171,7 +171,7 @@ fn a_handler_finishes_though_its_caller_has_gone() {
         drop(call);
         world.signals.give("go");
         world.until(|node| node.stats().outstanding == 0).await;
-        assert_eq!(counter.count().await.unwrap().unwrap(), (2, 2));
+        assert_eq!(counter.count().await.unwrap(), (2, 2));
     });
 }
 
@@ -194,7 +194,7 @@ fn a_node_that_stops_lets_handlers_finish_and_takes_no_new_events() {
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
         assert!(refused.retryable(), "{refused:?}");
         world.signals.give("go");
-        call.await.unwrap().unwrap();
+        call.await.unwrap();
         stopping.await.unwrap().unwrap();
         assert_eq!(world.signals.notes(), ["dropped"]);
         world.node.store().close().unwrap();
@@ -219,11 +219,11 @@ fn a_node_that_stops_gives_up_handlers_when_their_grace_is_over() {
 fn what_objects_have_stored_is_there_after_a_restart() {
     run(async {
         let first = world();
-        counter(&first).count().await.unwrap().unwrap();
+        counter(&first).count().await.unwrap();
         let disk = first.stop().await;
         let second = World::on(disk, 3, |node| {
             node.class::<Counter>("COUNTER", ClassOptions::default())
         });
-        assert_eq!(counter(&second).count().await.unwrap().unwrap(), (1, 2));
+        assert_eq!(counter(&second).count().await.unwrap(), (1, 2));
     });
 }

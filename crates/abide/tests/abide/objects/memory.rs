@@ -104,7 +104,7 @@ fn the_least_recently_used_objects_leave_memory_when_their_share_is_used() {
         for number in 0..300 {
             for name in ["hot".to_owned(), number.to_string()] {
                 world.clock.advance(Duration::from_millis(1));
-                object(&world, name).write().await.unwrap().unwrap();
+                object(&world, name).write().await.unwrap();
             }
             // An object that was just loaded may be one too many until the next one comes.
             let taken = world.memory_for(MemoryUse::Objects);
@@ -117,9 +117,9 @@ fn the_least_recently_used_objects_leave_memory_when_their_share_is_used() {
         assert_eq!(lives.len(), 301, "the hot one, and each other, lived once");
 
         // The newest are still there, the oldest are not.
-        object(&world, 299).write().await.unwrap().unwrap();
+        object(&world, 299).write().await.unwrap();
         assert_eq!(world.signals.notes().len(), 301);
-        object(&world, 0).write().await.unwrap().unwrap();
+        object(&world, 0).write().await.unwrap();
         assert_eq!(world.signals.notes().len(), 302);
     });
 }
@@ -141,7 +141,7 @@ fn with_all_objects_busy_no_object_starts_and_live_ones_keep_working() {
         assert!(refused > 10, "{refused}");
         is_refused(object(&world, "another").write().await);
         assert_eq!(world.refused_for(MemoryUse::Objects), 2);
-        object(&world, 0).write().await.unwrap().unwrap();
+        object(&world, 0).write().await.unwrap();
         let lives = world.signals.notes();
         assert_eq!(lives.len(), refused, "a busy object left memory");
 
@@ -150,7 +150,7 @@ fn with_all_objects_busy_no_object_starts_and_live_ones_keep_working() {
             call.await.unwrap();
         }
         world.clock.advance(Duration::from_secs(1));
-        object(&world, "another").write().await.unwrap().unwrap();
+        object(&world, "another").write().await.unwrap();
     });
 }
 
@@ -179,10 +179,10 @@ fn events_count_their_bytes_and_calls_between_objects_still_run() {
         );
         is_refused(busy.take(vec![7; 100 * KIB as usize]).await);
         assert_eq!(world.refused_for(MemoryUse::Events), 2);
-        object(&world, "new").write().await.unwrap().unwrap();
+        object(&world, "new").write().await.unwrap();
 
         world.signals.give("call");
-        caller.await.unwrap().unwrap();
+        caller.await.unwrap();
         assert_eq!(world.refused_for(MemoryUse::Events), 2);
         for call in taken {
             world.signals.give("go");
@@ -191,7 +191,7 @@ fn events_count_their_bytes_and_calls_between_objects_still_run() {
         world
             .until(|_| world.memory_for(MemoryUse::Events) == 0)
             .await;
-        busy.write().await.unwrap().unwrap();
+        busy.write().await.unwrap();
     });
 }
 
@@ -200,7 +200,7 @@ fn what_an_output_gate_holds_counts_its_bytes() {
     run(async {
         let world = world(4 * 1024);
         let object = object(&world, "writer");
-        object.write().await.unwrap().unwrap();
+        object.write().await.unwrap();
         world.disk.hold_syncs();
         let mut held = Vec::new();
         loop {
@@ -224,13 +224,13 @@ fn what_an_output_gate_holds_counts_its_bytes() {
         assert!(world.memory_for(MemoryUse::Log) > 0);
         world.disk.release_syncs();
         for call in held {
-            assert_eq!(call.await.unwrap().unwrap().len(), 100 * KIB as usize);
+            assert_eq!(call.await.unwrap().len(), 100 * KIB as usize);
         }
         world
             .until(|_| world.memory_for(MemoryUse::Replies) == 0)
             .await;
         world.until(|_| world.memory_for(MemoryUse::Log) == 0).await;
-        object.write().await.unwrap().unwrap();
+        object.write().await.unwrap();
     });
 }
 

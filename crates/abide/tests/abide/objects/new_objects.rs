@@ -14,7 +14,7 @@ struct Tenant {
 
 impl DurableObject for Tenant {
     fn new(state: State, _env: Env) -> Result<Self> {
-        let sql = state.storage().sql();
+        let sql = state.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS t (n INTEGER)", ())?;
         Ok(Self { state })
     }
@@ -23,16 +23,16 @@ impl DurableObject for Tenant {
 #[rpc]
 impl Tenant {
     pub async fn sql(&self, sql: String) -> Result<usize> {
-        Ok(self.state.storage().sql().exec(&sql, ())?.len())
+        Ok(self.state.sql().exec(&sql, ())?.len())
     }
 
     pub async fn sql_and_sync(&self, sql: String) -> Result<()> {
-        self.state.storage().sql().exec(&sql, ())?;
+        self.state.sql().exec(&sql, ())?;
         self.state.storage().sync().await
     }
 
     pub async fn bookmark(&self) -> Result<String> {
-        Ok(self.state.storage().current_bookmark()?.to_string())
+        Ok(self.state.storage().bookmark()?.to_string())
     }
 }
 
@@ -44,7 +44,7 @@ struct Blocked {
 
 impl DurableObject for Blocked {
     fn new(state: State, _env: Env) -> Result<Self> {
-        let sql = state.storage().sql();
+        let sql = state.sql();
         drop(state.block_concurrency_while(async move {
             tokio::task::yield_now().await;
             sql.exec("CREATE TABLE IF NOT EXISTS t (n INTEGER)", ())?;
@@ -59,7 +59,7 @@ impl DurableObject for Blocked {
 #[rpc]
 impl Blocked {
     pub async fn sql(&self, sql: String) -> Result<usize> {
-        Ok(self.state.storage().sql().exec(&sql, ())?.len())
+        Ok(self.state.sql().exec(&sql, ())?.len())
     }
 }
 
@@ -72,7 +72,7 @@ fn world_on(disk: SimDisk) -> World {
 
 async fn sql(world: &World, sql: &str) -> Result<usize> {
     let tenant = world.env().object::<Tenant>().get_by_name("a");
-    tenant.sql(sql.to_owned()).await.unwrap()
+    tenant.sql(sql.to_owned()).await
 }
 
 const SCHEMA: &[(&str, &str)] = &[
@@ -120,7 +120,7 @@ fn ddl_that_was_synced_survives_a_power_cut() {
         let world = world_on(SimDisk::new());
         let tenant = world.env().object::<Tenant>().get_by_name("a");
         let (ddl, exists) = SCHEMA[0];
-        tenant.sql_and_sync(ddl.to_owned()).await.unwrap().unwrap();
+        tenant.sql_and_sync(ddl.to_owned()).await.unwrap();
         let world = world_on(world.disk.crash(7));
         assert_eq!(sql(&world, exists).await.unwrap(), 1);
     });
@@ -140,7 +140,7 @@ fn a_bookmark_of_a_new_object_waits_until_it_is_durable() {
             "it left before its commit was durable"
         );
         world.disk.release_syncs();
-        let bookmark: Bookmark = bookmark.await.unwrap().unwrap().parse().unwrap();
+        let bookmark: Bookmark = bookmark.await.unwrap().parse().unwrap();
         world
             .node
             .restore(tenant.untyped(), bookmark)
@@ -156,14 +156,14 @@ fn a_constructor_that_blocks_stores_nothing_until_a_write() {
         let blocked = world.env().object::<Blocked>();
         let object = blocked.get_by_name("a");
         let call = |sql: &str| object.sql(sql.to_owned());
-        assert_eq!(call("SELECT n FROM t").await.unwrap().unwrap(), 0);
+        assert_eq!(call("SELECT n FROM t").await.unwrap(), 0);
         assert_eq!(blocked.untyped().written().unwrap(), []);
-        call("INSERT INTO t VALUES (1)").await.unwrap().unwrap();
+        call("INSERT INTO t VALUES (1)").await.unwrap();
         assert_eq!(blocked.untyped().written().unwrap().len(), 1);
         let world = world_on(world.disk.after_kill());
         let object = world.env().object::<Blocked>().get_by_name("a");
         let rows = object.sql("SELECT n FROM t".to_owned()).await;
-        assert_eq!(rows.unwrap().unwrap(), 1);
+        assert_eq!(rows.unwrap(), 1);
     });
 }
 

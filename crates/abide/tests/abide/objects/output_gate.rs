@@ -46,7 +46,7 @@ impl DurableObject for Writer {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         let (storage, signals) = (self.state.storage().clone(), self.signals.clone());
         sender.send("first").map_err(Error::from_std)?;
-        self.state.wait_until(async move {
+        self.state.spawn(async move {
             signals.wait("continue").await;
             storage.put("key", "stream").unwrap();
             let _ = sender.send("second");
@@ -199,7 +199,7 @@ fn a_result_waits_until_the_write_is_durable() {
         assert!(!is_answered(&mut call));
         assert_eq!(world.node.stats().held, 1);
         world.disk.release_syncs();
-        call.await.unwrap().unwrap();
+        call.await.unwrap();
         world.until(|node| node.stats().held == 0).await;
     });
 }
@@ -212,12 +212,12 @@ fn a_reader_waits_for_the_write_that_it_has_seen_and_others_do_not() {
         world.disk.hold_syncs();
         let write = written.write(5);
         let mut read = written.read();
-        assert_eq!(other.read().await.unwrap().unwrap(), None);
+        assert_eq!(other.read().await.unwrap(), None);
         world.fence().await;
         assert!(!is_answered(&mut read));
         world.disk.release_syncs();
-        assert_eq!(read.await.unwrap().unwrap(), Some(5));
-        write.await.unwrap().unwrap();
+        assert_eq!(read.await.unwrap(), Some(5));
+        write.await.unwrap();
     });
 }
 
@@ -321,7 +321,7 @@ fn a_call_to_another_object_waits_until_the_write_is_durable() {
         world.fence().await;
         assert!(world.signals.notes().is_empty());
         world.disk.release_syncs();
-        call.await.unwrap().unwrap();
+        call.await.unwrap();
         assert_eq!(world.signals.notes(), ["told"]);
     });
 }
@@ -334,7 +334,6 @@ fn what_an_object_sends_leaves_in_order_whether_or_not_it_has_to_wait() {
         writer(&world, "a")
             .tell_in_order("b".to_owned(), COUNT)
             .await
-            .unwrap()
             .unwrap();
         let expected: Vec<_> = (0..COUNT).map(|number| number.to_string()).collect();
         assert_eq!(world.signals.notes(), expected);
@@ -347,8 +346,8 @@ fn an_unconfirmed_write_is_not_waited_for() {
         let world = world();
         let writer = writer(&world, "a");
         world.disk.hold_syncs();
-        writer.write_unconfirmed(3).await.unwrap().unwrap();
-        assert_eq!(writer.read().await.unwrap().unwrap(), Some(3));
+        writer.write_unconfirmed(3).await.unwrap();
+        assert_eq!(writer.read().await.unwrap(), Some(3));
         world.disk.release_syncs();
     });
 }
@@ -364,7 +363,7 @@ fn sync_waits_for_unconfirmed_writes_too() {
         world.fence().await;
         assert!(!is_answered(&mut call));
         world.disk.release_syncs();
-        call.await.unwrap().unwrap();
+        call.await.unwrap();
     });
 }
 
@@ -381,9 +380,9 @@ fn a_new_incarnation_does_not_show_what_is_not_durable_yet() {
         world.fence().await;
         assert!(!is_answered(&mut read) && !is_answered(&mut panic));
         world.disk.release_syncs();
-        assert_eq!(read.await.unwrap().unwrap(), Some(9));
+        assert_eq!(read.await.unwrap(), Some(9));
         panic.await.unwrap_err();
-        write.await.unwrap().unwrap();
+        write.await.unwrap();
     });
 }
 
@@ -421,8 +420,8 @@ fn a_second_node_on_one_store_does_not_show_what_is_not_durable_yet() {
             tokio::task::yield_now().await;
         }
         assert!(store.write_group());
-        again.await.unwrap().unwrap();
-        assert_eq!(read.await.unwrap().unwrap(), Some(7));
+        again.await.unwrap();
+        assert_eq!(read.await.unwrap(), Some(7));
         drop(write);
         second.shutdown(Duration::from_secs(10)).await.unwrap();
         drop(second);
@@ -434,22 +433,15 @@ fn a_second_node_on_one_store_does_not_show_what_is_not_durable_yet() {
 fn who_has_counted_objects_waits_for_those_that_are_not_durable_yet() {
     run(async {
         let world = world();
-        assert_eq!(
-            writer(&world, "counter")
-                .count_all()
-                .await
-                .unwrap()
-                .unwrap(),
-            0
-        );
+        assert_eq!(writer(&world, "counter").count_all().await.unwrap(), 0);
         world.disk.hold_syncs();
         let write = writer(&world, "a").write(1);
         let mut count = writer(&world, "counter").count_all();
         world.fence().await;
         assert!(!is_answered(&mut count));
         world.disk.release_syncs();
-        assert_eq!(count.await.unwrap().unwrap(), 1);
-        write.await.unwrap().unwrap();
+        assert_eq!(count.await.unwrap(), 1);
+        write.await.unwrap();
     });
 }
 
@@ -464,7 +456,7 @@ fn an_object_with_writes_that_are_not_durable_stays_in_memory() {
         world.clock.advance(Duration::from_secs(11));
         world.fence().await;
         world.disk.release_syncs();
-        write.await.unwrap().unwrap();
+        write.await.unwrap();
         assert_eq!(world.node.stats().evicted, 0);
     });
 }
@@ -474,7 +466,7 @@ fn a_failed_sync_releases_nothing_and_stops_the_node() {
     run(async {
         let world = world();
         let (a, b) = (writer(&world, "a"), writer(&world, "b"));
-        b.write(7).await.unwrap().unwrap();
+        b.write(7).await.unwrap();
         world.disk.hold_syncs();
         let (write, read) = (a.write(1), a.read());
         let telling = b.write_and_tell("c".to_owned());
@@ -512,22 +504,19 @@ fn a_full_disk_is_an_error_and_the_object_works_when_space_returns() {
         let mut acknowledged = 0;
         let error = loop {
             match writer.write_large(acknowledged + 1).await {
-                Ok(written) => acknowledged = written.unwrap(),
+                Ok(written) => acknowledged = written,
                 Err(error) => break error,
             }
         };
         assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
         assert!(error.object_reset() && !error.retryable());
-        assert_eq!(writer.read_large().await.unwrap().unwrap(), acknowledged);
+        assert_eq!(writer.read_large().await.unwrap(), acknowledged);
 
         world.disk.set_capacity(None);
         while writer.write_large(acknowledged + 1).await.is_err() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(
-            writer.read_large().await.unwrap().unwrap(),
-            acknowledged + 1
-        );
+        assert_eq!(writer.read_large().await.unwrap(), acknowledged + 1);
     });
 }
 
@@ -536,11 +525,11 @@ fn what_was_acknowledged_is_there_after_the_machine_lost_power() {
     run(async {
         let world = world();
         let writer_a = writer(&world, "a");
-        writer_a.write(41).await.unwrap().unwrap();
+        writer_a.write(41).await.unwrap();
         let disk: SimDisk = world.disk.crash(7);
         let world = World::on(disk, 1, |node| {
             node.class::<Writer>("WRITER", ClassOptions::default())
         });
-        assert_eq!(writer(&world, "a").read().await.unwrap().unwrap(), Some(41));
+        assert_eq!(writer(&world, "a").read().await.unwrap(), Some(41));
     });
 }

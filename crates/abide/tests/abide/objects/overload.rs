@@ -96,7 +96,7 @@ impl Slow {
     pub async fn work_for_ever(&self) -> Result<(usize, Error)> {
         let mut taken = 0;
         loop {
-            match self.state.wait_until(std::future::pending()) {
+            match self.state.spawn(std::future::pending()) {
                 Ok(()) => taken += 1,
                 Err(error) => return Ok((taken, error)),
             }
@@ -125,7 +125,7 @@ fn an_object_with_a_full_queue_is_overloaded_in_the_documented_words() {
         assert!(!error.object_reset() && !error.remote());
 
         world.signals.give("open");
-        blocking.await.unwrap().unwrap();
+        blocking.await.unwrap();
         for call in queued {
             call.await.unwrap();
         }
@@ -142,7 +142,7 @@ fn timers_are_as_few_as_objects_however_often_these_close_their_gates() {
         let names = ["a", "b", "c"];
         let object = |name: &str| world.env().object::<Slow>().get_by_name(name);
         for name in names {
-            object(name).block_often(1_000).await.unwrap().unwrap();
+            object(name).block_often(1_000).await.unwrap();
         }
         world.fence().await;
         // The fence is an object, too.
@@ -212,10 +212,7 @@ fn a_worker_refuses_late_calls_except_those_of_its_objects() {
         });
         let slow = world.env().object::<Slow>().get_by_name("slow");
         for _ in 0..100 {
-            slow.compute(TAKES.as_millis() as u64)
-                .await
-                .unwrap()
-                .unwrap();
+            slow.compute(TAKES.as_millis() as u64).await.unwrap();
         }
         let holding = slow.hold_and_call();
         world.signals.wait("held").await;
@@ -234,7 +231,7 @@ fn a_worker_refuses_late_calls_except_those_of_its_objects() {
 
         let released = world.env().require::<Released>().unwrap();
         released.0.store(true, Ordering::Relaxed);
-        holding.await.unwrap().unwrap();
+        holding.await.unwrap();
         for call in calls {
             call.await.unwrap();
         }
@@ -248,7 +245,7 @@ fn background_tasks_are_limited_and_handlers_still_run() {
         let options = ClassOptions::default().max_running(1);
         let world = World::new(|node| node.class::<Slow>("SLOW", options));
         let slow = world.env().object::<Slow>().get_by_name("slow");
-        let (taken, error) = slow.work_for_ever().await.unwrap().unwrap();
+        let (taken, error) = slow.work_for_ever().await.unwrap();
         assert_eq!(taken, abide::limits::MAX_BACKGROUND_PER_OBJECT);
         assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
         slow.quick().await.unwrap();

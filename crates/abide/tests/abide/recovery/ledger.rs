@@ -34,7 +34,7 @@ impl Ledger {
     pub(crate) async fn set(&self, text: String) -> Result<Bookmark> {
         self.memory.borrow_mut().push(text.clone());
         self.state.storage().put("text", &text)?;
-        self.state.storage().current_bookmark()
+        self.state.storage().bookmark()
     }
 
     pub(crate) async fn get(&self) -> Result<Option<String>> {
@@ -50,23 +50,23 @@ impl Ledger {
     }
 
     pub(crate) async fn bookmark(&self) -> Result<Bookmark> {
-        self.state.storage().current_bookmark()
+        self.state.storage().bookmark()
     }
 
     pub(crate) async fn bookmark_at(&self, unix_millis: u64) -> Result<Bookmark> {
         let time = UNIX_EPOCH + Duration::from_millis(unix_millis);
-        self.state.storage().bookmark_for_time(time).await
+        self.state.storage().bookmark_at(time).await
     }
 
     /// Asks for a restore; the object lives on.
     pub(crate) async fn restore_next(&self, to: Bookmark) -> Result<Bookmark> {
-        self.state.storage().on_next_session_restore(&to)
+        self.state.storage().restore_at_next_start(&to)
     }
 
     /// Asks for a restore and makes it happen, after a write that the abort undoes.
     pub(crate) async fn restore_now(&self, to: Bookmark) -> Result<()> {
         self.state.storage().put("text", "undone")?;
-        self.state.storage().on_next_session_restore(&to)?;
+        self.state.storage().restore_at_next_start(&to)?;
         self.state.abort("to be restored");
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Ledger {
 
     /// Asks for a restore and panics.
     pub(crate) async fn restore_and_panic(&self, to: Bookmark) -> Result<()> {
-        self.state.storage().on_next_session_restore(&to)?;
+        self.state.storage().restore_at_next_start(&to)?;
         panic!("after the request");
     }
 

@@ -68,7 +68,7 @@ impl Diary {
     pub(crate) async fn write(&self, key: String) -> Result<Bookmark> {
         self.signals.note("called");
         self.state.storage().put(&key, &true)?;
-        self.state.storage().current_bookmark()
+        self.state.storage().bookmark()
     }
 
     pub(crate) async fn erase(&self, key: String) -> Result<bool> {
@@ -77,11 +77,11 @@ impl Diary {
 
     pub(crate) async fn set_alarm(&self) -> Result<Bookmark> {
         self.state.storage().set_alarm(HOUR)?;
-        self.state.storage().current_bookmark()
+        self.state.storage().bookmark()
     }
 
     pub(crate) async fn has_alarm(&self) -> Result<bool> {
-        Ok(self.state.storage().get_alarm()?.is_some())
+        Ok(self.state.storage().alarm()?.is_some())
     }
 
     pub(crate) async fn timeline(&self) -> String {
@@ -139,7 +139,7 @@ async fn timeline(diary: &Stub<Diary>) -> TimelineId {
 }
 
 async fn write(diary: &Stub<Diary>, key: &str) -> Bookmark {
-    diary.write(key.into()).await.unwrap().unwrap()
+    diary.write(key.into()).await.unwrap()
 }
 
 /// Waits until nothing is due.
@@ -202,7 +202,7 @@ fn the_hooks_run_once_after_a_restore_without_an_event() {
         assert_eq!(world.signals.notes(), notes);
         write(&diary, "third").await;
         let now = timeline(&diary).await.to_string();
-        assert_eq!(diary.told().await.unwrap().unwrap(), (vec![now], 1));
+        assert_eq!(diary.told().await.unwrap(), (vec![now], 1));
         // An event that comes first finds the object told.
         world.node.restore(stub, first).await.unwrap();
         write(&diary, "fourth").await;
@@ -218,7 +218,7 @@ fn a_failing_hook_keeps_nothing_and_runs_again() {
         let world = new_world();
         let diary = diary(&world, "ada");
         let failing = write(&diary, "fails").await;
-        diary.erase("fails".into()).await.unwrap().unwrap();
+        diary.erase("fails".into()).await.unwrap();
         world.node.restore(diary.untyped(), failing).await.unwrap();
         let error = diary.told().await.unwrap_err();
         assert!(error.to_string().contains("not today"), "{error}");
@@ -263,11 +263,11 @@ fn the_hooks_run_exactly_once_across_crashes() {
             }
             let world = on(TestClock::new(), disk);
             let diary = self::diary(&world, "ada");
-            let (told, component) = diary.told().await.unwrap().unwrap();
+            let (told, component) = diary.told().await.unwrap();
             assert_eq!(told, [diary.timeline().await.unwrap()], "seed {seed}");
             assert_eq!(component, 1, "seed {seed}");
             settle(&world).await;
-            assert_eq!(diary.told().await.unwrap().unwrap().1, 1, "seed {seed}");
+            assert_eq!(diary.told().await.unwrap().1, 1, "seed {seed}");
         }
     });
 }
@@ -277,7 +277,7 @@ fn a_fork_is_dormant_until_it_is_activated() {
     run(async {
         let world = new_world();
         let original = diary(&world, "ada");
-        let at = original.set_alarm().await.unwrap().unwrap();
+        let at = original.set_alarm().await.unwrap();
         let stub = original.untyped();
         for name in ["fresh", "continued", "left"] {
             world.node.fork(stub, at, name).await.unwrap();
@@ -289,7 +289,7 @@ fn a_fork_is_dormant_until_it_is_activated() {
         assert_eq!(fresh.cause().await.unwrap(), cause);
         assert!(fresh.dormant().await.unwrap());
         assert!(!original.dormant().await.unwrap());
-        assert!(fresh.has_alarm().await.unwrap().unwrap());
+        assert!(fresh.has_alarm().await.unwrap());
         assert_ne!(timeline(&fresh).await, timeline(&continued).await);
         let node = &world.node;
         node.activate(fresh.untyped(), Activation::Fresh)
@@ -301,7 +301,7 @@ fn a_fork_is_dormant_until_it_is_activated() {
         let notes = world.signals.notes();
         let activated = ["component activated: fresh", "activated: fresh"];
         assert!(notes.windows(2).any(|pair| pair == activated), "{notes:?}");
-        assert!(!fresh.has_alarm().await.unwrap().unwrap());
+        assert!(!fresh.has_alarm().await.unwrap());
         world.clock.advance(HOUR);
         settle(&world).await;
         let woken = |world: &World| {
@@ -311,7 +311,7 @@ fn a_fork_is_dormant_until_it_is_activated() {
         assert_eq!(woken(&world), 2, "the original, and the continued one");
         // A new alarm of a dormant object waits, too, also in another process.
         let left = diary(&world, "left");
-        left.set_alarm().await.unwrap().unwrap();
+        left.set_alarm().await.unwrap();
         let clock = world.clock.clone();
         let disk = world.stop().await;
         let world = on(clock, disk);
@@ -322,7 +322,7 @@ fn a_fork_is_dormant_until_it_is_activated() {
         let error = world.node.rerun_alarm(left.untyped(), None).await;
         let error = error.unwrap_err();
         assert!(error.to_string().contains("dormant"), "{error}");
-        diary(&world, "left").wake_up().await.unwrap().unwrap();
+        diary(&world, "left").wake_up().await.unwrap();
         assert!(!diary(&world, "left").dormant().await.unwrap());
     });
 }
@@ -344,7 +344,7 @@ fn activation_of_an_object_that_is_not_dormant_is_refused() {
         let failed = node.activate(copy.untyped(), Activation::Fresh).await;
         assert!(failed.unwrap_err().to_string().contains("not yet"));
         assert!(copy.dormant().await.unwrap());
-        copy.erase("stays".into()).await.unwrap().unwrap();
+        copy.erase("stays".into()).await.unwrap();
         node.activate(copy.untyped(), Activation::Fresh)
             .await
             .unwrap();
@@ -357,7 +357,7 @@ fn a_dormant_restore_holds_the_alarms_until_it_is_activated() {
     run(async {
         let world = new_world();
         let diary = diary(&world, "ada");
-        let at = diary.set_alarm().await.unwrap().unwrap();
+        let at = diary.set_alarm().await.unwrap();
         write(&diary, "later").await;
         let (node, stub) = (&world.node, diary.untyped());
         let undo = node.restore_dormant(stub, at).await.unwrap();
@@ -386,14 +386,14 @@ fn results_of_keyed_calls_are_not_answered_to_callers_of_a_copy() {
         let world = new_world();
         let original = diary(&world, "ada");
         let keyed = |diary: &Stub<Diary>| diary.with_idempotency_key("once");
-        assert_eq!(keyed(&original).count().await.unwrap().unwrap(), 1);
-        assert_eq!(keyed(&original).count().await.unwrap().unwrap(), 1);
+        assert_eq!(keyed(&original).count().await.unwrap(), 1);
+        assert_eq!(keyed(&original).count().await.unwrap(), 1);
         let stub = original.untyped();
         let now = world.node.bookmark(stub, None).await.unwrap();
         world.node.fork(stub, now, "copy").await.unwrap();
         let copy = diary(&world, "copy");
-        assert_eq!(keyed(&copy).count().await.unwrap().unwrap(), 2);
-        assert_eq!(keyed(&original).count().await.unwrap().unwrap(), 1);
+        assert_eq!(keyed(&copy).count().await.unwrap(), 2);
+        assert_eq!(keyed(&original).count().await.unwrap(), 1);
     });
 }
 

@@ -1,4 +1,4 @@
-//! `wait_until`: work that continues after the response.
+//! `spawn`: work that continues after the response.
 
 use std::{cell::Cell, time::Duration};
 
@@ -37,7 +37,7 @@ impl Cleaner {
     /// Starts work that writes, waits, and writes again.
     pub async fn start(&self) -> Result<()> {
         let (state, signals) = (self.state.clone(), self.signals.clone());
-        self.state.wait_until(async move {
+        self.state.spawn(async move {
             let farewell = Farewell(state);
             let storage = farewell.0.storage();
             storage.put("begun", &true).unwrap();
@@ -50,7 +50,7 @@ impl Cleaner {
 
     pub async fn start_and_panic(&self) -> Result<()> {
         let signals = self.signals.clone();
-        self.state.wait_until(async move {
+        self.state.spawn(async move {
             signals.wait("go").await;
             panic!("in the background");
         })
@@ -69,7 +69,7 @@ impl Cleaner {
     /// Which of these were written.
     pub async fn written(&self) -> Result<Vec<String>> {
         let keys = ["begun", "dropped", "ended"];
-        let found = self.state.storage().get_multiple::<bool, _>(keys)?;
+        let found = self.state.storage().get_many::<bool, _>(keys)?;
         Ok(found.into_keys().collect())
     }
 
@@ -92,7 +92,7 @@ fn cleaner(world: &World) -> Stub<Cleaner> {
 }
 
 async fn written(world: &World) -> Vec<String> {
-    cleaner(world).written().await.unwrap().unwrap()
+    cleaner(world).written().await.unwrap()
 }
 
 /// The object is not evicted before what it wrote is durable, so it may be looked at several times.
@@ -108,7 +108,7 @@ fn background_work_keeps_its_object_in_memory_until_it_is_done() {
     run(async {
         let world = world();
         assert_eq!(cleaner(&world).count().await.unwrap(), 1);
-        cleaner(&world).start().await.unwrap().unwrap();
+        cleaner(&world).start().await.unwrap();
         world.signals.wait("begun").await;
         world.clock.advance(IDLE_TIMEOUT * 2);
         world.fence().await;
@@ -127,7 +127,7 @@ fn background_work_over_its_limit_is_dropped_and_its_object_survives() {
     run(async {
         let world = world();
         assert_eq!(cleaner(&world).count().await.unwrap(), 1);
-        cleaner(&world).start().await.unwrap().unwrap();
+        cleaner(&world).start().await.unwrap();
         world.signals.wait("begun").await;
         world.fence().await;
         world.clock.advance(LIMIT);
@@ -149,7 +149,7 @@ fn background_work_over_its_limit_is_dropped_and_its_object_survives() {
 fn background_work_is_not_dropped_while_the_gate_is_closed() {
     run(async {
         let world = world();
-        cleaner(&world).start().await.unwrap().unwrap();
+        cleaner(&world).start().await.unwrap();
         world.signals.wait("begun").await;
         let blocking = cleaner(&world).block();
         world.signals.wait("closed").await;
@@ -161,7 +161,7 @@ fn background_work_is_not_dropped_while_the_gate_is_closed() {
         let mut reading = cleaner(&world).written();
         assert!(!is_answered(&mut reading));
         world.signals.give("open");
-        blocking.await.unwrap().unwrap();
+        blocking.await.unwrap();
         world.fence().await;
         assert_eq!(written(&world).await, ["begun", "dropped"]);
     });
@@ -172,7 +172,7 @@ fn a_panic_in_the_background_resets_the_object() {
     run(async {
         let world = world();
         assert_eq!(cleaner(&world).count().await.unwrap(), 1);
-        cleaner(&world).start_and_panic().await.unwrap().unwrap();
+        cleaner(&world).start_and_panic().await.unwrap();
         world.signals.give("go");
         world.until(|node| node.stats().resets == 1).await;
         assert_eq!(cleaner(&world).count().await.unwrap(), 1);
@@ -183,7 +183,7 @@ fn a_panic_in_the_background_resets_the_object() {
 fn a_node_that_stops_waits_for_background_work() {
     run(async {
         let world = world();
-        cleaner(&world).start().await.unwrap().unwrap();
+        cleaner(&world).start().await.unwrap();
         world.signals.wait("begun").await;
         let (cleaner, signals) = (cleaner(&world), world.signals.clone());
         let stopping = tokio::spawn(world.stop());

@@ -11,6 +11,13 @@ use crate::support::{Signals, World, run, signals};
 pub(crate) enum SeatError {
     Taken { by: String, since: u64 },
     NoSuchSeat,
+    Failed(Error),
+}
+
+impl From<Error> for SeatError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 #[durable_object]
@@ -47,7 +54,7 @@ impl Desk {
         seat: String,
     ) -> Result<Result<u32, SeatError>> {
         match desks.pop() {
-            Some(desk) => self.desk(&desk).take_at(desks, seat).await?,
+            Some(desk) => self.desk(&desk).take_at(desks, seat).await,
             None => Ok(self.take(seat).await),
         }
     }
@@ -84,7 +91,7 @@ impl Desk {
     }
 
     pub async fn seat(&self, seat: String) -> Result<()> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS seats (seat TEXT UNIQUE)", ())?;
         sql.exec("INSERT INTO seats VALUES (?1)", (seat,))?;
         Ok(())
@@ -123,12 +130,10 @@ fn a_user_error_enum_arrives_unchanged_through_other_objects() {
             by: "ada".into(),
             since: u64::MAX,
         };
-        assert_eq!(
-            desk(&world, "a").take("14C".into()).await.unwrap(),
-            Err(taken)
-        );
+        let answer = desk(&world, "a").take("14C".into()).answer();
+        assert_eq!(answer.await.unwrap(), Err(taken));
         let through = desk(&world, "a").take_at(vec!["c".into(), "b".into()], "99Z".into());
-        assert_eq!(through.await.unwrap().unwrap(), Err(SeatError::NoSuchSeat));
+        assert_eq!(through.await.unwrap(), Err(SeatError::NoSuchSeat));
     });
 }
 
@@ -137,14 +142,14 @@ fn a_broken_constraint_is_told_to_the_caller_of_the_object() {
     run(async {
         let world = world(ClassOptions::default());
         let desk = desk(&world, "a");
-        desk.seat("14C".into()).await.unwrap().unwrap();
-        let error = desk.seat("14C".into()).await.unwrap().unwrap_err();
+        desk.seat("14C".into()).await.unwrap();
+        let error = desk.seat("14C".into()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
         let broken = error.sql().unwrap();
         assert_eq!(broken.kind(), SqlErrorKind::Unique);
         assert_eq!(broken.constraint(), Some("seats.seat"));
 
-        let error = desk.wait_at("a".repeat(4_096)).await.unwrap().unwrap_err();
+        let error = desk.wait_at("a".repeat(4_096)).await.unwrap_err();
         assert!(error.sql().is_none(), "{error:#?}");
     });
 }
@@ -160,8 +165,7 @@ fn an_overloaded_object_says_that_the_call_was_not_taken() {
         assert_eq!(flags(&error), [true, true, false, false], "{error:?}");
 
         // As the result of an object that did run, it is that object's error.
-        let error = desk(&world, "b").wait_at("a".into()).await.unwrap();
-        let error = error.unwrap_err();
+        let error = desk(&world, "b").wait_at("a".into()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Overloaded);
         assert_eq!(flags(&error), [false, false, false, true], "{error:?}");
         world.signals.give("go");
@@ -183,7 +187,7 @@ fn a_reset_object_says_which_calls_had_begun() {
         let (closed, begun, queued) = (
             closed.await.unwrap_err(),
             begun.await.unwrap_err(),
-            queued.await.unwrap_err(),
+            queued.answer().await.unwrap_err(),
         );
         assert_eq!(flags(&closed), [false, false, true, false], "{closed:?}");
         assert_eq!(flags(&begun), [false, false, true, false], "{begun:?}");
@@ -207,7 +211,7 @@ fn a_handler_that_took_too_long_says_that_its_object_was_reset() {
         assert_eq!(flags(&error), [false, false, true, false], "{error:?}");
 
         // Another's time limit is no reset of this object.
-        let error = desk(&world, "a").give_up().await.unwrap().unwrap_err();
+        let error = desk(&world, "a").give_up().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
         assert_eq!(flags(&error), [false, false, false, true], "{error:?}");
     });
@@ -237,7 +241,10 @@ fn a_stopping_node_says_that_the_call_can_be_made_again() {
         let world = world(ClassOptions::default());
         let desk = desk(&world, "a");
         world.node.shutdown(Duration::from_secs(1)).await.unwrap();
-        let error = desk.take("14C".into()).await.unwrap_err();
+        // Converted into the method's own type of error, and as it is.
+        let failed = desk.take("14C".into()).await.unwrap_err();
+        let error = desk.take("14C".into()).answer().await.unwrap_err();
+        assert_eq!(failed, SeatError::Failed(error.clone()));
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert_eq!(flags(&error), [true, false, false, false], "{error:?}");
     });

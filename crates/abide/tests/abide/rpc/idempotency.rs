@@ -88,11 +88,13 @@ fn account(world: &World) -> Stub<Account> {
 }
 
 async fn balance(world: &World) -> i64 {
-    account(world).add(0).await.unwrap().unwrap()
+    account(world).add(0).await.unwrap()
 }
 
-async fn kind<T: std::fmt::Debug>(call: Call<T>) -> ErrorKind {
-    let error = call.await.unwrap_err();
+async fn kind<T: std::fmt::Debug, E>(call: Call<T, E>) -> ErrorKind {
+    let Err(error) = call.answer().await else {
+        panic!("the call has an answer");
+    };
     assert!(!error.remote(), "{error:?}");
     error.kind()
 }
@@ -102,11 +104,11 @@ fn a_call_that_is_sent_again_with_its_key_is_answered_and_not_applied() {
     run(async {
         let world = world();
         let keyed = account(&world).with_idempotency_key("one");
-        assert_eq!(keyed.add(5).await.unwrap().unwrap(), 5);
-        assert_eq!(account(&world).add(1).await.unwrap().unwrap(), 6);
-        assert_eq!(keyed.add(5).await.unwrap().unwrap(), 5, "the first answer");
+        assert_eq!(keyed.add(5).await.unwrap(), 5);
+        assert_eq!(account(&world).add(1).await.unwrap(), 6);
+        assert_eq!(keyed.add(5).await.unwrap(), 5, "the first answer");
         let another = account(&world).with_idempotency_key("two");
-        assert_eq!(another.add(5).await.unwrap().unwrap(), 11);
+        assert_eq!(another.add(5).await.unwrap(), 11);
         assert_eq!(balance(&world).await, 11);
     });
 }
@@ -117,9 +119,9 @@ fn a_method_s_own_error_is_remembered_as_its_result() {
         let world = world();
         let keyed = account(&world).with_idempotency_key("one");
         let refused = Err(PayError::TooMuch { balance: 0 });
-        assert_eq!(keyed.pay(5).await.unwrap(), refused);
-        account(&world).add(100).await.unwrap().unwrap();
-        assert_eq!(keyed.pay(5).await.unwrap(), refused);
+        assert_eq!(keyed.pay(5).answer().await.unwrap(), refused);
+        account(&world).add(100).await.unwrap();
+        assert_eq!(keyed.pay(5).answer().await.unwrap(), refused);
     });
 }
 
@@ -129,11 +131,15 @@ fn a_refusal_that_the_method_will_not_have_remembered_is_asked_for_again() {
         let world = world();
         let once = account(&world).with_idempotency_key("close");
         let empty = Err(PayError::TooMuch { balance: 0 });
-        assert_eq!(once.close().await.unwrap(), empty);
-        account(&world).add(5).await.unwrap().unwrap();
-        assert_eq!(once.close().await.unwrap(), Ok(0));
-        account(&world).add(7).await.unwrap().unwrap();
-        assert_eq!(once.close().await.unwrap(), Ok(0), "that is remembered");
+        assert_eq!(once.close().answer().await.unwrap(), empty);
+        account(&world).add(5).await.unwrap();
+        assert_eq!(once.close().answer().await.unwrap(), Ok(0));
+        account(&world).add(7).await.unwrap();
+        assert_eq!(
+            once.close().answer().await.unwrap(),
+            Ok(0),
+            "that is remembered"
+        );
         assert_eq!(balance(&world).await, 7);
     });
 }
@@ -143,14 +149,14 @@ fn a_key_belongs_to_one_call() {
     run(async {
         let world = world();
         let keyed = account(&world).with_idempotency_key("one");
-        keyed.add(5).await.unwrap().unwrap();
+        keyed.add(5).await.unwrap();
         assert_eq!(kind(keyed.add(6)).await, ErrorKind::KeyReused);
         assert_eq!(kind(keyed.pay(5)).await, ErrorKind::KeyReused);
         assert_eq!(balance(&world).await, 5);
         // Another object has its own keys.
         let other = world.env().object::<Account>().get_by_name("bob");
         let keyed = other.with_idempotency_key("one");
-        assert_eq!(keyed.add(6).await.unwrap().unwrap(), 6);
+        assert_eq!(keyed.add(6).await.unwrap(), 6);
     });
 }
 
@@ -166,8 +172,8 @@ fn a_call_that_comes_while_the_first_with_its_key_runs_is_told_so() {
         assert!(error.retryable() && !error.remote(), "{error:?}");
         assert_eq!(kind(keyed.add_twice(6)).await, ErrorKind::KeyReused);
         world.signals.give("go");
-        assert_eq!(first.await.unwrap().unwrap(), 10);
-        assert_eq!(keyed.add_twice(5).await.unwrap().unwrap(), 10);
+        assert_eq!(first.await.unwrap(), 10);
+        assert_eq!(keyed.add_twice(5).await.unwrap(), 10);
         assert_eq!(balance(&world).await, 10);
     });
 }
@@ -177,11 +183,11 @@ fn a_key_is_forgotten_after_a_day() {
     run(async {
         let world = world();
         let keyed = account(&world).with_idempotency_key("one");
-        assert_eq!(keyed.add(5).await.unwrap().unwrap(), 5);
+        assert_eq!(keyed.add(5).await.unwrap(), 5);
         world.clock.advance(Duration::from_hours(23));
-        assert_eq!(keyed.add(5).await.unwrap().unwrap(), 5);
+        assert_eq!(keyed.add(5).await.unwrap(), 5);
         world.clock.advance(Duration::from_hours(1));
-        assert_eq!(keyed.add(5).await.unwrap().unwrap(), 10);
+        assert_eq!(keyed.add(5).await.unwrap(), 10);
     });
 }
 
@@ -195,7 +201,7 @@ fn a_call_that_broke_off_may_be_made_again() {
         }
         let wrong = keyed.untyped().call::<()>("add", &("five",));
         assert_eq!(kind(wrong).await, ErrorKind::Decode);
-        assert_eq!(keyed.add(5).await.unwrap().unwrap(), 5);
+        assert_eq!(keyed.add(5).await.unwrap(), 5);
     });
 }
 
@@ -204,7 +210,7 @@ fn a_result_too_large_to_keep_is_returned_once_and_applied_once() {
     run(async {
         let world = world();
         let keyed = account(&world).with_idempotency_key("one");
-        let all = keyed.add_and_tell_all(5).await.unwrap().unwrap();
+        let all = keyed.add_and_tell_all(5).await.unwrap();
         assert_eq!(all.len(), 2 << 20);
         let error = keyed.add_and_tell_all(5).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoResult);
@@ -235,8 +241,8 @@ fn an_answer_from_memory_waits_until_its_data_is_durable() {
         world.fence().await;
         assert!(!crate::support::is_answered(&mut again));
         world.disk.release_syncs();
-        assert_eq!(first.await.unwrap().unwrap(), 5);
-        assert_eq!(again.await.unwrap().unwrap(), 5);
+        assert_eq!(first.await.unwrap(), 5);
+        assert_eq!(again.await.unwrap(), 5);
     });
 }
 
@@ -251,7 +257,7 @@ async fn cut_and_retry(change: u64) -> bool {
     let answered = keyed.add(5).await;
     let again = World::on(world.disk.crash(change), 1, classes);
     let keyed = account(&again).with_idempotency_key("one");
-    assert_eq!(keyed.add(5).await.unwrap().unwrap(), 5);
+    assert_eq!(keyed.add(5).await.unwrap(), 5);
     assert_eq!(balance(&again).await, 5, "cut after {change} changes");
     answered.is_ok()
 }

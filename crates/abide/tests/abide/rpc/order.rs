@@ -125,7 +125,7 @@ fn an_object_s_calls_start_in_order_although_some_wait_for_the_log() {
         world.until(|node| node.stats().held >= 60).await;
         assert!(world.signals.notes().is_empty());
         world.disk.release_syncs();
-        telling.await.unwrap().unwrap();
+        telling.await.unwrap();
         assert_eq!(world.signals.notes(), numbers(60));
     });
 }
@@ -139,7 +139,7 @@ fn a_result_leaves_through_the_callees_output_gate() {
         world.fence().await;
         assert!(!is_answered(&mut call));
         world.disk.release_syncs();
-        call.await.unwrap().unwrap();
+        call.await.unwrap();
     });
 }
 
@@ -152,7 +152,7 @@ fn a_call_leaves_through_the_callers_output_gate() {
         world.fence().await;
         assert!(world.signals.notes().is_empty());
         world.disk.release_syncs();
-        call.await.unwrap().unwrap();
+        call.await.unwrap();
         assert_eq!(world.signals.notes(), ["told"]);
     });
 }

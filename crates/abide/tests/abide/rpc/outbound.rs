@@ -81,7 +81,7 @@ impl Sender {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel::<&'static str>();
         let (storage, signals) = (self.state.storage().clone(), self.signals.clone());
         sender.send("first").map_err(Error::from_std)?;
-        self.state.wait_until(async move {
+        self.state.spawn(async move {
             signals.wait("continue").await;
             storage.put("key", &"second").unwrap();
             let _ = sender.send("second");
@@ -132,7 +132,7 @@ fn a_request_does_not_leave_before_what_was_written_before_it_is_durable() {
         world.fence().await;
         assert!(echo.paths().is_empty());
         world.disk.release_syncs();
-        assert_eq!(call.await.unwrap().unwrap(), "/written");
+        assert_eq!(call.await.unwrap(), "/written");
         assert_eq!(echo.paths(), ["/written"]);
     });
 }
@@ -146,7 +146,7 @@ fn unawaited_requests_leave_in_the_order_they_were_made() {
         world.until(|node| node.stats().held >= 41).await;
         assert!(echo.paths().is_empty());
         world.disk.release_syncs();
-        call.await.unwrap().unwrap();
+        call.await.unwrap();
         // The answer may overtake them.
         world.until(|_| echo.paths().len() >= 40).await;
         let numbers: Vec<_> = (0..40).map(|number| format!("/{number}")).collect();
@@ -158,7 +158,7 @@ fn unawaited_requests_leave_in_the_order_they_were_made() {
 fn each_part_of_a_body_waits_for_the_writes_before_it() {
     run(async {
         let (world, echo) = world();
-        sender(&world).send_in_parts().await.unwrap().unwrap();
+        sender(&world).send_in_parts().await.unwrap();
         let mut body = echo.take().into_body();
         let mut next = async || Some(body.frame().await?.unwrap().into_data().unwrap());
         assert_eq!(next().await.unwrap(), "first");
@@ -204,7 +204,7 @@ fn a_request_from_outside_of_objects_leaves_at_once() {
 fn a_request_that_cannot_be_sent_says_why() {
     run(async {
         let (world, _) = world();
-        let error = sender(&world).send_nowhere().await.unwrap().unwrap_err();
+        let error = sender(&world).send_nowhere().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
         assert!(error.message().contains("`/path` is not an absolute URL"));
 

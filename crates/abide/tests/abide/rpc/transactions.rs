@@ -60,13 +60,13 @@ impl Till {
     }
 
     pub fn is_reminded(&self) -> Result<bool> {
-        Ok(self.state.storage().get_alarm()?.is_some())
+        Ok(self.state.storage().alarm()?.is_some())
     }
 
     /// One of its two parts fails, and it does not.
     pub fn exchange(&self, amount: i64) -> Option<String> {
         let storage = self.state.storage();
-        let part = storage.transaction_sync(|| {
+        let part = storage.transaction(|| {
             self.take_out(amount)
                 .map_err(|error| Error::with_kind(ErrorKind::Input, error))
         });
@@ -88,13 +88,13 @@ fn an_error_undoes_what_the_method_wrote() {
     run(async {
         let world = World::new(classes);
         let till = till_of(&world);
-        assert_eq!(till.put_in(5).await.unwrap().unwrap(), 5);
+        assert_eq!(till.put_in(5).await.unwrap(), 5);
         let refused = till.take_out(6).await.unwrap();
         assert_eq!(refused, Err("-1 would be left".to_owned()));
         assert_eq!(till.total().await.unwrap(), 5);
-        assert!(!till.is_reminded().await.unwrap().unwrap());
+        assert!(!till.is_reminded().await.unwrap());
         assert_eq!(till.take_out(2).await.unwrap(), Ok(3));
-        assert!(till.is_reminded().await.unwrap().unwrap());
+        assert!(till.is_reminded().await.unwrap());
         let world = World::on(world.stop().await, 1, classes);
         let till = till_of(&world);
         assert_eq!(till.total().await.unwrap(), 3);
@@ -117,7 +117,7 @@ fn a_panic_undoes_what_the_method_wrote() {
     run(async {
         let world = World::new(classes);
         let till = till_of(&world);
-        assert_eq!(till.put_in(5).await.unwrap().unwrap(), 5);
+        assert_eq!(till.put_in(5).await.unwrap(), 5);
         let error = till.take_out_or_panic(6).await.unwrap_err();
         assert!(error.to_string().contains("panicked"), "{error}");
         assert_eq!(till.total().await.unwrap(), 5);

@@ -63,7 +63,7 @@ async fn world() -> (World, Stub<Bridge>) {
             .class::<Bridge>("BRIDGE", ClassOptions::default())
     });
     let bridge = world.env().object::<Bridge>().get_by_name("bridge");
-    bridge.join().await.unwrap().unwrap();
+    bridge.join().await.unwrap();
     (world, bridge)
 }
 
@@ -83,7 +83,7 @@ fn a_client_socket_s_frames_and_close_wait_for_durable_writes() {
         assert!(!is_answered(&mut call));
         assert_eq!(notes(&world), [""; 0]);
         world.disk.release_syncs();
-        call.await.unwrap().unwrap();
+        call.await.unwrap();
         world.until(|_| notes(&world).len() == 2).await;
         let notes = notes(&world);
         assert_eq!(notes[0], "written");
@@ -99,7 +99,7 @@ fn sending_on_a_client_socket_from_a_spawned_task_is_refused() {
         let _call = bridge.write_and_say_beside();
         world.signals.wait("refused").await;
         let notes = notes(&world);
-        assert!(notes[0].contains("state.wait_until"), "{notes:?}");
+        assert!(notes[0].contains("state.spawn"), "{notes:?}");
         assert!(!notes.contains(&"written".to_owned()));
         world.disk.release_syncs();
     });

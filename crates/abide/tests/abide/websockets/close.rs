@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide::{
     prelude::*,
-    socket::{Close, Frame},
+    socket::{CloseFrame, Frame},
 };
 
 use crate::{
@@ -21,7 +21,7 @@ fn a_close_of_the_peer_reaches_the_object_with_its_code_and_reason() {
         let world = world();
         let socket = open(&world, "/").await;
         let _other = open(&world, "/").await;
-        socket.end(Close {
+        socket.end(CloseFrame {
             code: 4_001,
             reason: "enough".into(),
         });

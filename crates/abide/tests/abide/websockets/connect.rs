@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use abide::{
     ErrorKind, http,
     prelude::*,
-    socket::{Close, ConnectedWebSocket, Connecting, Endpoint, WebSocketConnector},
+    socket::{CloseFrame, ConnectedWebSocket, Connecting, Endpoint, WebSocketConnector},
 };
 
 use crate::{
@@ -47,13 +47,12 @@ fn connected_world() -> (World, Connector) {
 fn a_socket_that_an_object_opens_is_like_one_that_it_accepts() {
     run(async {
         let (world, connector) = connected_world();
-        let dialled = room(&world).dial("ws://there/".to_owned()).await.unwrap();
-        dialled.unwrap();
+        room(&world).dial("ws://there/".to_owned()).await.unwrap();
         let mut endpoint = connector.0.lock().unwrap().pop().unwrap();
         assert_eq!(next(&mut endpoint).await, "dialled");
         endpoint.deliver("tags").await.unwrap();
         assert_eq!(next(&mut endpoint).await, "out");
-        endpoint.end(Close::of(1000, ""));
+        endpoint.end(CloseFrame::of(1000, ""));
         world
             .until(|_| notes(&world) == [r#"closed 1000 "" clean Closed, 0 left"#])
             .await;
@@ -70,7 +69,7 @@ fn a_connection_is_not_opened_before_what_was_written_is_durable() {
         world.fence().await;
         assert!(connector.0.lock().unwrap().is_empty());
         world.disk.release_syncs();
-        dialling.await.unwrap().unwrap();
+        dialling.await.unwrap();
         assert_eq!(connector.0.lock().unwrap().len(), 1);
     });
 }
@@ -80,7 +79,7 @@ fn a_socket_that_cannot_be_opened_is_an_error_and_no_socket() {
     run(async {
         let (world, _connector) = connected_world();
         let error = room(&world).dial("ws://elsewhere/".to_owned()).await;
-        assert_eq!(error.unwrap().unwrap_err().message(), "no server is there");
+        assert_eq!(error.unwrap_err().message(), "no server is there");
         assert_eq!(room(&world).sockets().await.unwrap(), 0);
     });
 }
@@ -90,7 +89,7 @@ fn a_node_without_a_connector_says_what_is_missing() {
     run(async {
         let world = world();
         let error = room(&world).dial("ws://there/".to_owned()).await;
-        let error = error.unwrap().unwrap_err();
+        let error = error.unwrap_err();
         assert!(error.message().contains("websocket_connector"), "{error}");
     });
 }

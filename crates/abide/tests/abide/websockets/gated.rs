@@ -71,7 +71,7 @@ impl DurableObject for Gated {
         }
     }
 
-    async fn websocket_close(&self, _: WebSocket, _: u16, _: String, _: bool) -> Result<()> {
+    async fn websocket_close(&self, _: WebSocket, _: Close) -> Result<()> {
         self.signals.note("closed");
         Ok(())
     }
@@ -80,7 +80,7 @@ impl DurableObject for Gated {
 #[rpc]
 impl Gated {
     pub(crate) async fn sockets(&self) -> usize {
-        self.state.get_websockets(None).len()
+        self.state.websockets().len()
     }
 
     /// Fills the disk a little.

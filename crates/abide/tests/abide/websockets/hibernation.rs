@@ -59,11 +59,7 @@ fn a_broadcast_of_an_object_that_was_asleep_reaches_every_socket() {
             sockets.push(open(&world, "/").await);
         }
         sleep(&world).await;
-        room(&world)
-            .say("wake up".to_owned())
-            .await
-            .unwrap()
-            .unwrap();
+        room(&world).say("wake up".to_owned()).await.unwrap();
         for socket in &mut sockets {
             assert_eq!(next(socket).await, "wake up");
         }

@@ -5,6 +5,7 @@
 mod accept;
 mod auto_response;
 mod bridge;
+mod broadcast;
 mod close;
 mod connect;
 mod gated;

@@ -6,7 +6,7 @@ use abide::{
     Response,
     clock::Clock as _,
     prelude::*,
-    socket::{ClientSocket, Close, Endpoint, Frame},
+    socket::{ClientSocket, CloseFrame, Endpoint, Frame},
 };
 use serde::{Deserialize, Serialize};
 
@@ -72,25 +72,29 @@ impl DurableObject for Room {
                 self.signals.note(rest);
                 Ok(())
             }
-            "all" => {
-                let message = Message::from(rest);
-                for other in self.state.get_websockets(None) {
-                    other.send(&message)?;
-                }
-                Ok(())
+            "all" => self.state.broadcast(rest),
+            "all-json" => self.state.broadcast_json(&[rest]),
+            "others" => self.state.audience().except(&ws).send(rest),
+            "to" => {
+                let (tag, text) = rest.split_once(' ').unwrap();
+                self.state.audience().tagged(tag).send(text)
             }
-            "tagged" => ws.send(self.state.get_websockets(Some(rest)).len().to_string()),
+            "close-then-all" => {
+                ws.close(1000, "")?;
+                self.state.broadcast(rest)
+            }
+            "tagged" => ws.send(self.state.websockets_with_tag(rest).len().to_string()),
             "tags" => ws.send(self.state.tags(&ws).join(",")),
-            "attach" => ws.serialize_attachment(&Member {
+            "attach" => ws.set_attachment(&Member {
                 name: rest.to_owned(),
                 messages: 7,
             }),
             "attached" => {
-                let member: Option<Member> = ws.deserialize_attachment()?;
+                let member: Option<Member> = ws.attachment()?;
                 ws.send(format!("{member:?}"))
             }
             "attach-bytes" => {
-                let error = ws.serialize_attachment(&"x".repeat(rest.parse().unwrap()));
+                let error = ws.set_attachment(&"x".repeat(rest.parse().unwrap()));
                 ws.send(format!("{:?}", error.map_err(|error| error.kind())))
             }
             "put" => {
@@ -139,11 +143,11 @@ impl DurableObject for Room {
             "auto" => {
                 let (request, response) = rest.split_once('=').unwrap();
                 let pair = RequestResponsePair::new(request, response)?;
-                self.state.set_websocket_auto_response(Some(pair))
+                self.state.set_auto_response(Some(pair))
             }
-            "no-auto" => self.state.set_websocket_auto_response(None),
+            "no-auto" => self.state.set_auto_response(None),
             "auto?" => {
-                let pair = self.state.get_websocket_auto_response();
+                let pair = self.state.auto_response();
                 let stamp = ws.auto_response_timestamp();
                 ws.send(format!("{} {stamp:?}", pair.is_some()))
             }
@@ -160,14 +164,14 @@ impl DurableObject for Room {
                 }
             }
             "close-all-then-panic" => {
-                for ws in self.state.get_websockets(None) {
+                for ws in self.state.websockets() {
                     ws.close(1000, "")?;
                 }
                 panic!("on purpose");
             }
             "auto-then-panic" => {
                 let pair = RequestResponsePair::new(rest, "never")?;
-                self.state.set_websocket_auto_response(Some(pair))?;
+                self.state.set_auto_response(Some(pair))?;
                 panic!("on purpose");
             }
             "state" => ws.send(format!("{:?}", ws.ready_state())),
@@ -177,14 +181,13 @@ impl DurableObject for Room {
         }
     }
 
-    async fn websocket_close(
-        &self,
-        ws: WebSocket,
-        code: u16,
-        reason: String,
-        was_clean: bool,
-    ) -> Result<()> {
-        let left = self.state.get_websockets(None);
+    async fn websocket_close(&self, ws: WebSocket, close: Close) -> Result<()> {
+        let Close {
+            code,
+            reason,
+            was_clean,
+        } = close;
+        let left = self.state.websockets();
         assert!(!left.contains(&ws));
         ws.close(code, "answered already")?;
         let clean = if was_clean { "clean" } else { "not clean" };
@@ -205,11 +208,11 @@ impl DurableObject for Room {
 #[rpc]
 impl Room {
     pub async fn sockets(&self) -> usize {
-        self.state.get_websockets(None).len()
+        self.state.websockets().len()
     }
 
     pub async fn ids(&self) -> Vec<u64> {
-        let sockets = self.state.get_websockets(None);
+        let sockets = self.state.websockets();
         sockets.iter().map(WebSocket::id).collect()
     }
 
@@ -225,7 +228,7 @@ impl Room {
 
     /// Keeps a socket of this object's where another object finds it.
     pub async fn say(&self, text: String) -> Result<()> {
-        for ws in self.state.get_websockets(None) {
+        for ws in self.state.websockets() {
             ws.send(&text)?;
         }
         Ok(())
@@ -292,7 +295,7 @@ pub(crate) fn is_silent(socket: &Endpoint) -> bool {
 }
 
 /// The close that comes next, while time passes, and how much had to pass.
-pub(crate) async fn closed_in_time(world: &World, socket: &Endpoint) -> (Close, Duration) {
+pub(crate) async fn closed_in_time(world: &World, socket: &Endpoint) -> (CloseFrame, Duration) {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     let begin = world.clock.now();
     loop {

@@ -12,9 +12,9 @@
 //!
 //! async fn finish(env: &Env, player: &str, score: i64) -> Result<Vec<Place>, LeaderboardError> {
 //!     let board: Stub<Leaderboard> = env.object::<Leaderboard>().get_by_name("2026-W48");
-//!     let place = board.submit(player.to_owned(), score).await??; // the best counts
+//!     let place = board.submit(player.to_owned(), score).await?; // the best counts
 //!     println!("{player} is number {}", place.rank);
-//!     board.top(0, 10).await?
+//!     board.top(0, 10).await
 //! }
 //!
 //! # fn main() {

@@ -100,7 +100,7 @@ impl Rows {
     pub(super) fn page(&self, offset: i64, limit: i64) -> Result<Vec<Place>> {
         let select =
             "SELECT player, score FROM leaderboard ORDER BY score DESC, reached LIMIT ?1 OFFSET ?2";
-        let players: Vec<(String, i64)> = self.0.exec(select, (limit, offset))?.to_array()?;
+        let players: Vec<(String, i64)> = self.0.exec(select, (limit, offset))?.all()?;
         let ranks = offset + 1..;
         let places = ranks.zip(players).map(|(rank, (player, score))| Place {
             rank,

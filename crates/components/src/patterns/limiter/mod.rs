@@ -22,7 +22,7 @@
 //!
 //! async fn may_comment(env: &Env, address: &str) -> Result<bool, LimiterError> {
 //!     let limiter: Stub<RateLimiter> = env.object::<RateLimiter>().get_by_name(address);
-//!     match limiter.check("comment".to_owned(), COMMENTS).await?? {
+//!     match limiter.check("comment".to_owned(), COMMENTS).await? {
 //!         Verdict::Admitted { .. } => Ok(true),
 //!         Verdict::Refused { retry_after } => {
 //!             println!("again in {retry_after:?}");

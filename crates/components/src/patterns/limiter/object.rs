@@ -133,7 +133,7 @@ impl Inner {
         let inner = Rc::clone(self);
         let clock = self.state.env().clock();
         let sleep = clock.sleep_until(clock.now() + after);
-        let saving = self.state.wait_until(async move {
+        let saving = self.state.spawn(async move {
             sleep.await;
             inner.will_save.set(false);
             if let Err(error) = inner.save() {

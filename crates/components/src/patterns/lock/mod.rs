@@ -36,10 +36,10 @@
 //!
 //! async fn write_report(env: &Env, worker: &str) -> Result<(), LockError> {
 //!     let lock: Stub<Lock> = env.object::<Lock>().get_by_name("report");
-//!     let lease = lock.acquire(worker.to_owned(), Duration::from_secs(30)).await??;
+//!     let lease = lock.acquire(worker.to_owned(), Duration::from_secs(30)).await?;
 //!     let report = env.object::<Report>().get_by_name("report");
-//!     report.write(lease.token, "all is well".to_owned()).await??;
-//!     lock.release(lease.token).await??;
+//!     report.write(lease.token, "all is well".to_owned()).await?;
+//!     lock.release(lease.token).await?;
 //!     Ok(())
 //! }
 //!

@@ -28,14 +28,10 @@
 //!     fn new(state: State, _env: Env) -> Result<Self> {
 //!         let presence = Presence::open(&state, Options::default())?;
 //!         presence.on_change(move |change| {
-//!             let news = match change {
-//!                 Change::Came(who) => Message::from(format!("{who} is here")),
-//!                 Change::Left(who) => Message::from(format!("{who} has left")),
-//!             };
-//!             for ws in state.get_websockets(None) {
-//!                 let _ = ws.send(&news); // one that closes at this moment misses it
-//!             }
-//!             Ok(())
+//!             state.broadcast(match change {
+//!                 Change::Came(who) => format!("{who} is here"),
+//!                 Change::Left(who) => format!("{who} has left"),
+//!             })
 //!         });
 //!         Ok(Self { presence })
 //!     }
@@ -47,8 +43,8 @@
 //!         Ok(websocket_response(pair.client))
 //!     }
 //!
-//!     async fn websocket_close(&self, ws: WebSocket, _: u16, _: String, was_clean: bool) -> Result<()> {
-//!         self.presence.closed(&ws, was_clean)
+//!     async fn websocket_close(&self, ws: WebSocket, close: Close) -> Result<()> {
+//!         self.presence.closed(&ws, close.was_clean)
 //!     }
 //! }
 //!
@@ -64,10 +60,10 @@
 mod options;
 mod rows;
 
-use std::{cell::RefCell, collections::BTreeMap, fmt, rc::Rc, time::UNIX_EPOCH};
+use std::{cell::RefCell, collections::BTreeMap, fmt, rc::Rc};
 
 use abide::{
-    Error, ErrorKind, ReadyState, RequestResponsePair, Result, State, WebSocket,
+    Error, ErrorKind, ReadyState, RequestResponsePair, Result, State, Timestamp, WebSocket,
     socket::ServerSocket,
 };
 
@@ -118,7 +114,7 @@ impl Presence {
     pub fn open(state: &State, options: Options) -> Result<Self> {
         options.check()?;
         let pair = RequestResponsePair::new(&options.ping, &options.pong)?;
-        state.set_websocket_auto_response(Some(pair))?;
+        state.set_auto_response(Some(pair))?;
         let inner = Rc::new(Inner {
             state: state.clone(),
             options,
@@ -184,7 +180,7 @@ impl Presence {
         for ws in inner.open_sockets(who) {
             ws.close(1_000, "left")?;
         }
-        inner.state.storage().transaction_sync(|| {
+        inner.state.storage().transaction(|| {
             let was_here = inner.rows.remove(who)?;
             if was_here {
                 inner.tell(&Change::Left(who.to_owned()))?;
@@ -212,8 +208,7 @@ fn who_of(ws: &WebSocket) -> Option<String> {
 
 /// When the gateway last answered a heartbeat on a socket.
 fn beaten_at(ws: &WebSocket) -> Option<i64> {
-    let since = ws.auto_response_timestamp()?.duration_since(UNIX_EPOCH);
-    since.ok().map(millis)
+    ws.auto_response_timestamp().map(Timestamp::unix_millis)
 }
 
 impl Inner {
@@ -223,11 +218,11 @@ impl Inner {
         }
         let now = now(&self.state);
         let storage = self.state.storage();
-        storage.transaction_sync(|| self.seen(who, now, now))
+        storage.transaction(|| self.seen(who, now, now))
     }
 
     fn open_sockets(&self, who: &str) -> impl Iterator<Item = WebSocket> + use<> {
-        let sockets = self.state.get_websockets(Some(&format!("{TAG}{who}")));
+        let sockets = self.state.websockets_with_tag(&format!("{TAG}{who}"));
         let sockets = sockets.into_iter();
         sockets.filter(|ws| ws.ready_state() == ReadyState::Open)
     }
@@ -278,7 +273,7 @@ impl Inner {
         let timeout = millis(self.options.timeout);
         let mut beats: BTreeMap<String, i64> = BTreeMap::new();
         let mut has_sockets = false;
-        for ws in self.state.get_websockets(None) {
+        for ws in self.state.websockets() {
             if ws.ready_state() != ReadyState::Open {
                 continue;
             }
@@ -291,7 +286,7 @@ impl Inner {
                 *latest = at.max(*latest);
             }
         }
-        self.state.storage().transaction_sync(|| {
+        self.state.storage().transaction(|| {
             self.rows.not_after(now)?;
             // Present visitors first: their heartbeats keep them, and those that timed out make room for others.
             let mut back = Vec::new();

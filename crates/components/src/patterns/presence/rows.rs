@@ -58,7 +58,7 @@ impl Rows {
     /// Removes visitors that were not seen after a time.
     pub(super) fn remove_silent(&self, until: i64) -> Result<Vec<String>> {
         let delete = "DELETE FROM presence WHERE seen_at <= ?1 RETURNING who";
-        self.0.exec(delete, (until,))?.to_array()
+        self.0.exec(delete, (until,))?.all()
     }
 
     /// No heartbeat is later than now: one that is came before the clock was set back.
@@ -81,6 +81,6 @@ impl Rows {
 
     pub(super) fn all(&self) -> Result<Vec<Present>> {
         let select = "SELECT who, since, seen_at FROM presence ORDER BY who";
-        self.0.exec(select, ())?.to_array()
+        self.0.exec(select, ())?.all()
     }
 }

@@ -75,7 +75,7 @@ impl DurableObject for Coordinator {
             VERSION,
             |sql| sql.exec(TABLES, ()).map(drop),
         )?;
-        let sql = state.storage().sql();
+        let sql = state.sql();
         Ok(Self { state, sql })
     }
 }
@@ -132,7 +132,7 @@ impl Coordinator {
             None => BTreeMap::new(),
         };
         let text = serde_json::to_string(&figures).map_err(Error::from_std)?;
-        self.state.storage().transaction_sync(|| {
+        self.state.storage().transaction(|| {
             for (figure, value) in &figures {
                 let more = i128::from(*value) - i128::from(before.get(figure).copied().unwrap_or(0));
                 self.add(figure, more)?;
@@ -152,7 +152,7 @@ impl Coordinator {
     pub async fn totals(&self) -> Result<Totals, ShardingError> {
         let select = "SELECT figure, value FROM coordinator_totals LIMIT ?1";
         let most = limits::MAX_TOTALS;
-        let figures: Vec<(String, i64)> = self.sql.exec(select, (rows(most + 1),))?.to_array()?;
+        let figures: Vec<(String, i64)> = self.sql.exec(select, (rows(most + 1),))?.all()?;
         if figures.len() > most {
             let wrong = format!(
                 "the shards have more than {most} different figures: give the same figure the same name in all of them"

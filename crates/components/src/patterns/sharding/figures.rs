@@ -60,7 +60,7 @@ impl Figures {
         })?;
         let inner = Rc::new(Inner {
             alarm: WakeUp::new(state, ALARM),
-            sql: state.storage().sql(),
+            sql: state.sql(),
             coordinator: coordinators.get_by_name(sharded),
             state: state.clone(),
             options,
@@ -127,10 +127,7 @@ impl Figures {
 impl Inner {
     fn all(&self) -> Result<BTreeMap<String, i64>> {
         let select = "SELECT name, value FROM figures LIMIT ?1";
-        let all: Vec<(String, i64)> = self
-            .sql
-            .exec(select, (rows(limits::MAX_FIGURES),))?
-            .to_array()?;
+        let all: Vec<(String, i64)> = self.sql.exec(select, (rows(limits::MAX_FIGURES),))?.all()?;
         Ok(all.into_iter().collect())
     }
 
@@ -144,6 +141,6 @@ impl Inner {
         let told = self
             .coordinator
             .report(self.shard, timeline, change, self.all()?);
-        Ok(told.await??)
+        Ok(told.await?)
     }
 }

@@ -41,7 +41,7 @@
 //!
 //! async fn like(env: &Env, post: &str) -> Result<i64, ShardingError> {
 //!     let likes = Sharded::<Likes>::new(env, "likes", 100)?;
-//!     likes.of(post).like(post.to_owned()).await?
+//!     likes.of(post).like(post.to_owned()).await
 //! }
 //!
 //! async fn likes_in_all(env: &Env) -> Result<i64, ShardingError> {

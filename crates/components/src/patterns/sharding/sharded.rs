@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use abide::{Call, Env, Namespace, ObjectClass, Result, Stub};
+use abide::{Call, Env, Error, Namespace, ObjectClass, Result, Stub};
 use futures_util::{StreamExt as _, stream};
 
 use super::{BINDING, Coordinator, ShardingError, Totals, hash::shard_of};
@@ -39,7 +39,7 @@ impl<T: ObjectClass> Sharded<T> {
     /// # Errors
     /// [`ShardingError::Declared`] if there are more or fewer.
     pub async fn declare(&self) -> Result<(), ShardingError> {
-        self.coordinator.declare(self.shards).await?
+        self.coordinator.declare(self.shards).await
     }
 
     /// How many shards there are.
@@ -64,7 +64,10 @@ impl<T: ObjectClass> Sharded<T> {
 
     /// Calls all shards, some at a time, and returns their results in order. A shard's failure does not stop the
     /// calls of the others.
-    pub async fn each<R>(&self, call: impl Fn(Stub<T>) -> Call<R>) -> Vec<Result<R>> {
+    pub async fn each<R, E: From<Error>>(
+        &self,
+        call: impl Fn(Stub<T>) -> Call<R, E>,
+    ) -> Vec<Result<R, E>> {
         stream::iter(0..self.shards)
             .map(|number| call(self.shard(number)))
             .buffered(limits::SHARDS_AT_A_TIME)
@@ -74,7 +77,7 @@ impl<T: ObjectClass> Sharded<T> {
 
     /// The sums of what the shards have reported.
     pub async fn totals(&self) -> Result<Totals, ShardingError> {
-        self.coordinator.totals().await?
+        self.coordinator.totals().await
     }
 }
 

@@ -229,10 +229,10 @@ impl World {
     pub(crate) async fn deliver(&self, names: &[&str]) {
         let all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         match self.through {
-            Through::Outbox => self.sender().send(all).await.unwrap().unwrap(),
+            Through::Outbox => self.sender().send(all).await.unwrap(),
             Through::Schedule => {
                 let now = self.clock.unix_millis().cast_signed();
-                self.sender().set(all, now).await.unwrap().unwrap();
+                self.sender().set(all, now).await.unwrap();
             }
             Through::Queue => {
                 let messages = names.iter().map(|name| Message::new(name).unwrap());
@@ -247,7 +247,7 @@ impl World {
     /// How many deliveries are not decided, and the errors of those that were given up.
     pub(crate) async fn standing(&self) -> (i64, Vec<String>) {
         match self.through {
-            Through::Outbox | Through::Schedule => self.sender().standing().await.unwrap().unwrap(),
+            Through::Outbox | Through::Schedule => self.sender().standing().await.unwrap(),
             Through::Queue => {
                 let open = self.queue().counts().await.unwrap().messages;
                 let letters = self.queue().dead_letters(100).await.unwrap();

@@ -21,7 +21,7 @@ async fn world() -> World {
 async fn a_cold_start_replays_what_came_after_the_snapshot() {
     let world = world().await.killed();
     assert_eq!(world.seen().await, (26, "open".to_owned(), 25, 6));
-    let checked = world.bank().check().await.unwrap().unwrap();
+    let checked = world.bank().check().await.unwrap();
     assert_eq!(checked, (26, "open".to_owned(), Some(20)));
     // Past states begin at the snapshot if they are behind it, and at the beginning otherwise.
     assert_eq!(
@@ -37,7 +37,7 @@ async fn a_cold_start_replays_what_came_after_the_snapshot() {
 #[tokio::test]
 async fn a_snapshot_is_deleted_without_loss() {
     let world = world().await;
-    world.bank().delete_snapshot().await.unwrap().unwrap();
+    world.bank().delete_snapshot().await.unwrap();
     assert_eq!(
         world.number("SELECT count(*) FROM outcomes_snapshot").await,
         0
@@ -45,7 +45,7 @@ async fn a_snapshot_is_deleted_without_loss() {
     let world = world.killed();
     assert_eq!(world.seen().await, (26, "open".to_owned(), 25, 26));
     world.tamper("DROP TABLE outcomes_snapshot").await;
-    world.bank().delete_snapshot().await.unwrap().unwrap();
+    world.bank().delete_snapshot().await.unwrap();
     world.deposited(4).await;
     assert_eq!(world.number("SELECT seq FROM outcomes_snapshot").await, 30);
     let world = world.killed();
@@ -72,7 +72,7 @@ async fn a_damaged_snapshot_is_not_used() {
             (26, "open".to_owned(), 25, 26),
             "{damage}"
         );
-        let checked = world.bank().check().await.unwrap().unwrap();
+        let checked = world.bank().check().await.unwrap();
         assert_eq!(checked.2, None, "{damage}");
     }
 }
@@ -91,7 +91,7 @@ async fn a_chain_that_lost_what_its_snapshot_knows_is_damaged() {
     world.tamper("DELETE FROM outcomes WHERE seq > 17").await;
     let world = world.killed();
     assert_eq!(
-        damage(world.bank().seen().await.unwrap()),
+        damage(world.bank().seen().await),
         "the chain of the account is damaged at outcome 18: it is missing"
     );
 }
@@ -103,7 +103,7 @@ async fn a_snapshot_that_differs_from_the_chain_is_found() {
         .tamper("UPDATE outcomes SET data = '3' WHERE seq = 4")
         .await;
     assert_eq!(
-        damage(world.bank().check().await.unwrap()),
+        damage(world.bank().check().await),
         "the replay of the chain of the account differs from the snapshot at outcome 20: `/balance` is 21 and 19"
     );
 }

@@ -86,7 +86,7 @@ pub(crate) struct Bank {
 
 impl DurableObject for Bank {
     fn new(state: State, env: Env) -> Result<Self> {
-        let sql = state.storage().sql();
+        let sql = state.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS model (seq INTEGER, outcome TEXT, state TEXT, balance INTEGER)", ())?;
         let options = env.require::<Settings>()?.0;
         let outcomes = Outcomes::projected(&state, options, move |entry, reached| {
@@ -115,7 +115,7 @@ impl Bank {
 
     /// Transitions in a transaction that is then undone.
     pub async fn undone(&self, deposits: Vec<i64>) -> Result<Seen, OutcomesError> {
-        let error = self.state.storage().transaction_sync(|| {
+        let error = self.state.storage().transaction(|| {
             for amount in deposits {
                 self.outcomes.transition("deposit", "credited", &amount)?;
             }
@@ -174,18 +174,18 @@ impl Bank {
 
     /// A number from the tables.
     pub async fn number(&self, sql: String) -> Result<i64> {
-        self.state.storage().sql().exec(&sql, ())?.one()
+        self.state.sql().exec(&sql, ())?.one()
     }
 
     /// What the hook was given: seq and balance.
     pub async fn projected(&self) -> Result<Vec<(i64, i64)>> {
         let rows = "SELECT seq, balance FROM model ORDER BY rowid";
-        self.state.storage().sql().exec(rows, ())?.to_array()
+        self.state.sql().exec(rows, ())?.all()
     }
 
     /// Changes the tables behind the chain's back.
     pub async fn tamper(&self, sql: String) -> Result<()> {
-        self.state.storage().sql().exec(&sql, ()).map(drop)
+        self.state.sql().exec(&sql, ()).map(drop)
     }
 
     fn see(&self) -> Result<Seen, OutcomesError> {
@@ -259,7 +259,7 @@ impl World {
         for (action, outcome, data) in transitions {
             let (action, outcome) = ((*action).to_owned(), (*outcome).to_owned());
             let made = self.bank().transition(action, outcome, data.clone()).await;
-            last = made.unwrap().unwrap();
+            last = made.unwrap();
         }
         last
     }
@@ -283,27 +283,27 @@ impl World {
             .bank()
             .transition(action.to_owned(), outcome.to_owned(), data)
             .await;
-        asked.unwrap().unwrap_err()
+        asked.unwrap_err()
     }
 
     pub(crate) async fn seen(&self) -> Seen {
-        self.bank().seen().await.unwrap().unwrap()
+        self.bank().seen().await.unwrap()
     }
 
     pub(crate) async fn seen_at(&self, until: Until) -> Seen {
-        self.bank().seen_at(until).await.unwrap().unwrap()
+        self.bank().seen_at(until).await.unwrap()
     }
 
     pub(crate) async fn tamper(&self, sql: &str) {
-        self.bank().tamper(sql.to_owned()).await.unwrap().unwrap();
+        self.bank().tamper(sql.to_owned()).await.unwrap();
     }
 
     pub(crate) async fn projected(&self) -> Vec<(i64, i64)> {
-        self.bank().projected().await.unwrap().unwrap()
+        self.bank().projected().await.unwrap()
     }
 
     pub(crate) async fn number(&self, sql: &str) -> i64 {
-        self.bank().number(sql.to_owned()).await.unwrap().unwrap()
+        self.bank().number(sql.to_owned()).await.unwrap()
     }
 }
 

@@ -63,7 +63,7 @@ fn a_state_that_is_too_long_is_refused_and_the_one_before_stays() {
         let world = World::new();
         let mut ada = world.connect("?_pk=ada").await;
         ada.say("hello").await;
-        let keep = async |bytes| world.lobby().keep("ada".to_owned(), bytes).await.unwrap();
+        let keep = async |bytes| world.lobby().keep("ada".to_owned(), bytes).await;
         // With its quotation marks.
         let error = keep(limits::MAX_STATE_BYTES - 1).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit);

@@ -126,18 +126,18 @@ impl World {
 
     pub(crate) async fn there(&self, tag: Option<&str>) -> Vec<String> {
         let known = self.lobby().there(tag.map(str::to_owned)).await;
-        let known = known.unwrap().unwrap().into_iter();
+        let known = known.unwrap().into_iter();
         known.map(|known| known.id).collect()
     }
 
     pub(crate) async fn find(&self, id: &str) -> Option<Known> {
-        self.lobby().find(id.to_owned()).await.unwrap().unwrap()
+        self.lobby().find(id.to_owned()).await.unwrap()
     }
 
     pub(crate) async fn tell(&self, tag: Option<&str>, text: &str, except: &str) -> usize {
         let tag = tag.map(str::to_owned);
         let told = self.lobby().tell(tag, text.to_owned(), except.to_owned());
-        told.await.unwrap().unwrap()
+        told.await.unwrap()
     }
 
     /// Asks for a connection; the status, if there is none.

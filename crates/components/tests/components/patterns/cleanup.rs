@@ -22,7 +22,7 @@ struct Cart {
 
 impl DurableObject for Cart {
     fn new(state: State, _: Env) -> Result<Self> {
-        let sql = state.storage().sql();
+        let sql = state.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS articles (name TEXT)", ())?;
         let asked = state.storage().clone();
         let options = Options::default().after(millis(16_000));
@@ -42,13 +42,13 @@ impl DurableObject for Cart {
 impl Cart {
     pub async fn put(&self) -> Result<i64> {
         self.cleanup.used()?;
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("INSERT INTO articles VALUES ('a book')", ())?;
         self.count().await
     }
 
     pub async fn count(&self) -> Result<i64> {
-        let sql = self.state.storage().sql();
+        let sql = self.state.sql();
         sql.exec("SELECT count(*) FROM articles", ())?.one()
     }
 
@@ -79,7 +79,7 @@ fn cart(world: &World) -> Stub<Cart> {
 }
 
 async fn count(world: &World) -> i64 {
-    cart(world).count().await.unwrap().unwrap()
+    cart(world).count().await.unwrap()
 }
 
 async fn simulate(seed: u64, mut random: Random) {
@@ -88,7 +88,7 @@ async fn simulate(seed: u64, mut random: Random) {
     for step in 0..120 {
         match random.below(8) {
             0..=2 => {
-                let found = cart(&world).put().await.unwrap().unwrap();
+                let found = cart(&world).put().await.unwrap();
                 // It may be gone only if it could be.
                 assert!(
                     found == articles + 1
@@ -127,19 +127,19 @@ fn an_object_is_deleted_only_after_it_was_unused_long_enough() {
 fn an_object_that_has_something_to_do_is_kept() {
     run(async {
         let world = world();
-        cart(&world).put().await.unwrap().unwrap();
-        cart(&world).remind(secs(20)).await.unwrap().unwrap();
+        cart(&world).put().await.unwrap();
+        cart(&world).remind(secs(20)).await.unwrap();
         world.pass(secs(16)).await;
         assert_eq!(count(&world).await, 1, "its own alarm is set");
         // That has gone off now; the object's time began anew when it was looked at.
         world.pass(secs(15)).await;
         assert_eq!(count(&world).await, 1);
-        cart(&world).keep(true).await.unwrap().unwrap();
+        cart(&world).keep(true).await.unwrap();
         world.pass(secs(1)).await;
         assert_eq!(count(&world).await, 1, "the hook keeps it");
-        let goes_at = cart(&world).goes_at().await.unwrap().unwrap();
+        let goes_at = cart(&world).goes_at().await.unwrap();
         assert_eq!(goes_at, Some(world.now() + AFTER));
-        cart(&world).keep(false).await.unwrap().unwrap();
+        cart(&world).keep(false).await.unwrap();
         world.pass(secs(16)).await;
         assert_eq!((count(&world).await, world.alarms()), (0, 0));
     });

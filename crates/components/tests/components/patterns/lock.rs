@@ -58,7 +58,7 @@ fn lock(world: &World) -> Stub<Lock> {
 }
 
 async fn acquire(world: &World, holder: &str, lease: Duration) -> Result<Lease, LockError> {
-    lock(world).acquire(holder.to_owned(), lease).await.unwrap()
+    lock(world).acquire(holder.to_owned(), lease).await
 }
 
 /// Begins to wait for the lock.
@@ -67,7 +67,7 @@ fn wait_for(
     holder: &str,
     lease: Duration,
     wait: Duration,
-) -> impl Future<Output = Result<Result<Lease, LockError>>> + use<> {
+) -> impl Future<Output = Result<Lease, LockError>> + use<> {
     lock(world).acquire_within(holder.to_owned(), lease, wait)
 }
 
@@ -120,7 +120,7 @@ impl Model {
 async fn foreign_token(world: &World) -> Token {
     let other = world.object::<Lock>("other");
     let lease = other.acquire("ada".to_owned(), secs(1)).await;
-    lease.unwrap().unwrap().token
+    lease.unwrap().token
 }
 
 async fn simulate(seed: u64, mut random: Random) {
@@ -149,7 +149,7 @@ async fn simulate(seed: u64, mut random: Random) {
                 model.acquired(holder, ends, now, &got);
             }
             4 | 5 => {
-                let got = lock(&world).renew(token, lease).await.unwrap();
+                let got = lock(&world).renew(token, lease).await;
                 match model.held(now).filter(|held| held.token == token) {
                     Some(held) => {
                         held.expires_at = ends;
@@ -163,12 +163,12 @@ async fn simulate(seed: u64, mut random: Random) {
             }
             6 | 7 => {
                 let was_held = model.held(now).is_some_and(|held| held.token == token);
-                let freed = lock(&world).release(token).await.unwrap().unwrap();
+                let freed = lock(&world).release(token).await.unwrap();
                 assert_eq!(freed, was_held, "{case}");
                 model.held.take_if(|_| was_held);
             }
             8 => {
-                let shown = lock(&world).holder().await.unwrap().unwrap();
+                let shown = lock(&world).holder().await.unwrap();
                 assert_eq!(shown.as_ref(), model.held(now).map(|held| &*held), "{case}");
             }
             9 => world.pass(millis(random.below(15_000))).await,
@@ -201,28 +201,28 @@ fn the_longest_waiter_is_next_and_leases_expire() {
         let eve = wait_for(&world, "eve", secs(10), secs(60));
         let again = wait_for(&world, "bob", secs(10), secs(60));
         world.pass(secs(9)).await;
-        assert!(lock(&world).release(ada.token).await.unwrap().unwrap());
-        let bob = bob.await.unwrap().unwrap();
+        assert!(lock(&world).release(ada.token).await.unwrap());
+        let bob = bob.await.unwrap();
         assert_eq!(
             (&*bob.holder, bob.expires_at),
             ("bob", world.now() + 10_000)
         );
         assert_eq!(
-            again.await.unwrap().unwrap(),
+            again.await.unwrap(),
             bob,
             "a repeated call has the same answer"
         );
         // Its holder does not release it: the alarm does.
         world.pass(secs(10)).await;
-        let held = lock(&world).holder().await.unwrap().unwrap().unwrap();
+        let held = lock(&world).holder().await.unwrap().unwrap();
         assert_eq!(held.holder, "eve");
-        let eve = eve.await.unwrap().unwrap();
+        let eve = eve.await.unwrap();
         assert_eq!(
             (&*eve.holder, eve.expires_at),
             ("eve", world.now() + 10_000)
         );
         assert!(ada.token < bob.token && bob.token < eve.token);
-        let stale = lock(&world).renew(bob.token, secs(1)).await.unwrap();
+        let stale = lock(&world).renew(bob.token, secs(1)).await;
         assert!(matches!(stale, Err(LockError::Lost { .. })));
     });
 }
@@ -234,16 +234,16 @@ fn a_waiter_that_times_out_learns_the_holder() {
         let ada = acquire(&world, "ada", secs(100)).await.unwrap();
         let bob = wait_for(&world, "bob", secs(10), secs(5));
         world.pass(secs(5)).await;
-        let Err(LockError::Held { holder, expires_at }) = bob.await.unwrap() else {
+        let Err(LockError::Held { holder, expires_at }) = bob.await else {
             panic!("the time was over");
         };
         assert_eq!((&*holder, expires_at), ("ada", ada.expires_at));
         // The lock ends at the moment when a waiter gives up.
         let eve = wait_for(&world, "eve", secs(10), secs(95));
         world.pass(secs(95)).await;
-        let eve = eve.await.unwrap().unwrap();
+        let eve = eve.await.unwrap();
         assert!(eve.token > ada.token);
-        assert_eq!(lock(&world).holder().await.unwrap().unwrap(), Some(eve));
+        assert_eq!(lock(&world).holder().await.unwrap(), Some(eve));
     });
 }
 
@@ -260,7 +260,7 @@ fn a_kill_ends_the_waiting_and_no_lease() {
         assert!(matches!(refused, Err(LockError::Held { .. })));
         // No call comes, and the lease ends all the same.
         world.pass(secs(10)).await;
-        assert_eq!(lock(&world).holder().await.unwrap().unwrap(), None);
+        assert_eq!(lock(&world).holder().await.unwrap(), None);
         let bob = acquire(&world, "bob", secs(10)).await.unwrap();
         assert!(bob.token > ada.token);
     });
@@ -283,7 +283,7 @@ fn a_lock_is_not_forgotten_while_the_clock_is_behind_its_last_token() {
     run(async {
         let world = world();
         let ada = acquire(&world, "ada", secs(10)).await.unwrap();
-        assert!(lock(&world).release(ada.token).await.unwrap().unwrap());
+        assert!(lock(&world).release(ada.token).await.unwrap());
         // It was two days ahead, and is set right.
         let two_days = 2 * FORGET_LOCK_AFTER;
         world
@@ -292,7 +292,7 @@ fn a_lock_is_not_forgotten_while_the_clock_is_behind_its_last_token() {
         world.pass(FORGET_LOCK_AFTER).await;
         let bob = acquire(&world, "bob", secs(10)).await.unwrap();
         assert!(bob.token > ada.token, "{ada:?} {bob:?}");
-        assert!(lock(&world).release(bob.token).await.unwrap().unwrap());
+        assert!(lock(&world).release(bob.token).await.unwrap());
         for _ in 0..3 {
             world.pass(FORGET_LOCK_AFTER).await;
         }
@@ -308,17 +308,17 @@ fn a_fence_refuses_older_holders_also_after_a_kill() {
         world.pass(secs(1)).await;
         let bob = acquire(&world, "bob", secs(1)).await.unwrap();
         let resource = world.object::<Resource>("resource");
-        resource.write(ada.token).await.unwrap().unwrap();
-        resource.write(bob.token).await.unwrap().unwrap();
-        resource.write(bob.token).await.unwrap().unwrap();
+        resource.write(ada.token).await.unwrap();
+        resource.write(bob.token).await.unwrap();
+        resource.write(bob.token).await.unwrap();
         world = world.killed();
         let resource = world.object::<Resource>("resource");
-        let refused = resource.write(ada.token).await.unwrap();
+        let refused = resource.write(ada.token).await;
         assert!(
             matches!(refused, Err(LockError::Stale { token, newest }) if (token, newest) == (ada.token, bob.token)),
             "{refused:?}"
         );
-        let written = resource.written().await.unwrap().unwrap();
+        let written = resource.written().await.unwrap();
         assert_eq!(written, [ada.token, bob.token, bob.token]);
         for name in ["", &*"r".repeat(256)] {
             assert!(resource.open(name.to_owned()).await.unwrap().is_some());
@@ -341,16 +341,16 @@ fn invalid_input_is_refused_and_changes_nothing() {
         ] {
             let refused = acquire(&world, holder, lease).await;
             assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
-            let refused = wait_for(&world, holder, lease, secs(1)).await.unwrap();
+            let refused = wait_for(&world, holder, lease, secs(1)).await;
             assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
         }
         let refused = wait_for(&world, "ada", secs(1), MAX_LOCK_WAIT + secs(1)).await;
-        assert!(matches!(refused.unwrap(), Err(LockError::Invalid(_))));
+        assert!(matches!(refused, Err(LockError::Invalid(_))));
         assert_eq!(world.written::<Lock>(), 0);
         let foreign = foreign_token(&world).await;
         let before = world.written::<Lock>();
-        assert!(!lock(&world).release(foreign).await.unwrap().unwrap());
-        let lost = lock(&world).renew(foreign, secs(1)).await.unwrap();
+        assert!(!lock(&world).release(foreign).await.unwrap());
+        let lost = lock(&world).renew(foreign, secs(1)).await;
         assert!(matches!(lost, Err(LockError::Lost { token }) if token == foreign));
         assert_eq!(world.written::<Lock>(), before);
     });
@@ -371,12 +371,12 @@ fn tokens_grow_after_a_restore_of_the_lock() {
         let eve = acquire(&world, "eve", secs(10)).await.unwrap();
         assert!(ada.token < bob.token && bob.token < eve.token);
         assert!(bob.token.to_string() < eve.token.to_string());
-        let lost = lock(&world).renew(bob.token, secs(1)).await.unwrap();
+        let lost = lock(&world).renew(bob.token, secs(1)).await;
         assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
         // The undo brings bob's lease back, and the next one is above eve's.
         world.node.restore(stub.untyped(), undo).await.unwrap();
         let freed = lock(&world).release(bob.token).await.unwrap();
-        assert!(freed.unwrap());
+        assert!(freed);
         let next = acquire(&world, "eve", secs(10)).await.unwrap();
         assert!(next.token > eve.token);
     });
@@ -394,21 +394,17 @@ fn a_fork_of_a_lock_grants_nothing() {
             .unwrap();
         let copy = world.object::<Lock>("copy");
         for holder in ["ada", "bob"] {
-            let got = copy.acquire(holder.to_owned(), secs(10)).await.unwrap();
+            let got = copy.acquire(holder.to_owned(), secs(10)).await;
             assert!(matches!(got, Err(LockError::Dormant)), "{got:?}");
         }
-        let got = copy.renew(ada.token, secs(10)).await.unwrap();
+        let got = copy.renew(ada.token, secs(10)).await;
         assert!(matches!(got, Err(LockError::Dormant)), "{got:?}");
-        assert_eq!(copy.holder().await.unwrap().unwrap(), None);
+        assert_eq!(copy.holder().await.unwrap(), None);
         node.activate(copy.untyped(), Activation::Continue)
             .await
             .unwrap();
         let bob = copy.acquire("bob".to_owned(), secs(10)).await.unwrap();
-        assert_ne!(bob.unwrap().token, ada.token);
-        lock(&world)
-            .renew(ada.token, secs(10))
-            .await
-            .unwrap()
-            .unwrap();
+        assert_ne!(bob.token, ada.token);
+        lock(&world).renew(ada.token, secs(10)).await.unwrap();
     });
 }

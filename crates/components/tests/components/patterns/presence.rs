@@ -14,7 +14,7 @@ use abide::{
         presence::{Change, Options, Presence, Present},
     },
     prelude::*,
-    socket::{ClientSocket, Close, Endpoint, Frame},
+    socket::{ClientSocket, CloseFrame, Endpoint, Frame},
 };
 
 use crate::patterns::support::{Random, World, each_seed, millis, run, secs};
@@ -54,14 +54,8 @@ impl DurableObject for Room {
         Ok(websocket_response(pair.client))
     }
 
-    async fn websocket_close(
-        &self,
-        ws: WebSocket,
-        _: u16,
-        _: String,
-        was_clean: bool,
-    ) -> Result<()> {
-        self.presence.closed(&ws, was_clean)
+    async fn websocket_close(&self, ws: WebSocket, close: Close) -> Result<()> {
+        self.presence.closed(&ws, close.was_clean)
     }
 }
 
@@ -136,7 +130,7 @@ async fn ping(socket: &mut Endpoint) {
 }
 
 async fn here(world: &World) -> Vec<String> {
-    let here = room(world).here().await.unwrap().unwrap();
+    let here = room(world).here().await.unwrap();
     here.into_iter().map(|present| present.who).collect()
 }
 
@@ -175,7 +169,7 @@ async fn simulate(seed: u64, mut random: Random) {
                 known.sign(now, true);
             }
             0..=2 => {
-                room(&world).beat(who.to_owned()).await.unwrap().unwrap();
+                room(&world).beat(who.to_owned()).await.unwrap();
                 known.sign(now, true);
             }
             3..=6 => {
@@ -186,7 +180,7 @@ async fn simulate(seed: u64, mut random: Random) {
             }
             7 => {
                 if let Some(socket) = known.sockets.pop() {
-                    socket.end(Close::of(1000, ""));
+                    socket.end(CloseFrame::of(1000, ""));
                     world.node.settle().await.unwrap();
                     if known.sockets.is_empty() {
                         known.left();
@@ -199,12 +193,12 @@ async fn simulate(seed: u64, mut random: Random) {
                 world.node.settle().await.unwrap();
             }
             9 => {
-                room(&world).leave(who.to_owned()).await.unwrap().unwrap();
+                room(&world).leave(who.to_owned()).await.unwrap();
                 known.left();
                 known
                     .sockets
                     .drain(..)
-                    .for_each(|socket| socket.end(Close::of(1000, "")));
+                    .for_each(|socket| socket.end(CloseFrame::of(1000, "")));
                 world.node.settle().await.unwrap();
             }
             10..=12 => world.pass(millis(random.below(12_000))).await,
@@ -317,7 +311,7 @@ fn a_late_heartbeat_in_a_full_room_waits_and_blocks_no_departure() {
             world.pass(secs(20)).await;
         }
         for who in ["bob", "eve"] {
-            room(&world).beat(who.to_owned()).await.unwrap().unwrap();
+            room(&world).beat(who.to_owned()).await.unwrap();
         }
         world.pass(secs(5)).await;
         ping(&mut ada).await;
@@ -381,17 +375,17 @@ fn invalid_input_is_refused_and_changes_nothing() {
     run(async {
         let (world, news) = world(2);
         for who in [String::new(), "w".repeat(241)] {
-            assert!(room(&world).beat(who.clone()).await.unwrap().is_err());
+            assert!(room(&world).beat(who.clone()).await.is_err());
             assert!(enter(&world, &who).await.is_err());
         }
         assert!(news.0.lock().unwrap().is_empty());
         for who in ["ada", "bob", "ada"] {
-            room(&world).beat(who.to_owned()).await.unwrap().unwrap();
+            room(&world).beat(who.to_owned()).await.unwrap();
         }
-        assert!(room(&world).beat("eve".to_owned()).await.unwrap().is_err());
-        assert!(!room(&world).leave("eve".to_owned()).await.unwrap().unwrap());
-        assert!(room(&world).leave("bob".to_owned()).await.unwrap().unwrap());
-        room(&world).beat("eve".to_owned()).await.unwrap().unwrap();
+        assert!(room(&world).beat("eve".to_owned()).await.is_err());
+        assert!(!room(&world).leave("eve".to_owned()).await.unwrap());
+        assert!(room(&world).leave("bob".to_owned()).await.unwrap());
+        room(&world).beat("eve".to_owned()).await.unwrap();
         assert_eq!(here(&world).await, ["ada", "eve"]);
         for (timeout, max) in [
             (millis(999), 1),

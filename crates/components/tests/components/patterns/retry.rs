@@ -113,18 +113,18 @@ async fn passing<T>(world: &World, call: impl Future<Output = T>) -> T {
     panic!("it never ends");
 }
 
-async fn deposit(world: &World) -> Result<Result<i64>> {
+async fn deposit(world: &World) -> Result<i64> {
     let (retry, ada) = (Retry::new(world.node.env()), ada(world));
     passing(world, retry.call(|| ada.deposit(1))).await
 }
 
-async fn deposit_once(world: &World, key: &str) -> Result<Result<i64>> {
+async fn deposit_once(world: &World, key: &str) -> Result<i64> {
     let (retry, ada) = (Retry::new(world.node.env()), ada(world));
     passing(world, retry.call_once(&ada, key, |ada| ada.deposit(1))).await
 }
 
 async fn balance(world: &World) -> i64 {
-    ada(world).balance().await.unwrap().unwrap()
+    ada(world).balance().await.unwrap()
 }
 
 fn attempts(script: &Script) -> u32 {
@@ -144,10 +144,10 @@ fn a_call_that_was_not_accepted_is_made_again_and_runs_once() {
         let often = Options::default().attempts(100).max_wait(millis(500));
         let retry = Retry::with(world.node.env(), often).unwrap();
         let call = retry.call(|| ada(&world).deposit(1));
-        let sum = passing(&world, call).await.unwrap().unwrap();
+        let sum = passing(&world, call).await.unwrap();
         assert_eq!((sum, attempts(&script)), (1, 1));
-        blocking.await.unwrap().unwrap();
-        assert_eq!(waiting.await.unwrap().unwrap(), 0);
+        blocking.await.unwrap();
+        assert_eq!(waiting.await.unwrap(), 0);
     });
 }
 
@@ -180,10 +180,10 @@ fn what_may_have_run_is_made_again_only_with_a_key() {
         let refused = deposit(&world).await.unwrap_err();
         assert!(refused.object_reset(), "{refused:?}");
         assert_eq!((balance(&world).await, attempts(&script)), (0, 1));
-        assert_eq!(deposit_once(&world, "a").await.unwrap().unwrap(), 1);
+        assert_eq!(deposit_once(&world, "a").await.unwrap(), 1);
         assert_eq!((balance(&world).await, attempts(&script)), (1, 4));
         // The same call, once more.
-        assert_eq!(deposit_once(&world, "a").await.unwrap().unwrap(), 1);
+        assert_eq!(deposit_once(&world, "a").await.unwrap(), 1);
         assert_eq!((balance(&world).await, attempts(&script)), (1, 4));
     });
 }
@@ -193,7 +193,7 @@ fn what_the_method_itself_answers_is_never_repeated() {
     run(async {
         let (world, script) = world(&[Act::Refuse, Act::Refuse]);
         for answer in [deposit(&world).await, deposit_once(&world, "a").await] {
-            let refused = answer.unwrap().unwrap_err();
+            let refused = answer.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Unavailable);
         }
         assert_eq!(attempts(&script), 2);
@@ -212,7 +212,7 @@ async fn simulate(seed: u64, mut random: Random) {
         // The second time the answer is remembered.
         for _ in 0..=random.below(2) {
             let got = deposit_once(&world, &format!("{seed}/{number}")).await;
-            assert_eq!(got.unwrap().unwrap(), sum + 1, "seed {seed}, {number}");
+            assert_eq!(got.unwrap(), sum + 1, "seed {seed}, {number}");
             if random.below(4) == 0 {
                 world = world.ended(&mut random);
             }
@@ -231,7 +231,7 @@ fn a_call_with_a_key_is_applied_once_whatever_happens_to_its_attempts() {
 fn a_method_that_awaits_between_writes_is_not_retry_safe_as_documented() {
     run(async {
         let (world, _) = world(&[Act::PanicLate]);
-        assert_eq!(deposit_once(&world, "a").await.unwrap().unwrap(), 2);
+        assert_eq!(deposit_once(&world, "a").await.unwrap(), 2);
     });
 }
 

@@ -27,7 +27,7 @@ fn a_host_shows_the_lag_of_its_read_model_and_what_its_queues_hold() {
             .await
             .unwrap();
         let bank = host.env().object::<Bank>().get_by_name("ada");
-        bank.deposit(10).await.unwrap().unwrap();
+        bank.deposit(10).await.unwrap();
         while accounts(&*model).await.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -192,7 +192,7 @@ impl Bank {
     /// Returns the number of the change.
     pub async fn deposit(&self, amount: i64) -> Result<i64> {
         let storage = self.state.storage();
-        storage.transaction_sync(|| {
+        storage.transaction(|| {
             let (seq, balance): (i64, i64) = storage.get("account")?.unwrap_or_default();
             let (seq, balance) = (seq + 1, balance + amount);
             storage.put("account", &(seq, balance))?;
@@ -207,7 +207,7 @@ impl Bank {
 
     /// Deposits, and then does not.
     pub async fn deposit_and_fail(&self) -> Result<()> {
-        self.state.storage().transaction_sync(|| {
+        self.state.storage().transaction(|| {
             self.put(1_000, 1_000_000)?;
             Err(Error::new("undone"))
         })
@@ -241,7 +241,7 @@ impl Bank {
     }
 
     pub async fn is_armed(&self) -> Result<bool> {
-        Ok(self.state.storage().get_alarm()?.is_some())
+        Ok(self.state.storage().alarm()?.is_some())
     }
 
     fn put(&self, seq: i64, balance: i64) -> Result<()> {
@@ -340,7 +340,7 @@ impl World {
     }
 
     pub(crate) async fn deposit(&self, name: &str, amount: i64) {
-        self.bank(name).deposit(amount).await.unwrap().unwrap();
+        self.bank(name).deposit(amount).await.unwrap();
     }
 
     pub(crate) fn queue(&self) -> Queue {

@@ -9,7 +9,7 @@ use crate::projection::support::{Bank, Mood, World, run};
 
 /// The state of an account: its changes so far, and its balance.
 async fn state(bank: &Stub<Bank>) -> (i64, i64) {
-    bank.account().await.unwrap().unwrap()
+    bank.account().await.unwrap()
 }
 
 async fn bookmark(world: &World, name: &str) -> Bookmark {
@@ -72,7 +72,7 @@ fn rows_of_the_undone_future_that_arrive_late_are_refused() {
         world.until_balances(&[("ada", 1)]).await;
         world.model.set(Mood::Down);
         world.deposit("ada", 10).await;
-        let waits = async || world.bank("ada").waiting().await.unwrap().unwrap() == 0;
+        let waits = async || world.bank("ada").waiting().await.unwrap() == 0;
         world.until("they wait in the queue", waits).await;
         restore(&world, "ada", then).await;
         world.until("its rows, too", waits).await;
@@ -100,7 +100,7 @@ fn a_fork_sends_its_rows_when_it_is_activated() {
             world.pass().await;
         }
         assert_eq!(world.balances().await.len(), 2, "it is dormant");
-        assert!(world.bank("eve").waiting().await.unwrap().unwrap() > 0);
+        assert!(world.bank("eve").waiting().await.unwrap() > 0);
         let eve = world.bank("eve");
         let node = &world.node;
         node.activate(eve.untyped(), Activation::Fresh)

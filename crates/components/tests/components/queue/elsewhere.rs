@@ -14,7 +14,7 @@ pub(crate) struct Ledger {
 impl DurableObject for Ledger {
     fn new(state: State, _env: Env) -> Result<Self> {
         let table = "CREATE TABLE IF NOT EXISTS taken (id TEXT PRIMARY KEY, body TEXT)";
-        state.storage().sql().exec(table, ())?;
+        state.sql().exec(table, ())?;
         Ok(Self { state })
     }
 }
@@ -38,7 +38,7 @@ impl Ledger {
                 _ => {
                     let row = (message.id.to_string(), &body);
                     let insert = "INSERT OR IGNORE INTO taken VALUES (?1, ?2)";
-                    self.state.storage().sql().exec(insert, row)?;
+                    self.state.sql().exec(insert, row)?;
                 }
             }
         }
@@ -46,9 +46,8 @@ impl Ledger {
     }
 
     pub async fn taken(&self) -> Result<Vec<String>> {
-        let sql = self.state.storage().sql();
-        sql.exec("SELECT body FROM taken ORDER BY body", ())?
-            .to_array()
+        let sql = self.state.sql();
+        sql.exec("SELECT body FROM taken ORDER BY body", ())?.all()
     }
 }
 
@@ -71,7 +70,7 @@ fn an_object_consumes_and_excepts_messages() {
         world.pass_until_decided().await;
         let taken = async |name| {
             let ledger = world.node.env().object::<Ledger>().get_by_name(name);
-            ledger.taken().await.unwrap().unwrap()
+            ledger.taken().await.unwrap()
         };
         assert_eq!(taken("x").await, ["a", "again", "b"]);
         assert_eq!(taken("y").await, ["c", "trouble"]);

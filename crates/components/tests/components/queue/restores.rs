@@ -43,7 +43,7 @@ fn shard(world: &World, number: u32) -> Stub<QueueShard> {
 }
 
 async fn counts(world: &World, number: u32) -> Counts {
-    shard(world, number).counts().await.unwrap().unwrap()
+    shard(world, number).counts().await.unwrap()
 }
 
 /// The bookmarks of all shards, once they exist.

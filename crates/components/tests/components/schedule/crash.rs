@@ -22,12 +22,7 @@ async fn begin(world: &World) {
                 .overlap(Overlap::Queue),
         ),
     ];
-    if world
-        .object()
-        .upsert_all(specs)
-        .await
-        .is_ok_and(|set| set.is_ok())
-    {
+    if world.object().upsert_all(specs).await.is_ok() {
         for _ in 0..8 {
             world.clock.advance(Duration::from_millis(500));
             for _ in 0..20 {
@@ -61,7 +56,7 @@ fn each_occurrence_has_its_effect_exactly_once_whenever_the_power_fails() {
             interrupted += u32::from(world.disk.has_stopped());
             let world = world.crashed(change);
             // What was set is there as a whole or not at all.
-            let timers = world.object().list(None, 10).await.unwrap().unwrap();
+            let timers = world.object().list(None, 10).await.unwrap();
             if timers.is_empty() {
                 continue;
             }

@@ -26,7 +26,7 @@ fn a_host_shows_timer_outcomes_and_lateness() {
             ("once", Spec::once("a", 0)),
             ("never", doing(Spec::once("a", 0), &never)),
         ] {
-            object.upsert(name.to_owned(), spec).await.unwrap().unwrap();
+            object.upsert(name.to_owned(), spec).await.unwrap();
         }
         let admin = host.admin_addr().unwrap().to_string();
         let admin = Client::new(&admin, Version::Http1);

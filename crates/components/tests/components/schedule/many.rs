@@ -23,18 +23,13 @@ fn ten_thousand_timers_in_one_object_each_go_off_once() {
                 (format!("{number:05}"), Spec::once("a", at))
             });
             let set = world.object().upsert_all(specs.collect()).await;
-            set.unwrap().unwrap();
+            set.unwrap();
         }
-        let page = world
-            .object()
-            .list(Some("04999".into()), 3)
-            .await
-            .unwrap()
-            .unwrap();
+        let page = world.object().list(Some("04999".into()), 3).await.unwrap();
         let names: Vec<&str> = page.iter().map(|timer| timer.name.as_str()).collect();
         assert_eq!(names, ["05000", "05001", "05002"]);
         world.pass(secs(3_700), secs(600)).await;
-        let effects = world.object().effects().await.unwrap().unwrap();
+        let effects = world.object().effects().await.unwrap();
         assert_eq!(effects.len(), usize::try_from(TIMERS).unwrap());
         let mut names: Vec<&String> = effects.iter().map(|(name, ..)| name).collect();
         names.sort_unstable();

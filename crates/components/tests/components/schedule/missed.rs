@@ -111,7 +111,7 @@ async fn firings_before(world: &World, timer: &str) -> Option<i64> {
         "SELECT iif(first IS NULL, -1, (SELECT count(*) FROM effects WHERE id < first))
          FROM (SELECT min(id) AS first FROM effects WHERE timer = '{timer}')"
     );
-    let before = world.object().scalar(sql).await.unwrap().unwrap();
+    let before = world.object().scalar(sql).await.unwrap();
     (before >= 0).then_some(before)
 }
 
@@ -123,16 +123,18 @@ fn a_timer_that_is_due_is_not_behind_the_catch_up_of_others() {
         let minutely = Spec::every("m", secs(60)).misfire(Misfire::All);
         let specs = (0..150).map(|number| (format!("meter {number}"), minutely.clone()));
         let set = world.object().upsert_all(specs.collect()).await;
-        set.unwrap().unwrap();
+        set.unwrap();
         let charge = Spec::once("charge", start + 2 * 3_600_000);
         world.set("charge", charge).await;
         // Three hours down: the charge was due an hour ago, and each meter has missed 180 times.
         world.clock.advance(secs(3 * 3_600));
         let world = world.killed();
         world.set("new", Spec::once("charge", world.now())).await;
-        // The catch-up goes on while this one is set.
-        let before_new = world.object().scalar("SELECT count(*) FROM effects".to_owned());
-        let before_new = before_new.await.unwrap().unwrap();
+        // The catch-up continues while this one is set.
+        let before_new = world
+            .object()
+            .scalar("SELECT count(*) FROM effects".to_owned());
+        let before_new = before_new.await.unwrap();
         abide_harness::until("both have gone off", async || {
             firings_before(&world, "charge").await?;
             firings_before(&world, "new").await.map(drop)

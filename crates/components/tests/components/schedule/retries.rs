@@ -34,7 +34,7 @@ fn a_failed_attempt_is_repeated_by_the_policy_and_leaves_nothing() {
             .map(|firing| firing.key)
             .collect();
         assert!(keys[0] == keys[1] && keys[1] == keys[2]);
-        let effects = world.object().effects().await.unwrap().unwrap();
+        let effects = world.object().effects().await.unwrap();
         assert_eq!(effects, [("t".to_owned(), start + 1_000, start + 4_000)]);
         assert_eq!(
             world.events("t").await,
@@ -62,13 +62,13 @@ fn a_timer_without_attempts_left_stays_failed_until_an_operator_acts() {
             world.set(name, doing(Spec::once("a", start), &fails)).await;
         }
         let object = world.object();
-        assert_eq!(object.failed().await.unwrap().unwrap().len(), 3);
+        assert_eq!(object.failed().await.unwrap().len(), 3);
         let none = Deed::default();
         world
             .set("mended", doing(Spec::once("a", start), &none))
             .await;
-        object.discard("given up".into()).await.unwrap().unwrap();
-        object.retry("kept".into()).await.unwrap().unwrap();
+        object.discard("given up".into()).await.unwrap();
+        object.retry("kept".into()).await.unwrap();
         world.pass(secs(20), secs(1)).await;
         assert_eq!(world.timer("mended").await.phase, Phase::Ended);
         assert_eq!(world.timer("given up").await.phase, Phase::Ended);
@@ -97,7 +97,7 @@ fn a_permanent_failure_is_not_retried_and_a_repeating_timer_continues() {
             (timer.phase, timer.due_at),
             (Phase::Failed, Some(start + 40_000))
         );
-        assert_eq!(world.object().failed().await.unwrap().unwrap().len(), 3);
+        assert_eq!(world.object().failed().await.unwrap().len(), 3);
     });
 }
 
@@ -129,7 +129,7 @@ fn a_panicking_handler_is_counted_and_delays_no_timer() {
         assert!(why.starts_with("the handler panicked; the log"), "{why}");
         assert!(!why.contains("as the test wants it"), "{why}");
         let history = world.object().history(Some("bad".into()), 10).await;
-        let failed = history.unwrap().unwrap().remove(0);
+        let failed = history.unwrap().remove(0);
         assert_eq!(
             (failed.event.as_str(), failed.detail.as_deref()),
             ("failed", Some(why.as_str()))
@@ -194,7 +194,7 @@ fn an_occurrence_during_a_retry_is_skipped_waits_or_overlaps() {
 async fn moved(world: &World, from: &str, to: &str) {
     let sql =
         format!("UPDATE schedule_timers SET spec = replace(spec, '{from}', '{to}') RETURNING id");
-    world.object().scalar(sql).await.unwrap().unwrap();
+    world.object().scalar(sql).await.unwrap();
 }
 
 #[test]
@@ -208,12 +208,12 @@ fn a_timer_with_an_unknown_next_time_fails_until_it_is_known() {
         assert_eq!(world.dues("t").await.len(), 1, "it was due");
         let timer = world.timer("t").await;
         assert_eq!((timer.phase, timer.due_at), (Phase::Failed, None));
-        let failed = world.object().failed().await.unwrap().unwrap();
+        let failed = world.object().failed().await.unwrap();
         assert_eq!(failed.len(), 1);
         let error = failed[0].last_error.as_deref().unwrap();
         assert!(error.contains(unknown), "{error}");
         assert_eq!(world.events("t").await, ["created", "failed", "done"]);
-        let refused = world.object().retry("t".into()).await.unwrap();
+        let refused = world.object().retry("t".into()).await;
         assert!(refused.unwrap_err().to_string().contains(unknown));
 
         // Without help, and with the missed occurrences.
@@ -228,7 +228,7 @@ fn a_timer_with_an_unknown_next_time_fails_until_it_is_known() {
         world.pass(secs(65), secs(5)).await;
         assert_eq!(world.timer("t").await.phase, Phase::Failed);
         moved(&world, unknown, known).await;
-        world.object().retry("t".into()).await.unwrap().unwrap();
+        world.object().retry("t".into()).await.unwrap();
         let timer = world.timer("t").await;
         assert_eq!(timer.phase, Phase::Waiting);
         assert!(timer.due_at.is_some());
@@ -236,7 +236,7 @@ fn a_timer_with_an_unknown_next_time_fails_until_it_is_known() {
         // Or because the timer is discarded.
         moved(&world, known, unknown).await;
         world.pass(secs(65), secs(5)).await;
-        world.object().discard("t".into()).await.unwrap().unwrap();
+        world.object().discard("t".into()).await.unwrap();
         assert_eq!(world.timer("t").await.phase, Phase::Ended);
     });
 }
@@ -275,7 +275,7 @@ fn repeatedly_panicking_handlers_delay_others_by_seconds_only() {
             .await;
         }
         for due in &dues {
-            let effects = world.object().effects().await.unwrap().unwrap();
+            let effects = world.object().effects().await.unwrap();
             let good = format!("good {due}");
             let (_, _, went_off) = effects.iter().find(|(name, ..)| *name == good).unwrap();
             let late = went_off - due;

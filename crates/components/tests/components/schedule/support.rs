@@ -109,7 +109,7 @@ struct Parts {
 
 impl Parts {
     fn open(state: State, env: &Env) -> Result<Self> {
-        state.storage().sql().exec(
+        state.sql().exec(
             "CREATE TABLE IF NOT EXISTS effects (id INTEGER PRIMARY KEY, timer TEXT, due_at INTEGER, at INTEGER)",
             (),
         )?;
@@ -123,13 +123,13 @@ impl Parts {
     }
 
     fn now(&self) -> i64 {
-        self.state.env().clock().unix_millis().cast_signed()
+        self.state.now().unix_millis()
     }
 
     fn goes_off(&self, firing: &Firing) -> Result<(), Failure> {
         self.calls.add(firing);
         let deed = firing.metadata::<Option<Deed>>()?.unwrap_or_default();
-        self.state.storage().sql().exec(
+        self.state.sql().exec(
             "INSERT INTO effects (timer, due_at, at) VALUES (?1, ?2, ?3)",
             (&firing.timer, firing.due_at, self.now()),
         )?;
@@ -225,11 +225,9 @@ macro_rules! object {
 
             pub async fn effects(&self) -> Result<Vec<Effect>> {
                 self.0
-                    .state
-                    .storage()
-                    .sql()
+                    .state.sql()
                     .exec("SELECT timer, due_at, at FROM effects ORDER BY id", ())?
-                    .to_array()
+                    .all()
             }
 
             /// Many timers in one call.
@@ -244,11 +242,11 @@ macro_rules! object {
             /// that were changed.
             pub async fn pulse(&self) -> Result<(Option<i64>, Option<i64>, i64)> {
                 self.0.state.storage().sync().await?;
-                let sql = self.0.state.storage().sql();
+                let sql = self.0.state.sql();
                 let alarm = self.0.state.alarm("schedule").get()?;
                 Ok((
                     self.0.schedule.next()?,
-                    alarm.map(AlarmTime::unix_millis),
+                    alarm.map(Timestamp::unix_millis),
                     sql.exec(
                         "SELECT coalesce(sum(id * 7 + attempts + length(state)), 0) +
                              (SELECT coalesce(max(id), 0) FROM schedule_history) * 1000 FROM schedule_runs",
@@ -259,7 +257,7 @@ macro_rules! object {
             }
 
             pub async fn scalar(&self, sql: String) -> Result<i64> {
-                self.0.state.storage().sql().exec(&sql, ())?.one()
+                self.0.state.sql().exec(&sql, ())?.one()
             }
         }
     };
@@ -340,22 +338,22 @@ impl World {
 
     pub(crate) async fn set(&self, name: &str, spec: Spec) -> Upserted {
         let set = self.object().upsert(name.to_owned(), spec).await;
-        set.unwrap().unwrap()
+        set.unwrap()
     }
 
     pub(crate) async fn set_in_background(&self, name: &str, spec: Spec) -> Upserted {
         let set = self.background().upsert(name.to_owned(), spec).await;
-        set.unwrap().unwrap()
+        set.unwrap()
     }
 
     pub(crate) async fn timer(&self, name: &str) -> Timer {
         let timer = self.object().get(name.to_owned()).await;
-        timer.unwrap().unwrap().unwrap()
+        timer.unwrap().unwrap()
     }
 
     pub(crate) async fn background_timer(&self, name: &str) -> Timer {
         let timer = self.background().get(name.to_owned()).await;
-        timer.unwrap().unwrap().unwrap()
+        timer.unwrap().unwrap()
     }
 
     /// For when the occurrences were planned that went off, of one timer.
@@ -372,7 +370,6 @@ impl World {
     pub(crate) async fn events(&self, name: &str) -> Vec<String> {
         let history = self.object().history(Some(name.to_owned()), 1_000).await;
         let mut events: Vec<String> = history
-            .unwrap()
             .unwrap()
             .into_iter()
             .map(|entry| entry.event)
@@ -402,7 +399,7 @@ impl World {
         loop {
             // A kill may have left the object with an alarm that waits for its next attempt.
             let pulses = (self.object().pulse().await, self.background().pulse().await);
-            let (Ok(Ok(object)), Ok(Ok(background))) = pulses else {
+            let (Ok(object), Ok(background)) = pulses else {
                 quiet = 0;
                 continue;
             };
@@ -427,8 +424,8 @@ impl World {
     }
 }
 
-fn dues_of(name: &str, effects: Result<Result<Vec<Effect>>>) -> Vec<i64> {
-    let effects = effects.unwrap().unwrap().into_iter();
+fn dues_of(name: &str, effects: Result<Vec<Effect>>) -> Vec<i64> {
+    let effects = effects.unwrap().into_iter();
     let of = effects.filter(|(timer, ..)| timer == name);
     of.map(|(_, due_at, _)| due_at).collect()
 }

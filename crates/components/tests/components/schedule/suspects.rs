@@ -33,14 +33,14 @@ fn only_the_timer_that_ends_the_process_has_failed() {
         let bad = doing(Spec::once("a", start + 1_000), &ends);
         specs.insert(3, ("bad".to_owned(), bad));
         let set = world.object().upsert_all(specs).await;
-        set.unwrap().unwrap();
+        set.unwrap();
         let mut crashes = 0;
         while until_it_ends(&world).await {
             crashes += 1;
             assert!(crashes < 20, "{:?}", world.calls.attempts("bad"));
             world = world.killed();
         }
-        let failed = world.object().failed().await.unwrap().unwrap();
+        let failed = world.object().failed().await.unwrap();
         let failed: Vec<&str> = failed.iter().map(|run| run.timer.as_str()).collect();
         assert_eq!(failed, ["bad"]);
         for number in 0..6 {

@@ -12,7 +12,7 @@ fn background(world: &World, name: &str) -> Stub<Background> {
 
 async fn effects(world: &World, name: &str) -> usize {
     let effects = background(world, name).effects().await;
-    effects.unwrap().unwrap().len()
+    effects.unwrap().len()
 }
 
 /// The keys under which a timer went off.
@@ -40,7 +40,7 @@ fn timers_of_a_fork_do_not_go_off() {
             // An operator looks at it, and the program sets another timer.
             let spec = Spec::once("own", at + 60_000);
             let set = background(&world, name).upsert("own".into(), spec);
-            set.await.unwrap().unwrap();
+            set.await.unwrap();
         }
         world.pass(Duration::from_mins(5), secs(10)).await;
         assert_eq!(effects(&world, "ada").await, 1);
@@ -58,10 +58,10 @@ fn timers_of_a_fork_do_not_go_off() {
         assert_eq!(effects(&world, "continued").await, 2, "late, as timers are");
         assert_eq!(keys(&world, "charge").len(), 1, "of both");
         assert_eq!(effects(&world, "fresh").await, 0);
-        let timers = fresh.list(None, 10).await.unwrap().unwrap();
+        let timers = fresh.list(None, 10).await.unwrap();
         assert!(timers.is_empty(), "{timers:?}");
         let spec = Spec::once("own", world.now() + 1_000);
-        fresh.upsert("own".into(), spec).await.unwrap().unwrap();
+        fresh.upsert("own".into(), spec).await.unwrap();
         world.pass(secs(10), secs(1)).await;
         assert_eq!(effects(&world, "fresh").await, 1);
     });
@@ -133,7 +133,7 @@ fn a_timer_set_again_after_a_restore_has_other_keys() {
         let world = World::new(plain());
         let object = world.background();
         let (node, stub) = (&world.node, object.untyped());
-        object.effects().await.unwrap().unwrap();
+        object.effects().await.unwrap();
         world
             .set_in_background("old", Spec::once("old", world.now()))
             .await;

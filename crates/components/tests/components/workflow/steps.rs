@@ -339,7 +339,6 @@ fn a_directory_believes_what_is_newest_whatever_it_hears_last() {
             directory
                 .list_instance(listed, of_version(version))
                 .await
-                .unwrap()
                 .unwrap();
         }
         let page = world.workflows().list(Filter::default()).await.unwrap();
@@ -517,7 +516,6 @@ fn instances_are_found_by_status_and_by_start_or_change_time() {
             directory
                 .list_instance(listed, of_version(1))
                 .await
-                .unwrap()
                 .unwrap();
         }
         let found = async |filter: Filter| {

@@ -22,7 +22,7 @@ fn updates_become_a_snapshot_past_their_number() {
         ada.insert(0, "x").await;
         let size = world.size().await;
         assert_eq!((size.updates, size.update_bytes), (0, 0));
-        let (bytes, rows) = world.pad().stored().await.unwrap().unwrap();
+        let (bytes, rows) = world.pad().stored().await.unwrap();
         assert_eq!((bytes, rows), (size.snapshot_bytes, 1));
         ada.insert(0, "y").await;
         ada.until_heard(11).await;
@@ -45,7 +45,7 @@ fn what_was_deleted_is_forgotten() {
             ada.remove(0, 500).await;
             if turn % 20 == 0 {
                 ada.hear_all().await;
-                let (bytes, _) = world.pad().stored().await.unwrap().unwrap();
+                let (bytes, _) = world.pad().stored().await.unwrap();
                 most = most.max(bytes);
             }
         }
@@ -54,11 +54,11 @@ fn what_was_deleted_is_forgotten() {
             most < 12_000,
             "{most} bytes were stored of 100,000 that were written"
         );
-        let size = world.pad().compact().await.unwrap().unwrap();
+        let size = world.pad().compact().await.unwrap();
         assert!(size.total() < 200, "{size:?}");
         ada.settle().await;
         assert_eq!(world.text().await, "what is left");
-        let file = world.pad().database_size().await.unwrap().unwrap();
+        let file = world.pad().database_size().await.unwrap();
         assert!(file < 64 << 10, "the file has {file} bytes");
         let late = Peer::connect(&world, 2).await;
         assert_eq!(late.client.text(), "what is left");
@@ -73,7 +73,7 @@ fn a_long_update_takes_several_rows_and_comes_back_whole() {
         let book = "chapter ".repeat(300_000);
         ada.insert(0, &book).await;
         ada.until_heard(1).await;
-        let (_, rows) = world.pad().stored().await.unwrap().unwrap();
+        let (_, rows) = world.pad().stored().await.unwrap();
         assert_eq!(rows, 3);
         let world = world.killed();
         assert_eq!(world.text().await, book);
@@ -108,7 +108,7 @@ fn a_document_that_would_be_too_long_is_compacted_first_and_then_refused() {
         ada.insert(0, "small ").await;
         ada.settle().await;
         assert_eq!(world.text().await.len(), 4_006);
-        let refused = world.pad().prepend("q".repeat(5_000)).await.unwrap();
+        let refused = world.pad().prepend("q".repeat(5_000)).await;
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Limit);
         assert_eq!(world.text().await.len(), 4_006);
     });
@@ -128,9 +128,9 @@ fn damage_is_told_and_serves_nothing_wrong() {
                 ada.insert(0, "x").await;
             }
             ada.until_heard(3).await;
-            world.pad().tamper(sql.to_owned()).await.unwrap().unwrap();
+            world.pad().tamper(sql.to_owned()).await.unwrap();
             let world = world.killed();
-            let error = world.pad().text().await.unwrap().unwrap_err();
+            let error = world.pad().text().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Damaged, "{sql}: {error}");
         }
     });

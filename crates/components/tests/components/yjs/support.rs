@@ -7,7 +7,7 @@ use abide::{
     clock::TestClock,
     party::{self, Room},
     prelude::*,
-    socket::{ClientSocket, Close, Endpoint, Frame},
+    socket::{ClientSocket, CloseFrame, Endpoint, Frame},
     storage::{MemoryUse, SimDisk},
     yjs::{self, Document, Options, Received, Size, yrs},
 };
@@ -61,7 +61,7 @@ impl DurableObject for Pad {
         Ok(())
     }
 
-    async fn websocket_close(&self, ws: WebSocket, _: u16, _: String, _: bool) -> Result<()> {
+    async fn websocket_close(&self, ws: WebSocket, _: Close) -> Result<()> {
         self.document.disconnect(&self.room.connection(&ws)?)
     }
 }
@@ -79,11 +79,11 @@ impl Pad {
     /// Bytes of the rows, and their number.
     pub async fn stored(&self) -> Result<(u64, u64)> {
         let sum = "SELECT coalesce(sum(length(data)), 0), count(*) FROM yjs_updates";
-        self.state.storage().sql().exec(sum, ())?.one()
+        self.state.sql().exec(sum, ())?.one()
     }
 
     pub async fn database_size(&self) -> Result<u64> {
-        self.state.storage().sql().database_size()
+        self.state.sql().database_size()
     }
 
     /// The text as the server has it.
@@ -106,7 +106,7 @@ impl Pad {
 
     /// Changes the tables behind the document's back.
     pub async fn tamper(&self, sql: String) -> Result<()> {
-        self.state.storage().sql().exec(&sql, ()).map(drop)
+        self.state.sql().exec(&sql, ()).map(drop)
     }
 }
 
@@ -159,11 +159,11 @@ impl World {
     }
 
     pub(crate) async fn size(&self) -> Size {
-        self.pad().size().await.unwrap().unwrap()
+        self.pad().size().await.unwrap()
     }
 
     pub(crate) async fn text(&self) -> String {
-        self.pad().text().await.unwrap().unwrap()
+        self.pad().text().await.unwrap()
     }
 }
 
@@ -258,7 +258,7 @@ impl Peer {
     }
 
     /// The close that the server sends, after whatever it said before.
-    pub(crate) async fn closed(&mut self) -> Close {
+    pub(crate) async fn closed(&mut self) -> CloseFrame {
         loop {
             let frame = self.socket.as_mut().unwrap().next_frame();
             if let Frame::Close(close) = in_time("a close", frame).await {

@@ -101,7 +101,7 @@ fn the_program_reads_and_writes_the_document_too() {
         let world = World::new();
         let mut ada = Peer::connect(&world, 1).await;
         ada.insert(0, "text").await;
-        world.pad().prepend("A ".to_owned()).await.unwrap().unwrap();
+        world.pad().prepend("A ".to_owned()).await.unwrap();
         ada.until_text("A text").await;
         let world = world.killed();
         assert_eq!(world.text().await, "A text");

@@ -93,7 +93,7 @@ impl World {
 
     async fn balance(&self) -> i64 {
         let account = self.node.env().object::<Account>().get_by_name("ada");
-        account.deposit(0).await.unwrap().unwrap()
+        account.deposit(0).await.unwrap()
     }
 }
 

@@ -75,13 +75,13 @@ impl World {
     }
 
     async fn balance(&self, name: &str) -> Result<i64> {
-        self.account(name).add(0).await?
+        self.account(name).add(0).await
     }
 
     /// Pays in one event each, until the power is cut.
     async fn pay(&self) -> Result<()> {
         for _ in 0..PAYMENTS {
-            self.account("ada").pay("grace".to_owned(), 1).await??;
+            self.account("ada").pay("grace".to_owned(), 1).await?;
         }
         Ok(())
     }
@@ -89,7 +89,7 @@ impl World {
     /// Waits until nothing is on its way from ada, or the power is cut.
     async fn settle(&self) -> Result<()> {
         loop {
-            let counts = self.account("ada").counts().await??;
+            let counts = self.account("ada").counts().await?;
             assert_eq!(counts.failed, 0);
             if counts.queued + counts.sending == 0 {
                 return Ok(());

@@ -122,14 +122,14 @@ fn message(kind: &'static str, payload: &impl serde::Serialize) -> Message {
 
 /// Enqueues a message, waits until it is not on its way any more, and gives its record.
 async fn settled(teller: &Stub<Teller>, message: Message) -> Record {
-    let id = teller.tell(message).await.unwrap().unwrap();
+    let id = teller.tell(message).await.unwrap();
     settled_again(teller, id).await
 }
 
 /// Waits until a message is not on its way any more, and gives its record.
 async fn settled_again(teller: &Stub<Teller>, id: i64) -> Record {
     until("the message to settle", async || {
-        let record = teller.record(id).await.unwrap().unwrap().unwrap();
+        let record = teller.record(id).await.unwrap().unwrap();
         let settled = !matches!(record.status, Status::Queued | Status::Sending);
         settled.then_some(record)
     })
@@ -188,7 +188,7 @@ async fn every_kind_gets_there_although_its_receiver_fails_first() {
     assert_eq!(azure.mails().len(), 1);
     for name in ["one", "two"] {
         let heard = teller(&host, name).heard().await;
-        assert_eq!(heard.unwrap().unwrap().as_deref(), Some("hello"), "{name}");
+        assert_eq!(heard.unwrap().as_deref(), Some("hello"), "{name}");
     }
     host.shutdown().await.unwrap();
 }
@@ -204,7 +204,7 @@ async fn an_undeliverable_message_is_refused_or_a_dead_letter_with_a_reason() {
     let nowhere = teller
         .tell(message("http", &HttpCall::post("nowhere")))
         .await;
-    let refused = nowhere.unwrap().unwrap_err().to_string();
+    let refused = nowhere.unwrap_err().to_string();
     assert!(refused.contains("`nowhere` is not a URL"), "{refused}");
     let private = message("http", &HttpCall::post(web.url("/")));
     let record = settled(&teller, private).await;
@@ -225,10 +225,10 @@ async fn applied(method: &str) -> i64 {
     let call = ObjectCall::new("TELLER", "two", method, &[(); 0]).unwrap();
     let record = settled(&one, message("call", &call)).await;
     if record.status == Status::Failed {
-        one.redrive(record.id).await.unwrap().unwrap();
+        one.redrive(record.id).await.unwrap();
         settled_again(&one, record.id).await;
     }
-    let count = teller(&host, "two").counted().await.unwrap().unwrap();
+    let count = teller(&host, "two").counted().await.unwrap();
     host.shutdown().await.unwrap();
     count.unwrap_or(0)
 }
@@ -258,7 +258,7 @@ async fn a_redriven_dead_letter_keeps_its_key_if_it_was_accepted() {
     let record = settled(&teller, message("http", &HttpCall::post(web.url("/jobs")))).await;
     assert_eq!(record.status, Status::Failed);
     assert!(record.unknown, "it may have had its effect: {record:?}");
-    teller.redrive(record.id).await.unwrap().unwrap();
+    teller.redrive(record.id).await.unwrap();
     settled_again(&teller, record.id).await;
     let got = web.received();
     assert_eq!(got.len(), 2);
@@ -286,7 +286,7 @@ fn a_request_whose_task_is_dropped_may_have_had_its_effect() {
         web.script([ReceiverAct::hang()]);
         let teller = teller(&host, "one");
         let call = message("http", &HttpCall::post(web.url("/")));
-        let id = teller.tell(call).await.unwrap().unwrap();
+        let id = teller.tell(call).await.unwrap();
         web.wait_for(1).await;
         requests.shutdown_background();
         settled_again(&teller, id).await
@@ -314,7 +314,7 @@ async fn a_call_whose_method_says_that_another_time_will_do_is_made_again() {
         let call = ObjectCall::new("TELLER", name, "busy", &(kind, times)).unwrap();
         let record = settled(&ada, message("call", &call)).await;
         assert_eq!(record.status, Status::Sent, "{record:?}");
-        let counted = teller(&host, name).counted().await.unwrap().unwrap();
+        let counted = teller(&host, name).counted().await.unwrap();
         assert_eq!(counted, Some(times + 1));
     }
     let call = ObjectCall::new("TELLER", "sam", "busy", &(ErrorKind::Application, 3)).unwrap();

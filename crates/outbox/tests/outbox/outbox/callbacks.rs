@@ -14,7 +14,7 @@ fn world(options: Options) -> World {
 }
 
 async fn told(world: &World) -> Vec<(String, String)> {
-    world.sender().told().await.unwrap().unwrap()
+    world.sender().told().await.unwrap()
 }
 
 fn end(text: &str, status: Status) -> (String, String) {
@@ -33,8 +33,8 @@ fn an_object_learns_how_each_message_has_ended() {
         }
         let stuck = world.enqueue(note("bob", "stuck")).await;
         world.rest().await;
-        world.sender().cancel(stuck).await.unwrap().unwrap();
-        world.sender().redrive(2).await.unwrap().unwrap();
+        world.sender().cancel(stuck).await.unwrap();
+        world.sender().redrive(2).await.unwrap();
         world.rest().await;
         let expected = [
             end("fine", Status::Sent),
@@ -46,7 +46,7 @@ fn an_object_learns_how_each_message_has_ended() {
         world.script.say("twice dead", [gone()]);
         let id = world.enqueue(note("bob", "twice dead")).await;
         world.until_status(id, Status::Failed).await;
-        world.sender().discard(id).await.unwrap().unwrap();
+        world.sender().discard(id).await.unwrap();
         assert_eq!(told(&world).await.len(), 5, "a discard is no other end");
         world.check_counts().await;
     });
@@ -63,7 +63,7 @@ fn a_callback_and_the_end_are_stored_together_whenever_the_process_ends() {
             }
             world.enqueue(note(&text, &text)).await;
             for _ in 0..number % 4 {
-                world.sender().fence().await.unwrap().unwrap();
+                world.sender().fence().await.unwrap();
             }
             if number % 5 == 0 {
                 world = match number % 2 {
@@ -71,7 +71,7 @@ fn a_callback_and_the_end_are_stored_together_whenever_the_process_ends() {
                     _ => world.crashed(number),
                 };
             }
-            assert!(world.sender().all_ends_are_told().await.unwrap().unwrap());
+            assert!(world.sender().all_ends_are_told().await.unwrap());
         }
         world.pass(Duration::from_secs(20)).await;
         let mut texts: Vec<_> = told(&world).await;
@@ -112,7 +112,7 @@ fn a_callback_that_fails_is_repeated_and_holds_nothing_up() {
             world.until_status(behind, Status::Sent).await;
             assert_eq!(world.status(id).await, Status::Sent);
             assert_eq!(told(&world).await, [end("behind", Status::Sent)]);
-            let owed = world.sender().callbacks().await.unwrap().unwrap();
+            let owed = world.sender().callbacks().await.unwrap();
             assert_eq!(owed.len(), 1);
             assert_eq!(
                 (owed[0].message, owed[0].tries, owed[0].sent),
@@ -129,7 +129,7 @@ fn a_callback_that_fails_is_repeated_and_holds_nothing_up() {
             world.pass(Duration::from_secs(20)).await;
             let ends = [end("behind", Status::Sent), end("hello", Status::Sent)];
             assert_eq!(told(&world).await, ends);
-            assert_eq!(world.sender().callbacks().await.unwrap().unwrap(), []);
+            assert_eq!(world.sender().callbacks().await.unwrap(), []);
             assert_eq!(world.script.effects(), ["hello", "behind"]);
             world.check_counts().await;
         });
@@ -142,12 +142,12 @@ fn a_callback_without_tries_left_waits_for_an_operator() {
         let world = world(plain().keep_finished(Duration::from_mins(1)));
         world.script.answer("hello", [Callback::Fail; 12]);
         world.enqueue(note("bob", "hello")).await;
-        let owed = async || world.sender().callbacks().await.unwrap().unwrap();
+        let owed = async || world.sender().callbacks().await.unwrap();
         world.rest().await;
         while owed().await[0].next_at.is_some() {
             world.clock.advance(Duration::from_mins(1));
-            world.sender().fence().await.unwrap().unwrap();
-            world.sender().fence().await.unwrap().unwrap();
+            world.sender().fence().await.unwrap();
+            world.sender().fence().await.unwrap();
         }
         assert_eq!(owed().await[0].tries, 12);
         world.pass(Duration::from_mins(2)).await;
@@ -156,7 +156,7 @@ fn a_callback_without_tries_left_waits_for_an_operator() {
             0,
             "the message is no longer kept"
         );
-        let repeated = world.sender().repeat_callbacks().await.unwrap().unwrap();
+        let repeated = world.sender().repeat_callbacks().await.unwrap();
         assert_eq!(repeated, 1);
         world.pass(Duration::from_secs(1)).await;
         assert_eq!(told(&world).await, [end("hello", Status::Sent)]);
@@ -193,7 +193,7 @@ fn a_redrive_withdraws_a_failed_callback() {
         world.script.answer("hello", [Callback::Fail]);
         let id = world.enqueue(note("bob", "hello")).await;
         world.until_status(id, Status::Failed).await;
-        world.sender().redrive(id).await.unwrap().unwrap();
+        world.sender().redrive(id).await.unwrap();
         world.pass(Duration::from_secs(10)).await;
         assert_eq!(told(&world).await, [end("hello", Status::Sent)]);
     });

@@ -106,7 +106,7 @@ fn a_message_is_sent_after_a_kill_although_another_was_undone() {
         let other = world.enqueue(note("eve", "other")).await;
         world.until_status(other, Status::Sent).await;
         let undone = world.sender().enqueue_and_roll_back(note("bob", "undone"));
-        undone.await.unwrap().unwrap();
+        undone.await.unwrap();
         let later = note("bob", "hello").not_before(world.now() + 60_000);
         let id = world.enqueue(later).await;
         world.rest().await;

@@ -23,7 +23,7 @@ fn a_redriven_dead_letter_is_sent_under_a_new_key_with_all_its_attempts() {
         let world = with_dead(&[("bob", "hello")]).await;
         let before = world.get(1).await;
         world.script.say("hello", [refused()]);
-        let record = world.sender().redrive(1).await.unwrap().unwrap();
+        let record = world.sender().redrive(1).await.unwrap();
         assert_eq!((record.status, record.attempts), (Status::Queued, 0));
         world.pass(Duration::from_secs(2)).await;
         let after = world.get(1).await;
@@ -43,23 +43,15 @@ fn a_dead_letter_is_mended_and_sent() {
     run(async {
         let world = with_dead(&[("bob", "helo")]).await;
         let payload = note("eve", "hello").payload;
-        let record = world
-            .sender()
-            .edit(1, payload.clone())
-            .await
-            .unwrap()
-            .unwrap();
+        let record = world.sender().edit(1, payload.clone()).await.unwrap();
         assert_eq!(
             (record.destination.as_str(), record.summary.as_str()),
             ("eve", "hello")
         );
-        assert_eq!(
-            world.sender().payload(1).await.unwrap().unwrap(),
-            Some(payload)
-        );
-        let wrong = world.sender().edit(1, "{}".into()).await.unwrap();
+        assert_eq!(world.sender().payload(1).await.unwrap(), Some(payload));
+        let wrong = world.sender().edit(1, "{}".into()).await;
         assert!(matches!(wrong, Err(OutboxError::Invalid(_))));
-        world.sender().redrive(1).await.unwrap().unwrap();
+        world.sender().redrive(1).await.unwrap();
         world.until_status(1, Status::Sent).await;
         assert_eq!(world.script.effects(), ["hello"]);
         assert!(world.events(1).await.contains(&"edited".to_owned()));
@@ -72,12 +64,7 @@ fn dead_letters_are_listed_and_redriven_by_a_filter() {
         let world = with_dead(&[("bob", "a"), ("eve", "b"), ("bob", "c")]).await;
         let to =
             |destination: &str| DeadLetterFilter::default().destination(destination.to_owned());
-        let page = world
-            .sender()
-            .dead_letters(to("bob"))
-            .await
-            .unwrap()
-            .unwrap();
+        let page = world.sender().dead_letters(to("bob")).await.unwrap();
         let ids: Vec<i64> = page.records.iter().map(|record| record.id).collect();
         assert_eq!((ids, page.next), (vec![3, 1], None));
         let kind = DeadLetterFilter::default().kind("other".to_owned());
@@ -87,16 +74,10 @@ fn dead_letters_are_listed_and_redriven_by_a_filter() {
                 .dead_letters(kind)
                 .await
                 .unwrap()
-                .unwrap()
                 .records
                 .is_empty()
         );
-        let swept = world
-            .sender()
-            .redrive_all(to("bob"))
-            .await
-            .unwrap()
-            .unwrap();
+        let swept = world.sender().redrive_all(to("bob")).await.unwrap();
         assert_eq!(
             swept,
             BulkResult {
@@ -128,7 +109,7 @@ fn pages_follow_each_other() {
                 .status(Status::Queued)
                 .before(before)
                 .limit(10);
-            let page = world.sender().list(filter).await.unwrap().unwrap();
+            let page = world.sender().list(filter).await.unwrap();
             seen.extend(page.records.iter().map(|record| record.id));
             before = page.next;
             if before.is_none() {
@@ -136,12 +117,7 @@ fn pages_follow_each_other() {
             }
         }
         assert_eq!(seen, (1..=25).rev().collect::<Vec<i64>>());
-        let all = world
-            .sender()
-            .list(Filter::default())
-            .await
-            .unwrap()
-            .unwrap();
+        let all = world.sender().list(Filter::default()).await.unwrap();
         assert_eq!(all.records.len(), 25);
     });
 }
@@ -157,24 +133,24 @@ fn an_operation_needs_a_message_in_the_right_status() {
         world.until_status(stuck, Status::Sending).await;
         let sender = world.sender();
         for id in [1, sent] {
-            let refused = sender.cancel(id).await.unwrap().unwrap_err();
+            let refused = sender.cancel(id).await.unwrap_err();
             assert!(matches!(refused, OutboxError::Conflict { .. }), "{refused}");
         }
         for id in [sent, stuck] {
-            assert!(sender.redrive(id).await.unwrap().is_err());
-            assert!(sender.discard(id).await.unwrap().is_err());
-            assert!(sender.edit(id, "{}".into()).await.unwrap().is_err());
+            assert!(sender.redrive(id).await.is_err());
+            assert!(sender.discard(id).await.is_err());
+            assert!(sender.edit(id, "{}".into()).await.is_err());
         }
-        let text = sender.redrive(sent).await.unwrap().unwrap_err().to_string();
+        let text = sender.redrive(sent).await.unwrap_err().to_string();
         assert_eq!(
             text,
             "message 2 is sent: only one that is failed can be redriven"
         );
         assert!(matches!(
-            sender.cancel(99).await.unwrap(),
+            sender.cancel(99).await,
             Err(OutboxError::NotFound { id: 99 })
         ));
-        let discarded = sender.discard(1).await.unwrap().unwrap();
+        let discarded = sender.discard(1).await.unwrap();
         assert_eq!(discarded.status, Status::Discarded);
         assert_eq!(world.events(1).await.last().unwrap(), "discarded");
         world.check_counts().await;
@@ -186,7 +162,7 @@ fn of_many_dead_letters_the_oldest_go_first() {
     run(async {
         let world = with_dead(&[("bob", "a"), ("bob", "b"), ("bob", "c")]).await;
         let two = DeadLetterFilter::default().limit(2);
-        let swept = world.sender().redrive_all(two).await.unwrap().unwrap();
+        let swept = world.sender().redrive_all(two).await.unwrap();
         assert_eq!((swept.count, swept.more), (2, true));
         world.until_counts(|counts| counts.sent == 2).await;
         assert_eq!(world.script.last(2), ["a", "b"]);
@@ -203,11 +179,11 @@ fn an_edit_without_changes_keeps_a_key_that_may_have_been_used() {
         let id = world.enqueue(note("bob", "a")).await;
         let before = world.until_status(id, Status::Failed).await;
         assert!(before.unknown);
-        let payload = world.sender().payload(id).await.unwrap().unwrap().unwrap();
+        let payload = world.sender().payload(id).await.unwrap().unwrap();
         // However it is written.
         let payload = payload.replace(':', " : ");
-        world.sender().edit(id, payload).await.unwrap().unwrap();
-        world.sender().redrive(id).await.unwrap().unwrap();
+        world.sender().edit(id, payload).await.unwrap();
+        world.sender().redrive(id).await.unwrap();
         let after = world.until_status(id, Status::Sent).await;
         assert_eq!(before.idempotency_key, after.idempotency_key);
     });
@@ -227,10 +203,10 @@ fn destinations_without_messages_are_forgotten_even_if_failing() {
         world.pass(Duration::from_secs(30)).await;
         assert_eq!(world.counts().await.failed, 9);
         for id in 1..=9 {
-            world.sender().discard(id).await.unwrap().unwrap();
+            world.sender().discard(id).await.unwrap();
         }
         world.pass(Duration::from_mins(10)).await;
-        let left = world.sender().destinations().await.unwrap().unwrap();
+        let left = world.sender().destinations().await.unwrap();
         assert_eq!(left, []);
     });
 }

@@ -26,7 +26,7 @@ fn a_tenant_that_fails_or_throttles_does_not_hold_up_others_of_its_host() {
         let times = world.script.times("well");
         assert_eq!(times, [3_000]);
         assert_eq!(world.script.times("busy"), [0]);
-        let destinations = world.sender().destinations().await.unwrap().unwrap();
+        let destinations = world.sender().destinations().await.unwrap();
         let opened = destinations.iter().filter(|to| to.opened > 0);
         assert_eq!(opened.count(), 1);
     });

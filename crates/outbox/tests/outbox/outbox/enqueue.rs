@@ -33,9 +33,9 @@ fn what_is_not_committed_was_not_enqueued() {
         let lost = world.sender().enqueue_and_panic(note("bob", "lost")).await;
         assert!(lost.is_err());
         let undone = world.sender().enqueue_and_roll_back(note("bob", "undone"));
-        undone.await.unwrap().unwrap();
+        undone.await.unwrap();
         let failed = world.sender().enqueue_and_fail(note("bob", "failed"));
-        assert!(failed.await.unwrap().is_err());
+        assert!(failed.await.is_err());
         let id = world.enqueue(note("bob", "kept")).await;
         world.until_status(id, Status::Sent).await;
         assert_eq!(world.script.effects(), ["kept"]);
@@ -64,18 +64,13 @@ fn a_dedup_key_adds_one_message_and_refuses_a_different_one() {
     run(async {
         let world = World::new(plain());
         let keyed = note("bob", "hello").dedup_key("k");
-        let first = world
-            .sender()
-            .enqueue(keyed.clone())
-            .await
-            .unwrap()
-            .unwrap();
+        let first = world.sender().enqueue(keyed.clone()).await.unwrap();
         assert!(!first.duplicate);
         world.until_status(first.id, Status::Sent).await;
-        let second = world.sender().enqueue(keyed).await.unwrap().unwrap();
+        let second = world.sender().enqueue(keyed).await.unwrap();
         assert!(second.duplicate && second.id == first.id);
         let other = note("bob", "good bye").dedup_key("k");
-        let refused = world.sender().enqueue(other).await.unwrap().unwrap_err();
+        let refused = world.sender().enqueue(other).await.unwrap_err();
         assert!(matches!(refused, OutboxError::KeyReused { id } if id == first.id));
         assert_eq!(world.script.effects(), ["hello"]);
     });
@@ -140,7 +135,7 @@ fn invalid_input_is_refused_with_what_is_expected() {
             ),
         ];
         for (message, expected) in cases {
-            let refused = world.sender().enqueue(message).await.unwrap().unwrap_err();
+            let refused = world.sender().enqueue(message).await.unwrap_err();
             assert!(matches!(refused, OutboxError::Invalid(_)), "{refused:?}");
             let text = refused.to_string();
             assert!(
@@ -160,7 +155,7 @@ fn a_full_outbox_refuses_more_until_some_were_sent() {
         let later = |text| note("bob", text).not_before(START + 1_000);
         world.enqueue(later("one")).await;
         world.enqueue(later("two")).await;
-        let refused = world.sender().enqueue(later("three")).await.unwrap();
+        let refused = world.sender().enqueue(later("three")).await;
         assert!(matches!(refused, Err(OutboxError::Full { max: 2 })));
         world.pass(Duration::from_secs(1)).await;
         world.until_counts(|counts| counts.sent == 2).await;
@@ -177,7 +172,7 @@ fn an_outbox_with_nothing_to_do_sets_no_alarm_and_leaves_memory() {
         world.until_status(id, Status::Sent).await;
         world.rest().await;
         // The next thing to do is to forget the message.
-        let alarm = world.sender().alarm_time().await.unwrap().unwrap();
+        let alarm = world.sender().alarm_time().await.unwrap();
         let week_and_hour = (7 * 24 + 1) * 3_600_000;
         assert_eq!(alarm, Some(world.now() + week_and_hour));
         world.clock.advance(Duration::from_secs(10));
@@ -208,7 +203,7 @@ fn no_more_are_queued_than_allowed_but_for_what_comes_back_from_its_way() {
         let answers = join_all(texts.iter().map(enqueue)).await;
         let mut taken = 0;
         for answer in answers {
-            match answer.unwrap() {
+            match answer {
                 Ok(_) => taken += 1,
                 Err(OutboxError::Full { max: 10 }) => {}
                 Err(other) => panic!("{other}"),
@@ -217,13 +212,7 @@ fn no_more_are_queued_than_allowed_but_for_what_comes_back_from_its_way() {
         assert!((10..=14).contains(&taken), "{taken}");
         world.rest().await;
         // New messages find room for those that have left.
-        while world
-            .sender()
-            .enqueue(note("bob", "more"))
-            .await
-            .unwrap()
-            .is_ok()
-        {
+        while world.sender().enqueue(note("bob", "more")).await.is_ok() {
             taken += 1;
         }
         let counts = world.counts().await;
@@ -249,9 +238,9 @@ fn what_was_sent_is_forgotten_after_its_time_and_its_dedup_key_with_it() {
         assert_eq!(world.status(id).await, Status::Sent);
         world.pass(Duration::from_secs(10)).await;
         world.until_counts(|counts| counts.sent == 0).await;
-        assert_eq!(world.sender().get(id).await.unwrap().unwrap(), None);
+        assert_eq!(world.sender().get(id).await.unwrap(), None);
         assert!(world.events(id).await.is_empty());
-        let again = world.sender().enqueue(keyed).await.unwrap().unwrap();
+        let again = world.sender().enqueue(keyed).await.unwrap();
         assert!(!again.duplicate && again.id > id);
         world.check_counts().await;
     });
@@ -262,7 +251,7 @@ fn a_message_that_is_refused_leaves_nothing_of_what_was_written_with_it() {
     run(async {
         let world = World::new(plain().max_queued(1));
         let later = |text: &str| note("bob", text).not_before(world.now() + 60_000);
-        let order = async |message| world.sender().order(message).await.unwrap();
+        let order = async |message| world.sender().order(message).await;
         assert_eq!(order(later("first").dedup_key("k")).await.unwrap(), 1);
         let invalid = order(later("")).await;
         assert!(matches!(invalid, Err(OutboxError::Invalid(_))));
@@ -272,7 +261,7 @@ fn a_message_that_is_refused_leaves_nothing_of_what_was_written_with_it() {
         assert!(matches!(full, Err(OutboxError::Full { max: 1 })));
         // Also after the object has begun anew.
         let world = world.killed();
-        let orders = world.sender().orders().await.unwrap().unwrap();
+        let orders = world.sender().orders().await.unwrap();
         assert_eq!((orders, world.counts().await.queued), (Some(1), 1));
         world.check_counts().await;
     });

@@ -15,7 +15,7 @@ fn never() -> Options {
 }
 
 async fn failing(world: &World) -> Vec<Record> {
-    let page = world.sender().failing(None, 0).await.unwrap().unwrap();
+    let page = world.sender().failing(None, 0).await.unwrap();
     page.records
 }
 
@@ -61,7 +61,7 @@ fn what_will_never_be_taken_is_failing_and_can_be_canceled() {
         assert_eq!(record.status, Status::Queued, "{record:?}");
         assert!(record.failing_since.is_some() && record.attempts >= 7);
         assert_eq!(world.status(behind).await, Status::Queued, "order holds");
-        world.sender().cancel(id).await.unwrap().unwrap();
+        world.sender().cancel(id).await.unwrap();
         world.until_status(behind, Status::Sent).await;
         assert_eq!(world.counts().await.failing, 0);
         world.check_counts().await;

@@ -8,7 +8,7 @@ use crate::outbox::support::{Act, World, note, plain, refused, run};
 
 /// The events of a message's history, with their times in milliseconds since the clock began.
 async fn history(world: &World, id: i64, start: i64) -> Vec<(i64, String)> {
-    let history = world.sender().history(id).await.unwrap().unwrap();
+    let history = world.sender().history(id).await.unwrap();
     let event = |change: Change| (change.at - start, change.event);
     history.into_iter().map(event).collect()
 }
@@ -81,7 +81,7 @@ fn an_end_that_is_no_delivery_comes_after_what_was_before() {
         world.script.say("accepted", [accepted]);
         let accepted = world.enqueue(note("bob", "accepted")).await;
         world.pass(Duration::from_secs(2)).await;
-        world.sender().cancel(canceled).await.unwrap().unwrap();
+        world.sender().cancel(canceled).await.unwrap();
         let ended = [(0, "queued"), (2_000, "canceled")];
         assert_eq!(history(&world, canceled, start).await, events(ended));
         let polled = [

@@ -177,7 +177,7 @@ fn a_node_shows_what_its_outboxes_hold_and_do() {
             ("d", "waits"),
         ] {
             let ada = shown.sender("ada");
-            ada.enqueue(note(to, text)).await.unwrap().unwrap();
+            ada.enqueue(note(to, text)).await.unwrap();
         }
         let messages = "abide_outbox_messages_total";
         let of = |to: &str, event: &str| format!(",destination=\"{to}\",event=\"{event}\"");
@@ -191,7 +191,7 @@ fn a_node_shows_what_its_outboxes_hold_and_do() {
         shown.until(open, ",destination=\"d\"", 1.0).await;
         // It waits for the circuit.
         let behind = shown.sender("ada").enqueue(note("d", "behind"));
-        behind.await.unwrap().unwrap();
+        behind.await.unwrap();
         let in_flight = "abide_outbox_in_flight";
         shown.until(in_flight, ",destination=\"c\"", 1.0).await;
         shown.until("abide_outbox_queued", "", 2.0).await;
@@ -202,7 +202,7 @@ fn a_node_shows_what_its_outboxes_hold_and_do() {
         shown.until("abide_outbox_failing", "", 0.0).await;
         let oldest = "abide_outbox_oldest_message_timestamp_seconds";
         let oldest = shown.value(oldest, "").await.unwrap();
-        let hangs = shown.sender("ada").get(4).await.unwrap().unwrap().unwrap();
+        let hangs = shown.sender("ada").get(4).await.unwrap().unwrap();
         assert!(
             (oldest - hangs.created_at as f64 / 1e3).abs() < 0.002,
             "{oldest}"
@@ -220,14 +220,11 @@ fn a_backlog_is_shown_by_destination_up_to_a_bound() {
         let acts = vec![Act::Submit(Err(throttled)); 40];
         shown.script.say("many", acts);
         let many = vec![note("a", "many"); 1_200];
-        ada.enqueue_all(many).await.unwrap().unwrap();
+        ada.enqueue_all(many).await.unwrap();
         let later = note("b", "later").not_before(i64::MAX / 1_000_000);
         let behind = note("b", "behind").ordering_key("one");
         let first = behind.clone().not_before(i64::MAX / 1_000_000);
-        ada.enqueue_all(vec![later, first, behind])
-            .await
-            .unwrap()
-            .unwrap();
+        ada.enqueue_all(vec![later, first, behind]).await.unwrap();
         let waiting = "abide_outbox_waiting";
         shown.until(waiting, ",destination=\"a\"", 1_000.0).await;
         shown.until(waiting, ",destination=\"b\"", 2.0).await;
@@ -240,8 +237,8 @@ fn what_could_not_be_written_is_not_counted() {
     run(async {
         let shown = Shown::new("UNDONE", plain()).await;
         let ada = shown.sender("ada");
-        ada.refuse_to_end(1, true).await.unwrap().unwrap();
-        ada.enqueue(note("a", "hello")).await.unwrap().unwrap();
+        ada.refuse_to_end(1, true).await.unwrap();
+        ada.enqueue(note("a", "hello")).await.unwrap();
         // It is tried to be written each second.
         while shown.script.calls().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -250,9 +247,9 @@ fn what_could_not_be_written_is_not_counted() {
         let messages = "abide_outbox_messages_total";
         let sent = ",destination=\"a\",event=\"sent\"";
         assert_eq!(shown.value(messages, sent).await, None);
-        ada.refuse_to_end(1, false).await.unwrap().unwrap();
+        ada.refuse_to_end(1, false).await.unwrap();
         shown.until(messages, sent, 1.0).await;
-        let record = ada.get(1).await.unwrap().unwrap().unwrap();
+        let record = ada.get(1).await.unwrap().unwrap();
         assert_eq!(record.status, Status::Sent);
         shown.host.shutdown().await.unwrap();
     });

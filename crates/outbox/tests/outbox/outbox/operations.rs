@@ -159,7 +159,7 @@ fn an_operation_of_unknown_status_ends_as_an_unknown_dead_letter() {
             Some("4 consecutive polls of the operation failed: 503")
         );
         let key = record.idempotency_key.clone();
-        world.sender().redrive(id).await.unwrap().unwrap();
+        world.sender().redrive(id).await.unwrap();
         world.until_status(id, Status::Sent).await;
         assert_eq!(
             world.get(id).await.idempotency_key,

@@ -57,7 +57,7 @@ fn behind_a_dead_letter_messages_wait_until_it_was_delivered() {
         world.enqueue(note("bob", "a4").ordering_key("a")).await;
         world.pass(Duration::from_mins(1)).await;
         assert_eq!(world.counts().await.queued, 3);
-        world.sender().redrive(1).await.unwrap().unwrap();
+        world.sender().redrive(1).await.unwrap();
         world.until_counts(|counts| counts.sent == 4).await;
         assert_eq!(world.script.effects(), ["a1", "a2", "a3", "a4"]);
         world.check_counts().await;
@@ -74,12 +74,12 @@ fn a_discarded_dead_letter_lets_the_next_go() {
             world.enqueue(note("bob", text).ordering_key("a")).await;
         }
         world.until_counts(|counts| counts.failed == 1).await;
-        world.sender().discard(1).await.unwrap().unwrap();
+        world.sender().discard(1).await.unwrap();
         world
             .until_counts(|counts| counts.failed == 1 && counts.discarded == 1)
             .await;
         assert_eq!(world.status(2).await, Status::Failed);
-        world.sender().redrive(2).await.unwrap().unwrap();
+        world.sender().redrive(2).await.unwrap();
         world.until_counts(|counts| counts.sent == 2).await;
         assert_eq!(world.script.effects(), ["a2", "a3"]);
     });
@@ -93,7 +93,7 @@ fn a_canceled_message_lets_the_next_go() {
         world.enqueue(note("bob", "a1").ordering_key("a")).await;
         world.enqueue(note("bob", "a2").ordering_key("a")).await;
         world.until(1, |record| record.last_error.is_some()).await;
-        world.sender().cancel(1).await.unwrap().unwrap();
+        world.sender().cancel(1).await.unwrap();
         world.until_counts(|counts| counts.sent == 1).await;
         assert_eq!(world.script.effects(), ["a2"]);
         assert_eq!(world.status(1).await, Status::Canceled);
@@ -111,7 +111,7 @@ fn messages_pass_a_dead_letter_if_the_outbox_allows_it() {
             world.enqueue(note("bob", text).ordering_key("a")).await;
         }
         world.until_status(2, Status::Sending).await;
-        world.sender().redrive(1).await.unwrap().unwrap();
+        world.sender().redrive(1).await.unwrap();
         world.rest().await;
         assert!(world.get(1).await.blocked, "one at a time");
         world.pass(Duration::from_secs(40)).await;

@@ -290,7 +290,7 @@ fn a_circuit_opens_after_failures_in_a_row_and_a_probe_closes_it() {
         world.enqueue(note("eve", "hello")).await;
         world.rest().await;
         assert_eq!(world.script.calls().len(), 3 + 1, "eve's is not held back");
-        let destinations = world.sender().destinations().await.unwrap().unwrap();
+        let destinations = world.sender().destinations().await.unwrap();
         assert_eq!(destinations[0].destination, "bob");
         assert_eq!((destinations[0].failures, destinations[0].opened), (3, 1));
         assert_eq!(destinations[0].last_error.as_deref(), Some("busy"));
@@ -305,7 +305,7 @@ fn a_circuit_opens_after_failures_in_a_row_and_a_probe_closes_it() {
         assert_eq!(world.script.calls().len(), 6);
         world.pass(Duration::from_secs(40)).await;
         assert_eq!(world.counts().await.sent, 6);
-        let destinations = world.sender().destinations().await.unwrap().unwrap();
+        let destinations = world.sender().destinations().await.unwrap();
         let bob = destinations
             .iter()
             .find(|to| to.destination == "bob")
@@ -366,7 +366,7 @@ fn a_success_closes_a_circuit_that_faster_failures_have_opened() {
         let texts = ["slow", "b1", "b2", "b3"];
         world.enqueue_all(texts.map(|text| note("bob", text))).await;
         let bob = async || {
-            let destinations = world.sender().destinations().await.unwrap().unwrap();
+            let destinations = world.sender().destinations().await.unwrap();
             destinations
                 .into_iter()
                 .find(|to| to.destination == "bob")

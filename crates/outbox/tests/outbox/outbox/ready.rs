@@ -54,7 +54,7 @@ fn a_message_that_was_taken_back_is_not_sent() {
         world.rest().await;
         let second = world.enqueue(note("bob", "second")).await;
         world.enqueue(note("bob", "third")).await;
-        world.sender().cancel(second).await.unwrap().unwrap();
+        world.sender().cancel(second).await.unwrap();
         world.pass(Duration::from_secs(10)).await;
         assert_eq!(world.script.effects(), ["third", "first"]);
         assert_eq!(world.status(second).await, Status::Canceled);
@@ -69,7 +69,7 @@ fn a_message_that_was_canceled_before_its_time_is_not_sent() {
         let at = world.now() + 5_000;
         let second = world.enqueue(note("bob", "second").not_before(at)).await;
         world.enqueue(note("bob", "third").not_before(at)).await;
-        world.sender().cancel(second).await.unwrap().unwrap();
+        world.sender().cancel(second).await.unwrap();
         world.pass(Duration::from_secs(6)).await;
         assert_eq!(world.script.effects(), ["first", "third"]);
         assert_eq!(world.status(second).await, Status::Canceled);
@@ -83,7 +83,7 @@ fn a_message_whose_transaction_was_undone_is_not_sent_and_the_next_is() {
         let world = known().await;
         let later = note("eve", "later").not_before(world.now() + 60_000);
         let enqueued = world.sender().enqueue_instead(note("bob", "undone"), later);
-        let later = enqueued.await.unwrap().unwrap().id;
+        let later = enqueued.await.unwrap().id;
         let third = world.enqueue(note("bob", "third")).await;
         world.pass(Duration::from_secs(1)).await;
         assert_eq!(world.status(third).await, Status::Sent);

@@ -217,7 +217,7 @@ fn what_this_node_was_too_busy_to_send_was_no_attempt() {
         let sent = world.get(id).await;
         assert_eq!((sent.status, sent.attempts), (Status::Sent, 1));
         assert_eq!(world.script.times("hello").len(), 6);
-        let destinations = world.sender().destinations().await.unwrap().unwrap();
+        let destinations = world.sender().destinations().await.unwrap();
         assert_eq!((destinations[0].failures, destinations[0].opened), (0, 0));
     });
 }

@@ -13,7 +13,7 @@ async fn seconds(world: &World, count: u32) {
     for _ in 0..count {
         world.clock.advance(Duration::from_secs(1));
         for _ in 0..20 {
-            world.sender().fence().await.unwrap().unwrap();
+            world.sender().fence().await.unwrap();
         }
     }
 }

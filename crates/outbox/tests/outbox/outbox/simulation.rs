@@ -189,11 +189,11 @@ async fn enqueue(world: &World, random: &mut Random, done: &mut Done, text: Stri
     }
     // At the same time an operator ends another.
     let (sender, other) = (world.sender(), world.sender());
-    let enqueued = async { sender.enqueue(message).await.unwrap() };
+    let enqueued = async { sender.enqueue(message).await };
     let enqueued = match random.below(6) {
         0 => {
             let id = i64::from(random.below(20)) + 1;
-            let canceled = async { other.cancel(id).await.unwrap() };
+            let canceled = async { other.cancel(id).await };
             futures_util::future::join(enqueued, canceled).await.0
         }
         _ => enqueued.await,
@@ -217,7 +217,7 @@ async fn fan_out(world: &World, random: &mut Random, done: &mut Done, step: u32)
             fails_at: begun.fails_at,
             ..command()
         },
-        id: world.sender().fan_out(begun).await.unwrap().unwrap(),
+        id: world.sender().fan_out(begun).await.unwrap(),
     };
     done.spreads.push(spread);
 }
@@ -229,7 +229,7 @@ async fn act(world: &World, random: &mut Random, done: &mut Done) {
         0 => i64::from(random.below(20)) + 1,
         _ => {
             let dead = sender.dead_letters(DeadLetterFilter::default()).await;
-            let dead = dead.unwrap().unwrap().records;
+            let dead = dead.unwrap().records;
             match u32::try_from(dead.len()).unwrap() {
                 0 => return,
                 count => dead[random.below(count) as usize].id,
@@ -237,9 +237,9 @@ async fn act(world: &World, random: &mut Random, done: &mut Done) {
         }
     };
     match random.below(7) {
-        0 => drop(sender.cancel(id).await.unwrap()),
-        6 => drop(sender.give_up(id).await.unwrap()),
-        1 => drop(sender.discard(id).await.unwrap()),
+        0 => drop(sender.cancel(id).await),
+        6 => drop(sender.give_up(id).await),
+        1 => drop(sender.discard(id).await),
         2 => edit(world, done, id).await,
         _ => redrive(world, done, id).await,
     }
@@ -247,7 +247,7 @@ async fn act(world: &World, random: &mut Random, done: &mut Done) {
 
 /// Lets a dead letter say something else. It is another message then, in the place of the first.
 async fn edit(world: &World, done: &mut Done, id: i64) {
-    let Some(before) = world.sender().get(id).await.unwrap().unwrap() else {
+    let Some(before) = world.sender().get(id).await.unwrap() else {
         return;
     };
     let text = format!("{}'", before.summary);
@@ -256,7 +256,7 @@ async fn edit(world: &World, done: &mut Done, id: i64) {
         to,
         text: text.clone(),
     });
-    let edited = world.sender().edit(id, payload.unwrap()).await.unwrap();
+    let edited = world.sender().edit(id, payload.unwrap()).await;
     if let (Ok(_), Some(sent)) = (edited, done.sent.get_mut(&before.summary)) {
         let other = Sent {
             lost: 0,
@@ -270,10 +270,10 @@ async fn edit(world: &World, done: &mut Done, id: i64) {
 }
 
 async fn redrive(world: &World, done: &mut Done, id: i64) {
-    let Some(before) = world.sender().get(id).await.unwrap().unwrap() else {
+    let Some(before) = world.sender().get(id).await.unwrap() else {
         return;
     };
-    if let Ok(after) = world.sender().redrive(id).await.unwrap() {
+    if let Ok(after) = world.sender().redrive(id).await {
         redriven(done, &before, &after);
     }
 }
@@ -314,7 +314,7 @@ async fn simulate(seed: u64) {
             5 | 6 => {
                 let time = Duration::from_millis(u64::from(random.below(5)) * 700);
                 world.clock.advance(time);
-                world.sender().fence().await.unwrap().unwrap();
+                world.sender().fence().await.unwrap();
                 continue;
             }
             7 | 8 => {
@@ -343,7 +343,7 @@ async fn simulate(seed: u64) {
             },
         }
         // Its first answer comes when the object has come back.
-        world.sender().fence().await.unwrap().unwrap();
+        world.sender().fence().await.unwrap();
         done.deaths.push((before, world.script.calls().len()));
     }
     finish(&world, &options, seed).await;
@@ -365,20 +365,20 @@ async fn finish(world: &World, options: &Options, seed: u64) {
                     .before(None)
                     .limit(0),
             );
-            let page = page.await.unwrap().unwrap();
+            let page = page.await.unwrap();
             let held = page.records.iter().filter(|record| record.blocked).count();
             i64::try_from(held).unwrap()
         } else {
             0
         };
         let made = held >= options.max_queued / 2 || !checks::fan_outs_run(world).await;
-        let owed = world.sender().callbacks().await.unwrap().unwrap();
+        let owed = world.sender().callbacks().await.unwrap();
         if counts.sending == 0 && counts.queued == held && made && owed.is_empty() {
             return;
         }
         world.clock.advance(Duration::from_secs(1));
         for _ in 0..4 {
-            world.sender().fence().await.unwrap().unwrap();
+            world.sender().fence().await.unwrap();
         }
     }
     let page = world.sender().list(Filter::default()).await;
@@ -398,12 +398,12 @@ async fn redrive_until_all_is_sent(world: &World, done: &mut Done, options: &Opt
     for _ in 0..20 {
         let filter = DeadLetterFilter::default();
         let dead = world.sender().dead_letters(filter.clone()).await;
-        let dead = dead.unwrap().unwrap().records;
+        let dead = dead.unwrap().records;
         if dead.is_empty() {
             assert_eq!(world.counts().await.queued, 0, "seed {seed}");
             return;
         }
-        let swept = world.sender().redrive_all(filter).await.unwrap().unwrap();
+        let swept = world.sender().redrive_all(filter).await.unwrap();
         assert_eq!(swept.count, dead.len(), "seed {seed}");
         for before in dead {
             // It may have been tried again since, under the same key.

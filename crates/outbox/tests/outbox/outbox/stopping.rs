@@ -58,7 +58,7 @@ fn the_deadline_ends_an_accepted_operation() {
                 Some("the deadline passed while the receiver was processing it")
             );
             assert_eq!(record.finished_at, Some(deadline));
-            world.sender().discard(id).await.unwrap().unwrap();
+            world.sender().discard(id).await.unwrap();
             world.until_status(behind, Status::Sent).await;
             world.check_counts().await;
         });
@@ -102,7 +102,7 @@ fn canceling_an_accepted_operation_ends_its_polls() {
             never_finishes(&world, "hello");
             let (id, behind) = chain(&world, "hello").await;
             world.pass(Duration::from_secs(12)).await;
-            let canceled = world.sender().cancel(id).await.unwrap().unwrap();
+            let canceled = world.sender().cancel(id).await.unwrap();
             assert_eq!(
                 (canceled.status, canceled.unknown, canceled.polls),
                 (Status::Canceled, true, 2)
@@ -129,7 +129,7 @@ fn canceling_an_attempt_or_a_poll_in_flight_interrupts_it() {
             world.pass(Duration::from_secs(10)).await;
             let record = world.until(id, in_flight).await;
             assert!(!record.unknown);
-            let canceled = world.sender().cancel(id).await.unwrap().unwrap();
+            let canceled = world.sender().cancel(id).await.unwrap();
             assert_eq!(
                 (canceled.status, canceled.unknown),
                 (Status::Canceled, true)
@@ -162,7 +162,7 @@ fn a_response_that_arrives_with_the_cancellation_changes_nothing() {
         world.pass(Duration::from_secs(10)).await;
         for (id, canceled) in [(1, taken), (2, refused)] {
             // A response that was first leaves nothing to cancel.
-            let is_canceled = canceled.unwrap().is_ok();
+            let is_canceled = canceled.is_ok();
             assert_eq!(world.status(id).await == Status::Canceled, is_canceled);
         }
         world.check_counts().await;
@@ -177,7 +177,7 @@ fn a_cancellation_that_is_rolled_back_interrupts_nothing() {
         let id = world.enqueue(note("bob", "hello")).await;
         world.rest().await;
         let sender = world.sender();
-        sender.cancel_and_roll_back(id).await.unwrap().unwrap();
+        sender.cancel_and_roll_back(id).await.unwrap();
         world.pass(Duration::from_secs(1)).await;
         world.script.now();
         world.until_status(id, Status::Sent).await;
@@ -196,7 +196,6 @@ fn a_message_that_is_given_up_can_be_redriven_at_once() {
             world.pass(Duration::from_secs(11)).await;
             let before = world.get(id).await;
             let given_up = world.sender().give_up_and_redrive(id).await.unwrap();
-            let given_up = given_up.unwrap();
             assert_eq!((given_up.status, given_up.unknown), (Status::Failed, true));
             assert_eq!(
                 given_up.last_error.as_deref(),
@@ -218,12 +217,12 @@ fn what_has_ended_cannot_be_ended_again() {
         let world = World::new(plain());
         let id = world.enqueue(note("bob", "hello")).await;
         world.until_status(id, Status::Sent).await;
-        let refused = world.sender().cancel(id).await.unwrap().unwrap_err();
+        let refused = world.sender().cancel(id).await.unwrap_err();
         assert_eq!(
             refused.to_string(),
             "message 1 is sent: only one that is queued or sending can be canceled"
         );
-        let refused = world.sender().give_up(id).await.unwrap();
+        let refused = world.sender().give_up(id).await;
         assert!(refused.is_err());
     });
 }
@@ -255,7 +254,7 @@ fn polls_that_end_the_process_become_rarer_and_are_counted() {
         let record = world.get(id).await;
         assert_eq!(record.polls as usize, made, "{record:?}");
         assert!(record.failing_since.is_some());
-        world.sender().cancel(id).await.unwrap().unwrap();
+        world.sender().cancel(id).await.unwrap();
         world.pass(Duration::from_mins(1)).await;
         assert_eq!(polls(&world, "hello"), made);
     });

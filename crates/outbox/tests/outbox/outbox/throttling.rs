@@ -113,13 +113,13 @@ async fn send(messages: u32, most: u32, window: u64) -> (u64, u32, Counts) {
         .start()
         .unwrap();
     let stub = node.env().object::<Pinger>().get_by_name("ada");
-    stub.pings(messages).await.unwrap().unwrap();
+    stub.pings(messages).await.unwrap();
     let begun = clock.unix_millis();
     loop {
         for _ in 0..6 {
-            stub.fence().await.unwrap().unwrap();
+            stub.fence().await.unwrap();
         }
-        let counts = stub.counts().await.unwrap().unwrap();
+        let counts = stub.counts().await.unwrap();
         let windows = (clock.unix_millis() - begun) / 1_000 / window;
         if counts.queued + counts.sending == 0 || windows > 20 * u64::from(messages / most) {
             return (windows, busy.seen.lock().unwrap().refused, counts);
@@ -180,7 +180,7 @@ fn being_throttled_is_no_attempt_and_is_bounded_by_age() {
             "{error}"
         );
         // Redriven, it has all its patience before it.
-        world.sender().redrive(never).await.unwrap().unwrap();
+        world.sender().redrive(never).await.unwrap();
         world.pass(Duration::from_mins(1)).await;
         assert_eq!(world.status(never).await, Status::Queued);
     });

@@ -70,13 +70,13 @@ fn a_fork_delivers_nothing_until_it_is_activated() {
         for name in ["fresh", "continued"] {
             fork(&world, "ada", name).await;
             let own = note("ada", &format!("of the {name} one"));
-            sender(&world, name).enqueue(own).await.unwrap().unwrap();
+            sender(&world, name).enqueue(own).await.unwrap();
         }
         world.pass(MINUTE).await;
         assert_eq!(world.script.effects(), ["inherited"], "the original's");
         activate(&world, "fresh", Activation::Fresh).await;
         activate(&world, "continued", Activation::Continue).await;
-        let counts = sender(&world, "fresh").counts().await.unwrap().unwrap();
+        let counts = sender(&world, "fresh").counts().await.unwrap();
         assert_eq!(counts.queued + counts.sending, 0, "{counts:?}");
         world.pass(MINUTE).await;
         let mut effects = world.script.effects();
@@ -88,9 +88,9 @@ fn a_fork_delivers_nothing_until_it_is_activated() {
         assert_eq!(keys.len(), 1, "they have one key");
         for name in ["fresh", "continued"] {
             let stub = sender(&world, name);
-            assert!(stub.counts_are_right().await.unwrap().unwrap());
+            assert!(stub.counts_are_right().await.unwrap());
             let own = note("ada", &format!("{name} later"));
-            stub.enqueue(own).await.unwrap().unwrap();
+            stub.enqueue(own).await.unwrap();
         }
         world.rest().await;
         world.pass(Duration::from_secs(1)).await;
@@ -146,7 +146,7 @@ async fn live(seed: u64) {
                 // Others read it meanwhile.
                 let read = futures_util::future::join(stub.counts(), stub.is_dormant());
                 let (enqueued, _) = futures_util::future::join(enqueued, read).await;
-                enqueued.unwrap().unwrap();
+                enqueued.unwrap();
                 given.entry(name.clone()).or_default().insert(text.clone());
                 if dormant.contains(&name) {
                     silent.insert(text);

@@ -220,7 +220,7 @@ async fn a_client_writes_no_message_of_a_kind_that_is_not_open() {
         message,
         delay: None,
     };
-    outbox.enqueue(vec![delayed]).await.unwrap().unwrap();
+    outbox.enqueue(vec![delayed]).await.unwrap();
     api.until(1, "failed").await;
     let good = json!({ "good": true }).to_string();
     let payload = "/outbox/box/messages/1/payload";
@@ -261,7 +261,7 @@ async fn operators_see_and_send_again_and_write_nothing() {
         message,
         delay: None,
     };
-    outbox.enqueue(vec![delayed]).await.unwrap().unwrap();
+    outbox.enqueue(vec![delayed]).await.unwrap();
     api.until(1, "failed").await;
     let sent = async |method: &str, path: &str, body: &str| {
         let request = Request::builder().method(method).uri(path);

@@ -105,7 +105,7 @@ impl DurableObject for Echo {
         {
             Some(("all", rest)) => {
                 let message = Message::from(rest);
-                for other in self.state.get_websockets(None) {
+                for other in self.state.websockets() {
                     other.send(&message)?;
                 }
                 Ok(())
@@ -122,13 +122,12 @@ impl DurableObject for Echo {
         }
     }
 
-    async fn websocket_close(
-        &self,
-        _ws: WebSocket,
-        code: u16,
-        reason: String,
-        was_clean: bool,
-    ) -> Result<()> {
+    async fn websocket_close(&self, _ws: WebSocket, close: Close) -> Result<()> {
+        let Close {
+            code,
+            reason,
+            was_clean,
+        } = close;
         self.notes
             .add(format!("closed {code} {reason:?} {was_clean}"));
         Ok(())

@@ -11,7 +11,7 @@ fn an_object_whose_file_is_missing_comes_back_from_its_history() {
         let disk = FaultyDisk::new(SimDisk::new());
         let store = store(&disk);
         put(&store, 1, "kept").unwrap();
-        let bookmark = store.current_bookmark(key(&store, 1)).unwrap();
+        let bookmark = store.bookmark(key(&store, 1)).unwrap();
         put(&store, 1, "later").unwrap();
         let file = path(&store, 1);
         store.close().unwrap();
@@ -58,7 +58,7 @@ fn an_object_that_never_was_is_not_taken_for_a_lost_one() {
     let disk = FaultyDisk::new(SimDisk::new());
     let store = store(&disk);
     put(&store, 1, "kept").unwrap();
-    let bookmark = store.current_bookmark(key(&store, 1)).unwrap();
+    let bookmark = store.bookmark(key(&store, 1)).unwrap();
     store.checkpoint().unwrap();
     store.restore(key(&store, 2), &bookmark).unwrap_err();
     let refused = store.repair(key(&store, 2), Repair::Anew).unwrap_err();

@@ -57,7 +57,7 @@ fn a_quarantined_object_says_what_to_do_and_is_listed_and_counted() {
         assert_eq!(store.stats().quarantined_objects, 1);
         store.checkpoint().unwrap();
     }
-    let error = store.current_bookmark(key(&store, 1)).unwrap_err();
+    let error = store.bookmark(key(&store, 1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Damaged);
 }
 
@@ -101,7 +101,7 @@ fn a_quarantined_object_can_be_restored_to_a_time_and_forked() {
     let store = store(&disk);
     refused(&store);
     let object = key(&store, 1);
-    let now = store.bookmark_for_time(object, u64::MAX).unwrap();
+    let now = store.bookmark_at(object, u64::MAX).unwrap();
     assert_eq!(now, last);
     for (id, at, value) in [(7, first, "1"), (8, last, "3")] {
         store.fork(object, &at, key(&store, id), None).unwrap();
@@ -272,7 +272,7 @@ fn a_file_that_was_cut_to_nothing_is_damage_and_no_new_object() {
         drop(before);
         let now = store(&FaultyDisk::new(disk.sim.after_kill()));
         assert!(refused(&now).contains("empty"));
-        let newest = now.bookmark_for_time(key(&now, 1), u64::MAX).unwrap();
+        let newest = now.bookmark_at(key(&now, 1), u64::MAX).unwrap();
         now.restore(key(&now, 1), &newest).unwrap();
         assert_eq!(get(&now, 1).unwrap().as_deref(), Some("kept"));
     }
@@ -290,7 +290,7 @@ fn an_object_with_an_unreadable_file_is_restored_from_its_history() {
     store.checkpoint().unwrap_or_default();
     let error = store.repair(object, Repair::Accept).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
-    let newest = store.bookmark_for_time(object, u64::MAX).unwrap();
+    let newest = store.bookmark_at(object, u64::MAX).unwrap();
     // The new file has the name of the old one, and is another file.
     disk.clear();
     disk.fail(&[DiskOp::Read], "damaged-", EIO);
@@ -365,7 +365,7 @@ fn an_object_whose_database_is_malformed_and_has_no_history_begins_anew() {
         // Garbage in a free page or in the middle of a value is nothing that SQLite knows of.
         let unsound = now.open_object(object).and_then(|db| {
             let said = db.exec("PRAGMA integrity_check", ())?;
-            Ok(said.to_array::<String>()? != ["ok"])
+            Ok(said.all::<String>()? != ["ok"])
         });
         let repaired = now.repair(object, Repair::Anew);
         if let Ok(false) = unsound {

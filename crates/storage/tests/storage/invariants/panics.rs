@@ -62,7 +62,7 @@ fn a_writer_that_panics_fails_the_store_loudly() {
     assert_eq!(db.commit().unwrap_err().kind(), ErrorKind::LogFailed);
     // Waits for the log.
     assert_eq!(
-        store.current_bookmark(key(&store, 1)).unwrap_err().kind(),
+        store.bookmark(key(&store, 1)).unwrap_err().kind(),
         ErrorKind::LogFailed
     );
     drop(db);

@@ -95,7 +95,7 @@ fn the_bookmark_for_a_time_is_the_last_commit_at_or_before_it() {
         }
     }
     let at = |time| {
-        let bookmark = world.store.bookmark_for_time(key(&world.store, 1), time);
+        let bookmark = world.store.bookmark_at(key(&world.store, 1), time);
         bookmark.and_then(|bookmark| world.at(1, &bookmark))
     };
     for (i, &time) in times.iter().enumerate() {

@@ -27,7 +27,7 @@ fn a_later_enabled_archive_says_since_when_an_object_can_be_restored() {
         world.at(1, &before).map(drop),
         world
             .store
-            .bookmark_for_time(key(&world.store, 1), begin)
+            .bookmark_at(key(&world.store, 1), begin)
             .map(drop),
     ] {
         let error = refused.unwrap_err();
@@ -106,7 +106,7 @@ fn a_time_at_which_the_archive_was_off_is_refused() {
     world.put(1, "between");
     let then = world.now();
     let at = |world: &World, time| {
-        let found = world.store.bookmark_for_time(key(&world.store, 1), time);
+        let found = world.store.bookmark_at(key(&world.store, 1), time);
         found.and_then(|bookmark| world.at(1, &bookmark))
     };
     for archive in [off(), ArchiveOptions::default()] {

@@ -53,7 +53,7 @@ fn history_older_than_the_retention_is_folded_and_the_rest_stays() {
     assert_eq!(error.kind(), ErrorKind::Input);
     assert!(error.to_string().contains("begins at"), "{error}");
     let now = world.now();
-    let idle = world.store.bookmark_for_time(key(&world.store, 2), now);
+    let idle = world.store.bookmark_at(key(&world.store, 2), now);
     assert_eq!(world.at(2, &idle.unwrap()).unwrap().unwrap(), "idle");
 }
 

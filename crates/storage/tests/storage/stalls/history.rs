@@ -169,9 +169,7 @@ fn history_that_is_given_up_is_named_and_commits_continue() {
         refused.contains("was dropped") && refused.contains("os error 24"),
         "{refused}"
     );
-    let refused = world
-        .store
-        .bookmark_for_time(key(&world.store, 1), lost_at + 1);
+    let refused = world.store.bookmark_at(key(&world.store, 1), lost_at + 1);
     let refused = refused.expect_err("it was given up").to_string();
     assert!(refused.contains("was dropped"), "{refused}");
     for kept in [first, before, after] {

@@ -59,7 +59,7 @@ fn objects_open_while_the_file_of_another_is_read() {
     };
     let asking = {
         let store = store.clone();
-        std::thread::spawn(move || store.current_bookmark(slow).map(drop))
+        std::thread::spawn(move || store.bookmark(slow).map(drop))
     };
     std::thread::sleep(std::time::Duration::from_millis(50));
     let others = [other, third].map(|key| opened(&store, key));

@@ -41,7 +41,7 @@ fn copy(world: &World, name: &str) -> Stub<Sync> {
 async fn effects(object: &Stub<Sync>) -> Vec<Effect> {
     loop {
         if let Ok(effects) = object.effects().await {
-            return effects.unwrap();
+            return effects;
         }
         tokio::task::yield_now().await;
     }

@@ -15,7 +15,7 @@ pub(super) const MAX_ATTEMPTS: u32 = 6;
 
 pub(super) async fn check(world: &World, done: &Done, options: &Options, seed: u64) {
     let page = world.sender().list(Filter::default()).await;
-    let page = page.unwrap().unwrap();
+    let page = page.unwrap();
     assert_eq!(page.next, None, "seed {seed}: there is more than a page");
     let mut records = HashMap::new();
     for record in page.records {
@@ -67,7 +67,7 @@ async fn ended_well(world: &World, text: &str, sent: &Sent, record: Option<&Reco
         "seed {seed}: {text} was tried {attempts} times, and its row knows of {} and {before} before",
         record.attempts
     );
-    let history = world.sender().history(record.id).await.unwrap().unwrap();
+    let history = world.sender().history(record.id).await.unwrap();
     assert_eq!(history[0].event, "queued", "seed {seed}");
 }
 
@@ -77,7 +77,7 @@ async fn ends_are_told(world: &World, done: &Done, records: &HashMap<String, Rec
         return;
     }
     let mut told: HashMap<String, Vec<String>> = HashMap::new();
-    for (text, status) in world.sender().told().await.unwrap().unwrap() {
+    for (text, status) in world.sender().told().await.unwrap() {
         told.entry(text).or_default().push(status);
     }
     for (text, record) in records {
@@ -286,7 +286,7 @@ async fn fan_outs_are_whole(
     options: &Options,
     seed: u64,
 ) {
-    let all = world.sender().fan_outs().await.unwrap().unwrap();
+    let all = world.sender().fan_outs().await.unwrap();
     assert_eq!(all.len(), done.spreads.len(), "seed {seed}");
     for spread in &done.spreads {
         let record = all.iter().find(|record| record.id == spread.id);
@@ -327,7 +327,7 @@ async fn fan_outs_are_whole(
 }
 
 pub(super) async fn fan_outs_run(world: &World) -> bool {
-    let all = world.sender().fan_outs().await.unwrap().unwrap();
+    let all = world.sender().fan_outs().await.unwrap();
     all.iter()
         .any(|record| record.status == FanOutStatus::Running)
 }

@@ -1,0 +1,128 @@
+//! Points in time, as whole milliseconds since 1970.
+
+use std::{
+    fmt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// A point in time: whole milliseconds since 1970-01-01T00:00:00Z. Serializes as that number.
+///
+/// Converts from [`SystemTime`] and [`jiff::Timestamp`]; what is less than a millisecond is cut off.
+///
+/// ```
+/// # use abide_runtime as abide;
+/// use abide::Timestamp;
+///
+/// let opens = Timestamp::from("2026-12-01T08:30:00Z".parse::<jiff::Timestamp>().unwrap());
+/// assert_eq!(opens.to_string(), "2026-12-01T08:30:00.000Z");
+/// assert_eq!(opens.unix_millis(), 1_796_113_800_000);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The time this many milliseconds after 1970-01-01T00:00:00Z.
+    pub const fn from_unix_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    pub const fn unix_millis(self) -> i64 {
+        self.0
+    }
+
+    /// The same time as the standard library's type.
+    pub fn system_time(self) -> SystemTime {
+        let since = Duration::from_millis(self.0.unsigned_abs());
+        if self.0 < 0 {
+            UNIX_EPOCH - since
+        } else {
+            UNIX_EPOCH + since
+        }
+    }
+
+    /// Milliseconds since 1970, as a commit stores them; times before 1970 become 1970.
+    pub(crate) fn of_a_commit(self) -> u64 {
+        u64::try_from(self.0).unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// RFC 3339 in UTC, such as `2026-12-01T08:30:00.000Z`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A civil time, since jiff's timestamps end some hours before the end of the year 9999.
+        let epoch = jiff::civil::date(1970, 1, 1).at(0, 0, 0, 0);
+        match epoch.checked_add(jiff::SignedDuration::from_millis(self.0)) {
+            Ok(time) => write!(f, "{time:.3}Z"),
+            // Beyond the range of the calendar.
+            Err(_) => write!(f, "{} ms since 1970", self.0),
+        }
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        let millis = |since: Duration| i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        Self(match time.duration_since(UNIX_EPOCH) {
+            Ok(since) => millis(since),
+            Err(before) => -millis(before.duration()),
+        })
+    }
+}
+
+impl From<jiff::Timestamp> for Timestamp {
+    fn from(time: jiff::Timestamp) -> Self {
+        Self(time.as_millisecond())
+    }
+}
+
+impl From<Timestamp> for SystemTime {
+    fn from(time: Timestamp) -> Self {
+        time.system_time()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::MAX_ALARM_UNIX_MILLIS;
+
+    #[test]
+    fn a_time_is_written_as_rfc_3339_has_it() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (4_000_000_000_000, "2096-10-02T07:06:40.000Z"),
+            (MAX_ALARM_UNIX_MILLIS, "9999-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(Timestamp::from_unix_millis(millis).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_time_is_a_number_in_json() {
+        let time = Timestamp::from_unix_millis(951_782_400_000);
+        assert_eq!(serde_json::to_string(&time).unwrap(), "951782400000");
+        assert_eq!(
+            serde_json::from_str::<Timestamp>("951782400000").unwrap(),
+            time
+        );
+    }
+
+    #[test]
+    fn a_time_converts_to_the_standard_library_and_back() {
+        for millis in [-1_500, -1, 0, 1, 951_782_400_001] {
+            let time = Timestamp::from_unix_millis(millis);
+            assert_eq!(Timestamp::from(time.system_time()), time);
+            let jiff = jiff::Timestamp::from_millisecond(millis).unwrap();
+            assert_eq!(Timestamp::from(jiff), time);
+        }
+        let finer = UNIX_EPOCH + Duration::from_nanos(2_999_999);
+        assert_eq!(Timestamp::from(finer).unix_millis(), 2);
+    }
+}
