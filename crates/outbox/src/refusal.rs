@@ -51,3 +51,22 @@ fn sentence(text: &str) -> String {
         .chain(end.chars())
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use abide::Error;
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_too_busy_to_answer_is_no_failure_of_the_outbox() {
+        let busy = Error::with_kind(ErrorKind::Overloaded, "too many calls wait");
+        let answer = refused(OutboxError::Object(busy.clone()));
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        // The outbox itself has met such an error: its client learns nothing of it.
+        let text = serde_json::to_string(&busy).unwrap();
+        let met: Error = serde_json::from_str(&text).unwrap();
+        let answer = refused(OutboxError::Object(met));
+        assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
+}
