@@ -366,12 +366,8 @@ impl PageFile {
             full_image_horizon: self.engine.shared.log.full_image_horizon(),
             departures: pages.departures,
         };
-        if encoding.basis == Some(basis) {
-            // It was rejected only for lack of space.
-            encoding
-                .transaction
-                .set_time(self.engine.shared.commit_millis());
-        } else {
+        // Otherwise it was rejected only for lack of space.
+        if encoding.basis != Some(basis) {
             self.encode(encoding, &staged, &pages, size, basis.full_image_horizon);
             encoding.basis = Some(basis);
         }
@@ -382,7 +378,10 @@ impl PageFile {
             self.staged_size.set(None);
             return Ok(());
         }
-        let appended = self.engine.shared.log.append(&mut encoding.transaction)?;
+        let shared = &self.engine.shared;
+        let appended = shared
+            .log
+            .append(&mut encoding.transaction, || shared.unix_millis())?;
         let Appended { start, end } = appended;
         let bytes = end.0 - start.0;
         self.engine.shared.count_append(bytes);
@@ -508,7 +507,7 @@ impl PageFile {
             last_part,
             alarm: self.alarm.get().filter(|_| last_part),
             entries: part.entries,
-            unix_millis: self.engine.shared.commit_millis(),
+            unix_millis: 0,
             payload_crc,
         };
         header.write(&mut bytes[part.start..]);

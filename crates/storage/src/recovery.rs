@@ -82,19 +82,16 @@ pub(crate) fn open(
         let durable = logged.parts.iter().map(|(header, _)| header.durable);
         proven = durable.fold(proven, Lsn::max);
         if let Some((first, _)) = logged.parts.first() {
-            clock.advance(first.lsn, first.unix_millis);
+            clock.saw(first.lsn, first.unix_millis);
         }
         take(&mut objects, &alarms, dir, &manifest, logged)
     })?;
-    // The end of the log that the last reading saw may have been lost.
-    clock.position = clock.position.min(end.get());
-    if let Some(by_millis) = clock.advance(end, (options.unix_millis)()) {
+    if let Some(by_millis) = clock.end(end, (options.unix_millis)()) {
         tracing::warn!(
             by_millis,
             "the wall clock has been set back since the last commit: waiting alarms fire as if it had not been"
         );
     }
-    clock.position = end.get();
     alarms.clock_set_back(clock.set_back);
     manifest.clock = clock;
     let bytes = end.get() - manifest.redo;

@@ -36,8 +36,6 @@ pub(crate) struct Shared {
     pub(crate) cores: usize,
     /// Whether threads write the log and run maintenance; otherwise the caller of [`crate::Store`] does.
     pub(crate) threads: bool,
-    /// The newest time of the wall clock that a commit had, since the last known step back.
-    newest_millis: AtomicU64,
     /// The last attempt to prepare a segment or to checkpoint found the disk full.
     no_space: AtomicBool,
     /// Why the last attempt to prepare a segment or to checkpoint freed no log space.
@@ -56,9 +54,8 @@ impl Shared {
     ) -> Self {
         let memory = options.memory.account();
         count_log(&log, &memory);
-        let newest_millis = AtomicU64::new(manifest.clock.unix_millis);
+        log.begin_clock(|| manifest.clock.unix_millis);
         Self {
-            newest_millis,
             vfs,
             memory,
             catalog: Catalog::new(disk.clone(), dir.clone(), manifest),
@@ -80,28 +77,20 @@ impl Shared {
         self.memory.take(MemoryUse::Log, bytes);
     }
 
-    /// The time of a commit. It also shows whether the clock is set back later.
-    pub(crate) fn commit_millis(&self) -> u64 {
-        let now = self.unix_millis();
-        self.newest_millis.fetch_max(now, Ordering::Relaxed);
-        now
-    }
-
     /// Where a recovery that finds this begins to look for steps of the clock: a step that is not in the sum shows
     /// against the newest time before it.
     pub(crate) fn read_clock(&self, set_back: i64) -> ClockReading {
-        self.commit_millis();
+        let (end, unix_millis) = self.log.read_clock(|| self.unix_millis());
         ClockReading {
-            position: self.log.appended().get(),
-            unix_millis: self.newest_millis.load(Ordering::Relaxed),
+            position: end.get(),
+            unix_millis,
             set_back,
         }
     }
 
     /// The sum of the clock's steps has the latest step: newer ones show against the time after it.
     pub(crate) fn begin_clock(&self) {
-        self.newest_millis
-            .store(self.unix_millis(), Ordering::Relaxed);
+        self.log.begin_clock(|| self.unix_millis());
     }
 
     /// How many threads work together on a checkpoint or on compression.

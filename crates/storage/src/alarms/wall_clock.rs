@@ -5,9 +5,10 @@
 //! change. Only the sum changes, and the manifest has it.
 //!
 //! A process that sees its clock set back calls [`Store::clock_set_back`](crate::Store::clock_set_back), which saves the
-//! new sum before anything is written with the new time. For a clock that was set back while no process ran, recovery
-//! derives the step from the timestamps of the records ([`ClockReading`]). The derived step is at most the real one,
-//! since time passed between two records.
+//! new sum before any wait is written with the new time. A step that no process saw shows when recovery reads the clock:
+//! it is earlier than the newest time in the log ([`ClockReading`]). The derived step is at most the real one, since time
+//! passed in between. Steps between two records are no evidence: a commit has the time of the disk's clock, and if that
+//! was set forward again before the process looked, no wait was written with the time in between.
 
 use crate::broken::{Variant, broken};
 use crate::ident::Lsn;
@@ -42,18 +43,22 @@ pub(crate) struct ClockReading {
 }
 
 impl ClockReading {
-    /// Takes the next reading. If the clock was set back since the previous one, adds the step to the sum and returns
-    /// it in milliseconds.
-    pub(crate) fn advance(&mut self, position: Lsn, unix_millis: u64) -> Option<i64> {
-        if position.get() < self.position
-            || unix_millis == 0
-            || broken(Variant::ClockSetBackForgotten)
-        {
+    /// Takes the time of a record. Those before the saved position are in the reading already.
+    pub(crate) fn saw(&mut self, lsn: Lsn, unix_millis: u64) {
+        if lsn.get() >= self.position {
+            self.unix_millis = self.unix_millis.max(unix_millis);
+        }
+    }
+
+    /// Takes the time now, after all records. If the clock was set back since the newest time, adds the step to the sum
+    /// and returns it in milliseconds.
+    pub(crate) fn end(&mut self, end: Lsn, unix_millis: u64) -> Option<i64> {
+        self.position = end.get();
+        if unix_millis == 0 || broken(Variant::ClockSetBackForgotten) {
             return None;
         }
         let back = self.unix_millis.saturating_sub(unix_millis);
         let is_step = u128::from(back) > CLOCK_TOLERANCE.as_millis();
-        // Threads read their times in one order and append in another.
         if is_step || unix_millis > self.unix_millis {
             self.unix_millis = unix_millis;
         }
@@ -73,11 +78,22 @@ mod tests {
     fn a_step_back_is_found_once_and_jitter_is_none() {
         let mut clock = ClockReading::default();
         for (lsn, millis) in [(0, 100_000), (8, 99_000), (16, 105_000)] {
-            assert_eq!(clock.advance(Lsn(lsn), millis), None, "at {lsn}");
+            clock.saw(Lsn(lsn), millis);
         }
-        assert_eq!(clock.advance(Lsn(24), 60_000), Some(45_000));
-        assert_eq!(clock.advance(Lsn(32), 60_001), None);
+        assert_eq!(clock.end(Lsn(24), 101_000), None);
+        assert_eq!(clock.end(Lsn(24), 60_000), Some(45_000));
+        assert_eq!(clock.end(Lsn(24), 60_001), None);
         assert_eq!(clock.set_back, 45_000);
+    }
+
+    #[test]
+    fn a_step_back_followed_by_one_forward_is_none() {
+        let mut clock = ClockReading::default();
+        for (lsn, millis) in [(0, 100_000), (8, 40_000), (16, 101_000)] {
+            clock.saw(Lsn(lsn), millis);
+        }
+        assert_eq!(clock.end(Lsn(24), 101_000), None);
+        assert_eq!(clock.set_back, 0);
     }
 
     #[test]
@@ -87,9 +103,9 @@ mod tests {
             unix_millis: 60_000,
             set_back: 45_000,
         };
-        assert_eq!(clock.advance(Lsn(16), 105_000), None);
-        assert_eq!(clock.advance(Lsn(24), 60_002), None);
-        assert_eq!(clock.advance(Lsn(32), 20_000), Some(40_002));
+        clock.saw(Lsn(16), 105_000);
+        clock.saw(Lsn(24), 60_002);
+        assert_eq!(clock.end(Lsn(32), 20_000), Some(40_002));
         assert_eq!(clock.set_back, 85_002);
     }
 }

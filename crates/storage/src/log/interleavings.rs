@@ -87,9 +87,13 @@ const SCHEDULES: usize = 2_000;
 const SMALL: usize = HEADER_BYTES;
 
 fn commit(log: &Log, bytes: usize) -> Result<Lsn> {
+    commit_at(log, bytes, || 0)
+}
+
+fn commit_at(log: &Log, bytes: usize, now: impl Fn() -> u64) -> Result<Lsn> {
     let mut transaction = transaction(bytes);
     loop {
-        match log.append(&mut transaction) {
+        match log.append(&mut transaction, &now) {
             Ok(appended) => return Ok(appended.end),
             Err(Refused::NoRoom(_)) => {
                 log.must_be_open()?;
@@ -193,7 +197,7 @@ fn every_commit_becomes_durable_and_is_announced_in_order() {
         }
         threads.end(&log);
         assert_eq!(ear.last(), Some(Progress::Durable(log.appended())));
-        assert!(log.append(&mut transaction(SMALL)).is_err());
+        assert!(log.append(&mut transaction(SMALL), || 0).is_err());
     });
 }
 
@@ -392,7 +396,7 @@ fn no_transaction_passes_a_large_one_that_waits_for_room() {
         let mut large = transaction(3 * SMALL);
         let mut refused_at = None;
         let start = loop {
-            match log.append(&mut large) {
+            match log.append(&mut large, || 0) {
                 Ok(appended) => break appended.start,
                 Err(Refused::NoRoom(_)) => {
                     refused_at.get_or_insert(log.appended());
@@ -422,7 +426,7 @@ fn who_gives_up_waiting_for_room_is_in_nobodys_way() {
             let log = log.clone();
             spawn(move || {
                 let mut large = transaction(2 * SMALL);
-                if log.append(&mut large).is_err() {
+                if log.append(&mut large, || 0).is_err() {
                     log.give_up(&mut large);
                 }
             })
@@ -435,5 +439,59 @@ fn who_gives_up_waiting_for_room_is_in_nobodys_way() {
         impatient.join().unwrap();
         maintenance.join().unwrap();
         threads.end(&log);
+    });
+}
+
+/// A provider that remembers the position and the time of each record.
+#[derive(Clone, Default)]
+struct Times(Arc<Mutex<Vec<(Lsn, u64)>>>);
+
+impl Durability for Times {
+    fn append(&mut self, group: &Group<'_>) -> Result<Duration, NotDurable> {
+        let headers = group.records().filter_map(Header::read);
+        let times = headers.map(|header| (header.lsn, header.unix_millis));
+        self.0.lock().extend(times);
+        Ok(Duration::ZERO)
+    }
+}
+
+#[test]
+fn commits_after_a_step_back_have_no_time_before_it() {
+    const BEFORE: u64 = 100;
+    const AFTER: u64 = 40;
+    explore(SCHEDULES, || {
+        let times = Times::default();
+        let log = Log::new(
+            Box::new(times.clone()),
+            Epoch(1),
+            Lsn(4096),
+            Lsn::ZERO,
+            1 << 20,
+        );
+        let log = Arc::new(log);
+        log.add_segment(1 << 20);
+        let threads = Threads::of(&log);
+        let clock = Arc::new(AtomicU64::new(BEFORE));
+        let appenders = [0, 1].map(|_| {
+            let (log, clock) = (log.clone(), clock.clone());
+            spawn(move || {
+                for _ in 0..2 {
+                    commit_at(&log, SMALL, || clock.load(Ordering::Relaxed)).unwrap();
+                }
+            })
+        });
+        clock.store(AFTER, Ordering::Relaxed);
+        let now = || clock.load(Ordering::Relaxed);
+        log.begin_clock(now);
+        let (end, newest) = log.read_clock(now);
+        assert_eq!(newest, AFTER);
+        for appender in appenders {
+            appender.join().unwrap();
+        }
+        assert_eq!(log.read_clock(now).1, AFTER);
+        threads.end(&log);
+        let times = times.0.lock();
+        let mut after = times.iter().filter(|(lsn, _)| *lsn >= end);
+        assert!(after.all(|(_, time)| *time == AFTER), "{times:?}");
     });
 }

@@ -53,7 +53,8 @@ pub enum Progress {
 
 type Listener = Box<dyn Fn(Progress) + Send + Sync>;
 
-/// An encoded transaction, ready to be appended: consecutive records, whose headers lack only the position.
+/// An encoded transaction, ready to be appended: consecutive records, whose headers lack only the position and the
+/// time.
 #[derive(Default)]
 pub(crate) struct Transaction {
     pub(crate) bytes: Vec<u8>,
@@ -65,8 +66,7 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// Updates the time of the commit.
-    pub(crate) fn set_time(&mut self, unix_millis: u64) {
+    fn set_time(&mut self, unix_millis: u64) {
         let mut at = 0;
         for length in &self.lengths {
             record::set_time(&mut self.bytes[at..], unix_millis);
@@ -160,6 +160,8 @@ struct State {
     spare: Batch,
     buffers: Vec<Vec<u8>>,
     appended: Lsn,
+    /// The newest time of the wall clock that a commit had, since the last known step back; milliseconds since 1970.
+    newest_millis: u64,
     room: Room,
     closed: bool,
     writer_waits: bool,
@@ -259,6 +261,7 @@ impl Log {
                 spare: Batch::default(),
                 buffers: Vec::new(),
                 appended: end,
+                newest_millis: 0,
                 room,
                 closed: false,
                 writer_waits: false,
@@ -309,8 +312,13 @@ impl Log {
         self.announcer.stats()
     }
 
-    /// Appends a transaction and takes its bytes, leaving it empty.
-    pub(crate) fn append(&self, transaction: &mut Transaction) -> Result<Appended, Refused> {
+    /// Appends a transaction with the time `now` and takes its bytes, leaving it empty. The time is read under the lock:
+    /// a record after the end that [`Self::read_clock`] returns was not stamped before it.
+    pub(crate) fn append(
+        &self,
+        transaction: &mut Transaction,
+        now: impl FnOnce() -> u64,
+    ) -> Result<Appended, Refused> {
         let measured = self.stats.commits.get().is_multiple_of(MEASURED);
         let begun = measured.then(timing::now);
         let mut state = self.state.lock();
@@ -326,10 +334,14 @@ impl Log {
             pending,
             buffers,
             appended,
+            newest_millis,
             ..
         } = &mut *state;
         room.take(&mut transaction.ticket, &transaction.lengths)
             .map_err(Refused::NoRoom)?;
+        let now = now();
+        *newest_millis = now.max(*newest_millis);
+        transaction.set_time(now);
         let start = *appended;
         let end = start.advance(transaction.bytes.len());
         *appended = end;
@@ -352,6 +364,19 @@ impl Log {
         }
         self.stats.commits.add(1);
         Ok(Appended { start, end })
+    }
+
+    /// The end of the log, and the newest time so far of the wall clock, `now` included.
+    pub(crate) fn read_clock(&self, now: impl FnOnce() -> u64) -> (Lsn, u64) {
+        let mut state = self.state.lock();
+        state.newest_millis = now().max(state.newest_millis);
+        (state.appended, state.newest_millis)
+    }
+
+    /// Forgets the times before `now`: the clock was set back.
+    pub(crate) fn begin_clock(&self, now: impl FnOnce() -> u64) {
+        let mut state = self.state.lock();
+        state.newest_millis = now();
     }
 
     /// Gives up the queue place of a transaction that was rejected for lack of space.

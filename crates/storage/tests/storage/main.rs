@@ -20,3 +20,4 @@ mod release;
 mod sql;
 mod stalls;
 mod temporary;
+mod wall_clock;

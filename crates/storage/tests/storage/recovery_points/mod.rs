@@ -9,4 +9,4 @@ mod gaps;
 mod regrown;
 mod restore;
 mod size;
-mod world;
+pub(crate) mod world;
