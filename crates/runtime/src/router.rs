@@ -87,20 +87,25 @@ impl Router {
             creation,
             rehearsal,
         } = parts;
-        let router = Arc::new_cyclic(|router| Self {
-            workers,
-            store,
-            clock: Arc::new(NodeClock::new(clock, router.clone())),
-            randomness,
-            websockets,
-            clients,
-            creation,
-            rehearsal,
-            drain,
-            egress,
-            failed: watch::Sender::new(false),
-            stopped: watch::Sender::new(false),
-            phase: AtomicU8::new(Phase::Running as u8),
+        let router = Arc::new_cyclic(|router| {
+            let clock = Arc::new(NodeClock::new(clock, router.clone()));
+            let watch = clock.clone();
+            store.watch_clock(move || watch.look());
+            Self {
+                workers,
+                store,
+                clock,
+                randomness,
+                websockets,
+                clients,
+                creation,
+                rehearsal,
+                drain,
+                egress,
+                failed: watch::Sender::new(false),
+                stopped: watch::Sender::new(false),
+                phase: AtomicU8::new(Phase::Running as u8),
+            }
         });
         let listener = Arc::downgrade(&router);
         router.store.subscribe(Box::new(move |progress| {

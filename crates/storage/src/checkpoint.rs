@@ -268,10 +268,13 @@ impl Checkpointer {
         let runs = alarms::write(&**disk, dir, &saved_runs, redo, &mut unsaved, |lsn| {
             log.wait_durable(lsn, !threads)
         })?;
+        let now = self.shared.wall_time();
         self.shared.publish(|manifest| {
             manifest.redo = redo.get();
             manifest.alarms = runs.clone();
-            manifest.clock = self.shared.read_clock(self.alarms.set_back());
+            if let Some(clock) = self.shared.clock_reading(now, self.alarms.set_back()) {
+                manifest.clock = clock;
+            }
             list(manifest, quarantined);
         })?;
         unsaved.saved();

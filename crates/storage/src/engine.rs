@@ -1,6 +1,7 @@
 //! The engine of an open store: its parts, and the operations that need several of them.
 
 use crate::alarms::AlarmIndex;
+use crate::alarms::ClockReading;
 use crate::archive::Archive;
 use crate::archive::archiver::Archiver;
 use crate::archive::compactor::Compactor;
@@ -11,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey, Page};
 use crate::log::segment_pool::SegmentPool;
 use crate::log::{Shortage, Transaction};
-use crate::manifest::Manifest;
 use crate::objects::ObjectTable;
 use crate::overlay::Object;
 use crate::shared::Shared;
@@ -89,15 +89,16 @@ impl Engine {
         self.shared.publish(|manifest| {
             let set_back = self.alarms.set_back().saturating_add(by_millis.max(0));
             self.alarms.clock_set_back(set_back);
-            self.shared.begin_clock();
-            self.save_clock(manifest, set_back);
+            let unix_millis = self.shared.unix_millis();
+            let end = self.shared.log.begin_clock(unix_millis);
+            if !broken(Variant::ClockSetBackNotSaved) {
+                manifest.clock = ClockReading {
+                    position: end.get(),
+                    unix_millis,
+                    set_back,
+                };
+            }
         })
-    }
-
-    fn save_clock(&self, manifest: &mut Manifest, set_back: i64) {
-        if !broken(Variant::ClockSetBackNotSaved) {
-            manifest.clock = self.shared.read_clock(set_back);
-        }
     }
 
     /// Visits the stored objects of a namespace: first those that have files, directory by directory, then those that

@@ -343,6 +343,8 @@ impl PageFile {
         if self.engine.objects.overlay_is_full() {
             return Err(Refused::NoRoom(Shortage::Overlay));
         }
+        // Before anything is locked: if the clock was set back, that is saved first.
+        encoding.transaction.time = self.engine.shared.wall_time();
         let mut staged = self.staged.borrow_mut();
         // The object stays locked from here until its overlay has the commit: a checkpoint that begins after the append
         // must find it there.
@@ -378,10 +380,7 @@ impl PageFile {
             self.staged_size.set(None);
             return Ok(());
         }
-        let shared = &self.engine.shared;
-        let appended = shared
-            .log
-            .append(&mut encoding.transaction, || shared.unix_millis())?;
+        let appended = self.engine.shared.log.append(&mut encoding.transaction)?;
         let Appended { start, end } = appended;
         let bytes = end.0 - start.0;
         self.engine.shared.count_append(bytes);

@@ -6,7 +6,7 @@ use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LOG_TAIL_FACTOR;
-use crate::log::{Log, Progress};
+use crate::log::{Log, Progress, WallTime};
 use crate::manifest::Manifest;
 use crate::memory::{MemoryAccount, MemoryUse};
 use crate::open_files::OpenFiles;
@@ -17,7 +17,10 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::vfs::Vfs;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+/// Called after the wall clock was read.
+pub(crate) type ClockWatch = Box<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
@@ -36,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) cores: usize,
     /// Whether threads write the log and run maintenance; otherwise the caller of [`crate::Store`] does.
     pub(crate) threads: bool,
+    /// See [`Store::watch_clock`](crate::Store::watch_clock).
+    pub(crate) clock_watch: OnceLock<ClockWatch>,
     /// The last attempt to prepare a segment or to checkpoint found the disk full.
     no_space: AtomicBool,
     /// Why the last attempt to prepare a segment or to checkpoint freed no log space.
@@ -54,12 +59,13 @@ impl Shared {
     ) -> Self {
         let memory = options.memory.account();
         count_log(&log, &memory);
-        log.begin_clock(|| manifest.clock.unix_millis);
+        log.begin_clock(manifest.clock.unix_millis);
         Self {
             vfs,
             memory,
             catalog: Catalog::new(disk.clone(), dir.clone(), manifest),
             threads: !options.manual,
+            clock_watch: OnceLock::new(),
             open_files,
             reserve: Reserve::new(disk.clone(), &dir),
             cores: options.cores_or_all(),
@@ -77,20 +83,27 @@ impl Shared {
         self.memory.take(MemoryUse::Log, bytes);
     }
 
-    /// Where a recovery that finds this begins to look for steps of the clock: a step that is not in the sum shows
-    /// against the newest time before it.
-    pub(crate) fn read_clock(&self, set_back: i64) -> ClockReading {
-        let (end, unix_millis) = self.log.read_clock(|| self.unix_millis());
-        ClockReading {
+    /// The time of a commit or a checkpoint. Whoever watches the clock has seen it when this returns.
+    pub(crate) fn wall_time(&self) -> WallTime {
+        let time = WallTime {
+            steps: self.log.clock_steps(),
+            unix_millis: self.unix_millis(),
+        };
+        if let Some(watch) = self.clock_watch.get() {
+            watch();
+        }
+        time
+    }
+
+    /// Where a recovery that finds this begins to look for a step of the clock: one that is not in the sum shows
+    /// against the newest time before it. `None` if the clock was set back after `now`.
+    pub(crate) fn clock_reading(&self, now: WallTime, set_back: i64) -> Option<ClockReading> {
+        let (end, unix_millis) = self.log.clock_at_end(now)?;
+        Some(ClockReading {
             position: end.get(),
             unix_millis,
             set_back,
-        }
-    }
-
-    /// The sum of the clock's steps has the latest step: newer ones show against the time after it.
-    pub(crate) fn begin_clock(&self) {
-        self.log.begin_clock(|| self.unix_millis());
+        })
     }
 
     /// How many threads work together on a checkpoint or on compression.

@@ -403,6 +403,13 @@ impl Store {
         self.0.engine.clock_set_back(by_millis)
     }
 
+    /// Has `watch` called after each reading of the wall clock whose time is stored. If the clock was set back, it must
+    /// [say so](Self::clock_set_back) before it returns, so that waits and the times of commits agree about the step. A
+    /// second watch is ignored.
+    pub fn watch_clock(&self, watch: impl Fn() + Send + Sync + 'static) {
+        let _ = self.0.engine.shared.clock_watch.set(Box::new(watch));
+    }
+
     /// Whether the store has its own threads, which write the log and take checkpoints. Without them
     /// ([`StoreOptions::manual`]) the caller does that work.
     pub fn has_threads(&self) -> bool {

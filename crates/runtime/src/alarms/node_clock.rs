@@ -38,6 +38,11 @@ impl NodeClock {
         }
     }
 
+    /// Detects whether the wall clock was set back, for a reader of the machine's own.
+    pub(crate) fn look(&self) {
+        self.see(self.clock.unix_millis());
+    }
+
     fn see(&self, wall: u64) {
         let origin = origin(&*self.clock, wall);
         let known = self.origin.load(Ordering::Acquire);

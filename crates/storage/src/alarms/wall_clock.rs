@@ -7,8 +7,9 @@
 //! A process that sees its clock set back calls [`Store::clock_set_back`](crate::Store::clock_set_back), which saves the
 //! new sum before any wait is written with the new time. A step that no process saw shows when recovery reads the clock:
 //! it is earlier than the newest time in the log ([`ClockReading`]). The derived step is at most the real one, since time
-//! passed in between. Steps between two records are no evidence: a commit has the time of the disk's clock, and if that
-//! was set forward again before the process looked, no wait was written with the time in between.
+//! passed in between. Whatever time is stored, with a wait, a commit or a checkpoint, the process has seen the clock at
+//! that time ([`Store::watch_clock`](crate::Store::watch_clock)): otherwise recovery would count a step before a wait
+//! began that the wait does not know of.
 
 use crate::broken::{Variant, broken};
 use crate::ident::Lsn;

@@ -76,6 +76,7 @@ fn transaction(bytes: usize) -> Transaction {
         bytes: vec![0; bytes],
         lengths: vec![bytes],
         full_image_horizon: Lsn::ZERO,
+        time: WallTime::default(),
         ticket: None,
     };
     header.write(&mut transaction.bytes);
@@ -93,14 +94,19 @@ fn commit(log: &Log, bytes: usize) -> Result<Lsn> {
 fn commit_at(log: &Log, bytes: usize, now: impl Fn() -> u64) -> Result<Lsn> {
     let mut transaction = transaction(bytes);
     loop {
-        match log.append(&mut transaction, &now) {
+        let steps = log.clock_steps();
+        transaction.time = WallTime {
+            unix_millis: now(),
+            steps,
+        };
+        match log.append(&mut transaction) {
             Ok(appended) => return Ok(appended.end),
             Err(Refused::NoRoom(_)) => {
                 log.must_be_open()?;
                 log.wait_for_room(&transaction, Duration::from_secs(1));
             }
             Err(Refused::Failed(error)) => return Err(error),
-            Err(Refused::Stale) => unreachable!(),
+            Err(Refused::Stale) => {}
         }
     }
 }
@@ -197,7 +203,7 @@ fn every_commit_becomes_durable_and_is_announced_in_order() {
         }
         threads.end(&log);
         assert_eq!(ear.last(), Some(Progress::Durable(log.appended())));
-        assert!(log.append(&mut transaction(SMALL), || 0).is_err());
+        assert!(log.append(&mut transaction(SMALL)).is_err());
     });
 }
 
@@ -396,7 +402,7 @@ fn no_transaction_passes_a_large_one_that_waits_for_room() {
         let mut large = transaction(3 * SMALL);
         let mut refused_at = None;
         let start = loop {
-            match log.append(&mut large, || 0) {
+            match log.append(&mut large) {
                 Ok(appended) => break appended.start,
                 Err(Refused::NoRoom(_)) => {
                     refused_at.get_or_insert(log.appended());
@@ -426,7 +432,7 @@ fn who_gives_up_waiting_for_room_is_in_nobodys_way() {
             let log = log.clone();
             spawn(move || {
                 let mut large = transaction(2 * SMALL);
-                if log.append(&mut large, || 0).is_err() {
+                if log.append(&mut large).is_err() {
                     log.give_up(&mut large);
                 }
             })
@@ -481,14 +487,15 @@ fn commits_after_a_step_back_have_no_time_before_it() {
             })
         });
         clock.store(AFTER, Ordering::Relaxed);
-        let now = || clock.load(Ordering::Relaxed);
-        log.begin_clock(now);
-        let (end, newest) = log.read_clock(now);
-        assert_eq!(newest, AFTER);
+        let end = log.begin_clock(AFTER);
         for appender in appenders {
             appender.join().unwrap();
         }
-        assert_eq!(log.read_clock(now).1, AFTER);
+        let now = WallTime {
+            unix_millis: AFTER,
+            steps: 1,
+        };
+        assert_eq!(log.clock_at_end(now), Some((log.appended(), AFTER)));
         threads.end(&log);
         let times = times.0.lock();
         let mut after = times.iter().filter(|(lsn, _)| *lsn >= end);

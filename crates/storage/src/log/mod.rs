@@ -61,18 +61,29 @@ pub(crate) struct Transaction {
     pub(crate) lengths: Vec<usize>,
     /// The horizon that its deltas were encoded against.
     pub(crate) full_image_horizon: Lsn,
+    /// The time of the commit.
+    pub(crate) time: WallTime,
     /// Its place in the queue for log space.
     ticket: Option<Ticket>,
 }
 
 impl Transaction {
-    fn set_time(&mut self, unix_millis: u64) {
+    fn stamp_time(&mut self) {
         let mut at = 0;
         for length in &self.lengths {
-            record::set_time(&mut self.bytes[at..], unix_millis);
+            record::set_time(&mut self.bytes[at..], self.time.unix_millis);
             at += length;
         }
     }
+}
+
+/// A reading of the wall clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WallTime {
+    /// Milliseconds since 1970.
+    pub(crate) unix_millis: u64,
+    /// How many steps back of the clock this process had seen before.
+    pub(crate) steps: u64,
 }
 
 /// The position of a transaction in the log.
@@ -86,7 +97,7 @@ pub(crate) struct Appended {
 /// Why a transaction was not appended. Nothing has changed.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// A checkpoint has begun since it was encoded: encode again.
+    /// Since it was encoded a checkpoint has begun, or the clock was set back: encode again, with a new time.
     Stale,
     /// There is no space yet: wait with [`Log::wait_for_room`] and retry, or [`Log::give_up`].
     NoRoom(Shortage),
@@ -146,6 +157,8 @@ pub(crate) struct Log {
     announcer: Announcer,
     /// A page's first image after this position must be a full image. Changed under the lock.
     full_image_horizon: AtomicU64,
+    /// Changed under the lock, so that a time that was read before a step is not appended after it.
+    clock_steps: AtomicU64,
     failure: OnceLock<String>,
     provider: Mutex<Box<dyn Durability>>,
     /// When the provider received its current group.
@@ -271,6 +284,7 @@ impl Log {
             progress: Condvar::default(),
             announcer: Announcer::new(end),
             full_image_horizon: AtomicU64::new(full_image_horizon.0),
+            clock_steps: AtomicU64::new(0),
             failure: OnceLock::new(),
             provider: Mutex::new(provider),
             writing_since: Mutex::default(),
@@ -312,13 +326,8 @@ impl Log {
         self.announcer.stats()
     }
 
-    /// Appends a transaction with the time `now` and takes its bytes, leaving it empty. The time is read under the lock:
-    /// a record after the end that [`Self::read_clock`] returns was not stamped before it.
-    pub(crate) fn append(
-        &self,
-        transaction: &mut Transaction,
-        now: impl FnOnce() -> u64,
-    ) -> Result<Appended, Refused> {
+    /// Appends a transaction and takes its bytes, leaving it empty.
+    pub(crate) fn append(&self, transaction: &mut Transaction) -> Result<Appended, Refused> {
         let measured = self.stats.commits.get().is_multiple_of(MEASURED);
         let begun = measured.then(timing::now);
         let mut state = self.state.lock();
@@ -326,7 +335,9 @@ impl Log {
         if self.failed() || state.closed {
             return Err(Refused::Failed(self.failure()));
         }
-        if self.full_image_horizon() != transaction.full_image_horizon {
+        if self.full_image_horizon() != transaction.full_image_horizon
+            || self.clock_steps() != transaction.time.steps
+        {
             return Err(Refused::Stale);
         }
         let State {
@@ -339,9 +350,8 @@ impl Log {
         } = &mut *state;
         room.take(&mut transaction.ticket, &transaction.lengths)
             .map_err(Refused::NoRoom)?;
-        let now = now();
-        *newest_millis = now.max(*newest_millis);
-        transaction.set_time(now);
+        *newest_millis = transaction.time.unix_millis.max(*newest_millis);
+        transaction.stamp_time();
         let start = *appended;
         let end = start.advance(transaction.bytes.len());
         *appended = end;
@@ -366,17 +376,28 @@ impl Log {
         Ok(Appended { start, end })
     }
 
-    /// The end of the log, and the newest time so far of the wall clock, `now` included.
-    pub(crate) fn read_clock(&self, now: impl FnOnce() -> u64) -> (Lsn, u64) {
-        let mut state = self.state.lock();
-        state.newest_millis = now().max(state.newest_millis);
-        (state.appended, state.newest_millis)
+    /// How many steps back of the clock this process has seen.
+    pub(crate) fn clock_steps(&self) -> u64 {
+        self.clock_steps.load(Ordering::Acquire)
     }
 
-    /// Forgets the times before `now`: the clock was set back.
-    pub(crate) fn begin_clock(&self, now: impl FnOnce() -> u64) {
+    /// The end of the log, and the newest time so far of the wall clock; `None` if the clock was set back since `now`.
+    pub(crate) fn clock_at_end(&self, now: WallTime) -> Option<(Lsn, u64)> {
         let mut state = self.state.lock();
-        state.newest_millis = now();
+        if self.clock_steps() != now.steps {
+            return None;
+        }
+        state.newest_millis = now.unix_millis.max(state.newest_millis);
+        Some((state.appended, state.newest_millis))
+    }
+
+    /// Begins again with the newest time, because the clock was set back. Returns the end of the log: what is appended
+    /// from here on has been read after the step.
+    pub(crate) fn begin_clock(&self, unix_millis: u64) -> Lsn {
+        let mut state = self.state.lock();
+        self.clock_steps.fetch_add(1, Ordering::Release);
+        state.newest_millis = unix_millis;
+        state.appended
     }
 
     /// Gives up the queue place of a transaction that was rejected for lack of space.

@@ -201,6 +201,35 @@ fn a_clock_set_back_is_remembered_across_a_restart() {
     });
 }
 
+/// Recovery must not count a step before a wait that the wait does not know of.
+#[test]
+fn a_step_back_that_only_a_commit_or_a_checkpoint_sees_shortens_no_wait() {
+    run(async {
+        for checkpoint in [false, true] {
+            let beds = Dormitory::new();
+            beds.object("eve").set_in(HOUR).await.unwrap();
+            let see = async || {
+                if checkpoint {
+                    beds.world.node.store().checkpoint().unwrap();
+                } else {
+                    beds.object("bob").put("seen".into(), 1).await.unwrap();
+                }
+            };
+            beds.world.clock.set_wall(13 * 3_600_000);
+            see().await;
+            beds.set_back(20);
+            see().await;
+            beds.world.clock.set_wall(10 * 3_600_000);
+            beds.object("ada").set_in(4 * HOUR).await.unwrap();
+            let beds = beds.killed();
+            beds.pass(4 * HOUR - 1).await;
+            assert_eq!(beds.notes("ada"), [""; 0], "checkpoint: {checkpoint}");
+            beds.pass(1).await;
+            assert_eq!(beds.notes("ada").len(), 1, "checkpoint: {checkpoint}");
+        }
+    });
+}
+
 #[test]
 fn setting_the_clock_back_while_down_delays_a_wait_by_that_much() {
     run(async {
