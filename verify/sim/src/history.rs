@@ -62,14 +62,14 @@ pub enum Event {
         /// The time by the wall clock.
         now: i64,
     },
-    /// The disk was filled.
-    Filled,
     /// A message of a sender reached the receiver, as its attempt of this number, with this idempotency key.
     Tried(SenderNo, Value, u32, String, Moment),
     /// The receiver has accepted a message: it took effect.
     Took(SenderNo, Value),
     /// At the very end: an outbox's content, in the order of enqueueing.
     Posted(SenderNo, Vec<OutboxMessage>),
+    /// An instance of an object with an outbox was created. The attempts of the last one may have had no recorded end.
+    Opened(SenderNo),
     /// An instance of an object was created. Instance numbers are unique.
     Made(ObjectNo, u32),
     /// Code of this instance ran.

@@ -172,7 +172,6 @@ impl World<'_> {
             Step::Full(left) => {
                 self.capacity = Some(self.disk.used() + u64::from(*left));
                 self.disk.set_capacity(self.capacity);
-                self.history.note(Event::Filled);
             }
             Step::Room => {
                 self.capacity = None;

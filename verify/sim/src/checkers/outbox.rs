@@ -138,14 +138,15 @@ fn in_time(events: &[Event]) -> Result<(), String> {
     Ok(())
 }
 
-/// A message takes effect once, and once more for each response that the receiver, a crash or a reset may have lost.
+/// A message takes effect once, and once more for each response that the receiver lost and for each life of its outbox
+/// that ended.
 /// All attempts have one idempotency key, and each is counted before it is made; a throttled one is not counted.
 fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> Result<(), String> {
     let mut lost: BTreeMap<Value, usize> = BTreeMap::new();
     let mut throttled: BTreeMap<Value, u32> = BTreeMap::new();
     let mut took: BTreeMap<(SenderNo, Value), usize> = BTreeMap::new();
     let mut tried: BTreeMap<(SenderNo, Value), (u32, &str)> = BTreeMap::new();
-    let mut deaths = 0;
+    let mut lives: BTreeMap<SenderNo, usize> = BTreeMap::new();
     let mut redriven = BTreeSet::new();
     for event in events {
         match event {
@@ -154,13 +155,11 @@ fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> 
                 lost.insert(*value, count(Act::Lose));
                 throttled.insert(*value, count(Act::Throttle) as u32);
             }
-            Event::Began(_, Op::Reset(_)) | Event::Died(_) => deaths += 1,
+            Event::Opened(sender) => *lives.entry(*sender).or_default() += 1,
             // Its attempts are counted from zero.
             Event::Began(_, Op::Redrive(sender)) => {
                 redriven.insert(*sender);
             }
-            // On a full disk no outcome can be recorded.
-            Event::Filled => deaths += 100,
             Event::Took(sender, value) => *took.entry((*sender, *value)).or_default() += 1,
             Event::Tried(sender, value, _, key, _) => {
                 let (count, before) = tried.entry((*sender, *value)).or_insert((0, key));
@@ -179,9 +178,10 @@ fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> 
     }
     for ((sender, value), count) in took {
         let lost = lost.get(&value).copied().unwrap_or(0);
-        if count > 1 + lost + deaths {
+        let lives = lives.get(&sender).copied().unwrap_or(0);
+        if count > lost + lives {
             return Err(format!(
-                "message {value} of sender {sender} took effect {count} times, and {lost} answers were lost in {deaths} deaths"
+                "message {value} of sender {sender} took effect {count} times, and {lost} answers were lost in {lives} lives of the outbox"
             ));
         }
     }

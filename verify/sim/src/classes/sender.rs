@@ -10,7 +10,7 @@ use abide::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    history::{SenderNo, Value},
+    history::{Event, Recorder, SenderNo, Value},
     receiver::{Note, ReceiverDelivery},
 };
 
@@ -108,6 +108,11 @@ fn message(from: SenderNo, to: u8, value: Value) -> Result<Message> {
 
 impl DurableObject for Sender {
     fn new(state: State, env: Env) -> Result<Self> {
+        let number = state
+            .name()
+            .and_then(|name| name.parse().ok())
+            .ok_or("a sender's name is a number")?;
+        env.require::<Recorder>()?.note(Event::Opened(number));
         let delivery_options = env.require::<DeliveryOptions>()?;
         let outbox = Outbox::open(
             &state,
