@@ -8,20 +8,20 @@ use abide::{Host, clock::TestClock, prelude::*};
 
 #[durable_object]
 pub struct Batcher {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Batcher {
-    fn new(state: State, _env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let create =
             "CREATE TABLE IF NOT EXISTS posts (id INTEGER PRIMARY KEY, text TEXT NOT NULL)";
-        state.sql().exec(create, ())?;
-        Ok(Self { state })
+        ctx.sql().exec(create, ())?;
+        Ok(Self { ctx })
     }
 
     /// Runs at least once, also after a crash. If it fails, its writes are undone and it runs again later.
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let posts: Vec<String> = sql.exec("DELETE FROM posts RETURNING text", ())?.all()?;
         println!("sending {posts:?}"); // a real one uses an outbox: see outbox_email.rs
         Ok(())
@@ -32,7 +32,7 @@ impl DurableObject for Batcher {
 impl Batcher {
     /// The row and the alarm are one transaction.
     pub fn post(&self, text: String) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage
             .sql()
             .exec("INSERT INTO posts (text) VALUES (?1)", (text,))?;

@@ -14,23 +14,23 @@ line.onchange = () => { socket.send(line.value); line.value = ""; };
 
 #[durable_object]
 pub struct Room {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Room {
-    fn new(state: State, _env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let create =
             "CREATE TABLE IF NOT EXISTS lines (id INTEGER PRIMARY KEY, text TEXT NOT NULL)";
-        state.sql().exec(create, ())?;
-        Ok(Self { state })
+        ctx.sql().exec(create, ())?;
+        Ok(Self { ctx })
     }
 
     /// A visitor comes: they get the last lines, and then what others write.
     async fn fetch(&self, _request: Request) -> Result<Response> {
         let pair = WebSocketPair::new();
-        let visitor = self.state.accept_websocket(pair.server, &[])?;
+        let visitor = self.ctx.accept_websocket(pair.server, &[])?;
         let last = "SELECT text FROM (SELECT * FROM lines ORDER BY id DESC LIMIT 20) ORDER BY id";
-        for line in self.state.sql().exec(last, ())?.all::<String>()? {
+        for line in self.ctx.sql().exec(last, ())?.all::<String>()? {
             visitor.send(line)?;
         }
         Ok(websocket_response(pair.client))
@@ -42,9 +42,9 @@ impl DurableObject for Room {
             return Ok(());
         };
         let insert = "INSERT INTO lines (text) VALUES (?1)";
-        self.state.sql().exec(insert, (text,))?;
+        self.ctx.sql().exec(insert, (text,))?;
         // Visitors receive the line when it is on disk.
-        self.state.broadcast(message)
+        self.ctx.broadcast(message)
     }
 }
 

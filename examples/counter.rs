@@ -6,12 +6,12 @@ use abide::{Host, prelude::*, server::HostBuilder};
 
 #[durable_object]
 pub struct Counter {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Counter {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
@@ -19,7 +19,7 @@ impl DurableObject for Counter {
 impl Counter {
     /// No other call runs between the read and the write, and the caller gets the result when the write is on disk.
     pub fn increment(&self) -> Result<u32> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let value = storage.get("value")?.unwrap_or(0) + 1;
         storage.put("value", &value)?;
         Ok(value)

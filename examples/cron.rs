@@ -13,21 +13,19 @@ use abide::{
 use jiff::Timestamp;
 
 #[durable_object]
-pub struct Desk {
-    state: State,
-}
+pub struct Desk;
 
 impl DurableObject for Desk {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        let schedule = Schedule::open(&state, schedule::Options::default())?;
-        let storage = state.storage().clone();
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let schedule = Schedule::open(&ctx, schedule::Options::default())?;
+        let storage = ctx.storage().clone();
         schedule.on_firing(move |firing| report(&storage, firing))?;
         // Changes nothing if the timer is already set to the same.
         schedule.upsert(
             "report",
             &Spec::cron("report", "0 9 * * MON", "Europe/Berlin"),
         )?;
-        Ok(Self { state })
+        Ok(Self)
     }
 }
 
@@ -43,25 +41,17 @@ fn report(storage: &Storage, firing: &Firing) -> Result<(), Failure> {
 }
 
 #[rpc]
-impl Desk {
-    /// An object is stored with its first change, which sets its timers, too.
-    pub fn open(&self) -> Result<()> {
-        self.state.storage().put("open", &true)
-    }
-}
+impl Desk {}
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let clock = TestClock::new(); // at 2026-01-01T00:00:00Z
     let host = Host::open_in_memory()
         .object::<Desk>("DESK")
+        // It exists, with its timer, although nothing calls it.
+        .singleton::<Desk>("main")
         .clock(Arc::new(clock.clone()))
         .start_local()
-        .await?;
-    host.env()
-        .object::<Desk>()
-        .get_by_name("main")
-        .open()
         .await?;
     for _day in 0..92 {
         host.settle().await?;

@@ -37,14 +37,14 @@ impl Deliver for MailService {
 
 #[durable_object]
 pub struct Shop {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
 }
 
 impl DurableObject for Shop {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&state, env.require()?, outbox::Options::default())?;
-        Ok(Self { state, outbox })
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&ctx, env.require()?, outbox::Options::default())?;
+        Ok(Self { ctx, outbox })
     }
 }
 
@@ -52,7 +52,7 @@ impl DurableObject for Shop {
 impl Shop {
     pub fn order(&self, what: String, to: String) -> Result<(), OutboxError> {
         // One transaction: if the outbox refuses the email, there is no order either.
-        self.state.storage().put("last order", &what)?;
+        self.ctx.storage().put("last order", &what)?;
         let text = format!("Thank you for ordering {what}.");
         MailService::enqueue(&self.outbox, &Email { to, text }).map(drop)
     }

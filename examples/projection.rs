@@ -15,14 +15,14 @@ use serde_json::json;
 
 #[durable_object]
 pub struct Order {
-    state: State,
+    ctx: Ctx,
     feed: Feed,
 }
 
 impl DurableObject for Order {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let feed = Feed::open(&state, env.require::<Projection>()?)?;
-        Ok(Self { state, feed })
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let feed = Feed::open(&ctx, env.require::<Projection>()?)?;
+        Ok(Self { ctx, feed })
     }
 }
 
@@ -30,12 +30,12 @@ impl DurableObject for Order {
 impl Order {
     /// Changes the state, and puts the row that shows it, in one transaction.
     pub fn set(&self, state: String) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.put("state", &state)?;
         // A row with a lower number never replaces one with a higher.
         let number = storage.get("number")?.unwrap_or(0) + 1;
         storage.put("number", &number)?;
-        let id = self.state.name().unwrap_or_default();
+        let id = self.ctx.name().unwrap_or_default();
         self.feed
             .put("orders", id, number, &json!({ "state": state }))?;
         Ok(())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 #[durable_object]
 pub struct Flight {
-    state: State,
+    ctx: Ctx,
 }
 
 /// A row of the table, and an element of the JSON.
@@ -18,11 +18,11 @@ pub struct Seat {
 }
 
 impl DurableObject for Flight {
-    fn new(state: State, _env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let create =
             "CREATE TABLE IF NOT EXISTS seats (seat TEXT PRIMARY KEY, occupant TEXT NOT NULL)";
-        state.sql().exec(create, ())?;
-        Ok(Self { state })
+        ctx.sql().exec(create, ())?;
+        Ok(Self { ctx })
     }
 }
 
@@ -32,12 +32,12 @@ impl Flight {
     /// hears of it.
     pub fn take(&self, seat: String, occupant: String) -> Result<bool> {
         let insert = "INSERT INTO seats VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-        let rows = self.state.sql().exec(insert, (seat, occupant))?;
+        let rows = self.ctx.sql().exec(insert, (seat, occupant))?;
         Ok(rows.rows_written() == 1)
     }
 
     pub fn seats(&self) -> Result<Vec<Seat>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("SELECT * FROM seats ORDER BY seat", ())?.all()
     }
 }

@@ -27,7 +27,7 @@ const BATCH: &str = "batch";
 /// The posts under one name.
 #[durable_object]
 pub struct Batcher {
-    state: State,
+    ctx: Ctx,
     env: Env,
     upstream: Arc<Upstream>,
 }
@@ -94,21 +94,21 @@ impl Bounds {
 }
 
 impl DurableObject for Batcher {
-    fn new(state: State, env: Env) -> Result<Self> {
-        state.sql().exec(
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        ctx.sql().exec(
             "CREATE TABLE IF NOT EXISTS posts (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, body TEXT NOT NULL)",
             (),
         )?;
         Ok(Self {
             upstream: env.require()?,
-            state,
+            ctx,
             env,
         })
     }
 
     /// Sends the next batch. On an error the batch is kept, and the alarm is retried.
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let Some(bounds) = self.bounds()? else {
             return Ok(());
         };
@@ -135,7 +135,7 @@ impl Batcher {
         if self.waiting()? >= MAX_WAITING {
             return Err(BatcherError::Full);
         }
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let now = self.env.now().unix_millis();
         let sql = storage.sql();
         let id = sql
@@ -155,12 +155,12 @@ impl Batcher {
 
     /// The state of the queue.
     pub async fn queue(&self) -> Result<Queue, BatcherError> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let bounds: Option<Bounds> = storage.get(BATCH)?;
         Ok(Queue {
             waiting: self.waiting()?,
             due: storage.alarm()?.map(Timestamp::unix_millis),
-            batch: bounds.map(|bounds| bounds.key(self.state.id())),
+            batch: bounds.map(|bounds| bounds.key(self.ctx.id())),
         })
     }
 }
@@ -168,7 +168,7 @@ impl Batcher {
 impl Batcher {
     /// The posts in transit; if there are none, the waiting posts, up to the limit, become the batch.
     fn bounds(&self) -> Result<Option<Bounds>> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         if let Some(bounds) = storage.get(BATCH)? {
             return Ok(Some(bounds));
         }
@@ -191,16 +191,16 @@ impl Batcher {
     }
 
     fn batch(&self, bounds: Bounds) -> Result<Batch> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let posts = "SELECT body FROM posts WHERE id <= ? ORDER BY id";
         Ok(Batch {
-            key: bounds.key(self.state.id()),
+            key: bounds.key(self.ctx.id()),
             posts: sql.exec(posts, (bounds.through,))?.all()?,
         })
     }
 
     fn waiting(&self) -> Result<i64> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         // Ids have no gaps: none is reused, and only the oldest are deleted. SQLite finds each end without reading the
         // rows in between.
         sql.exec(

@@ -17,7 +17,7 @@ use abide::{
 };
 use axum::{
     Json, Router,
-    extract::{FromRequest, Request, State},
+    extract::{FromRequest, Request},
     http::{StatusCode, header::CONTENT_TYPE},
     routing::post,
 };
@@ -43,7 +43,7 @@ struct BatchPath {
 }
 
 async fn take(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<BatchPath>,
     Post(body): Post,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
@@ -84,10 +84,7 @@ impl<S: Send + Sync> FromRequest<S> for Post {
     }
 }
 
-async fn look(
-    State(env): State<Env>,
-    UrlPath(path): UrlPath<BatchPath>,
-) -> Result<Json<Queue>, ApiError> {
+async fn look(env: Env, UrlPath(path): UrlPath<BatchPath>) -> Result<Json<Queue>, ApiError> {
     Ok(Json(batcher(&env, &path).queue().await?))
 }
 

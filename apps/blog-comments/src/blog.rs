@@ -45,7 +45,7 @@ const POST: &str = "SELECT id, slug, title, text, at, comments FROM posts";
 /// One blog.
 #[durable_object]
 pub struct Blog {
-    state: State,
+    ctx: Ctx,
     env: Env,
     site: Arc<Site>,
     limits: Limits,
@@ -62,16 +62,16 @@ pub struct Posted {
 }
 
 impl DurableObject for Blog {
-    fn new(state: State, env: Env) -> Result<Self> {
-        schema::create(state.storage())?;
-        followers::make_secret(state.storage())?;
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        schema::create(ctx.storage())?;
+        followers::make_secret(ctx.storage())?;
         let options = Options::clone(&*env.require()?);
-        let outbox = Outbox::open(&state, env.require()?, options)?;
-        thanks::watch(state.storage(), &outbox)?;
+        let outbox = Outbox::open(&ctx, env.require()?, options)?;
+        thanks::watch(ctx.storage(), &outbox)?;
         let blog = Self {
             site: env.require()?,
             limits: env.get().map_or_else(Limits::default, |limits| *limits),
-            state,
+            ctx,
             env,
             outbox,
         };
@@ -84,7 +84,7 @@ impl DurableObject for Blog {
 impl Blog {
     /// Writes a post. Its author, for whom the owner vouches, follows it.
     pub async fn publish(&self, slug: String, post: NewPost) -> Result<Post, BlogError> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.transaction(|| {
             let sql = storage.sql();
             let now = self.now();
@@ -110,7 +110,7 @@ impl Blog {
 
     /// The newest posts, newest first.
     pub async fn posts(&self) -> Result<Vec<Post>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(&format!("{POST} ORDER BY id DESC LIMIT ?"), (POSTS,))?
             .all()
     }
@@ -118,7 +118,7 @@ impl Blog {
     /// A post with a page of its comments.
     pub async fn read(&self, slug: String, wanted: Wanted) -> Result<Thread, BlogError> {
         let post = self.post(&slug)?;
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let before = match wanted.with {
             Some(with) => sql
                 .exec(
@@ -163,7 +163,7 @@ impl Blog {
         client: String,
     ) -> Result<Posted, BlogError> {
         let post = self.post(&slug)?;
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.transaction(|| self.take(&post, &comment, &client))
     }
 
@@ -171,7 +171,7 @@ impl Blog {
     /// again.
     pub async fn remove(&self, slug: String, comment: i64) -> Result<(), BlogError> {
         let post = self.post(&slug)?;
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.transaction(|| {
             let removed = storage.sql().exec(
                 "UPDATE comments SET name = '', text = '', removed_at = ? WHERE id = ? AND post = ? AND removed_at IS NULL
@@ -197,7 +197,7 @@ impl Blog {
     pub async fn confirm(&self, token: String, client: String) -> Result<Vec<Post>, BlogError> {
         let Confirmation { member, .. } = self.confirmation(&token, &client)?;
         let posts = self.unconfirmed(member)?;
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(
             "UPDATE follows SET confirmed_at = ? WHERE member = ? AND confirmed_at IS NULL AND asked_at > ?",
             (self.now(), member, self.forgotten()),
@@ -221,7 +221,7 @@ impl Blog {
     /// The title of the post of a link from a mail.
     pub async fn followed(&self, token: String, client: String) -> Result<Post, BlogError> {
         let Subscription { post, .. } = self.subscription(&token, &client)?;
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let post = sql
             .exec(&format!("{POST} WHERE id = ?"), (post,))?
             .optional()?;
@@ -231,7 +231,7 @@ impl Blog {
     /// Ends the subscription of a link from a mail. It may already have ended.
     pub async fn unsubscribe(&self, token: String, client: String) -> Result<(), BlogError> {
         let Subscription { post, member } = self.subscription(&token, &client)?;
-        self.state.sql().exec(
+        self.ctx.sql().exec(
             "DELETE FROM follows WHERE post = ? AND member = ?",
             (post, member),
         )?;
@@ -320,7 +320,7 @@ impl Blog {
     }
 
     fn take(&self, post: &Post, new: &NewComment, client: &str) -> Result<Posted, BlogError> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let now = self.now();
         let member = self.member(&new.email, &new.name)?;
         let before: Option<(i64, i64, String, bool)> = sql
@@ -401,7 +401,7 @@ impl Blog {
 
     /// A mail for each follower; if there are many, one command that expands to them.
     fn tell_followers(&self, answer: Answer) -> Result<(), BlogError> {
-        let few = Answers.batch(self.state.storage(), &answer, None, AT_ONCE)?;
+        let few = Answers.batch(self.ctx.storage(), &answer, None, AT_ONCE)?;
         if few.next.is_some() {
             self.outbox.fan_out::<Answers>(&answer)?;
             return Ok(());
@@ -414,7 +414,7 @@ impl Blog {
 
     /// The member with an address.
     fn member(&self, email: &str, name: &str) -> Result<i64> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(
             "INSERT INTO members (email, name, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
             (email, name, self.now()),
@@ -425,7 +425,7 @@ impl Blog {
 
     /// An empty blog starts with a post, so that there is something to comment on.
     fn welcome(&self) -> Result<()> {
-        self.state.sql().exec(
+        self.ctx.sql().exec(
             "INSERT INTO posts (slug, title, text, at)
              SELECT 'hello', 'Hello', ?, ? WHERE NOT EXISTS (SELECT 1 FROM posts)",
             (include_str!("../assets/hello.txt").trim(), self.now()),
@@ -434,7 +434,7 @@ impl Blog {
     }
 
     fn post(&self, slug: &str) -> Result<Post, BlogError> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let post = sql
             .exec(&format!("{POST} WHERE slug = ?"), (slug,))?
             .optional()?;

@@ -31,7 +31,7 @@ use abide::{
 };
 use axum::{
     Json, Router,
-    extract::{FromRequestParts, State, rejection::StringRejection},
+    extract::{FromRequestParts, rejection::StringRejection},
     http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Redirect, Response},
     routing::{delete, get, post, put},
@@ -154,13 +154,13 @@ async fn no_resource() -> Refusal {
     ApiError::not_found("not_found", "There is no such resource.").into()
 }
 
-async fn front(State(env): State<Env>) -> Result<Page, Trouble> {
+async fn front(env: Env) -> Result<Page, Trouble> {
     let posts = blog(&env)?.posts().await?;
     Ok(page::front(&*site(&env)?, &posts))
 }
 
 async fn show(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(path)): InPage<UrlPath<PostPath>>,
     InPage(UrlQuery(wanted)): InPage<UrlQuery<Wanted>>,
 ) -> Result<Page, Trouble> {
@@ -173,7 +173,7 @@ async fn show(
 }
 
 async fn submit(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(path)): InPage<UrlPath<PostPath>>,
     Client(client): Client,
     body: Result<String, StringRejection>,
@@ -206,7 +206,7 @@ async fn submit(
 }
 
 async fn ask_confirm(
-    State(env): State<Env>,
+    env: Env,
     Client(client): Client,
     InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
 ) -> Result<Page, Trouble> {
@@ -215,7 +215,7 @@ async fn ask_confirm(
 }
 
 async fn confirm(
-    State(env): State<Env>,
+    env: Env,
     Client(client): Client,
     InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
 ) -> Result<Page, Trouble> {
@@ -224,7 +224,7 @@ async fn confirm(
 }
 
 async fn ask_unsubscribe(
-    State(env): State<Env>,
+    env: Env,
     Client(client): Client,
     InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
 ) -> Result<Page, Trouble> {
@@ -233,7 +233,7 @@ async fn ask_unsubscribe(
 }
 
 async fn unsubscribe(
-    State(env): State<Env>,
+    env: Env,
     Client(client): Client,
     InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
 ) -> Result<Page, Trouble> {
@@ -246,7 +246,7 @@ async fn unsubscribe(
 /// The owner's page, or the form that asks for the token.
 async fn given_up(
     session: Result<Session, Refusal>,
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlQuery(wanted)): InPage<UrlQuery<Before>>,
 ) -> Result<Response, Trouble> {
     if let Err(refusal) = session {
@@ -259,7 +259,7 @@ async fn given_up(
 }
 
 async fn begin_session(
-    State(env): State<Env>,
+    env: Env,
     client: Client,
     body: Result<String, StringRejection>,
 ) -> Result<Response, Trouble> {
@@ -270,13 +270,13 @@ async fn begin_session(
     }
 }
 
-async fn leave(State(env): State<Env>) -> Result<Response, Trouble> {
+async fn leave(env: Env) -> Result<Response, Trouble> {
     Ok(to_owner_page(Some(owner::end_session(&*site(&env)?))))
 }
 
 async fn owner_redrive(
     _: Session,
-    State(env): State<Env>,
+    env: Env,
     client: Client,
     InPage(UrlPath(path)): InPage<UrlPath<MailPath>>,
 ) -> Response {
@@ -290,7 +290,7 @@ async fn owner_redrive(
 
 async fn owner_discard(
     _: Session,
-    State(env): State<Env>,
+    env: Env,
     client: Client,
     InPage(UrlPath(path)): InPage<UrlPath<MailPath>>,
 ) -> Response {
@@ -302,7 +302,7 @@ async fn owner_discard(
     by_owner(&env, client, "discard", Some(about), discarded()).await
 }
 
-async fn owner_redrive_all(_: Session, State(env): State<Env>, client: Client) -> Response {
+async fn owner_redrive_all(_: Session, env: Env, client: Client) -> Response {
     let redriven = async || -> Result<_, Trouble> {
         blog(&env)?.redrive_all().await?;
         Ok(to_owner_page(None))
@@ -310,7 +310,7 @@ async fn owner_redrive_all(_: Session, State(env): State<Env>, client: Client) -
     by_owner(&env, client, "redrive", None, redriven()).await
 }
 
-async fn owner_discard_all(_: Session, State(env): State<Env>, client: Client) -> Response {
+async fn owner_discard_all(_: Session, env: Env, client: Client) -> Response {
     let discarded = async || -> Result<_, Trouble> {
         blog(&env)?.discard_all().await?;
         Ok(to_owner_page(None))
@@ -360,13 +360,13 @@ fn form<T: for<'a> Deserialize<'a>>(body: Result<String, StringRejection>) -> Re
         .map_err(|error| BlogError::Invalid(Invalid::Form(error.to_string())).into())
 }
 
-async fn posts(State(env): State<Env>) -> Result<Json<Posts>, Refusal> {
+async fn posts(env: Env) -> Result<Json<Posts>, Refusal> {
     let posts = blog(&env)?.posts().await?;
     Ok(Json(Posts { posts }))
 }
 
 async fn read(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<PostPath>,
     UrlQuery(wanted): UrlQuery<Wanted>,
 ) -> Result<Json<Thread>, Refusal> {
@@ -375,7 +375,7 @@ async fn read(
 
 async fn publish(
     _: Owner,
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<PostPath>,
     JsonBody(post): JsonBody<NewPost>,
 ) -> Result<(StatusCode, Json<Post>), Refusal> {
@@ -386,7 +386,7 @@ async fn publish(
 }
 
 async fn comment(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<PostPath>,
     Client(client): Client,
     headers: HeaderMap,
@@ -410,7 +410,7 @@ async fn comment(
 
 async fn remove(
     _: Owner,
-    State(env): State<Env>,
+    env: Env,
     client: Client,
     UrlPath(path): UrlPath<CommentPath>,
 ) -> Response {
@@ -424,7 +424,7 @@ async fn remove(
 
 async fn mails(
     _: Owner,
-    State(env): State<Env>,
+    env: Env,
     UrlQuery(wanted): UrlQuery<WantedMails>,
 ) -> Result<Json<Mailbox>, Refusal> {
     let blog = blog(&env)?;
@@ -433,7 +433,7 @@ async fn mails(
 
 async fn thanks(
     _: Owner,
-    State(env): State<Env>,
+    env: Env,
     UrlQuery(Before { before }): UrlQuery<Before>,
 ) -> Result<Json<AllThanks>, Refusal> {
     let (thanks, next) = blog(&env)?.thanks(before).await?;
@@ -442,29 +442,19 @@ async fn thanks(
 
 async fn mail(
     _: Owner,
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<MailPath>,
 ) -> Result<Json<MailDetails>, Refusal> {
     Ok(Json(blog(&env)?.mail(path.id).await?))
 }
 
-async fn redrive(
-    _: Owner,
-    State(env): State<Env>,
-    client: Client,
-    UrlPath(path): UrlPath<MailPath>,
-) -> Response {
+async fn redrive(_: Owner, env: Env, client: Client, UrlPath(path): UrlPath<MailPath>) -> Response {
     let about = format!("message {}", path.id);
     let redriven = async || -> Result<_, Refusal> { Ok(Json(blog(&env)?.redrive(path.id).await?)) };
     by_owner(&env, client, "redrive", Some(about), redriven()).await
 }
 
-async fn discard(
-    _: Owner,
-    State(env): State<Env>,
-    client: Client,
-    UrlPath(path): UrlPath<MailPath>,
-) -> Response {
+async fn discard(_: Owner, env: Env, client: Client, UrlPath(path): UrlPath<MailPath>) -> Response {
     let about = format!("message {}", path.id);
     let discarded =
         async || -> Result<_, Refusal> { Ok(Json(blog(&env)?.discard(path.id).await?)) };

@@ -23,7 +23,7 @@ use abide::{
 use axum::{
     Form, Json, Router,
     body::Body,
-    extract::{State, rejection::FormRejection},
+    extract::rejection::FormRejection,
     http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware,
     response::{Html, IntoResponse, Redirect, Response},
@@ -121,7 +121,7 @@ fn job(env: &Env, definition: Definition) -> Result<Job, ApiError> {
 }
 
 async fn take(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<SessionPath>,
     JsonBody(definition): JsonBody<Definition>,
 ) -> Result<(StatusCode, Json<Shot>), ApiError> {
@@ -133,7 +133,7 @@ async fn take(
 }
 
 async fn list(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<SessionPath>,
     UrlQuery(selection): UrlQuery<Selection>,
 ) -> Result<Json<List>, ApiError> {
@@ -142,40 +142,28 @@ async fn list(
     Ok(Json(object.list(selection.before, limit).await?))
 }
 
-async fn show(
-    State(env): State<Env>,
-    UrlPath(path): UrlPath<ShotPath>,
-) -> Result<Json<Shot>, ApiError> {
+async fn show(env: Env, UrlPath(path): UrlPath<ShotPath>) -> Result<Json<Shot>, ApiError> {
     Ok(Json(object(&env, &path.session)?.show(path.id).await?))
 }
 
-async fn remove(
-    State(env): State<Env>,
-    UrlPath(path): UrlPath<ShotPath>,
-) -> Result<StatusCode, ApiError> {
+async fn remove(env: Env, UrlPath(path): UrlPath<ShotPath>) -> Result<StatusCode, ApiError> {
     object(&env, &path.session)?.delete(path.id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn keep_alive(
-    State(env): State<Env>,
-    UrlPath(path): UrlPath<SessionPath>,
-) -> Result<StatusCode, ApiError> {
+async fn keep_alive(env: Env, UrlPath(path): UrlPath<SessionPath>) -> Result<StatusCode, ApiError> {
     object(&env, &path.session)?.keep_alive().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn close(
-    State(env): State<Env>,
-    UrlPath(path): UrlPath<SessionPath>,
-) -> Result<StatusCode, ApiError> {
+async fn close(env: Env, UrlPath(path): UrlPath<SessionPath>) -> Result<StatusCode, ApiError> {
     object(&env, &path.session)?.close().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// The state of a session, or its gallery for people.
 async fn status(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<SessionPath>,
     UrlQuery(selection): UrlQuery<Selection>,
     headers: HeaderMap,
@@ -215,7 +203,7 @@ async fn go_to_session(UrlQuery(path): UrlQuery<SessionPath>) -> Result<Redirect
 }
 
 async fn picture(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<PicturePath>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -303,7 +291,7 @@ struct RemoveForm {
 }
 
 async fn form_take(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<SessionPath>,
     form: Result<Form<TakeForm>, FormRejection>,
 ) -> Result<Redirect, Failed> {
@@ -328,24 +316,18 @@ async fn form_take(
     finish(&path.session, take.await)
 }
 
-async fn form_keep_open(
-    State(env): State<Env>,
-    UrlPath(path): UrlPath<SessionPath>,
-) -> Result<Redirect, Failed> {
+async fn form_keep_open(env: Env, UrlPath(path): UrlPath<SessionPath>) -> Result<Redirect, Failed> {
     let keep = async { Ok(object(&env, &path.session)?.keep_alive().await?) };
     finish(&path.session, keep.await)
 }
 
-async fn form_close(
-    State(env): State<Env>,
-    UrlPath(path): UrlPath<SessionPath>,
-) -> Result<Redirect, Failed> {
+async fn form_close(env: Env, UrlPath(path): UrlPath<SessionPath>) -> Result<Redirect, Failed> {
     let close = async { Ok(object(&env, &path.session)?.close().await?) };
     finish(&path.session, close.await)
 }
 
 async fn form_remove(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<SessionPath>,
     form: Result<Form<RemoveForm>, FormRejection>,
 ) -> Result<Redirect, Failed> {

@@ -13,7 +13,7 @@ use abide::{
         access::{Access, Need, Role, Route},
     },
 };
-use axum::{Json, Router, extract::State, http::Uri, routing::get};
+use axum::{Json, Router, http::Uri, routing::get};
 use serde::{Deserialize, Serialize};
 
 use crate::{ChatRoom, Entry, Invalid, Name, RoomName, room::Visitor};
@@ -77,7 +77,7 @@ async fn page() -> Page {
 }
 
 async fn messages(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<RoomPath>,
     UrlQuery(wanted): UrlQuery<Wanted>,
 ) -> Result<Json<History>, ApiError> {
@@ -93,7 +93,7 @@ async fn messages(
 
 /// Passes the request to the room, with the visitor's data in its URI.
 async fn enter(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<RoomPath>,
     UrlQuery(entrance): UrlQuery<Entrance>,
     client: ClientAddr,

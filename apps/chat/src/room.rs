@@ -20,7 +20,7 @@ const KEPT: i64 = 100_000;
 /// One room.
 #[durable_object]
 pub struct ChatRoom {
-    state: State,
+    ctx: Ctx,
     env: Env,
 }
 
@@ -36,8 +36,8 @@ pub(crate) struct Visitor {
 }
 
 impl DurableObject for ChatRoom {
-    fn new(state: State, env: Env) -> Result<Self> {
-        state.sql().exec(
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        ctx.sql().exec(
             "CREATE TABLE IF NOT EXISTS messages (
                  id   INTEGER PRIMARY KEY,
                  name TEXT NOT NULL,
@@ -49,8 +49,8 @@ impl DurableObject for ChatRoom {
             (),
         )?;
         // Pages ping to check the connection; that must not wake the object.
-        state.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
-        Ok(Self { state, env })
+        ctx.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
+        Ok(Self { ctx, env })
     }
 
     /// Admits a member.
@@ -58,7 +58,7 @@ impl DurableObject for ChatRoom {
         let Query(visitor) =
             Query::<Visitor>::try_from_uri(request.uri()).map_err(Error::from_std)?;
         let pair = WebSocketPair::new();
-        let socket = self.state.accept_websocket(pair.server, &[])?;
+        let socket = self.ctx.accept_websocket(pair.server, &[])?;
         socket.set_attachment(&visitor)?;
         let present = self.present()?;
         let welcome = ToClient::Welcome {
@@ -110,7 +110,7 @@ impl DurableObject for ChatRoom {
 impl ChatRoom {
     /// Messages before the one with this id, oldest first, `limit` of them at most.
     pub async fn history(&self, before: i64, limit: i64) -> Result<Vec<Entry>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(
             "SELECT * FROM (SELECT id, name, text, at, mark FROM messages WHERE id < ? ORDER BY id DESC LIMIT ?)
              ORDER BY id",
@@ -128,7 +128,7 @@ enum Stored {
 
 impl ChatRoom {
     fn store(&self, name: &str, text: &str, mark: &str) -> Result<Stored> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let at = self.env.now().unix_millis();
         let new: Option<Entry> = sql
             .exec(
@@ -147,7 +147,7 @@ impl ChatRoom {
 
     /// The newest messages after a known one, oldest first.
     fn newest(&self, since: i64) -> Result<Vec<Entry>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(
             "SELECT * FROM (SELECT id, name, text, at, mark FROM messages WHERE id > ? ORDER BY id DESC LIMIT ?)
              ORDER BY id",
@@ -159,7 +159,7 @@ impl ChatRoom {
     /// Who is here, each name once.
     fn present(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        for socket in self.state.websockets() {
+        for socket in self.ctx.websockets() {
             if let Some(Visitor { name, .. }) = socket.attachment()?
                 && !names.contains(&name)
             {
@@ -170,7 +170,7 @@ impl ChatRoom {
     }
 
     fn tell_all(&self, what: &ToClient, but: Option<&WebSocket>) -> Result<()> {
-        let all = self.state.audience();
+        let all = self.ctx.audience();
         let audience = match but {
             Some(socket) => all.except(socket),
             None => all,

@@ -16,7 +16,6 @@ use abide::{
 };
 use axum::{
     Json, Router,
-    extract::State,
     http::StatusCode,
     routing::{get, post},
 };
@@ -41,7 +40,7 @@ async fn nowhere() -> ApiError {
 }
 
 async fn compose(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(draft): JsonBody<Draft>,
 ) -> Result<(StatusCode, Json<Composed>), ApiError> {
@@ -54,34 +53,22 @@ async fn compose(
     Ok((StatusCode::ACCEPTED, Json(composed)))
 }
 
-async fn list(
-    State(env): State<Env>,
-    UrlQuery(wanted): UrlQuery<Wanted>,
-) -> Result<Json<Page>, ApiError> {
+async fn list(env: Env, UrlQuery(wanted): UrlQuery<Wanted>) -> Result<Json<Page>, ApiError> {
     Ok(Json(mails(&env).list(wanted.filter()).await?))
 }
 
-async fn show(
-    State(env): State<Env>,
-    UrlPath(ById { id }): UrlPath<ById>,
-) -> Result<Json<Mail>, ApiError> {
+async fn show(env: Env, UrlPath(ById { id }): UrlPath<ById>) -> Result<Json<Mail>, ApiError> {
     Ok(Json(mails(&env).show(id).await.map_err(told)?))
 }
 
-async fn redrive(
-    State(env): State<Env>,
-    UrlPath(ById { id }): UrlPath<ById>,
-) -> Result<Json<Record>, ApiError> {
+async fn redrive(env: Env, UrlPath(ById { id }): UrlPath<ById>) -> Result<Json<Record>, ApiError> {
     Ok(Json(mails(&env).redrive(id).await.map_err(told)?))
 }
 
-async fn drop_one(
-    State(env): State<Env>,
-    UrlPath(ById { id }): UrlPath<ById>,
-) -> Result<Json<Record>, ApiError> {
+async fn drop_one(env: Env, UrlPath(ById { id }): UrlPath<ById>) -> Result<Json<Record>, ApiError> {
     Ok(Json(mails(&env).give_up(id).await.map_err(told)?))
 }
 
-async fn overview(State(env): State<Env>) -> Result<Json<Overview>, ApiError> {
+async fn overview(env: Env) -> Result<Json<Overview>, ApiError> {
     Ok(Json(mails(&env).overview().await?))
 }

@@ -21,7 +21,7 @@ use abide::{
 };
 use axum::{
     Router,
-    extract::{Form, FromRequestParts, State, rejection::FormRejection},
+    extract::{Form, FromRequestParts, rejection::FormRejection},
     http::{HeaderValue, Method, StatusCode, header, request::Parts},
     middleware,
     response::{Html, IntoResponse, Redirect, Response as Answer},
@@ -187,7 +187,7 @@ async fn with_policy(mut answer: Answer) -> Answer {
 }
 
 async fn queue(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlQuery(wanted)): InPage<UrlQuery<Wanted>>,
 ) -> Result<Html<String>, Failed> {
     let mails = mails(&env);
@@ -198,7 +198,7 @@ async fn queue(
 }
 
 async fn failed(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlQuery(wanted)): InPage<UrlQuery<Wanted>>,
 ) -> Result<Html<String>, Failed> {
     let mails = mails(&env);
@@ -215,10 +215,7 @@ async fn blank() -> Html<String> {
     page(pages::compose(&Draft::default(), None))
 }
 
-async fn compose(
-    State(env): State<Env>,
-    typed: Result<Form<Typed>, FormRejection>,
-) -> Result<Answer, Failed> {
+async fn compose(env: Env, typed: Result<Form<Typed>, FormRejection>) -> Result<Answer, Failed> {
     let typed = filled_in(typed)?;
     let draft = Draft::parse(&typed.to, &typed.subject, &typed.text);
     match mails(&env).compose(draft.clone()).await {
@@ -232,7 +229,7 @@ async fn compose(
 }
 
 async fn show(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
 ) -> Result<Html<String>, Failed> {
     let mail = mails(&env).show(id).await.map_err(told)?;
@@ -240,7 +237,7 @@ async fn show(
 }
 
 async fn edit(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
 ) -> Result<Html<String>, Failed> {
     let mail = mails(&env).show(id).await.map_err(told)?;
@@ -253,7 +250,7 @@ async fn edit(
 }
 
 async fn save(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
     typed: Result<Form<Typed>, FormRejection>,
 ) -> Result<Answer, Failed> {
@@ -270,7 +267,7 @@ async fn save(
 }
 
 async fn redrive(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
     back: Result<Form<Back>, FormRejection>,
 ) -> Result<Redirect, Failed> {
@@ -280,7 +277,7 @@ async fn redrive(
 }
 
 async fn drop_one(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
     back: Result<Form<Back>, FormRejection>,
 ) -> Result<Redirect, Failed> {
@@ -289,12 +286,12 @@ async fn drop_one(
     Ok(back.after(id))
 }
 
-async fn redrive_all(State(env): State<Env>) -> Result<Redirect, Failed> {
+async fn redrive_all(env: Env) -> Result<Redirect, Failed> {
     let mails = mails(&env);
     sweep(|after| mails.redrive_all(after)).await
 }
 
-async fn discard_all(State(env): State<Env>) -> Result<Redirect, Failed> {
+async fn discard_all(env: Env) -> Result<Redirect, Failed> {
     let mails = mails(&env);
     sweep(|after| mails.discard_all(after)).await
 }
@@ -314,13 +311,13 @@ async fn sweep(
 }
 
 async fn cancel_list(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
 ) -> Result<Redirect, Failed> {
     mails(&env).cancel_list(id).await.map_err(told)?;
     Ok(Redirect::to("/"))
 }
 
-async fn live(State(env): State<Env>, request: Request) -> Result<Response, ApiError> {
+async fn live(env: Env, request: Request) -> Result<Response, ApiError> {
     Ok(mails(&env).fetch(request).await?)
 }

@@ -20,7 +20,7 @@ const NAME: &str = "outbox";
 /// The mails.
 #[durable_object]
 pub struct Mails {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
     lists: Lists,
     live: Live,
@@ -43,20 +43,20 @@ pub(crate) fn mails(env: &Env) -> Stub<Mails> {
 }
 
 impl DurableObject for Mails {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let outbox = Outbox::open(
-            &state,
+            &ctx,
             env.require::<Registry>()?,
             Options::clone(&*env.require()?),
         )?;
-        let lists = Lists::open(state.storage())?;
-        let live = Live::open(&state, &outbox, Looks::new(lists.clone(), env.clone()))?;
+        let lists = Lists::open(ctx.storage())?;
+        let live = Live::open(&ctx, &outbox, Looks::new(lists.clone(), env.clone()))?;
         Ok(Self {
             outbox,
             lists,
             live,
             author: env.require()?,
-            state,
+            ctx,
         })
     }
 
@@ -87,7 +87,7 @@ impl Mails {
 
     /// The part of pages above the mails.
     pub async fn overview(&self) -> Result<Overview> {
-        Overview::of(&self.outbox, &self.lists, self.state.env())
+        Overview::of(&self.outbox, &self.lists, self.ctx.env())
     }
 
     /// Mails, newest first: with one status, or all, including failed ones.

@@ -10,7 +10,7 @@ use crate::{Flight, Seat};
 /// The documents of one date.
 #[durable_object]
 pub struct FlightArchive {
-    state: State,
+    ctx: Ctx,
 }
 
 /// The archived JSON document of a closed flight, as clients get it.
@@ -32,8 +32,8 @@ pub(crate) fn archive(env: &Env, flight: &Flight) -> Stub<FlightArchive> {
 }
 
 impl DurableObject for FlightArchive {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
@@ -41,7 +41,7 @@ impl DurableObject for FlightArchive {
 impl FlightArchive {
     /// Archives a flight's document, unless there is one.
     pub async fn keep(&self, flight: String, document: String) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         if storage.get::<String>(&flight)?.is_none() {
             storage.put(&flight, &document)?;
         }
@@ -50,6 +50,6 @@ impl FlightArchive {
 
     /// A flight's document, if it was closed.
     pub async fn find(&self, flight: String) -> Result<Option<String>> {
-        self.state.storage().get(&flight)
+        self.ctx.storage().get(&flight)
     }
 }

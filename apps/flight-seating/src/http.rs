@@ -18,7 +18,7 @@ use abide::{
 };
 use axum::{
     Json, Router,
-    extract::{Request, State},
+    extract::Request,
     http::{HeaderMap, StatusCode, header},
     response::{Html, IntoResponse, Response},
     routing::{get, post},
@@ -88,7 +88,7 @@ struct SeatMap {
 }
 
 async fn create(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<FlightPath>,
     JsonBody(body): JsonBody<NewSeatMap>,
 ) -> Result<(StatusCode, Json<SeatMap>), ApiError> {
@@ -103,7 +103,7 @@ async fn create(
 }
 
 async fn assign(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<SeatPath>,
     JsonBody(body): JsonBody<NewOccupant>,
 ) -> Result<Json<Assigned>, ApiError> {
@@ -119,10 +119,7 @@ async fn assign(
     Ok(Json(assigned?))
 }
 
-async fn close(
-    State(env): State<Env>,
-    UrlPath(path): UrlPath<FlightPath>,
-) -> Result<Response, ApiError> {
+async fn close(env: Env, UrlPath(path): UrlPath<FlightPath>) -> Result<Response, ApiError> {
     let flight = Flight::parse(&path.flight, &path.date)?;
     let closed = seating(&env, &flight).close(flight.clone()).await;
     archived_or(&env, &flight, closed).await
@@ -130,7 +127,7 @@ async fn close(
 
 /// Passes the request to the flight, unless there is nothing to watch.
 async fn watch(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<FlightPath>,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -161,7 +158,7 @@ async fn document(env: &Env, flight: &Flight) -> Result<Option<String>, ApiError
 }
 
 async fn read(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<FlightPath>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {

@@ -36,7 +36,7 @@ const FIRST_ZONE: Duration = Duration::from_hours(14);
 /// The seats of one flight on one date.
 #[durable_object]
 pub struct FlightSeating {
-    state: State,
+    ctx: Ctx,
 }
 
 /// The flight that is being closed.
@@ -119,16 +119,16 @@ pub enum SeatingError {
 }
 
 impl DurableObject for FlightSeating {
-    fn new(state: State, _env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         // Pages ping to check the connection; that must not wake the object.
-        state.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
-        Ok(Self { state })
+        ctx.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
+        Ok(Self { ctx })
     }
 
     /// Connects a watcher. The router has checked whether they may watch.
     async fn fetch(&self, _request: Request) -> Result<Response> {
         let pair = WebSocketPair::new();
-        let socket = self.state.accept_websocket(pair.server, &[])?;
+        let socket = self.ctx.accept_websocket(pair.server, &[])?;
         socket.send_json(&News::Seats(self.all()?))?;
         Ok(websocket_response(pair.client))
     }
@@ -140,7 +140,7 @@ impl DurableObject for FlightSeating {
 
     /// Continues a close that the process did not survive.
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        match self.state.storage().get::<Closing>(CLOSING)? {
+        match self.ctx.storage().get::<Closing>(CLOSING)? {
             Some(closing) => self.archive(closing).await.map(drop),
             None => Ok(()),
         }
@@ -153,9 +153,9 @@ impl FlightSeating {
     pub async fn create(&self, flight: Flight, cabin: Cabin) -> Result<Created, SeatingError> {
         if self.cabin()?.is_none() {
             // While the archive is called, no other call may create a seat map and close the flight.
-            let archive = archive(self.state.env(), &flight);
+            let archive = archive(self.ctx.env(), &flight);
             let asked = async move { archive.find(flight.designator().to_owned()).await };
-            if self.state.block_concurrency_while(asked).await?.is_some() {
+            if self.ctx.block_concurrency_while(asked).await?.is_some() {
                 return Err(SeatingError::Closed);
             }
         }
@@ -206,8 +206,8 @@ impl FlightSeating {
         if self.cabin()?.is_none() {
             return Err(SeatingError::NoSeatMap);
         }
-        let storage = self.state.storage();
-        let now = self.state.env().clock().unix_millis();
+        let storage = self.ctx.storage();
+        let now = self.ctx.env().clock().unix_millis();
         let closing = match storage.get(CLOSING)? {
             Some(closing) => closing,
             None if flight.day_begins() > now.saturating_add(FIRST_ZONE.as_millis() as u64) => {
@@ -228,7 +228,7 @@ impl FlightSeating {
         if self.cabin()?.is_none() {
             return Err(SeatingError::NoSeatMap);
         }
-        if self.state.websockets().len() >= MAX_WATCHERS {
+        if self.ctx.websockets().len() >= MAX_WATCHERS {
             return Err(SeatingError::TooManyWatch);
         }
         Ok(())
@@ -247,11 +247,11 @@ impl FlightSeating {
 impl FlightSeating {
     /// The cabin's shape. An object is activated by its first call; a flight exists once it has this.
     fn cabin(&self) -> Result<Option<Cabin>> {
-        self.state.storage().get(CABIN)
+        self.ctx.storage().get(CABIN)
     }
 
     fn must_be_open(&self) -> Result<(), SeatingError> {
-        match self.state.storage().get::<Closing>(CLOSING)? {
+        match self.ctx.storage().get::<Closing>(CLOSING)? {
             Some(_) => Err(SeatingError::Closed),
             None => Ok(()),
         }
@@ -267,27 +267,27 @@ impl FlightSeating {
         })
         .map_err(Error::from_std)?;
         let designator = flight.designator().to_owned();
-        archive(self.state.env(), &flight)
+        archive(self.ctx.env(), &flight)
             .keep(designator, document.clone())
             .await?;
         // Another close may have completed in the meantime.
         if self.cabin()?.is_some() {
             self.tell(&News::Closed(at))?;
-            for socket in self.state.websockets() {
+            for socket in self.ctx.websockets() {
                 let _ = socket.close(1_000, "the flight is closed");
             }
-            self.state.storage().delete_all()?;
+            self.ctx.storage().delete_all()?;
         }
         Ok(document)
     }
 
     /// Notifies the watchers.
     fn tell(&self, news: &News) -> Result<()> {
-        self.state.broadcast_json(news)
+        self.ctx.broadcast_json(news)
     }
 
     fn create_seats(&self, cabin: &Cabin) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.transaction(|| {
             let sql = storage.sql();
             sql.exec(
@@ -310,14 +310,14 @@ impl FlightSeating {
     }
 
     fn find(&self, seat: &str) -> Result<Option<Seat>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("SELECT seat, occupant FROM seats WHERE seat = ?", (seat,))?
             .optional()
     }
 
     /// Puts the occupant into a free seat. The seat that they had, if they had one.
     fn seat(&self, seat: &str, occupant: &str) -> Result<Option<String>> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.transaction(|| {
             let sql = storage.sql();
             let left = "UPDATE seats SET occupant = NULL WHERE occupant = ? RETURNING seat";
@@ -331,7 +331,7 @@ impl FlightSeating {
     }
 
     fn all(&self) -> Result<Vec<Seat>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("SELECT seat, occupant FROM seats ORDER BY row, place", ())?
             .all()
     }

@@ -20,7 +20,6 @@ use abide::{
 };
 use axum::{
     Json, Router,
-    extract::State,
     http::{StatusCode, header},
     response::IntoResponse,
     routing::{get, post},
@@ -88,10 +87,7 @@ async fn controller() -> Page {
     Page::new(pages::CONTROLLER.as_str(), pages::POLICY)
 }
 
-async fn make(
-    State(env): State<Env>,
-    client: ClientAddr,
-) -> Result<(StatusCode, Json<NewRoom>), ApiError> {
+async fn make(env: Env, client: ClientAddr) -> Result<(StatusCode, Json<NewRoom>), ApiError> {
     // The caller's node makes the room, so that it is near its players.
     let rooms = env.object::<GameRoom>();
     let (id, hub, secret) = (rooms.unique_id(), hub(&env), Secret::random(&env));
@@ -108,10 +104,7 @@ async fn make(
     Ok((StatusCode::CREATED, Json(NewRoom { room, host_secret })))
 }
 
-async fn find(
-    State(env): State<Env>,
-    UrlPath(ByCode { code }): UrlPath<ByCode>,
-) -> Result<Json<Room>, ApiError> {
+async fn find(env: Env, UrlPath(ByCode { code }): UrlPath<ByCode>) -> Result<Json<Room>, ApiError> {
     let code = parse(&code)?;
     let room = hub(&env).find(code.to_string()).await?;
     let room = room.ok_or_else(|| {
@@ -135,7 +128,7 @@ async fn picture(
 }
 
 async fn enter(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
     // The room reads it again; here a mistake gets a clear answer.
     UrlQuery(ByRole { .. }): UrlQuery<ByRole>,

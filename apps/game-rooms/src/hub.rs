@@ -18,7 +18,7 @@ use crate::{
 /// The hub.
 #[durable_object]
 pub struct GameHub {
-    state: State,
+    ctx: Ctx,
     codes: Arc<Codes>,
     limits: Arc<Limits>,
 }
@@ -58,8 +58,8 @@ pub enum HubError {
 }
 
 impl DurableObject for GameHub {
-    fn new(state: State, env: Env) -> Result<Self> {
-        state.sql().exec(
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        ctx.sql().exec(
             "CREATE TABLE IF NOT EXISTS rooms (
                  code       TEXT PRIMARY KEY,
                  object     TEXT NOT NULL,
@@ -72,7 +72,7 @@ impl DurableObject for GameHub {
             (),
         )?;
         Ok(Self {
-            state,
+            ctx,
             codes: env.require()?,
             limits: env.require()?,
         })
@@ -83,7 +83,7 @@ impl DurableObject for GameHub {
 impl GameHub {
     /// Reserves a code for a room that a client is about to open.
     pub async fn reserve(&self, object: String, client: String) -> Result<RoomRecord, HubError> {
-        let (now, sql) = (self.now(), self.state.sql());
+        let (now, sql) = (self.now(), self.ctx.sql());
         sql.exec(
             "DELETE FROM rooms WHERE code IN (SELECT code FROM rooms WHERE until <= ? LIMIT ?)",
             (now, SWEPT),
@@ -124,7 +124,7 @@ impl GameHub {
     /// The room has opened and keeps its code. False if the reservation has expired.
     pub async fn keep(&self, code: String, object: String) -> Result<bool> {
         let now = self.now();
-        let kept = self.state.sql().exec(
+        let kept = self.ctx.sql().exec(
             "UPDATE rooms SET until = created_at + ?1 WHERE code = ?2 AND object = ?3 AND until > ?4 RETURNING code",
             (millis(LIFETIME), &code, &object, now),
         )?;
@@ -133,7 +133,7 @@ impl GameHub {
 
     /// The room has ended: its code is free.
     pub async fn forget(&self, code: String, object: String) -> Result<()> {
-        self.state.sql().exec(
+        self.ctx.sql().exec(
             "DELETE FROM rooms WHERE code = ? AND object = ?",
             (&code, &object),
         )?;
@@ -143,7 +143,7 @@ impl GameHub {
     /// The room that has a code.
     pub async fn find(&self, code: String) -> Result<Option<RoomRecord>> {
         let known: Option<(String, i64)> = self
-            .state
+            .ctx
             .sql()
             .exec(
                 "SELECT object, created_at FROM rooms WHERE code = ? AND until > ?",
@@ -160,6 +160,6 @@ impl GameHub {
 
 impl GameHub {
     fn now(&self) -> i64 {
-        self.state.now().unix_millis()
+        self.ctx.now().unix_millis()
     }
 }

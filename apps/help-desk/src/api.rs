@@ -10,7 +10,6 @@ use abide::{
 };
 use axum::{
     Json, Router,
-    extract::State as Shared,
     http::StatusCode,
     middleware::{self, Next},
     routing::{get, post, put},
@@ -118,7 +117,7 @@ async fn page(UrlPath(DeskName(_)): UrlPath<DeskName>) -> Page {
 }
 
 async fn admit(
-    Shared(env): Shared<Env>,
+    env: Env,
     client: ClientAddr,
     request: Request,
     next: Next,
@@ -137,7 +136,7 @@ async fn admit(
 }
 
 async fn create(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<DeskName>,
     JsonBody(new): JsonBody<NewTicket>,
 ) -> Result<(StatusCode, Json<Ticket>), ApiError> {
@@ -148,7 +147,7 @@ async fn create(
 }
 
 async fn comment(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath((name, ticket)): UrlPath<(DeskName, i64)>,
     JsonBody(new): JsonBody<NewComment>,
 ) -> Result<(StatusCode, Json<Comment>), ApiError> {
@@ -159,7 +158,7 @@ async fn comment(
 }
 
 async fn list(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<DeskName>,
     UrlQuery(filter): UrlQuery<Filter>,
 ) -> Result<Json<Tickets>, ApiError> {
@@ -169,7 +168,7 @@ async fn list(
 }
 
 async fn show(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath((name, ticket)): UrlPath<(DeskName, i64)>,
 ) -> Result<Json<Thread>, ApiError> {
     let thread = desk(&env, &name).get(ticket).await;
@@ -177,7 +176,7 @@ async fn show(
 }
 
 async fn assign(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath((name, ticket)): UrlPath<(DeskName, i64)>,
     JsonBody(new): JsonBody<Assignment>,
 ) -> Result<Json<Ticket>, ApiError> {
@@ -187,7 +186,7 @@ async fn assign(
 }
 
 async fn close(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath((name, ticket)): UrlPath<(DeskName, i64)>,
 ) -> Result<Json<Ticket>, ApiError> {
     let closed = desk(&env, &name).close(ticket).await;
@@ -195,7 +194,7 @@ async fn close(
 }
 
 async fn restore(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<DeskName>,
     JsonBody(moment): JsonBody<Moment>,
 ) -> Result<Json<Restored>, ApiError> {
@@ -204,7 +203,7 @@ async fn restore(
 }
 
 async fn live(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<DeskName>,
     request: Request,
 ) -> Result<Response, ApiError> {

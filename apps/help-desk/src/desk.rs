@@ -24,7 +24,7 @@ use crate::{
 /// A desk. Its name is chosen by its clients.
 #[durable_object]
 pub struct Desk {
-    state: State,
+    ctx: Ctx,
     tickets: Tickets,
     outbox: Outbox,
     schedule: Schedule,
@@ -49,18 +49,14 @@ impl<E: Into<Error>> From<E> for DeskError {
 }
 
 impl DurableObject for Desk {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let tickets = Tickets::open(state.sql())?;
-        let outbox = Outbox::open(
-            &state,
-            env.require::<Registry>()?,
-            outbox::Options::default(),
-        )?;
-        let schedule = Schedule::open(&state, schedule::Options::default())?;
-        let (desk, rows) = (state.clone(), tickets.clone());
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let tickets = Tickets::open(ctx.sql())?;
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, outbox::Options::default())?;
+        let schedule = Schedule::open(&ctx, schedule::Options::default())?;
+        let (desk, rows) = (ctx.clone(), tickets.clone());
         schedule.on_firing(move |firing| escalate(&desk, &rows, firing))?;
         Ok(Self {
-            state,
+            ctx,
             tickets,
             outbox,
             schedule,
@@ -70,16 +66,16 @@ impl DurableObject for Desk {
 
     /// Opens a live view: the router sends nothing else here.
     async fn fetch(&self, _request: Request) -> Result<Response> {
-        live::accept(&self.state, &self.tickets.list(None, i64::MAX)?)
+        live::accept(&self.ctx, &self.tickets.list(None, i64::MAX)?)
     }
 }
 
 /// A timer has gone off: the ticket has not been closed in time.
-fn escalate(state: &State, tickets: &Tickets, firing: &Firing) -> Result<(), Failure> {
+fn escalate(ctx: &Ctx, tickets: &Tickets, firing: &Firing) -> Result<(), Failure> {
     let id = firing.metadata()?;
     // However late the timer is, a ticket that was closed in between stays closed.
-    if let Some(ticket) = tickets.escalate(id, now(state))? {
-        live::broadcast(state, &Event::Ticket { ticket: &ticket })?;
+    if let Some(ticket) = tickets.escalate(id, now(ctx))? {
+        live::broadcast(ctx, &Event::Ticket { ticket: &ticket })?;
     }
     Ok(())
 }
@@ -88,7 +84,7 @@ fn escalate(state: &State, tickets: &Tickets, firing: &Firing) -> Result<(), Fai
 impl Desk {
     /// Opens a ticket. The ticket and its timer are written together.
     pub async fn create(&self, subject: String, from: String) -> Result<Ticket, DeskError> {
-        let now = now(&self.state);
+        let now = now(&self.ctx);
         let ticket = self.atomically(|| {
             let ticket = self.tickets.add(&subject, &from, now)?;
             let wait = i64::try_from(self.settings.escalate_after.as_millis()).unwrap_or(i64::MAX);
@@ -96,7 +92,7 @@ impl Desk {
             self.schedule.upsert(&timer(ticket.id), &spec)?;
             Ok(ticket)
         })?;
-        live::broadcast(&self.state, &Event::Ticket { ticket: &ticket })?;
+        live::broadcast(&self.ctx, &Event::Ticket { ticket: &ticket })?;
         Ok(ticket)
     }
 
@@ -110,8 +106,8 @@ impl Desk {
         self.ticket(id)?;
         let comment = self
             .tickets
-            .add_comment(id, &author, &text, now(&self.state))?;
-        live::broadcast(&self.state, &Event::Comment { ticket: id })?;
+            .add_comment(id, &author, &text, now(&self.ctx))?;
+        live::broadcast(&self.ctx, &Event::Comment { ticket: id })?;
         Ok(comment)
     }
 
@@ -124,7 +120,7 @@ impl Desk {
             .tickets
             .assign(id, &assignee)?
             .ok_or(DeskError::NoSuchTicket(id))?;
-        live::broadcast(&self.state, &Event::Ticket { ticket: &ticket })?;
+        live::broadcast(&self.ctx, &Event::Ticket { ticket: &ticket })?;
         Ok(ticket)
     }
 
@@ -132,17 +128,17 @@ impl Desk {
     pub async fn close(&self, id: i64) -> Result<Ticket, DeskError> {
         self.ticket(id)?;
         let ticket = self.atomically(|| {
-            let closed = self.tickets.close(id, now(&self.state))?;
+            let closed = self.tickets.close(id, now(&self.ctx))?;
             let ticket = closed.ok_or(DeskError::Closed(id))?;
             self.schedule.cancel(&timer(id))?;
             if let Some(hook) = &self.settings.hook {
-                let data = serde_json::json!({ "desk": self.state.name(), "ticket": ticket });
+                let data = serde_json::json!({ "desk": self.ctx.name(), "ticket": ticket });
                 let event = Webhook::new(&hook.url, "ticket.closed", &data)?;
                 WebhookDelivery::enqueue(&self.outbox, &event)?;
             }
             Ok(ticket)
         })?;
-        live::broadcast(&self.state, &Event::Ticket { ticket: &ticket })?;
+        live::broadcast(&self.ctx, &Event::Ticket { ticket: &ticket })?;
         Ok(ticket)
     }
 
@@ -161,9 +157,9 @@ impl Desk {
     /// Brings the desk back to a moment, in milliseconds since 1970. Returns the bookmark that undoes it.
     pub async fn restore_to(&self, at: u64) -> Result<Bookmark> {
         let then = SystemTime::UNIX_EPOCH + Duration::from_millis(at);
-        let bookmark = self.state.storage().bookmark_at(then).await?;
-        live::end(&self.state)?;
-        self.state.restore(&bookmark)
+        let bookmark = self.ctx.storage().bookmark_at(then).await?;
+        live::end(&self.ctx)?;
+        self.ctx.restore(&bookmark)
     }
 
     fn ticket(&self, id: i64) -> Result<Ticket, DeskError> {
@@ -172,7 +168,7 @@ impl Desk {
 
     /// An `Err` alone would keep what was written before it.
     fn atomically<R>(&self, change: impl FnOnce() -> Result<R, DeskError>) -> Result<R, DeskError> {
-        self.state.storage().transaction(change)
+        self.ctx.storage().transaction(change)
     }
 }
 
@@ -182,6 +178,6 @@ fn timer(ticket: i64) -> String {
 }
 
 /// Milliseconds since 1970, by the node's clock, which tests can move.
-pub(crate) fn now(state: &State) -> i64 {
-    state.now().unix_millis()
+pub(crate) fn now(ctx: &Ctx) -> i64 {
+    ctx.now().unix_millis()
 }

@@ -18,22 +18,22 @@ pub(crate) enum Event<'a> {
 }
 
 /// Accepts a live view. The gateway answers its pings, so that they wake no desk.
-pub(crate) fn accept(state: &State, tickets: &[Ticket]) -> Result<Response> {
-    state.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
+pub(crate) fn accept(ctx: &Ctx, tickets: &[Ticket]) -> Result<Response> {
+    ctx.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
     let pair = WebSocketPair::new();
-    let ws = state.accept_websocket(pair.server, &[])?;
+    let ws = ctx.accept_websocket(pair.server, &[])?;
     ws.send_json(&Event::Tickets { tickets })?;
     Ok(websocket_response(pair.client))
 }
 
 /// Tells all live views, once the change is on disk.
-pub(crate) fn broadcast(state: &State, event: &Event<'_>) -> Result<()> {
-    state.broadcast_json(event)
+pub(crate) fn broadcast(ctx: &Ctx, event: &Event<'_>) -> Result<()> {
+    ctx.broadcast_json(event)
 }
 
 /// Ends all live views, so that they come back and see what there is now.
-pub(crate) fn end(state: &State) -> Result<()> {
-    for ws in state.websockets() {
+pub(crate) fn end(ctx: &Ctx) -> Result<()> {
+    for ws in ctx.websockets() {
         ws.close(1012, "the desk is restored")?;
     }
     Ok(())

@@ -9,21 +9,21 @@ use crate::{desk::now, settings::Settings};
 /// An address, with the time at which it may write as much as ever again. An object without it is not stored.
 #[durable_object]
 pub struct Visitor {
-    state: State,
+    ctx: Ctx,
     settings: Arc<Settings>,
 }
 
 impl DurableObject for Visitor {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             settings: env.require()?,
         })
     }
 
     /// The address has been quiet for long enough to be forgotten.
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        self.state.storage().delete_all()
+        self.ctx.storage().delete_all()
     }
 }
 
@@ -31,7 +31,7 @@ impl DurableObject for Visitor {
 impl Visitor {
     /// Counts a request. `Some` refuses it: the address may write again after this wait.
     pub async fn admit(&self) -> Result<Option<Duration>> {
-        let (storage, now) = (self.state.storage(), now(&self.state));
+        let (storage, now) = (self.ctx.storage(), now(&self.ctx));
         let every = i64::try_from(self.settings.write_every.as_millis()).unwrap_or(i64::MAX);
         // Each request moves the time by one interval, and it may run ahead by a burst of them.
         let ahead = every.saturating_mul(i64::from(self.settings.write_burst.max(1)) - 1);

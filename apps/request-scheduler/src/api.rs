@@ -17,7 +17,6 @@ use abide::{
 };
 use axum::{
     Json, Router,
-    extract::State,
     http::StatusCode,
     routing::{get, post},
 };
@@ -39,26 +38,20 @@ pub(crate) fn router() -> Router<Env> {
         .route("/requests/{id}/retry", post(retry))
 }
 
-async fn list(
-    State(env): State<Env>,
-    UrlQuery(wanted): UrlQuery<Wanted>,
-) -> Result<Json<List>, ApiError> {
+async fn list(env: Env, UrlQuery(wanted): UrlQuery<Wanted>) -> Result<Json<List>, ApiError> {
     Ok(Json(Index::new(&env).list(&wanted.filter()?).await?))
 }
 
-async fn counts(State(env): State<Env>) -> Result<Json<BTreeMap<String, i64>>, ApiError> {
+async fn counts(env: Env) -> Result<Json<BTreeMap<String, i64>>, ApiError> {
     Ok(Json(Index::new(&env).counts().await?))
 }
 
-async fn show(
-    State(env): State<Env>,
-    UrlPath(by_id): UrlPath<ById>,
-) -> Result<Json<Shown>, ApiError> {
+async fn show(env: Env, UrlPath(by_id): UrlPath<ById>) -> Result<Json<Shown>, ApiError> {
     Ok(Json(by_id.request(&env)?.show().await?))
 }
 
 async fn runs(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(by_id): UrlPath<ById>,
     UrlQuery(wanted): UrlQuery<WantedRuns>,
 ) -> Result<Json<Runs>, ApiError> {
@@ -67,31 +60,19 @@ async fn runs(
     Ok(Json(runs.await?))
 }
 
-async fn pause(
-    State(env): State<Env>,
-    UrlPath(by_id): UrlPath<ById>,
-) -> Result<Json<Shown>, ApiError> {
+async fn pause(env: Env, UrlPath(by_id): UrlPath<ById>) -> Result<Json<Shown>, ApiError> {
     Ok(Json(by_id.request(&env)?.pause().await?))
 }
 
-async fn resume(
-    State(env): State<Env>,
-    UrlPath(by_id): UrlPath<ById>,
-) -> Result<Json<Shown>, ApiError> {
+async fn resume(env: Env, UrlPath(by_id): UrlPath<ById>) -> Result<Json<Shown>, ApiError> {
     Ok(Json(by_id.request(&env)?.resume().await?))
 }
 
-async fn retry(
-    State(env): State<Env>,
-    UrlPath(by_id): UrlPath<ById>,
-) -> Result<Json<Shown>, ApiError> {
+async fn retry(env: Env, UrlPath(by_id): UrlPath<ById>) -> Result<Json<Shown>, ApiError> {
     Ok(Json(by_id.request(&env)?.retry().await?))
 }
 
-async fn cancel(
-    State(env): State<Env>,
-    UrlPath(by_id): UrlPath<ById>,
-) -> Result<StatusCode, ApiError> {
+async fn cancel(env: Env, UrlPath(by_id): UrlPath<ById>) -> Result<StatusCode, ApiError> {
     by_id.request(&env)?.cancel().await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -22,7 +22,7 @@ use abide::{
 };
 use axum::{
     Json, Router,
-    extract::{FromRequestParts, State},
+    extract::FromRequestParts,
     http::{HeaderValue, Method, StatusCode, header, request::Parts},
     middleware,
     response::{Html, IntoResponse, Redirect, Response as Answer},
@@ -91,14 +91,14 @@ struct Made {
 }
 
 async fn make(
-    State(env): State<Env>,
+    env: Env,
     JsonBody(definition): JsonBody<Definition>,
 ) -> Result<(StatusCode, Json<Made>), ApiError> {
     put(&env, new_id(&env)?, definition).await
 }
 
 async fn replace(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
     JsonBody(definition): JsonBody<Definition>,
 ) -> Result<(StatusCode, Json<Made>), ApiError> {
@@ -250,7 +250,7 @@ async fn with_policy(mut answer: Answer) -> Answer {
 }
 
 async fn list_page(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlQuery(wanted)): InPage<UrlQuery<Wanted>>,
 ) -> Result<Html<String>, Failed> {
     let index = Index::new(&env);
@@ -260,7 +260,7 @@ async fn list_page(
 }
 
 async fn request_page(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(by_id)): InPage<UrlPath<ById>>,
     InPage(UrlQuery(wanted)): InPage<UrlQuery<WantedRuns>>,
 ) -> Result<Html<String>, Failed> {
@@ -272,7 +272,7 @@ async fn request_page(
 }
 
 async fn pause(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(by_id)): InPage<UrlPath<ById>>,
 ) -> Result<Redirect, Failed> {
     by_id.request(&env)?.pause().await?;
@@ -280,7 +280,7 @@ async fn pause(
 }
 
 async fn resume(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(by_id)): InPage<UrlPath<ById>>,
 ) -> Result<Redirect, Failed> {
     by_id.request(&env)?.resume().await?;
@@ -288,7 +288,7 @@ async fn resume(
 }
 
 async fn retry(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(by_id)): InPage<UrlPath<ById>>,
 ) -> Result<Redirect, Failed> {
     by_id.request(&env)?.retry().await?;
@@ -296,7 +296,7 @@ async fn retry(
 }
 
 async fn cancel(
-    State(env): State<Env>,
+    env: Env,
     InPage(UrlPath(by_id)): InPage<UrlPath<ById>>,
 ) -> Result<Redirect, Failed> {
     by_id.request(&env)?.cancel().await?;

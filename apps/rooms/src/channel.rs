@@ -34,7 +34,7 @@ const MAX_DELAY: u64 = 30 * 24 * 60 * 60;
 /// One channel.
 #[durable_object]
 pub struct Channel {
-    state: State,
+    ctx: Ctx,
     room: Room,
 }
 
@@ -46,8 +46,8 @@ struct Wanted {
 }
 
 impl DurableObject for Channel {
-    fn new(state: State, env: Env) -> Result<Self> {
-        state.sql().exec(
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        ctx.sql().exec(
             "CREATE TABLE IF NOT EXISTS announcements (
                 id INTEGER PRIMARY KEY, due_at INTEGER NOT NULL, tag TEXT, text TEXT NOT NULL
             )",
@@ -55,10 +55,10 @@ impl DurableObject for Channel {
         )?;
         let max_connections = env.require::<Bounds>()?.max_connections;
         let room = Room::open(
-            &state,
+            &ctx,
             party::Options::default().max_connections(max_connections),
         )?;
-        Ok(Self { state, room })
+        Ok(Self { ctx, room })
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
@@ -92,7 +92,7 @@ impl DurableObject for Channel {
     }
 
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let due: Vec<(i64, Option<String>, String)> = sql
             .exec(
                 "SELECT id, tag, text FROM announcements WHERE due_at <= ?1 ORDER BY due_at, id LIMIT 100",
@@ -156,7 +156,7 @@ impl Channel {
             let text = format!("An announcement waits {MAX_DELAY} seconds at most.");
             return Err(ApiError::bad_request("invalid_delay", text));
         }
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let waiting: i64 = sql.exec("SELECT count(*) FROM announcements", ())?.one()?;
         if waiting >= MAX_WAITING {
             let text = format!("At most {MAX_WAITING} announcements wait for their time.");
@@ -172,7 +172,7 @@ impl Channel {
     }
 
     fn set_next_alarm(&self) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let next = storage
             .sql()
             .exec("SELECT min(due_at) FROM announcements", ())?;
@@ -183,7 +183,7 @@ impl Channel {
     }
 
     fn now(&self) -> i64 {
-        self.state.now().unix_millis()
+        self.ctx.now().unix_millis()
     }
 }
 

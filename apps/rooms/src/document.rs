@@ -48,15 +48,15 @@ pub struct DocumentStatus {
 }
 
 impl DurableObject for DocumentRoom {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let bounds = env.require::<Bounds>()?;
         let max_connections = bounds.max_connections;
         let room = Room::open(
-            &state,
+            &ctx,
             party::Options::default().max_connections(max_connections),
         )?;
         let options = yjs::Options::default().max_document_bytes(bounds.max_document_bytes);
-        let document = Document::open(&state, &room, options)?;
+        let document = Document::open(&ctx, &room, options)?;
         Ok(Self { room, document })
     }
 

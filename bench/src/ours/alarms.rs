@@ -51,14 +51,14 @@ struct Shared(Arc<Record>);
 
 #[durable_object]
 pub(crate) struct Sleeper {
-    state: State,
+    ctx: Ctx,
     record: Arc<Record>,
 }
 
 impl DurableObject for Sleeper {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             record: Arc::clone(&env.require::<Shared>()?.0),
         })
     }
@@ -74,9 +74,9 @@ impl DurableObject for Sleeper {
             .unwrap_or_else(PoisonError::into_inner);
         lateness.push(late);
         drop(lateness);
-        if let Some(period) = self.state.storage().get::<i64>("period")? {
+        if let Some(period) = self.ctx.storage().get::<i64>("period")? {
             let next = info.scheduled_time.unix_millis() + period;
-            self.state.storage().set_alarm(next)?;
+            self.ctx.storage().set_alarm(next)?;
         }
         Ok(())
     }
@@ -87,13 +87,13 @@ impl DurableObject for Sleeper {
 impl Sleeper {
     /// Sets the alarm to milliseconds since 1970.
     pub(crate) async fn set(&self, at: i64) -> Result<(), String> {
-        let set = self.state.storage().set_alarm(at);
+        let set = self.ctx.storage().set_alarm(at);
         set.map_err(|error| error.to_string())
     }
 
     /// Sets an alarm that goes off again and again, this many milliseconds apart.
     pub(crate) async fn repeat(&self, at: i64, period: i64) -> Result<(), String> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let set = storage.put("period", &period);
         set.and_then(|()| storage.set_alarm(at))
             .map_err(|error| error.to_string())
@@ -101,7 +101,7 @@ impl Sleeper {
 
     /// Takes the alarm back, for good.
     pub(crate) async fn rest(&self) -> Result<(), String> {
-        let rest = self.state.storage().delete_all();
+        let rest = self.ctx.storage().delete_all();
         rest.map_err(|error| error.to_string())
     }
 }

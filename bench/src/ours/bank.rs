@@ -6,13 +6,13 @@ use crate::transfers::{BALANCE, BALANCE_AT_FIRST, FILL, SCHEMA, SET, TOTAL};
 
 #[durable_object]
 pub(crate) struct Bank {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Bank {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        state.sql().exec(SCHEMA, ())?;
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        ctx.sql().exec(SCHEMA, ())?;
+        Ok(Self { ctx })
     }
 
     /// `/socket` opens a socket; `/FROM/TO/AMOUNT` is a transfer.
@@ -20,7 +20,7 @@ impl DurableObject for Bank {
         let path = request.uri().path();
         if path == "/socket" {
             let pair = WebSocketPair::new();
-            self.state.accept_websocket(pair.server, &[])?;
+            self.ctx.accept_websocket(pair.server, &[])?;
             return Ok(websocket_response(pair.client));
         }
         self.transfer_as_text(path.trim_start_matches('/'))?;
@@ -36,7 +36,7 @@ impl DurableObject for Bank {
 #[rpc]
 impl Bank {
     pub(crate) async fn open(&self, accounts: i64) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(FILL, (accounts, BALANCE_AT_FIRST))?;
         Ok(())
     }
@@ -46,7 +46,7 @@ impl Bank {
     }
 
     pub(crate) async fn total(&self) -> Result<i64> {
-        self.state.sql().exec(TOTAL, ())?.one()
+        self.ctx.sql().exec(TOTAL, ())?.one()
     }
 
     fn transfer_as_text(&self, text: &str) -> Result<()> {
@@ -60,7 +60,7 @@ impl Bank {
     }
 
     fn move_money(&self, from: i64, to: i64, amount: i64) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let paying: i64 = sql.exec(BALANCE, (from,))?.one()?;
         let paid: i64 = sql.exec(BALANCE, (to,))?.one()?;
         if paying < amount {

@@ -90,9 +90,9 @@ pub(crate) struct Errands {
 }
 
 impl DurableObject for Errands {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = Options::default().jitter(false);
-        let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
         Ok(Self { outbox })
     }
 }

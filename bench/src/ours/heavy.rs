@@ -16,14 +16,14 @@ const MEBIBYTE: usize = 1 << 20;
 /// Does what the path says.
 #[durable_object]
 pub(crate) struct Heavy {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Heavy {
-    fn new(state: State, _: Env) -> abide::Result<Self> {
+    fn new(ctx: Ctx, _: Env) -> abide::Result<Self> {
         let create = "CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, content BLOB)";
-        state.sql().exec(create, ())?;
-        Ok(Self { state })
+        ctx.sql().exec(create, ())?;
+        Ok(Self { ctx })
     }
 
     async fn fetch(&self, request: Request) -> abide::Result<Response> {
@@ -31,7 +31,7 @@ impl DurableObject for Heavy {
         let number = request.uri().query().and_then(|query| query.parse().ok());
         let number: usize = number.unwrap_or(0);
         match path.as_str() {
-            "touch" => self.state.storage().put("touched", &true)?,
+            "touch" => self.ctx.storage().put("touched", &true)?,
             "fill" => self.fill(number)?,
             "sort" => return Ok(Response::new(Body::from(self.sort()?.to_string()))),
             "give" => return Ok(Response::new(Body::from(vec![b'x'; number]))),
@@ -42,7 +42,7 @@ impl DurableObject for Heavy {
             }
             _ => {
                 let pair = WebSocketPair::new();
-                self.state.accept_websocket(pair.server, &[])?;
+                self.ctx.accept_websocket(pair.server, &[])?;
                 return Ok(websocket_response(pair.client));
             }
         }
@@ -59,7 +59,7 @@ impl Heavy {
     fn fill(&self, rows: usize) -> abide::Result<()> {
         let insert = "INSERT INTO rows (content) VALUES (randomblob(100000))";
         for _ in 0..rows {
-            self.state.sql().exec(insert, ())?;
+            self.ctx.sql().exec(insert, ())?;
         }
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Heavy {
     fn sort(&self) -> abide::Result<usize> {
         let mut rows = 0;
         let sorted = "SELECT content FROM rows ORDER BY content";
-        self.state.sql().for_each(sorted, (), |_| {
+        self.ctx.sql().for_each(sorted, (), |_| {
             rows += 1;
             Ok(())
         })?;

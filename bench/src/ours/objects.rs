@@ -13,13 +13,13 @@ const COUNT: &str = "count";
 /// A counter: storage read-modify-write and reply.
 #[durable_object]
 pub(crate) struct Counter {
-    state: State,
+    ctx: Ctx,
     env: Env,
 }
 
 impl DurableObject for Counter {
-    fn new(state: State, env: Env) -> Result<Self> {
-        Ok(Self { state, env })
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        Ok(Self { ctx, env })
     }
 
     async fn fetch(&self, _request: Request) -> Result<Response> {
@@ -30,7 +30,7 @@ impl DurableObject for Counter {
 
 impl Counter {
     fn next(&self) -> Result<u64> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let next = storage.get::<u64>(COUNT)?.unwrap_or(0) + 1;
         storage.put(COUNT, &next)?;
         Ok(next)
@@ -73,18 +73,18 @@ pub(crate) enum Kind {
 /// An object that works: `/ROUNDS` computes this many rounds, then adds one to a stored count.
 #[durable_object]
 pub(crate) struct Busy {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Busy {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
         let rounds = request.uri().path().trim_matches('/').parse();
         workload::compute(rounds.map_err(Error::from_std)?);
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let count = storage.get::<u64>(COUNT)?.unwrap_or(0) + 1;
         storage.put(COUNT, &count)?;
         Ok(Response::new(Body::from(count.to_string())))
@@ -94,20 +94,20 @@ impl DurableObject for Busy {
 /// An object with a schema and some rows, made in its constructor.
 #[durable_object]
 pub(crate) struct Table {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Table {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        let sql = state.sql();
-        if state.storage().get::<bool>("seeded")?.is_none() {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let sql = ctx.sql();
+        if ctx.storage().get::<bool>("seeded")?.is_none() {
             sql.exec(workload::SCHEMA, ())?;
             for row in 0..workload::SEED_ROWS {
                 sql.exec(workload::INSERT, (row.cast_signed(), "a row's value"))?;
             }
-            state.storage().put("seeded", &true)?;
+            ctx.storage().put("seeded", &true)?;
         }
-        Ok(Self { state })
+        Ok(Self { ctx })
     }
 }
 
@@ -115,7 +115,7 @@ impl DurableObject for Table {
 impl Table {
     /// One row by its key.
     pub(crate) async fn value(&self, id: i64) -> Result<String, String> {
-        let read = || -> Result<String> { self.state.sql().exec(workload::SELECT, (id,))?.one() };
+        let read = || -> Result<String> { self.ctx.sql().exec(workload::SELECT, (id,))?.one() };
         read().map_err(|error| error.to_string())
     }
 }
@@ -123,17 +123,17 @@ impl Table {
 /// A room of `WebSockets`: `all …` goes to all, anything else comes back.
 #[durable_object]
 pub(crate) struct Room {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Room {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 
     async fn fetch(&self, _request: Request) -> Result<Response> {
         let pair = WebSocketPair::new();
-        let ws = self.state.accept_websocket(pair.server, &["member"])?;
+        let ws = self.ctx.accept_websocket(pair.server, &["member"])?;
         ws.set_attachment(&("member", 1))?;
         Ok(websocket_response(pair.client))
     }
@@ -141,7 +141,7 @@ impl DurableObject for Room {
     async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
         match message.as_text().and_then(|text| text.strip_prefix("all ")) {
             None => ws.send(message),
-            Some(text) => self.state.broadcast(text),
+            Some(text) => self.ctx.broadcast(text),
         }
     }
 }
@@ -149,12 +149,12 @@ impl DurableObject for Room {
 /// Parents and their children, read in two ways.
 #[durable_object]
 pub(crate) struct Family {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Family {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
@@ -169,7 +169,7 @@ pub(crate) enum Fetch {
 
 impl Family {
     fn create(&self, parents: u32, children: u32) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(workload::FAMILY_SCHEMA, ())?;
         for parent in 1..=parents {
             sql.exec(
@@ -187,7 +187,7 @@ impl Family {
     }
 
     fn fetch_all(&self, fetch: Fetch) -> Result<usize> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         if fetch == Fetch::Join {
             return Ok(sql
                 .exec(workload::JOIN, ())?

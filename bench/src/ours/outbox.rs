@@ -57,9 +57,9 @@ pub(crate) struct Sender {
 }
 
 impl DurableObject for Sender {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = Options::default().pace(Pace::unlimited(env.require::<Concurrency>()?.0));
-        let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
         Ok(Self { outbox })
     }
 }

@@ -58,9 +58,9 @@ pub(crate) struct Payer {
 }
 
 impl DurableObject for Payer {
-    fn new(state: State, _env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         Ok(Self {
-            outcomes: Outcomes::open(&state, Options::default())?,
+            outcomes: Outcomes::open(&ctx, Options::default())?,
         })
     }
 }

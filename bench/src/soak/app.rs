@@ -26,7 +26,7 @@ const IDLE: Duration = Duration::from_secs(1);
 /// Entries with rising numbers, each of which is announced by the outbox.
 #[durable_object]
 struct Ledger {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
 }
 
@@ -47,7 +47,7 @@ impl Entries {
 }
 
 impl DurableObject for Ledger {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = Options::default()
             .pace(Pace::unlimited(4))
             .retry(RetryPolicy::Exponential {
@@ -57,12 +57,12 @@ impl DurableObject for Ledger {
             })
             .keep_finished(Duration::from_secs(20))
             .recovery(Duration::from_millis(500));
-        let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
-        state.sql().exec(
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
+        ctx.sql().exec(
             "CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL)",
             (),
         )?;
-        Ok(Self { state, outbox })
+        Ok(Self { ctx, outbox })
     }
 }
 
@@ -74,7 +74,7 @@ impl Ledger {
         if number <= entries.last {
             return Ok(());
         }
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let number = number.cast_signed();
         sql.exec(
             "INSERT INTO entries (number, text) VALUES (?1, ?2)",
@@ -97,7 +97,7 @@ impl Ledger {
 
     fn entries(&self) -> Result<Entries> {
         let (first, last, count): (Option<i64>, Option<i64>, i64) = self
-            .state
+            .ctx
             .sql()
             .exec("SELECT min(number), max(number), count(*) FROM entries", ())?
             .one()?;
@@ -112,7 +112,7 @@ impl Ledger {
 /// One alarm after the other.
 #[durable_object]
 struct Clock {
-    state: State,
+    ctx: Ctx,
     env: Env,
 }
 
@@ -124,12 +124,12 @@ pub(crate) struct Fired {
 }
 
 impl DurableObject for Clock {
-    fn new(state: State, env: Env) -> Result<Self> {
-        Ok(Self { state, env })
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        Ok(Self { ctx, env })
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let alarm = storage.get("set")?.unwrap_or(0);
         let at = self.env.now().unix_millis();
         storage.put("fired", &Fired { alarm, at })
@@ -140,7 +140,7 @@ impl DurableObject for Clock {
 impl Clock {
     /// Sets an alarm, once however often it is asked.
     pub(crate) async fn set(&self, alarm: u64, at: i64) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         if storage.get::<u64>("set")?.unwrap_or(0) < alarm {
             storage.put("set", &alarm)?;
             storage.set_alarm(at)?;
@@ -149,24 +149,24 @@ impl Clock {
     }
 
     pub(crate) async fn fired(&self) -> Result<Fired> {
-        Ok(self.state.storage().get("fired")?.unwrap_or_default())
+        Ok(self.ctx.storage().get("fired")?.unwrap_or_default())
     }
 }
 
 /// Numbers that come over a socket in order, each answered when it is stored.
 #[durable_object]
 struct Line {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Line {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 
     async fn fetch(&self, _request: Request) -> Result<Response> {
         let pair = WebSocketPair::new();
-        self.state.accept_websocket(pair.server, &[])?;
+        self.ctx.accept_websocket(pair.server, &[])?;
         Ok(websocket_response(pair.client))
     }
 
@@ -180,7 +180,7 @@ impl DurableObject for Line {
         if number > known + 1 {
             return ws.send(format!("{number} came after {known}"));
         }
-        self.state.storage().put("number", &number.max(known))?;
+        self.ctx.storage().put("number", &number.max(known))?;
         ws.send(number.to_string())
     }
 }
@@ -192,7 +192,7 @@ impl Line {
     }
 
     fn known(&self) -> Result<u64> {
-        Ok(self.state.storage().get("number")?.unwrap_or(0))
+        Ok(self.ctx.storage().get("number")?.unwrap_or(0))
     }
 }
 

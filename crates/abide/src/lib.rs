@@ -9,19 +9,19 @@
 //!
 //! #[durable_object]
 //! pub struct Counter {
-//!     state: State,
+//!     ctx: Ctx,
 //! }
 //!
 //! impl DurableObject for Counter {
-//!     fn new(state: State, _env: Env) -> Result<Self> {
-//!         Ok(Self { state })
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+//!         Ok(Self { ctx })
 //!     }
 //! }
 //!
 //! #[rpc]
 //! impl Counter {
 //!     pub async fn add(&self, amount: i64) -> Result<i64> {
-//!         let storage = self.state.storage();
+//!         let storage = self.ctx.storage();
 //!         let value = storage.get("value")?.unwrap_or(0) + amount;
 //!         storage.put("value", &value)?;
 //!         Ok(value)
@@ -34,7 +34,7 @@
 //! }
 //! ```
 //!
-//! - [`DurableObject`], [`State`], [`Storage`], [`Sql`]: what an object is made of.
+//! - [`DurableObject`], [`Ctx`], [`Storage`], [`Sql`]: what an object is made of.
 //! - [`Env`], [`Namespace`], [`Stub`], [`Call`]: finding and calling objects.
 //! - [`Error`]: what went wrong and what to do.
 //! - [`Node`]: runs objects on a [`Store`](storage::Store).
@@ -42,7 +42,7 @@
 //! # What you need not do
 //!
 //! - **Lock.** An object's handlers run on one thread. While one waits at an `await`, another may run, and at no other
-//!   time; [`State::block_concurrency_while`] prevents even that.
+//!   time; [`Ctx::block_concurrency_while`] prevents even that.
 //! - **Begin and commit.** All writes between two awaits are one transaction. A panic rolls it back and resets the
 //!   object; an `Err` rolls nothing back, except in [`Storage::transaction`].
 //! - **Wait for the disk.** Storage calls return at once; responses, results and calls to other objects leave when the
@@ -57,15 +57,15 @@
 //! ```
 //! # use abide::prelude::*;
 //! # #[durable_object]
-//! # pub struct Counter { state: State }
+//! # pub struct Counter { ctx: Ctx }
 //! # impl DurableObject for Counter {
-//! #     fn new(state: State, _env: Env) -> Result<Self> { Ok(Self { state }) }
+//! #     fn new(ctx: Ctx, _env: Env) -> Result<Self> { Ok(Self { ctx }) }
 //! # }
 //! # #[rpc]
 //! # impl Counter {
 //! #     pub async fn add(&self, amount: i64) -> Result<i64> {
-//! #         let value = self.state.storage().get("value")?.unwrap_or(0) + amount;
-//! #         self.state.storage().put("value", &value)?;
+//! #         let value = self.ctx.storage().get("value")?.unwrap_or(0) + amount;
+//! #         self.ctx.storage().put("value", &value)?;
 //! #         Ok(value)
 //! #     }
 //! # }

@@ -21,7 +21,7 @@ use abide::{
     },
 };
 use abide_storage::limits::MAX_VALUE_BYTES;
-use axum::{Json, Router, extract::State as Shared, http::StatusCode, routing::get};
+use axum::{Json, Router, http::StatusCode, routing::get};
 use serde::{Deserialize, Serialize};
 
 use json_text::JsonText;
@@ -45,7 +45,7 @@ const STEP: usize = 8;
 /// JSON values under keys.
 #[durable_object]
 pub(crate) struct Kv {
-    state: State,
+    ctx: Ctx,
 }
 
 /// One key and its value.
@@ -72,8 +72,8 @@ pub(crate) struct ListQuery {
 }
 
 impl DurableObject for Kv {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
@@ -82,18 +82,18 @@ impl DurableObject for Kv {
 impl Kv {
     /// Sets a key.
     pub async fn put(&self, key: String, value: JsonText) -> Result<()> {
-        self.state.storage().put(&key, &value)
+        self.ctx.storage().put(&key, &value)
     }
 
     /// A key with its value. A value alone could not distinguish a null from a missing key.
     pub async fn get(&self, key: String) -> Result<Option<Entry>> {
-        let value = self.state.storage().get(&key)?;
+        let value = self.ctx.storage().get(&key)?;
         Ok(value.map(|value| Entry { key, value }))
     }
 
     /// Removes a key. Returns whether it existed.
     pub async fn delete(&self, key: String) -> Result<bool> {
-        self.state.storage().delete(&key)
+        self.ctx.storage().delete(&key)
     }
 
     /// Entries in key order: up to the limit, or fewer if their values are large.
@@ -108,7 +108,7 @@ impl Kv {
             // One more than requested, to detect whether there is a next page.
             let step = STEP.min(limit + 1 - entries.len());
             options.limit = Some(step);
-            let found = self.state.storage().list::<JsonText>(&options)?;
+            let found = self.ctx.storage().list::<JsonText>(&options)?;
             let is_last = found.len() < step;
             for (key, value) in found {
                 if entries.len() == limit || bytes >= PAGE_BYTES {
@@ -148,7 +148,7 @@ struct KeyPath {
 }
 
 async fn write(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(path): UrlPath<KeyPath>,
     JsonBody(value): JsonBody<JsonText>,
 ) -> Result<StatusCode, ApiError> {
@@ -165,10 +165,7 @@ async fn write(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn read(
-    Shared(env): Shared<Env>,
-    UrlPath(path): UrlPath<KeyPath>,
-) -> Result<Json<JsonText>, ApiError> {
+async fn read(env: Env, UrlPath(path): UrlPath<KeyPath>) -> Result<Json<JsonText>, ApiError> {
     match object(&env, &path.object)
         .get(path.key)
         .await
@@ -179,10 +176,7 @@ async fn read(
     }
 }
 
-async fn remove(
-    Shared(env): Shared<Env>,
-    UrlPath(path): UrlPath<KeyPath>,
-) -> Result<StatusCode, ApiError> {
+async fn remove(env: Env, UrlPath(path): UrlPath<KeyPath>) -> Result<StatusCode, ApiError> {
     if object(&env, &path.object)
         .delete(path.key)
         .await
@@ -195,7 +189,7 @@ async fn remove(
 }
 
 async fn list(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<String>,
     UrlQuery(query): UrlQuery<ListQuery>,
 ) -> Result<Json<Page>, ApiError> {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// One list. All of its code runs on one thread, and its writes between two awaits are one transaction.
 #[durable_object]
 pub struct Reminders {
-    state: State,
+    ctx: Ctx,
     env: Env,
 }
 
@@ -23,19 +23,19 @@ pub struct Reminder {
 }
 
 impl DurableObject for Reminders {
-    fn new(state: State, env: Env) -> Result<Self> {
-        state.sql().exec(
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        ctx.sql().exec(
             "CREATE TABLE IF NOT EXISTS reminders (
                 id INTEGER PRIMARY KEY, text TEXT NOT NULL, due_at INTEGER NOT NULL, is_due INTEGER NOT NULL DEFAULT FALSE
             )",
             (),
         )?;
-        Ok(Self { state, env })
+        Ok(Self { ctx, env })
     }
 
     /// Runs at least once at the time for which the alarm was set, even after a crash.
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(
             "UPDATE reminders SET is_due = TRUE WHERE due_at <= ?",
             params![self.now()],
@@ -51,7 +51,7 @@ impl Reminders {
     /// together.
     pub fn add(&self, text: String, seconds: u32) -> Result<i64> {
         let due_at = self.now() + i64::from(seconds) * 1000;
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let added = sql.exec(
             "INSERT INTO reminders (text, due_at) VALUES (?, ?) RETURNING id",
             params![text, due_at],
@@ -62,13 +62,13 @@ impl Reminders {
 
     /// All reminders, oldest first.
     pub fn list(&self) -> Result<Vec<Reminder>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let rows = sql.exec("SELECT id, text, is_due FROM reminders ORDER BY id", ())?;
         rows.all()
     }
 
     fn set_next_alarm(&self) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let next = "SELECT min(due_at) FROM reminders WHERE NOT is_due";
         let next: Option<i64> = storage.sql().exec(next, ())?.one()?;
         match next {

@@ -1,12 +1,12 @@
 //! The alarm of a component.
 
-use abide::{Alarm, Result, ScheduledTime, State, Storage, Timestamp};
+use abide::{Alarm, Ctx, Result, ScheduledTime, Storage, Timestamp};
 
 /// The last millisecond of the year 9999. Later alarms are clamped to it.
 const MAX_TIME: i64 = crate::limits::MAX_TIME;
 
 /// When a component wants its object to be woken: an [`Alarm`] that is never given up. Set its handler with
-/// [`State::on_alarm`]. Clones refer to the same alarm.
+/// [`Ctx::on_alarm`]. Clones refer to the same alarm.
 #[derive(Clone, Debug)]
 pub struct WakeUp(Timer);
 
@@ -19,13 +19,13 @@ enum Timer {
 
 impl WakeUp {
     /// The alarm of the component with this name.
-    pub fn new(state: &State, component: &str) -> Self {
-        Self(Timer::Named(state.alarm(component).never_given_up()))
+    pub fn new(ctx: &Ctx, component: &str) -> Self {
+        Self(Timer::Named(ctx.alarm(component).never_given_up()))
     }
 
     /// The object's own alarm, for a class that is one component. Its handler is the class's.
-    pub fn own(state: &State) -> Self {
-        Self(Timer::Own(state.storage().clone()))
+    pub fn own(ctx: &Ctx) -> Self {
+        Self(Timer::Own(ctx.storage().clone()))
     }
 
     /// Sets the time, in milliseconds since 1970, or removes it. A time that has passed wakes the object at once.

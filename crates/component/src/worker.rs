@@ -31,7 +31,7 @@
 use std::{cell::Cell, fmt, future::pending, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use abide::clock::{OwnWaits, own_waits};
-use abide::{LocalFuture, Result, State};
+use abide::{Ctx, LocalFuture, Result};
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::sync::Notify;
 
@@ -191,7 +191,7 @@ pub fn write_each<T>(landed: &mut Vec<T>, mut write: impl FnMut(&T) -> Result<()
 pub struct Worker(Rc<Shared>);
 
 struct Shared {
-    state: State,
+    ctx: Ctx,
     alarm: WakeUp,
     /// True while the worker's right is taken.
     running: Cell<bool>,
@@ -203,9 +203,9 @@ struct Shared {
 
 impl Worker {
     /// The worker of a component with this alarm, whose handler kicks it.
-    pub fn new(state: &State, alarm: WakeUp) -> Self {
+    pub fn new(ctx: &Ctx, alarm: WakeUp) -> Self {
         Self(Rc::new(Shared {
-            state: state.clone(),
+            ctx: ctx.clone(),
             alarm,
             running: Cell::new(false),
             cut_off: Cell::new(true),
@@ -220,7 +220,7 @@ impl Worker {
 
     /// Milliseconds since 1970.
     pub fn now(&self) -> i64 {
-        self.0.state.now().unix_millis()
+        self.0.ctx.now().unix_millis()
     }
 
     /// Sets the alarm that continues the work if the task does not, this far ahead unless it is set earlier.
@@ -260,14 +260,14 @@ impl Worker {
             landed: Vec::new(),
         };
         if let Err(error) = task.spawn() {
-            let (class, object) = (self.0.state.class(), self.0.state.id());
+            let (class, object) = (self.0.ctx.class(), self.0.ctx.id());
             tracing::warn!(%error, class, %object, "background work cannot start and waits for the alarm");
         }
     }
 
     /// It starts anew when it is activated.
     fn is_dormant(&self) -> bool {
-        self.0.state.is_dormant() && !broken(Variant::DormantWorks)
+        self.0.ctx.is_dormant() && !broken(Variant::DormantWorks)
     }
 
     /// Takes the exclusive right to do the worker's work outside a task; `None` if it is taken. When it is dropped,
@@ -294,7 +294,7 @@ impl Worker {
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker")
-            .field("state", &self.0.state)
+            .field("state", &self.0.ctx)
             .field("running", &self.0.running)
             .finish_non_exhaustive()
     }
@@ -339,15 +339,15 @@ struct Task<W: Work> {
 
 impl<W: Work> Task<W> {
     fn spawn(self) -> Result<()> {
-        let state = self.right.worker.0.state.clone();
-        state.spawn(self.run())
+        let ctx = self.right.worker.0.ctx.clone();
+        ctx.spawn(self.run())
     }
 
     async fn run(mut self) {
         let end = self.make_turns().await;
         let (class, object) = {
-            let state = &self.right.worker.0.state;
-            (state.class().to_owned(), state.id())
+            let ctx = &self.right.worker.0.ctx;
+            (ctx.class().to_owned(), ctx.id())
         };
         match end {
             Ok(TaskEnd::Rest) => self.right.is_at_rest = true,
@@ -364,7 +364,7 @@ impl<W: Work> Task<W> {
 
     async fn make_turns(&mut self) -> Result<TaskEnd> {
         let worker = self.right.worker.clone();
-        let env = worker.0.state.env();
+        let env = worker.0.ctx.env();
         let clock = Arc::clone(env.clock());
         let end = clock.now() + TASK_LIFE;
         if worker.is_cut_off() {
@@ -386,7 +386,7 @@ impl<W: Work> Task<W> {
                     return Ok(TaskEnd::Rest);
                 }
                 Err(error) if self.can_try_again(may) => {
-                    let (class, object) = (worker.0.state.class(), worker.0.state.id());
+                    let (class, object) = (worker.0.ctx.class(), worker.0.ctx.id());
                     tracing::error!(%error, class, %object, "background work could not be recorded: it is tried again");
                     let again = now.saturating_add(millis(SOON));
                     (Next::at(Some(again)), true)
@@ -468,7 +468,7 @@ impl<W: Work> Task<W> {
     /// Begins what a turn claimed, when the claims are durable. True if attempts have finished meanwhile.
     async fn launch(&mut self, claims: Vec<W::Claim>, now: i64, may: May) -> Result<bool> {
         let worker = self.right.worker.clone();
-        let mut synced = pin!(worker.0.state.storage().sync());
+        let mut synced = pin!(worker.0.ctx.storage().sync());
         let mut have_arrived = false;
         let durable = loop {
             if broken(Variant::BegunBeforeDurable) {
@@ -501,7 +501,7 @@ impl<W: Work> Task<W> {
         }
         let worker = &self.right.worker;
         if let Err(error) = self.work.arrived(&mut self.landed, worker.now()) {
-            let (class, object) = (worker.0.state.class(), worker.0.state.id());
+            let (class, object) = (worker.0.ctx.class(), worker.0.ctx.id());
             tracing::error!(%error, class, %object, "the result of background work could not be recorded: it is tried again");
         }
     }

@@ -12,7 +12,7 @@
 /// pub struct Greeter;
 ///
 /// impl DurableObject for Greeter {
-///     fn new(_state: State, _env: Env) -> Result<Self> {
+///     fn new(_ctx: Ctx, _env: Env) -> Result<Self> {
 ///         Ok(Self)
 ///     }
 ///
@@ -49,10 +49,10 @@ pub use abide_macros::durable_object;
 ///
 /// #[durable_object]
 /// pub struct Seats {
-///     state: State,
+///     ctx: Ctx,
 /// }
 /// # impl DurableObject for Seats {
-/// #     fn new(state: State, _env: Env) -> Result<Self> { Ok(Self { state }) }
+/// #     fn new(ctx: Ctx, _env: Env) -> Result<Self> { Ok(Self { ctx }) }
 /// # }
 ///
 /// #[rpc]
@@ -67,7 +67,7 @@ pub use abide_macros::durable_object;
 ///
 ///     // Not `pub`: for the object's own use.
 ///     fn occupant(&self, seat: &str) -> Option<String> {
-///         self.state.storage().get(seat).ok().flatten()
+///         self.ctx.storage().get(seat).ok().flatten()
 ///     }
 /// }
 /// ```
@@ -78,7 +78,7 @@ pub use abide_macros::durable_object;
 /// # use abide::prelude::*;
 /// # #[durable_object]
 /// # pub struct Seats;
-/// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// # impl DurableObject for Seats { fn new(_: Ctx, _: Env) -> Result<Self> { Ok(Self) } }
 /// #[rpc]
 /// impl Seats {
 ///     pub const fn count(&self) -> u32 { 0 } // `const`
@@ -89,7 +89,7 @@ pub use abide_macros::durable_object;
 /// # use abide::prelude::*;
 /// # #[durable_object]
 /// # pub struct Seats;
-/// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// # impl DurableObject for Seats { fn new(_: Ctx, _: Env) -> Result<Self> { Ok(Self) } }
 /// #[rpc]
 /// impl Seats {
 ///     pub async fn assign(&self, seat: &str) {} // borrowed: use `String`
@@ -102,7 +102,7 @@ pub use abide_macros::durable_object;
 /// # use abide::prelude::*;
 /// # #[durable_object]
 /// # pub struct Seats;
-/// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// # impl DurableObject for Seats { fn new(_: Ctx, _: Env) -> Result<Self> { Ok(Self) } }
 /// #[rpc]
 /// impl Seats {
 ///     async fn count(&self) -> u32 { 0 } // not `pub`
@@ -116,7 +116,7 @@ pub use abide_macros::durable_object;
 /// # use abide::prelude::*;
 /// # #[durable_object]
 /// # pub struct Seats;
-/// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// # impl DurableObject for Seats { fn new(_: Ctx, _: Env) -> Result<Self> { Ok(Self) } }
 /// #[rpc]
 /// impl Seats {
 ///     pub async fn count(&self) -> u32 { 0 }
@@ -129,12 +129,12 @@ pub use abide_macros::durable_object;
 pub use abide_macros::rpc;
 pub use abide_runtime::{
     Activation, Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, AnyNamespace, AnyStub,
-    BlockConcurrency, Body, Call, Class, ClassOptions, ClockTime, CommitStall, DormantPage,
+    BlockConcurrency, Body, Call, Class, ClassOptions, ClockTime, CommitStall, Ctx, DormantPage,
     DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching, FoundObject, Instance,
     JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats,
     ObjectClass, ObjectId, Outbound, PutOptions, QuarantineListing, Released, Remote, Reply,
-    Request, Response, Result, Row, Rows, ScheduledTime, Sql, StallCause, State, Storage, Stub,
-    Timeline, TimelineCause, TimelineListing, Timestamp, clock, limits, random, socket,
+    Request, Response, Result, Row, Rows, ScheduledTime, Sql, StallCause, Storage, Stub, Timeline,
+    TimelineCause, TimelineListing, Timestamp, clock, limits, random, socket,
     socket::{
         Audience, Close, Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair,
         websocket_response,
@@ -173,10 +173,11 @@ pub use abide_server::Host;
 pub mod prelude {
     //! Common imports for files with objects: `use abide::prelude::*;`
     pub use crate::{
-        Activation, AlarmInfo, AlarmRetry, Body, Bookmark, ClassOptions, Close, DurableObject, Env,
-        Error, ListOptions, Message, Namespace, ObjectId, PutOptions, Request, RequestResponsePair,
-        Response, Result, Row, Rows, Sql, SqlErrorKind, State, Storage, Stub, Timeline, Timestamp,
-        WebSocket, WebSocketPair, durable_object, params, rpc, websocket_response,
+        Activation, AlarmInfo, AlarmRetry, Body, Bookmark, ClassOptions, Close, Ctx, DurableObject,
+        Env, Error, ListOptions, Message, Namespace, ObjectId, PutOptions, Request,
+        RequestResponsePair, Response, Result, Row, Rows, Sql, SqlErrorKind, Storage, Stub,
+        Timeline, Timestamp, WebSocket, WebSocketPair, durable_object, params, rpc,
+        websocket_response,
     };
 }
 

@@ -127,7 +127,7 @@ mod tests {
     fn a_class_gets_a_stub_of_its_visibility_and_conditions() {
         let out = expand(
             &TokenStream::new(),
-            quote! { #[cfg(unix)] pub(crate) struct Seats { state: State } },
+            quote! { #[cfg(unix)] pub(crate) struct Seats { ctx: Ctx } },
         );
         let out = out.unwrap().to_string();
         assert!(out.contains("pub (crate) struct SeatsStub"), "{out}");

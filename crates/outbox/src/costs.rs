@@ -43,22 +43,22 @@ struct Concurrency(u32);
 
 #[durable_object]
 struct Depot {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
     /// How many statements opening the outbox took.
     opened: usize,
 }
 
 impl DurableObject for Depot {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = Options {
             pace: Pace::unlimited(env.require::<Concurrency>()?.0),
             ..Options::default()
         };
-        let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
         let opened = outbox.0.rows.sql.statements();
         Ok(Self {
-            state,
+            ctx,
             outbox,
             opened,
         })
@@ -79,7 +79,7 @@ impl Depot {
 
     /// Enqueues messages that are not due before a day has gone by.
     pub async fn enqueue_for_later(&self, count: usize) -> Result<(), OutboxError> {
-        let now = self.state.now().unix_millis();
+        let now = self.ctx.now().unix_millis();
         for number in 0..count {
             let message = Courier::message(&Parcel { number })?;
             self.outbox.enqueue(&message.not_before(now + 86_400_000))?;
@@ -97,7 +97,7 @@ impl Depot {
 
     /// Without a statement of the outbox.
     pub async fn sent(&self) -> Result<usize> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("SELECT sent FROM outbox_meta", ())?.one()
     }
 }

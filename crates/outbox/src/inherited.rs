@@ -32,7 +32,7 @@ impl Inner {
         let fan_outs: Vec<i64> = sql.exec(cancel, (self.now(),))?.all()?;
         if messages > 0 || !fan_outs.is_empty() {
             tracing::warn!(
-                class = self.state.class(), object = %self.state.id(), messages, fan_outs = fan_outs.len(),
+                class = self.ctx.class(), object = %self.ctx.id(), messages, fan_outs = fan_outs.len(),
                 "a copied outbox has dropped the unfinished messages and fan-outs of its original"
             );
         }

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use abide::{Result, State};
+use abide::{Ctx, Result};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -30,7 +30,7 @@ use abide_component::worker::Worker;
 
 /// One object's outbox.
 pub(super) struct Inner {
-    pub(super) state: State,
+    pub(super) ctx: Ctx,
     /// Makes the passes.
     pub(super) worker: Worker,
     pub(super) registry: Arc<Registry>,
@@ -60,12 +60,12 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    pub(super) fn new(state: &State, registry: Arc<Registry>, options: Options) -> Rc<Self> {
+    pub(super) fn new(ctx: &Ctx, registry: Arc<Registry>, options: Options) -> Rc<Self> {
         let inner = Rc::new(Self {
-            state: state.clone(),
-            worker: Worker::new(state, WakeUp::new(state, NAME)),
+            ctx: ctx.clone(),
+            worker: Worker::new(ctx, WakeUp::new(ctx, NAME)),
             registry,
-            rows: Rows::new(state.storage().clone(), options),
+            rows: Rows::new(ctx.storage().clone(), options),
             flights: RefCell::default(),
             overload: Cell::default(),
             suspects: Cell::default(),
@@ -84,7 +84,7 @@ impl Inner {
 
     /// Milliseconds since 1970.
     pub(super) fn now(&self) -> i64 {
-        self.state.now().unix_millis()
+        self.ctx.now().unix_millis()
     }
 
     /// Adds a message. `Ok(None)` if one with its dedup key exists. Call it in a transaction: a refusal may come late.
@@ -198,7 +198,7 @@ impl Inner {
     /// earlier state reuses its ids.
     pub(super) fn key(&self, id: i64, generation: i64, payload: &str, now: i64) -> String {
         let mut hash = Sha256::new();
-        hash.update(self.state.id().to_string());
+        hash.update(self.ctx.id().to_string());
         for number in [id, generation, now] {
             hash.update(number.to_le_bytes());
         }
@@ -248,15 +248,15 @@ impl Inner {
     /// Waits until all writes are durable, and reports their events.
     pub(super) async fn tell(&self) -> Result<()> {
         let count = self.rows.notes.len();
-        self.state.storage().sync().await?;
+        self.ctx.storage().sync().await?;
         self.tell_durable(count);
         Ok(())
     }
 
     /// Reports the first this many events.
     pub(super) fn tell_durable(&self, count: usize) {
-        let (board, class) = (&self.registry.board, self.state.class());
-        self.rows.notes.tell(count, board, class, self.state.id());
+        let (board, class) = (&self.registry.board, self.ctx.class());
+        self.rows.notes.tell(count, board, class, self.ctx.id());
     }
 
     /// Publishes the outbox's contents to the metrics.
@@ -285,7 +285,7 @@ impl Inner {
             open: self.rows.open_circuits()?,
         };
         let board = &self.registry.board;
-        board.show(self.state.class(), self.state.id(), holding);
+        board.show(self.ctx.class(), self.ctx.id(), holding);
         Ok(())
     }
 
@@ -446,14 +446,14 @@ impl FanOutStatus {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.registry.board.leave(self.state.id());
+        self.registry.board.leave(self.ctx.id());
     }
 }
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner")
-            .field("state", &self.state)
+            .field("state", &self.ctx)
             .field("registry", &self.registry)
             .finish_non_exhaustive()
     }

@@ -43,15 +43,15 @@
 //!
 //! #[durable_object]
 //! struct Members {
-//!     state: State,
+//!     ctx: Ctx,
 //!     outbox: Outbox,
 //! }
 //!
 //! impl DurableObject for Members {
-//!     fn new(state: State, env: Env) -> Result<Self> {
-//!         state.sql().exec("CREATE TABLE IF NOT EXISTS members (name TEXT PRIMARY KEY)", ())?;
-//!         let outbox = Outbox::open(&state, env.require::<Registry>()?, Options::default())?;
-//!         Ok(Self { state, outbox })
+//!     fn new(ctx: Ctx, env: Env) -> Result<Self> {
+//!         ctx.sql().exec("CREATE TABLE IF NOT EXISTS members (name TEXT PRIMARY KEY)", ())?;
+//!         let outbox = Outbox::open(&ctx, env.require::<Registry>()?, Options::default())?;
+//!         Ok(Self { ctx, outbox })
 //!     }
 //! }
 //!
@@ -59,8 +59,8 @@
 //! impl Members {
 //!     pub async fn join(&self, name: String) -> Result<()> {
 //!         // One transaction anyway; this undoes the one if the other is refused.
-//!         self.state.storage().transaction(|| {
-//!             self.state.sql().exec("INSERT INTO members VALUES (?1)", (&name,))?;
+//!         self.ctx.storage().transaction(|| {
+//!             self.ctx.sql().exec("INSERT INTO members VALUES (?1)", (&name,))?;
 //!             let greeting = Greeting { url: "https://example.com/greetings".into(), text: format!("welcome, {name}") };
 //!             Greeter::enqueue(&self.outbox, &greeting)?;
 //!             Ok(())
@@ -139,7 +139,7 @@ mod turns;
 
 use std::{rc::Rc, sync::Arc};
 
-use abide::{Result, State};
+use abide::{Ctx, Result};
 
 use inner::{Added, Inner};
 
@@ -170,22 +170,22 @@ impl Outbox {
     /// do not exist. Messages that were in flight when the object or its process stopped are queued again, as unknown,
     /// when the constructor has returned.
     ///
-    /// The outbox has an [alarm](abide::State::alarm) and a component named `outbox`; the object's own alarm remains
+    /// The outbox has an [alarm](abide::Ctx::alarm) and a component named `outbox`; the object's own alarm remains
     /// the object's.
     ///
     /// # Errors
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option is invalid or the object already has an outbox,
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the version of the tables.
-    pub fn open(state: &State, registry: Arc<Registry>, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, registry: Arc<Registry>, options: Options) -> Result<Self> {
         options.check()?;
-        schema::prepare(state.storage())?;
-        let inner = Inner::new(state, registry, options);
+        schema::prepare(ctx.storage())?;
+        let inner = Inner::new(ctx, registry, options);
         let woken = Rc::clone(&inner);
-        state.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
+        ctx.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
         let (asked, told) = (Rc::clone(&inner), Rc::clone(&inner));
-        state.has_duties(NAME, move || asked.holds(), move || told.deleted());
+        ctx.has_duties(NAME, move || asked.holds(), move || told.deleted());
         let copied = Rc::clone(&inner);
-        state.on_activation(move |how| copied.activated(how));
+        ctx.on_activation(move |how| copied.activated(how));
         inner.rows.apply_order()?;
         if inner.has_work()? {
             // The task settles attempts that were cut off, when the object has registered its callbacks.
@@ -195,14 +195,14 @@ impl Outbox {
         inner.show(inner.now())?;
         let outbox = Self(inner);
         let answering = outbox.clone();
-        state.serve_operations(NAME, move |request| answering.clone().operate(request))?;
+        ctx.serve_operations(NAME, move |request| answering.clone().operate(request))?;
         Ok(outbox)
     }
 
     /// True if an object already has an outbox. Opening one creates its tables; a class whose objects may be read
     /// before they hold anything can defer that to the first message.
-    pub fn exists(state: &State) -> Result<bool> {
-        schema::exists(state.storage())
+    pub fn exists(ctx: &Ctx) -> Result<bool> {
+        schema::exists(ctx.storage())
     }
 
     /// Calls a function with changed messages, in their current state, soon after each change and once for several

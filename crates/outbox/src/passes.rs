@@ -50,7 +50,7 @@ impl Inner {
     /// counted from the new time: such a wait must not be shortened.
     pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
         let mut meta = self.rows.meta()?;
-        let Some(step) = steps_back::since(self.state.storage(), meta.set_back, now) else {
+        let Some(step) = steps_back::since(self.ctx.storage(), meta.set_back, now) else {
             return Ok(());
         };
         if step.by > 0 {

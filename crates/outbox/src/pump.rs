@@ -252,8 +252,8 @@ impl Inner {
             }
         };
         let delivery = Delivery {
-            env: self.state.env().clone(),
-            object: self.state.id(),
+            env: self.ctx.env().clone(),
+            object: self.ctx.id(),
             id: claim.id,
             kind: claim.kind.clone(),
             idempotency_key: key_of_attempt(&claim),
@@ -270,7 +270,7 @@ impl Inner {
             let attempt = async {
                 match payload {
                     Ok(Some(payload)) => {
-                        let clock = inner.state.env().clock();
+                        let clock = inner.ctx.env().clock();
                         let late = abide::clock::time_limit(&**clock, limit);
                         match &claim.operation {
                             None => {
@@ -419,7 +419,7 @@ impl Work for Pump {
     async fn news(&mut self) -> Result<()> {
         let (inner, now) = (&self.inner, self.inner.now());
         let show_at = inner.show_changes(now)?;
-        let show = waits::until(&**inner.state.env().clock(), show_at, now);
+        let show = waits::until(&**inner.ctx.env().clock(), show_at, now);
         let tell = async {
             match inner.rows.notes.len() {
                 0 => pending().await,

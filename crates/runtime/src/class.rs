@@ -8,8 +8,8 @@ use abide_macros::Setters;
 use std::{borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, time::Duration};
 
 use crate::{
-    Activation, AlarmInfo, AlarmRetry, AnyStub, Env, Error, ErrorKind, Event, Reply, Request,
-    Response, Result, State, Storage, Timeline, limits,
+    Activation, AlarmInfo, AlarmRetry, AnyStub, Ctx, Env, Error, ErrorKind, Event, Reply, Request,
+    Response, Result, Storage, Timeline, limits,
     rpc::Args,
     socket::{Close, Message, WebSocket},
 };
@@ -24,7 +24,7 @@ pub trait Class: Send + Sync + 'static {
 
     /// Creates the instance of an object when it enters memory. Runs inside the object's first poll: its writes commit
     /// with that poll, and are rolled back if it fails.
-    fn instantiate(&self, state: State, env: Env) -> Result<Box<dyn Instance>>;
+    fn instantiate(&self, ctx: Ctx, env: Env) -> Result<Box<dyn Instance>>;
 }
 
 /// One object's code and memory.
@@ -45,9 +45,9 @@ pub trait DurableObject: Sized + 'static {
     /// Creates the object when its first event arrives, after a start or an eviction.
     ///
     /// Storage is synchronous, so this is the place to read and migrate a schema. Work that must be awaited goes into
-    /// [`State::block_concurrency_while`]. An error is returned to the callers and rolls back the writes, and the next
+    /// [`Ctx::block_concurrency_while`]. An error is returned to the callers and rolls back the writes, and the next
     /// event tries again.
-    fn new(state: State, env: Env) -> Result<Self>;
+    fn new(ctx: Ctx, env: Env) -> Result<Self>;
 
     /// Answers an HTTP request.
     fn fetch(&self, request: Request) -> impl Future<Output = Result<Response>> {
@@ -59,7 +59,7 @@ pub trait DurableObject: Sized + 'static {
     }
 
     /// Handles the object's unnamed alarm, at the time passed to [`Storage::set_alarm`](crate::Storage::set_alarm) or
-    /// soon after, and its [named alarms](State::alarm); at least once.
+    /// soon after, and its [named alarms](Ctx::alarm); at least once.
     ///
     /// When it returns `Ok`, the alarm is done, in the transaction of the last poll. An `Err` or a panic does not undo
     /// the writes of earlier polls; the alarm is retried according to [`ClassOptions::alarm_retry`]. An alarm that the
@@ -76,7 +76,7 @@ pub trait DurableObject: Sized + 'static {
         )))
     }
 
-    /// Called once on each new [timeline](State::timeline): after a restore, and in a fork. It runs before any other
+    /// Called once on each new [timeline](Ctx::timeline): after a restore, and in a fork. It runs before any other
     /// event of the object, and its writes and the record that it ran are one commit. After a restore the object starts
     /// for it without waiting for an event; a fork is dormant and waits for its first event.
     ///
@@ -86,7 +86,7 @@ pub trait DurableObject: Sized + 'static {
         Ok(())
     }
 
-    /// Called when the object was [dormant](State::is_dormant) and is activated, in the transaction that activates it.
+    /// Called when the object was [dormant](Ctx::is_dormant) and is activated, in the transaction that activates it.
     ///
     /// Its alarms have been removed if `how` is [`Activation::Fresh`], and its components have been told. An error
     /// resets the object, which stays dormant.
@@ -95,7 +95,7 @@ pub trait DurableObject: Sized + 'static {
         Ok(())
     }
 
-    /// Handles a message of a WebSocket that the object has [accepted](State::accept_websocket). Messages of one socket
+    /// Handles a message of a WebSocket that the object has [accepted](Ctx::accept_websocket). Messages of one socket
     /// start in order; a message may start while another one waits at an `await`.
     ///
     /// An error is logged; the socket stays open.
@@ -197,9 +197,9 @@ impl<T: ObjectClass> Class for Native<T> {
         T::NAME
     }
 
-    fn instantiate(&self, state: State, env: Env) -> Result<Box<dyn Instance>> {
-        let storage = state.storage().clone();
-        let object = Rc::new(T::new(state, env)?);
+    fn instantiate(&self, ctx: Ctx, env: Env) -> Result<Box<dyn Instance>> {
+        let storage = ctx.storage().clone();
+        let object = Rc::new(T::new(ctx, env)?);
         Ok(Box::new(NativeInstance { object, storage }))
     }
 }
@@ -234,6 +234,7 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
                 ErrorKind::NotFound,
                 "operations are for components",
             )))),
+            Event::Create => Box::pin(std::future::ready(Ok(Reply::Done))),
             Event::Alarm(info) => {
                 Box::pin(async move { object.alarm(info).await.map(|()| Reply::Done) })
             }

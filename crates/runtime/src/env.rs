@@ -75,20 +75,28 @@ impl Env {
     /// select one.
     #[track_caller]
     pub fn object<T: ObjectClass>(&self) -> Namespace<T> {
+        match self.object_or_error() {
+            Ok(objects) => objects,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The same without a panic.
+    pub(crate) fn object_or_error<T: ObjectClass>(&self) -> Result<Namespace<T>, String> {
         let mut bindings = self.of_class::<T>();
         match (bindings.next(), bindings.next()) {
-            (Some(binding), None) => self.wrap(binding),
-            (None, _) => panic!(
+            (Some(binding), None) => Ok(self.wrap(binding)),
+            (None, _) => Err(format!(
                 "{} is not registered: add `.object::<{0}>(\"BINDING\")` to the host; it has {}",
                 T::NAME,
                 self.known()
-            ),
-            (Some(first), Some(second)) => panic!(
+            )),
+            (Some(first), Some(second)) => Err(format!(
                 "{} is registered as `{}` and as `{}`: select one with `env.namespace::<{0}>(\"{1}\")`",
                 T::NAME,
                 first.name,
                 second.name
-            ),
+            )),
         }
     }
 

@@ -55,6 +55,8 @@ pub enum Event {
     },
     /// The object's alarm goes off.
     Alarm(AlarmInfo),
+    /// The object is stored with what its constructor did, if it is new. The runtime handles it; a class does not see it.
+    Create,
     /// The object is on a new timeline. Handled in one poll, before any other event.
     Timeline(Timeline),
     /// The object is no longer dormant. Handled in one poll.
@@ -111,7 +113,8 @@ impl Event {
                 idempotency_key,
                 ..
             } => args.capacity() + idempotency_key.as_ref().map_or(0, String::len),
-            Self::Alarm(_)
+            Self::Create
+            | Self::Alarm(_)
             | Self::Timeline(_)
             | Self::Activation(_)
             | Self::WebSocketMessage { .. }

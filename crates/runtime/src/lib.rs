@@ -50,10 +50,13 @@ mod class;
 pub mod clock;
 mod context;
 pub mod creation;
+mod ctx;
 mod env;
 mod envelope;
 mod error;
 mod event;
+#[cfg(feature = "axum")]
+mod extract;
 mod find;
 mod gate;
 mod id;
@@ -72,7 +75,6 @@ mod settle;
 pub mod socket;
 mod sql;
 mod stall;
-mod state;
 mod stats;
 mod storage;
 mod stub;
@@ -98,6 +100,7 @@ pub use crate::{
     class::{
         Class, ClassOptions, DurableObject, Instance, LocalFuture, Native, ObjectClass, Remote,
     },
+    ctx::{BlockConcurrency, Ctx},
     env::Env,
     error::{Error, ErrorKind, Result},
     event::{Encoding, Event, MeteredBody, Reply, Request, Response},
@@ -112,7 +115,6 @@ pub use crate::{
     rpc::JsonResult,
     sql::Sql,
     stall::{CommitStall, StallCause},
-    state::{BlockConcurrency, State},
     stats::NodeStats,
     storage::{PutOptions, Storage},
     stub::{AnyStub, Stub},

@@ -89,7 +89,7 @@ pub const MAX_CALL_CHAIN: usize = 64;
 /// A handler that has not finished after this time resets its object.
 pub const EVENT_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Background work ([`State::spawn`](crate::State::spawn)) that has not ended after this time is dropped
+/// Background work ([`Ctx::spawn`](crate::Ctx::spawn)) that has not ended after this time is dropped
 /// (Cloudflare's limit on the wall-clock time of work that no client waits for, 15 minutes).
 pub const BACKGROUND_TIMEOUT: Duration = Duration::from_mins(15);
 

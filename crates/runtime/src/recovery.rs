@@ -164,7 +164,7 @@ impl Node {
     }
 
     /// Creates the object named `name`, of the same class, with the content that `object` had at a moment. It is
-    /// [dormant](crate::State::is_dormant) until it is [activated](Self::activate). Returns its id. Durable when it returns; `object` is not affected.
+    /// [dormant](crate::Ctx::is_dormant) until it is [activated](Self::activate). Returns its id. Durable when it returns; `object` is not affected.
     ///
     /// # Errors
     /// As [`Node::bookmark`]; [`ErrorKind::Input`] if an object with that name exists.

@@ -144,7 +144,7 @@ impl Storage {
     }
 
     /// Sets the object's unnamed alarm, replacing its current time; for named alarms see
-    /// [`State::alarm`](crate::State::alarm). At this time, or soon after, the class's
+    /// [`Ctx::alarm`](crate::Ctx::alarm). At this time, or soon after, the class's
     /// [`alarm`](crate::DurableObject::alarm) is called, at least once, whatever happens to the process. A time in the
     /// past calls it immediately. Like every write, it takes effect when the poll has committed.
     ///
@@ -224,7 +224,7 @@ impl Storage {
         recovery::on_a_thread(move || store.bookmark_at(key, time)).await
     }
 
-    /// Requests that the object be restored to a bookmark when it next starts; [`State::abort`](crate::State::abort)
+    /// Requests that the object be restored to a bookmark when it next starts; [`Ctx::abort`](crate::Ctx::abort)
     /// restarts it now. Returns the bookmark that undoes it: the state at the end of the current poll or, if the poll
     /// is aborted, before it.
     ///

@@ -77,7 +77,7 @@ impl AnyStub {
         }
     }
 
-    /// Sends an operator's request to a component of the object, such as its outbox, as [`State::serve_operations`](crate::State::serve_operations)
+    /// Sends an operator's request to a component of the object, such as its outbox, as [`Ctx::serve_operations`](crate::Ctx::serve_operations)
     /// describes. The error is [`ErrorKind::NotFound`] if the object has no such component.
     pub fn operate(&self, component: impl Into<String>, request: Request) -> Call<Response> {
         let event = Event::Operation {
@@ -90,9 +90,15 @@ impl AnyStub {
     /// Ends the object's dormancy; see [`Node::activate`](crate::Node::activate).
     ///
     /// # Errors
-    /// As [`State::activate`](crate::State::activate).
+    /// As [`Ctx::activate`](crate::Ctx::activate).
     pub fn activate(&self, how: Activation) -> Call<()> {
         self.send(Event::Activation(how), Reply::into_done)
+    }
+
+    /// Creates the object: what its constructor does is stored. Without this, a new object is stored with the first change
+    /// that something else than its constructor makes. Does nothing if the object exists.
+    pub fn create(&self) -> Call<()> {
+        self.send(Event::Create, Reply::into_done)
     }
 
     /// The names of the object's components that serve operators, as a JSON array of strings.

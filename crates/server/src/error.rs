@@ -54,6 +54,10 @@ pub enum HostError {
         source: io::Error,
     },
 
+    /// A hook of [`on_start`](crate::HostBuilder::on_start) failed, or a singleton could not be created.
+    #[error("what the program does at its start failed: {0}")]
+    StartHook(abide_runtime::Error),
+
     /// The data directory could not be opened or closed.
     #[error(transparent)]
     Storage(#[from] abide_storage::Error),

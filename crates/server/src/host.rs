@@ -6,10 +6,12 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use abide_runtime::{
-    ClassOptions, Env, NodeBuilder, ObjectClass, Outbound, clock::Clock, socket::WebSocketOptions,
+    ClassOptions, Env, Error, NodeBuilder, ObjectClass, Outbound, clock::Clock,
+    socket::WebSocketOptions,
 };
 use abide_storage::{Disk, RealDisk, SimDisk};
 use axum::Router;
+use futures_util::future::BoxFuture;
 use http::request::Parts;
 use tokio::runtime::Handle;
 
@@ -25,6 +27,7 @@ use crate::{
 
 type Registration = Box<dyn FnOnce(NodeBuilder, &ClassOptions) -> NodeBuilder + Send>;
 type MakeRouter = Box<dyn FnOnce(Env) -> Router + Send>;
+pub(crate) type StartHook = Box<dyn FnOnce(Env) -> BoxFuture<'static, Result<(), Error>> + Send>;
 
 /// A process with durable objects, listeners and settings. Its functions create a [`HostBuilder`].
 #[derive(Debug)]
@@ -74,6 +77,7 @@ pub struct HostBuilder {
     pub(crate) audited_calls: AuditedCalls,
     registrations: Vec<Registration>,
     router: Option<MakeRouter>,
+    pub(crate) start_hooks: Vec<StartHook>,
     pub(crate) front: Option<FrontPage>,
 }
 
@@ -88,6 +92,7 @@ impl HostBuilder {
             audited_calls: AuditedCalls::new(),
             registrations: Vec::new(),
             router: None,
+            start_hooks: Vec::new(),
             front: None,
         }
     }
@@ -146,6 +151,43 @@ impl HostBuilder {
         self
     }
 
+    /// Runs at each start, once the objects can be called and before the listeners accept requests. Hooks run in the order
+    /// in which they were added. If one fails, the host does not start.
+    ///
+    /// ```
+    /// # use abide::{Host, prelude::*};
+    /// # #[durable_object]
+    /// # struct Shop { ctx: Ctx }
+    /// # impl DurableObject for Shop { fn new(ctx: Ctx, _: Env) -> Result<Self> { Ok(Self { ctx }) } }
+    /// # #[rpc]
+    /// # impl Shop { pub fn load(&self) -> Result<()> { Ok(()) } }
+    /// let host = Host::open_in_memory()
+    ///     .object::<Shop>("SHOP")
+    ///     .on_start(async |env| env.object::<Shop>().get_by_name("main").load().await);
+    /// # fn main() {}
+    /// ```
+    pub fn on_start<F>(mut self, hook: impl FnOnce(Env) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Result<(), Error>> + Send + 'static,
+    {
+        self.start_hooks
+            .push(Box::new(move |env| Box::pin(hook(env))));
+        self
+    }
+
+    /// Has an object of a registered class with this name exist from the first start on, without being called first:
+    /// what its constructor does, such as setting a timer, is stored.
+    ///
+    /// # Panics
+    /// The start panics if the class is not registered exactly once; see [`Env::object`].
+    pub fn singleton<T: ObjectClass>(self, name: &str) -> Self {
+        let name = name.to_owned();
+        self.on_start(move |env| async move {
+            let object = env.object::<T>().get_by_name(&name);
+            object.untyped().create().await
+        })
+    }
+
     /// Shows this page at `/`, whatever the router has there: an overview of the node, with the program's own links and
     /// commands to try. A browser gets HTML, others JSON. If the listener requires a token (`server.access`), so does
     /// the page; others only learn that this is an abide node.
@@ -186,12 +228,12 @@ impl HostBuilder {
     /// Starts the objects and the listeners and returns the running host, for tests and programs that control its
     /// lifetime.
     pub async fn start(self) -> Result<RunningHost, HostError> {
-        RunningHost::start(self).await
+        Box::pin(RunningHost::start(self)).await
     }
 
     /// Starts the objects without listeners.
     pub async fn start_local(self) -> Result<LocalHost, HostError> {
-        LocalHost::start(self).await
+        Box::pin(LocalHost::start(self)).await
     }
 
     fn register(

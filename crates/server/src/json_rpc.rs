@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use abide_runtime::{Env, ErrorKind, JsonResult};
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::Request,
     response::{IntoResponse, Response},
     routing::post,
 };
@@ -96,7 +96,7 @@ struct Target {
 }
 
 async fn call(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(target): UrlPath<Target>,
     IdempotencyKey(key): IdempotencyKey,
     request: Request,

@@ -32,7 +32,9 @@ use crate::{
     descriptors,
     front::{self, Endpoint, Listener},
     gateway::{Gateway, Slots, StopAfter},
-    guard, json_rpc, limits, metric,
+    guard,
+    host::StartHook,
+    json_rpc, limits, metric,
     readiness::Readiness,
     request_log::logged,
     routes, telemetry,
@@ -401,13 +403,14 @@ struct Core {
 impl Core {
     /// Opens the data directory, replays its log and starts the node, off the async threads.
     async fn start(
-        builder: HostBuilder,
+        mut builder: HostBuilder,
         sockets: Hub,
         listeners: Listeners,
         readiness: &Arc<Readiness>,
     ) -> Result<(Self, Access, Router), HostError> {
         let readiness = Arc::clone(readiness);
-        blocking(move || {
+        let hooks = std::mem::take(&mut builder.start_hooks);
+        let started = blocking(move || {
             let config = builder.config.clone();
             let mut options = store_options(&config);
             if let Some(clock) = builder.clock.clone() {
@@ -460,7 +463,20 @@ impl Core {
                 router,
             ))
         })
-        .await
+        .await?;
+        let (core, access, router) = started;
+        let core = core.run_start_hooks(hooks).await?;
+        Ok((core, access, router))
+    }
+
+    async fn run_start_hooks(self, hooks: Vec<StartHook>) -> Result<Self, HostError> {
+        for hook in hooks {
+            if let Err(error) = hook(self.node.env().clone()).await {
+                self.stop(Duration::ZERO).await?;
+                return Err(HostError::StartHook(error));
+            }
+        }
+        Ok(self)
     }
 
     async fn stop(self, grace: Duration) -> Result<(), HostError> {

@@ -1,7 +1,6 @@
 //! The engine of an open store: its parts, and the operations that need several of them.
 
 use crate::alarms::AlarmIndex;
-use crate::alarms::ClockReading;
 use crate::archive::Archive;
 use crate::archive::archiver::Archiver;
 use crate::archive::compactor::Compactor;
@@ -83,20 +82,12 @@ impl Engine {
 
     /// Adds a step back of the wall clock to the sum, durably: see [`crate::alarms`].
     pub(crate) fn clock_set_back(&self, by_millis: i64) -> Result<()> {
-        if broken(Variant::ClockSetBackIgnored) {
-            return Ok(());
-        }
         self.shared.publish(|manifest| {
             let set_back = self.alarms.set_back().saturating_add(by_millis.max(0));
             self.alarms.clock_set_back(set_back);
-            let unix_millis = self.shared.unix_millis();
-            let end = self.shared.log.begin_clock(unix_millis);
+            let clock = self.shared.begin_clock(set_back);
             if !broken(Variant::ClockSetBackNotSaved) {
-                manifest.clock = ClockReading {
-                    position: end.get(),
-                    unix_millis,
-                    set_back,
-                };
+                manifest.clock = clock;
             }
         })
     }

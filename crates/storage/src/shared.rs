@@ -83,7 +83,7 @@ impl Shared {
         self.memory.take(MemoryUse::Log, bytes);
     }
 
-    /// The time of a commit or a checkpoint. Whoever watches the clock has seen it when this returns.
+    /// The time of a commit or a checkpoint. The watch of the clock has seen it when this returns.
     pub(crate) fn wall_time(&self) -> WallTime {
         let time = WallTime {
             steps: self.log.clock_steps(),
@@ -104,6 +104,16 @@ impl Shared {
             unix_millis,
             set_back,
         })
+    }
+
+    /// Begins a new reading because the clock was set back.
+    pub(crate) fn begin_clock(&self, set_back: i64) -> ClockReading {
+        let unix_millis = self.unix_millis();
+        ClockReading {
+            position: self.log.begin_clock(unix_millis).get(),
+            unix_millis,
+            set_back,
+        }
     }
 
     /// How many threads work together on a checkpoint or on compression.

@@ -21,18 +21,18 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Echoes requests and messages.
 #[durable_object]
 struct Echo {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Echo {
-    fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
         if request.headers().contains_key("upgrade") {
             let pair = WebSocketPair::new();
-            self.state.accept_websocket(pair.server, &[])?;
+            self.ctx.accept_websocket(pair.server, &[])?;
             return Ok(websocket_response(pair.client));
         }
         Ok(Response::new(request.into_body()))

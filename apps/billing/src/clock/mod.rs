@@ -16,7 +16,7 @@ mod timers;
 
 use std::{future::Future, time::Duration};
 
-use abide::{Result, State};
+use abide::{Ctx, Result};
 use abide::{
     outcomes::Entry,
     schedule::{self, Failure, Firing, Options, Phase, RetryPolicy, Schedule, ScheduleError, Spec},
@@ -51,7 +51,7 @@ const COLLECT: &str = "collect";
 /// A subscription's timers. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    state: State,
+    ctx: Ctx,
     schedule: Schedule,
 }
 
@@ -76,11 +76,11 @@ pub trait Subject {
 
 impl Clock {
     /// Opens the clock of a subscription, in its object's constructor.
-    pub fn open(state: &State) -> Result<Self> {
+    pub fn open(ctx: &Ctx) -> Result<Self> {
         let options = Options::default().retry(attempts(PATIENCE));
         Ok(Self {
-            state: state.clone(),
-            schedule: Schedule::open(state, options)?,
+            ctx: ctx.clone(),
+            schedule: Schedule::open(ctx, options)?,
         })
     }
 
@@ -115,7 +115,7 @@ impl Clock {
     /// Sets the timers again, which an activation has dropped: they follow from the chain, and are not another's work.
     pub fn follow_again(&self, state: &str, subscription: &Subscription) -> Result<()> {
         self.set_all(state, subscription)?;
-        let now = Time::now(&**self.state.env().clock()).0;
+        let now = Time::now(&**self.ctx.env().clock()).0;
         for invoice in &subscription.asks {
             self.place(&Collection::question(invoice), now)?;
         }
@@ -153,15 +153,15 @@ impl Clock {
         if broken(Variant::OrderPutOff) {
             return entry.ts;
         }
-        entry.ts.min(Time::now(&**self.state.env().clock()).0)
+        entry.ts.min(Time::now(&**self.ctx.env().clock()).0)
     }
 
     /// Runs due timers in the background. Call it in the object's constructor.
     pub fn serve<S: Subject + Clone + 'static>(&self, subject: S) -> Result<()> {
-        let state = self.state.clone();
+        let ctx = self.ctx.clone();
         self.schedule
             .on_firing_in_background(move |firing: Firing| {
-                let (state, subject) = (state.clone(), subject.clone());
+                let (ctx, subject) = (ctx.clone(), subject.clone());
                 async move {
                     let done = if firing.kind == COLLECT {
                         let collected = subject.collect(firing.metadata()?).await;
@@ -172,7 +172,7 @@ impl Clock {
                         }
                     } else {
                         // No `await`: it is one transaction with the timer's end.
-                        go_off(&state, &subject, &firing)
+                        go_off(&ctx, &subject, &firing)
                     };
                     if let Err(failure) = &done
                         && (failure.is_permanent() || firing.attempt >= PATIENCE)
@@ -228,15 +228,15 @@ pub fn catch_up(subject: &impl Subject, now: Time) -> Result<bool> {
 }
 
 /// Writes the outcomes of a firing timer.
-fn go_off(state: &State, subject: &impl Subject, firing: &Firing) -> Result<(), Failure> {
+fn go_off(ctx: &Ctx, subject: &impl Subject, firing: &Firing) -> Result<(), Failure> {
     let Some(timer) = Timer::named(&firing.kind) else {
         return Err(Failure::permanent(format!(
             "no timer of a subscription is called `{}`",
             firing.kind
         )));
     };
-    let now = Time::now(&**state.env().clock());
-    state.storage().transaction(|| {
+    let now = Time::now(&**ctx.env().clock());
+    ctx.storage().transaction(|| {
         let (phase, subscription) = subject.live()?;
         let refused = |refusal: Refusal| Failure::permanent(refusal.to_string());
         let at = timer.at(phase, &subscription).map_err(refused)?;

@@ -11,7 +11,7 @@ const ALL: &str = "all";
 /// The endpoints of a node, in one object.
 #[durable_object]
 pub struct Endpoints {
-    state: State,
+    ctx: Ctx,
 }
 
 /// The object that knows the endpoints.
@@ -20,14 +20,14 @@ pub(crate) fn endpoints(env: &Env) -> Stub<Endpoints> {
 }
 
 impl DurableObject for Endpoints {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        state.sql().exec(
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        ctx.sql().exec(
             "CREATE TABLE IF NOT EXISTS endpoints (
                  id TEXT PRIMARY KEY, url TEXT NOT NULL, events TEXT NOT NULL, secret TEXT NOT NULL, created_at INTEGER NOT NULL
              ) WITHOUT ROWID",
             (),
         )?;
-        Ok(Self { state })
+        Ok(Self { ctx })
     }
 }
 
@@ -35,7 +35,7 @@ impl DurableObject for Endpoints {
 impl Endpoints {
     /// Registers an endpoint, and returns its secret.
     pub async fn register(&self, id: String, new: NewEndpoint) -> Result<Registered, BillingError> {
-        let now = Time::now(&**self.state.env().clock());
+        let now = Time::now(&**self.ctx.env().clock());
         let (endpoint, secret) = new.register(id, now)?;
         let known = self.all()?;
         if known.iter().any(|known| known.id == endpoint.id) {
@@ -52,7 +52,7 @@ impl Endpoints {
         }
         let secret = secret.reveal();
         let events = serde_json::to_string(&endpoint.events).map_err(Error::from_std)?;
-        self.state.sql().exec(
+        self.ctx.sql().exec(
             "INSERT INTO endpoints (id, url, events, secret, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
             (&endpoint.id, &endpoint.url, events, &secret, now.0),
         )?;
@@ -72,14 +72,14 @@ impl Endpoints {
     /// Removes an endpoint. Messages waiting for it become dead letters of its outbox.
     pub async fn remove(&self, id: String) -> Result<Endpoint, BillingError> {
         let endpoint = self.find(&id)?;
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("DELETE FROM endpoints WHERE id = ?1", (id,))?;
         Ok(endpoint)
     }
 
     /// The URL and the secret of an endpoint while it is registered.
     pub async fn registration(&self, id: String) -> Result<Option<(String, String)>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("SELECT url, secret FROM endpoints WHERE id = ?1", (id,))?
             .optional()
     }
@@ -90,7 +90,7 @@ impl Endpoints {
     }
 
     fn all(&self) -> Result<Vec<Endpoint>> {
-        let rows = self.state.sql().exec(
+        let rows = self.ctx.sql().exec(
             "SELECT id, url, events, created_at FROM endpoints ORDER BY created_at, id",
             (),
         )?;

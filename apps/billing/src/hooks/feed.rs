@@ -5,7 +5,7 @@
 
 use std::{cell::Cell, fmt, rc::Rc, sync::Arc, time::Duration};
 
-use abide::{Activation, Error, Result, Sql, State};
+use abide::{Activation, Ctx, Error, Result, Sql};
 use abide::{
     component::WakeUp,
     outbox::service::{Delayed, Outbox},
@@ -35,7 +35,7 @@ const TABLES: &str = "
 pub(crate) struct Feed(Rc<Inner>);
 
 struct Inner {
-    state: State,
+    ctx: Ctx,
     alarm: WakeUp,
     /// Whether a task is passing notices on.
     running: Cell<bool>,
@@ -52,18 +52,18 @@ struct Waiting {
 
 impl Feed {
     /// Opens the feed of an object, in its constructor.
-    pub(crate) fn open(state: &State) -> Result<Self> {
-        state.sql().exec(TABLES, ())?;
+    pub(crate) fn open(ctx: &Ctx) -> Result<Self> {
+        ctx.sql().exec(TABLES, ())?;
         let feed = Self(Rc::new(Inner {
-            state: state.clone(),
-            alarm: WakeUp::new(state, NAME),
+            ctx: ctx.clone(),
+            alarm: WakeUp::new(ctx, NAME),
             running: Cell::new(false),
             failures: Cell::new(0),
         }));
         let woken = feed.clone();
-        state.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
+        ctx.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
         let copied = feed.clone();
-        state.on_activation(move |how| copied.activated(how));
+        ctx.on_activation(move |how| copied.activated(how));
         Ok(feed)
     }
 
@@ -96,7 +96,7 @@ impl Feed {
             return Ok(());
         }
         for what in told {
-            let notice = Notice::new(resource.clone(), &inner.state.timeline(), what);
+            let notice = Notice::new(resource.clone(), &inner.ctx.timeline(), what);
             let notice = serde_json::to_string(&notice).map_err(Error::from_std)?;
             sql.exec("INSERT INTO webhook_feed (notice) VALUES (?1)", (notice,))?;
         }
@@ -113,7 +113,7 @@ impl Feed {
             return Ok(());
         }
         let running = Running(Rc::clone(inner));
-        let task = inner.state.spawn(async move {
+        let task = inner.ctx.spawn(async move {
             if let Err(error) = running.0.hand_over().await {
                 tracing::error!(%error, "a resource's webhooks are stopped until its next alarm");
             }
@@ -152,14 +152,14 @@ impl Inner {
 
     /// Passes notices on until none is waiting, or one is rejected.
     async fn hand_over(&self) -> Result<()> {
-        let clock = Arc::clone(self.state.env().clock());
+        let clock = Arc::clone(self.ctx.env().clock());
         let end = clock.now() + limits::TASK_LIFE;
         loop {
             let waiting = self.first()?;
             let Some(last) = waiting.last() else {
                 return self.alarm.set(None);
             };
-            if clock.now() >= end || self.state.env().is_stopping() {
+            if clock.now() >= end || self.ctx.env().is_stopping() {
                 return self.alarm.set(Some(self.now().0));
             }
             if broken(Variant::NoticesGoneFirst) {
@@ -189,7 +189,7 @@ impl Inner {
 
     /// Enqueues notices with every endpoint that wants them. A failing endpoint does not block the others.
     async fn hand_to_all(&self, waiting: &[Waiting]) -> Result<()> {
-        let env = self.state.env();
+        let env = self.ctx.env();
         let notices = waiting
             .iter()
             .map(|waiting| serde_json::from_str(&waiting.notice).map_err(Error::from_std))
@@ -222,7 +222,7 @@ impl Inner {
         if messages.is_empty() {
             return Ok(());
         }
-        let outbox = self.state.env().object::<Outbox>();
+        let outbox = self.ctx.env().object::<Outbox>();
         let enqueued = outbox.get_by_name(&endpoint.id).enqueue(messages).await;
         match enqueued {
             Err(refused) if !broken(Variant::RefusedMeansTaken) => Err(refused.error.into()),
@@ -245,11 +245,11 @@ impl Inner {
     }
 
     fn sql(&self) -> Sql {
-        self.state.sql()
+        self.ctx.sql()
     }
 
     fn now(&self) -> Time {
-        Time::now(&**self.state.env().clock())
+        Time::now(&**self.ctx.env().clock())
     }
 }
 
@@ -260,7 +260,7 @@ fn millis(time: Duration) -> i64 {
 impl fmt::Debug for Feed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Feed")
-            .field("state", &self.0.state)
+            .field("state", &self.0.ctx)
             .finish_non_exhaustive()
     }
 }

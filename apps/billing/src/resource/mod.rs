@@ -7,7 +7,7 @@
 mod live;
 mod row;
 
-use abide::{Env, Error, ErrorKind, Result, State, Timeline, TimelineCause};
+use abide::{Ctx, Env, Error, ErrorKind, Result, Timeline, TimelineCause};
 use abide::{
     outcomes::{Checked, Entry, Options, Outcomes, OutcomesError, Reached, Transitioned, Until},
     projection::{Feed, Projection},
@@ -79,7 +79,7 @@ pub struct Event {
 /// The resource of an object. Clones share the same resource.
 #[derive(Clone, Debug)]
 pub(crate) struct Resource<M> {
-    state: State,
+    ctx: Ctx,
     id: String,
     outcomes: Outcomes<M>,
     /// None on a node without a read model.
@@ -90,24 +90,24 @@ impl<M: Live> Resource<M> {
     /// Opens the resource of an object, in its constructor. The hook is called with each outcome, in its transaction;
     /// so are the feeds of the read model and of webhooks, if the node has them.
     pub(crate) fn open(
-        state: &State,
+        ctx: &Ctx,
         hook: impl Fn(&Entry, &Reached<M>) -> Result<()> + 'static,
     ) -> Result<Self> {
         let kind = M::SCHEMA.name;
-        let id = state.name().ok_or_else(|| {
+        let id = ctx.name().ok_or_else(|| {
             let text = format!("a {kind} must be addressed by its name, which is its id");
             Error::with_kind(ErrorKind::Input, text)
         })?;
-        let env = state.env();
+        let env = ctx.env();
         let feed = env
             .get::<Projection>()
-            .map(|projection| Feed::open(state, projection))
+            .map(|projection| Feed::open(ctx, projection))
             .transpose()?;
         let hooks = env
             .get::<Webhooks>()
-            .map(|_| hooks::Feed::open(state))
+            .map(|_| hooks::Feed::open(ctx))
             .transpose()?;
-        let (rows, source, name) = (feed.clone(), state.clone(), id.clone());
+        let (rows, source, name) = (feed.clone(), ctx.clone(), id.clone());
         let hook = move |entry: &Entry, reached: &Reached<M>| {
             hook(entry, reached)?;
             let is_forgotten = broken(Variant::RowForgotten) && entry.outcome == "settled";
@@ -120,13 +120,13 @@ impl<M: Live> Resource<M> {
             Ok(())
         };
         let resource = Self {
-            state: state.clone(),
+            ctx: ctx.clone(),
             id,
-            outcomes: Outcomes::projected(state, Options::default(), hook)?,
+            outcomes: Outcomes::projected(ctx, Options::default(), hook)?,
             feed,
         };
         let told = resource.clone();
-        state.on_timeline(move |timeline| Ok(told.begin(timeline)?));
+        ctx.on_timeline(move |timeline| Ok(told.begin(timeline)?));
         Ok(resource)
     }
 
@@ -165,7 +165,7 @@ impl<M: Live> Resource<M> {
     }
 
     pub(crate) fn env(&self) -> &Env {
-        self.state.env()
+        self.ctx.env()
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -227,7 +227,7 @@ impl<M: Live> Resource<M> {
         &self,
         change: impl FnOnce() -> Result<R, BillingError>,
     ) -> Result<R, BillingError> {
-        self.state.storage().transaction(change)
+        self.ctx.storage().transaction(change)
     }
 
     /// Changes metadata; an empty change is ignored.
@@ -315,7 +315,7 @@ impl<M: Live> Resource<M> {
 
     /// The resource's row in the read model.
     pub(crate) fn row(&self) -> Result<Row, BillingError> {
-        Ok(self.read(|live| Row::new(&self.state, &self.id, live))??)
+        Ok(self.read(|live| Row::new(&self.ctx, &self.id, live))??)
     }
 
     /// Puts the row into the feed of the read model once more, for one that is made anew.

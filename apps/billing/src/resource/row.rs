@@ -1,6 +1,6 @@
 //! A resource's row in the read model.
 
-use abide::{Error, Result, State};
+use abide::{Ctx, Error, Result};
 use abide::{
     outcomes::Reached,
     projection::{Feed, Table, Type},
@@ -50,9 +50,9 @@ pub struct Row {
 }
 
 impl Row {
-    pub(super) fn new<M: Live>(state: &State, id: &str, reached: &Reached<M>) -> Result<Self> {
+    pub(super) fn new<M: Live>(ctx: &Ctx, id: &str, reached: &Reached<M>) -> Result<Self> {
         let first = "SELECT ts FROM outcomes WHERE seq = 1";
-        let created_at: Option<i64> = state.sql().exec(first, ())?.optional()?;
+        let created_at: Option<i64> = ctx.sql().exec(first, ())?.optional()?;
         let created_at = Time(created_at.unwrap_or(reached.ts));
         let updated_at = Time(reached.ts);
         let facts = reached.machine.facts();

@@ -116,8 +116,8 @@ macro_rules! alarmed {
         crate::resources::calls::timeless!($class);
 
         impl abide::DurableObject for $class {
-            fn new(state: abide::State, _env: abide::Env) -> abide::Result<Self> {
-                let resource = crate::resource::Resource::open(&state, |_, _| Ok(()))?;
+            fn new(ctx: abide::Ctx, _env: abide::Env) -> abide::Result<Self> {
+                let resource = crate::resource::Resource::open(&ctx, |_, _| Ok(()))?;
                 Ok(Self { resource })
             }
         }

@@ -27,7 +27,7 @@ pub struct FailedTimer {
 /// Such timers of all subscriptions, in one object. Each is verified with its subscription before it is shown.
 #[durable_object]
 pub struct FailedTimers {
-    state: State,
+    ctx: Ctx,
 }
 
 /// The list.
@@ -36,15 +36,15 @@ pub(crate) fn failed_timers(env: &Env) -> Stub<FailedTimers> {
 }
 
 impl DurableObject for FailedTimers {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        state.sql().exec(
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        ctx.sql().exec(
             "CREATE TABLE IF NOT EXISTS failed_timers (
                  number INTEGER PRIMARY KEY, subscription TEXT NOT NULL, timer TEXT NOT NULL, error TEXT NOT NULL,
                  since INTEGER NOT NULL, UNIQUE (subscription, timer)
              )",
             (),
         )?;
-        Ok(Self { state })
+        Ok(Self { ctx })
     }
 }
 
@@ -52,7 +52,7 @@ impl DurableObject for FailedTimers {
 impl FailedTimers {
     /// Adds a timer.
     pub async fn note(&self, failed: FailedTimer) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(
             "INSERT INTO failed_timers (subscription, timer, error, since) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT DO UPDATE SET error = excluded.error",
@@ -69,14 +69,14 @@ impl FailedTimers {
 
     /// Removes a timer: it has succeeded since, or is no longer needed.
     pub async fn forget(&self, subscription: String, timer: String) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let one = "DELETE FROM failed_timers WHERE subscription = ?1 AND timer = ?2";
         sql.exec(one, (&subscription, &timer)).map(drop)
     }
 
     /// The newest entries, up to a limit.
     pub async fn list(&self, limit: i64) -> Result<Vec<FailedTimer>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let newest = "SELECT subscription, timer, error, since FROM failed_timers ORDER BY number DESC LIMIT ?1";
         sql.exec(newest, (limit,))?.all()
     }

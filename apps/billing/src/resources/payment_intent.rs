@@ -50,18 +50,18 @@ const START: RetryPolicy = RetryPolicy::Exponential {
 /// One payment of an invoice.
 #[durable_object]
 pub struct PaymentIntent {
-    state: State,
+    ctx: Ctx,
     resource: Resource<states::PaymentIntent>,
     /// Starts refunds; most payments have none.
     refunds: OnceCell<Schedule>,
 }
 
 impl DurableObject for PaymentIntent {
-    fn new(state: State, _env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let intent = Self {
-            resource: Resource::open(&state, |_, _| Ok(()))?,
+            resource: Resource::open(&ctx, |_, _| Ok(()))?,
             refunds: OnceCell::new(),
-            state,
+            ctx,
         };
         let has_refunds = intent
             .resource
@@ -80,8 +80,8 @@ impl PaymentIntent {
             return Ok(refunds);
         }
         let options = schedule::Options::default().retry(START);
-        let refunds = Schedule::open(&self.state, options)?;
-        let env = self.state.env().clone();
+        let refunds = Schedule::open(&self.ctx, options)?;
+        let env = self.ctx.env().clone();
         refunds.on_firing_in_background(move |firing| start(env.clone(), firing))?;
         Ok(self.refunds.get_or_init(|| refunds))
     }

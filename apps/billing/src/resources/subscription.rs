@@ -70,15 +70,15 @@ pub struct Subscription {
 }
 
 impl DurableObject for Subscription {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        let clock = Clock::open(&state)?;
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let clock = Clock::open(&ctx)?;
         let follower = clock.clone();
-        let resource = Resource::open(&state, move |entry, live| {
+        let resource = Resource::open(&ctx, move |entry, live| {
             follower.follow(entry, live.state, &live.machine)
         })?;
         clock.serve(resource.clone())?;
         let (activated, again) = (resource.clone(), clock.clone());
-        state.on_activation(move |_| {
+        ctx.on_activation(move |_| {
             activated.read(|live| again.follow_again(live.state, &live.machine))?
         });
         Ok(Self { resource, clock })

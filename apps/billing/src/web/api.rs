@@ -44,7 +44,6 @@ use abide::{
 };
 use axum::{
     Json, Router,
-    extract::State,
     http::header,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -215,29 +214,23 @@ macro_rules! of_kind {
     };
 }
 
-async fn show(
-    State(env): State<Env>,
-    UrlPath(path): UrlPath<OfKind>,
-) -> Result<Json<View>, ApiError> {
+async fn show(env: Env, UrlPath(path): UrlPath<OfKind>) -> Result<Json<View>, ApiError> {
     Ok(Json(of_kind!(env, path, get_state())))
 }
 
 async fn show_product(
-    env: State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
     show(env, OfKind::path("products", id)).await
 }
 
-async fn show_price(
-    env: State<Env>,
-    UrlPath(ById { id }): UrlPath<ById>,
-) -> Result<Json<View>, ApiError> {
+async fn show_price(env: Env, UrlPath(ById { id }): UrlPath<ById>) -> Result<Json<View>, ApiError> {
     show(env, OfKind::path("prices", id)).await
 }
 
 async fn show_customer(
-    env: State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
     show(env, OfKind::path("customers", id)).await
@@ -245,7 +238,7 @@ async fn show_customer(
 
 /// Changes the metadata of a resource.
 async fn annotate(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(path): UrlPath<OfKind>,
     JsonBody(metadata): JsonBody<Annotation>,
@@ -255,7 +248,7 @@ async fn annotate(
 }
 
 async fn history(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<OfKind>,
     UrlQuery(wanted): UrlQuery<After>,
 ) -> Result<Json<History>, ApiError> {
@@ -282,7 +275,7 @@ fn to_its_end() -> String {
 }
 
 async fn replay(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(path): UrlPath<OfKind>,
     UrlQuery(wished): UrlQuery<Wished>,
 ) -> Result<String, ApiError> {
@@ -300,10 +293,7 @@ struct Replayed {
     outcomes: i64,
 }
 
-async fn check(
-    State(env): State<Env>,
-    UrlPath(path): UrlPath<OfKind>,
-) -> Result<Json<Replayed>, ApiError> {
+async fn check(env: Env, UrlPath(path): UrlPath<OfKind>) -> Result<Json<Replayed>, ApiError> {
     let _: View = of_kind!(env, path, get_state());
     let outcomes = of_kind!(env, path, check());
     Ok(Json(Replayed { outcomes }))
@@ -314,7 +304,7 @@ fn value(data: &impl Serialize) -> Result<Value, ApiError> {
 }
 
 async fn create_product(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(Annotated { new, metadata }): JsonBody<Annotated<NewProduct>>,
 ) -> Created {
@@ -326,7 +316,7 @@ async fn create_product(
 }
 
 async fn update_product(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
     JsonBody(new): JsonBody<NewProduct>,
@@ -338,7 +328,7 @@ async fn update_product(
 }
 
 async fn delete_product(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
@@ -348,7 +338,7 @@ async fn delete_product(
 }
 
 async fn create_price(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(Annotated { new, metadata }): JsonBody<Annotated<NewPrice>>,
 ) -> Created {
@@ -366,7 +356,7 @@ async fn create_price(
 }
 
 async fn delete_price(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
@@ -376,7 +366,7 @@ async fn delete_price(
 }
 
 async fn create_customer(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(Annotated { new, metadata }): JsonBody<Annotated<NewCustomer>>,
 ) -> Created {
@@ -388,7 +378,7 @@ async fn create_customer(
 }
 
 async fn update_customer(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
     JsonBody(new): JsonBody<NewCustomer>,
@@ -400,7 +390,7 @@ async fn update_customer(
 }
 
 async fn delete_customer(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
@@ -410,7 +400,7 @@ async fn delete_customer(
 }
 
 async fn set_payment_method(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
     JsonBody(set): JsonBody<SetPaymentMethod>,
@@ -451,7 +441,7 @@ impl WantedSubscription {
 }
 
 async fn create_subscription(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(Annotated { new, metadata }): JsonBody<Annotated<WantedSubscription>>,
 ) -> Created {
@@ -466,7 +456,7 @@ async fn create_subscription(
 }
 
 async fn change(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
     JsonBody(change): JsonBody<Change>,
@@ -478,7 +468,7 @@ async fn change(
 }
 
 async fn cancel(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
     JsonBody(cancel): JsonBody<Cancel>,
@@ -489,7 +479,7 @@ async fn cancel(
 }
 
 async fn keep(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
@@ -498,7 +488,7 @@ async fn keep(
 }
 
 async fn pause(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
@@ -507,7 +497,7 @@ async fn pause(
 }
 
 async fn resume(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
@@ -516,7 +506,7 @@ async fn resume(
 }
 
 async fn entitlement(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Entitlement>, ApiError> {
     let subscription = object!(env, Subscription, "sub", &id);
@@ -524,7 +514,7 @@ async fn entitlement(
 }
 
 async fn pay(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
@@ -533,7 +523,7 @@ async fn pay(
 }
 
 async fn void(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
@@ -542,7 +532,7 @@ async fn void(
 }
 
 async fn give_up(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {

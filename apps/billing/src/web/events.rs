@@ -3,7 +3,6 @@
 use abide::{Env, server::ApiError};
 use axum::{
     body::Bytes,
-    extract::State,
     http::{HeaderMap, StatusCode},
 };
 
@@ -16,7 +15,7 @@ use crate::{
 /// Handles a webhook of the gateway. Responds with 204 when its effect is on disk; a duplicate or late one changes
 /// nothing.
 pub(super) async fn hear(
-    State(env): State<Env>,
+    env: Env,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<StatusCode, ApiError> {

@@ -4,7 +4,7 @@ use abide::{
     Env,
     server::{ApiError, IdempotencyKey, JsonBody, UrlPath},
 };
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{Json, http::StatusCode};
 use serde::Serialize;
 
 use super::{
@@ -21,7 +21,7 @@ pub(super) struct Listed {
 }
 
 pub(super) async fn register(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(new): JsonBody<NewEndpoint>,
 ) -> Result<(StatusCode, Json<Registered>), ApiError> {
@@ -34,13 +34,13 @@ pub(super) async fn register(
     Ok((StatusCode::CREATED, Json(registered)))
 }
 
-pub(super) async fn list(State(env): State<Env>) -> Result<Json<Listed>, ApiError> {
+pub(super) async fn list(env: Env) -> Result<Json<Listed>, ApiError> {
     let endpoints = endpoints(&env).list().await?;
     Ok(Json(Listed { endpoints }))
 }
 
 pub(super) async fn show(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Endpoint>, ApiError> {
     id::check(PREFIX, &id)?;
@@ -48,7 +48,7 @@ pub(super) async fn show(
 }
 
 pub(super) async fn remove(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Endpoint>, ApiError> {
     id::check(PREFIX, &id)?;

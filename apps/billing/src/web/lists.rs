@@ -5,7 +5,7 @@ use abide::{
     Env,
     server::{ApiError, UrlQuery},
 };
-use axum::{Json, Router, extract::State, routing::get};
+use axum::{Json, Router, routing::get};
 use serde_json::{Value, json};
 
 use crate::{
@@ -51,7 +51,7 @@ pub(super) fn must_be_a_state(machine: &Declaration, state: &str) -> Result<(), 
 async fn list(
     field: &'static str,
     machine: Declaration,
-    State(env): State<Env>,
+    env: Env,
     UrlQuery(filter): UrlQuery<Filter>,
 ) -> Result<Json<Value>, ApiError> {
     if let Some(state) = &filter.state {

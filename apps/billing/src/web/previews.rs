@@ -4,7 +4,7 @@ use abide::{
     Env,
     server::{ApiError, JsonBody, UrlPath},
 };
-use axum::{Json, extract::State};
+use axum::Json;
 use serde::Serialize;
 
 use super::{
@@ -23,7 +23,7 @@ pub(super) struct Next {
 
 /// The next invoice, if nothing else happens.
 pub(super) async fn upcoming(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Next>, ApiError> {
     let subscription = object!(env, Subscription, "sub", &id);
@@ -33,7 +33,7 @@ pub(super) async fn upcoming(
 
 /// The effect of a plan change, without making it.
 pub(super) async fn change(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
     JsonBody(change): JsonBody<Change>,
 ) -> Result<Json<Preview>, ApiError> {

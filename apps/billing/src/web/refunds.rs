@@ -4,7 +4,7 @@ use abide::{
     Env,
     server::{ApiError, IdempotencyKey, JsonBody, UrlPath},
 };
-use axum::{Json, extract::State};
+use axum::Json;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -34,7 +34,7 @@ fn beneath(prefix: &str, parent: &str, key: Option<&str>) -> Result<String, ApiE
 }
 
 pub(super) async fn create(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
     JsonBody(wanted): JsonBody<Wanted>,
@@ -61,7 +61,7 @@ pub(super) struct Refunds {
 }
 
 pub(super) async fn list(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Refunds>, ApiError> {
     let intent = object!(env, PaymentIntent, "pi", &id);
@@ -78,7 +78,7 @@ pub(super) async fn list(
 }
 
 pub(super) async fn credit(
-    State(env): State<Env>,
+    env: Env,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
     JsonBody(wanted): JsonBody<Wanted>,
@@ -102,7 +102,7 @@ pub(super) struct CreditNotes {
 }
 
 pub(super) async fn credit_notes(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<CreditNotes>, ApiError> {
     let invoice = object!(env, Invoice, "in", &id);

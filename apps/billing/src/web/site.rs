@@ -5,7 +5,7 @@ use abide::{
     outcomes::Until,
     server::{ApiError, UrlPath, UrlQuery},
 };
-use axum::{extract::State, response::Html};
+use axum::response::Html;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ pub(super) async fn nowhere() -> Failed {
     ApiError::not_found("not_found", "There is no such page.").into()
 }
 
-pub(super) async fn overview(State(env): State<Env>) -> Result<Html<String>, Failed> {
+pub(super) async fn overview(env: Env) -> Result<Html<String>, Failed> {
     let reader = env.require::<Reader>()?;
     let view = reader.overview(Time::now(&**env.clock())).await?;
     let lag = upkeep::lag(&env).await?;
@@ -49,7 +49,7 @@ pub(super) async fn overview(State(env): State<Env>) -> Result<Html<String>, Fai
 }
 
 pub(super) async fn subscriptions(
-    State(env): State<Env>,
+    env: Env,
     wanted: Result<UrlQuery<Wanted>, ApiError>,
 ) -> Result<Html<String>, Failed> {
     let UrlQuery(wanted) = wanted?;
@@ -72,7 +72,7 @@ pub(super) struct ById {
 
 /// One subscription: its state and chain from its object; its invoices from the read model, if available.
 pub(super) async fn subscription(
-    State(env): State<Env>,
+    env: Env,
     path: Result<UrlPath<ById>, ApiError>,
 ) -> Result<Html<String>, Failed> {
     let UrlPath(ById { id }) = path?;

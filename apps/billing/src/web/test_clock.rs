@@ -6,7 +6,7 @@ use abide::{
     Env,
     server::{ApiError, JsonBody},
 };
-use axum::{Json, extract::State};
+use axum::Json;
 use serde::{Deserialize, Serialize};
 
 use crate::{Time, test_clock::TestModeClock};
@@ -31,7 +31,7 @@ fn clock(env: &Env) -> Result<std::sync::Arc<TestModeClock>, ApiError> {
     })
 }
 
-pub(super) async fn show(State(env): State<Env>) -> Result<Json<Shown>, ApiError> {
+pub(super) async fn show(env: Env) -> Result<Json<Shown>, ApiError> {
     clock(&env)?;
     let now = Time::now(&**env.clock());
     Ok(Json(Shown { now }))
@@ -39,7 +39,7 @@ pub(super) async fn show(State(env): State<Env>) -> Result<Json<Shown>, ApiError
 
 /// Moves the program's clock forward.
 pub(super) async fn advance(
-    State(env): State<Env>,
+    env: Env,
     JsonBody(advance): JsonBody<Advance>,
 ) -> Result<Json<Shown>, ApiError> {
     let clock = clock(&env)?;

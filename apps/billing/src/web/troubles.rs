@@ -11,7 +11,7 @@ use abide::{
         WorkflowError, Workflows, limits,
     },
 };
-use axum::{Json, extract::State};
+use axum::Json;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -82,7 +82,7 @@ impl From<InstanceRecord> for Failed {
     }
 }
 
-pub(super) async fn show(State(env): State<Env>) -> Result<Json<Troubles>, ApiError> {
+pub(super) async fn show(env: Env) -> Result<Json<Troubles>, ApiError> {
     Ok(Json(all(&env).await?))
 }
 
@@ -142,7 +142,7 @@ async fn has_failed(env: &Env, failed: &FailedTimer) -> Result<bool, ApiError> {
 
 /// Resumes a payment that has failed, from the failed step, or is stuck.
 pub(super) async fn resume(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Failed>, ApiError> {
     id::check("pi", &id)?;
@@ -151,7 +151,7 @@ pub(super) async fn resume(
 
 /// The same for a refund.
 pub(super) async fn resume_refund(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Failed>, ApiError> {
     id::check("re", &id)?;
@@ -241,7 +241,7 @@ impl From<schedule::Timer> for Timer {
 
 /// The timers of a subscription, including failed ones.
 pub(super) async fn timers(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Timers>, ApiError> {
     id::check("sub", &id)?;
@@ -262,7 +262,7 @@ pub(super) struct OneTimer {
 
 /// Retries a failed timer.
 pub(super) async fn retry_timer(
-    State(env): State<Env>,
+    env: Env,
     UrlPath(OneTimer { id, name }): UrlPath<OneTimer>,
 ) -> Result<Json<Timers>, ApiError> {
     id::check("sub", &id)?;

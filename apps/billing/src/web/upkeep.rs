@@ -14,7 +14,6 @@ use abide::{projection::Progress, queue::Queue};
 use axum::{
     Json,
     body::Body,
-    extract::State,
     http::header,
     response::{IntoResponse, Response},
 };
@@ -64,7 +63,7 @@ impl Drop for Turn {
     }
 }
 
-pub(super) async fn read_model(State(env): State<Env>) -> Result<Json<Lag>, ApiError> {
+pub(super) async fn read_model(env: Env) -> Result<Json<Lag>, ApiError> {
     Ok(Json(lag(&env).await?))
 }
 
@@ -106,7 +105,7 @@ impl From<&Progress> for Line {
     }
 }
 
-pub(super) async fn rebuild(State(env): State<Env>) -> Result<Response, ApiError> {
+pub(super) async fn rebuild(env: Env) -> Result<Response, ApiError> {
     let turn = env.require::<Upkeep>()?.turn()?;
     let reader = env.require::<Reader>()?;
     Ok(in_the_background(
@@ -148,7 +147,7 @@ struct Checked {
     failures: Vec<String>,
 }
 
-pub(super) async fn check_all(State(env): State<Env>) -> Result<Response, ApiError> {
+pub(super) async fn check_all(env: Env) -> Result<Response, ApiError> {
     let turn = env.require::<Upkeep>()?.turn()?;
     let all = env.clone();
     let stored = spawn_blocking(move || Stored::all(&all)).await;

@@ -19,7 +19,7 @@ impl Blog {
     /// Whether a mail may be sent to an unconfirmed address: not if there was one, or too many to all such addresses
     /// together, within a day. It counts as sent.
     pub(super) fn may_write_to(&self, mailbox: &str) -> Result<bool> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let now = self.now();
         let budget = |what, who, most| Budget::new(what, who, most, limits::CONFIRMATION_WINDOW);
         let address = budget("confirmation to", mailbox, 1);
@@ -53,7 +53,7 @@ impl Blog {
             member,
         } = notice;
         let found: Option<(String, String, String, String, String)> = self
-            .state.sql()
+            .ctx.sql()
             .exec(
                 "SELECT members.email, slug, title, comments.name, comments.text FROM follows
                  JOIN members ON members.id = follows.member
@@ -66,7 +66,7 @@ impl Blog {
         let Some((to, slug, title, author, text)) = found else {
             return Ok(None);
         };
-        let secret = secret(self.state.storage())?;
+        let secret = secret(self.ctx.storage())?;
         let subscription = Subscription { post, member };
         Ok(Some(Letter {
             to,
@@ -87,7 +87,7 @@ impl Blog {
         if posts.is_empty() || until <= self.now() {
             return Ok(None);
         }
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let email = "SELECT email FROM members WHERE id = ?";
         let to: String = storage.sql().exec(email, (member,))?.one()?;
         let confirmation = Confirmation { member, until };
@@ -102,7 +102,7 @@ impl Blog {
 
     /// The posts whose subscriptions a member has not confirmed.
     pub(super) fn unconfirmed(&self, member: i64) -> Result<Vec<Post>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(
             &format!(
                 "{POST} WHERE id IN (SELECT post FROM follows WHERE member = ? AND confirmed_at IS NULL AND asked_at > ?)
@@ -120,7 +120,7 @@ impl Blog {
 
     pub(super) fn forget_unconfirmed(&self) -> Result<()> {
         let forget = "DELETE FROM follows WHERE confirmed_at IS NULL AND asked_at <= ?";
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(forget, (self.forgotten(),)).map(drop)
     }
 
@@ -129,7 +129,7 @@ impl Blog {
         token: &str,
         client: &str,
     ) -> Result<Subscription, BlogError> {
-        let secret = secret(self.state.storage())?;
+        let secret = secret(self.ctx.storage())?;
         let subscription = self.guess(client, Subscription::of(token, &secret))?;
         subscription.ok_or(BlogError::BadLink)
     }
@@ -139,7 +139,7 @@ impl Blog {
         token: &str,
         client: &str,
     ) -> Result<Confirmation, BlogError> {
-        let secret = secret(self.state.storage())?;
+        let secret = secret(self.ctx.storage())?;
         let confirmation = self.guess(client, Confirmation::of(token, &secret))?;
         let confirmation = confirmation.ok_or(BlogError::BadLink)?;
         if confirmation.until <= self.now() {
@@ -150,7 +150,7 @@ impl Blog {
 
     /// Verifies a client's token. After too many wrong ones, no token of the client is checked.
     pub(super) fn guess<T>(&self, client: &str, token: Option<T>) -> Result<Option<T>, BlogError> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let now = self.now();
         let budget = Budget::new(
             "wrong tokens of",

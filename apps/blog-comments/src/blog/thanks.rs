@@ -55,7 +55,7 @@ impl Blog {
     /// asks whether to subscribe.
     pub(super) fn thank(&self, post: i64, member: i64) -> Result<bool, BlogError> {
         let now = self.now();
-        let first = self.state.sql().exec(
+        let first = self.ctx.sql().exec(
             "INSERT INTO thanks (member, state, since) VALUES (?, 'waiting', ?) ON CONFLICT DO NOTHING RETURNING 1",
             (member, now),
         )?;
@@ -78,7 +78,7 @@ impl Blog {
             member,
             until,
         } = thanks;
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let found: Option<(String, String)> = storage
             .sql()
             .exec(
@@ -113,7 +113,7 @@ impl Blog {
         before: Option<i64>,
     ) -> Result<(Vec<ThankYou>, Option<i64>), BlogError> {
         let mut found: Vec<ThankYou> = self
-            .state.sql()
+            .ctx.sql()
             .exec(
                 "SELECT member, name, email, state, since, error FROM thanks JOIN members ON members.id = member
                  WHERE member < ? ORDER BY member DESC LIMIT ?",

@@ -47,7 +47,7 @@ pub struct Status {
 /// A session.
 #[durable_object]
 pub struct BrowserSession {
-    state: State,
+    ctx: Ctx,
     env: Env,
     shots: Shots,
     browsers: Arc<Browsers>,
@@ -56,14 +56,14 @@ pub struct BrowserSession {
 }
 
 impl DurableObject for BrowserSession {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let shots = Shots::open(state.sql())?;
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let shots = Shots::open(ctx.sql())?;
         let idle_time = env.require::<IdleTime>()?.0;
         Ok(Self {
             browsers: env.require()?,
             pictures: env.require()?,
             shots,
-            state,
+            ctx,
             env,
             idle_time,
         })
@@ -71,7 +71,7 @@ impl DurableObject for BrowserSession {
 
     /// Adds up the time for which the browser has been idle, and closes it in the end.
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let session = self.session()?;
         match self.browsers.activity(&session) {
             // It was closed to make room for another, has crashed, or belonged to an earlier process.
@@ -106,7 +106,7 @@ impl BrowserSession {
         let reserved = self.shots.reserve(&session, &job, now)?;
         self.used()?;
         // The key is reserved on disk before a picture is stored under it.
-        self.state.storage().sync().await?;
+        self.ctx.storage().sync().await?;
         let done = self
             .take_and_store(&session, &job, &reserved.pictures)
             .await;
@@ -135,7 +135,7 @@ impl BrowserSession {
     /// Removes a screenshot and its pictures.
     pub async fn delete(&self, id: i64) -> Result<Deleted, SessionError> {
         let keys = self.shots.hold(id)?;
-        self.state.storage().sync().await?;
+        self.ctx.storage().sync().await?;
         let pictures = keys.len();
         if let Err(error) = self.pictures.delete(keys).await {
             // The row stays, so it can be tried again.
@@ -174,7 +174,7 @@ impl BrowserSession {
         if !self.browsers.close(&self.session()?) {
             return Err(SessionError::AtWork);
         }
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.delete(IDLE)?;
         Ok(storage.delete_alarm()?)
     }
@@ -201,13 +201,13 @@ impl BrowserSession {
 
     /// The browser is used: its idle time begins anew.
     fn used(&self) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.put(IDLE, &0_u64)?;
         storage.set_alarm(self.tick())
     }
 
     fn idle(&self) -> Result<Duration> {
-        let millis = self.state.storage().get::<u64>(IDLE)?.unwrap_or(0);
+        let millis = self.ctx.storage().get::<u64>(IDLE)?.unwrap_or(0);
         Ok(Duration::from_millis(millis))
     }
 
@@ -220,7 +220,7 @@ impl BrowserSession {
     }
 
     fn session(&self) -> Result<String> {
-        self.state
+        self.ctx
             .name()
             .ok_or_else(|| Error::new("a session is found by its name"))
     }

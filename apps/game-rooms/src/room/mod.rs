@@ -37,7 +37,7 @@ pub(crate) use self::{entrance::ByRole, store::millis};
 /// A room.
 #[durable_object]
 pub struct GameRoom {
-    state: State,
+    ctx: Ctx,
     store: Store,
     limits: Arc<Limits>,
     /// By the number of the socket.
@@ -45,12 +45,12 @@ pub struct GameRoom {
 }
 
 impl DurableObject for GameRoom {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         // A phone learns from these that the network is gone; they must not wake the object.
-        state.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
+        ctx.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
         Ok(Self {
-            store: Store::open(state.sql())?,
-            state,
+            store: Store::open(ctx.sql())?,
+            ctx,
             limits: env.require()?,
             paces: RefCell::default(),
         })
@@ -70,7 +70,7 @@ impl DurableObject for GameRoom {
                     Seat::Host => &[&tag],
                     Seat::Player(_) => &[PLAYERS, &tag],
                 };
-                let socket = self.state.accept_websocket(pair.server, tags)?;
+                let socket = self.ctx.accept_websocket(pair.server, tags)?;
                 socket.set_attachment(&seat)?;
                 if let Seat::Player(number) = seat {
                     socket.send(json!({ "you": { "player": number } }).to_string())?;
@@ -78,7 +78,7 @@ impl DurableObject for GameRoom {
                 self.tell_who_is_here();
             }
             Err(refusal) => {
-                let socket = self.state.accept_websocket(pair.server, &[])?;
+                let socket = self.ctx.accept_websocket(pair.server, &[])?;
                 self.refuse(&socket, refusal)?;
             }
         }
@@ -158,7 +158,7 @@ impl GameRoom {
             return Err("the room is open already; make another".into());
         }
         self.store.begin(&code, &host, created_at)?;
-        self.state.storage().set_alarm(self.limits.empty_life())
+        self.ctx.storage().set_alarm(self.limits.empty_life())
     }
 }
 
@@ -184,7 +184,7 @@ impl GameRoom {
 
     /// The sockets with a tag that may still be sent to.
     fn open(&self, tag: &str) -> impl Iterator<Item = WebSocket> + use<> {
-        let sockets = self.state.websockets_with_tag(tag).into_iter();
+        let sockets = self.ctx.websockets_with_tag(tag).into_iter();
         sockets.filter(|socket| socket.ready_state() == ReadyState::Open)
     }
 
@@ -198,7 +198,7 @@ impl GameRoom {
     }
 
     fn is_slow_enough(&self, socket: &WebSocket) -> bool {
-        let now = self.state.env().clock().now();
+        let now = self.ctx.env().clock().now();
         let mut paces = self.paces.borrow_mut();
         let pace = paces.entry(socket.id()).or_default();
         pace.allows(self.limits.messages_per_second, now)
@@ -225,7 +225,7 @@ impl GameRoom {
         let ends_at = room.created_at.saturating_add(millis(LIFETIME));
         let left = u64::try_from(ends_at - self.now()).unwrap_or_default();
         let wait = self.limits.empty_life();
-        self.state
+        self.ctx
             .storage()
             .set_alarm(wait.min(Duration::from_millis(left)))
     }
@@ -234,19 +234,19 @@ impl GameRoom {
     async fn end(&self, code: String) -> Result<()> {
         // No one can enter while the hub is asked.
         self.store.set_over()?;
-        for socket in self.state.websockets() {
+        for socket in self.ctx.websockets() {
             self.refuse(&socket, Refusal::Ended)?;
         }
-        let id = self.state.id().to_string();
-        let hub = self.state.env().object::<GameHub>().get_by_name(HUB);
+        let id = self.ctx.id().to_string();
+        let hub = self.ctx.env().object::<GameHub>().get_by_name(HUB);
         hub.forget(code, id).await?;
-        self.state.storage().delete_all()?;
-        self.state.restart();
+        self.ctx.storage().delete_all()?;
+        self.ctx.restart();
         Ok(())
     }
 
     fn now(&self) -> i64 {
-        self.state.now().unix_millis()
+        self.ctx.now().unix_millis()
     }
 }
 

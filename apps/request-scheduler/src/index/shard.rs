@@ -37,13 +37,13 @@ const TABLES: &str = "
 /// The requests whose ids hash to this object.
 #[durable_object]
 pub struct RequestIndex {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for RequestIndex {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        state.sql().exec(TABLES, ())?;
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        ctx.sql().exec(TABLES, ())?;
+        Ok(Self { ctx })
     }
 }
 
@@ -52,7 +52,7 @@ impl RequestIndex {
     /// Notes where a request is.
     pub async fn put(&self, entry: Entry) -> Result<()> {
         let text = serde_json::to_string(&entry).map_err(Error::from_std)?;
-        self.state.sql().exec(
+        self.ctx.sql().exec(
             "INSERT INTO entries (id, created_at, state, entry) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (id) DO UPDATE SET created_at = excluded.created_at, state = excluded.state, entry = excluded.entry",
             (&entry.id, entry.created_at, entry.state.as_str(), text),
@@ -62,14 +62,14 @@ impl RequestIndex {
 
     /// Forgets a request.
     pub async fn remove(&self, id: String) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("DELETE FROM entries WHERE id = ?1", (id,))?;
         Ok(())
     }
 
     /// A page, newest first, and one row more if there is one.
     pub async fn list(&self, filter: ListFilter) -> Result<Vec<Entry>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let (created_at, id) = match &filter.before {
             Some(place) => (place.created_at, &*place.id),
             None => (i64::MAX, ""),
@@ -97,7 +97,7 @@ impl RequestIndex {
 
     /// How many requests are in each state.
     pub async fn counts(&self) -> Result<BTreeMap<String, i64>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let counts: Vec<(String, i64)> = sql.exec("SELECT state, count FROM counts", ())?.all()?;
         Ok(counts.into_iter().collect())
     }

@@ -39,7 +39,7 @@ pub struct ScheduledRequest(Rc<Parts>);
 /// Shared by the object's handlers. The components make their tables when they are first needed: a request that waits
 /// for its only run is a few hundred bytes and an alarm.
 struct Parts {
-    state: State,
+    ctx: Ctx,
     trigger: WakeUp,
     tend: WakeUp,
     schedule: OnceCell<Schedule>,
@@ -60,27 +60,27 @@ pub enum Put {
 }
 
 impl DurableObject for ScheduledRequest {
-    fn new(state: State, _env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let parts = Rc::new(Parts {
-            trigger: WakeUp::new(&state, TRIGGER),
-            tend: WakeUp::new(&state, TEND),
+            trigger: WakeUp::new(&ctx, TRIGGER),
+            tend: WakeUp::new(&ctx, TEND),
             schedule: OnceCell::new(),
             outbox: OnceCell::new(),
             forgotten: Cell::new(false),
-            state,
+            ctx,
         });
         let fired = Rc::clone(&parts);
-        parts.state.on_alarm(TRIGGER, move |_| {
+        parts.ctx.on_alarm(TRIGGER, move |_| {
             let fired = Rc::clone(&fired);
             async move { fired.run_once() }
         })?;
         let tended = Rc::clone(&parts);
-        parts.state.on_alarm(TEND, move |_| {
+        parts.ctx.on_alarm(TEND, move |_| {
             let tended = Rc::clone(&tended);
             async move { tended.look_after().await }
         })?;
         if let Some(stored) = parts.stored()? {
-            if Outbox::exists(&parts.state)? {
+            if Outbox::exists(&parts.ctx)? {
                 parts.outbox(&stored.definition)?;
             }
             if stored.definition.repeats() {
@@ -168,7 +168,7 @@ impl ScheduledRequest {
                 taken_back: parts.take_back(i64::MAX)?,
                 ..stored.progress
             };
-            parts.state.storage().put(PROGRESS, &progress)?;
+            parts.ctx.storage().put(PROGRESS, &progress)?;
             Ok(parts.tend_soon()?)
         })
     }
@@ -209,7 +209,7 @@ impl Parts {
         room: Room,
     ) -> Result<Put, SchedulerError> {
         if self.forgotten.get() {
-            self.state.abort("its data was deleted: it begins anew");
+            self.ctx.abort("its data was deleted: it begins anew");
             return Err(Error::with_kind(ErrorKind::Reset, "it begins anew").into());
         }
         let now = self.now();
@@ -245,7 +245,7 @@ impl Parts {
                 taken_back: self.take_back(i64::MAX)?,
                 ..progress
             };
-            let storage = self.state.storage();
+            let storage = self.ctx.storage();
             storage.put(ID, id)?;
             storage.put(DEFINITION, definition)?;
             storage.put(PROGRESS, &progress)?;
@@ -308,10 +308,10 @@ impl Parts {
         if let Some(outbox) = self.outbox.get() {
             return Ok(outbox);
         }
-        let registry: Arc<Registry> = self.state.env().require()?;
+        let registry: Arc<Registry> = self.ctx.env().require()?;
         let options = outbox_options(definition, self.now());
-        let outbox = Outbox::open(&self.state, registry, options)?;
-        let (tend, env) = (self.tend.clone(), self.state.env().clone());
+        let outbox = Outbox::open(&self.ctx, registry, options)?;
+        let (tend, env) = (self.tend.clone(), self.ctx.env().clone());
         outbox.on_change(move |changed| {
             let news = |run: &Record| run.finished_at.is_some() || run.last_error.is_some();
             if !changed.iter().any(news) {
@@ -333,7 +333,7 @@ impl Parts {
         let options = schedule::Options::default()
             .history(0)
             .keep_ended(Duration::from_secs(1));
-        let schedule = Schedule::open(&self.state, options)?;
+        let schedule = Schedule::open(&self.ctx, options)?;
         let parts = Rc::clone(self);
         schedule.on_firing(move |firing| parts.run_again(firing.due_at))?;
         Ok(self.schedule.get_or_init(|| schedule))
@@ -346,7 +346,7 @@ impl Parts {
     }
 
     fn stored(&self) -> Result<Option<Stored>> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let (Some(id), Some(definition), Some(progress)) = (
             storage.get(ID)?,
             storage.get(DEFINITION)?,
@@ -368,7 +368,7 @@ impl Parts {
     ) -> Result<Shown, SchedulerError> {
         change(&mut stored.progress);
         stored.progress.updated_at = self.now();
-        self.state.storage().put(PROGRESS, &stored.progress)?;
+        self.ctx.storage().put(PROGRESS, &stored.progress)?;
         self.tend_soon()?;
         Ok(self.shown(stored)?)
     }
@@ -377,7 +377,7 @@ impl Parts {
         &self,
         change: impl FnOnce() -> Result<T, SchedulerError>,
     ) -> Result<T, SchedulerError> {
-        self.state.storage().transaction(change)
+        self.ctx.storage().transaction(change)
     }
 
     fn tend_soon(&self) -> Result<()> {
@@ -385,7 +385,7 @@ impl Parts {
     }
 
     fn now(&self) -> i64 {
-        self.state.now().unix_millis()
+        self.ctx.now().unix_millis()
     }
 }
 

@@ -25,14 +25,14 @@ impl Parts {
             return Ok(());
         }
         self.outbox(&definition)?;
-        self.state.storage().transaction(|| {
+        self.ctx.storage().transaction(|| {
             let due_at = progress.anchor;
             self.begin_run(&definition, due_at)?;
             let progress = Progress {
                 fired: true,
                 ..progress
             };
-            self.state.storage().put(PROGRESS, &progress)
+            self.ctx.storage().put(PROGRESS, &progress)
         })
     }
 
@@ -50,7 +50,7 @@ impl Parts {
         match outbox.enqueue(&definition.message(due_at)?) {
             Ok(_) => drop_old_failures(outbox)?,
             Err(OutboxError::Full { .. }) => {
-                let storage = self.state.storage();
+                let storage = self.ctx.storage();
                 let progress: Option<Progress> = storage.get(PROGRESS)?;
                 let mut progress = progress.unwrap_or_default();
                 progress.skipped += 1;
@@ -75,14 +75,14 @@ impl Parts {
         if taken_back > 0 {
             self.take_back(taken_back).map_err(of_scheduler)?;
         }
-        let index = Index::new(self.state.env());
+        let index = Index::new(self.ctx.env());
         if self.is_over(&stored)? {
             index.remove(&stored.id).await?;
             // It may have been made anew meanwhile.
             if let Some(stored) = self.stored()?
                 && self.is_over(&stored)?
             {
-                self.state.storage().delete_all()?;
+                self.ctx.storage().delete_all()?;
                 self.forgotten.set(true);
             }
             return Ok(());

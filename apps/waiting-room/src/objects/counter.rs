@@ -38,7 +38,7 @@ pub(crate) fn counter_name(room: &str, data_centre: &str, minute: Minute) -> Str
 /// Hands out the numbers of one data centre and minute.
 #[durable_object]
 pub struct TicketCounter {
-    state: State,
+    ctx: Ctx,
 }
 
 /// A request for a number.
@@ -70,20 +70,20 @@ pub enum Number {
 }
 
 impl DurableObject for TicketCounter {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        state.sql().exec(
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        ctx.sql().exec(
             "CREATE TABLE IF NOT EXISTS numbers (visitor BLOB PRIMARY KEY, lane INTEGER NOT NULL,
                  is_borrowed INTEGER NOT NULL) WITHOUT ROWID;
              CREATE TABLE IF NOT EXISTS lanes (lane INTEGER PRIMARY KEY, given INTEGER NOT NULL)",
             (),
         )?;
-        Ok(Self { state })
+        Ok(Self { ctx })
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
         // The next call finds a new counter, with tables.
-        self.state.restart();
-        self.state.storage().delete_all()
+        self.ctx.restart();
+        self.ctx.storage().delete_all()
     }
 }
 
@@ -91,7 +91,7 @@ impl DurableObject for TicketCounter {
 impl TicketCounter {
     /// Gives a number, if there is one left.
     pub async fn take(&self, claim: Claim) -> Result<Number> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         if !self.begin(claim.minute)? || storage.get::<bool>(CLOSED)?.is_some() {
             return Ok(Number::Closed);
         }
@@ -127,7 +127,7 @@ impl TicketCounter {
 
     /// Stops giving numbers, and lists the data centre's visitors with one.
     pub async fn close(&self, minute: Minute) -> Result<Vec<(VisitorId, Lane)>> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         if self.begin(minute)? && storage.get::<bool>(CLOSED)?.is_none() {
             storage.set_alarm(KEPT)?;
             storage.put(CLOSED, &true)?;
@@ -137,7 +137,7 @@ impl TicketCounter {
 
     /// The data centre's visitors with a number.
     pub async fn given(&self, minute: Minute) -> Result<Vec<(VisitorId, Lane)>> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         if storage.get(MINUTE)? != Some(minute) {
             return Ok(Vec::new());
         }
@@ -157,7 +157,7 @@ impl TicketCounter {
 impl TicketCounter {
     /// Begins a minute, unless it has begun, and forgets an earlier one. Returns false if a later one has begun.
     fn begin(&self, minute: Minute) -> Result<bool> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let newest = storage.get::<Minute>(MINUTE)?;
         if newest == Some(minute) {
             return Ok(true);

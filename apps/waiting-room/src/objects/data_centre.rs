@@ -46,7 +46,7 @@ const SCHEMA: &str = "
 /// One data centre of one room.
 #[durable_object]
 pub struct DataCentre {
-    state: State,
+    ctx: Ctx,
     env: Env,
     /// The newest report of each other data centre. The driver asks again after a start, before it admits visitors.
     peers: RefCell<BTreeMap<String, Report>>,
@@ -142,10 +142,10 @@ pub enum Happening {
 }
 
 impl DurableObject for DataCentre {
-    fn new(state: State, env: Env) -> Result<Self> {
-        state.sql().exec(SCHEMA, ())?;
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        ctx.sql().exec(SCHEMA, ())?;
         Ok(Self {
-            state,
+            ctx,
             env,
             peers: RefCell::default(),
         })
@@ -159,7 +159,7 @@ impl DataCentre {
     pub async fn resume(&self, terms: Terms, now: u64) -> Result<()> {
         self.sql().exec("UPDATE waiting SET seen = ?", (now,))?;
         self.sql().exec("DELETE FROM workers", ())?;
-        if let Some(open) = self.state.storage().get::<Minute>(OPEN_MINUTE)? {
+        if let Some(open) = self.ctx.storage().get::<Minute>(OPEN_MINUTE)? {
             let name = counter_name(&terms.room, &terms.data_centre, open);
             let counter = self.env.object::<TicketCounter>().get_by_name(&name);
             for (visitor, lane) in counter.given(open).await? {
@@ -232,14 +232,14 @@ impl DataCentre {
 
 impl DataCentre {
     fn sql(&self) -> Sql {
-        self.state.sql()
+        self.ctx.sql()
     }
 
     /// Begins a minute: the last one's counter stops giving numbers, and every visitor who has one is recorded.
     async fn turn(&self, terms: &Terms, minute: Minute, now: u64) -> Result<Minute> {
-        let open = self.state.storage().get::<Minute>(OPEN_MINUTE)?;
+        let open = self.ctx.storage().get::<Minute>(OPEN_MINUTE)?;
         let Some(open) = open else {
-            self.state.storage().put(OPEN_MINUTE, &minute)?;
+            self.ctx.storage().put(OPEN_MINUTE, &minute)?;
             return Ok(minute);
         };
         // The clock may have been set back.
@@ -253,17 +253,17 @@ impl DataCentre {
         }
         // A later minute may have begun while the counter was asked.
         let minute = self
-            .state
+            .ctx
             .storage()
             .get(OPEN_MINUTE)?
             .map_or(minute, |open: Minute| open.max(minute));
-        self.state.storage().put(OPEN_MINUTE, &minute)?;
+        self.ctx.storage().put(OPEN_MINUTE, &minute)?;
         Ok(minute)
     }
 
     /// The draw of an event, once: each visitor who waits gets another bucket.
     fn draw(&self, terms: &Terms, now: u64) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let Some(draw) = terms.draw.filter(|draw| draw.at <= now) else {
             return Ok(());
         };

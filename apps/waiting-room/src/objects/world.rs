@@ -11,12 +11,12 @@ const REPORT: &str = "report/";
 /// All data centres of one room.
 #[durable_object]
 pub struct World {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for World {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
@@ -24,7 +24,7 @@ impl DurableObject for World {
 impl World {
     /// Takes a data centre's report and tells what the others have reported. An older report than the one that is known changes nothing.
     pub async fn exchange(&self, report: Report) -> Result<Vec<Report>> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let name = format!("{REPORT}{}", report.data_centre);
         let known = storage.get::<Report>(&name)?;
         if known.is_none_or(|known| known.at <= report.at) {
@@ -42,7 +42,7 @@ impl World {
 
     /// Forgets data centres that no longer exist.
     pub async fn keep_only(&self, data_centres: Vec<String>) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let options = ListOptions::default().prefix(REPORT.to_owned());
         for (name, report) in storage.list::<Report>(&options)? {
             if !data_centres.contains(&report.data_centre) {
@@ -54,7 +54,7 @@ impl World {
 
     /// The key of the room's tickets; made when it is first asked for.
     pub async fn key(&self) -> Result<ByteBuf> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         if let Some(key) = storage.get::<ByteBuf>(KEY)? {
             return Ok(key);
         }

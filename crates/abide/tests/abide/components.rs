@@ -68,30 +68,30 @@ impl Deliver for Post {
 /// Opens what its name says, in that order: its outbox, its schedule, its feed.
 #[durable_object]
 struct Desk {
-    state: State,
+    ctx: Ctx,
     outbox: Option<Outbox>,
     schedule: Option<Schedule>,
     feed: Option<Feed>,
 }
 
 impl DurableObject for Desk {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let (mut outbox, mut schedule, mut feed) = (None, None, None);
-        for component in state.name().unwrap_or_default().chars() {
+        for component in ctx.name().unwrap_or_default().chars() {
             match component {
-                'o' => outbox = Some(Outbox::open(&state, env.require()?, Options::default())?),
+                'o' => outbox = Some(Outbox::open(&ctx, env.require()?, Options::default())?),
                 's' => {
-                    let opened = Schedule::open(&state, schedule::Options::default())?;
-                    let storage = state.storage().clone();
+                    let opened = Schedule::open(&ctx, schedule::Options::default())?;
+                    let storage = ctx.storage().clone();
                     opened.on_firing(move |firing| storage.put("fired", &firing.due_at))?;
                     schedule = Some(opened);
                 }
-                'f' => feed = Some(Feed::open(&state, env.require()?)?),
+                'f' => feed = Some(Feed::open(&ctx, env.require()?)?),
                 _ => {}
             }
         }
         Ok(Self {
-            state,
+            ctx,
             outbox,
             schedule,
             feed,
@@ -100,7 +100,7 @@ impl DurableObject for Desk {
 
     async fn alarm(&self, info: AlarmInfo) -> Result<()> {
         assert_eq!(info.name, None, "a component handles its own");
-        self.state.storage().put("rang", &info.scheduled_time)
+        self.ctx.storage().put("rang", &info.scheduled_time)
     }
 }
 
@@ -108,8 +108,8 @@ impl DurableObject for Desk {
 impl Desk {
     /// Lets each component, and the object itself, do something one to three seconds later.
     pub async fn begin(&self) -> Result<()> {
-        let now = self.state.now().unix_millis();
-        self.state.storage().set_alarm(now + 3_000)?;
+        let now = self.ctx.now().unix_millis();
+        self.ctx.storage().set_alarm(now + 3_000)?;
         if let Some(outbox) = &self.outbox {
             Post::enqueue(
                 outbox,
@@ -132,13 +132,13 @@ impl Desk {
     }
 
     pub async fn alarms(&self) -> Result<Vec<String>> {
-        let alarms = self.state.alarms()?;
+        let alarms = self.ctx.alarms()?;
         Ok(alarms.into_iter().map(|(name, _)| name).collect())
     }
 
     /// The times when the timer fired and the object's own alarm went off, and the number of sent messages.
     pub async fn done(&self) -> Result<(Option<i64>, Option<Timestamp>, i64)> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let sent = self
             .outbox
             .as_ref()
@@ -147,8 +147,8 @@ impl Desk {
     }
 
     pub async fn open_again(&self) -> Result<()> {
-        let env = self.state.env();
-        Outbox::open(&self.state, env.require()?, Options::default()).map(drop)
+        let env = self.ctx.env();
+        Outbox::open(&self.ctx, env.require()?, Options::default()).map(drop)
     }
 }
 
@@ -243,19 +243,19 @@ fn a_second_component_of_a_name_is_refused() {
 /// Has a table with a version, and nothing else.
 #[durable_object]
 struct Versioned {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Versioned {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
 #[rpc]
 impl Versioned {
     pub async fn make(&self, table: String, column: String, version: i64) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(&format!("CREATE TABLE {table} ({column} INTEGER)"), ())?;
         sql.exec(&format!("INSERT INTO {table} VALUES (?1)"), (version,))
             .map(drop)
@@ -263,7 +263,7 @@ impl Versioned {
 
     /// All tables, and the version in this one.
     pub async fn found(&self, table: String, column: String) -> Result<(Vec<String>, i64)> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let tables = "SELECT name FROM sqlite_schema WHERE name NOT LIKE '\\_abide%' ESCAPE '\\'";
         let version = sql.exec(&format!("SELECT {column} FROM {table}"), ())?;
         Ok((sql.exec(tables, ())?.all()?, version.one()?))
@@ -273,26 +273,26 @@ impl Versioned {
 /// Opens the component that its name begins with.
 #[durable_object]
 struct Opener {
-    _state: State,
+    _state: Ctx,
 }
 
 impl DurableObject for Opener {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let name = state.name().unwrap_or_default();
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let name = ctx.name().unwrap_or_default();
         match name.split('/').next().unwrap_or_default() {
-            "outbox" => Outbox::open(&state, env.require()?, Options::default()).map(drop)?,
-            "schedule" => Schedule::open(&state, schedule::Options::default()).map(drop)?,
-            "projection" => Feed::open(&state, env.require()?).map(drop)?,
-            "presence" => Presence::open(&state, presence::Options::default()).map(drop)?,
-            "sessions" => Sessions::open(&state, sessions::Options::default()).map(drop)?,
-            "figures" => Figures::open(&state, sharding::Options::default()).map(drop)?,
+            "outbox" => Outbox::open(&ctx, env.require()?, Options::default()).map(drop)?,
+            "schedule" => Schedule::open(&ctx, schedule::Options::default()).map(drop)?,
+            "projection" => Feed::open(&ctx, env.require()?).map(drop)?,
+            "presence" => Presence::open(&ctx, presence::Options::default()).map(drop)?,
+            "sessions" => Sessions::open(&ctx, sessions::Options::default()).map(drop)?,
+            "figures" => Figures::open(&ctx, sharding::Options::default()).map(drop)?,
             "yjs" => {
-                let room = Room::open(&state, party::Options::default())?;
-                Document::open(&state, &room, yjs::Options::default()).map(drop)?;
+                let room = Room::open(&ctx, party::Options::default())?;
+                Document::open(&ctx, &room, yjs::Options::default()).map(drop)?;
             }
             other => panic!("{other}"),
         }
-        Ok(Self { _state: state })
+        Ok(Self { _state: ctx })
     }
 }
 
@@ -417,18 +417,18 @@ fn tables_of_another_version_are_refused_and_left_as_they_are() {
 /// An object that deletes itself when it is not used for an hour.
 #[durable_object]
 struct Cart {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
     cleanup: Cleanup,
 }
 
 impl DurableObject for Cart {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&state, env.require()?, Options::default())?;
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&ctx, env.require()?, Options::default())?;
         let hour = cleanup::Options::default().after(Duration::from_hours(1));
-        let cleanup = Cleanup::open(&state, hour)?;
+        let cleanup = Cleanup::open(&ctx, hour)?;
         Ok(Self {
-            state,
+            ctx,
             outbox,
             cleanup,
         })
@@ -457,13 +457,13 @@ impl Cart {
     }
 
     pub async fn delete_all(&self) -> Result<()> {
-        self.state.storage().delete_all()
+        self.ctx.storage().delete_all()
     }
 
     /// Deletes everything and sends, in one transaction; undone, if that is wanted.
     pub async fn delete_and_send(&self, text: String, undo: bool) -> Result<(), OutboxError> {
-        self.state.storage().transaction(|| {
-            self.state.storage().delete_all()?;
+        self.ctx.storage().transaction(|| {
+            self.ctx.storage().delete_all()?;
             Post::enqueue(&self.outbox, &Letter { text: text.clone() })?;
             if undo {
                 Err(OutboxError::Invalid("undone".to_owned()))
@@ -474,7 +474,7 @@ impl Cart {
     }
 
     pub async fn tables(&self) -> Result<i64> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let count = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'outbox_%'";
         sql.exec(count, ())?.one()
     }

@@ -20,28 +20,28 @@ mod old {
 
     #[durable_object]
     pub(super) struct Notes {
-        state: State,
+        ctx: Ctx,
     }
 
     impl DurableObject for Notes {
-        fn new(state: State, _env: Env) -> Result<Self> {
-            let sql = state.sql();
+        fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+            let sql = ctx.sql();
             sql.exec("CREATE TABLE IF NOT EXISTS notes (text TEXT NOT NULL)", ())?;
-            Ok(Self { state })
+            Ok(Self { ctx })
         }
     }
 
     #[rpc]
     impl Notes {
         pub async fn add(&self, text: String) -> Result<()> {
-            let storage = self.state.storage();
+            let storage = self.ctx.storage();
             storage.set_alarm(Duration::ZERO)?;
             let sql = storage.sql();
             sql.exec("INSERT INTO notes VALUES (?)", (text,)).map(drop)
         }
 
         pub async fn break_second_step(&self) -> Result<()> {
-            self.state.storage().put("bad later", &true)
+            self.ctx.storage().put("bad later", &true)
         }
     }
 }
@@ -56,13 +56,13 @@ mod new {
 
     #[durable_object]
     pub(super) struct Notes {
-        state: State,
+        ctx: Ctx,
         env: Env,
     }
 
     impl DurableObject for Notes {
-        fn new(state: State, env: Env) -> Result<Self> {
-            let sql = state.sql();
+        fn new(ctx: Ctx, env: Env) -> Result<Self> {
+            let sql = ctx.sql();
             let done: i64 = sql.exec("PRAGMA user_version", ())?.one()?;
             if done == 0 {
                 sql.exec(
@@ -73,12 +73,12 @@ mod new {
                 sql.exec("PRAGMA user_version = 1", ())?;
             }
             let done = env.require::<Done>()?;
-            state.spawn(async move {
+            ctx.spawn(async move {
                 done.0.fetch_add(1, Ordering::SeqCst);
             })?;
             // A step that must be awaited counts, too.
-            let (storage, clock) = (state.storage().clone(), Arc::clone(env.clock()));
-            drop(state.block_concurrency_while(async move {
+            let (storage, clock) = (ctx.storage().clone(), Arc::clone(env.clock()));
+            drop(ctx.block_concurrency_while(async move {
                 clock
                     .sleep_until(clock.now() + Duration::from_millis(1))
                     .await;
@@ -87,12 +87,12 @@ mod new {
                     None => Ok(()),
                 }
             }));
-            Ok(Self { state, env })
+            Ok(Self { ctx, env })
         }
 
         async fn alarm(&self, _: AlarmInfo) -> Result<()> {
             self.env.require::<Done>()?.0.fetch_add(1, Ordering::SeqCst);
-            self.state.storage().put("rung", &true)
+            self.ctx.storage().put("rung", &true)
         }
     }
 }

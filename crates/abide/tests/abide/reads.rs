@@ -73,7 +73,7 @@ impl Consumer for Nothing {
 /// Opens every component that an object can open.
 #[durable_object]
 struct Everything {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
     schedule: Schedule,
     feed: Feed,
@@ -87,35 +87,35 @@ struct Everything {
 }
 
 impl DurableObject for Everything {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let sql = state.sql();
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let sql = ctx.sql();
         sql.exec(
             "CREATE TABLE IF NOT EXISTS notes (text TEXT); CREATE INDEX IF NOT EXISTS notes_text ON notes (text);
              CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (text)",
             (),
         )?;
-        state.storage().set_up(|| {
+        ctx.storage().set_up(|| {
             sql.exec(
                 "CREATE TABLE IF NOT EXISTS settings AS SELECT 7 AS volume",
                 (),
             )
             .map(drop)
         })?;
-        let schedule = Schedule::open(&state, schedule::Options::default())?;
+        let schedule = Schedule::open(&ctx, schedule::Options::default())?;
         schedule.on_firing(|_| Ok::<_, Error>(()))?;
-        let room = Room::open(&state, party::Options::default())?;
+        let room = Room::open(&ctx, party::Options::default())?;
         Ok(Self {
-            outbox: Outbox::open(&state, env.require()?, outbox::Options::default())?,
+            outbox: Outbox::open(&ctx, env.require()?, outbox::Options::default())?,
             schedule,
-            feed: Feed::open(&state, env.require()?)?,
-            outcomes: Outcomes::open(&state, outcomes::Options::default())?,
-            presence: Presence::open(&state, presence::Options::default())?,
-            sessions: Sessions::open(&state, sessions::Options::default())?,
-            cleanup: Cleanup::open(&state, cleanup::Options::default())?,
-            figures: Figures::open(&state, sharding::Options::default())?,
-            fence: Fence::open(&state, "door")?,
-            document: Document::open(&state, &room, yjs::Options::default())?,
-            state,
+            feed: Feed::open(&ctx, env.require()?)?,
+            outcomes: Outcomes::open(&ctx, outcomes::Options::default())?,
+            presence: Presence::open(&ctx, presence::Options::default())?,
+            sessions: Sessions::open(&ctx, sessions::Options::default())?,
+            cleanup: Cleanup::open(&ctx, cleanup::Options::default())?,
+            figures: Figures::open(&ctx, sharding::Options::default())?,
+            fence: Fence::open(&ctx, "door")?,
+            document: Document::open(&ctx, &room, yjs::Options::default())?,
+            ctx,
         })
     }
 }
@@ -136,14 +136,14 @@ impl Everything {
         self.figures.get("likes")?;
         self.fence.newest()?;
         self.document.size().await?;
-        self.state
+        self.ctx
             .sql()
             .exec("SELECT * FROM notes, words, settings", ())?;
-        self.state.storage().sync().await
+        self.ctx.storage().sync().await
     }
 
     pub async fn write(&self) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("INSERT INTO notes VALUES ('hello')", ()).map(drop)
     }
 }

@@ -26,17 +26,17 @@ use tokio::sync::{Notify, Semaphore};
 /// Alarms, background work and calls, as tests tell it.
 #[durable_object]
 struct Sleeper {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Sleeper {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 
     /// Goes off again at once, as often as it is to.
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let left = storage.get::<u64>("left")?.unwrap_or(0);
         storage.put("rung", &(storage.get::<u64>("rung")?.unwrap_or(0) + 1))?;
         if left > 0 {
@@ -50,42 +50,42 @@ impl DurableObject for Sleeper {
 #[rpc]
 impl Sleeper {
     pub async fn ring(&self, times: u64) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.put("left", &(times - 1))?;
         storage.set_alarm(Duration::from_mins(1))
     }
 
     pub async fn value(&self, key: String) -> Result<u64> {
-        Ok(self.state.storage().get(&key)?.unwrap_or(0))
+        Ok(self.ctx.storage().get(&key)?.unwrap_or(0))
     }
 
     /// Waits for the clock.
     pub async fn nap(&self, seconds: u64) -> Result<()> {
-        let clock = Arc::clone(self.state.env().clock());
+        let clock = Arc::clone(self.ctx.env().clock());
         clock
             .sleep_until(clock.now() + Duration::from_secs(seconds))
             .await;
-        self.state.storage().put("napped", &1_u64)
+        self.ctx.storage().put("napped", &1_u64)
     }
 
     /// Calls another object in the background, which takes its time.
     pub async fn wait_for(&self, other: String, seconds: u64) -> Result<()> {
-        let (state, env) = (self.state.clone(), self.state.env().clone());
-        self.state.spawn(async move {
+        let (ctx, env) = (self.ctx.clone(), self.ctx.env().clone());
+        self.ctx.spawn(async move {
             let other = env.object::<Self>().get_by_name(&other);
             other.nap(seconds).await.unwrap();
-            state.storage().put("answered", &1_u64).unwrap();
+            ctx.storage().put("answered", &1_u64).unwrap();
         })
     }
 
     /// Waits in the background for something that the runtime cannot see, within a time limit.
     pub async fn wait_for_news(&self) -> Result<()> {
-        let state = self.state.clone();
-        let news = state.env().require::<Arc<Notify>>()?;
-        self.state.spawn(async move {
-            let late = time_limit(&**state.env().clock(), Duration::from_secs(5));
+        let ctx = self.ctx.clone();
+        let news = ctx.env().require::<Arc<Notify>>()?;
+        self.ctx.spawn(async move {
+            let late = time_limit(&**ctx.env().clock(), Duration::from_secs(5));
             tokio::select! {
-                () = news.notified() => state.storage().put("heard", &1_u64).unwrap(),
+                () = news.notified() => ctx.storage().put("heard", &1_u64).unwrap(),
                 () = late => {}
             }
         })
@@ -93,16 +93,15 @@ impl Sleeper {
 
     /// Naps in the background.
     pub async fn nap_in_background(&self, seconds: u64) -> Result<()> {
-        let clock = Arc::clone(self.state.env().clock());
+        let clock = Arc::clone(self.ctx.env().clock());
         let end = clock.now() + Duration::from_secs(seconds);
-        self.state
-            .spawn(async move { clock.sleep_until(end).await })
+        self.ctx.spawn(async move { clock.sleep_until(end).await })
     }
 
     pub async fn block(&self, seconds: u64) -> Result<()> {
-        let clock = Arc::clone(self.state.env().clock());
+        let clock = Arc::clone(self.ctx.env().clock());
         let late = clock.sleep_until(clock.now() + Duration::from_secs(seconds));
-        self.state
+        self.ctx
             .block_concurrency_while(async move {
                 late.await;
                 Ok(())
@@ -140,14 +139,10 @@ struct Desk {
 }
 
 impl DurableObject for Desk {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let outbox = Outbox::open(
-            &state,
-            env.require::<Registry>()?,
-            outbox::Options::default(),
-        )?;
-        let schedule = Schedule::open(&state, schedule::Options::default())?;
-        let storage = state.storage().clone();
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, outbox::Options::default())?;
+        let schedule = Schedule::open(&ctx, schedule::Options::default())?;
+        let storage = ctx.storage().clone();
         schedule.on_firing(move |firing| storage.put("fired", &firing.due_at))?;
         Ok(Self { outbox, schedule })
     }

@@ -16,12 +16,12 @@ use abide::{
 /// Its alarm fails.
 #[durable_object]
 struct Clockwork {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Clockwork {
-    fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
@@ -33,7 +33,7 @@ impl DurableObject for Clockwork {
 #[rpc]
 impl Clockwork {
     pub async fn set(&self, at: i64) -> Result<()> {
-        self.state.storage().set_alarm(at)
+        self.ctx.storage().set_alarm(at)
     }
 }
 

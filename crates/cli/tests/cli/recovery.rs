@@ -8,14 +8,14 @@ use abide::{Host, prelude::*};
 
 #[durable_object]
 struct Note {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Note {
-    fn new(state: State, _: Env) -> Result<Self> {
-        let sql = state.sql();
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        let sql = ctx.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS note (text)", ())?;
-        Ok(Self { state })
+        Ok(Self { ctx })
     }
 }
 
@@ -23,13 +23,13 @@ impl DurableObject for Note {
 #[rpc]
 impl Note {
     pub async fn write(&self, text: String) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("DELETE FROM note", ())?;
         sql.exec("INSERT INTO note VALUES (?1)", [text]).map(drop)
     }
 
     pub async fn read(&self) -> Result<String> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("SELECT text FROM note", ())?.one()
     }
 }

@@ -24,13 +24,13 @@ struct Mended(Arc<AtomicBool>);
 
 #[durable_object]
 struct Tower {
-    state: State,
+    ctx: Ctx,
     schedule: Schedule,
 }
 
 impl DurableObject for Tower {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let schedule = Schedule::open(&state, Options::default())?;
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let schedule = Schedule::open(&ctx, Options::default())?;
         let mended = env.require::<Mended>()?;
         schedule.on_firing(move |_| {
             if mended.0.load(Ordering::Relaxed) {
@@ -38,14 +38,14 @@ impl DurableObject for Tower {
             }
             Err(Failure::permanent("the bell\u{7} is broken"))
         })?;
-        Ok(Self { state, schedule })
+        Ok(Self { ctx, schedule })
     }
 }
 
 #[rpc]
 impl Tower {
     pub(crate) async fn set(&self, timer: String) -> Result<()> {
-        let now = self.state.now().unix_millis();
+        let now = self.ctx.now().unix_millis();
         let set = self.schedule.upsert(&timer, &Spec::once("bell", now));
         set.map(drop).map_err(Error::from)
     }

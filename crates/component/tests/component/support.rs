@@ -133,7 +133,7 @@ pub(crate) struct Desk {
 }
 
 struct Inner {
-    state: State,
+    ctx: Ctx,
     worker: Worker,
     life: Arc<Life>,
 }
@@ -145,19 +145,15 @@ struct Job {
 }
 
 impl DurableObject for Desk {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let sql = state.sql();
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let sql = ctx.sql();
         sql.exec(
             "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY, name TEXT, due INTEGER, state TEXT)",
             (),
         )?;
-        let worker = Worker::new(&state, WakeUp::own(&state));
+        let worker = Worker::new(&ctx, WakeUp::own(&ctx));
         let life = env.require::<Life>()?;
-        let inner = Rc::new(Inner {
-            state,
-            worker,
-            life,
-        });
+        let inner = Rc::new(Inner { ctx, worker, life });
         Ok(Self { inner })
     }
 
@@ -174,7 +170,7 @@ impl Desk {
     pub async fn add(&self, name: String, wait: i64) -> Result<()> {
         let inner = &self.inner;
         let due = inner.worker.now() + wait;
-        inner.state.sql().exec(
+        inner.ctx.sql().exec(
             "INSERT INTO jobs (name, due, state) VALUES (?1, ?2, 'waiting')",
             (name, due),
         )?;
@@ -182,7 +178,7 @@ impl Desk {
     }
 
     pub async fn done(&self) -> Result<i64> {
-        let sql = self.inner.state.sql();
+        let sql = self.inner.ctx.sql();
         let done = "SELECT count(*) FROM jobs WHERE state = 'done'";
         sql.exec(done, ())?.one()
     }
@@ -192,7 +188,7 @@ impl Desk {
     }
 
     pub async fn wipe(&self) -> Result<()> {
-        self.inner.state.storage().delete_all()?;
+        self.inner.ctx.storage().delete_all()?;
         self.inner.worker.wake();
         Ok(())
     }
@@ -200,7 +196,7 @@ impl Desk {
 
 impl Inner {
     fn has_work(&self) -> Result<bool> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let open = "SELECT EXISTS (SELECT 1 FROM jobs WHERE state <> 'done')";
         sql.exec(open, ())?.one()
     }
@@ -225,13 +221,13 @@ impl Work for Jobs {
     type Landed = i64;
 
     fn recover(&mut self, _now: i64) -> Result<()> {
-        let sql = self.inner.state.sql();
+        let sql = self.inner.ctx.sql();
         let again = "UPDATE jobs SET state = 'waiting' WHERE state = 'running'";
         sql.exec(again, ()).map(drop)
     }
 
     fn turn(&mut self, landed: &mut Vec<i64>, turn: Turn) -> Result<Option<Next<Job, i64>>> {
-        let sql = self.inner.state.sql();
+        let sql = self.inner.ctx.sql();
         if !tables::exists(&sql, "jobs")? {
             return Ok(None);
         }
@@ -263,7 +259,7 @@ impl Work for Jobs {
         _turn: Turn,
     ) -> Result<Vec<Attempt<i64>>> {
         durable?;
-        let clock = self.inner.state.env().clock();
+        let clock = self.inner.ctx.env().clock();
         let begin = |job: Job| {
             let Life(script, life) = &*self.inner.life;
             let act = script.begin(&job.name, *life);

@@ -53,8 +53,8 @@
 //! }
 //!
 //! impl DurableObject for Parcels {
-//!     fn new(state: State, _env: Env) -> Result<Self> {
-//!         Ok(Self { outcomes: Outcomes::open(&state, Options::default())? })
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+//!         Ok(Self { outcomes: Outcomes::open(&ctx, Options::default())? })
 //!     }
 //! }
 //!
@@ -92,7 +92,7 @@ use std::{
     rc::Rc,
 };
 
-use abide::{Result, State};
+use abide::{Ctx, Result};
 use serde::Serialize;
 
 use chain::Chain;
@@ -116,7 +116,7 @@ pub struct Outcomes<M>(Rc<Inner<M>>);
 type Hook<M> = Box<dyn Fn(&Entry, &Reached<M>) -> Result<()>>;
 
 struct Inner<M> {
-    state: State,
+    ctx: Ctx,
     chain: Chain,
     options: Options,
     hook: Option<Hook<M>>,
@@ -145,8 +145,8 @@ impl<M: Machine> Outcomes<M> {
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if the schema or an option is invalid, or if the object has a
     /// chain of another schema; [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the
     /// version of the tables.
-    pub fn open(state: &State, options: Options) -> Result<Self> {
-        Self::new(state, options, None)
+    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
+        Self::new(ctx, options, None)
     }
 
     /// Like [`open`](Self::open), with a hook that is called with each new outcome and the resulting state, in the
@@ -155,20 +155,20 @@ impl<M: Machine> Outcomes<M> {
     ///
     /// It is not called in replays. It cannot use the chain that calls it.
     pub fn projected(
-        state: &State,
+        ctx: &Ctx,
         options: Options,
         hook: impl Fn(&Entry, &Reached<M>) -> Result<()> + 'static,
     ) -> Result<Self> {
-        Self::new(state, options, Some(Box::new(hook)))
+        Self::new(ctx, options, Some(Box::new(hook)))
     }
 
-    fn new(state: &State, options: Options, hook: Option<Hook<M>>) -> Result<Self> {
+    fn new(ctx: &Ctx, options: Options, hook: Option<Hook<M>>) -> Result<Self> {
         options.check()?;
         let schema = Schema::of::<M>()?;
-        tables::prepare(state.storage(), schema.declaration().name)?;
+        tables::prepare(ctx.storage(), schema.declaration().name)?;
         Ok(Self(Rc::new(Inner {
-            state: state.clone(),
-            chain: Chain::new(schema, state.storage()),
+            ctx: ctx.clone(),
+            chain: Chain::new(schema, ctx.storage()),
             options,
             hook,
             live: RefCell::new(None),
@@ -409,7 +409,7 @@ impl<M: Machine> Inner<M> {
 
     /// The time of the next outcome: that of the clock, and never before the last.
     fn time_after(&self, live: &Reached<M>) -> i64 {
-        let now = self.state.now().unix_millis();
+        let now = self.ctx.now().unix_millis();
         if broken(Variant::ClockTrusted) {
             return now;
         }

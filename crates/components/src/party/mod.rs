@@ -24,8 +24,8 @@
 //! }
 //!
 //! impl DurableObject for Table {
-//!     fn new(state: State, _env: Env) -> Result<Self> {
-//!         Ok(Self { room: Room::open(&state, Options::default())? })
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+//!         Ok(Self { room: Room::open(&ctx, Options::default())? })
 //!     }
 //!
 //!     async fn fetch(&self, request: Request) -> Result<Response> {
@@ -57,7 +57,7 @@ mod router;
 use std::{cell::Cell, fmt, rc::Rc};
 
 use abide::{
-    Error, ErrorKind, Message, Request, Response, Result, State, WebSocket, WebSocketPair,
+    Ctx, Error, ErrorKind, Message, Request, Response, Result, WebSocket, WebSocketPair,
     http::header, websocket_response,
 };
 
@@ -93,7 +93,7 @@ impl Default for Options {
 pub struct Room(Rc<Inner>);
 
 struct Inner {
-    state: State,
+    ctx: Ctx,
     options: Options,
     /// Clients without an id since the object was loaded.
     anonymous: Cell<u64>,
@@ -104,7 +104,7 @@ impl Room {
     ///
     /// # Errors
     /// [`ErrorKind::Input`] if an option is invalid.
-    pub fn open(state: &State, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
         if !(1..=MAX_CONNECTIONS).contains(&options.max_connections) {
             return Err(Error::with_kind(
                 ErrorKind::Input,
@@ -115,7 +115,7 @@ impl Room {
             ));
         }
         Ok(Self(Rc::new(Inner {
-            state: state.clone(),
+            ctx: ctx.clone(),
             options,
             anonymous: Cell::new(0),
         })))
@@ -155,7 +155,7 @@ impl Room {
             return Err(PartyError::InvalidId);
         }
         let limit = self.0.options.max_connections;
-        let is_full = self.0.state.websockets().len() >= limit;
+        let is_full = self.0.ctx.websockets().len() >= limit;
         if is_full && !broken(Variant::RoomOverfull) {
             return Err(PartyError::Full { limit });
         }
@@ -169,7 +169,7 @@ impl Room {
         let mut all = vec![&*id_tag];
         all.extend(tags);
         let pair = WebSocketPair::new();
-        let socket = self.0.state.accept_websocket(pair.server, &all)?;
+        let socket = self.0.ctx.accept_websocket(pair.server, &all)?;
         let connection = Connection::begin(socket, uri)?;
         Ok((connection, websocket_response(pair.client)))
     }
@@ -191,8 +191,8 @@ impl Room {
     pub fn connections(&self, tag: Option<&str>) -> Vec<Connection> {
         let tag = tag.filter(|_| !broken(Variant::TagIgnored));
         let sockets = match tag {
-            Some(tag) => self.0.state.websockets_with_tag(tag),
-            None => self.0.state.websockets(),
+            Some(tag) => self.0.ctx.websockets_with_tag(tag),
+            None => self.0.ctx.websockets(),
         };
         sockets.iter().filter_map(Connection::of).collect()
     }
@@ -244,7 +244,7 @@ impl Room {
     fn anonymous_id(&self) -> String {
         let count = self.0.anonymous.get() + 1;
         self.0.anonymous.set(count);
-        let now = self.0.state.env().clock().unix_millis();
+        let now = self.0.ctx.env().clock().unix_millis();
         format!("anonymous-{now:x}-{count:x}")
     }
 }

@@ -20,7 +20,7 @@ use super::{PartyError, limits::MAX_ROOM_BYTES};
 /// # use abide::{Env, prelude::*};
 /// # #[durable_object]
 /// # pub struct Chat;
-/// # impl DurableObject for Chat { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// # impl DurableObject for Chat { fn new(_: Ctx, _: Env) -> Result<Self> { Ok(Self) } }
 /// use abide::{party::Parties, server::access::Access};
 ///
 /// fn router(env: Env) -> axum::Router {

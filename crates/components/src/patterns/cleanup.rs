@@ -15,15 +15,15 @@
 //!
 //! #[durable_object]
 //! struct Cart {
-//!     state: State,
+//!     ctx: Ctx,
 //!     cleanup: Cleanup,
 //! }
 //!
 //! impl DurableObject for Cart {
-//!     fn new(state: State, _env: Env) -> Result<Self> {
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
 //!         let month = Options::default().after(Duration::from_secs(30 * 86_400));
-//!         let cleanup = Cleanup::open(&state, month)?;
-//!         Ok(Self { state, cleanup })
+//!         let cleanup = Cleanup::open(&ctx, month)?;
+//!         Ok(Self { ctx, cleanup })
 //!     }
 //! }
 //!
@@ -31,7 +31,7 @@
 //! impl Cart {
 //!     pub async fn put(&self, article: String, count: u32) -> Result<()> {
 //!         self.cleanup.used()?;
-//!         self.state.storage().put(&article, &count)
+//!         self.ctx.storage().put(&article, &count)
 //!     }
 //! }
 //! # fn main() {}
@@ -40,7 +40,7 @@
 use abide_macros::Setters;
 use std::{rc::Rc, time::Duration};
 
-use abide::{Error, ErrorKind, Result, State};
+use abide::{Ctx, Error, ErrorKind, Result};
 
 use super::{
     limits::{MAX_KEPT_UNUSED, MIN_KEPT_UNUSED, USES_IN_A_LIFE},
@@ -81,7 +81,7 @@ pub enum Decision {
 /// Deletes its object when it has not been used for a while. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Cleanup {
-    state: State,
+    ctx: Ctx,
     alarm: WakeUp,
     after: i64,
 }
@@ -92,8 +92,8 @@ impl Cleanup {
     ///
     /// # Errors
     /// [`ErrorKind::Input`] if an option is invalid, or the object has such a component already.
-    pub fn open(state: &State, options: Options) -> Result<Self> {
-        Self::open_with(state, options, || Ok(Decision::Delete))
+    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
+        Self::open_with(ctx, options, || Ok(Decision::Delete))
     }
 
     /// The same with a hook that is called just before the object is deleted, and can archive what it stores. If the
@@ -101,7 +101,7 @@ impl Cleanup {
     ///
     /// What the hook writes is deleted with the rest; calls that it makes leave when the deletion is durable.
     pub fn open_with(
-        state: &State,
+        ctx: &Ctx,
         options: Options,
         hook: impl Fn() -> Result<Decision> + 'static,
     ) -> Result<Self> {
@@ -116,20 +116,20 @@ impl Cleanup {
             ));
         }
         let cleanup = Self {
-            state: state.clone(),
-            alarm: WakeUp::new(state, ALARM),
+            ctx: ctx.clone(),
+            alarm: WakeUp::new(ctx, ALARM),
             after: millis(options.after),
         };
         let (going, hook) = (cleanup.clone(), Rc::new(hook));
-        state.on_alarm(ALARM, move |_| std::future::ready(going.go(&*hook)))?;
+        ctx.on_alarm(ALARM, move |_| std::future::ready(going.go(&*hook)))?;
         // Its own alarm is no work.
-        state.has_duties(ALARM, || Ok(false), || ());
+        ctx.has_duties(ALARM, || Ok(false), || ());
         Ok(cleanup)
     }
 
     /// Records that the object is used now. Writes nothing shortly after the last use.
     pub fn used(&self) -> Result<()> {
-        let at = now(&self.state).saturating_add(self.after);
+        let at = now(&self.ctx).saturating_add(self.after);
         let set = self.alarm.get()?;
         let is_enough = |set: i64| set <= at && at - set < (self.after / USES_IN_A_LIFE).max(1);
         match set {
@@ -149,13 +149,13 @@ impl Cleanup {
         if self.alarm.get()?.is_some() {
             return Ok(());
         }
-        let has_to_do = self.state.has_work()? || !self.state.websockets().is_empty();
+        let has_to_do = self.ctx.has_work()? || !self.ctx.websockets().is_empty();
         if has_to_do && !broken(Variant::CleanupBlind) || hook()? == Decision::Keep {
             return self.used();
         }
-        self.state.storage().delete_all()?;
+        self.ctx.storage().delete_all()?;
         // The next event finds a new object, whose constructor makes its tables.
-        self.state.restart();
+        self.ctx.restart();
         Ok(())
     }
 }

@@ -23,11 +23,11 @@ pub mod retry;
 pub mod sessions;
 pub mod sharding;
 
-use abide::State;
+use abide::Ctx;
 
 /// Milliseconds since 1970.
-fn now(state: &State) -> i64 {
-    state.now().unix_millis()
+fn now(ctx: &Ctx) -> i64 {
+    ctx.now().unix_millis()
 }
 
 /// Why a text of bounded length is refused, if it is.

@@ -16,9 +16,9 @@
 //! use abide::patterns::retry::Retry;
 //!
 //! # #[durable_object]
-//! # pub struct Account { state: State }
+//! # pub struct Account { ctx: Ctx }
 //! # impl DurableObject for Account {
-//! #     fn new(state: State, _env: Env) -> Result<Self> { Ok(Self { state }) }
+//! #     fn new(ctx: Ctx, _env: Env) -> Result<Self> { Ok(Self { ctx }) }
 //! # }
 //! # #[rpc]
 //! # impl Account {

@@ -9,7 +9,7 @@
 
 use std::{fmt, rc::Rc, sync::Arc, time::Duration};
 
-use abide::{Error, Result, State};
+use abide::{Ctx, Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -54,7 +54,7 @@ const TABLES: &str = "
 pub struct Feed(Rc<Inner>);
 
 struct Inner {
-    state: State,
+    ctx: Ctx,
     /// Sends the rows.
     worker: Worker,
     projection: Arc<Projection>,
@@ -105,24 +105,24 @@ struct Waiting {
 impl Feed {
     /// Opens the feed of an object, in its constructor; creates its tables, whose names begin with `projection_`, if
     /// they do not exist. It uses the object's alarm `projection`.
-    pub fn open(state: &State, projection: Arc<Projection>) -> Result<Self> {
-        tables::prepare(state.storage(), "feed", "projection_meta", VERSION, |sql| {
-            let tables = TABLES.replace("{source}", &state.id().to_string());
+    pub fn open(ctx: &Ctx, projection: Arc<Projection>) -> Result<Self> {
+        tables::prepare(ctx.storage(), "feed", "projection_meta", VERSION, |sql| {
+            let tables = TABLES.replace("{source}", &ctx.id().to_string());
             sql.exec(&tables, ()).map(drop)
         })?;
         let feed = Self(Rc::new(Inner {
-            state: state.clone(),
-            worker: Worker::new(state, WakeUp::new(state, NAME)),
+            ctx: ctx.clone(),
+            worker: Worker::new(ctx, WakeUp::new(ctx, NAME)),
             projection,
         }));
         let woken = feed.clone();
-        state.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
+        ctx.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
         let answering = feed.clone();
-        state.serve_operations(NAME, move |request| answering.clone().operate(request))?;
+        ctx.serve_operations(NAME, move |request| answering.clone().operate(request))?;
         let told = feed.clone();
-        state.on_timeline(move |_| told.send_again());
+        ctx.on_timeline(move |_| told.send_again());
         let activated = feed.clone();
-        state.on_activation(move |_| {
+        ctx.on_activation(move |_| {
             if activated.has_work()? {
                 let now = activated.0.now();
                 activated.0.worker.alarm().set(Some(now))?;
@@ -165,8 +165,8 @@ impl Feed {
         let row = Row {
             table: table.to_owned(),
             id: id.into(),
-            source: inner.state.id().to_string(),
-            timeline: inner.state.timeline().id().to_string(),
+            source: inner.ctx.id().to_string(),
+            timeline: inner.ctx.timeline().id().to_string(),
             seq,
             at: inner.now(),
             values,
@@ -181,7 +181,7 @@ impl Feed {
                 limits::MAX_ROW_BYTES
             )));
         }
-        inner.state.sql().exec(
+        inner.ctx.sql().exec(
             "INSERT INTO projection_feed (tbl, id, seq, at, data) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT DO UPDATE SET seq = excluded.seq, at = excluded.at, data = excluded.data, waits = 1
              WHERE excluded.seq >= seq",
@@ -194,7 +194,7 @@ impl Feed {
     pub fn waiting(&self) -> Result<u64> {
         let count: i64 = self
             .0
-            .state
+            .ctx
             .sql()
             .exec("SELECT count(*) FROM projection_feed WHERE waits = 1", ())?
             .one()?;
@@ -203,7 +203,7 @@ impl Feed {
 
     /// True if something waits for the queue.
     fn has_work(&self) -> Result<bool> {
-        let sql = self.0.state.sql();
+        let sql = self.0.ctx.sql();
         let waits = "SELECT EXISTS (SELECT 1 FROM projection_feed WHERE waits = 1)
             OR (SELECT begun FROM projection_meta)";
         sql.exec(waits, ())?.one()
@@ -215,8 +215,8 @@ impl Feed {
         if broken(Variant::RestoreUnsent) {
             return Ok(());
         }
-        let sql = self.0.state.sql();
-        let own = self.0.state.id().to_string();
+        let sql = self.0.ctx.sql();
+        let own = self.0.ctx.id().to_string();
         let source: String = sql.exec("SELECT source FROM projection_meta", ())?.one()?;
         if source != own {
             sql.exec("DELETE FROM projection_feed", ())?;
@@ -233,7 +233,7 @@ impl Feed {
     /// Where it is: what waits for the queue, and why.
     pub fn standing(&self) -> Result<FeedStanding> {
         let inner = &self.0;
-        let sql = inner.state.sql();
+        let sql = inner.ctx.sql();
         let (waiting, oldest): (i64, Option<i64>) = sql
             .exec(
                 "SELECT count(*), min(at) FROM projection_feed WHERE waits = 1",
@@ -261,7 +261,7 @@ impl Feed {
     /// most [`limits::MAX_PAGE`].
     pub fn rows(&self, after: Option<(&str, &str)>, limit: usize) -> Result<Vec<WaitingRow>> {
         let (table, id) = after.unwrap_or_default();
-        let sql = self.0.state.sql();
+        let sql = self.0.ctx.sql();
         let listed = "SELECT tbl AS \"table\", id, seq, at FROM projection_feed
              WHERE waits = 1 AND (tbl, id) > (?1, ?2) ORDER BY tbl, id LIMIT ?3";
         sql.exec(listed, (table, id, rows(limit.min(limits::MAX_PAGE))))?
@@ -277,7 +277,7 @@ impl Feed {
     }
 
     pub(super) fn env(&self) -> &abide::Env {
-        self.0.state.env()
+        self.0.ctx.env()
     }
 
     /// Starts a task that sends rows, unless the queue has just refused and the feed is paused.
@@ -357,7 +357,7 @@ impl Work for Sending {
 
 impl Inner {
     async fn hand_over(self: Rc<Self>, waiting: Vec<Waiting>, begun: Option<Begun>) -> Answered {
-        let sent = match Queue::new(self.state.env(), &self.projection.queue) {
+        let sent = match Queue::new(self.ctx.env(), &self.projection.queue) {
             Ok(queue) => self.send(&queue, begun, &waiting).await,
             Err(error) => Err(error),
         };
@@ -365,7 +365,7 @@ impl Inner {
     }
 
     fn first(&self) -> Result<Vec<Waiting>> {
-        self.state
+        self.ctx
             .sql()
             .exec(
                 "SELECT tbl, id, seq, at, data FROM projection_feed WHERE waits = 1 LIMIT ?1",
@@ -376,11 +376,11 @@ impl Inner {
 
     /// The object's timeline, if the read model is to be told of it.
     fn begun(&self) -> Result<Option<Begun>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let is_due: bool = sql.exec("SELECT begun FROM projection_meta", ())?.one()?;
         Ok(is_due.then(|| Begun {
-            source: self.state.id().to_string(),
-            timeline: self.state.timeline().id().to_string(),
+            source: self.ctx.id().to_string(),
+            timeline: self.ctx.timeline().id().to_string(),
         }))
     }
 
@@ -399,14 +399,14 @@ impl Inner {
             messages.push(Message::new(&Sent::Timeline(begun))?.key(source));
         }
         for row in waiting {
-            messages.push(row.message(&self.state)?);
+            messages.push(row.message(&self.ctx)?);
         }
         queue.send_batch(messages).await.map(drop)
     }
 
     /// Rows that the queue has accepted no longer wait, unless they have changed meanwhile.
     fn taken(&self, waiting: &[Waiting]) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         for row in waiting {
             if broken(Variant::ChangeForgotten) {
                 let all = "UPDATE projection_feed SET waits = 0 WHERE tbl = ?1 AND id = ?2";
@@ -433,19 +433,19 @@ impl Inner {
         self.note_failures(failures)?;
         let mut text = error.to_string();
         text.truncate(text.floor_char_boundary(limits::MAX_ERROR_BYTES));
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("UPDATE projection_meta SET last_error = ?1", (text,))?;
         Ok(self.now().saturating_add(millis(pause)))
     }
 
     /// How many times in a row the queue has refused.
     fn failures(&self) -> Result<i64> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("SELECT failures FROM projection_meta", ())?.one()
     }
 
     fn note_failures(&self, failures: i64) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec(
             "UPDATE projection_meta SET failures = ?1 WHERE failures <> ?1",
             (failures,),
@@ -454,12 +454,12 @@ impl Inner {
     }
 
     fn now(&self) -> i64 {
-        self.state.now().unix_millis()
+        self.ctx.now().unix_millis()
     }
 }
 
 impl Waiting {
-    fn message(&self, of: &State) -> Result<Message, QueueError> {
+    fn message(&self, of: &Ctx) -> Result<Message, QueueError> {
         let row = Row {
             table: self.tbl.clone(),
             id: self.id.clone(),
@@ -476,7 +476,7 @@ impl Waiting {
 impl fmt::Debug for Feed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Feed")
-            .field("state", &self.0.state)
+            .field("state", &self.0.ctx)
             .field("queue", &self.0.projection.queue)
             .finish_non_exhaustive()
     }

@@ -24,25 +24,25 @@
 //!
 //! #[durable_object]
 //! struct Account {
-//!     state: State,
+//!     ctx: Ctx,
 //!     feed: Feed,
 //! }
 //!
 //! impl DurableObject for Account {
-//!     fn new(state: State, env: Env) -> Result<Self> {
-//!         let feed = Feed::open(&state, env.require::<Projection>()?)?;
-//!         Ok(Self { state, feed })
+//!     fn new(ctx: Ctx, env: Env) -> Result<Self> {
+//!         let feed = Feed::open(&ctx, env.require::<Projection>()?)?;
+//!         Ok(Self { ctx, feed })
 //!     }
 //! }
 //!
 //! #[rpc]
 //! impl Account {
 //!     pub async fn deposit(&self, amount: i64) -> Result<()> {
-//!         let storage = self.state.storage();
+//!         let storage = self.ctx.storage();
 //!         storage.transaction(|| {
 //!             let (seq, balance): (i64, i64) = storage.get("account")?.unwrap_or_default();
 //!             storage.put("account", &(seq + 1, balance + amount))?;
-//!             let name = self.state.name().unwrap_or_default();
+//!             let name = self.ctx.name().unwrap_or_default();
 //!             self.feed.put("accounts", name, seq + 1, &json!({ "balance": balance + amount }))?;
 //!             Ok(())
 //!         })

@@ -17,7 +17,7 @@ pub struct Row {
     pub id: String,
     /// The id of the object that the row is of.
     pub source: String,
-    /// The [timeline](abide::State::timeline) of that object.
+    /// The [timeline](abide::Ctx::timeline) of that object.
     pub timeline: String,
     /// The number of the change: higher for later ones of the same row, on one timeline.
     pub seq: i64,

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use abide::{Result, State};
+use abide::{Ctx, Result};
 
 use super::{Counts, QueueError, Queues, limits, metrics::Metrics, queues::Declared, rows::Rows};
 use crate::broken::{Variant, broken};
@@ -20,7 +20,7 @@ use abide_component::{
 
 /// One shard.
 pub(super) struct Inner {
-    pub(super) state: State,
+    pub(super) ctx: Ctx,
     pub(super) rows: Rows,
     pub(super) queues: Arc<Queues>,
     pub(super) metrics: Metrics,
@@ -35,11 +35,11 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    pub(super) fn new(state: State, rows: Rows, queues: Arc<Queues>) -> Rc<Self> {
+    pub(super) fn new(ctx: Ctx, rows: Rows, queues: Arc<Queues>) -> Rc<Self> {
         Rc::new(Self {
             metrics: Metrics::new(&rows.queue, rows.shard),
-            worker: Worker::new(&state, WakeUp::own(&state)),
-            state,
+            worker: Worker::new(&ctx, WakeUp::own(&ctx)),
+            ctx,
             rows,
             queues,
             suspects: Cell::default(),
@@ -55,7 +55,7 @@ impl Inner {
 
     /// Milliseconds since 1970.
     pub(super) fn now(&self) -> i64 {
-        self.state.now().unix_millis()
+        self.ctx.now().unix_millis()
     }
 
     /// Continues the pending work: now, and by the alarm in case the task stops.

@@ -89,7 +89,7 @@ impl QueueShard {
 
     fn queue(&self) -> Result<Queue, ApiError> {
         let inner = &self.inner;
-        Queue::new(inner.state.env(), &inner.rows.queue).map_err(refused)
+        Queue::new(inner.ctx.env(), &inner.rows.queue).map_err(refused)
     }
 
     fn standing(&self) -> Result<Shard, ApiError> {

@@ -67,10 +67,10 @@ impl Inner {
                 rest: Err("the queue has no consumer".to_owned()),
             })));
         };
-        let clock = Arc::clone(self.state.env().clock());
+        let clock = Arc::clone(self.ctx.env().clock());
         let marks = Marks::new(claim.deliveries.len());
         let run = consumer.consume(Untyped {
-            env: self.state.env().clone(),
+            env: self.ctx.env().clone(),
             queue: declared.name.as_str().into(),
             deliveries: claim.deliveries.clone(),
             marks: Rc::clone(&marks),
@@ -94,7 +94,7 @@ impl Inner {
 
     /// Sends dead letters to another queue.
     fn forward(&self, to: &str, letters: Vec<DeadLetter>) -> Flight {
-        let queue = Queue::new(self.state.env(), to);
+        let queue = Queue::new(self.ctx.env(), to);
         let from = format!("{}/{}", self.rows.queue, self.rows.shard);
         Box::pin(async move {
             let messages = letters.iter().map(|letter| letter.again(&from)).collect();

@@ -18,14 +18,14 @@ pub struct QueueShard {
 impl std::fmt::Debug for QueueShard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("QueueShard")
-            .field("state", &self.inner.state)
+            .field("state", &self.inner.ctx)
             .finish_non_exhaustive()
     }
 }
 
 impl DurableObject for QueueShard {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let name = state.name().unwrap_or_default();
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let name = ctx.name().unwrap_or_default();
         let place = name
             .rsplit_once('/')
             .and_then(|(queue, shard)| Some((queue.to_owned(), shard.parse().ok()?)));
@@ -34,25 +34,25 @@ impl DurableObject for QueueShard {
                 "`{name}` is not a shard of a queue: use a `Queue`"
             )));
         };
-        schema::prepare(state.storage())?;
+        schema::prepare(ctx.storage())?;
         let queues = env.require::<Queues>()?;
         let rows = Rows {
-            storage: state.storage().clone(),
-            sql: state.sql(),
+            storage: ctx.storage().clone(),
+            sql: ctx.sql(),
             queue,
             shard,
         };
-        let inner = Inner::new(state, rows, queues);
+        let inner = Inner::new(ctx, rows, queues);
         inner.go_on()?;
         let on_timeline = Rc::clone(&inner);
         inner
-            .state
+            .ctx
             .on_timeline(move |timeline| on_timeline.begin(timeline));
         let copied = Rc::clone(&inner);
-        inner.state.on_activation(move |how| copied.activated(how));
+        inner.ctx.on_activation(move |how| copied.activated(how));
         let answering = Rc::clone(&inner);
         inner
-            .state
+            .ctx
             .serve_operations(operations::NAME, move |request| {
                 let inner = Rc::clone(&answering);
                 Self { inner }.operate(request)

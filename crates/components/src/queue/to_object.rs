@@ -19,12 +19,12 @@ use super::{Batch, Consumer, Delivery, Exceptions, Received};
 /// use abide::queue::{Delivery, Exceptions, Options, Queues, ToObject};
 ///
 /// #[durable_object]
-/// struct Ledger { state: State }
+/// struct Ledger { ctx: Ctx }
 ///
 /// impl DurableObject for Ledger {
-///     fn new(state: State, _env: Env) -> Result<Self> {
-///         state.sql().exec("CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, amount INTEGER)", ())?;
-///         Ok(Self { state })
+///     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+///         ctx.sql().exec("CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, amount INTEGER)", ())?;
+///         Ok(Self { ctx })
 ///     }
 /// }
 ///
@@ -34,7 +34,7 @@ use super::{Batch, Consumer, Delivery, Exceptions, Received};
 ///         for message in batch {
 ///             let amount: i64 = message.json()?;
 ///             let entry = (message.id.to_string(), amount);
-///             self.state.sql().exec("INSERT OR IGNORE INTO entries VALUES (?1, ?2)", entry)?;
+///             self.ctx.sql().exec("INSERT OR IGNORE INTO entries VALUES (?1, ?2)", entry)?;
 ///         }
 ///         Ok(Exceptions::default())
 ///     }

@@ -42,14 +42,14 @@ impl Inner {
         let Some(turn) = self.worker.claim() else {
             return Ok(());
         };
-        let clock = Arc::clone(self.state.env().clock());
+        let clock = Arc::clone(self.ctx.env().clock());
         let end = clock.now() + limits::TURN;
         // If the object is reset, this replaces a retry of the alarm: the other timers wait only this long, however often it
         // happens.
         let again = self.now().saturating_add(millis(limits::AFTER_RESET));
         self.worker.alarm().set(Some(again))?;
         self.recover(self.now())?;
-        while clock.now() < end && !self.state.env().is_stopping() {
+        while clock.now() < end && !self.ctx.env().is_stopping() {
             let claims = self.pass(Taken::Claimed, limits::MAX_CLAIMS, 0, self.now())?;
             if claims.is_empty() {
                 break;
@@ -61,7 +61,7 @@ impl Inner {
                     self.give_back_the_rest(&claims[index + 1..], self.now())?;
                     drop(turn);
                     self.arm_next()?;
-                    self.state.restart();
+                    self.ctx.restart();
                     return Ok(());
                 }
                 // One poll each: a handler that ends the process does not take the work of others with it.
@@ -222,7 +222,7 @@ impl Background {
             return Ok(None);
         };
         let limit = self.inner.options.timeout;
-        let clock = self.inner.state.env().clock();
+        let clock = self.inner.ctx.env().clock();
         let late = abide::clock::time_limit(&**clock, limit);
         let attempt = (self.handler)(firing);
         let running = metrics::Running::begin();

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, fmt, rc::Rc};
 
-use abide::{Activation, Result, State};
+use abide::{Activation, Ctx, Result};
 use sha2::{Digest, Sha256};
 
 use super::{Options, limits::AGAIN, metrics, rows::Rows, runs::Claim, timers::Set};
@@ -17,7 +17,7 @@ pub(super) const NAME: &str = "schedule";
 
 /// One object's schedule.
 pub(super) struct Inner {
-    pub(super) state: State,
+    pub(super) ctx: Ctx,
     /// Claims due occurrences. A handler in the alarm takes its right.
     pub(super) worker: Worker,
     pub(super) options: Options,
@@ -29,12 +29,12 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    pub(super) fn new(state: &State, options: Options) -> Rc<Self> {
+    pub(super) fn new(ctx: &Ctx, options: Options) -> Rc<Self> {
         metrics::describe();
         Rc::new(Self {
-            state: state.clone(),
-            worker: Worker::new(state, WakeUp::new(state, NAME)),
-            rows: Rows::new(state.storage(), options.history),
+            ctx: ctx.clone(),
+            worker: Worker::new(ctx, WakeUp::new(ctx, NAME)),
+            rows: Rows::new(ctx.storage(), options.history),
             options,
             suspects: Cell::default(),
             claimed: Cell::default(),
@@ -43,7 +43,7 @@ impl Inner {
 
     /// Milliseconds since 1970.
     pub(super) fn now(&self) -> i64 {
-        self.state.now().unix_millis()
+        self.ctx.now().unix_millis()
     }
 
     /// Wakes the object in time. The current claimer is notified, and sets the alarm when it finishes; if it is
@@ -86,7 +86,7 @@ impl Inner {
         sql.exec("DELETE FROM schedule_runs; DELETE FROM schedule_timers", ())?;
         if timers > 0 {
             tracing::warn!(
-                class = self.state.class(), object = %self.state.id(), timers,
+                class = self.ctx.class(), object = %self.ctx.id(), timers,
                 "a copied schedule has dropped the timers of its original"
             );
         }
@@ -96,7 +96,7 @@ impl Inner {
     /// What a timer that is set now has in the keys of its occurrences: a restored object sets it on another timeline, and
     /// a copy in another object.
     pub(super) fn source(&self) -> String {
-        format!("{} {}", self.state.id(), self.state.timeline().id())
+        format!("{} {}", self.ctx.id(), self.ctx.timeline().id())
     }
 }
 
@@ -115,7 +115,7 @@ pub(super) fn key(set: &Set, claim: &Claim) -> String {
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner")
-            .field("state", &self.state)
+            .field("state", &self.ctx)
             .finish_non_exhaustive()
     }
 }

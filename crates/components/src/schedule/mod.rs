@@ -18,28 +18,28 @@
 //!
 //! #[durable_object]
 //! struct Subscription {
-//!     state: State,
+//!     ctx: Ctx,
 //!     schedule: Schedule,
 //! }
 //!
 //! impl DurableObject for Subscription {
-//!     fn new(state: State, _env: Env) -> Result<Self> {
-//!         let schedule = Schedule::open(&state, Options::default())?;
-//!         let storage = state.storage().clone();
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+//!         let schedule = Schedule::open(&ctx, Options::default())?;
+//!         let storage = ctx.storage().clone();
 //!         // What is written here, and that the timer has gone off, is one transaction.
 //!         schedule.on_firing(move |firing: &Firing| match firing.kind.as_str() {
 //!             "trial end" => storage.put("trial", &false),
 //!             _ => Ok(()),
 //!         })?;
 //!         schedule.upsert("report", &Spec::cron("report", "0 9 * * MON", "Europe/Berlin"))?;
-//!         Ok(Self { state, schedule })
+//!         Ok(Self { ctx, schedule })
 //!     }
 //! }
 //!
 //! #[rpc]
 //! impl Subscription {
 //!     pub async fn start_trial(&self, ends_at: i64) -> Result<(), ScheduleError> {
-//!         self.state.storage().put("trial", &true)?;
+//!         self.ctx.storage().put("trial", &true)?;
 //!         self.schedule.upsert("trial", &Spec::once("trial end", ends_at))?;
 //!         Ok(())
 //!     }
@@ -73,7 +73,7 @@ mod timing;
 
 use std::{future::Future, rc::Rc};
 
-use abide::{Result, State};
+use abide::{Ctx, Result};
 
 use crate::broken::{Variant, broken};
 use abide_component::numbers::rows as count;
@@ -99,17 +99,17 @@ impl Schedule {
     /// # Errors
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option is invalid or the object already has a schedule,
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the version of the tables.
-    pub fn open(state: &State, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
         options.check()?;
-        schema::prepare(state.storage())?;
-        let inner = Inner::new(state, options);
+        schema::prepare(ctx.storage())?;
+        let inner = Inner::new(ctx, options);
         inner.mind_clock(inner.now())?;
         inner.arm()?;
         let copied = Rc::clone(&inner);
-        state.on_activation(move |how| copied.activated(how));
+        ctx.on_activation(move |how| copied.activated(how));
         let schedule = Self(inner);
         let answering = schedule.clone();
-        state.serve_operations(inner::NAME, move |request| {
+        ctx.serve_operations(inner::NAME, move |request| {
             answering.clone().operate(request)
         })?;
         Ok(schedule)
@@ -287,7 +287,7 @@ impl Schedule {
         handler: impl Fn(&Firing) -> Result<(), E> + 'static,
     ) -> Result<()> {
         let (inner, handler) = (Rc::clone(&self.0), Rc::new(handler));
-        self.0.state.on_alarm(inner::NAME, move |_| {
+        self.0.ctx.on_alarm(inner::NAME, move |_| {
             let (inner, handler) = (Rc::clone(&inner), Rc::clone(&handler));
             async move { inner.see_to(|firing| handler(firing)).await }
         })
@@ -305,16 +305,16 @@ impl Schedule {
     /// # #[durable_object]
     /// # struct Pages { schedule: Schedule }
     /// # impl DurableObject for Pages {
-    /// fn new(state: State, _env: Env) -> Result<Self> {
-    ///     let schedule = Schedule::open(&state, Options::default())?;
+    /// fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+    ///     let schedule = Schedule::open(&ctx, Options::default())?;
     ///     schedule.on_firing_in_background(move |firing: Firing| {
-    ///         let state = state.clone();
+    ///         let ctx = ctx.clone();
     ///         async move {
     ///             let page = abide::http::Request::get("https://example.com/")
     ///                 .header("idempotency-key", &firing.key)
     ///                 .body(Body::empty())?;
-    ///             let answer = state.env().fetch(page).await?;
-    ///             state.storage().put("status", &answer.status().as_u16())
+    ///             let answer = ctx.env().fetch(page).await?;
+    ///             ctx.storage().put("status", &answer.status().as_u16())
     ///         }
     ///     })?;
     ///     Ok(Self { schedule })
@@ -333,7 +333,7 @@ impl Schedule {
         E: Into<Failure>,
     {
         let (inner, handler) = (Rc::clone(&self.0), Rc::new(handler));
-        self.0.state.on_alarm(inner::NAME, move |_| {
+        self.0.ctx.on_alarm(inner::NAME, move |_| {
             let handler = Rc::clone(&handler);
             std::future::ready(inner.see_to_in_background(move |firing| handler(firing)))
         })

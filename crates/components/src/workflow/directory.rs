@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use abide::{Result, Sql, State};
+use abide::{Ctx, Result, Sql};
 use serde::{Deserialize, Serialize};
 
 use super::{Filter, ListBy, Listed, Page, limits, metrics::Instances};
@@ -19,7 +19,7 @@ pub struct ListedVersion {
 }
 
 pub(super) struct Directory {
-    pub(super) state: State,
+    pub(super) ctx: Ctx,
     pub(super) sql: Sql,
     /// True when the tables are known to exist.
     is_prepared: Cell<bool>,
@@ -29,12 +29,12 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    pub(super) fn new(state: &State) -> Self {
+    pub(super) fn new(ctx: &Ctx) -> Self {
         Self {
-            state: state.clone(),
-            sql: state.sql(),
+            ctx: ctx.clone(),
+            sql: ctx.sql(),
             is_prepared: Cell::new(false),
-            workflow: state.name().unwrap_or_default(),
+            workflow: ctx.name().unwrap_or_default(),
             instances: RefCell::default(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
-use abide::{Result, State};
+use abide::{Ctx, Result};
 use tokio::sync::Notify;
 
 use super::{
@@ -19,7 +19,7 @@ use abide_component::worker::{Attempt, Worker};
 
 /// One instance's object.
 pub(super) struct Inner {
-    pub(super) state: State,
+    pub(super) ctx: Ctx,
     pub(super) registry: Arc<Registry>,
     pub(super) options: Options,
     pub(super) rows: Rows,
@@ -34,7 +34,7 @@ pub(super) struct Inner {
 impl Inner {
     /// Milliseconds since 1970.
     pub(super) fn now(&self) -> i64 {
-        self.state.now().unix_millis()
+        self.ctx.now().unix_millis()
     }
 
     /// Sets the alarm that continues the work if the task stops.
@@ -44,7 +44,7 @@ impl Inner {
 
     /// If the clock was set back, moves waits earlier by as much, and returns by how much.
     pub(super) fn mind_clock(&self, instance: &Instance, now: i64) -> Result<Option<i64>> {
-        let step = steps_back::since(self.state.storage(), instance.set_back, now);
+        let step = steps_back::since(self.ctx.storage(), instance.set_back, now);
         let Some(step) = step.filter(|_| !broken(Variant::WaitsFollowClock)) else {
             return Ok(None);
         };
@@ -150,7 +150,7 @@ impl Inner {
         for notice in self.rows.notices(now, room)? {
             let again = millis(notices::PATIENCE).saturating_add(notices::wait(notice.attempts));
             self.rows.telling(notice.id, now.saturating_add(again))?;
-            let env = self.state.env().clone();
+            let env = self.ctx.env().clone();
             let sent = notices::tell(env, self.teller(instance), notice);
             telling.push(Box::pin(sent) as Attempt<NoticeResult>);
         }
@@ -162,7 +162,7 @@ impl Inner {
         Sender {
             workflow: instance.workflow.clone(),
             id: instance.id.clone(),
-            timeline: self.state.timeline().id().to_string(),
+            timeline: self.ctx.timeline().id().to_string(),
             version: instance.version,
             listed: Listed {
                 id: instance.id.clone(),
@@ -200,7 +200,7 @@ impl Inner {
             NoticeOutcome::Forgotten
                 if instance.status.is_end() && self.rows.is_notice(heard.id)? =>
             {
-                self.state.storage().delete_all()
+                self.ctx.storage().delete_all()
             }
             // An instance that was removed from the directory but runs was restarted meanwhile, and is listed again.
             NoticeOutcome::Done | NoticeOutcome::Forgotten => self.rows.remove_notice(heard.id),
@@ -246,7 +246,7 @@ impl Inner {
 
     /// The id, from the object's name.
     fn id_by_name(&self) -> String {
-        let name = self.state.name().unwrap_or_default();
+        let name = self.ctx.name().unwrap_or_default();
         name.split_once('/')
             .map_or(name.clone(), |(_, id)| id.to_owned())
     }

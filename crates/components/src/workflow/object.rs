@@ -58,13 +58,13 @@ pub struct WorkflowInstance {
 impl std::fmt::Debug for WorkflowInstance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WorkflowInstance")
-            .field("state", &self.inner.state)
+            .field("state", &self.inner.ctx)
             .finish_non_exhaustive()
     }
 }
 
 impl DurableObject for WorkflowInstance {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = env
             .get::<Options>()
             .map_or_else(Options::default, |options| (*options).clone());
@@ -72,21 +72,21 @@ impl DurableObject for WorkflowInstance {
         let inner = Rc::new(Inner {
             registry: env.require::<Registry>()?,
             options,
-            rows: Rows::new(state.storage()),
-            worker: Worker::new(&state, WakeUp::own(&state)),
+            rows: Rows::new(ctx.storage()),
+            worker: Worker::new(&ctx, WakeUp::own(&ctx)),
             ended: Notify::new(),
             cancel: RefCell::default(),
-            state,
+            ctx,
         });
         let told = Rc::clone(&inner);
         inner
-            .state
+            .ctx
             .on_timeline(move |timeline| told.begin_timeline(timeline));
         let copied = Rc::clone(&inner);
-        inner.state.on_activation(move |how| copied.activated(how));
+        inner.ctx.on_activation(move |how| copied.activated(how));
         let answering = Rc::clone(&inner);
         inner
-            .state
+            .ctx
             .serve_operations(operations::NAME, move |request| {
                 let inner = Rc::clone(&answering);
                 Self { inner }.operate(request)
@@ -173,7 +173,7 @@ impl WorkflowInstance {
     /// Its result, when it has finished or this time has passed.
     pub async fn result(&self, patience: Duration) -> Result<RawResult, WorkflowError> {
         let inner = &self.inner;
-        let clock = inner.state.env().clock();
+        let clock = inner.ctx.env().clock();
         let late = clock.sleep_until(clock.now() + patience.min(limits::MAX_PATIENCE));
         let mut late = std::pin::pin!(late);
         loop {
@@ -203,7 +203,7 @@ impl WorkflowInstance {
         check_event(&name, &payload)?;
         if inner.rows.count_events()? >= limits::MAX_EVENTS {
             // There may be room next time.
-            inner.state.forget_call();
+            inner.ctx.forget_call();
             return Err(WorkflowError::TooManyEvents {
                 id: instance.id,
                 max: limits::MAX_EVENTS,
@@ -260,7 +260,7 @@ impl WorkflowInstance {
     /// Repeats a step, and everything that was requested after its result.
     pub async fn restart(&self, step: StepName) -> Result<(), WorkflowError> {
         let instance = self.inner.instance()?;
-        let storage = self.inner.state.storage();
+        let storage = self.inner.ctx.storage();
         storage.transaction(|| self.inner.restart(&instance, &step))?;
         Ok(self.inner.kick()?)
     }
@@ -303,7 +303,7 @@ impl WorkflowInstance {
         let inner = &self.inner;
         let parent = order.parent.as_ref().map(notices::to_json).transpose()?;
         let now = inner.now();
-        let instance = inner.state.storage().transaction(|| {
+        let instance = inner.ctx.storage().transaction(|| {
             let rows = &inner.rows;
             let named = (order.workflow.as_str(), order.id.as_str());
             rows.start(named, &order.input, parent.as_deref(), now)?;
@@ -431,12 +431,12 @@ impl std::fmt::Debug for WorkflowDirectory {
 }
 
 impl DurableObject for WorkflowDirectory {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        let directory = Rc::new(Directory::new(&state));
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let directory = Rc::new(Directory::new(&ctx));
         let asking = Rc::clone(&directory);
-        state.on_timeline(move |timeline| asking.begin_timeline(timeline));
+        ctx.on_timeline(move |timeline| asking.begin_timeline(timeline));
         let answering = Rc::clone(&directory);
-        state.serve_operations(operations::NAME, move |request| {
+        ctx.serve_operations(operations::NAME, move |request| {
             let directory = Rc::clone(&answering);
             std::future::ready(Ok(Self { directory }.operate(&request)))
         })?;

@@ -24,7 +24,7 @@ impl Directory {
         }
         self.prepare()?;
         self.ask_after("")?;
-        self.state.storage().set_alarm(Duration::ZERO)
+        self.ctx.storage().set_alarm(Duration::ZERO)
     }
 
     /// Asks the next instances, and sets the alarm for those after them.
@@ -37,7 +37,7 @@ impl Directory {
         match known.last() {
             Some((last, _)) => {
                 self.ask_after(last)?;
-                self.state.storage().set_alarm(Duration::ZERO)
+                self.ctx.storage().set_alarm(Duration::ZERO)
             }
             None => self
                 .sql
@@ -47,7 +47,7 @@ impl Directory {
     }
 
     async fn ask_one(&self, id: &str, known: &ListedVersion) -> Result<()> {
-        let instances = self.state.env().object::<WorkflowInstance>();
+        let instances = self.ctx.env().object::<WorkflowInstance>();
         let instance = instances.get_by_name(&object_name(&self.workflow, id));
         match instance.list_again().await {
             // It is no longer kept. One that was started anew meanwhile has a later version.

@@ -213,7 +213,7 @@ impl Task {
                         "the instance is gone",
                     ));
                 };
-                let (rows, env) = (&inner.rows, inner.state.env());
+                let (rows, env) = (&inner.rows, inner.ctx.env());
                 let replay = Replay::new(rows, env, &instance, &cancel, rows.steps()?, mode);
                 let input = rows.value("input")?.unwrap_or_default();
                 let future = workflow.run(Context::new(&replay), input);

@@ -2,7 +2,7 @@
 
 use std::cell::{RefCell, RefMut};
 
-use abide::{Error, Message, Result, State};
+use abide::{Ctx, Error, Message, Result};
 
 use super::{
     CUSTOM, Options, Received,
@@ -35,10 +35,10 @@ enum Rest {
 }
 
 impl Exchange {
-    pub(super) fn open(state: &State, room: &Room, options: Options) -> Result<Self> {
+    pub(super) fn open(ctx: &Ctx, room: &Room, options: Options) -> Result<Self> {
         Ok(Self {
             room: room.clone(),
-            stored: Stored::open(state, options)?,
+            stored: Stored::open(ctx, options)?,
             awareness: RefCell::new(None),
         })
     }

@@ -25,9 +25,9 @@
 //! }
 //!
 //! impl DurableObject for Pad {
-//!     fn new(state: State, _env: Env) -> Result<Self> {
-//!         let room = Room::open(&state, party::Options::default())?;
-//!         let document = Document::open(&state, &room, yjs::Options::default())?;
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+//!         let room = Room::open(&ctx, party::Options::default())?;
+//!         let document = Document::open(&ctx, &room, yjs::Options::default())?;
 //!         Ok(Self { room, document })
 //!     }
 //!
@@ -76,7 +76,7 @@ mod work;
 
 use std::{fmt, rc::Rc};
 
-use abide::{Error, ErrorKind, Message, Result, State};
+use abide::{Ctx, Error, ErrorKind, Message, Result};
 use serde::{Deserialize, Serialize};
 
 use exchange::Exchange;
@@ -137,9 +137,9 @@ impl Document {
     /// # Errors
     /// [`ErrorKind::Input`] if an option is invalid; [`ErrorKind::Damaged`] if the tables are of a version that this program does
     /// not know.
-    pub fn open(state: &State, room: &Room, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, room: &Room, options: Options) -> Result<Self> {
         options.check()?;
-        let exchange = Exchange::open(state, room, options)?;
+        let exchange = Exchange::open(ctx, room, options)?;
         Ok(Self(Rc::new(exchange)))
     }
 

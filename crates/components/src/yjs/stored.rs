@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use abide::{Error, Result, State, storage::MemoryCharge};
+use abide::{Ctx, Error, Result, storage::MemoryCharge};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::{
@@ -20,7 +20,7 @@ use crate::broken::{Variant, broken};
 
 /// A document and its rows.
 pub(super) struct Stored {
-    state: State,
+    ctx: Ctx,
     rows: UpdateRows,
     pub(super) options: Options,
     /// `None` until it is needed, and whenever memory may differ from the rows.
@@ -49,10 +49,10 @@ pub(super) struct Turn<'a> {
 }
 
 impl Stored {
-    pub(super) fn open(state: &State, options: Options) -> Result<Self> {
+    pub(super) fn open(ctx: &Ctx, options: Options) -> Result<Self> {
         Ok(Self {
-            state: state.clone(),
-            rows: UpdateRows::open(state.storage())?,
+            ctx: ctx.clone(),
+            rows: UpdateRows::open(ctx.storage())?,
             options,
             live: Mutex::new(None),
         })
@@ -92,7 +92,7 @@ impl Stored {
             }
         }
         let last = updates.last().map_or(0, |(id, _)| *id);
-        let memory = self.state.charge_memory(size.total() * MEMORY_PER_BYTE);
+        let memory = self.ctx.charge_memory(size.total() * MEMORY_PER_BYTE);
         let read = move || {
             let budget = Budget::begin(LOAD_TIME, size.total());
             let mut replica = Replica::new();
@@ -130,7 +130,7 @@ impl Stored {
             ))),
             Err(None) => {
                 tracing::error!(
-                    id = %self.state.id(), bytes = size.total(),
+                    id = %self.ctx.id(), bytes = size.total(),
                     "a stored Yjs document takes too long to read, so it is quarantined: restore an earlier state"
                 );
                 self.rows.quarantine()?;
@@ -207,7 +207,7 @@ impl Turn<'_> {
             let budget = Budget::begin(time, bytes);
             (live.replica.apply(update, &budget), budget.spent())
         } else {
-            let _memory = self.stored.state.charge_memory(bytes * MEMORY_PER_BYTE);
+            let _memory = self.stored.ctx.charge_memory(bytes * MEMORY_PER_BYTE);
             let update = update.to_vec();
             let apply = move |replica: &mut Replica| {
                 let budget = Budget::begin(time, bytes);

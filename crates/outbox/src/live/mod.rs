@@ -31,9 +31,9 @@
 //! }
 //!
 //! impl DurableObject for Shop {
-//!     fn new(state: State, env: Env) -> Result<Self> {
-//!         let outbox = Outbox::open(&state, env.require::<Registry>()?, Options::default())?;
-//!         let live = Live::open(&state, &outbox, Table)?;
+//!     fn new(ctx: Ctx, env: Env) -> Result<Self> {
+//!         let outbox = Outbox::open(&ctx, env.require::<Registry>()?, Options::default())?;
+//!         let live = Live::open(&ctx, &outbox, Table)?;
 //!         Ok(Self { outbox, live })
 //!     }
 //!
@@ -63,7 +63,7 @@ use std::{
 };
 
 use abide::{
-    Body, Error, Request, RequestResponsePair, Response, Result, State, WebSocket, WebSocketPair,
+    Body, Ctx, Error, Request, RequestResponsePair, Response, Result, WebSocket, WebSocketPair,
     http::{HeaderValue, StatusCode, header},
     websocket_response,
 };
@@ -93,7 +93,7 @@ const TAG: &str = "outbox-live";
 pub struct Live(Rc<Inner>);
 
 struct Inner {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
     render: Box<dyn Render>,
     readers: sse::Readers,
@@ -139,12 +139,12 @@ struct Part<'a> {
 impl Live {
     /// Watches an outbox; call it in the constructor of its object. It also lets the gateway answer `ping` with `pong`
     /// on the object's WebSockets, unless the object has set another auto-response.
-    pub fn open(state: &State, outbox: &Outbox, render: impl Render) -> Result<Self> {
-        if state.auto_response().is_none() {
-            state.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
+    pub fn open(ctx: &Ctx, outbox: &Outbox, render: impl Render) -> Result<Self> {
+        if ctx.auto_response().is_none() {
+            ctx.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
         }
         let inner = Rc::new(Inner {
-            state: state.clone(),
+            ctx: ctx.clone(),
             outbox: outbox.clone(),
             render: Box::new(render),
             readers: sse::Readers::default(),
@@ -197,7 +197,7 @@ impl Live {
         }
         if line == Line::WebSocket {
             let pair = WebSocketPair::new();
-            let socket = inner.state.accept_websocket(pair.server, &[TAG])?;
+            let socket = inner.ctx.accept_websocket(pair.server, &[TAG])?;
             socket.set_attachment(&Watcher {
                 watch,
                 behind: false,
@@ -207,7 +207,7 @@ impl Live {
             }
             return Ok(websocket_response(pair.client));
         }
-        let clock = inner.state.env().clock();
+        let clock = inner.ctx.env().clock();
         let first = inner.first(watch, after)?;
         let added = inner.readers.add(watch, clock.clone(), &first);
         Ok(added.unwrap_or_else(|| {
@@ -509,7 +509,7 @@ impl Inner {
     }
 
     fn sockets(&self) -> Vec<WebSocket> {
-        self.state.websockets_with_tag(TAG)
+        self.ctx.websockets_with_tag(TAG)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
 /// Reads create nothing: the first message, or the first watcher, creates the outbox.
 #[durable_object]
 pub struct Outbox {
-    state: State,
+    ctx: Ctx,
     registry: Arc<Registry>,
     options: Options,
     opened: OnceCell<Opened>,
@@ -26,7 +26,7 @@ pub struct Outbox {
 impl std::fmt::Debug for Outbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Outbox")
-            .field("state", &self.state)
+            .field("state", &self.ctx)
             .finish_non_exhaustive()
     }
 }
@@ -37,16 +37,16 @@ struct Opened {
 }
 
 impl DurableObject for Outbox {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let this = Self {
             registry: env.require()?,
             options: env
                 .get::<Options>()
                 .map_or_else(Options::default, |options| (*options).clone()),
             opened: OnceCell::new(),
-            state,
+            ctx,
         };
-        if crate::Outbox::exists(&this.state)? {
+        if crate::Outbox::exists(&this.ctx)? {
             this.open()?;
         }
         Ok(this)
@@ -67,12 +67,9 @@ impl Outbox {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        let outbox = crate::Outbox::open(
-            &self.state,
-            Arc::clone(&self.registry),
-            self.options.clone(),
-        )?;
-        let live = Live::open(&self.state, &outbox, Table)?;
+        let outbox =
+            crate::Outbox::open(&self.ctx, Arc::clone(&self.registry), self.options.clone())?;
+        let live = Live::open(&self.ctx, &outbox, Table)?;
         Ok(self.opened.get_or_init(|| Opened { outbox, live }))
     }
 
@@ -99,10 +96,10 @@ impl Outbox {
 impl Outbox {
     /// Enqueues all, or none.
     pub async fn enqueue(&self, messages: Vec<Delayed>) -> Result<Vec<Enqueued>, Refused> {
-        let now = self.state.env().clock().unix_millis();
+        let now = self.ctx.env().clock().unix_millis();
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let outbox = &self.open()?.outbox;
-        let enqueued = self.state.storage().transaction(|| {
+        let enqueued = self.ctx.storage().transaction(|| {
             let enqueue = |(index, delayed): (usize, Delayed)| {
                 delayed
                     .at(now)
@@ -117,7 +114,7 @@ impl Outbox {
         }) = enqueued
         {
             // There may be room next time.
-            self.state.forget_call();
+            self.ctx.forget_call();
         }
         enqueued
     }

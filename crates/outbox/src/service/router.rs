@@ -9,7 +9,7 @@ use abide::{
 };
 use axum::{
     Json, Router,
-    extract::{Request, State as Shared},
+    extract::Request,
     http::{HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post, put},
@@ -151,7 +151,7 @@ async fn describe() -> impl IntoResponse {
 }
 
 async fn enqueue(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<String>,
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(body): JsonBody<Box<RawValue>>,
@@ -217,7 +217,7 @@ fn check(registry: &Registry, kind: &str, payload: &str) -> Result<(), ApiError>
 }
 
 async fn list(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<String>,
     UrlQuery(wanted): UrlQuery<Wanted>,
 ) -> Result<Json<Listed>, ApiError> {
@@ -226,7 +226,7 @@ async fn list(
 }
 
 async fn dead_letters(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<String>,
     UrlQuery(wanted): UrlQuery<WantedDead>,
 ) -> Result<Json<Listed>, ApiError> {
@@ -235,7 +235,7 @@ async fn dead_letters(
 }
 
 async fn failing(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<String>,
     UrlQuery(wanted): UrlQuery<WantedFailing>,
 ) -> Result<Json<Failing>, ApiError> {
@@ -245,10 +245,7 @@ async fn failing(
     Ok(Json(Failing::new(destinations, page)))
 }
 
-async fn overview(
-    Shared(env): Shared<Env>,
-    UrlPath(name): UrlPath<String>,
-) -> Result<Json<Overview>, ApiError> {
+async fn overview(env: Env, UrlPath(name): UrlPath<String>) -> Result<Json<Overview>, ApiError> {
     let (counts, destinations) = object(&env, &name)?.overview().await?;
     Ok(Json(Overview {
         counts,
@@ -256,10 +253,7 @@ async fn overview(
     }))
 }
 
-async fn show(
-    Shared(env): Shared<Env>,
-    UrlPath(path): UrlPath<MessagePath>,
-) -> Result<Json<Whole>, ApiError> {
+async fn show(env: Env, UrlPath(path): UrlPath<MessagePath>) -> Result<Json<Whole>, ApiError> {
     let Shown {
         record,
         payload,
@@ -271,16 +265,13 @@ async fn show(
     Ok(Json(Whole::new(record, payload, history)?))
 }
 
-async fn remove(
-    Shared(env): Shared<Env>,
-    UrlPath(path): UrlPath<MessagePath>,
-) -> Result<Json<Record>, ApiError> {
+async fn remove(env: Env, UrlPath(path): UrlPath<MessagePath>) -> Result<Json<Record>, ApiError> {
     let removed = object(&env, &path.name)?.remove(path.id).await;
     removed.map(Json).map_err(refused)
 }
 
 async fn edit(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(path): UrlPath<MessagePath>,
     JsonBody(payload): JsonBody<Box<RawValue>>,
 ) -> Result<Json<Record>, ApiError> {
@@ -289,24 +280,18 @@ async fn edit(
     edited.map(Json).map_err(refused)
 }
 
-async fn give_up(
-    Shared(env): Shared<Env>,
-    UrlPath(path): UrlPath<MessagePath>,
-) -> Result<Json<Record>, ApiError> {
+async fn give_up(env: Env, UrlPath(path): UrlPath<MessagePath>) -> Result<Json<Record>, ApiError> {
     let given_up = object(&env, &path.name)?.give_up(path.id).await;
     given_up.map(Json).map_err(refused)
 }
 
-async fn redrive(
-    Shared(env): Shared<Env>,
-    UrlPath(path): UrlPath<MessagePath>,
-) -> Result<Json<Record>, ApiError> {
+async fn redrive(env: Env, UrlPath(path): UrlPath<MessagePath>) -> Result<Json<Record>, ApiError> {
     let redriven = object(&env, &path.name)?.redrive(path.id).await;
     redriven.map(Json).map_err(refused)
 }
 
 async fn redrive_all(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<String>,
     JsonBody(which): JsonBody<Which>,
 ) -> Result<Json<BulkResult>, ApiError> {
@@ -315,7 +300,7 @@ async fn redrive_all(
 }
 
 async fn discard_all(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<String>,
     JsonBody(which): JsonBody<Which>,
 ) -> Result<Json<BulkResult>, ApiError> {
@@ -324,7 +309,7 @@ async fn discard_all(
 }
 
 async fn resume(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<String>,
     JsonBody(which): JsonBody<Resumed>,
 ) -> Result<StatusCode, ApiError> {
@@ -335,7 +320,7 @@ async fn resume(
 }
 
 async fn live(
-    Shared(env): Shared<Env>,
+    env: Env,
     UrlPath(name): UrlPath<String>,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -343,10 +328,7 @@ async fn live(
     Ok(response.map(axum::body::Body::new))
 }
 
-async fn page(
-    Shared(env): Shared<Env>,
-    UrlPath(name): UrlPath<String>,
-) -> Result<Response, ApiError> {
+async fn page(env: Env, UrlPath(name): UrlPath<String>) -> Result<Response, ApiError> {
     let page = object(&env, &name)?.page(name).await?;
     let uncached = [(header::CACHE_CONTROL, "no-store")];
     Ok((uncached, Page::new(page, PAGE_POLICY)).into_response())

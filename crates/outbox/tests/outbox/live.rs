@@ -56,21 +56,17 @@ impl Deliver for Notes {
 
 #[durable_object]
 struct Shop {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
     live: Live,
 }
 
 impl DurableObject for Shop {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = Options::clone(&*env.require()?);
-        let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
-        let live = Live::open(&state, &outbox, Table)?;
-        Ok(Self {
-            state,
-            outbox,
-            live,
-        })
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
+        let live = Live::open(&ctx, &outbox, Table)?;
+        Ok(Self { ctx, outbox, live })
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
@@ -95,17 +91,17 @@ impl Shop {
 
     /// Enqueues a note, and resets the object before watchers are notified.
     pub async fn note_and_reset(&self, note: String) -> Result<i64> {
-        let state = self.state.clone();
+        let ctx = self.ctx.clone();
         // Begins after this poll, and before the outbox's own task.
-        self.state.spawn(async move {
-            state.abort("the test wants it");
+        self.ctx.spawn(async move {
+            ctx.abort("the test wants it");
         })?;
         Ok(self.outbox.enqueue(&Letter::new("note", &note)?)?.id)
     }
 
     /// Deletes everything.
     pub async fn clear(&self) -> Result<()> {
-        self.state.storage().delete_all()
+        self.ctx.storage().delete_all()
     }
 
     pub async fn record(&self, id: i64) -> Result<Option<Record>> {

@@ -5,12 +5,12 @@ use std::{fmt, rc::Rc};
 use super::{ScheduledTime, Timestamp};
 use crate::{Error, ErrorKind, Result, limits, object::Object};
 
-/// A named alarm of the object, from [`State::alarm`](crate::State::alarm). An object has up to 1,000 of them, besides
+/// A named alarm of the object, from [`Ctx::alarm`](crate::Ctx::alarm). An object has up to 1,000 of them, besides
 /// its [unnamed alarm](crate::Storage::set_alarm). Each has its own time, attempts, retries and outcome, and is a row
 /// in the object's database. They fire one at a time, the one that has been due longest first.
 ///
 /// It calls the class's [`alarm`](crate::DurableObject::alarm) with its [name](crate::AlarmInfo::name), unless it has
-/// [its own handler](crate::State::on_alarm).
+/// [its own handler](crate::Ctx::on_alarm).
 #[derive(Clone)]
 pub struct Alarm {
     object: Rc<Object>,

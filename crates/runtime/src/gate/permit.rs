@@ -40,7 +40,7 @@ impl GatePermit {
                 ErrorKind::Overloaded,
                 format!(
                     "too many bytes sent to WebSockets are waiting for the disk ({of_object} of this object, {of_worker} \
-                     of its worker): wait with `state.storage().sync().await` and send again"
+                     of its worker): wait with `ctx.storage().sync().await` and send again"
                 ),
             ));
         }

@@ -9,7 +9,7 @@ use abide_storage::{MemoryUse, ObjectDb};
 
 use super::{Arrival, Object, Turn};
 use crate::{
-    Error, ErrorKind, Event, Reply, Result, State, body,
+    Ctx, Error, ErrorKind, Event, Reply, Result, body,
     broken::{Variant, broken},
     creation::Creator,
     envelope::Replier,
@@ -224,7 +224,7 @@ impl Object {
         let made = self
             .binding
             .class
-            .instantiate(State::new(Rc::clone(self)), self.worker.env.clone());
+            .instantiate(Ctx::new(Rc::clone(self)), self.worker.env.clone());
         *self.instance.borrow_mut() = Some(made.map_err(Error::into_remote)?);
         Ok(())
     }

@@ -6,7 +6,7 @@
 
 use std::{cell::Cell, future::poll_fn, rc::Rc};
 
-use abide_storage::{KeyedCall, Remembered};
+use abide_storage::{KeyedCall, ObjectDb, Remembered};
 use sha2::{Digest, Sha256};
 
 use super::{Confirmation, Object};
@@ -36,6 +36,10 @@ impl Object {
                     activated.map_err(Error::of_call)
                 };
                 return Box::pin(std::future::ready(activated));
+            }
+            Event::Create => {
+                let created = self.write(Confirmation::Confirmed, ObjectDb::store_constructed);
+                return Box::pin(std::future::ready(created.map(|()| Reply::Done)));
             }
             // It was told before this event began.
             Event::Timeline(_) => return Box::pin(std::future::ready(Ok(Reply::Done))),

@@ -7,14 +7,14 @@ use serde::Serialize;
 use super::{Message, ReadyState, WebSocket};
 use crate::{Error, Result, object::Object};
 
-/// The open WebSockets of an object, from [`State::audience`](crate::State::audience): all, or those with a tag, or all
+/// The open WebSockets of an object, from [`Ctx::audience`](crate::Ctx::audience): all, or those with a tag, or all
 /// but one.
 ///
 /// ```
 /// # use abide_runtime as abide;
-/// # use abide::{Result, State, socket::WebSocket};
-/// # fn says(state: &State, player: &WebSocket, text: &str) -> Result<()> {
-/// state.audience().tagged("red team").except(player).send(text)
+/// # use abide::{Result, Ctx, socket::WebSocket};
+/// # fn says(ctx: &Ctx, player: &WebSocket, text: &str) -> Result<()> {
+/// ctx.audience().tagged("red team").except(player).send(text)
 /// # }
 /// ```
 #[derive(Clone)]

@@ -18,12 +18,12 @@ use crate::{Error, ErrorKind, Response, Result};
 /// The two ends of a new WebSocket. The object accepts `server` and answers the request with `client`:
 ///
 /// ```
-/// use abide_runtime::{Request, Response, Result, State};
+/// use abide_runtime::{Request, Response, Result, Ctx};
 /// use abide_runtime::socket::{WebSocketPair, websocket_response};
 ///
-/// fn join(state: &State, _request: &Request) -> Result<Response> {
+/// fn join(ctx: &Ctx, _request: &Request) -> Result<Response> {
 ///     let pair = WebSocketPair::new();
-///     state.accept_websocket(pair.server, &["lobby"])?;
+///     ctx.accept_websocket(pair.server, &["lobby"])?;
 ///     Ok(websocket_response(pair.client))
 /// }
 /// ```

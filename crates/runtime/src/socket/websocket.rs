@@ -32,7 +32,7 @@ pub enum ReadyState {
 /// A WebSocket that an object has accepted. Clones refer to the same socket, and are equal.
 ///
 /// It outlives the object in memory: after an eviction or a reset,
-/// [`State::websockets`](crate::State::websockets) returns it again. Its methods work only in handlers of its
+/// [`Ctx::websockets`](crate::Ctx::websockets) returns it again. Its methods work only in handlers of its
 /// own object.
 #[derive(Clone)]
 pub struct WebSocket(Arc<Link>);

@@ -458,17 +458,17 @@ mod tests {
     /// Says a lot to each client, and closes.
     #[durable_object]
     struct Talker {
-        state: State,
+        ctx: Ctx,
     }
 
     impl DurableObject for Talker {
-        fn new(state: State, _: Env) -> Result<Self> {
-            Ok(Self { state })
+        fn new(ctx: Ctx, _: Env) -> Result<Self> {
+            Ok(Self { ctx })
         }
 
         async fn fetch(&self, _: Request) -> Result<Response> {
             let pair = WebSocketPair::new();
-            let ws = self.state.accept_websocket(pair.server, &[])?;
+            let ws = self.ctx.accept_websocket(pair.server, &[])?;
             for _ in 0..100 {
                 ws.send("x".repeat(1_000))?;
             }

@@ -15,21 +15,17 @@ use abide::{
 };
 use abide_harness::until;
 use abide_storage::{DiskOp, FaultyDisk};
-use axum::{
-    Router,
-    extract::{Path, State as Shared},
-    routing::post,
-};
+use axum::{Router, extract::Path, routing::post};
 use http::{Method, StatusCode};
 
 #[durable_object]
 struct Store {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Store {
-    fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
@@ -46,11 +42,11 @@ impl Store {
             x
         });
         let noise: Vec<u64> = noise.take(20_000).collect();
-        self.state.storage().put("noise", &noise)
+        self.ctx.storage().put("noise", &noise)
     }
 }
 
-async fn fill(Shared(env): Shared<Env>, Path(n): Path<u64>) -> Result<(), ApiError> {
+async fn fill(env: Env, Path(n): Path<u64>) -> Result<(), ApiError> {
     let store = env.object::<Store>().get_by_name(&n.to_string());
     Ok(store.fill(n).await?)
 }

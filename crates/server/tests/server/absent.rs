@@ -15,19 +15,19 @@ use http::{Method, StatusCode};
 /// A room as most classes are: its constructor makes its tables.
 #[durable_object]
 struct Room {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Room {
-    fn new(state: State, _: Env) -> Result<Self> {
-        let sql = state.sql();
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        let sql = ctx.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS said (text TEXT NOT NULL)", ())?;
         sql.exec("CREATE INDEX IF NOT EXISTS said_text ON said (text)", ())?;
-        Ok(Self { state })
+        Ok(Self { ctx })
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         if request.method() == Method::POST {
             sql.exec("INSERT INTO said VALUES ('hello')", ())?;
         }
@@ -52,8 +52,8 @@ async fn host(dir: &Path) -> RunningHost {
         .unwrap()
 }
 
-/// The files of objects.
-fn files(dir: &Path) -> usize {
+/// The number of files below a directory.
+pub(crate) fn files(dir: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return 0;
     };

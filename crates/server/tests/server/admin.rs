@@ -20,16 +20,16 @@ use serde_json::{Value, json};
 /// Its alarm fails until it is told otherwise.
 #[durable_object]
 struct Clockwork {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Clockwork {
-    fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        if self.state.storage().get("mended")?.unwrap_or(false) {
+        if self.ctx.storage().get("mended")?.unwrap_or(false) {
             return Ok(());
         }
         Err("a spring is broken".into())
@@ -40,15 +40,15 @@ impl DurableObject for Clockwork {
 #[rpc]
 impl Clockwork {
     pub async fn set(&self, at: i64) -> Result<()> {
-        self.state.storage().set_alarm(at)
+        self.ctx.storage().set_alarm(at)
     }
 
     pub async fn is_mended(&self) -> Result<bool> {
-        Ok(self.state.storage().get("mended")?.unwrap_or(false))
+        Ok(self.ctx.storage().get("mended")?.unwrap_or(false))
     }
 
     pub async fn mend(&self) -> Result<()> {
-        self.state.storage().put("mended", &true)
+        self.ctx.storage().put("mended", &true)
     }
 }
 

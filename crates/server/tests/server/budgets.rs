@@ -19,13 +19,13 @@ use http::{Method, Request as HttpRequest, StatusCode};
 /// Keeps what is posted, says how much there is, removes what is deleted, and counts in its alarm.
 #[durable_object]
 struct Notes {
-    state: State,
+    ctx: Ctx,
     env: Env,
 }
 
 impl DurableObject for Notes {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let sql = state.sql();
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let sql = ctx.sql();
         sql.exec(
             "CREATE TABLE IF NOT EXISTS notes (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
             (),
@@ -34,11 +34,11 @@ impl DurableObject for Notes {
             "CREATE TABLE IF NOT EXISTS ends (at INTEGER, body BLOB)",
             (),
         )?;
-        Ok(Self { state, env })
+        Ok(Self { ctx, env })
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let sql = storage.sql();
         match *request.method() {
             Method::POST => {
@@ -63,7 +63,7 @@ impl DurableObject for Notes {
     }
 
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("INSERT INTO ends VALUES (1, zeroblob(9000))", ())?;
         Ok(())
     }

@@ -19,12 +19,12 @@ use tower::ServiceExt as _;
 
 #[durable_object]
 struct Shelf {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Shelf {
-    fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
@@ -32,7 +32,7 @@ impl DurableObject for Shelf {
 #[rpc]
 impl Shelf {
     pub async fn fill(&self) -> Result<()> {
-        self.state.storage().put("full", &true)
+        self.ctx.storage().put("full", &true)
     }
 }
 

@@ -21,12 +21,12 @@ use serde_json::{Value, json};
 
 #[durable_object]
 struct Seats {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Seats {
-    fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Plan {
 #[rpc]
 impl Seats {
     pub async fn take(&self, seat: String, who: String) -> Result<u32, SeatError> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         match storage.get::<String>(&seat).unwrap_or_default() {
             Some(by) => Err(SeatError::Taken { by }),
             None => {
@@ -59,7 +59,7 @@ impl Seats {
     }
 
     pub async fn count(&self) -> Result<i64> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let count = storage.get("count")?.unwrap_or(0) + 1;
         storage.put("count", &count)?;
         Ok(count)
@@ -77,7 +77,7 @@ impl Seats {
     pub async fn nothing(&self) {}
 
     pub async fn who(&self) -> Option<String> {
-        self.state.name()
+        self.ctx.name()
     }
 
     pub async fn panic(&self) {

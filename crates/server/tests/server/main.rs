@@ -16,6 +16,7 @@ mod outbound;
 mod peers;
 mod proxies;
 mod site;
+mod start;
 mod support;
 mod tls;
 mod websockets;

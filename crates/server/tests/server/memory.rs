@@ -24,7 +24,7 @@ const MIB: usize = 1 << 20;
 struct Giver;
 
 impl DurableObject for Giver {
-    fn new(_: State, _: Env) -> Result<Self> {
+    fn new(_: Ctx, _: Env) -> Result<Self> {
         Ok(Self)
     }
 

@@ -16,7 +16,7 @@ use abide_storage::{
 };
 use axum::{
     Router,
-    extract::{Path, State as Shared},
+    extract::Path,
     routing::{get, post},
 };
 use http::{Method, StatusCode};
@@ -28,16 +28,16 @@ struct Leave(Notify);
 
 #[durable_object]
 struct Notes {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Notes {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
-        let name = self.state.name().unwrap_or_default();
+        let name = self.ctx.name().unwrap_or_default();
         Ok(Response::new(Body::from(format!(
             "{} {} at {name}",
             request.method(),
@@ -53,36 +53,33 @@ impl DurableObject for Notes {
 #[rpc]
 impl Notes {
     pub async fn add(&self, text: String) -> Result<i64> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS notes (text TEXT)", ())?;
         sql.exec("INSERT INTO notes VALUES (?)", (text,))?;
         sql.exec("SELECT count(*) FROM notes", ())?.one()
     }
 
     pub async fn count(&self) -> Result<i64> {
-        self.state
-            .sql()
-            .exec("SELECT count(*) FROM notes", ())?
-            .one()
+        self.ctx.sql().exec("SELECT count(*) FROM notes", ())?.one()
     }
 
     /// Reads all of the text.
     pub async fn read(&self) -> Result<i64> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("SELECT sum(length(replace(text, 'y', 'z'))) FROM notes", ())?
             .one()
     }
 
     /// Writes without reading the text.
     pub async fn touch(&self) -> Result<i64> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let touched: i64 = storage.get("touched")?.unwrap_or(0);
         storage.put("touched", &(touched + 1))?;
         self.count().await
     }
 
     pub async fn add_slowly(&self, text: String) -> Result<i64> {
-        let env = self.state.env();
+        let env = self.ctx.env();
         env.require::<Notify>()?.notify_one();
         env.require::<Leave>()?.0.notified().await;
         let count = self.add(text).await;
@@ -95,7 +92,7 @@ impl Notes {
     }
 
     pub async fn wait(&self) -> Result<i64> {
-        if let Some(entered) = self.state.env().get::<Notify>() {
+        if let Some(entered) = self.ctx.env().get::<Notify>() {
             entered.notify_one();
         }
         std::future::pending().await
@@ -103,7 +100,7 @@ impl Notes {
 }
 
 async fn call(
-    Shared(env): Shared<Env>,
+    env: Env,
     Path((name, method)): Path<(String, String)>,
     body: String,
 ) -> Result<String> {

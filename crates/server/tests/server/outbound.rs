@@ -35,7 +35,7 @@ struct Reader {
 }
 
 impl DurableObject for Reader {
-    fn new(_: State, env: Env) -> Result<Self> {
+    fn new(_: Ctx, env: Env) -> Result<Self> {
         Ok(Self { env })
     }
 

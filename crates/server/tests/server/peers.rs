@@ -38,7 +38,7 @@ const LONG_ANSWER: usize = 12 << 20;
 struct Giver;
 
 impl DurableObject for Giver {
-    fn new(_: State, _: Env) -> Result<Self> {
+    fn new(_: Ctx, _: Env) -> Result<Self> {
         Ok(Self)
     }
 

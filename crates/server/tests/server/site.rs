@@ -15,18 +15,18 @@ use tokio::io::AsyncReadExt;
 /// Counts what it is asked.
 #[durable_object]
 struct Counter {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Counter {
-    fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
         if request.headers().contains_key("upgrade") {
             let pair = WebSocketPair::new();
-            self.state.accept_websocket(pair.server, &[])?;
+            self.ctx.accept_websocket(pair.server, &[])?;
             return Ok(websocket_response(pair.client));
         }
         Ok(Response::new(Body::from(self.count()?.to_string())))
@@ -35,8 +35,8 @@ impl DurableObject for Counter {
 
 impl Counter {
     fn count(&self) -> Result<u64> {
-        let count: u64 = self.state.storage().get("count")?.unwrap_or(0) + 1;
-        self.state.storage().put("count", &count)?;
+        let count: u64 = self.ctx.storage().get("count")?.unwrap_or(0) + 1;
+        self.ctx.storage().put("count", &count)?;
         Ok(count)
     }
 }

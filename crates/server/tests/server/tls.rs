@@ -24,17 +24,17 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 /// Says what it hears.
 #[durable_object]
 struct Echo {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Echo {
-    fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 
     async fn fetch(&self, _: Request) -> Result<Response> {
         let pair = WebSocketPair::new();
-        self.state.accept_websocket(pair.server, &[])?;
+        self.ctx.accept_websocket(pair.server, &[])?;
         Ok(websocket_response(pair.client))
     }
 

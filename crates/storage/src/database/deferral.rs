@@ -88,6 +88,19 @@ impl ObjectDb {
         Ok(result)
     }
 
+    /// Has a new object stored by the next commit, with what its constructor did. Does nothing to a stored one.
+    ///
+    /// # Errors
+    /// No transaction could begin.
+    pub fn store_constructed(&self) -> Result<()> {
+        if self.file.is_new() {
+            self.begin()?;
+            // A commit that must happen is not deferred.
+            self.file.next_bookmark();
+        }
+        Ok(())
+    }
+
     /// Ends a poll without a commit, if the object has never been committed and there is nothing but what its
     /// constructor did: that stays in the open transaction. Returns false if there is more, or nothing.
     ///

@@ -20,7 +20,7 @@ const PARTS: u32 = 3;
 #[durable_object]
 #[derive(Clone)]
 pub(crate) struct Ledger {
-    state: State,
+    ctx: Ctx,
     recorder: Recorder,
     number: ObjectNo,
     instance: u32,
@@ -49,13 +49,13 @@ fn alarm_key(at: i64) -> String {
 }
 
 impl DurableObject for Ledger {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let recorder = Recorder::clone(&*env.require::<Recorder>()?);
-        let number: ObjectNo = state
+        let number: ObjectNo = ctx
             .name()
             .and_then(|name| name.parse().ok())
             .ok_or("a ledger's name is a number")?;
-        let sql = state.sql();
+        let sql = ctx.sql();
         sql.exec(
             "CREATE TABLE IF NOT EXISTS entries (place INTEGER PRIMARY KEY, value INTEGER NOT NULL UNIQUE)",
             (),
@@ -67,7 +67,7 @@ impl DurableObject for Ledger {
         )?;
         let instance = recorder.made(number);
         Ok(Self {
-            state,
+            ctx,
             recorder,
             number,
             instance,
@@ -78,7 +78,7 @@ impl DurableObject for Ledger {
     async fn fetch(&self, _request: Request) -> Result<Response> {
         self.runs();
         let pair = WebSocketPair::new();
-        let ws = self.state.accept_websocket(pair.server, &[])?;
+        let ws = self.ctx.accept_websocket(pair.server, &[])?;
         ws.send(self.frame(&self.list()?)?)?;
         Ok(websocket_response(pair.client))
     }
@@ -93,7 +93,7 @@ impl DurableObject for Ledger {
 
     async fn alarm(&self, info: AlarmInfo) -> Result<()> {
         self.runs();
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let at = info.scheduled_time.unix_millis();
         let Some(plan): Option<AlarmPlan> = storage.get(&alarm_key(at))? else {
             let what = format!("an alarm of {at} went off, which was never set");
@@ -150,13 +150,13 @@ impl Ledger {
     pub async fn alone(&self, values: [Value; 2], pad: u32) -> Result<Appended> {
         let this = self.clone();
         let both = async move { this.pair(values, pad).await };
-        self.state.block_concurrency_while(both).await
+        self.ctx.block_concurrency_while(both).await
     }
 
     /// Appends a value in a savepoint that then fails.
     pub async fn refuse(&self, value: Value, pad: u32) -> Result<Appended> {
         self.runs();
-        self.state.storage().transaction(|| {
+        self.ctx.storage().transaction(|| {
             self.write(&[value], pad)?;
             Err(Error::new("it is refused on purpose"))
         })
@@ -179,13 +179,13 @@ impl Ledger {
             tokio::task::yield_now().await;
             panics.await
         };
-        self.state.block_concurrency_while(wait).await
+        self.ctx.block_concurrency_while(wait).await
     }
 
     /// Appends a value and sets the alarm, whose handler appends the other.
     pub async fn wake(&self, values: [Value; 2], after: u32, fails: u32) -> Result<Appended> {
         self.runs();
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let list = storage.transaction(|| {
             let list = self.write(&values[..1], 10)?;
             let at = self.wall_clock()? + i64::from(after);
@@ -205,7 +205,7 @@ impl Ledger {
     /// Appends a value and deletes the alarm.
     pub async fn cancel(&self, value: Value) -> Result<Appended> {
         self.runs();
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let list = storage.transaction(|| {
             storage.delete_alarm()?;
             self.write(&[value], 10)
@@ -217,11 +217,7 @@ impl Ledger {
     pub async fn relay(&self, value: Value, to: ObjectNo, other: Value, pad: u32) -> Result<()> {
         self.runs();
         let here = self.put(&[value], pad)?;
-        let there = self
-            .state
-            .env()
-            .object::<Self>()
-            .get_by_name(&to.to_string());
+        let there = self.ctx.env().object::<Self>().get_by_name(&to.to_string());
         let there = there
             .take(other, self.number, here.version, here.last)
             .await?;
@@ -255,7 +251,7 @@ impl Ledger {
         );
         let request = Request::builder().uri(uri).body(Body::empty())?;
         // The response does not matter here.
-        let _ = self.state.env().fetch(request).await;
+        let _ = self.ctx.env().fetch(request).await;
         self.runs();
         let mut second = self.put(&values[1..], pad)?;
         second.places.splice(0..0, first.places);
@@ -270,7 +266,7 @@ impl Ledger {
 
     /// Writes values after checking the consistency of the rows. Returns the list.
     fn write(&self, values: &[Value], pad: u32) -> Result<Vec<Value>> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         // An error must not leave a part of it behind.
         storage.transaction(|| {
             let mut list = self.list()?;
@@ -297,7 +293,7 @@ impl Ledger {
 
     /// Broadcasts the list, the last `new` values of which are new.
     fn tell_all(&self, list: &[Value], new: usize) -> Result<Appended> {
-        self.state.broadcast(self.frame(list)?)?;
+        self.ctx.broadcast(self.frame(list)?)?;
         let version = list.len() as u32;
         Ok(Appended {
             places: (version - new as u32..version).collect(),
@@ -308,13 +304,13 @@ impl Ledger {
 
     /// A broadcast: the number of broadcasts including this one, and the list.
     fn frame(&self, values: &[Value]) -> Result<Message> {
-        let casts: u32 = self.state.storage().get(CASTS)?.unwrap_or(0);
+        let casts: u32 = self.ctx.storage().get(CASTS)?.unwrap_or(0);
         let last = values.last().copied().unwrap_or_default();
         Ok(format!("{casts} {} {last}", values.len()).into())
     }
 
     fn list(&self) -> Result<Vec<Value>> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let sql = storage.sql();
         let rows: Vec<(u32, Value)> = sql
             .exec("SELECT place, value FROM entries ORDER BY place", ())?
@@ -349,7 +345,7 @@ impl Ledger {
 
     /// The true time, whatever the machine's clock shows.
     fn wall_clock(&self) -> Result<i64> {
-        let clock = self.state.env().require::<TestClock>()?;
+        let clock = self.ctx.env().require::<TestClock>()?;
         Ok(clock.unix_millis().cast_signed())
     }
 

@@ -16,7 +16,7 @@ use crate::{
 
 #[durable_object]
 pub(crate) struct Sender {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
 }
 
@@ -107,19 +107,15 @@ fn message(from: SenderNo, to: u8, value: Value) -> Result<Message> {
 }
 
 impl DurableObject for Sender {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let number = state
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let number = ctx
             .name()
             .and_then(|name| name.parse().ok())
             .ok_or("a sender's name is a number")?;
         env.require::<Recorder>()?.note(Event::Opened(number));
         let delivery_options = env.require::<DeliveryOptions>()?;
-        let outbox = Outbox::open(
-            &state,
-            env.require::<Registry>()?,
-            delivery_options.options(),
-        )?;
-        Ok(Self { state, outbox })
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, delivery_options.options())?;
+        Ok(Self { ctx, outbox })
     }
 }
 
@@ -133,7 +129,7 @@ impl Sender {
         value: Value,
         key: Option<u8>,
     ) -> Result<i64, OutboxError> {
-        self.state.storage().put("posted", &value)?;
+        self.ctx.storage().put("posted", &value)?;
         let mut message = message(from, to, value)?.dedup_key(value.to_string());
         if let Some(key) = key {
             message = message.ordering_key(format!("key {key}"));
@@ -151,7 +147,7 @@ impl Sender {
 
     /// Resets the object.
     pub async fn reset(&self) -> Result<()> {
-        self.state.abort(crate::ON_PURPOSE);
+        self.ctx.abort(crate::ON_PURPOSE);
         Ok(())
     }
 

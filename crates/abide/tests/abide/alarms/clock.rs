@@ -84,7 +84,7 @@ fn an_alarm_that_a_handler_sets_after_some_time_is_a_wait_too() {
     run(async {
         let beds = Dormitory::new();
         beds.script.then(async |sleeper| {
-            let storage = sleeper.state.storage();
+            let storage = sleeper.ctx.storage();
             storage.set_alarm(Duration::from_hours(2))
         });
         beds.object("ada").set(1_000).await.unwrap();
@@ -101,7 +101,7 @@ fn setting_the_clock_back_does_not_lengthen_a_handler_s_wait() {
         for other in [false, true] {
             let beds = Dormitory::new();
             beds.script.then(async |sleeper| {
-                sleeper.state.storage().set_alarm(Duration::from_mins(1))?;
+                sleeper.ctx.storage().set_alarm(Duration::from_mins(1))?;
                 sleeper.signals.wait("continue").await;
                 Ok(())
             });

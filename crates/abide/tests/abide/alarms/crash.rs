@@ -64,11 +64,11 @@ async fn kills_whenever_it_wakes(seconds: i64, sets_again: bool) -> (Vec<i64>, D
     for second in 1..=seconds {
         beds.script.then(async move |sleeper| {
             if sets_again {
-                let storage = sleeper.state.storage();
+                let storage = sleeper.ctx.storage();
                 storage.set_alarm(std::time::Duration::ZERO)?;
             }
             tokio::task::yield_now().await;
-            sleeper.state.storage().sync().await?;
+            sleeper.ctx.storage().sync().await?;
             sleeper.signals.give("killed");
             std::future::pending().await
         });
@@ -119,10 +119,10 @@ fn an_alarm_set_by_its_handler_survives_a_crash() {
         let beds = Dormitory::new();
         beds.script.then(async |sleeper| {
             sleeper
-                .state
+                .ctx
                 .storage()
                 .set_alarm(crate::alarms::sleeper::time(60_000))?;
-            sleeper.state.storage().sync().await?;
+            sleeper.ctx.storage().sync().await?;
             sleeper.signals.give("set");
             std::future::pending().await
         });

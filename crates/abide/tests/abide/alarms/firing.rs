@@ -153,7 +153,7 @@ fn a_node_that_stops_waits_for_handlers_and_begins_no_others() {
         beds.script.then(async |sleeper| {
             sleeper.signals.give("begun");
             sleeper.signals.wait("go").await;
-            sleeper.state.storage().put("done", &1_i64)
+            sleeper.ctx.storage().put("done", &1_i64)
         });
         beds.object("ada").set(1_000).await.unwrap();
         beds.object("bob").set(2_000).await.unwrap();

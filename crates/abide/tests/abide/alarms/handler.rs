@@ -10,7 +10,7 @@ use crate::{
 };
 
 fn alarm(sleeper: &Sleeper) -> Option<Timestamp> {
-    sleeper.state.storage().alarm().unwrap()
+    sleeper.ctx.storage().alarm().unwrap()
 }
 
 #[test]
@@ -19,11 +19,11 @@ fn inside_the_handler_there_is_no_alarm_unless_it_is_set_again() {
         let beds = Dormitory::new();
         beds.script.then(async |sleeper| {
             assert_eq!(alarm(&sleeper), None);
-            sleeper.state.storage().set_alarm(time(9_000))?;
+            sleeper.ctx.storage().set_alarm(time(9_000))?;
             assert_eq!(alarm(&sleeper), Some(time(9_000)));
-            sleeper.state.storage().delete_alarm()?;
+            sleeper.ctx.storage().delete_alarm()?;
             assert_eq!(alarm(&sleeper), None);
-            sleeper.state.storage().set_alarm(time(8_000))
+            sleeper.ctx.storage().set_alarm(time(8_000))
         });
         let ada = beds.object("ada");
         ada.set(1_000).await.unwrap();
@@ -43,7 +43,7 @@ fn an_alarm_set_to_now_or_the_past_in_its_handler_fires_again() {
         let beds = Dormitory::new();
         for round in 0..20 {
             beds.script.then(async move |sleeper| {
-                let storage = sleeper.state.storage();
+                let storage = sleeper.ctx.storage();
                 if round % 2 == 0 {
                     storage.set_alarm(Duration::ZERO)
                 } else {
@@ -72,7 +72,7 @@ fn an_alarm_deleted_in_its_handler_is_kept_if_the_handler_fails() {
         let beds = Dormitory::new();
         for fails in [true, false] {
             beds.script.then(async move |sleeper| {
-                sleeper.state.storage().delete_alarm()?;
+                sleeper.ctx.storage().delete_alarm()?;
                 if fails {
                     return Err("deleted, and failed".into());
                 }
@@ -96,7 +96,7 @@ fn deleting_everything_in_the_handler_does_not_end_its_retries() {
     run(async {
         let beds = Dormitory::new();
         beds.script.then(async |sleeper| {
-            sleeper.state.storage().delete_all()?;
+            sleeper.ctx.storage().delete_all()?;
             assert_eq!(alarm(&sleeper), None);
             Err("deleted all, and failed".into())
         });
@@ -115,13 +115,13 @@ fn an_error_or_a_panic_does_not_undo_what_the_handler_has_committed() {
     run(async {
         let beds = Dormitory::new();
         beds.script.then(async |sleeper| {
-            sleeper.state.storage().put("first", &1_i64)?;
+            sleeper.ctx.storage().put("first", &1_i64)?;
             Err("failed after a write".into())
         });
         beds.script.then(async |sleeper| {
-            sleeper.state.storage().put("second", &2_i64)?;
+            sleeper.ctx.storage().put("second", &2_i64)?;
             tokio::task::yield_now().await;
-            sleeper.state.storage().put("third", &3_i64)?;
+            sleeper.ctx.storage().put("third", &3_i64)?;
             panic!("in a later poll")
         });
         let ada = beds.object("ada");
@@ -143,11 +143,11 @@ fn an_alarm_that_a_failing_handler_sets_takes_the_place_of_its_retries() {
     run(async {
         let beds = Dormitory::new();
         beds.script.then(async |sleeper| {
-            sleeper.state.storage().set_alarm(time(50_000))?;
+            sleeper.ctx.storage().set_alarm(time(50_000))?;
             Err("failed, but set".into())
         });
         beds.script.then(async |sleeper| {
-            sleeper.state.storage().set_alarm(time(90_000))?;
+            sleeper.ctx.storage().set_alarm(time(90_000))?;
             tokio::task::yield_now().await;
             panic!("set in an earlier poll")
         });
@@ -199,12 +199,12 @@ fn what_others_do_to_the_alarm_while_it_is_handled_is_about_the_next_one() {
 /// A class without a handler for its alarm.
 #[durable_object]
 struct Deaf {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Deaf {
-    fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
@@ -212,7 +212,7 @@ impl DurableObject for Deaf {
 #[rpc]
 impl Deaf {
     pub async fn set(&self) -> Result<()> {
-        self.state.storage().set_alarm(Duration::ZERO)
+        self.ctx.storage().set_alarm(Duration::ZERO)
     }
 }
 
@@ -230,21 +230,21 @@ fn an_alarm_of_a_class_without_a_handler_fails() {
 /// An object whose constructor is slow.
 #[durable_object]
 struct Slow {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Slow {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let signals = signals(&env);
-        let (told, storage) = (signals.clone(), state.storage().clone());
-        drop(state.block_concurrency_while(async move {
+        let (told, storage) = (signals.clone(), ctx.storage().clone());
+        drop(ctx.block_concurrency_while(async move {
             tokio::task::yield_now().await;
             let alarm = storage.alarm()?.map_or("None", |_| "the alarm");
             told.note(format!("made with {alarm}"));
             Ok(())
         }));
-        Ok(Self { state, signals })
+        Ok(Self { ctx, signals })
     }
 
     async fn alarm(&self, info: AlarmInfo) -> Result<()> {
@@ -258,7 +258,7 @@ impl DurableObject for Slow {
 #[rpc]
 impl Slow {
     pub async fn set(&self) -> Result<()> {
-        self.state.storage().set_alarm(Duration::from_mins(1))
+        self.ctx.storage().set_alarm(Duration::from_mins(1))
     }
 }
 

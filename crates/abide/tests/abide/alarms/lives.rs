@@ -33,19 +33,19 @@ struct Fired(Arc<Mutex<Vec<String>>>);
 
 #[durable_object]
 struct Liver {
-    state: State,
+    ctx: Ctx,
     fired: Fired,
 }
 
 impl DurableObject for Liver {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let fired = Fired::clone(&*env.require()?);
-        Ok(Self { state, fired })
+        Ok(Self { ctx, fired })
     }
 
     async fn alarm(&self, info: AlarmInfo) -> Result<()> {
         let name = info.name.as_deref().unwrap_or_default().to_owned();
-        let object = self.state.name().unwrap_or_default();
+        let object = self.ctx.name().unwrap_or_default();
         self.fired
             .0
             .lock()
@@ -53,10 +53,10 @@ impl DurableObject for Liver {
             .push(format!("{object}/{name}"));
         match name.as_str() {
             "fails" if !info.is_retry => return Err(Error::new("not yet")),
-            "again" => self.state.alarm("again").set(NEXT)?,
+            "again" => self.ctx.alarm("again").set(NEXT)?,
             "holds" => {
-                self.state.alarm("holds").set(NEXT)?;
-                let clock = self.state.env().clock();
+                self.ctx.alarm("holds").set(NEXT)?;
+                let clock = self.ctx.env().clock();
                 clock.sleep_until(clock.now() + HOLD).await;
             }
             _ => {}
@@ -71,30 +71,30 @@ impl Liver {
     pub async fn wait(&self, name: String, millis: u64) -> Result<()> {
         let wait = Duration::from_millis(millis);
         match name.as_str() {
-            "" => self.state.storage().set_alarm(wait),
-            name => self.state.alarm(name).set(wait),
+            "" => self.ctx.storage().set_alarm(wait),
+            name => self.ctx.alarm(name).set(wait),
         }
     }
 
     pub async fn set(&self, name: String, millis: i64) -> Result<()> {
         match name.as_str() {
-            "" => self.state.storage().set_alarm(time(millis)),
-            name => self.state.alarm(name).set(time(millis)),
+            "" => self.ctx.storage().set_alarm(time(millis)),
+            name => self.ctx.alarm(name).set(time(millis)),
         }
     }
 
     pub async fn delete(&self, name: String) -> Result<()> {
         match name.as_str() {
-            "" => self.state.storage().delete_alarm(),
-            name => self.state.alarm(name).delete(),
+            "" => self.ctx.storage().delete_alarm(),
+            name => self.ctx.alarm(name).delete(),
         }
     }
 
     /// Changes an alarm, and undoes that.
     pub async fn fail(&self, name: String) -> Result<()> {
-        self.state.storage().put("n", &1)?;
-        let undone: Result<()> = self.state.storage().transaction(|| {
-            self.state.alarm(&name).set(Duration::from_hours(20))?;
+        self.ctx.storage().put("n", &1)?;
+        let undone: Result<()> = self.ctx.storage().transaction(|| {
+            self.ctx.alarm(&name).set(Duration::from_hours(20))?;
             Err(Error::new("no"))
         });
         assert!(undone.is_err());
@@ -104,10 +104,10 @@ impl Liver {
     /// Milliseconds from now until the alarm goes off, as the object sees it.
     pub async fn left(&self, name: String) -> Result<Option<i64>> {
         let set = match name.as_str() {
-            "" => self.state.storage().alarm()?,
-            name => self.state.alarm(name).get()?,
+            "" => self.ctx.storage().alarm()?,
+            name => self.ctx.alarm(name).get()?,
         };
-        let now = self.state.now().unix_millis();
+        let now = self.ctx.now().unix_millis();
         Ok(set.map(|set| set.unix_millis() - now))
     }
 }

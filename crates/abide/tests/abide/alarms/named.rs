@@ -19,14 +19,14 @@ const HOUR: u64 = 3_600_000;
 /// Notes each of its alarms. Those whose names are kept under "bad" fail, those under "again" are set again for a second later.
 #[durable_object]
 struct Diary {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl Diary {
     fn note(&self, by: &str, info: &AlarmInfo) {
         let name = info.name.as_deref().unwrap_or("own");
-        let now = self.state.now().unix_millis();
+        let now = self.ctx.now().unix_millis();
         let now = now - TestClock::START_UNIX_MILLIS.cast_signed();
         self.signals
             .note(format!("{by}{name} at {} retry {}", now, info.retry_count));
@@ -34,33 +34,33 @@ impl Diary {
 }
 
 impl DurableObject for Diary {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let signals = signals(&env);
         let handler = Self {
-            state: state.clone(),
+            ctx: ctx.clone(),
             signals: signals.clone(),
         };
         let handler = std::rc::Rc::new(handler);
-        state.on_alarm("handled", move |info| {
+        ctx.on_alarm("handled", move |info| {
             let handler = std::rc::Rc::clone(&handler);
             async move {
                 handler.note("handler of ", &info);
                 Err("never".into())
             }
         })?;
-        Ok(Self { state, signals })
+        Ok(Self { ctx, signals })
     }
 
     async fn alarm(&self, info: AlarmInfo) -> Result<()> {
         self.note("", &info);
         let name = info.name.as_deref().unwrap_or("own").to_owned();
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         if storage.get("hang")? == Some(name.clone()) {
             std::future::pending::<()>().await;
         }
         if storage.get("again")? == Some(name.clone()) {
             storage.delete("again")?;
-            self.state.alarm(&name).set(Duration::from_secs(1))?;
+            self.ctx.alarm(&name).set(Duration::from_secs(1))?;
         }
         if storage.get("bad")? == Some(name) {
             return Err("it is bad".into());
@@ -76,49 +76,49 @@ impl Diary {
     pub async fn set_in(&self, name: String, millis: u64) -> Result<()> {
         let wait = Duration::from_millis(millis);
         match &*name {
-            "own" => self.state.storage().set_alarm(wait),
-            "handled" => self.state.alarm(&name).never_given_up().set(wait),
-            name => self.state.alarm(name).set(wait),
+            "own" => self.ctx.storage().set_alarm(wait),
+            "handled" => self.ctx.alarm(&name).never_given_up().set(wait),
+            name => self.ctx.alarm(name).set(wait),
         }
     }
 
     /// Sets an alarm for a time of the clock.
     pub async fn set_at(&self, name: String, millis: u64) -> Result<()> {
         let at = (TestClock::START_UNIX_MILLIS + millis).cast_signed();
-        self.state.alarm(&name).set(at)
+        self.ctx.alarm(&name).set(at)
     }
 
     pub async fn remember(&self, key: String, name: String) -> Result<()> {
-        self.state.storage().put(&key, &name)
+        self.ctx.storage().put(&key, &name)
     }
 
     pub async fn forget(&self, key: String) -> Result<()> {
-        self.state.storage().delete(&key).map(drop)
+        self.ctx.storage().delete(&key).map(drop)
     }
 
     pub async fn delete(&self, name: String) -> Result<()> {
         match &*name {
-            "own" => self.state.storage().delete_alarm(),
-            name => self.state.alarm(name).delete(),
+            "own" => self.ctx.storage().delete_alarm(),
+            name => self.ctx.alarm(name).delete(),
         }
     }
 
     pub async fn delete_all(&self) -> Result<()> {
-        self.state.storage().delete_all()
+        self.ctx.storage().delete_all()
     }
 
     pub async fn names(&self) -> Result<Vec<String>> {
-        let alarms = self.state.alarms()?;
+        let alarms = self.ctx.alarms()?;
         Ok(alarms.into_iter().map(|(name, _)| name).collect())
     }
 
     pub async fn open_twice(&self) -> Result<()> {
-        self.state.on_alarm("handled", async |_| Ok(()))
+        self.ctx.on_alarm("handled", async |_| Ok(()))
     }
 
     pub async fn fill(&self, count: u32) -> Result<()> {
         for number in 0..count {
-            self.state
+            self.ctx
                 .alarm(&format!("n{number}"))
                 .set(Duration::from_hours(1))?;
         }

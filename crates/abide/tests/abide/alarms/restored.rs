@@ -16,14 +16,14 @@ const HOUR: Duration = Duration::from_hours(1);
 /// Notes its alarm.
 #[durable_object]
 struct Diary {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Diary {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let signals = signals(&env);
-        Ok(Self { state, signals })
+        Ok(Self { ctx, signals })
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
@@ -35,24 +35,24 @@ impl DurableObject for Diary {
 #[rpc]
 impl Diary {
     pub(crate) async fn set(&self) -> Result<Bookmark> {
-        self.state.storage().set_alarm(HOUR)?;
-        self.state.storage().bookmark()
+        self.ctx.storage().set_alarm(HOUR)?;
+        self.ctx.storage().bookmark()
     }
 
     pub(crate) async fn delete(&self) -> Result<()> {
-        self.state.storage().delete_alarm()
+        self.ctx.storage().delete_alarm()
     }
 
     pub(crate) async fn restore(&self, to: Bookmark) -> Result<Bookmark> {
-        self.state.restore(&to)
+        self.ctx.restore(&to)
     }
 
     pub(crate) async fn restore_next(&self, to: Bookmark) -> Result<Bookmark> {
-        self.state.storage().restore_at_next_start(&to)
+        self.ctx.storage().restore_at_next_start(&to)
     }
 
     pub(crate) async fn abort(&self) {
-        self.state.abort("to be restored");
+        self.ctx.abort("to be restored");
     }
 }
 

@@ -203,18 +203,18 @@ fn pending(node: &abide::Node, attempts: u32) -> bool {
 /// An object whose constructor can be made to fail.
 #[durable_object]
 struct Unmade {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Unmade {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let signals = crate::support::signals(&env);
         if signals.notes() == ["refuse"] {
             signals.note("refused once");
             return Err("it cannot be made".into());
         }
         assert!(signals.notes().is_empty(), "it really cannot be made");
-        Ok(Self { state })
+        Ok(Self { ctx })
     }
 
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
@@ -226,7 +226,7 @@ impl DurableObject for Unmade {
 #[rpc]
 impl Unmade {
     pub async fn set(&self) -> Result<()> {
-        self.state.storage().set_alarm(Duration::from_secs(20))
+        self.ctx.storage().set_alarm(Duration::from_secs(20))
     }
 }
 
@@ -254,7 +254,7 @@ fn an_object_that_resets_itself_in_its_handler_has_failed() {
     run(async {
         let beds = Dormitory::new();
         beds.script.then(async |sleeper| {
-            sleeper.state.abort("enough");
+            sleeper.ctx.abort("enough");
             Ok(())
         });
         let ada = beds.object("ada");

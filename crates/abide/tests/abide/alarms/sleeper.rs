@@ -56,27 +56,27 @@ impl Script {
 #[durable_object]
 #[derive(Clone)]
 pub(crate) struct Sleeper {
-    pub(crate) state: State,
+    pub(crate) ctx: Ctx,
     pub(crate) signals: Signals,
     pub(crate) script: Script,
 }
 
 impl DurableObject for Sleeper {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let signals = signals(&env);
         signals.note("made");
         Ok(Self {
-            state,
+            ctx,
             signals,
             script: Script::clone(&*env.require()?),
         })
     }
 
     async fn alarm(&self, info: AlarmInfo) -> Result<()> {
-        let name = self.state.name().unwrap_or_default();
+        let name = self.ctx.name().unwrap_or_default();
         self.signals.note(format!(
             "{name} at {} for {} retry {}",
-            after(self.state.now().unix_millis()),
+            after(self.ctx.now().unix_millis()),
             after(info.scheduled_time.unix_millis()),
             info.retry_count
         ));
@@ -100,26 +100,24 @@ impl DurableObject for Sleeper {
 impl Sleeper {
     /// Sets the alarm to this many milliseconds after the clock's beginning.
     pub async fn set(&self, millis: i64) -> Result<()> {
-        self.state.storage().set_alarm(time(millis))
+        self.ctx.storage().set_alarm(time(millis))
     }
 
     pub async fn set_in(&self, millis: u64) -> Result<()> {
-        self.state
-            .storage()
-            .set_alarm(Duration::from_millis(millis))
+        self.ctx.storage().set_alarm(Duration::from_millis(millis))
     }
 
     /// Sets a named alarm.
     pub async fn set_other(&self, millis: u64) -> Result<()> {
-        let other = self.state.alarm("other");
+        let other = self.ctx.alarm("other");
         other.set(Duration::from_millis(millis))
     }
 
     /// Sets a named alarm in a savepoint that fails.
     pub async fn set_other_in_vain(&self) -> Result<()> {
-        self.state.storage().put("kept", &1)?;
-        let undone: Result<()> = self.state.storage().transaction(|| {
-            self.state.alarm("other").set(Duration::from_hours(20))?;
+        self.ctx.storage().put("kept", &1)?;
+        let undone: Result<()> = self.ctx.storage().transaction(|| {
+            self.ctx.alarm("other").set(Duration::from_hours(20))?;
             Err(Error::new("no"))
         });
         assert!(undone.is_err());
@@ -127,30 +125,30 @@ impl Sleeper {
     }
 
     pub async fn get(&self) -> Result<Option<i64>> {
-        let alarm = self.state.storage().alarm()?;
+        let alarm = self.ctx.storage().alarm()?;
         Ok(alarm.map(|alarm| after(alarm.unix_millis())))
     }
 
     pub async fn delete(&self) -> Result<()> {
-        self.state.storage().delete_alarm()
+        self.ctx.storage().delete_alarm()
     }
 
     pub async fn delete_all(&self) -> Result<()> {
-        self.state.storage().delete_all()
+        self.ctx.storage().delete_all()
     }
 
     pub async fn put(&self, key: String, value: i64) -> Result<()> {
-        self.state.storage().put(&key, &value)
+        self.ctx.storage().put(&key, &value)
     }
 
     /// Writes this many numbers, others each round.
     pub async fn fill(&self, count: i64, round: i64) -> Result<()> {
         let noise: Vec<i64> = (0..count).map(|n| n * 7_919 + round).collect();
-        self.state.storage().put("noise", &noise)
+        self.ctx.storage().put("noise", &noise)
     }
 
     pub async fn read(&self, key: String) -> Result<Option<i64>> {
-        self.state.storage().get(&key)
+        self.ctx.storage().get(&key)
     }
 
     pub async fn set_then_panic(&self, millis: i64) -> Result<()> {

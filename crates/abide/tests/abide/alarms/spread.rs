@@ -30,15 +30,15 @@ struct Crowd {
 
 #[durable_object]
 struct Guest {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
     crowd: Arc<Crowd>,
 }
 
 impl DurableObject for Guest {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
             crowd: env.require()?,
         })
@@ -59,7 +59,7 @@ impl DurableObject for Guest {
 #[rpc]
 impl Guest {
     pub async fn set(&self) -> Result<()> {
-        self.state.storage().set_alarm(Duration::from_hours(1))
+        self.ctx.storage().set_alarm(Duration::from_hours(1))
     }
 }
 

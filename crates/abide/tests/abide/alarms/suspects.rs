@@ -48,22 +48,22 @@ impl Moods {
 
 #[durable_object]
 struct Member {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
     moods: Moods,
 }
 
 impl DurableObject for Member {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
             moods: Moods::clone(&*env.require()?),
         })
     }
 
     async fn alarm(&self, info: AlarmInfo) -> Result<()> {
-        let name = self.state.name().unwrap_or_default();
+        let name = self.ctx.name().unwrap_or_default();
         self.signals
             .note(format!("in {name} retry {}", info.retry_count));
         match self.moods.of(&name) {
@@ -79,7 +79,7 @@ impl DurableObject for Member {
 #[rpc]
 impl Member {
     pub async fn set(&self, millis: i64) -> Result<()> {
-        self.state.storage().set_alarm(time(millis))
+        self.ctx.storage().set_alarm(time(millis))
     }
 }
 

@@ -28,8 +28,8 @@ fn an_alarm_that_the_last_attempt_has_set_goes_off_after_a_crash() {
             ClassOptions::default().alarm_retry(AlarmRetry::default().max_retries(0).jitter(0.0));
         let beds = Dormitory::on(TestClock::new(), SimDisk::new(), options.clone());
         beds.script.then(async |sleeper| {
-            sleeper.state.storage().set_alarm(time(60_000))?;
-            sleeper.state.storage().sync().await?;
+            sleeper.ctx.storage().set_alarm(time(60_000))?;
+            sleeper.ctx.storage().sync().await?;
             sleeper.signals.give("set");
             std::future::pending().await
         });
@@ -56,8 +56,8 @@ fn an_alarm_that_the_seventh_attempt_has_set_goes_off_after_a_crash() {
         beds.script.fail(6);
         beds.script.then(async |sleeper| {
             // The handler knows that this is its last attempt, and comes back in an hour.
-            sleeper.state.storage().set_alarm(time(3_600_000))?;
-            sleeper.state.storage().sync().await?;
+            sleeper.ctx.storage().set_alarm(time(3_600_000))?;
+            sleeper.ctx.storage().sync().await?;
             sleeper.signals.give("set");
             std::future::pending().await
         });
@@ -139,10 +139,10 @@ fn a_delete_all_that_fails_does_not_take_the_alarm_with_it() {
     run(async {
         let beds = Dormitory::new();
         beds.script.then(async |sleeper| {
-            let sql = sleeper.state.sql();
+            let sql = sleeper.ctx.sql();
             sql.exec("CREATE TABLE t (n INTEGER)", ())?;
             sql.exec("INSERT INTO t VALUES (1), (2)", ())?;
-            let storage = sleeper.state.storage();
+            let storage = sleeper.ctx.storage();
             sql.for_each("SELECT n FROM t", (), |_| storage.delete_all())?;
             Ok(())
         });
@@ -161,10 +161,10 @@ fn after_a_delete_all_that_fails_the_alarm_can_be_set_and_read() {
     run(async {
         let beds = Dormitory::new();
         beds.script.then(async |sleeper| {
-            let sql = sleeper.state.sql();
+            let sql = sleeper.ctx.sql();
             sql.exec("CREATE TABLE t (n INTEGER)", ())?;
             sql.exec("INSERT INTO t VALUES (1), (2)", ())?;
-            let storage = sleeper.state.storage();
+            let storage = sleeper.ctx.storage();
             let _ = sql.for_each("SELECT n FROM t", (), |_| storage.delete_all());
             Ok(())
         });
@@ -211,19 +211,19 @@ fn the_next_node_of_a_store_rings_what_was_in_flight() {
 /// The usual constructor: "if there is no alarm, set one".
 #[durable_object]
 struct Periodic {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Periodic {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let alarm = state.storage().alarm()?;
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let alarm = ctx.storage().alarm()?;
         let signals = crate::support::signals(&env);
         signals.note(format!(
             "made with {}",
             if alarm.is_some() { "an alarm" } else { "none" }
         ));
-        Ok(Self { state, signals })
+        Ok(Self { ctx, signals })
     }
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
         self.signals.give("fired");
@@ -235,7 +235,7 @@ impl DurableObject for Periodic {
 #[rpc]
 impl Periodic {
     pub async fn set(&self) -> Result<()> {
-        self.state.storage().set_alarm(Duration::from_hours(1))
+        self.ctx.storage().set_alarm(Duration::from_hours(1))
     }
 }
 

@@ -6,22 +6,21 @@ use crate::support::{Signals, World, run, signals};
 
 #[durable_object]
 struct Ledger {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
     visits: std::cell::Cell<u32>,
 }
 
 impl DurableObject for Ledger {
-    fn new(state: State, env: Env) -> Result<Self> {
-        state
-            .sql()
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        ctx.sql()
             .exec("CREATE TABLE IF NOT EXISTS entries (text TEXT UNIQUE)", ())?;
-        if state.name().as_deref() == Some("unborn") {
-            state.storage().put("half", "made")?;
+        if ctx.name().as_deref() == Some("unborn") {
+            ctx.storage().put("half", "made")?;
             return Err(Error::new("this object does not want to live"));
         }
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
             visits: std::cell::Cell::default(),
         })
@@ -50,7 +49,7 @@ impl Ledger {
     }
 
     pub async fn write_at_once(&self) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.put("a", &1)?;
         storage.put("b", &2)?;
         self.enter("c")?;
@@ -77,13 +76,13 @@ impl Ledger {
 
     pub async fn write_and_abort(&self) -> Result<()> {
         self.enter("undone")?;
-        self.state.abort("enough of this");
+        self.ctx.abort("enough of this");
         Ok(())
     }
 
     pub async fn write_and_restart(&self) -> Result<()> {
         self.enter("kept")?;
-        self.state.restart();
+        self.ctx.restart();
         Ok(())
     }
 
@@ -93,7 +92,7 @@ impl Ledger {
     }
 
     pub async fn nested(&self) -> Result<Vec<String>> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let failed: Result<()> = storage.transaction(|| {
             self.enter("undone")?;
             storage.transaction(|| self.enter("undone too"))?;
@@ -113,14 +112,14 @@ impl Ledger {
     }
 
     pub async fn entries(&self) -> Result<Vec<String>> {
-        self.state
+        self.ctx
             .sql()
             .exec("SELECT text FROM entries ORDER BY rowid", ())?
             .all()
     }
 
     fn enter(&self, text: &str) -> Result<()> {
-        self.state
+        self.ctx
             .sql()
             .exec("INSERT INTO entries VALUES (?1)", [text])
             .map(drop)

@@ -51,19 +51,15 @@ impl Outbound for Shared {
 
 #[durable_object]
 struct Leaky {
-    state: State,
+    ctx: Ctx,
     env: Env,
     signals: Signals,
 }
 
 impl DurableObject for Leaky {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let signals = signals(&env);
-        Ok(Self {
-            state,
-            env,
-            signals,
-        })
+        Ok(Self { ctx, env, signals })
     }
 }
 
@@ -71,9 +67,7 @@ impl DurableObject for Leaky {
 impl Leaky {
     /// Writes, and reports it past the gate: with the object's environment or with the program's.
     pub async fn leak(&self, way: Way, own: bool) -> Result<()> {
-        self.state
-            .storage()
-            .put("secret", &format!("{way:?}{own}"))?;
+        self.ctx.storage().put("secret", &format!("{way:?}{own}"))?;
         let lent = self.env.require::<Shared>()?.0.clone();
         let env = if own {
             self.env.clone()
@@ -109,9 +103,9 @@ impl Leaky {
 
     /// Writes, and tells another object of it in the background.
     pub async fn tell_later(&self) -> Result<()> {
-        self.state.storage().put("secret", &0)?;
+        self.ctx.storage().put("secret", &0)?;
         let other = self.env.object::<Self>().get_by_name("other");
-        self.state.spawn(async move {
+        self.ctx.spawn(async move {
             other.told().await.unwrap();
         })
     }

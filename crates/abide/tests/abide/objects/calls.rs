@@ -36,7 +36,7 @@ pub(crate) struct Seats {
 }
 
 impl DurableObject for Seats {
-    fn new(_: State, env: Env) -> Result<Self> {
+    fn new(_: Ctx, env: Env) -> Result<Self> {
         Ok(Self { env })
     }
 
@@ -103,7 +103,7 @@ impl Seats {
 struct Silent;
 
 impl DurableObject for Silent {
-    fn new(_: State, _: Env) -> Result<Self> {
+    fn new(_: Ctx, _: Env) -> Result<Self> {
         Ok(Self)
     }
 }
@@ -395,7 +395,7 @@ impl Class for Phrasebook {
         "Phrasebook"
     }
 
-    fn instantiate(&self, _: State, _: Env) -> Result<Box<dyn Instance>> {
+    fn instantiate(&self, _: Ctx, _: Env) -> Result<Box<dyn Instance>> {
         Ok(Box::new(Phrases(&[("hello", "moin"), ("bye", "tschüss")])))
     }
 }

@@ -27,15 +27,15 @@ impl Drop for Guard {
 
 #[durable_object]
 struct Fragile {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
     guard: std::cell::RefCell<Option<Guard>>,
 }
 
 impl DurableObject for Fragile {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
             guard: std::cell::RefCell::default(),
         })
@@ -56,7 +56,7 @@ impl Fragile {
 
     pub async fn wait_with_guard_in_background(&self) -> Result<()> {
         let guard = self.guard();
-        self.state.spawn(async move {
+        self.ctx.spawn(async move {
             let _guard = guard;
             std::future::pending::<()>().await;
         })
@@ -64,12 +64,12 @@ impl Fragile {
 
     pub async fn abort_and_wait_with_guard(&self) {
         let _guard = self.guard();
-        self.state.abort("on purpose");
+        self.ctx.abort("on purpose");
         std::future::pending::<()>().await;
     }
 
     pub async fn abort(&self) {
-        self.state.abort("on purpose");
+        self.ctx.abort("on purpose");
     }
 
     pub async fn told(&self) {
@@ -80,8 +80,8 @@ impl Fragile {
 
     fn guard(&self) -> Guard {
         Guard {
-            env: self.state.env().clone(),
-            storage: self.state.storage().clone(),
+            env: self.ctx.env().clone(),
+            storage: self.ctx.storage().clone(),
         }
     }
 }

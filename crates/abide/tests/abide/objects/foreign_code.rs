@@ -41,14 +41,14 @@ impl Drop for Bomb {
 /// Answers with a response whose destructor panics.
 #[durable_object]
 struct Armed {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Armed {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
         })
     }
@@ -56,8 +56,8 @@ impl DurableObject for Armed {
     /// `/write` writes before it answers, `/abort` resets the object, `/later` waits for leave.
     async fn fetch(&self, request: Request) -> Result<Response> {
         match request.uri().path() {
-            "/write" => self.state.storage().put("key", &1)?,
-            "/abort" => self.state.abort("on purpose"),
+            "/write" => self.ctx.storage().put("key", &1)?,
+            "/abort" => self.ctx.abort("on purpose"),
             "/later" => self.signals.wait("go").await,
             _ => {}
         }
@@ -70,12 +70,12 @@ impl DurableObject for Armed {
 #[rpc]
 impl Armed {
     pub async fn write(&self, value: u32) -> Result<()> {
-        self.state.storage().put("key", &value)
+        self.ctx.storage().put("key", &value)
     }
 
     /// Writes, then sends this many requests; returns the outcome of the first.
     pub async fn write_and_send(&self, count: u32) -> Result<()> {
-        self.state.storage().put("key", &1)?;
+        self.ctx.storage().put("key", &1)?;
         let calls: Vec<_> = (0..count).map(|number| self.send(number)).collect();
         for call in calls {
             call.await?;
@@ -92,7 +92,7 @@ impl Armed {
         let mut calls = Vec::new();
         for number in 0..count {
             if number % 3 == 0 {
-                self.state.storage().put("key", &number)?;
+                self.ctx.storage().put("key", &number)?;
             }
             calls.push(self.send(number));
             if number % 2 == 0 {
@@ -111,7 +111,7 @@ impl Armed {
         let request = Request::builder()
             .uri(format!("http://example.test/{number}"))
             .body(Body::empty());
-        self.state.env().fetch(request.unwrap())
+        self.ctx.env().fetch(request.unwrap())
     }
 }
 

@@ -8,14 +8,14 @@ use crate::support::{Signals, World, is_answered, run, signals};
 
 #[durable_object]
 struct Gated {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Gated {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
         })
     }
@@ -35,7 +35,7 @@ impl Gated {
 
     pub async fn block_until(&self, place: String) -> Result<String> {
         let signals = self.signals.clone();
-        let blocked = self.state.block_concurrency_while(async move {
+        let blocked = self.ctx.block_concurrency_while(async move {
             signals.give("closed");
             signals.wait(&place).await;
             signals.note("the gate opens");
@@ -45,11 +45,11 @@ impl Gated {
     }
 
     pub async fn block_twice_nested(&self) -> Result<()> {
-        let (state, signals) = (self.state.clone(), self.signals.clone());
-        let blocked = self.state.block_concurrency_while(async move {
+        let (ctx, signals) = (self.ctx.clone(), self.signals.clone());
+        let blocked = self.ctx.block_concurrency_while(async move {
             signals.note("outer begins");
             let inner = signals.clone();
-            let value = state.block_concurrency_while(async move {
+            let value = ctx.block_concurrency_while(async move {
                 tokio::task::yield_now().await;
                 inner.note("inner");
                 Ok(7)
@@ -62,7 +62,7 @@ impl Gated {
     }
 
     pub async fn block_and_fail(&self) -> Result<()> {
-        let blocked = self.state.block_concurrency_while(async {
+        let blocked = self.ctx.block_concurrency_while(async {
             tokio::task::yield_now().await;
             Err(Error::new("no configuration"))
         });

@@ -8,15 +8,15 @@ use crate::support::{Signals, World, is_answered, run, signals};
 
 #[durable_object]
 struct Counter {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
     memory: Cell<u32>,
 }
 
 impl DurableObject for Counter {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
             memory: Cell::new(0),
         })
@@ -34,13 +34,13 @@ impl Counter {
     /// Counts in memory and in storage.
     pub async fn count(&self) -> Result<(u32, u32)> {
         self.memory.set(self.memory.get() + 1);
-        let stored = self.state.storage().get("count")?.unwrap_or(0) + 1;
-        self.state.storage().put("count", &stored)?;
+        let stored = self.ctx.storage().get("count")?.unwrap_or(0) + 1;
+        self.ctx.storage().put("count", &stored)?;
         Ok((self.memory.get(), stored))
     }
 
     pub async fn whoami(&self) -> Option<String> {
-        self.state.name()
+        self.ctx.name()
     }
 
     pub async fn wait_then_count(&self) -> Result<()> {
@@ -50,8 +50,8 @@ impl Counter {
     }
 
     pub async fn count_in_background(&self) -> Result<()> {
-        let (storage, signals) = (self.state.storage().clone(), self.signals.clone());
-        self.state.spawn(async move {
+        let (storage, signals) = (self.ctx.storage().clone(), self.signals.clone());
+        self.ctx.spawn(async move {
             signals.wait("go").await;
             storage.put("count", &100).unwrap();
             signals.give("done");

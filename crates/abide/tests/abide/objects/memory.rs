@@ -12,15 +12,15 @@ const KIB: u64 = 1 << 10;
 
 #[durable_object]
 struct Large {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Large {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let signals = signals(&env);
-        signals.note(state.name().unwrap_or_default());
-        Ok(Self { state, signals })
+        signals.note(ctx.name().unwrap_or_default());
+        Ok(Self { ctx, signals })
     }
 
     /// The body has as many bytes as the path says; in this many frames as the query says, or in one.
@@ -53,7 +53,7 @@ fn async_stream<T: Send + 'static>(
 #[rpc]
 impl Large {
     pub async fn write(&self) -> Result<()> {
-        self.state.storage().put("key", &1)
+        self.ctx.storage().put("key", &1)
     }
 
     pub async fn wait(&self) {
@@ -65,14 +65,14 @@ impl Large {
     }
 
     pub async fn write_and_give(&self, bytes: usize) -> Result<String> {
-        self.state.storage().put("key", &bytes)?;
+        self.ctx.storage().put("key", &bytes)?;
         Ok("x".repeat(bytes))
     }
 
     /// Calls another object when told, with much.
     pub async fn call_another(&self, name: String) -> Result<()> {
         self.signals.wait("call").await;
-        let env = self.state.env();
+        let env = self.ctx.env();
         let other = env.object::<Self>().get_by_name(&name);
         other.drop_it(vec![7; 200 * KIB as usize]).await
     }

@@ -9,57 +9,57 @@ use crate::support::{World, is_answered, run};
 /// Its constructor creates a table, as most do.
 #[durable_object]
 struct Tenant {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Tenant {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        let sql = state.sql();
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let sql = ctx.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS t (n INTEGER)", ())?;
-        Ok(Self { state })
+        Ok(Self { ctx })
     }
 }
 
 #[rpc]
 impl Tenant {
     pub async fn sql(&self, sql: String) -> Result<usize> {
-        Ok(self.state.sql().exec(&sql, ())?.len())
+        Ok(self.ctx.sql().exec(&sql, ())?.len())
     }
 
     pub async fn sql_and_sync(&self, sql: String) -> Result<()> {
-        self.state.sql().exec(&sql, ())?;
-        self.state.storage().sync().await
+        self.ctx.sql().exec(&sql, ())?;
+        self.ctx.storage().sync().await
     }
 
     pub async fn bookmark(&self) -> Result<String> {
-        Ok(self.state.storage().bookmark()?.to_string())
+        Ok(self.ctx.storage().bookmark()?.to_string())
     }
 }
 
 /// Its constructor creates a table while events wait.
 #[durable_object]
 struct Blocked {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Blocked {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        let sql = state.sql();
-        drop(state.block_concurrency_while(async move {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let sql = ctx.sql();
+        drop(ctx.block_concurrency_while(async move {
             tokio::task::yield_now().await;
             sql.exec("CREATE TABLE IF NOT EXISTS t (n INTEGER)", ())?;
             tokio::task::yield_now().await;
             sql.exec("CREATE INDEX IF NOT EXISTS i ON t (n)", ())
                 .map(drop)
         }));
-        Ok(Self { state })
+        Ok(Self { ctx })
     }
 }
 
 #[rpc]
 impl Blocked {
     pub async fn sql(&self, sql: String) -> Result<usize> {
-        Ok(self.state.sql().exec(&sql, ())?.len())
+        Ok(self.ctx.sql().exec(&sql, ())?.len())
     }
 }
 

@@ -14,14 +14,14 @@ use crate::support::{Signals, World, is_answered, run, signals};
 
 #[durable_object]
 struct Writer {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Writer {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
         })
     }
@@ -30,7 +30,7 @@ impl DurableObject for Writer {
     /// `/stream` answers, then writes, then sends the body's second half; `/forward` sends the same to another.
     async fn fetch(&self, request: Request) -> Result<Response> {
         if request.uri().path() == "/whole" {
-            self.state.storage().put("key", "fetch")?;
+            self.ctx.storage().put("key", "fetch")?;
             return Ok(Response::new(Body::from("written")));
         }
         if request.uri().path() == "/listen" {
@@ -44,16 +44,16 @@ impl DurableObject for Writer {
             return Ok(Response::new(Body::new(Endless)));
         }
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-        let (storage, signals) = (self.state.storage().clone(), self.signals.clone());
+        let (storage, signals) = (self.ctx.storage().clone(), self.signals.clone());
         sender.send("first").map_err(Error::from_std)?;
-        self.state.spawn(async move {
+        self.ctx.spawn(async move {
             signals.wait("continue").await;
             storage.put("key", "stream").unwrap();
             let _ = sender.send("second");
         })?;
         let body = Body::new(Lines(receiver));
         if request.uri().path() == "/forward" {
-            let listener = self.state.env().object::<Self>().get_by_name("listener");
+            let listener = self.ctx.env().object::<Self>().get_by_name("listener");
             let request = Request::builder().uri("/listen").body(body)?;
             return listener.fetch(request).await;
         }
@@ -97,32 +97,32 @@ impl http_body::Body for Endless {
 #[rpc]
 impl Writer {
     pub async fn write(&self, value: u32) -> Result<()> {
-        self.state.storage().put("key", &value)
+        self.ctx.storage().put("key", &value)
     }
 
     pub async fn write_unconfirmed(&self, value: u32) -> Result<()> {
-        self.state
+        self.ctx
             .storage()
             .put_with("key", &value, PutOptions::default().allow_unconfirmed(true))
     }
 
     pub async fn write_unconfirmed_and_sync(&self, value: u32) -> Result<()> {
-        self.state.storage().put_with(
+        self.ctx.storage().put_with(
             "key",
             &value,
             PutOptions::default().allow_unconfirmed(true),
         )?;
         self.signals.give("syncing");
-        self.state.storage().sync().await
+        self.ctx.storage().sync().await
     }
 
     pub async fn read(&self) -> Result<Option<u32>> {
-        self.state.storage().get("key")
+        self.ctx.storage().get("key")
     }
 
     pub async fn write_and_tell(&self, other: String) -> Result<()> {
-        self.state.storage().put("key", &1)?;
-        let other = self.state.env().object::<Self>().get_by_name(&other);
+        self.ctx.storage().put("key", &1)?;
+        let other = self.ctx.env().object::<Self>().get_by_name(&other);
         other.told().await
     }
 
@@ -132,11 +132,11 @@ impl Writer {
 
     /// Calls another object many times, now with a write before it and now without.
     pub async fn tell_in_order(&self, other: String, count: u32) -> Result<()> {
-        let other = self.state.env().object::<Self>().get_by_name(&other);
+        let other = self.ctx.env().object::<Self>().get_by_name(&other);
         let mut calls = Vec::new();
         for number in 0..count {
             if number % 3 == 0 {
-                self.state.storage().put("key", &number)?;
+                self.ctx.storage().put("key", &number)?;
             }
             calls.push(other.heard(number));
             if number % 2 == 0 {
@@ -156,18 +156,18 @@ impl Writer {
     /// Writes something that fills a disk.
     pub async fn write_large(&self, number: u32) -> Result<u32> {
         let ballast = number.to_string().repeat(50_000);
-        self.state.storage().put("large", &(number, ballast))?;
+        self.ctx.storage().put("large", &(number, ballast))?;
         Ok(number)
     }
 
     pub async fn read_large(&self) -> Result<u32> {
-        let found: Option<(u32, String)> = self.state.storage().get("large")?;
+        let found: Option<(u32, String)> = self.ctx.storage().get("large")?;
         Ok(found.map_or(0, |(number, _)| number))
     }
 
     /// How many objects of this class there are.
     pub async fn count_all(&self) -> Result<usize> {
-        let all = self.state.env().object::<Self>();
+        let all = self.ctx.env().object::<Self>();
         all.untyped().written().map(|ids| ids.len())
     }
 

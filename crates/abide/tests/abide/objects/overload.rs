@@ -14,14 +14,14 @@ struct Released(AtomicBool);
 
 #[durable_object]
 struct Slow {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Slow {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
         })
     }
@@ -31,7 +31,7 @@ impl DurableObject for Slow {
 impl Slow {
     pub async fn block(&self) -> Result<()> {
         let signals = self.signals.clone();
-        let blocked = self.state.block_concurrency_while(async move {
+        let blocked = self.ctx.block_concurrency_while(async move {
             signals.give("closed");
             signals.wait("open").await;
             Ok(())
@@ -42,7 +42,7 @@ impl Slow {
     /// Closes the gate for a moment, this many times.
     pub async fn block_often(&self, times: u32) -> Result<()> {
         for _ in 0..times {
-            self.state
+            self.ctx
                 .block_concurrency_while(async {
                     tokio::task::yield_now().await;
                     Ok(())
@@ -61,7 +61,7 @@ impl Slow {
 
     /// Makes this many calls in one poll; returns how many were refused as overloaded.
     pub async fn flood(&self, count: usize) -> usize {
-        let other = self.state.env().object::<Self>().get_by_name("flooded");
+        let other = self.ctx.env().object::<Self>().get_by_name("flooded");
         let calls: Vec<_> = (0..count).map(|_| other.quick()).collect();
         let mut refused = 0;
         for call in calls {
@@ -72,19 +72,19 @@ impl Slow {
 
     /// Takes this much of its worker's time.
     pub async fn compute(&self, millis: u64) -> Result<()> {
-        let clock = self.state.env().require::<TestClock>()?;
+        let clock = self.ctx.env().require::<TestClock>()?;
         clock.advance(Duration::from_millis(millis));
         Ok(())
     }
 
     /// Keeps its worker from everything else until told, then calls an object of the same worker.
     pub async fn hold_and_call(&self) -> Result<()> {
-        let released = self.state.env().require::<Released>()?;
+        let released = self.ctx.env().require::<Released>()?;
         self.signals.give("held");
         while !released.0.load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
-        self.state
+        self.ctx
             .env()
             .object::<Self>()
             .get_by_name("other")
@@ -96,7 +96,7 @@ impl Slow {
     pub async fn work_for_ever(&self) -> Result<(usize, Error)> {
         let mut taken = 0;
         loop {
-            match self.state.spawn(std::future::pending()) {
+            match self.ctx.spawn(std::future::pending()) {
                 Ok(()) => taken += 1,
                 Err(error) => return Ok((taken, error)),
             }

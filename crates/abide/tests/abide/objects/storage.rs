@@ -10,15 +10,15 @@ use crate::support::{World, run};
 /// Runs whatever a test needs, inside an object.
 #[durable_object]
 struct Bench {
-    state: State,
+    ctx: Ctx,
 }
 
 /// What the object of a test does; the name of the object selects it.
-type Scenario = fn(&State) -> Result<()>;
+type Scenario = fn(&Ctx) -> Result<()>;
 
 impl DurableObject for Bench {
-    fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
@@ -27,12 +27,12 @@ struct Scenarios(Scenario);
 #[rpc]
 impl Bench {
     pub async fn go(&self) -> Result<()> {
-        let scenario = self.state.env().require::<Scenarios>()?;
-        (scenario.0)(&self.state)
+        let scenario = self.ctx.env().require::<Scenarios>()?;
+        (scenario.0)(&self.ctx)
     }
 
     pub async fn use_state_elsewhere(&self) -> String {
-        let storage = self.state.storage().clone();
+        let storage = self.ctx.storage().clone();
         let task = tokio::task::spawn_local(async move { storage.put("key", &1) });
         task.await.unwrap().unwrap_err().to_string()
     }
@@ -55,9 +55,8 @@ fn scenario(scenario: Scenario) {
     });
 }
 
-fn keys<T: DeserializeOwned>(state: &State, options: &ListOptions) -> Vec<String> {
-    state
-        .storage()
+fn keys<T: DeserializeOwned>(ctx: &Ctx, options: &ListOptions) -> Vec<String> {
+    ctx.storage()
         .list::<T>(options)
         .unwrap()
         .into_iter()
@@ -72,8 +71,8 @@ fn values_of_any_serde_type_are_kept() {
         Point,
         Circle { radius: f64 },
     }
-    scenario(|state| {
-        let storage = state.storage();
+    scenario(|ctx| {
+        let storage = ctx.storage();
         storage.put("shape", &Shape::Circle { radius: 1.5 })?;
         storage.put("number", &i64::MIN)?;
         storage.put("text", "ä")?;
@@ -96,19 +95,19 @@ fn values_of_any_serde_type_are_kept() {
 
 #[test]
 fn keys_are_listed_in_order_by_prefix_start_end_limit_and_in_reverse() {
-    scenario(|state| {
-        let storage = state.storage();
+    scenario(|ctx| {
+        let storage = ctx.storage();
         storage.put_many(["b/2", "a", "b/1", "c", "b/3"].map(|key| (key, key.len())))?;
         let all = ListOptions::default();
-        assert_eq!(keys::<usize>(state, &all), ["a", "b/1", "b/2", "b/3", "c"]);
+        assert_eq!(keys::<usize>(ctx, &all), ["a", "b/1", "b/2", "b/3", "c"]);
         let prefix = all.clone().prefix("b/".to_owned());
-        assert_eq!(keys::<usize>(state, &prefix), ["b/1", "b/2", "b/3"]);
+        assert_eq!(keys::<usize>(ctx, &prefix), ["b/1", "b/2", "b/3"]);
         let reverse = prefix.clone().reverse(true).limit(2);
-        assert_eq!(keys::<usize>(state, &reverse), ["b/3", "b/2"]);
+        assert_eq!(keys::<usize>(ctx, &reverse), ["b/3", "b/2"]);
         let range = all.clone().start("b/1".to_owned()).end("c".to_owned());
-        assert_eq!(keys::<usize>(state, &range), ["b/1", "b/2", "b/3"]);
+        assert_eq!(keys::<usize>(ctx, &range), ["b/1", "b/2", "b/3"]);
         let after = all.clone().start_after("b/1".to_owned()).limit(1);
-        assert_eq!(keys::<usize>(state, &after), ["b/2"]);
+        assert_eq!(keys::<usize>(ctx, &after), ["b/2"]);
         assert!(
             storage.list::<String>(&all).is_err(),
             "the values are numbers"
@@ -119,8 +118,8 @@ fn keys_are_listed_in_order_by_prefix_start_end_limit_and_in_reverse() {
 
 #[test]
 fn several_keys_at_once_are_read_written_and_removed() {
-    scenario(|state| {
-        let storage = state.storage();
+    scenario(|ctx| {
+        let storage = ctx.storage();
         storage.put_many([("a", 1), ("b", 2), ("c", 3)])?;
         let found: BTreeMap<String, i32> = storage.get_many(["c", "a", "nothing"])?;
         assert_eq!(
@@ -129,7 +128,7 @@ fn several_keys_at_once_are_read_written_and_removed() {
         );
         assert_eq!(storage.delete_many(["a", "nothing", "b"])?, 2);
         assert!(storage.delete("c")? && !storage.delete("c")?);
-        assert!(keys::<i32>(state, &ListOptions::default()).is_empty());
+        assert!(keys::<i32>(ctx, &ListOptions::default()).is_empty());
 
         let long = "k".repeat(4_000);
         storage.put_many([("good", 1), (&*long, 2)]).unwrap_err();
@@ -145,8 +144,8 @@ fn several_keys_at_once_are_read_written_and_removed() {
 
 #[test]
 fn keys_and_values_over_their_limits_are_refused_with_the_limit() {
-    scenario(|state| {
-        let storage = state.storage();
+    scenario(|ctx| {
+        let storage = ctx.storage();
         storage.put(&"k".repeat(2_048), &1)?;
         for error in [
             storage.put(&"k".repeat(2_049), &1).unwrap_err(),
@@ -175,8 +174,8 @@ fn sql_rows_come_out_as_structs_tuples_and_scalars() {
         seat: String,
         occupant: Option<String>,
     }
-    scenario(|state| {
-        let sql = state.sql();
+    scenario(|ctx| {
+        let sql = ctx.sql();
         sql.exec(
             "CREATE TABLE seats (seat TEXT PRIMARY KEY, occupant TEXT)",
             (),
@@ -222,8 +221,8 @@ fn sql_rows_come_out_as_structs_tuples_and_scalars() {
 
 #[test]
 fn an_sql_error_is_an_answer_and_the_object_lives_on() {
-    scenario(|state| {
-        let sql = state.sql();
+    scenario(|ctx| {
+        let sql = ctx.sql();
         let error = sql.exec("SELECT * FROM missing", ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
         assert!(
@@ -244,8 +243,8 @@ fn an_sql_error_is_an_answer_and_the_object_lives_on() {
 
 #[test]
 fn what_objects_may_not_do_in_sql_is_refused_with_the_right_call() {
-    scenario(|state| {
-        let sql = state.sql();
+    scenario(|ctx| {
+        let sql = ctx.sql();
         for (text, hint) in [
             ("BEGIN", "transaction"),
             ("SAVEPOINT a", "transaction"),
@@ -270,8 +269,8 @@ fn what_objects_may_not_do_in_sql_is_refused_with_the_right_call() {
 
 #[test]
 fn delete_all_leaves_nothing_and_the_size_shrinks() {
-    scenario(|state| {
-        let (storage, sql) = (state.storage(), state.sql());
+    scenario(|ctx| {
+        let (storage, sql) = (ctx.storage(), ctx.sql());
         sql.exec("CREATE TABLE big (text TEXT)", ())?;
         for _ in 0..50 {
             sql.exec("INSERT INTO big VALUES (?1)", ["x".repeat(4_000)])?;
@@ -297,6 +296,6 @@ fn state_works_only_inside_the_objects_own_handlers() {
             .use_state_elsewhere()
             .await
             .unwrap();
-        assert!(text.contains("state.spawn"), "{text}");
+        assert!(text.contains("ctx.spawn"), "{text}");
     });
 }

@@ -28,7 +28,7 @@ struct Endless {
 }
 
 impl DurableObject for Endless {
-    fn new(_: State, env: Env) -> Result<Self> {
+    fn new(_: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
             signals: signals(&env),
             stop: env.require()?,

@@ -11,19 +11,19 @@ const CALLERS: u64 = 200;
 /// Reads and writes storage each time.
 #[durable_object]
 struct FromStorage {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for FromStorage {
-    fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
 #[rpc]
 impl FromStorage {
     pub async fn next(&self) -> Result<u64> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let number = storage.get("number")?.unwrap_or(0) + 1;
         storage.put("number", &number)?;
         Ok(number)
@@ -33,14 +33,14 @@ impl FromStorage {
 /// Keeps the number in memory, read once.
 #[durable_object]
 struct Cached {
-    state: State,
+    ctx: Ctx,
     number: Cell<Option<u64>>,
 }
 
 impl DurableObject for Cached {
-    fn new(state: State, _: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             number: Cell::new(None),
         })
     }
@@ -49,7 +49,7 @@ impl DurableObject for Cached {
 #[rpc]
 impl Cached {
     pub async fn next(&self) -> Result<u64> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let number = match self.number.get() {
             Some(number) => number,
             None => storage.get("number")?.unwrap_or(0),
@@ -65,21 +65,21 @@ impl Cached {
 /// Has to wait for something before it can start.
 #[durable_object]
 struct Initialised {
-    state: State,
+    ctx: Ctx,
     number: Rc<Cell<u64>>,
 }
 
 impl DurableObject for Initialised {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let number = Rc::new(Cell::new(0));
         let (to_fill, signals, storage) =
-            (Rc::clone(&number), signals(&env), state.storage().clone());
-        let _started = state.block_concurrency_while(async move {
+            (Rc::clone(&number), signals(&env), ctx.storage().clone());
+        let _started = ctx.block_concurrency_while(async move {
             signals.wait("configuration").await;
             to_fill.set(storage.get("number")?.unwrap_or(1_000));
             Ok(())
         });
-        Ok(Self { state, number })
+        Ok(Self { ctx, number })
     }
 }
 
@@ -91,7 +91,7 @@ impl Initialised {
         // Another caller may have come between: that is why it is read again, together with the write.
         let number = number.max(self.number.get() + 1);
         self.number.set(number);
-        self.state.storage().put("number", &number)?;
+        self.ctx.storage().put("number", &number)?;
         Ok(number)
     }
 }

@@ -11,17 +11,17 @@ use crate::support::{Signals, World, signals};
 
 #[durable_object]
 pub(crate) struct Ledger {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
     memory: RefCell<Vec<String>>,
 }
 
 impl DurableObject for Ledger {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let signals = signals(&env);
         signals.note("made");
         Ok(Self {
-            state,
+            ctx,
             signals,
             memory: RefCell::default(),
         })
@@ -33,12 +33,12 @@ impl Ledger {
     /// Sets the text. Returns the bookmark of the commit.
     pub(crate) async fn set(&self, text: String) -> Result<Bookmark> {
         self.memory.borrow_mut().push(text.clone());
-        self.state.storage().put("text", &text)?;
-        self.state.storage().bookmark()
+        self.ctx.storage().put("text", &text)?;
+        self.ctx.storage().bookmark()
     }
 
     pub(crate) async fn get(&self) -> Result<Option<String>> {
-        self.state.storage().get("text")
+        self.ctx.storage().get("text")
     }
 
     pub(crate) async fn memory(&self) -> Vec<String> {
@@ -46,54 +46,54 @@ impl Ledger {
     }
 
     pub(crate) async fn called(&self) -> Option<String> {
-        self.state.name()
+        self.ctx.name()
     }
 
     pub(crate) async fn bookmark(&self) -> Result<Bookmark> {
-        self.state.storage().bookmark()
+        self.ctx.storage().bookmark()
     }
 
     pub(crate) async fn bookmark_at(&self, unix_millis: u64) -> Result<Bookmark> {
         let time = UNIX_EPOCH + Duration::from_millis(unix_millis);
-        self.state.storage().bookmark_at(time).await
+        self.ctx.storage().bookmark_at(time).await
     }
 
     /// Asks for a restore; the object lives on.
     pub(crate) async fn restore_next(&self, to: Bookmark) -> Result<Bookmark> {
-        self.state.storage().restore_at_next_start(&to)
+        self.ctx.storage().restore_at_next_start(&to)
     }
 
     /// Asks for a restore and makes it happen, after a write that the abort undoes.
     pub(crate) async fn restore_now(&self, to: Bookmark) -> Result<()> {
-        self.state.storage().put("text", "undone")?;
-        self.state.storage().restore_at_next_start(&to)?;
-        self.state.abort("to be restored");
+        self.ctx.storage().put("text", "undone")?;
+        self.ctx.storage().restore_at_next_start(&to)?;
+        self.ctx.abort("to be restored");
         Ok(())
     }
 
     /// Has itself restored, after a write that counts.
     pub(crate) async fn restore(&self, to: Bookmark, text: Option<String>) -> Result<Bookmark> {
         if let Some(text) = text {
-            self.state.storage().put("text", &text)?;
+            self.ctx.storage().put("text", &text)?;
         }
-        self.state.restore(&to)
+        self.ctx.restore(&to)
     }
 
     /// The same, and waits for what does not come.
     pub(crate) async fn restore_and_wait(&self, to: Bookmark) -> Result<()> {
-        self.state.restore(&to)?;
+        self.ctx.restore(&to)?;
         self.signals.wait("never").await;
         Ok(())
     }
 
     /// Asks for a restore and panics.
     pub(crate) async fn restore_and_panic(&self, to: Bookmark) -> Result<()> {
-        self.state.storage().restore_at_next_start(&to)?;
+        self.ctx.storage().restore_at_next_start(&to)?;
         panic!("after the request");
     }
 
     pub(crate) async fn abort(&self) {
-        self.state.abort("for the test");
+        self.ctx.abort("for the test");
     }
 
     /// Waits for the test.

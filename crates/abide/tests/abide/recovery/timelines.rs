@@ -16,34 +16,34 @@ const HOUR: Duration = Duration::from_hours(1);
 /// Writes down what it is told, and notes it.
 #[durable_object]
 struct Diary {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Diary {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let signals = signals(&env);
-        let of_component = (state.clone(), signals.clone());
-        state.on_timeline(move |_| {
+        let of_component = (ctx.clone(), signals.clone());
+        ctx.on_timeline(move |_| {
             of_component.1.note("component told");
             let storage = of_component.0.storage();
             let times: i64 = storage.get("component")?.unwrap_or(0);
             storage.put("component", &(times + 1))
         });
         let noting = signals.clone();
-        state.on_activation(move |how| {
+        ctx.on_activation(move |how| {
             noting.note(format!("component activated: {how}"));
             Ok(())
         });
-        Ok(Self { state, signals })
+        Ok(Self { ctx, signals })
     }
 
     fn new_timeline(&self, timeline: &Timeline) -> Result<()> {
         self.signals.note("told");
-        let mut told: Vec<String> = self.state.storage().get("told")?.unwrap_or_default();
+        let mut told: Vec<String> = self.ctx.storage().get("told")?.unwrap_or_default();
         told.push(timeline.id().to_string());
-        self.state.storage().put("told", &told)?;
-        if self.state.storage().get::<bool>("fails")?.is_some() {
+        self.ctx.storage().put("told", &told)?;
+        if self.ctx.storage().get::<bool>("fails")?.is_some() {
             return Err(Error::new("not today"));
         }
         Ok(())
@@ -51,7 +51,7 @@ impl DurableObject for Diary {
 
     fn activated(&self, how: Activation) -> Result<()> {
         self.signals.note(format!("activated: {how}"));
-        if self.state.storage().get::<bool>("stays")?.is_some() {
+        if self.ctx.storage().get::<bool>("stays")?.is_some() {
             return Err(Error::new("not yet"));
         }
         Ok(())
@@ -67,29 +67,29 @@ impl DurableObject for Diary {
 impl Diary {
     pub(crate) async fn write(&self, key: String) -> Result<Bookmark> {
         self.signals.note("called");
-        self.state.storage().put(&key, &true)?;
-        self.state.storage().bookmark()
+        self.ctx.storage().put(&key, &true)?;
+        self.ctx.storage().bookmark()
     }
 
     pub(crate) async fn erase(&self, key: String) -> Result<bool> {
-        self.state.storage().delete(&key)
+        self.ctx.storage().delete(&key)
     }
 
     pub(crate) async fn set_alarm(&self) -> Result<Bookmark> {
-        self.state.storage().set_alarm(HOUR)?;
-        self.state.storage().bookmark()
+        self.ctx.storage().set_alarm(HOUR)?;
+        self.ctx.storage().bookmark()
     }
 
     pub(crate) async fn has_alarm(&self) -> Result<bool> {
-        Ok(self.state.storage().alarm()?.is_some())
+        Ok(self.ctx.storage().alarm()?.is_some())
     }
 
     pub(crate) async fn timeline(&self) -> String {
-        self.state.timeline().id().to_string()
+        self.ctx.timeline().id().to_string()
     }
 
     pub(crate) async fn cause(&self) -> String {
-        match self.state.timeline().cause() {
+        match self.ctx.timeline().cause() {
             TimelineCause::Restored { from, to } => format!("{from} to {to}"),
             TimelineCause::Forked { origin, bookmark } => format!("{origin} at {bookmark}"),
             other => format!("{other:?}"),
@@ -98,7 +98,7 @@ impl Diary {
 
     /// What the hooks have written, by the class and by the component.
     pub(crate) async fn told(&self) -> Result<(Vec<String>, i64)> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         Ok((
             storage.get("told")?.unwrap_or_default(),
             storage.get("component")?.unwrap_or(0),
@@ -106,17 +106,17 @@ impl Diary {
     }
 
     pub(crate) async fn dormant(&self) -> bool {
-        self.state.is_dormant()
+        self.ctx.is_dormant()
     }
 
     pub(crate) async fn count(&self) -> Result<i64> {
-        let count = self.state.storage().get("count")?.unwrap_or(0_i64) + 1;
-        self.state.storage().put("count", &count)?;
+        let count = self.ctx.storage().get("count")?.unwrap_or(0_i64) + 1;
+        self.ctx.storage().put("count", &count)?;
         Ok(count)
     }
 
     pub(crate) async fn wake_up(&self) -> Result<()> {
-        self.state.activate(Activation::Fresh)
+        self.ctx.activate(Activation::Fresh)
     }
 }
 

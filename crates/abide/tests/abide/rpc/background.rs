@@ -8,15 +8,15 @@ use crate::support::{Signals, World, is_answered, run, signals};
 
 #[durable_object]
 struct Cleaner {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
     calls: Cell<u32>,
 }
 
 impl DurableObject for Cleaner {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
             calls: Cell::new(0),
         })
@@ -24,7 +24,7 @@ impl DurableObject for Cleaner {
 }
 
 /// Writes when it is dropped.
-struct Farewell(State);
+struct Farewell(Ctx);
 
 impl Drop for Farewell {
     fn drop(&mut self) {
@@ -36,9 +36,9 @@ impl Drop for Farewell {
 impl Cleaner {
     /// Starts work that writes, waits, and writes again.
     pub async fn start(&self) -> Result<()> {
-        let (state, signals) = (self.state.clone(), self.signals.clone());
-        self.state.spawn(async move {
-            let farewell = Farewell(state);
+        let (ctx, signals) = (self.ctx.clone(), self.signals.clone());
+        self.ctx.spawn(async move {
+            let farewell = Farewell(ctx);
             let storage = farewell.0.storage();
             storage.put("begun", &true).unwrap();
             signals.give("begun");
@@ -50,7 +50,7 @@ impl Cleaner {
 
     pub async fn start_and_panic(&self) -> Result<()> {
         let signals = self.signals.clone();
-        self.state.spawn(async move {
+        self.ctx.spawn(async move {
             signals.wait("go").await;
             panic!("in the background");
         })
@@ -58,7 +58,7 @@ impl Cleaner {
 
     pub async fn block(&self) -> Result<()> {
         let signals = self.signals.clone();
-        let blocked = self.state.block_concurrency_while(async move {
+        let blocked = self.ctx.block_concurrency_while(async move {
             signals.give("closed");
             signals.wait("open").await;
             Ok(())
@@ -69,7 +69,7 @@ impl Cleaner {
     /// Which of these were written.
     pub async fn written(&self) -> Result<Vec<String>> {
         let keys = ["begun", "dropped", "ended"];
-        let found = self.state.storage().get_many::<bool, _>(keys)?;
+        let found = self.ctx.storage().get_many::<bool, _>(keys)?;
         Ok(found.into_keys().collect())
     }
 

@@ -6,14 +6,14 @@ use crate::support::{Signals, World, run, signals};
 
 #[durable_object]
 struct Worker {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Worker {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
         })
     }
@@ -28,28 +28,28 @@ impl DurableObject for Worker {
 impl Worker {
     /// Writes once before and once after it has waited.
     pub async fn work(&self) -> Result<()> {
-        self.state.storage().put("begun", &true)?;
+        self.ctx.storage().put("begun", &true)?;
         self.signals.give("begun");
         self.signals.wait("go").await;
-        self.state.storage().put("ended", &true)?;
+        self.ctx.storage().put("ended", &true)?;
         self.signals.give("ended");
         Ok(())
     }
 
     /// What has been written.
     pub async fn written(&self) -> Result<(bool, bool)> {
-        let is_set = |key| self.state.storage().get(key).map(Option::unwrap_or_default);
+        let is_set = |key| self.ctx.storage().get(key).map(Option::unwrap_or_default);
         Ok((is_set("begun")?, is_set("ended")?))
     }
 
     /// Waits for another object's work.
     pub async fn delegate(&self, other: String) -> Result<()> {
-        let other = self.state.env().object::<Self>().get_by_name(&other);
+        let other = self.ctx.env().object::<Self>().get_by_name(&other);
         other.work().await
     }
 
     pub async fn give_up(&self) {
-        self.state.abort("the caller is gone");
+        self.ctx.abort("the caller is gone");
     }
 }
 

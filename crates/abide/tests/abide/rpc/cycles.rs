@@ -6,14 +6,14 @@ use crate::support::{Signals, World, run, signals};
 
 #[durable_object]
 struct Link {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Link {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
         })
     }
@@ -26,18 +26,18 @@ impl Link {
         let Some(next) = path.pop() else {
             return Ok(0);
         };
-        let next = self.state.env().object::<Self>().get_by_name(&next);
+        let next = self.ctx.env().object::<Self>().get_by_name(&next);
         Ok(next.walk(path).await? + 1)
     }
 
     /// The same while nothing else may happen in this object.
     pub async fn walk_in_a_closed_gate(&self, path: Vec<String>) -> Result<usize> {
-        let (state, signals) = (self.state.clone(), self.signals.clone());
-        let walk = self.state.block_concurrency_while(async move {
+        let (ctx, signals) = (self.ctx.clone(), self.signals.clone());
+        let walk = self.ctx.block_concurrency_while(async move {
             let mut path = path;
             let next = path.pop().unwrap_or_default();
-            let next = state.env().object::<Self>().get_by_name(&next);
-            state.storage().put("walking", &true)?;
+            let next = ctx.env().object::<Self>().get_by_name(&next);
+            ctx.storage().put("walking", &true)?;
             signals.give("walking");
             next.walk(path).await
         });
@@ -46,10 +46,10 @@ impl Link {
 
     /// Calls itself while nothing else may happen in this object, without waiting for the answer there.
     pub async fn call_oneself_later(&self) -> Result<usize> {
-        let state = self.state.clone();
-        let oneself = self.state.block_concurrency_while(async move {
-            let name = state.name().unwrap_or_default();
-            let oneself = state.env().object::<Self>().get_by_name(&name);
+        let ctx = self.ctx.clone();
+        let oneself = self.ctx.block_concurrency_while(async move {
+            let name = ctx.name().unwrap_or_default();
+            let oneself = ctx.env().object::<Self>().get_by_name(&name);
             Ok(oneself.walk(Vec::new()))
         });
         oneself.await?.await

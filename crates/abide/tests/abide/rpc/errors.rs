@@ -22,14 +22,14 @@ impl From<Error> for SeatError {
 
 #[durable_object]
 struct Desk {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Desk {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
         })
     }
@@ -66,7 +66,7 @@ impl Desk {
 
     pub async fn close_the_gate(&self) -> Result<()> {
         let signals = self.signals.clone();
-        let closed = self.state.block_concurrency_while(async move {
+        let closed = self.ctx.block_concurrency_while(async move {
             signals.give("closed");
             signals.wait("open").await;
             Err(Error::new("no configuration"))
@@ -91,14 +91,14 @@ impl Desk {
     }
 
     pub async fn seat(&self, seat: String) -> Result<()> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS seats (seat TEXT UNIQUE)", ())?;
         sql.exec("INSERT INTO seats VALUES (?1)", (seat,))?;
         Ok(())
     }
 
     fn desk(&self, name: &str) -> Stub<Self> {
-        self.state.env().object::<Self>().get_by_name(name)
+        self.ctx.env().object::<Self>().get_by_name(name)
     }
 }
 

@@ -9,14 +9,14 @@ use crate::support::{Signals, World, run, signals};
 
 #[durable_object]
 struct Account {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Account {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
         })
     }
@@ -30,15 +30,15 @@ pub(crate) enum PayError {
 #[rpc]
 impl Account {
     pub async fn add(&self, amount: i64) -> Result<i64> {
-        let balance = self.state.storage().get("balance")?.unwrap_or(0) + amount;
-        self.state.storage().put("balance", &balance)?;
+        let balance = self.ctx.storage().get("balance")?.unwrap_or(0) + amount;
+        self.ctx.storage().put("balance", &balance)?;
         Ok(balance)
     }
 
     pub async fn pay(&self, amount: i64) -> Result<i64, PayError> {
         let balance = self.add(0).await.unwrap();
         // A refusal, too, may have left its mark.
-        self.state.storage().put("asked", &amount).unwrap();
+        self.ctx.storage().put("asked", &amount).unwrap();
         if amount > balance {
             return Err(PayError::TooMuch { balance });
         }
@@ -50,7 +50,7 @@ impl Account {
         tokio::task::yield_now().await;
         let balance = self.add(0).await.unwrap();
         if balance == 0 {
-            self.state.forget_call();
+            self.ctx.forget_call();
             return Err(PayError::TooMuch { balance });
         }
         Ok(self.add(-balance).await.unwrap())

@@ -6,14 +6,14 @@ use crate::support::{Signals, World, is_answered, run, signals};
 
 #[durable_object]
 struct Teller {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Teller {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
         })
     }
@@ -33,11 +33,11 @@ impl Teller {
 
     /// Calls another object many times, by RPC and by HTTP, now with a write before it and now without.
     pub async fn tell(&self, other: String, count: u32) -> Result<()> {
-        let other = self.state.env().object::<Self>().get_by_name(&other);
+        let other = self.ctx.env().object::<Self>().get_by_name(&other);
         let mut sent = Vec::new();
         for number in 0..count {
             if number % 3 == 0 {
-                self.state.storage().put("key", &number)?;
+                self.ctx.storage().put("key", &number)?;
             }
             sent.push(Sent::to(&other, number));
             if number % 2 == 0 {
@@ -51,12 +51,12 @@ impl Teller {
     }
 
     pub async fn write(&self) -> Result<()> {
-        self.state.storage().put("key", &1)
+        self.ctx.storage().put("key", &1)
     }
 
     pub async fn write_and_tell(&self, other: String) -> Result<()> {
         self.write().await?;
-        let other = self.state.env().object::<Self>().get_by_name(&other);
+        let other = self.ctx.env().object::<Self>().get_by_name(&other);
         other.hear("told".to_owned()).await
     }
 }

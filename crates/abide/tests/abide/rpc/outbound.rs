@@ -35,14 +35,14 @@ impl Outbound for Echo {
 
 #[durable_object]
 struct Sender {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
 impl DurableObject for Sender {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
         })
     }
@@ -56,8 +56,8 @@ fn get(path: &str) -> Request {
 #[rpc]
 impl Sender {
     pub async fn write_and_send(&self) -> Result<String> {
-        self.state.storage().put("sent", &true)?;
-        let response = self.state.env().fetch(get("/written")).await?;
+        self.ctx.storage().put("sent", &true)?;
+        let response = self.ctx.env().fetch(get("/written")).await?;
         let body = response.into_body().collect().await?.to_bytes();
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
@@ -66,9 +66,9 @@ impl Sender {
     pub async fn send_many(&self, count: u32) -> Result<()> {
         for number in 0..count {
             if number % 3 == 0 {
-                self.state.storage().put("number", &number)?;
+                self.ctx.storage().put("number", &number)?;
             }
-            drop(self.state.env().fetch(get(&format!("/{number}"))));
+            drop(self.ctx.env().fetch(get(&format!("/{number}"))));
             if number % 4 == 0 {
                 tokio::task::yield_now().await;
             }
@@ -79,9 +79,9 @@ impl Sender {
     /// Sends a body whose second half follows a write.
     pub async fn send_in_parts(&self) -> Result<()> {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel::<&'static str>();
-        let (storage, signals) = (self.state.storage().clone(), self.signals.clone());
+        let (storage, signals) = (self.ctx.storage().clone(), self.signals.clone());
         sender.send("first").map_err(Error::from_std)?;
-        self.state.spawn(async move {
+        self.ctx.spawn(async move {
             signals.wait("continue").await;
             storage.put("key", &"second").unwrap();
             let _ = sender.send("second");
@@ -95,17 +95,17 @@ impl Sender {
             .method("POST")
             .uri("http://upstream.test/parts")
             .body(Body::new(StreamBody::new(parts)))?;
-        self.state.env().fetch(request).await.map(drop)
+        self.ctx.env().fetch(request).await.map(drop)
     }
 
     pub async fn send_and_panic(&self) {
-        drop(self.state.env().fetch(get("/never")));
+        drop(self.ctx.env().fetch(get("/never")));
         panic!("on purpose");
     }
 
     pub async fn send_nowhere(&self) -> Result<()> {
         let request = Request::builder().uri("/path").body(Body::empty())?;
-        self.state.env().fetch(request).await.map(drop)
+        self.ctx.env().fetch(request).await.map(drop)
     }
 }
 

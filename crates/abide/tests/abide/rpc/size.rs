@@ -6,12 +6,12 @@ use crate::support::{World, run};
 
 #[durable_object]
 struct Carrier {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Carrier {
-    fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
@@ -22,12 +22,12 @@ impl Carrier {
     }
 
     pub async fn text(&self, bytes: usize) -> Result<String> {
-        self.state.storage().put("asked", &true)?;
+        self.ctx.storage().put("asked", &true)?;
         Ok("x".repeat(bytes))
     }
 
     pub async fn was_asked(&self) -> Result<bool> {
-        Ok(self.state.storage().get("asked")?.unwrap_or_default())
+        Ok(self.ctx.storage().get("asked")?.unwrap_or_default())
     }
 }
 

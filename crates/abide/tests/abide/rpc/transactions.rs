@@ -6,19 +6,19 @@ use crate::support::{World, run};
 
 #[durable_object]
 struct Till {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Till {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self { state })
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self { ctx })
     }
 }
 
 impl Till {
     fn add(&self, amount: i64) -> Result<i64> {
-        let total = self.state.storage().get("total")?.unwrap_or(0) + amount;
-        self.state.storage().put("total", &total)?;
+        let total = self.ctx.storage().get("total")?.unwrap_or(0) + amount;
+        self.ctx.storage().put("total", &total)?;
         Ok(total)
     }
 }
@@ -34,7 +34,7 @@ impl Till {
 
     pub fn take_out(&self, amount: i64) -> Counted {
         let total = self.add(-amount).map_err(|error| error.to_string())?;
-        self.state
+        self.ctx
             .storage()
             .set_alarm(1_000_000)
             .map_err(|error| error.to_string())?;
@@ -56,16 +56,16 @@ impl Till {
 
     /// Returns what an error would be, as a value.
     pub fn total(&self) -> i64 {
-        self.state.storage().get("total").unwrap().unwrap_or(0)
+        self.ctx.storage().get("total").unwrap().unwrap_or(0)
     }
 
     pub fn is_reminded(&self) -> Result<bool> {
-        Ok(self.state.storage().alarm()?.is_some())
+        Ok(self.ctx.storage().alarm()?.is_some())
     }
 
     /// One of its two parts fails, and it does not.
     pub fn exchange(&self, amount: i64) -> Option<String> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let part = storage.transaction(|| {
             self.take_out(amount)
                 .map_err(|error| Error::with_kind(ErrorKind::Input, error))

@@ -132,7 +132,7 @@ impl World {
 pub(crate) struct Fence;
 
 impl DurableObject for Fence {
-    fn new(_: State, _: Env) -> Result<Self> {
+    fn new(_: Ctx, _: Env) -> Result<Self> {
         Ok(Self)
     }
 }

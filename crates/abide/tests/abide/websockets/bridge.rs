@@ -11,15 +11,15 @@ use crate::{
 
 #[durable_object]
 struct Bridge {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
     endpoint: RefCell<Option<Endpoint>>,
 }
 
 impl DurableObject for Bridge {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
-            state,
+            ctx,
             signals: signals(&env),
             endpoint: RefCell::default(),
         })
@@ -29,7 +29,7 @@ impl DurableObject for Bridge {
 #[rpc]
 impl Bridge {
     pub async fn join(&self) -> Result<()> {
-        let room = self.state.env().object::<Room>().get_by_name("room");
+        let room = self.ctx.env().object::<Room>().get_by_name("room");
         let response = room.fetch(request("/")).await?;
         *self.endpoint.borrow_mut() = Some(client_of(response).claim()?);
         Ok(())
@@ -37,7 +37,7 @@ impl Bridge {
 
     /// Writes, and says something in the room; then it leaves.
     pub async fn write_say_and_leave(&self) -> Result<()> {
-        self.state.storage().put("key", &1)?;
+        self.ctx.storage().put("key", &1)?;
         let mut endpoint = self.endpoint.take().unwrap();
         endpoint.deliver("note written").await.unwrap();
         Ok(())
@@ -45,7 +45,7 @@ impl Bridge {
 
     /// The same, in its own task.
     pub async fn write_and_say_beside(&self) -> Result<()> {
-        self.state.storage().put("key", &1)?;
+        self.ctx.storage().put("key", &1)?;
         let mut endpoint = self.endpoint.take().unwrap();
         let signals = self.signals.clone();
         tokio::spawn(async move {

@@ -11,7 +11,7 @@ use crate::{
 
 #[durable_object]
 pub(crate) struct Gated {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
@@ -22,7 +22,7 @@ impl Gated {
 }
 
 impl DurableObject for Gated {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let signals = signals(&env);
         signals.note("new");
         if Self::is_told(&signals, "refuse") && !Self::is_told(&signals, "take") {
@@ -30,7 +30,7 @@ impl DurableObject for Gated {
         }
         if Self::is_told(&signals, "gate") {
             let fail = Self::is_told(&signals, "fail") && !Self::is_told(&signals, "succeed");
-            drop(state.block_concurrency_while(async move {
+            drop(ctx.block_concurrency_while(async move {
                 tokio::task::yield_now().await;
                 if fail {
                     return Err(Error::new("a service that it needs is down"));
@@ -39,23 +39,23 @@ impl DurableObject for Gated {
             }));
         }
         if Self::is_told(&signals, "write") {
-            state.storage().put("cache", &vec![7_u8; 100_000])?;
+            ctx.storage().put("cache", &vec![7_u8; 100_000])?;
         }
         if Self::is_told(&signals, "abort") {
-            state.abort("on purpose");
+            ctx.abort("on purpose");
         }
-        Ok(Self { state, signals })
+        Ok(Self { ctx, signals })
     }
 
     async fn fetch(&self, _: Request) -> Result<Response> {
         let pair = WebSocketPair::new();
-        self.state.accept_websocket(pair.server, &[])?;
+        self.ctx.accept_websocket(pair.server, &[])?;
         Ok(websocket_response(pair.client))
     }
 
     async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
         match message.as_text().unwrap() {
-            "put" => self.state.storage().put("key", &1),
+            "put" => self.ctx.storage().put("key", &1),
             "many" => {
                 let message = Message::from("x".repeat(1 << 20));
                 for _ in 0..300 {
@@ -80,19 +80,19 @@ impl DurableObject for Gated {
 #[rpc]
 impl Gated {
     pub(crate) async fn sockets(&self) -> usize {
-        self.state.websockets().len()
+        self.ctx.websockets().len()
     }
 
     /// Fills the disk a little.
     pub(crate) async fn fill(&self, number: u32) -> Result<()> {
         let key = number.to_string();
-        self.state.storage().put(&key, &vec![7_u8; 100_000])
+        self.ctx.storage().put(&key, &vec![7_u8; 100_000])
     }
 
     pub(crate) async fn accept_late(&self) {
         let WebSocketPair { client, server } = WebSocketPair::new();
         drop(client);
-        self.state.accept_websocket(server, &[]).unwrap();
+        self.ctx.accept_websocket(server, &[]).unwrap();
     }
 }
 

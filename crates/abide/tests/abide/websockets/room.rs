@@ -14,7 +14,7 @@ use crate::support::{Signals, World, signals};
 
 #[durable_object]
 pub(crate) struct Room {
-    state: State,
+    ctx: Ctx,
     signals: Signals,
 }
 
@@ -26,13 +26,13 @@ struct Member {
 }
 
 impl DurableObject for Room {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let signals = signals(&env);
         signals.note("new");
         if signals.notes().contains(&"refuse".to_owned()) {
             return Err(Error::new("the room is not to be had"));
         }
-        Ok(Self { state, signals })
+        Ok(Self { ctx, signals })
     }
 
     /// `/a,b` accepts a socket with the tags `a` and `b`; `/` one without any. `?then=…` says what happens besides.
@@ -43,18 +43,18 @@ impl DurableObject for Room {
         match request.uri().query() {
             Some("forget") => return Ok(websocket_response(pair.client)),
             Some("refuse") => {
-                self.state.accept_websocket(pair.server, &tags)?;
+                self.ctx.accept_websocket(pair.server, &tags)?;
                 return Ok(Response::new(Body::from("no")));
             }
             Some("panic") => {
-                self.state.accept_websocket(pair.server, &tags)?;
+                self.ctx.accept_websocket(pair.server, &tags)?;
                 panic!("on purpose");
             }
             _ => {}
         }
-        let ws = self.state.accept_websocket(pair.server, &tags)?;
+        let ws = self.ctx.accept_websocket(pair.server, &tags)?;
         if request.uri().query() == Some("greet") {
-            self.state.storage().put("greeted", &true)?;
+            self.ctx.storage().put("greeted", &true)?;
             ws.send("welcome")?;
         }
         Ok(websocket_response(pair.client))
@@ -72,19 +72,19 @@ impl DurableObject for Room {
                 self.signals.note(rest);
                 Ok(())
             }
-            "all" => self.state.broadcast(rest),
-            "all-json" => self.state.broadcast_json(&[rest]),
-            "others" => self.state.audience().except(&ws).send(rest),
+            "all" => self.ctx.broadcast(rest),
+            "all-json" => self.ctx.broadcast_json(&[rest]),
+            "others" => self.ctx.audience().except(&ws).send(rest),
             "to" => {
                 let (tag, text) = rest.split_once(' ').unwrap();
-                self.state.audience().tagged(tag).send(text)
+                self.ctx.audience().tagged(tag).send(text)
             }
             "close-then-all" => {
                 ws.close(1000, "")?;
-                self.state.broadcast(rest)
+                self.ctx.broadcast(rest)
             }
-            "tagged" => ws.send(self.state.websockets_with_tag(rest).len().to_string()),
-            "tags" => ws.send(self.state.tags(&ws).join(",")),
+            "tagged" => ws.send(self.ctx.websockets_with_tag(rest).len().to_string()),
+            "tags" => ws.send(self.ctx.tags(&ws).join(",")),
             "attach" => ws.set_attachment(&Member {
                 name: rest.to_owned(),
                 messages: 7,
@@ -98,16 +98,16 @@ impl DurableObject for Room {
                 ws.send(format!("{:?}", error.map_err(|error| error.kind())))
             }
             "put" => {
-                self.state.storage().put("key", rest)?;
+                self.ctx.storage().put("key", rest)?;
                 ws.send(format!("put {rest}"))
             }
             "put-then-panic" => {
-                self.state.storage().put("key", rest)?;
+                self.ctx.storage().put("key", rest)?;
                 ws.send("never")?;
                 panic!("on purpose");
             }
             "get" => {
-                let value: Option<String> = self.state.storage().get("key")?;
+                let value: Option<String> = self.ctx.storage().get("key")?;
                 ws.send(value.unwrap_or_default())
             }
             "flood" => {
@@ -124,7 +124,7 @@ impl DurableObject for Room {
             }
             "shut" => {
                 let signals = self.signals.clone();
-                self.state
+                self.ctx
                     .block_concurrency_while(async move {
                         signals.wait("open").await;
                         Ok(())
@@ -133,7 +133,7 @@ impl DurableObject for Room {
             }
             "shut-then-fail" => {
                 let signals = self.signals.clone();
-                self.state
+                self.ctx
                     .block_concurrency_while(async move {
                         signals.wait("fail").await;
                         Err::<(), _>(Error::new("on purpose"))
@@ -143,11 +143,11 @@ impl DurableObject for Room {
             "auto" => {
                 let (request, response) = rest.split_once('=').unwrap();
                 let pair = RequestResponsePair::new(request, response)?;
-                self.state.set_auto_response(Some(pair))
+                self.ctx.set_auto_response(Some(pair))
             }
-            "no-auto" => self.state.set_auto_response(None),
+            "no-auto" => self.ctx.set_auto_response(None),
             "auto?" => {
-                let pair = self.state.auto_response();
+                let pair = self.ctx.auto_response();
                 let stamp = ws.auto_response_timestamp();
                 ws.send(format!("{} {stamp:?}", pair.is_some()))
             }
@@ -164,14 +164,14 @@ impl DurableObject for Room {
                 }
             }
             "close-all-then-panic" => {
-                for ws in self.state.websockets() {
+                for ws in self.ctx.websockets() {
                     ws.close(1000, "")?;
                 }
                 panic!("on purpose");
             }
             "auto-then-panic" => {
                 let pair = RequestResponsePair::new(rest, "never")?;
-                self.state.set_auto_response(Some(pair))?;
+                self.ctx.set_auto_response(Some(pair))?;
                 panic!("on purpose");
             }
             "state" => ws.send(format!("{:?}", ws.ready_state())),
@@ -187,7 +187,7 @@ impl DurableObject for Room {
             reason,
             was_clean,
         } = close;
-        let left = self.state.websockets();
+        let left = self.ctx.websockets();
         assert!(!left.contains(&ws));
         ws.close(code, "answered already")?;
         let clean = if was_clean { "clean" } else { "not clean" };
@@ -208,11 +208,11 @@ impl DurableObject for Room {
 #[rpc]
 impl Room {
     pub async fn sockets(&self) -> usize {
-        self.state.websockets().len()
+        self.ctx.websockets().len()
     }
 
     pub async fn ids(&self) -> Vec<u64> {
-        let sockets = self.state.websockets();
+        let sockets = self.ctx.websockets();
         sockets.iter().map(WebSocket::id).collect()
     }
 
@@ -220,7 +220,7 @@ impl Room {
     pub async fn try_tags(&self, tags: Vec<String>) -> String {
         let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
         let pair = WebSocketPair::new();
-        match self.state.accept_websocket(pair.server, &tags) {
+        match self.ctx.accept_websocket(pair.server, &tags) {
             Ok(ws) => ws.tags().join(","),
             Err(error) => error.to_string(),
         }
@@ -228,7 +228,7 @@ impl Room {
 
     /// Keeps a socket of this object's where another object finds it.
     pub async fn say(&self, text: String) -> Result<()> {
-        for ws in self.state.websockets() {
+        for ws in self.ctx.websockets() {
             ws.send(&text)?;
         }
         Ok(())
@@ -236,12 +236,12 @@ impl Room {
 
     pub async fn dial(&self, url: String) -> Result<()> {
         let request = abide::http::Request::get(url).body(())?;
-        let ws = self.state.connect_websocket(request, &["out"]).await?;
+        let ws = self.ctx.connect_websocket(request, &["out"]).await?;
         ws.send("dialled")
     }
 
     pub async fn write_and_dial(&self, url: String) -> Result<()> {
-        self.state.storage().put("key", "dialled")?;
+        self.ctx.storage().put("key", "dialled")?;
         self.dial(url).await
     }
 

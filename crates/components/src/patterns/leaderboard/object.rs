@@ -26,15 +26,15 @@ impl std::fmt::Debug for Leaderboard {
 }
 
 impl DurableObject for Leaderboard {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = env.get::<Options>().map(|options| (*options).clone());
         let leaderboard = Self {
-            rows: Rows::open(state.storage())?,
+            rows: Rows::open(ctx.storage())?,
             options: options.unwrap_or_default(),
-            alarm: WakeUp::new(&state, ALARM),
+            alarm: WakeUp::new(&ctx, ALARM),
         };
-        let deleting = state.clone();
-        state.on_alarm(ALARM, move |_| {
+        let deleting = ctx.clone();
+        ctx.on_alarm(ALARM, move |_| {
             // The next event finds an empty board, with tables.
             deleting.restart();
             std::future::ready(deleting.storage().delete_all())

@@ -31,13 +31,13 @@ pub struct RateLimiter {
 impl std::fmt::Debug for RateLimiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RateLimiter")
-            .field("state", &self.inner.state)
+            .field("state", &self.inner.ctx)
             .finish_non_exhaustive()
     }
 }
 
 struct Inner {
-    state: State,
+    ctx: Ctx,
     options: Options,
     alarm: WakeUp,
     /// The use of each key. Keys that were not used lately may be missing.
@@ -47,19 +47,19 @@ struct Inner {
 }
 
 impl DurableObject for RateLimiter {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = env.get::<Options>().map(|options| (*options).clone());
-        let usages = state.storage().get(SAVED)?.unwrap_or_default();
+        let usages = ctx.storage().get(SAVED)?.unwrap_or_default();
         let inner = Rc::new(Inner {
-            alarm: WakeUp::new(&state, ALARM),
+            alarm: WakeUp::new(&ctx, ALARM),
             options: options.unwrap_or_default(),
             usages: RefCell::new(usages),
             will_save: Cell::new(false),
-            state,
+            ctx,
         });
         let cleaning = Rc::clone(&inner);
         inner
-            .state
+            .ctx
             .on_alarm(ALARM, move |_| std::future::ready(cleaning.clean_up()))?;
         Ok(Self { inner })
     }
@@ -102,7 +102,7 @@ impl Inner {
             return Err(LimiterError::Invalid(wrong));
         }
         limit.check(count)?;
-        let now = now(&self.state);
+        let now = now(&self.ctx);
         let mut usages = self.usages.borrow_mut();
         if !usages.contains_key(&key) && usages.len() >= MAX_LIMITER_KEYS {
             usages.retain(|_, usage| usage.ends_at() > now);
@@ -131,13 +131,13 @@ impl Inner {
             return Ok(());
         }
         let inner = Rc::clone(self);
-        let clock = self.state.env().clock();
+        let clock = self.ctx.env().clock();
         let sleep = clock.sleep_until(clock.now() + after);
-        let saving = self.state.spawn(async move {
+        let saving = self.ctx.spawn(async move {
             sleep.await;
             inner.will_save.set(false);
             if let Err(error) = inner.save() {
-                tracing::warn!(id = %inner.state.id(), %error, "a rate limiter could not save its counts; it continues with those in memory");
+                tracing::warn!(id = %inner.ctx.id(), %error, "a rate limiter could not save its counts; it continues with those in memory");
             }
         });
         if saving.is_err() {
@@ -150,7 +150,7 @@ impl Inner {
         if broken(Variant::LimiterUnsaved) {
             return Ok(());
         }
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let Some(ends_at) = self.drop_old() else {
             // Counts that expired before they were saved leave no trace.
             return match storage.get::<BTreeMap<String, Usage>>(SAVED)? {
@@ -168,7 +168,7 @@ impl Inner {
 
     /// Forgets counts that no longer matter; returns until when the rest count.
     fn drop_old(&self) -> Option<i64> {
-        let now = now(&self.state);
+        let now = now(&self.ctx);
         let mut usages = self.usages.borrow_mut();
         usages.retain(|_, usage| usage.ends_at() > now);
         usages.values().map(Usage::ends_at).max()
@@ -177,7 +177,7 @@ impl Inner {
     fn clean_up(&self) -> Result<()> {
         match self.drop_old() {
             Some(ends_at) => self.alarm.set(Some(ends_at)),
-            None => self.state.storage().delete_all(),
+            None => self.ctx.storage().delete_all(),
         }
     }
 }

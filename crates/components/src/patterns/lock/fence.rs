@@ -1,6 +1,6 @@
 //! The resource's side: it refuses holders whose lease is older than one that it has seen.
 
-use abide::{Error, Result, State, Storage};
+use abide::{Ctx, Error, Result, Storage};
 
 use super::{LockError, Token};
 use crate::broken::{Variant, broken};
@@ -19,11 +19,11 @@ impl Fence {
     /// # Errors
     /// [`LockError::Invalid`] if the name has no or more than
     /// [`MAX_RESOURCE_BYTES`] bytes.
-    pub fn open(state: &State, resource: &str) -> Result<Self, LockError> {
+    pub fn open(ctx: &Ctx, resource: &str) -> Result<Self, LockError> {
         if let Some(wrong) = wrong_length("the resource's name", resource, MAX_RESOURCE_BYTES) {
             return Err(LockError::Invalid(wrong));
         }
-        let storage = state.storage().clone();
+        let storage = ctx.storage().clone();
         storage.sql().exec(
             "CREATE TABLE IF NOT EXISTS lock_fences (
                  resource TEXT PRIMARY KEY, timeline TEXT NOT NULL, number INTEGER NOT NULL

@@ -15,14 +15,14 @@
 //!
 //! #[durable_object]
 //! struct Report {
-//!     state: State,
+//!     ctx: Ctx,
 //!     fence: Fence,
 //! }
 //!
 //! impl DurableObject for Report {
-//!     fn new(state: State, _env: Env) -> Result<Self> {
-//!         let fence = Fence::open(&state, "report")?;
-//!         Ok(Self { state, fence })
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+//!         let fence = Fence::open(&ctx, "report")?;
+//!         Ok(Self { ctx, fence })
 //!     }
 //! }
 //!
@@ -30,7 +30,7 @@
 //! impl Report {
 //!     pub async fn write(&self, token: Token, text: String) -> Result<(), LockError> {
 //!         self.fence.admit(token)?; // an older holder is refused
-//!         Ok(self.state.storage().put("text", &text)?)
+//!         Ok(self.ctx.storage().put("text", &text)?)
 //!     }
 //! }
 //!

@@ -26,13 +26,13 @@ pub struct Lock {
 impl std::fmt::Debug for Lock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lock")
-            .field("state", &self.inner.state)
+            .field("state", &self.inner.ctx)
             .finish_non_exhaustive()
     }
 }
 
 struct Inner {
-    state: State,
+    ctx: Ctx,
     alarm: WakeUp,
     /// Waiting calls, in the order in which they came.
     waiting: RefCell<VecDeque<Waiter>>,
@@ -45,21 +45,21 @@ struct Waiter {
 }
 
 impl DurableObject for Lock {
-    fn new(state: State, _env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let inner = Rc::new(Inner {
-            alarm: WakeUp::new(&state, ALARM),
+            alarm: WakeUp::new(&ctx, ALARM),
             waiting: RefCell::default(),
-            state,
+            ctx,
         });
         let ending = Rc::clone(&inner);
-        inner.state.on_alarm(ALARM, move |info| {
+        inner.ctx.on_alarm(ALARM, move |info| {
             std::future::ready(ending.went_off(info.scheduled_time.unix_millis()))
         })?;
         let forking = Rc::clone(&inner);
-        inner.state.on_timeline(move |timeline| {
+        inner.ctx.on_timeline(move |timeline| {
             if timeline.is_fork() {
                 // The lease is of the original.
-                forking.state.storage().delete(record::KEY)?;
+                forking.ctx.storage().delete(record::KEY)?;
             }
             Ok(())
         });
@@ -102,7 +102,7 @@ impl Lock {
             }
             decided => return decided,
         };
-        let clock = inner.state.env().clock();
+        let clock = inner.ctx.env().clock();
         let over = clock.sleep_until(clock.now() + wait);
         let given = match select(held, over).await {
             Either::Left((given, _)) => given.ok(),
@@ -119,7 +119,7 @@ impl Lock {
         check_lease(lease)?;
         let inner = &self.inner;
         inner.must_act()?;
-        let now = now(&inner.state);
+        let now = now(&inner.ctx);
         let mut record = inner.load(now)?;
         let Some(held) = record.held_with(token) else {
             return Err(LockError::Lost { token });
@@ -133,7 +133,7 @@ impl Lock {
     /// Frees the lock. False if the lease with this token has ended already, so the call can be repeated.
     pub async fn release(&self, token: Token) -> Result<bool, LockError> {
         let inner = &self.inner;
-        let now = now(&inner.state);
+        let now = now(&inner.ctx);
         let mut record = inner.load(now)?;
         if record.held_with(token).is_none() {
             return Ok(false);
@@ -147,18 +147,18 @@ impl Lock {
     /// Who holds the lock.
     pub async fn holder(&self) -> Result<Option<Lease>, LockError> {
         let inner = &self.inner;
-        Ok(inner.load(now(&inner.state))?.lease)
+        Ok(inner.load(now(&inner.ctx))?.lease)
     }
 }
 
 impl Inner {
     fn load(&self, now: i64) -> Result<Record> {
-        Record::load(self.state.storage(), now)
+        Record::load(self.ctx.storage(), now)
     }
 
     /// Sets the alarm for the end of the lease; or, if the lock is free, for when it can be forgotten.
     fn store(&self, record: &Record) -> Result<()> {
-        record.store(self.state.storage())?;
+        record.store(self.ctx.storage())?;
         let at = match &record.lease {
             Some(lease) => lease.expires_at,
             None => forgotten_at(record),
@@ -167,12 +167,12 @@ impl Inner {
     }
 
     fn timeline(&self) -> TimelineId {
-        self.state.timeline().id()
+        self.ctx.timeline().id()
     }
 
     /// Refuses on behalf of a dormant lock.
     fn must_act(&self) -> Result<(), LockError> {
-        if self.state.is_dormant() && !broken(Variant::DormantGrants) {
+        if self.ctx.is_dormant() && !broken(Variant::DormantGrants) {
             return Err(LockError::Dormant);
         }
         Ok(())
@@ -184,7 +184,7 @@ impl Inner {
         if let Some(wrong) = wrong_length("the holder's name", &holder, limits::MAX_HOLDER_BYTES) {
             return Err(LockError::Invalid(wrong));
         }
-        let now = now(&self.state);
+        let now = now(&self.ctx);
         let mut record = self.load(now)?;
         if record.lease.is_none() && !self.waiting.borrow().is_empty() {
             // The lease has ended, and its alarm has not gone off yet.
@@ -252,7 +252,7 @@ impl Inner {
         if broken(Variant::LeaseLeftOpen) {
             return Ok(());
         }
-        let present = now(&self.state);
+        let present = now(&self.ctx);
         let due = present.max(scheduled);
         let mut record = self.load(due)?;
         if let Some(lease) = &record.lease {
@@ -263,7 +263,7 @@ impl Inner {
         let is_behind = record.number < present;
         if forgotten_at(&record) <= due && self.waiting.borrow().is_empty() {
             return if is_behind {
-                self.state.storage().delete_all()
+                self.ctx.storage().delete_all()
             } else {
                 self.alarm.set(Some(record.number.saturating_add(1)))
             };

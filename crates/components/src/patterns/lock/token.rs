@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A fencing token: higher than those of all earlier leases of its lock, also after the lock's object was restored.
 ///
-/// Tokens of one lock compare by the [timeline](abide::State::timeline) of its object, then by a number. As text, which
+/// Tokens of one lock compare by the [timeline](abide::Ctx::timeline) of its object, then by a number. As text, which
 /// has one length, they sort in the same way: give that to a resource outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Token {

@@ -25,10 +25,10 @@
 //! }
 //!
 //! impl DurableObject for Room {
-//!     fn new(state: State, _env: Env) -> Result<Self> {
-//!         let presence = Presence::open(&state, Options::default())?;
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+//!         let presence = Presence::open(&ctx, Options::default())?;
 //!         presence.on_change(move |change| {
-//!             state.broadcast(match change {
+//!             ctx.broadcast(match change {
 //!                 Change::Came(who) => format!("{who} is here"),
 //!                 Change::Left(who) => format!("{who} has left"),
 //!             })
@@ -63,7 +63,7 @@ mod rows;
 use std::{cell::RefCell, collections::BTreeMap, fmt, rc::Rc};
 
 use abide::{
-    Error, ErrorKind, ReadyState, RequestResponsePair, Result, State, Timestamp, WebSocket,
+    Ctx, Error, ErrorKind, ReadyState, RequestResponsePair, Result, Timestamp, WebSocket,
     socket::ServerSocket,
 };
 
@@ -97,7 +97,7 @@ pub struct Presence(Rc<Inner>);
 type Hook = Box<dyn Fn(&Change) -> Result<()>>;
 
 struct Inner {
-    state: State,
+    ctx: Ctx,
     options: Options,
     alarm: WakeUp,
     rows: Rows,
@@ -111,19 +111,19 @@ impl Presence {
     /// # Errors
     /// [`ErrorKind::Input`] if an option is invalid or the object has a presence already, [`ErrorKind::Damaged`] if the
     /// tables are of a version that this program does not know.
-    pub fn open(state: &State, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
         options.check()?;
         let pair = RequestResponsePair::new(&options.ping, &options.pong)?;
-        state.set_auto_response(Some(pair))?;
+        ctx.set_auto_response(Some(pair))?;
         let inner = Rc::new(Inner {
-            state: state.clone(),
+            ctx: ctx.clone(),
             options,
-            alarm: WakeUp::new(state, ALARM),
-            rows: Rows::open(state.storage())?,
+            alarm: WakeUp::new(ctx, ALARM),
+            rows: Rows::open(ctx.storage())?,
             hook: RefCell::default(),
         });
         let looking = Rc::clone(&inner);
-        state.on_alarm(ALARM, move |_| std::future::ready(looking.look()))?;
+        ctx.on_alarm(ALARM, move |_| std::future::ready(looking.look()))?;
         Ok(Self(inner))
     }
 
@@ -144,7 +144,7 @@ impl Presence {
         let was_here = inner.rows.seen_at(who)?.is_some();
         inner.came(who)?;
         let tag = format!("{TAG}{who}");
-        let accepted = inner.state.accept_websocket(server, &[&tag]);
+        let accepted = inner.ctx.accept_websocket(server, &[&tag]);
         if accepted.is_err() && !was_here {
             // The program was told that they came.
             self.leave(who)?;
@@ -180,7 +180,7 @@ impl Presence {
         for ws in inner.open_sockets(who) {
             ws.close(1_000, "left")?;
         }
-        inner.state.storage().transaction(|| {
+        inner.ctx.storage().transaction(|| {
             let was_here = inner.rows.remove(who)?;
             if was_here {
                 inner.tell(&Change::Left(who.to_owned()))?;
@@ -216,13 +216,13 @@ impl Inner {
         if let Some(wrong) = wrong_length("the name of a visitor", who, limits::MAX_WHO_BYTES) {
             return Err(Error::with_kind(ErrorKind::Input, wrong));
         }
-        let now = now(&self.state);
-        let storage = self.state.storage();
+        let now = now(&self.ctx);
+        let storage = self.ctx.storage();
         storage.transaction(|| self.seen(who, now, now))
     }
 
     fn open_sockets(&self, who: &str) -> impl Iterator<Item = WebSocket> + use<> {
-        let sockets = self.state.websockets_with_tag(&format!("{TAG}{who}"));
+        let sockets = self.ctx.websockets_with_tag(&format!("{TAG}{who}"));
         let sockets = sockets.into_iter();
         sockets.filter(|ws| ws.ready_state() == ReadyState::Open)
     }
@@ -269,11 +269,11 @@ impl Inner {
 
     /// Compares the rows with the sockets' heartbeats, and with the time.
     fn look(&self) -> Result<()> {
-        let now = now(&self.state);
+        let now = now(&self.ctx);
         let timeout = millis(self.options.timeout);
         let mut beats: BTreeMap<String, i64> = BTreeMap::new();
         let mut has_sockets = false;
-        for ws in self.state.websockets() {
+        for ws in self.ctx.websockets() {
             if ws.ready_state() != ReadyState::Open {
                 continue;
             }
@@ -286,7 +286,7 @@ impl Inner {
                 *latest = at.max(*latest);
             }
         }
-        self.state.storage().transaction(|| {
+        self.ctx.storage().transaction(|| {
             self.rows.not_after(now)?;
             // Present visitors first: their heartbeats keep them, and those that timed out make room for others.
             let mut back = Vec::new();

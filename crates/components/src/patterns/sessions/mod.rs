@@ -18,8 +18,8 @@
 //! }
 //!
 //! impl DurableObject for Account {
-//!     fn new(state: State, _env: Env) -> Result<Self> {
-//!         let sessions = Sessions::open(&state, Options::default())?;
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+//!         let sessions = Sessions::open(&ctx, Options::default())?;
 //!         Ok(Self { sessions })
 //!     }
 //! }
@@ -49,7 +49,7 @@ mod rows;
 
 use std::rc::Rc;
 
-use abide::{Result, State};
+use abide::{Ctx, Result};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{limits, now, wrong_length};
@@ -69,7 +69,7 @@ pub struct Sessions(Rc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    state: State,
+    ctx: Ctx,
     options: Options,
     alarm: WakeUp,
     rows: Rows,
@@ -104,16 +104,16 @@ impl Sessions {
     /// # Errors
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option is invalid or the object has sessions already,
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if the tables are of a version that this program does not know.
-    pub fn open(state: &State, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
         options.check()?;
         let inner = Rc::new(Inner {
-            state: state.clone(),
+            ctx: ctx.clone(),
             options,
-            alarm: WakeUp::new(state, ALARM),
-            rows: Rows::open(state.storage())?,
+            alarm: WakeUp::new(ctx, ALARM),
+            rows: Rows::open(ctx.storage())?,
         });
         let sweeping = Rc::clone(&inner);
-        state.on_alarm(ALARM, move |_| std::future::ready(sweeping.sweep()))?;
+        ctx.on_alarm(ALARM, move |_| std::future::ready(sweeping.sweep()))?;
         Ok(Self(inner))
     }
 
@@ -128,7 +128,7 @@ impl Sessions {
         }
         let data = to_text(data)?;
         let inner = &self.0;
-        let now = now(&inner.state);
+        let now = now(&inner.ctx);
         let max = inner.options.max_sessions;
         if inner.rows.count()? >= i64::from(max) {
             inner.sweep()?;
@@ -136,7 +136,7 @@ impl Sessions {
                 return Err(SessionError::Full { max });
             }
         }
-        let id = id::generate(inner.state.env());
+        let id = id::generate(inner.ctx.env());
         let expires_at = now.saturating_add(millis(inner.options.lifetime));
         inner.rows.insert(&id, subject, &data, now, expires_at)?;
         inner.alarm.not_later_than(expires_at)?;
@@ -146,7 +146,7 @@ impl Sessions {
     /// The session with this id, if it has not ended. Writes nothing.
     pub fn get<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Session<T>>, SessionError> {
         let inner = &self.0;
-        let Some(row) = inner.rows.get(id, now(&inner.state))? else {
+        let Some(row) = inner.rows.get(id, now(&inner.ctx))? else {
             return Ok(None);
         };
         let data = serde_json::from_str(&row.data);
@@ -163,7 +163,7 @@ impl Sessions {
     /// when it ends; `None` if it has ended.
     pub fn renew(&self, id: &str) -> Result<Option<i64>, SessionError> {
         let inner = &self.0;
-        let now = now(&inner.state);
+        let now = now(&inner.ctx);
         let Some(row) = inner.rows.get(id, now)? else {
             return Ok(None);
         };
@@ -183,7 +183,7 @@ impl Sessions {
     pub fn update<T: Serialize + ?Sized>(&self, id: &str, data: &T) -> Result<bool, SessionError> {
         let data = to_text(data)?;
         let inner = &self.0;
-        Ok(inner.rows.set_data(id, &data, now(&inner.state))?)
+        Ok(inner.rows.set_data(id, &data, now(&inner.ctx))?)
     }
 
     /// Ends a session. False if it had ended already.
@@ -192,18 +192,18 @@ impl Sessions {
             return Ok(self.get::<serde::de::IgnoredAny>(id)?.is_some());
         }
         let inner = &self.0;
-        Ok(inner.rows.delete(id, now(&inner.state))?)
+        Ok(inner.rows.delete(id, now(&inner.ctx))?)
     }
 
     /// Ends all sessions of a subject. Returns how many.
     pub fn end_all_of(&self, subject: &str) -> Result<i64, SessionError> {
         let inner = &self.0;
-        Ok(inner.rows.delete_of(subject, now(&inner.state))?)
+        Ok(inner.rows.delete_of(subject, now(&inner.ctx))?)
     }
 
     /// How many sessions have not ended.
     pub fn count(&self) -> Result<i64> {
-        self.0.rows.count_at(now(&self.0.state))
+        self.0.rows.count_at(now(&self.0.ctx))
     }
 }
 
@@ -213,7 +213,7 @@ impl Inner {
         if broken(Variant::SessionLeftStored) {
             return Ok(());
         }
-        let now = now(&self.state);
+        let now = now(&self.ctx);
         let swept = self.rows.delete_expired(now)?;
         let next = if swept == limits::MAX_SESSIONS_SWEPT {
             Some(now)

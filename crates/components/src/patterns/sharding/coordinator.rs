@@ -29,14 +29,14 @@ const TABLES: &str = "
 /// The coordinator of a sharded namespace: its name is that of the namespace. A [`Sharded`](super::Sharded) asks it.
 #[durable_object]
 pub struct Coordinator {
-    state: State,
+    ctx: Ctx,
     sql: Sql,
 }
 
 impl std::fmt::Debug for Coordinator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Coordinator")
-            .field("state", &self.state)
+            .field("state", &self.ctx)
             .finish_non_exhaustive()
     }
 }
@@ -67,16 +67,16 @@ struct Known {
 }
 
 impl DurableObject for Coordinator {
-    fn new(state: State, _env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         tables::prepare(
-            state.storage(),
+            ctx.storage(),
             "coordinator",
             "coordinator_meta",
             VERSION,
             |sql| sql.exec(TABLES, ()).map(drop),
         )?;
-        let sql = state.sql();
-        Ok(Self { state, sql })
+        let sql = ctx.sql();
+        Ok(Self { ctx, sql })
     }
 }
 
@@ -132,7 +132,7 @@ impl Coordinator {
             None => BTreeMap::new(),
         };
         let text = serde_json::to_string(&figures).map_err(Error::from_std)?;
-        self.state.storage().transaction(|| {
+        self.ctx.storage().transaction(|| {
             for (figure, value) in &figures {
                 let more = i128::from(*value) - i128::from(before.get(figure).copied().unwrap_or(0));
                 self.add(figure, more)?;
@@ -142,7 +142,7 @@ impl Coordinator {
             }
             let replace = "INSERT OR REPLACE INTO coordinator_shards (shard, timeline, change, reported_at, figures)
                 VALUES (?1, ?2, ?3, ?4, ?5)";
-            let row = (shard, timeline, change, now(&self.state), text);
+            let row = (shard, timeline, change, now(&self.ctx), text);
             self.sql.exec(replace, row)?;
             Ok(())
         })

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use abide::{Result, Sql, State, Stub};
+use abide::{Ctx, Result, Sql, Stub};
 
 use super::{BINDING, Coordinator, Options, ShardingError, sharded};
 use crate::broken::{Variant, broken};
@@ -26,7 +26,7 @@ pub struct Figures(Rc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    state: State,
+    ctx: Ctx,
     options: Options,
     alarm: WakeUp,
     sql: Sql,
@@ -41,9 +41,9 @@ impl Figures {
     /// # Errors
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if the object is no shard, if an option is invalid or the object has
     /// figures already; and one that says so if the coordinators' class is not [installed](super::install).
-    pub fn open(state: &State, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
         options.check()?;
-        let name = state.name().unwrap_or_default();
+        let name = ctx.name().unwrap_or_default();
         let place = name
             .rsplit_once('/')
             .and_then(|(sharded, shard)| Some((sharded, shard.parse::<u32>().ok()?)))
@@ -54,26 +54,26 @@ impl Figures {
             return Err(ShardingError::Invalid(wrong).into());
         };
         sharded::check(sharded, shard.saturating_add(1))?;
-        let coordinators = state.env().namespace::<Coordinator>(BINDING)?;
-        tables::prepare(state.storage(), "figures", "figures_meta", VERSION, |sql| {
+        let coordinators = ctx.env().namespace::<Coordinator>(BINDING)?;
+        tables::prepare(ctx.storage(), "figures", "figures_meta", VERSION, |sql| {
             sql.exec(TABLES, ()).map(drop)
         })?;
         let inner = Rc::new(Inner {
-            alarm: WakeUp::new(state, ALARM),
-            sql: state.sql(),
+            alarm: WakeUp::new(ctx, ALARM),
+            sql: ctx.sql(),
             coordinator: coordinators.get_by_name(sharded),
-            state: state.clone(),
+            ctx: ctx.clone(),
             options,
             shard,
         });
         let reporting = Rc::clone(&inner);
-        state.on_alarm(ALARM, move |_| {
+        ctx.on_alarm(ALARM, move |_| {
             let inner = Rc::clone(&reporting);
             async move { inner.report().await }
         })?;
         let restored = Rc::clone(&inner);
         // The coordinator has the figures of the undone future.
-        state.on_timeline(move |_| restored.alarm.set(Some(now(&restored.state))));
+        ctx.on_timeline(move |_| restored.alarm.set(Some(now(&restored.ctx))));
         Ok(Self(inner))
     }
 
@@ -104,7 +104,7 @@ impl Figures {
                 "a shard has at most {max} figures"
             )));
         }
-        let now = now(&inner.state);
+        let now = now(&inner.ctx);
         let upsert = "INSERT INTO figures (name, value) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = ?2";
         inner.sql.exec(upsert, (figure, value))?;
         let change = "UPDATE figures_meta SET change = max(change + 1, ?1)";
@@ -137,7 +137,7 @@ impl Inner {
             .sql
             .exec("SELECT change FROM figures_meta", ())?
             .one()?;
-        let timeline = self.state.timeline().id().to_string();
+        let timeline = self.ctx.timeline().id().to_string();
         let told = self
             .coordinator
             .report(self.shard, timeline, change, self.all()?);

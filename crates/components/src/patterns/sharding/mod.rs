@@ -18,22 +18,22 @@
 //!
 //! #[durable_object]
 //! struct Likes {
-//!     state: State,
+//!     ctx: Ctx,
 //!     figures: Figures,
 //! }
 //!
 //! impl DurableObject for Likes {
-//!     fn new(state: State, _env: Env) -> Result<Self> {
-//!         let figures = Figures::open(&state, Options::default())?;
-//!         Ok(Self { state, figures })
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+//!         let figures = Figures::open(&ctx, Options::default())?;
+//!         Ok(Self { ctx, figures })
 //!     }
 //! }
 //!
 //! #[rpc]
 //! impl Likes {
 //!     pub async fn like(&self, post: String) -> Result<i64, ShardingError> {
-//!         let likes = self.state.storage().get(&post)?.unwrap_or(0) + 1;
-//!         self.state.storage().put(&post, &likes)?;
+//!         let likes = self.ctx.storage().get(&post)?.unwrap_or(0) + 1;
+//!         self.ctx.storage().put(&post, &likes)?;
 //!         self.figures.add("likes", 1)?;
 //!         Ok(likes)
 //!     }

@@ -61,11 +61,11 @@ pub(crate) struct Sender {
 }
 
 impl DurableObject for Sender {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = outbox::Options::default().retry(policy()).jitter(false);
-        let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
         let options = schedule::Options::default().retry(policy()).jitter(false);
-        let schedule = Schedule::open(&state, options)?;
+        let schedule = Schedule::open(&ctx, options)?;
         schedule.on_firing_in_background(move |firing: Firing| {
             let env = env.clone();
             async move {

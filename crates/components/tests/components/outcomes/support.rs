@@ -80,16 +80,16 @@ pub(crate) struct Settings(pub(crate) Options);
 
 #[durable_object]
 pub(crate) struct Bank {
-    state: State,
+    ctx: Ctx,
     outcomes: Outcomes<Account>,
 }
 
 impl DurableObject for Bank {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let sql = state.sql();
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let sql = ctx.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS model (seq INTEGER, outcome TEXT, state TEXT, balance INTEGER)", ())?;
         let options = env.require::<Settings>()?.0;
-        let outcomes = Outcomes::projected(&state, options, move |entry, reached| {
+        let outcomes = Outcomes::projected(&ctx, options, move |entry, reached| {
             let Account { balance, .. } = reached.machine;
             if balance == 666 {
                 return Err("the hook fears this number".into());
@@ -98,7 +98,7 @@ impl DurableObject for Bank {
             sql.exec("INSERT INTO model VALUES (?1, ?2, ?3, ?4)", row)
                 .map(drop)
         })?;
-        Ok(Self { state, outcomes })
+        Ok(Self { ctx, outcomes })
     }
 }
 
@@ -115,7 +115,7 @@ impl Bank {
 
     /// Transitions in a transaction that is then undone.
     pub async fn undone(&self, deposits: Vec<i64>) -> Result<Seen, OutcomesError> {
-        let error = self.state.storage().transaction(|| {
+        let error = self.ctx.storage().transaction(|| {
             for amount in deposits {
                 self.outcomes.transition("deposit", "credited", &amount)?;
             }
@@ -174,18 +174,18 @@ impl Bank {
 
     /// A number from the tables.
     pub async fn number(&self, sql: String) -> Result<i64> {
-        self.state.sql().exec(&sql, ())?.one()
+        self.ctx.sql().exec(&sql, ())?.one()
     }
 
     /// What the hook was given: seq and balance.
     pub async fn projected(&self) -> Result<Vec<(i64, i64)>> {
         let rows = "SELECT seq, balance FROM model ORDER BY rowid";
-        self.state.sql().exec(rows, ())?.all()
+        self.ctx.sql().exec(rows, ())?.all()
     }
 
     /// Changes the tables behind the chain's back.
     pub async fn tamper(&self, sql: String) -> Result<()> {
-        self.state.sql().exec(&sql, ()).map(drop)
+        self.ctx.sql().exec(&sql, ()).map(drop)
     }
 
     fn see(&self) -> Result<Seen, OutcomesError> {

@@ -147,13 +147,13 @@ struct Plank {
 }
 
 impl DurableObject for Plank {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = Options::default().snapshot_every(2);
         let chain = match *env.require::<Program>()? {
-            Program::First => Chain::First(Outcomes::open(&state, options)?),
-            Program::Third => Chain::Third(Outcomes::open(&state, options)?),
-            Program::Fourth => Chain::Fourth(Outcomes::open(&state, options)?),
-            Program::Forgetful => Chain::Forgetful(Outcomes::open(&state, options)?),
+            Program::First => Chain::First(Outcomes::open(&ctx, options)?),
+            Program::Third => Chain::Third(Outcomes::open(&ctx, options)?),
+            Program::Fourth => Chain::Fourth(Outcomes::open(&ctx, options)?),
+            Program::Forgetful => Chain::Forgetful(Outcomes::open(&ctx, options)?),
         };
         Ok(Self { chain })
     }

@@ -37,8 +37,8 @@ pub(crate) struct Known {
 }
 
 impl DurableObject for Lobby {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let room = Room::open(&state, env.require::<Settings>()?.0)?;
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let room = Room::open(&ctx, env.require::<Settings>()?.0)?;
         Ok(Self { room })
     }
 

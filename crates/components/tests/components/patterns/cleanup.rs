@@ -16,21 +16,21 @@ const AFTER: i64 = 16_000;
 
 #[durable_object]
 struct Cart {
-    state: State,
+    ctx: Ctx,
     cleanup: Cleanup,
 }
 
 impl DurableObject for Cart {
-    fn new(state: State, _: Env) -> Result<Self> {
-        let sql = state.sql();
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        let sql = ctx.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS articles (name TEXT)", ())?;
-        let asked = state.storage().clone();
+        let asked = ctx.storage().clone();
         let options = Options::default().after(millis(16_000));
-        let cleanup = Cleanup::open_with(&state, options, move || match asked.get("keep")? {
+        let cleanup = Cleanup::open_with(&ctx, options, move || match asked.get("keep")? {
             Some(true) => Ok(Decision::Keep),
             _ => Ok(Decision::Delete),
         })?;
-        Ok(Self { state, cleanup })
+        Ok(Self { ctx, cleanup })
     }
 
     async fn alarm(&self, _: AlarmInfo) -> Result<()> {
@@ -42,22 +42,22 @@ impl DurableObject for Cart {
 impl Cart {
     pub async fn put(&self) -> Result<i64> {
         self.cleanup.used()?;
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("INSERT INTO articles VALUES ('a book')", ())?;
         self.count().await
     }
 
     pub async fn count(&self) -> Result<i64> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("SELECT count(*) FROM articles", ())?.one()
     }
 
     pub async fn remind(&self, after: Duration) -> Result<()> {
-        self.state.storage().set_alarm(after)
+        self.ctx.storage().set_alarm(after)
     }
 
     pub async fn keep(&self, keep: bool) -> Result<()> {
-        self.state.storage().put("keep", &keep)
+        self.ctx.storage().put("keep", &keep)
     }
 
     pub async fn goes_at(&self) -> Result<Option<i64>> {
@@ -65,7 +65,7 @@ impl Cart {
     }
 
     pub async fn open_with(&self, after: Duration) -> Option<String> {
-        let opened = Cleanup::open(&self.state, Options::default().after(after));
+        let opened = Cleanup::open(&self.ctx, Options::default().after(after));
         opened.err().map(|error| error.to_string())
     }
 }

@@ -15,14 +15,14 @@ use crate::patterns::support::{Random, World, each_seed, millis, run, secs};
 /// A resource that writes down whose writes it has taken.
 #[durable_object]
 struct Resource {
-    state: State,
+    ctx: Ctx,
     fence: Fence,
 }
 
 impl DurableObject for Resource {
-    fn new(state: State, _: Env) -> Result<Self> {
-        let fence = Fence::open(&state, "resource")?;
-        Ok(Self { state, fence })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        let fence = Fence::open(&ctx, "resource")?;
+        Ok(Self { ctx, fence })
     }
 }
 
@@ -32,16 +32,16 @@ impl Resource {
         self.fence.admit(token)?;
         let mut written = self.written().await?;
         written.push(token);
-        Ok(self.state.storage().put("written", &written)?)
+        Ok(self.ctx.storage().put("written", &written)?)
     }
 
     pub async fn written(&self) -> Result<Vec<Token>> {
-        Ok(self.state.storage().get("written")?.unwrap_or_default())
+        Ok(self.ctx.storage().get("written")?.unwrap_or_default())
     }
 
     /// Opens another fence; says why not.
     pub async fn open(&self, name: String) -> Option<String> {
-        let opened = Fence::open(&self.state, &name);
+        let opened = Fence::open(&self.ctx, &name);
         opened.err().map(|error| error.to_string())
     }
 }

@@ -25,22 +25,22 @@ struct News(Arc<Mutex<Vec<Change>>>);
 
 #[durable_object]
 struct Room {
-    state: State,
+    ctx: Ctx,
     presence: Presence,
     others: RefCell<Vec<ClientSocket>>,
 }
 
 impl DurableObject for Room {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = env.require::<Options>()?;
-        let presence = Presence::open(&state, (*options).clone())?;
+        let presence = Presence::open(&ctx, (*options).clone())?;
         let news = env.require::<News>()?;
         presence.on_change(move |change| {
             news.0.lock().unwrap().push(change.clone());
             Ok(())
         });
         Ok(Self {
-            state,
+            ctx,
             presence,
             others: RefCell::default(),
         })
@@ -77,7 +77,7 @@ impl Room {
     pub async fn fill(&self) {
         loop {
             let pair = WebSocketPair::new();
-            if self.state.accept_websocket(pair.server, &[]).is_err() {
+            if self.ctx.accept_websocket(pair.server, &[]).is_err() {
                 break;
             }
             self.others.borrow_mut().push(pair.client);
@@ -86,7 +86,7 @@ impl Room {
 
     pub async fn open_with(&self, timeout: Duration, max: u32) -> Option<String> {
         let options = Options::default().timeout(timeout).max_present(max);
-        let opened = Presence::open(&self.state, options);
+        let opened = Presence::open(&self.ctx, options);
         opened.err().map(|error| error.to_string())
     }
 }

@@ -30,14 +30,14 @@ struct Script(Arc<Mutex<(VecDeque<Act>, u32)>>);
 
 #[durable_object]
 struct Account {
-    state: State,
+    ctx: Ctx,
     script: Arc<Script>,
 }
 
 impl DurableObject for Account {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let script = env.require()?;
-        Ok(Self { state, script })
+        Ok(Self { ctx, script })
     }
 }
 
@@ -53,33 +53,33 @@ impl Account {
         match act {
             Some(Act::Refuse) => return Err(Error::with_kind(ErrorKind::Unavailable, "no")),
             Some(Act::Panic) => {
-                self.state.storage().put("balance", &sum)?;
+                self.ctx.storage().put("balance", &sum)?;
                 panic!("the script says so");
             }
             Some(Act::PanicLate) => {
                 // The answer is on its way when the object is reset: its caller does not hear whether it has run.
-                self.state.storage().put("balance", &sum)?;
-                self.state.storage().sync().await?;
+                self.ctx.storage().put("balance", &sum)?;
+                self.ctx.storage().sync().await?;
                 panic!("the script says so");
             }
-            None => self.state.storage().put("balance", &sum)?,
+            None => self.ctx.storage().put("balance", &sum)?,
         }
         Ok(sum)
     }
 
     pub async fn balance(&self) -> Result<i64> {
-        Ok(self.state.storage().get("balance")?.unwrap_or(0))
+        Ok(self.ctx.storage().get("balance")?.unwrap_or(0))
     }
 
     /// Is busy for a time.
     pub async fn block(&self, time: Duration) -> Result<()> {
-        let clock = Arc::clone(self.state.env().clock());
+        let clock = Arc::clone(self.ctx.env().clock());
         let over = clock.sleep_until(clock.now() + time);
         let blocked = async move {
             over.await;
             Ok(())
         };
-        self.state.block_concurrency_while(blocked).await
+        self.ctx.block_concurrency_while(blocked).await
     }
 }
 

@@ -14,15 +14,15 @@ use crate::patterns::support::{Random, World, each_seed, millis, run, secs};
 
 #[durable_object]
 struct Accounts {
-    state: State,
+    ctx: Ctx,
     sessions: Sessions,
 }
 
 impl DurableObject for Accounts {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = env.require::<Options>()?;
-        let sessions = Sessions::open(&state, (*options).clone())?;
-        Ok(Self { state, sessions })
+        let sessions = Sessions::open(&ctx, (*options).clone())?;
+        Ok(Self { ctx, sessions })
     }
 }
 
@@ -62,7 +62,7 @@ impl Accounts {
 
     /// Rows, also of those that have expired; and whether an id is anywhere in them.
     pub async fn rows(&self, id: String) -> Result<(i64, i64)> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         let rows = sql.exec("SELECT count(*) FROM sessions", ())?.one()?;
         let select =
             "SELECT count(*) FROM sessions WHERE instr(digest, ?1) OR instr(subject || data, ?1)";
@@ -75,7 +75,7 @@ impl Accounts {
             .lifetime(lifetime)
             .max_lifetime(max_lifetime)
             .max_sessions(max_sessions);
-        let opened = Sessions::open(&self.state, options);
+        let opened = Sessions::open(&self.ctx, options);
         opened.err().map(|error| error.to_string())
     }
 }

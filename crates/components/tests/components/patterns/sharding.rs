@@ -14,14 +14,14 @@ use crate::patterns::support::{Random, World, each_seed, millis, run, secs};
 
 #[durable_object]
 struct Views {
-    state: State,
+    ctx: Ctx,
     figures: Figures,
 }
 
 impl DurableObject for Views {
-    fn new(state: State, _: Env) -> Result<Self> {
-        let figures = Figures::open(&state, Options::default())?;
-        Ok(Self { state, figures })
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        let figures = Figures::open(&ctx, Options::default())?;
+        Ok(Self { ctx, figures })
     }
 }
 
@@ -29,14 +29,14 @@ impl DurableObject for Views {
 impl Views {
     pub async fn add(&self, key: String, amount: i64) -> Result<(), ShardingError> {
         let count = self.count(key.clone()).await? + amount;
-        self.state.storage().put(&key, &count)?;
+        self.ctx.storage().put(&key, &count)?;
         self.figures.add("views", amount)?;
         self.figures.set("largest", count)?;
         Ok(())
     }
 
     pub async fn count(&self, key: String) -> Result<i64> {
-        Ok(self.state.storage().get(&key)?.unwrap_or(0))
+        Ok(self.ctx.storage().get(&key)?.unwrap_or(0))
     }
 
     pub async fn figure(&self, name: String) -> Result<i64> {

@@ -172,14 +172,14 @@ impl ReadModel for Moody {
 /// An account that feeds its balance, and each deposit.
 #[durable_object]
 pub(crate) struct Bank {
-    state: State,
+    ctx: Ctx,
     feed: Feed,
 }
 
 impl DurableObject for Bank {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let feed = Feed::open(&state, env.require::<Projection>()?)?;
-        Ok(Self { state, feed })
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let feed = Feed::open(&ctx, env.require::<Projection>()?)?;
+        Ok(Self { ctx, feed })
     }
 }
 
@@ -191,12 +191,12 @@ impl DurableObject for Bank {
 impl Bank {
     /// Returns the number of the change.
     pub async fn deposit(&self, amount: i64) -> Result<i64> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.transaction(|| {
             let (seq, balance): (i64, i64) = storage.get("account")?.unwrap_or_default();
             let (seq, balance) = (seq + 1, balance + amount);
             storage.put("account", &(seq, balance))?;
-            let name = self.state.name().unwrap_or_default();
+            let name = self.ctx.name().unwrap_or_default();
             let deposit = json!({ "account": name, "amount": amount });
             self.feed
                 .put("deposits", format!("{name}/{seq}"), seq, &deposit)?;
@@ -207,7 +207,7 @@ impl Bank {
 
     /// Deposits, and then does not.
     pub async fn deposit_and_fail(&self) -> Result<()> {
-        self.state.storage().transaction(|| {
+        self.ctx.storage().transaction(|| {
             self.put(1_000, 1_000_000)?;
             Err(Error::new("undone"))
         })
@@ -221,7 +221,7 @@ impl Bank {
 
     /// Puts the row again that shows what is.
     pub async fn feed_again(&self) -> Result<()> {
-        match self.state.storage().get::<(i64, i64)>("account")? {
+        match self.ctx.storage().get::<(i64, i64)>("account")? {
             Some((seq, balance)) => self.put(seq, balance),
             None => Err(Error::new("there is no account")),
         }
@@ -229,11 +229,11 @@ impl Bank {
 
     /// The number of changes so far, and the balance.
     pub async fn account(&self) -> Result<(i64, i64)> {
-        Ok(self.state.storage().get("account")?.unwrap_or_default())
+        Ok(self.ctx.storage().get("account")?.unwrap_or_default())
     }
 
     pub async fn dormant(&self) -> bool {
-        self.state.is_dormant()
+        self.ctx.is_dormant()
     }
 
     pub async fn waiting(&self) -> Result<u64> {
@@ -241,11 +241,11 @@ impl Bank {
     }
 
     pub async fn is_armed(&self) -> Result<bool> {
-        Ok(self.state.storage().alarm()?.is_some())
+        Ok(self.ctx.storage().alarm()?.is_some())
     }
 
     fn put(&self, seq: i64, balance: i64) -> Result<()> {
-        let name = self.state.name().unwrap_or_default();
+        let name = self.ctx.name().unwrap_or_default();
         let row = json!({ "balance": balance, "owner": format!("owner of {name}"), "rate": 0.5 });
         Ok(self.feed.put("accounts", name, seq, &row)?)
     }

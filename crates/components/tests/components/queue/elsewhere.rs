@@ -8,14 +8,14 @@ use crate::queue::support::{Script, World, message, plain, run};
 /// An object that consumes: it does with a message what its body says.
 #[durable_object]
 pub(crate) struct Ledger {
-    state: State,
+    ctx: Ctx,
 }
 
 impl DurableObject for Ledger {
-    fn new(state: State, _env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let table = "CREATE TABLE IF NOT EXISTS taken (id TEXT PRIMARY KEY, body TEXT)";
-        state.sql().exec(table, ())?;
-        Ok(Self { state })
+        ctx.sql().exec(table, ())?;
+        Ok(Self { ctx })
     }
 }
 
@@ -38,7 +38,7 @@ impl Ledger {
                 _ => {
                     let row = (message.id.to_string(), &body);
                     let insert = "INSERT OR IGNORE INTO taken VALUES (?1, ?2)";
-                    self.state.sql().exec(insert, row)?;
+                    self.ctx.sql().exec(insert, row)?;
                 }
             }
         }
@@ -46,7 +46,7 @@ impl Ledger {
     }
 
     pub async fn taken(&self) -> Result<Vec<String>> {
-        let sql = self.state.sql();
+        let sql = self.ctx.sql();
         sql.exec("SELECT body FROM taken ORDER BY body", ())?.all()
     }
 }

@@ -101,35 +101,35 @@ pub(crate) type Effect = (String, i64, i64);
 
 #[derive(Clone)]
 struct Parts {
-    state: State,
+    ctx: Ctx,
     schedule: Schedule,
     calls: Arc<Calls>,
     disk: Option<Arc<SimDisk>>,
 }
 
 impl Parts {
-    fn open(state: State, env: &Env) -> Result<Self> {
-        state.sql().exec(
+    fn open(ctx: Ctx, env: &Env) -> Result<Self> {
+        ctx.sql().exec(
             "CREATE TABLE IF NOT EXISTS effects (id INTEGER PRIMARY KEY, timer TEXT, due_at INTEGER, at INTEGER)",
             (),
         )?;
         let options = env.require::<Options>()?;
         Ok(Self {
-            schedule: Schedule::open(&state, Options::clone(&options))?,
+            schedule: Schedule::open(&ctx, Options::clone(&options))?,
             calls: env.require::<Calls>()?,
             disk: env.get::<SimDisk>(),
-            state,
+            ctx,
         })
     }
 
     fn now(&self) -> i64 {
-        self.state.now().unix_millis()
+        self.ctx.now().unix_millis()
     }
 
     fn goes_off(&self, firing: &Firing) -> Result<(), Failure> {
         self.calls.add(firing);
         let deed = firing.metadata::<Option<Deed>>()?.unwrap_or_default();
-        self.state.sql().exec(
+        self.ctx.sql().exec(
             "INSERT INTO effects (timer, due_at, at) VALUES (?1, ?2, ?3)",
             (&firing.timer, firing.due_at, self.now()),
         )?;
@@ -165,7 +165,7 @@ impl Parts {
     async fn goes_off_later(&self, firing: Firing) -> Result<(), Failure> {
         let deed = firing.metadata::<Option<Deed>>()?.unwrap_or_default();
         if let Some(wait) = deed.waits {
-            let clock = self.state.env().clock();
+            let clock = self.ctx.env().clock();
             clock.sleep_until(clock.now() + wait).await;
         }
         self.goes_off(&firing)
@@ -178,8 +178,8 @@ macro_rules! object {
         pub(crate) struct $name(Parts);
 
         impl DurableObject for $name {
-            fn new(state: State, env: Env) -> Result<Self> {
-                let parts = Parts::open(state, &env)?;
+            fn new(ctx: Ctx, env: Env) -> Result<Self> {
+                let parts = Parts::open(ctx, &env)?;
                 $serve(parts.clone())?;
                 Ok(Self(parts))
             }
@@ -225,7 +225,7 @@ macro_rules! object {
 
             pub async fn effects(&self) -> Result<Vec<Effect>> {
                 self.0
-                    .state.sql()
+                    .ctx.sql()
                     .exec("SELECT timer, due_at, at FROM effects ORDER BY id", ())?
                     .all()
             }
@@ -241,9 +241,9 @@ macro_rules! object {
             /// What tells whether something still happens: the next time of the schedule and of the alarm, and the rows
             /// that were changed.
             pub async fn pulse(&self) -> Result<(Option<i64>, Option<i64>, i64)> {
-                self.0.state.storage().sync().await?;
-                let sql = self.0.state.sql();
-                let alarm = self.0.state.alarm("schedule").get()?;
+                self.0.ctx.storage().sync().await?;
+                let sql = self.0.ctx.sql();
+                let alarm = self.0.ctx.alarm("schedule").get()?;
                 Ok((
                     self.0.schedule.next()?,
                     alarm.map(Timestamp::unix_millis),
@@ -257,7 +257,7 @@ macro_rules! object {
             }
 
             pub async fn scalar(&self, sql: String) -> Result<i64> {
-                self.0.state.sql().exec(&sql, ())?.one()
+                self.0.ctx.sql().exec(&sql, ())?.one()
             }
         }
     };

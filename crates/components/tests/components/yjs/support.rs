@@ -22,17 +22,17 @@ pub(crate) struct Settings(pub(crate) Options);
 
 #[durable_object]
 pub(crate) struct Pad {
-    state: State,
+    ctx: Ctx,
     room: Room,
     document: Document,
 }
 
 impl DurableObject for Pad {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let room = Room::open(&state, party::Options::default())?;
-        let document = Document::open(&state, &room, env.require::<Settings>()?.0)?;
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let room = Room::open(&ctx, party::Options::default())?;
+        let document = Document::open(&ctx, &room, env.require::<Settings>()?.0)?;
         Ok(Self {
-            state,
+            ctx,
             room,
             document,
         })
@@ -79,11 +79,11 @@ impl Pad {
     /// Bytes of the rows, and their number.
     pub async fn stored(&self) -> Result<(u64, u64)> {
         let sum = "SELECT coalesce(sum(length(data)), 0), count(*) FROM yjs_updates";
-        self.state.sql().exec(sum, ())?.one()
+        self.ctx.sql().exec(sum, ())?.one()
     }
 
     pub async fn database_size(&self) -> Result<u64> {
-        self.state.sql().database_size()
+        self.ctx.sql().database_size()
     }
 
     /// The text as the server has it.
@@ -106,7 +106,7 @@ impl Pad {
 
     /// Changes the tables behind the document's back.
     pub async fn tamper(&self, sql: String) -> Result<()> {
-        self.state.sql().exec(&sql, ()).map(drop)
+        self.ctx.sql().exec(&sql, ()).map(drop)
     }
 }
 

@@ -23,13 +23,13 @@ struct Trouble(AtomicU32);
 
 #[durable_object]
 struct Account {
-    state: State,
+    ctx: Ctx,
     env: Env,
 }
 
 impl DurableObject for Account {
-    fn new(state: State, env: Env) -> Result<Self> {
-        Ok(Self { state, env })
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        Ok(Self { ctx, env })
     }
 }
 
@@ -43,8 +43,8 @@ impl Account {
         if amount < 0 {
             return Err(Error::new("only what there is can be paid in"));
         }
-        let balance = self.state.storage().get("balance")?.unwrap_or(0) + amount;
-        self.state.storage().put("balance", &balance)?;
+        let balance = self.ctx.storage().get("balance")?.unwrap_or(0) + amount;
+        self.ctx.storage().put("balance", &balance)?;
         let trouble = &self.env.require::<Arc<Trouble>>()?.0;
         let left = trouble.load(Ordering::SeqCst);
         if left > 0 {

@@ -15,14 +15,14 @@ const PAYMENTS: i64 = 3;
 
 #[durable_object]
 struct Account {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
 }
 
 impl DurableObject for Account {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&state, env.require::<Registry>()?, Options::default())?;
-        Ok(Self { state, outbox })
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, Options::default())?;
+        Ok(Self { ctx, outbox })
     }
 }
 
@@ -33,8 +33,8 @@ impl DurableObject for Account {
 #[rpc]
 impl Account {
     pub async fn add(&self, amount: i64) -> Result<i64> {
-        let balance = self.state.storage().get("balance")?.unwrap_or(0) + amount;
-        self.state.storage().put("balance", &balance)?;
+        let balance = self.ctx.storage().get("balance")?.unwrap_or(0) + amount;
+        self.ctx.storage().put("balance", &balance)?;
         Ok(balance)
     }
 

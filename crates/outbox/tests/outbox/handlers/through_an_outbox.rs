@@ -33,17 +33,17 @@ fn retry() -> RetryPolicy {
 
 #[durable_object]
 struct Teller {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
 }
 
 impl DurableObject for Teller {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = Options::default()
             .retry(retry())
             .polling(Polling::default().interval(SOON));
-        let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
-        Ok(Self { state, outbox })
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
+        Ok(Self { ctx, outbox })
     }
 }
 
@@ -58,11 +58,11 @@ impl Teller {
     }
 
     pub async fn hear(&self, word: String) -> Result<()> {
-        self.state.storage().put("heard", &word)
+        self.ctx.storage().put("heard", &word)
     }
 
     pub async fn heard(&self) -> Result<Option<String>> {
-        self.state.storage().get("heard")
+        self.ctx.storage().get("heard")
     }
 
     pub async fn record(&self, id: i64) -> Result<Option<Record>> {
@@ -92,13 +92,13 @@ impl Teller {
     }
 
     pub async fn counted(&self) -> Result<Option<i64>> {
-        self.state.storage().get("count")
+        self.ctx.storage().get("count")
     }
 }
 
 impl Teller {
     fn count(&self) -> i64 {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         let count = storage.get("count").unwrap().unwrap_or(0) + 1;
         storage.put("count", &count).unwrap();
         count

@@ -60,15 +60,15 @@ impl FanOut for Poison {
 /// An object with an outbox, a listener and its own alarm.
 #[durable_object]
 struct Owner {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
 }
 
 impl DurableObject for Owner {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let shared = env.require::<Shared>()?;
         let options = (*shared.options).clone();
-        let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
         let token = Arc::clone(&shared.token);
         let panics = Arc::clone(&shared.listener_panics);
         outbox.on_change(move |_| {
@@ -77,7 +77,7 @@ impl DurableObject for Owner {
                 "the test wants it"
             );
         });
-        Ok(Self { state, outbox })
+        Ok(Self { ctx, outbox })
     }
 }
 
@@ -97,7 +97,7 @@ impl Owner {
 
     /// As the example in the outbox's documentation does it.
     pub async fn join(&self, name: String, kind: String) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.transaction(|| {
             storage.put("member", &name)?;
             let message = outbox::Message::from_json(kind, "{}");
@@ -107,7 +107,7 @@ impl Owner {
     }
 
     pub async fn member(&self) -> Result<Option<String>> {
-        self.state.storage().get("member")
+        self.ctx.storage().get("member")
     }
 
     pub async fn counts(&self) -> Result<Counts> {
@@ -115,16 +115,16 @@ impl Owner {
     }
 
     pub async fn set_own_alarm(&self, at: i64) -> Result<()> {
-        self.state.storage().set_alarm(at)
+        self.ctx.storage().set_alarm(at)
     }
 
     pub async fn alarm_time(&self) -> Result<Option<i64>> {
-        let at = self.state.storage().alarm()?;
+        let at = self.ctx.storage().alarm()?;
         Ok(at.map(Timestamp::unix_millis))
     }
 
     pub async fn fence(&self) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.put("fence", &1)?;
         storage.sync().await
     }

@@ -65,14 +65,14 @@ impl Deliver for Busy {
 
 #[durable_object]
 struct Pinger {
-    state: State,
+    ctx: Ctx,
     outbox: Outbox,
 }
 
 impl DurableObject for Pinger {
-    fn new(state: State, env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&state, env.require::<Registry>()?, Options::default())?;
-        Ok(Self { state, outbox })
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, Options::default())?;
+        Ok(Self { ctx, outbox })
     }
 }
 
@@ -90,7 +90,7 @@ impl Pinger {
     }
 
     pub async fn fence(&self) -> Result<()> {
-        let storage = self.state.storage();
+        let storage = self.ctx.storage();
         storage.put("fence", &0)?;
         storage.sync().await
     }

@@ -25,16 +25,16 @@ use tokio::io::AsyncReadExt;
 /// Counts. It has two components, which note what they are asked, and takes WebSockets.
 #[durable_object]
 struct Counter {
-    state: State,
+    ctx: Ctx,
     asked: Rc<RefCell<Vec<String>>>,
 }
 
 impl DurableObject for Counter {
-    fn new(state: State, _: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
         let asked = Rc::<RefCell<Vec<String>>>::default();
         for component in ["hall", "other"] {
             let asked = Rc::clone(&asked);
-            state.serve_operations(component, move |request: Request| {
+            ctx.serve_operations(component, move |request: Request| {
                 let path = request.uri().path().to_owned();
                 let note = format!("{component} {} {path}", request.method());
                 asked.borrow_mut().push(note);
@@ -46,12 +46,12 @@ impl DurableObject for Counter {
                 }
             })?;
         }
-        Ok(Self { state, asked })
+        Ok(Self { ctx, asked })
     }
 
     async fn fetch(&self, _: Request) -> Result<Response> {
         let pair = WebSocketPair::new();
-        self.state.accept_websocket(pair.server, &[])?;
+        self.ctx.accept_websocket(pair.server, &[])?;
         Ok(websocket_response(pair.client))
     }
 }
@@ -60,8 +60,8 @@ impl DurableObject for Counter {
 #[rpc]
 impl Counter {
     pub async fn add(&self) -> Result<u64> {
-        let count: u64 = self.state.storage().get("count")?.unwrap_or(0) + 1;
-        self.state.storage().put("count", &count)?;
+        let count: u64 = self.ctx.storage().get("count")?.unwrap_or(0) + 1;
+        self.ctx.storage().put("count", &count)?;
         Ok(count)
     }
 

@@ -58,15 +58,15 @@ impl Notes {
 /// Echoes, and does what some words say.
 #[durable_object]
 pub(crate) struct Echo {
-    state: State,
+    ctx: Ctx,
     pub(crate) notes: Notes,
 }
 
 impl DurableObject for Echo {
-    fn new(state: State, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let notes = Notes::clone(&*env.require::<Notes>()?);
         notes.add("new");
-        Ok(Self { state, notes })
+        Ok(Self { ctx, notes })
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
@@ -82,7 +82,7 @@ impl DurableObject for Echo {
         if request.uri().path() == "/unaccepted" {
             return Ok(websocket_response(pair.client));
         }
-        self.state.accept_websocket(pair.server, &[])?;
+        self.ctx.accept_websocket(pair.server, &[])?;
         let mut response = websocket_response(pair.client);
         if let Some(protocol) = request.headers().get("sec-websocket-protocol") {
             let headers = response.headers_mut();
@@ -105,7 +105,7 @@ impl DurableObject for Echo {
         {
             Some(("all", rest)) => {
                 let message = Message::from(rest);
-                for other in self.state.websockets() {
+                for other in self.ctx.websockets() {
                     other.send(&message)?;
                 }
                 Ok(())
@@ -143,7 +143,7 @@ impl Echo {
     /// Opens a socket to another server and says something.
     async fn dial(&self, url: &str) -> Result<()> {
         let request = http::Request::get(url).body(())?;
-        let ws = self.state.connect_websocket(request, &["dialled"]).await?;
+        let ws = self.ctx.connect_websocket(request, &["dialled"]).await?;
         ws.send("hello from here")
     }
 }

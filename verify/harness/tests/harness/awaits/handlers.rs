@@ -29,7 +29,7 @@ pub(crate) struct Found {
 /// A method: its type and its name.
 type Method = (String, String);
 
-/// Such methods in the sources below a directory: of classes, and of types that hold an object's `State`.
+/// Such methods in the sources below a directory: of classes, and of types that hold an object's `Ctx`.
 pub(crate) fn found(sources: &Path) -> Vec<Found> {
     let mut items = Vec::new();
     parse(sources, &mut items);
@@ -117,7 +117,7 @@ fn is_of_an_object(item: &ItemStruct) -> bool {
         last.is_some_and(|last| last.ident == "durable_object")
     });
     let mut fields = item.fields.iter();
-    is_class || fields.any(|field| name(&field.ty).is_some_and(|name| name == "State"))
+    is_class || fields.any(|field| name(&field.ty).is_some_and(|name| name == "Ctx"))
 }
 
 fn name(ty: &Type) -> Option<String> {

@@ -78,7 +78,7 @@ fn every_review_has_a_reason() {
 fn a_use_after_an_await_is_found_and_a_method_that_never_waits_is_not() {
     let source = r"
         #[durable_object]
-        struct Account { state: State }
+        struct Account { ctx: Ctx }
         impl Account {
             async fn loses(&self, other: Other) -> Result<()> {
                 let balance = self.balance()?;

@@ -1,4 +1,4 @@
-//! The state handle passed to an object's code.
+//! What an object's code does its work with.
 
 use std::{
     fmt,
@@ -20,13 +20,13 @@ use crate::{
     socket::{Audience, Message, RequestResponsePair, ServerSocket, WebSocket},
 };
 
-/// An object's identity, storage and gates. Clones are cheap and share the same state.
+/// The context of an object: its identity, storage, alarms, sockets and gates. Clones are cheap and are the same context.
 #[derive(Clone)]
-pub struct State {
+pub struct Ctx {
     storage: Storage,
 }
 
-impl State {
+impl Ctx {
     pub(crate) fn new(object: Rc<Object>) -> Self {
         Self {
             storage: Storage::new(object),
@@ -53,7 +53,7 @@ impl State {
         &self.storage
     }
 
-    /// The object's SQLite database: short for `state.storage().sql()`.
+    /// The object's SQLite database: short for `ctx.storage().sql()`.
     pub fn sql(&self) -> Sql {
         self.storage.sql()
     }
@@ -81,13 +81,13 @@ impl State {
     ///
     /// ```
     /// # use abide_runtime as abide;
-    /// # use abide::{AlarmInfo, Result, State};
+    /// # use abide::{AlarmInfo, Result, Ctx};
     /// # use std::time::Duration;
-    /// # struct Auction { state: State }
+    /// # struct Auction { ctx: Ctx }
     /// # impl Auction {
     /// fn open(&self) -> Result<()> {
-    ///     self.state.alarm("close").set(Duration::from_secs(3600))?;
-    ///     self.state.alarm("remind").set(Duration::from_secs(3000))
+    ///     self.ctx.alarm("close").set(Duration::from_secs(3600))?;
+    ///     self.ctx.alarm("remind").set(Duration::from_secs(3000))
     /// }
     ///
     /// async fn alarm(&self, info: AlarmInfo) -> Result<()> {
@@ -136,10 +136,10 @@ impl State {
     ///
     /// ```
     /// # use abide_runtime as abide;
-    /// # use abide::{Result, State};
-    /// # fn version(state: &State) -> Result<String> {
-    /// let seq: i64 = state.storage().get("seq")?.unwrap_or(0);
-    /// Ok(format!("{}-{seq:016x}", state.timeline().id()))
+    /// # use abide::{Result, Ctx};
+    /// # fn version(ctx: &Ctx) -> Result<String> {
+    /// let seq: i64 = ctx.storage().get("seq")?.unwrap_or(0);
+    /// Ok(format!("{}-{seq:016x}", ctx.timeline().id()))
     /// # }
     /// ```
     pub fn timeline(&self) -> Timeline {
@@ -186,7 +186,7 @@ impl State {
     ///
     /// If it fails, or takes longer than 30 s, the object is reset.
     ///
-    /// The future owns what it uses: pass it a clone of the `State`, and share memory through an `Rc`.
+    /// The future owns what it uses: pass it a clone of the `Ctx`, and share memory through an `Rc`.
     pub fn block_concurrency_while<R: 'static>(
         &self,
         future: impl Future<Output = Result<R>> + 'static,
@@ -325,7 +325,7 @@ impl State {
         self.object().websockets(Some(tag))
     }
 
-    /// Sends a message to all of the object's WebSockets: short for `state.audience().send(message)`, which has the same
+    /// Sends a message to all of the object's WebSockets: short for `ctx.audience().send(message)`, which has the same
     /// [errors](crate::socket::Audience::send).
     pub fn broadcast(&self, message: impl Into<Message>) -> Result<()> {
         self.audience().send(message)
@@ -363,7 +363,7 @@ impl State {
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for Ctx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State")
             .field("id", &self.id())
@@ -371,7 +371,7 @@ impl fmt::Debug for State {
     }
 }
 
-/// The outcome of [`State::block_concurrency_while`].
+/// The outcome of [`Ctx::block_concurrency_while`].
 #[derive(Debug)]
 pub struct BlockConcurrency<R> {
     result: Result<oneshot::Receiver<R>>,
