@@ -36,7 +36,7 @@ pub(crate) fn sender(holder: Holder) -> Result<Option<Rc<Object>>> {
         None if holder == Holder::Object || OF_OBJECTS.get() => Err(Error::with_kind(
             ErrorKind::Input,
             "an object can call others only inside its own handlers, so that the call leaves once its writes are durable: \
-             start background work with `state.spawn(…)` instead of your own task or thread",
+             start background work with `ctx.spawn(…)` instead of your own task or thread",
         )),
         object => Ok(object),
     }

@@ -134,7 +134,7 @@ impl Object {
             Error::with_kind(
                 ErrorKind::Input,
                 "an object's state can be used only inside its own handlers: start background work with \
-                 `state.spawn(…)` instead of your own task or thread",
+                 `ctx.spawn(…)` instead of your own task or thread",
             )
         })
     }

@@ -120,7 +120,7 @@ impl Endpoint {
         let Ok(sender) = context::sender(Holder::Program) else {
             return Poll::Ready(Err(CloseFrame::of(
                 code::INTERNAL_ERROR,
-                "an object can send only inside its handlers: use `state.spawn(…)`",
+                "an object can send only inside its handlers: use `ctx.spawn(…)`",
             )));
         };
         if owner.router.phase() != Phase::Running {

@@ -78,7 +78,7 @@ impl ClientSocket {
         if self.0.link.owner().is_none() {
             return Err(Error::with_kind(
                 ErrorKind::Input,
-                "the response carries a WebSocket that no object has accepted: call `state.accept_websocket` with the \
+                "the response carries a WebSocket that no object has accepted: call `ctx.accept_websocket` with the \
                  pair's server end before you answer",
             ));
         }

@@ -215,7 +215,15 @@ fn messages_that_are_lost_stuck_repeated_or_out_of_order_are_found() {
     let took = Event::Took(0, 10);
     let posted = |messages: &[OutboxMessage]| Event::Posted(0, messages.to_vec());
     let sent = [message(10, MessageState::Sent)];
-    let good = [began, ended, tried.clone(), took.clone(), posted(&sent)];
+    let opened = Event::Opened(0);
+    let good = [
+        began,
+        ended,
+        tried.clone(),
+        took.clone(),
+        posted(&sent),
+        opened.clone(),
+    ];
     assert_eq!(broken(&good), None);
 
     let mut lost = good.to_vec();

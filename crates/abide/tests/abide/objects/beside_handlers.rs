@@ -137,7 +137,7 @@ fn all_was_refused(world: &World, lent: &Lent) {
     for outcome in outcomes {
         let error = outcome.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
-        assert!(error.message().contains("state.spawn"), "{error}");
+        assert!(error.message().contains("ctx.spawn"), "{error}");
     }
 }
 

@@ -99,7 +99,7 @@ fn sending_on_a_client_socket_from_a_spawned_task_is_refused() {
         let _call = bridge.write_and_say_beside();
         world.signals.wait("refused").await;
         let notes = notes(&world);
-        assert!(notes[0].contains("state.spawn"), "{notes:?}");
+        assert!(notes[0].contains("ctx.spawn"), "{notes:?}");
         assert!(!notes.contains(&"written".to_owned()));
         world.disk.release_syncs();
     });
