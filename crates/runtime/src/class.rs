@@ -39,7 +39,7 @@ pub trait Instance: 'static {
 /// mutable state in memory belongs in a `Cell` or `RefCell`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not implement `DurableObject`",
-    note = "write `impl DurableObject for {Self} {{ fn new(state: State, env: Env) -> Result<Self> {{ … }} }}`"
+    note = "write `impl DurableObject for {Self} {{ fn new(ctx: Ctx, env: Env) -> Result<Self> {{ … }} }}`"
 )]
 pub trait DurableObject: Sized + 'static {
     /// Creates the object when its first event arrives, after a start or an eviction.
