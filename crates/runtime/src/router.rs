@@ -87,24 +87,29 @@ impl Router {
             creation,
             rehearsal,
         } = parts;
-        let router = Arc::new_cyclic(|router| {
-            let clock = Arc::new(NodeClock::new(clock, router.clone()));
-            let watch = clock.clone();
-            store.watch_clock(move || watch.look());
-            Self {
-                workers,
-                store,
-                clock,
-                randomness,
-                websockets,
-                clients,
-                creation,
-                rehearsal,
-                drain,
-                egress,
-                failed: watch::Sender::new(false),
-                stopped: watch::Sender::new(false),
-                phase: AtomicU8::new(Phase::Running as u8),
+        if let Err(error) = store.catch_up_with_clock() {
+            tracing::warn!(%error, "cannot save yet that the wall clock was set back");
+        }
+        let router = Arc::new_cyclic(|router| Self {
+            workers,
+            store,
+            clock: Arc::new(NodeClock::new(clock, router.clone())),
+            randomness,
+            websockets,
+            clients,
+            creation,
+            rehearsal,
+            drain,
+            egress,
+            failed: watch::Sender::new(false),
+            stopped: watch::Sender::new(false),
+            phase: AtomicU8::new(Phase::Running as u8),
+        });
+        let watch = Arc::downgrade(&router);
+        router.store.watch_clock(move || {
+            if let Some(router) = watch.upgrade() {
+                router.clock.unix_millis();
+                drop_router(router);
             }
         });
         let listener = Arc::downgrade(&router);

@@ -272,11 +272,11 @@ impl Checkpointer {
         self.shared.publish(|manifest| {
             manifest.redo = redo.get();
             manifest.alarms = runs.clone();
-            if let Some(clock) = self.shared.clock_reading(now, self.alarms.set_back()) {
-                manifest.clock = clock;
-            }
+            self.shared
+                .note_clock(manifest, now, self.alarms.set_back());
             list(manifest, quarantined);
         })?;
+        self.shared.clock_saved(now.steps);
         unsaved.saved();
         if runs != saved_runs
             && let Err(error) = alarms::remove_others(&**disk, dir, &runs)

@@ -9,8 +9,9 @@ use crate::catalog;
 use crate::checkpoint::Checkpointer;
 use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey, Page};
+use crate::limits::CLOCK_TOLERANCE;
 use crate::log::segment_pool::SegmentPool;
-use crate::log::{Shortage, Transaction};
+use crate::log::{Shortage, Transaction, WallTime};
 use crate::objects::ObjectTable;
 use crate::overlay::Object;
 use crate::shared::Shared;
@@ -80,16 +81,54 @@ impl Engine {
         }
     }
 
-    /// Adds a step back of the wall clock to the sum, durably: see [`crate::alarms`].
+    /// Adds a step back of the wall clock to the sum, durably: see [`crate::alarms`]. If it cannot be saved, commits save
+    /// it first, or fail.
     pub(crate) fn clock_set_back(&self, by_millis: i64) -> Result<()> {
+        let mut steps = 0;
         self.shared.publish(|manifest| {
             let set_back = self.alarms.set_back().saturating_add(by_millis.max(0));
             self.alarms.clock_set_back(set_back);
-            let clock = self.shared.begin_clock(set_back);
+            let unix_millis = self.shared.unix_millis();
+            steps = self.shared.log.begin_clock(unix_millis);
             if !broken(Variant::ClockSetBackNotSaved) {
-                manifest.clock = clock;
+                let now = WallTime { unix_millis, steps };
+                self.shared.note_clock(manifest, now, set_back);
             }
-        })
+        })?;
+        self.shared.clock_saved(steps);
+        Ok(())
+    }
+
+    /// Counts a step back of the wall clock since the newest time that was stored.
+    pub(crate) fn catch_up_with_clock(&self) -> Result<()> {
+        let now = self.shared.unix_millis();
+        let behind = self.shared.log.clock_behind(now);
+        // At 0 there is no clock.
+        let is_step = now > 0 && u128::from(behind) > CLOCK_TOLERANCE.as_millis();
+        if !is_step || broken(Variant::ClockSetBackForgotten) {
+            return Ok(());
+        }
+        tracing::warn!(
+            by_millis = behind,
+            "the wall clock has been set back since the last commit: waiting alarms fire as if it had not been"
+        );
+        let behind = i64::try_from(behind).unwrap_or(i64::MAX);
+        self.clock_set_back(behind)
+    }
+
+    /// The time of a commit. What the clock's steps back before it add up to is durable.
+    ///
+    /// # Errors
+    /// The sum cannot be saved.
+    pub(crate) fn commit_time(&self) -> Result<WallTime> {
+        let now = self.shared.wall_time();
+        if self.shared.clock_is_unsaved(now) {
+            let set_back = self.alarms.set_back();
+            self.shared
+                .publish(|manifest| self.shared.note_clock(manifest, now, set_back))?;
+            self.shared.clock_saved(now.steps);
+        }
+        Ok(now)
     }
 
     /// Visits the stored objects of a namespace: first those that have files, directory by directory, then those that

@@ -344,7 +344,8 @@ impl PageFile {
             return Err(Refused::NoRoom(Shortage::Overlay));
         }
         // Before anything is locked: if the clock was set back, that is saved first.
-        encoding.transaction.time = self.engine.shared.wall_time();
+        let now = self.engine.commit_time().map_err(Refused::Failed)?;
+        encoding.transaction.time = now;
         let mut staged = self.staged.borrow_mut();
         // The object stays locked from here until its overlay has the commit: a checkpoint that begins after the append
         // must find it there.

@@ -86,12 +86,7 @@ pub(crate) fn open(
         }
         take(&mut objects, &alarms, dir, &manifest, logged)
     })?;
-    if let Some(by_millis) = clock.end(end, (options.unix_millis)()) {
-        tracing::warn!(
-            by_millis,
-            "the wall clock has been set back since the last commit: waiting alarms fire as if it had not been"
-        );
-    }
+    clock.position = end.get();
     alarms.clock_set_back(clock.set_back);
     manifest.clock = clock;
     let bytes = end.get() - manifest.redo;

@@ -13,14 +13,14 @@ use crate::open_files::OpenFiles;
 use crate::parallel;
 use crate::reserve::Reserve;
 use crate::store::StoreOptions;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, RwLock};
 use crate::vfs::Vfs;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Called after the wall clock was read.
-pub(crate) type ClockWatch = Box<dyn Fn() + Send + Sync>;
+pub(crate) type ClockWatch = Arc<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
@@ -40,7 +40,9 @@ pub(crate) struct Shared {
     /// Whether threads write the log and run maintenance; otherwise the caller of [`crate::Store`] does.
     pub(crate) threads: bool,
     /// See [`Store::watch_clock`](crate::Store::watch_clock).
-    pub(crate) clock_watch: OnceLock<ClockWatch>,
+    pub(crate) clock_watch: RwLock<Option<ClockWatch>>,
+    /// How many steps back of the clock the manifest has, of those that this process has seen.
+    saved_steps: AtomicU64,
     /// The last attempt to prepare a segment or to checkpoint found the disk full.
     no_space: AtomicBool,
     /// Why the last attempt to prepare a segment or to checkpoint freed no log space.
@@ -60,12 +62,14 @@ impl Shared {
         let memory = options.memory.account();
         count_log(&log, &memory);
         log.begin_clock(manifest.clock.unix_millis);
+        let saved_steps = AtomicU64::new(log.clock_steps());
         Self {
             vfs,
             memory,
             catalog: Catalog::new(disk.clone(), dir.clone(), manifest),
             threads: !options.manual,
-            clock_watch: OnceLock::new(),
+            clock_watch: RwLock::default(),
+            saved_steps,
             open_files,
             reserve: Reserve::new(disk.clone(), &dir),
             cores: options.cores_or_all(),
@@ -89,31 +93,33 @@ impl Shared {
             steps: self.log.clock_steps(),
             unix_millis: self.unix_millis(),
         };
-        if let Some(watch) = self.clock_watch.get() {
+        let watch = self.clock_watch.read().clone();
+        if let Some(watch) = watch {
             watch();
         }
         time
     }
 
-    /// Where a recovery that finds this begins to look for a step of the clock: one that is not in the sum shows
-    /// against the newest time before it. `None` if the clock was set back after `now`.
-    pub(crate) fn clock_reading(&self, now: WallTime, set_back: i64) -> Option<ClockReading> {
-        let (end, unix_millis) = self.log.clock_at_end(now)?;
-        Some(ClockReading {
-            position: end.get(),
-            unix_millis,
-            set_back,
-        })
+    /// Puts into the manifest the newest time before the end of the log: a recovery that finds it looks for steps of the
+    /// clock that are not in the sum from there on. Leaves it alone if the clock was set back after `now`.
+    pub(crate) fn note_clock(&self, manifest: &mut Manifest, now: WallTime, set_back: i64) {
+        if let Some((end, unix_millis)) = self.log.clock_at_end(now) {
+            manifest.clock = ClockReading {
+                position: end.get(),
+                unix_millis,
+                set_back,
+            };
+        }
     }
 
-    /// Begins a new reading because the clock was set back.
-    pub(crate) fn begin_clock(&self, set_back: i64) -> ClockReading {
-        let unix_millis = self.unix_millis();
-        ClockReading {
-            position: self.log.begin_clock(unix_millis).get(),
-            unix_millis,
-            set_back,
-        }
+    /// The sum with this many steps of the clock is durable.
+    pub(crate) fn clock_saved(&self, steps: u64) {
+        self.saved_steps.fetch_max(steps, Ordering::AcqRel);
+    }
+
+    /// Returns whether the sum lacks a step in the manifest because it could not be saved.
+    pub(crate) fn clock_is_unsaved(&self, now: WallTime) -> bool {
+        self.saved_steps.load(Ordering::Acquire) < now.steps
     }
 
     /// How many threads work together on a checkpoint or on compression.

@@ -398,16 +398,25 @@ impl Store {
     /// Call it before anything is written with the new time: the step is durable when this returns.
     ///
     /// # Errors
-    /// If the manifest cannot be written. The step counts, and is saved with the next checkpoint.
+    /// If the manifest cannot be written. The step counts, and is saved before the next commit, or that fails.
     pub fn clock_set_back(&self, by_millis: i64) -> Result<()> {
         self.0.engine.clock_set_back(by_millis)
     }
 
     /// Has `watch` called after each reading of the wall clock whose time is stored. If the clock was set back, it must
-    /// [say so](Self::clock_set_back) before it returns, so that waits and the times of commits agree about the step. A
-    /// second watch is ignored.
+    /// [say so](Self::clock_set_back) before it returns, so that waits and the times of commits agree about the step. It
+    /// replaces an earlier watch.
     pub fn watch_clock(&self, watch: impl Fn() + Send + Sync + 'static) {
-        let _ = self.0.engine.shared.clock_watch.set(Box::new(watch));
+        *self.0.engine.shared.clock_watch.write() = Some(Arc::new(watch));
+    }
+
+    /// Counts a step back of the wall clock since the newest time that was stored: no process saw it. Call it when a process
+    /// begins to look at the clock, and before [`Self::watch_clock`].
+    ///
+    /// # Errors
+    /// As [`Self::clock_set_back`].
+    pub fn catch_up_with_clock(&self) -> Result<()> {
+        self.0.engine.catch_up_with_clock()
     }
 
     /// Whether the store has its own threads, which write the log and take checkpoints. Without them

@@ -38,13 +38,8 @@ impl NodeClock {
         }
     }
 
-    /// Detects whether the wall clock was set back, for a reader of the machine's own.
-    pub(crate) fn look(&self) {
-        self.see(self.clock.unix_millis());
-    }
-
     fn see(&self, wall: u64) {
-        let origin = origin(&*self.clock, wall);
+        let origin = origin(self.clock.now(), wall);
         let known = self.origin.load(Ordering::Acquire);
         if is_step(known, origin) {
             self.see_step();
@@ -65,9 +60,11 @@ impl NodeClock {
             return;
         }
         let back = known.saturating_sub(origin);
-        if back > 0
-            && let Some(router) = self.router.upgrade()
-        {
+        if back > 0 {
+            // It is being made, or has been dropped: nothing is written with this time.
+            let Some(router) = self.router.upgrade() else {
+                return;
+            };
             tracing::warn!(
                 by_millis = back,
                 "the wall clock was set back: waiting alarms fire as if it had not been"
@@ -91,14 +88,15 @@ fn fresh_origin(clock: &dyn Clock) -> i64 {
     loop {
         let before = clock.now();
         let wall = clock.unix_millis();
-        if clock.now().saturating_sub(before) < CLOCK_TOLERANCE / 2 {
-            return origin(clock, wall);
+        let after = clock.now();
+        if after.saturating_sub(before) < CLOCK_TOLERANCE / 2 {
+            return origin(after, wall);
         }
     }
 }
 
-fn origin(clock: &dyn Clock, wall: u64) -> i64 {
-    let steady = i64::try_from(clock.now().as_millis()).unwrap_or(i64::MAX);
+fn origin(steady: Duration, wall: u64) -> i64 {
+    let steady = i64::try_from(steady.as_millis()).unwrap_or(i64::MAX);
     wall.cast_signed().saturating_sub(steady)
 }
 

@@ -487,14 +487,16 @@ fn commits_after_a_step_back_have_no_time_before_it() {
             })
         });
         clock.store(AFTER, Ordering::Relaxed);
-        let end = log.begin_clock(AFTER);
+        let steps = log.begin_clock(AFTER);
+        let now = WallTime {
+            unix_millis: AFTER,
+            steps,
+        };
+        let (end, newest) = log.clock_at_end(now).unwrap();
+        assert_eq!(newest, AFTER);
         for appender in appenders {
             appender.join().unwrap();
         }
-        let now = WallTime {
-            unix_millis: AFTER,
-            steps: 1,
-        };
         assert_eq!(log.clock_at_end(now), Some((log.appended(), AFTER)));
         threads.end(&log);
         let times = times.0.lock();

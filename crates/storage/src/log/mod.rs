@@ -391,13 +391,18 @@ impl Log {
         Some((state.appended, state.newest_millis))
     }
 
-    /// Begins again with the newest time, because the clock was set back. Returns the end of the log: what is appended
-    /// from here on has been read after the step.
-    pub(crate) fn begin_clock(&self, unix_millis: u64) -> Lsn {
+    /// Begins again with the newest time, because the clock was set back. Returns how many steps back this process has
+    /// seen: what is appended from here on has been read after all of them.
+    pub(crate) fn begin_clock(&self, unix_millis: u64) -> u64 {
         let mut state = self.state.lock();
-        self.clock_steps.fetch_add(1, Ordering::Release);
         state.newest_millis = unix_millis;
-        state.appended
+        self.clock_steps.fetch_add(1, Ordering::Release) + 1
+    }
+
+    /// How much earlier this time is than the newest known one.
+    pub(crate) fn clock_behind(&self, unix_millis: u64) -> u64 {
+        let newest = self.state.lock().newest_millis;
+        newest.saturating_sub(unix_millis)
     }
 
     /// Gives up the queue place of a transaction that was rejected for lack of space.

@@ -1,11 +1,11 @@
 //! A wall clock that is set back.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use abide::{clock::TestClock, storage::SimDisk};
+use abide::{Node, clock::TestClock, storage::SimDisk};
 
 use crate::{
-    alarms::sleeper::{Dormitory, exact, time},
+    alarms::sleeper::{Dormitory, Sleeper, exact, time},
     support::run,
 };
 
@@ -227,6 +227,34 @@ fn a_step_back_that_only_a_commit_or_a_checkpoint_sees_shortens_no_wait() {
             beds.pass(1).await;
             assert_eq!(beds.notes("ada").len(), 1, "checkpoint: {checkpoint}");
         }
+    });
+}
+
+/// The first node's clock must not report the step as well.
+#[test]
+fn a_step_back_is_counted_once_if_a_second_node_serves_the_store() {
+    run(async {
+        let beds = Dormitory::new();
+        let store = beds.world.node.store().clone();
+        let node = Node::builder(store.clone())
+            .class::<Sleeper>("SLEEPER", exact())
+            .with(beds.world.signals.clone())
+            .with(beds.script.clone())
+            .clock(Arc::new(beds.world.clock.clone()))
+            .workers(1);
+        beds.world
+            .node
+            .shutdown(Duration::from_secs(10))
+            .await
+            .unwrap();
+        let node = node.start().unwrap();
+        beds.set_back(10);
+        let ada = node.env().object::<Sleeper>().get_by_name("ada");
+        ada.put("key".into(), 1).await.unwrap();
+        ada.set_in(HOUR).await.unwrap();
+        let back = i64::try_from(10 * HOUR).unwrap();
+        assert_eq!(store.alarms().set_back(), back);
+        node.shutdown(Duration::from_secs(10)).await.unwrap();
     });
 }
 
