@@ -45,7 +45,7 @@ pub struct RateLimiter {
 }
 
 impl DurableObject for RateLimiter {
-    fn new(_state: Ctx, env: Env) -> Result<Self> {
+    fn new(_ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
             pace: env.require()?,
             env,

@@ -294,7 +294,7 @@ impl Worker {
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker")
-            .field("state", &self.0.ctx)
+            .field("ctx", &self.0.ctx)
             .field("running", &self.0.running)
             .finish_non_exhaustive()
     }

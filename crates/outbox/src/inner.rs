@@ -453,7 +453,7 @@ impl Drop for Inner {
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner")
-            .field("state", &self.ctx)
+            .field("ctx", &self.ctx)
             .field("registry", &self.registry)
             .finish_non_exhaustive()
     }

@@ -365,7 +365,7 @@ impl Ctx {
 
 impl fmt::Debug for Ctx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State")
+        f.debug_struct("Ctx")
             .field("id", &self.id())
             .finish_non_exhaustive()
     }

@@ -23,7 +23,7 @@ where
 /// The object that the route's first path parameter names: for `/flights/{flight}/seats` the object of class `T` whose
 /// name is the value of `flight`.
 ///
-/// If clients choose the name, the first write to it creates an object: validate names, or limit new objects with the
+/// If clients choose the name, the first write to it creates an object: validate names ([`Stub::name`]), or limit new objects with the
 /// setting `server.new_objects_per_client`.
 ///
 /// # Errors

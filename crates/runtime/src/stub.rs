@@ -95,8 +95,8 @@ impl AnyStub {
         self.send(Event::Activation(how), Reply::into_done)
     }
 
-    /// Creates the object: what its constructor does is stored. Without this, a new object is stored with the first change
-    /// that something else than its constructor makes. Does nothing if the object exists.
+    /// Creates the object: what its constructor does is stored. Without this, a new object whose constructor only sets up
+    /// tables is stored with the first change that something else makes. Does nothing to an object that is stored.
     pub fn create(&self) -> Call<()> {
         self.send(Event::Create, Reply::into_done)
     }

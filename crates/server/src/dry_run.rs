@@ -53,7 +53,7 @@ impl HostBuilder {
     ///
     /// `classes` are the classes to try, as `abide objects list` shows them; all if it is empty. What the migrations
     /// write is kept in `scratch` until the end. No alarm goes off, no background work runs, and requests to other servers
-    /// are refused; the router is not made.
+    /// are refused; the router is not made, and no start hook runs.
     ///
     /// # Errors
     /// If a node serves the directory, there is none, or a class is none of the program's.

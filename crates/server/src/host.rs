@@ -151,8 +151,8 @@ impl HostBuilder {
         self
     }
 
-    /// Runs at each start, once the objects can be called and before the listeners accept requests. Hooks run in the order
-    /// in which they were added. If one fails, the host does not start.
+    /// Runs at each start, before requests of clients are accepted. The admin listener already answers, and alarms that
+    /// are due may already go off. Hooks run in the order in which they were added. If one fails, the host does not start.
     ///
     /// ```
     /// # use abide::{Host, prelude::*};
@@ -176,7 +176,8 @@ impl HostBuilder {
     }
 
     /// Has an object of a registered class with this name exist from the first start on, without being called first:
-    /// what its constructor does, such as setting a timer, is stored.
+    /// what its constructor does, such as setting a timer, is stored. This is a hook like those of
+    /// [`on_start`](Self::on_start), in the same order, so each start runs the constructor.
     ///
     /// # Panics
     /// The start panics if the class is not registered exactly once; see [`Env::object`].

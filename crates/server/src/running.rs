@@ -1,10 +1,11 @@
 //! The lifecycle of a host: start, serve, stop.
 //!
 //! Contract. Start: the admin listener comes up first (`/readyz` reports `starting`), then the data directory is locked
-//! and its log replayed, then the node starts, then clients are accepted. Stop: readiness turns off, the gateway stops
-//! accepting and lets requests finish, the node lets handlers finish, the store makes everything durable and closes,
-//! all within `server.shutdown_grace` except the last step, which is never cut short. If the log fails, responses in
-//! progress get a moment, then the host ends with [`HostError::LogFailed`]; it does not try to continue.
+//! and its log replayed, then the node starts, then the start hooks run, then clients are accepted. Stop: readiness turns
+//! off, the gateway stops accepting and lets requests finish, the node lets handlers finish, the store makes everything
+//! durable and closes, all within `server.shutdown_grace` except the last step, which is never cut short. If the log
+//! fails, responses in progress get a moment, then the host ends with [`HostError::LogFailed`]; it does not try to
+//! continue.
 
 use std::{
     io::{self, Write},
@@ -472,7 +473,9 @@ impl Core {
     async fn run_start_hooks(self, hooks: Vec<StartHook>) -> Result<Self, HostError> {
         for hook in hooks {
             if let Err(error) = hook(self.node.env().clone()).await {
-                self.stop(Duration::ZERO).await?;
+                if let Err(error) = self.stop(Duration::ZERO).await {
+                    tracing::warn!(%error, "after a start hook had failed, the host could not be stopped cleanly");
+                }
                 return Err(HostError::StartHook(error));
             }
         }

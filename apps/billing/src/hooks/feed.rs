@@ -260,7 +260,7 @@ fn millis(time: Duration) -> i64 {
 impl fmt::Debug for Feed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Feed")
-            .field("state", &self.0.ctx)
+            .field("ctx", &self.0.ctx)
             .finish_non_exhaustive()
     }
 }

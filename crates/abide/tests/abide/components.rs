@@ -273,7 +273,7 @@ impl Versioned {
 /// Opens the component that its name begins with.
 #[durable_object]
 struct Opener {
-    _state: Ctx,
+    _ctx: Ctx,
 }
 
 impl DurableObject for Opener {
@@ -292,7 +292,7 @@ impl DurableObject for Opener {
             }
             other => panic!("{other}"),
         }
-        Ok(Self { _state: ctx })
+        Ok(Self { _ctx: ctx })
     }
 }
 

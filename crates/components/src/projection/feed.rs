@@ -476,7 +476,7 @@ impl Waiting {
 impl fmt::Debug for Feed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Feed")
-            .field("state", &self.0.ctx)
+            .field("ctx", &self.0.ctx)
             .field("queue", &self.0.projection.queue)
             .finish_non_exhaustive()
     }

@@ -18,7 +18,7 @@ pub struct QueueShard {
 impl std::fmt::Debug for QueueShard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("QueueShard")
-            .field("state", &self.inner.ctx)
+            .field("ctx", &self.inner.ctx)
             .finish_non_exhaustive()
     }
 }

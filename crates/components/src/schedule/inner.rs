@@ -115,7 +115,7 @@ pub(super) fn key(set: &Set, claim: &Claim) -> String {
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner")
-            .field("state", &self.ctx)
+            .field("ctx", &self.ctx)
             .finish_non_exhaustive()
     }
 }

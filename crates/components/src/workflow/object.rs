@@ -58,7 +58,7 @@ pub struct WorkflowInstance {
 impl std::fmt::Debug for WorkflowInstance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WorkflowInstance")
-            .field("state", &self.inner.ctx)
+            .field("ctx", &self.inner.ctx)
             .finish_non_exhaustive()
     }
 }

@@ -26,7 +26,7 @@ pub struct Outbox {
 impl std::fmt::Debug for Outbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Outbox")
-            .field("state", &self.ctx)
+            .field("ctx", &self.ctx)
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What the object's own code can access through its state: the storage, and the input gate.
+//! What the object's own code can access through its [`Ctx`](crate::Ctx): the storage, and the input gate.
 //!
 //! All of it works only in a turn of the object. Outside a turn, no transaction would be committed and no gate
 //! respected.
@@ -133,7 +133,7 @@ impl Object {
         self.fate.borrow().clone().unwrap_or_else(|| {
             Error::with_kind(
                 ErrorKind::Input,
-                "an object's state can be used only inside its own handlers: start background work with \
+                "an object's `Ctx` and storage can be used only inside its own handlers: start background work with \
                  `ctx.spawn(…)` instead of your own task or thread",
             )
         })

@@ -31,7 +31,7 @@ pub struct RateLimiter {
 impl std::fmt::Debug for RateLimiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RateLimiter")
-            .field("state", &self.inner.ctx)
+            .field("ctx", &self.inner.ctx)
             .finish_non_exhaustive()
     }
 }

@@ -26,7 +26,7 @@ pub struct Lock {
 impl std::fmt::Debug for Lock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lock")
-            .field("state", &self.inner.ctx)
+            .field("ctx", &self.inner.ctx)
             .finish_non_exhaustive()
     }
 }

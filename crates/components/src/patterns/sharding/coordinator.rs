@@ -36,7 +36,7 @@ pub struct Coordinator {
 impl std::fmt::Debug for Coordinator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Coordinator")
-            .field("state", &self.ctx)
+            .field("ctx", &self.ctx)
             .finish_non_exhaustive()
     }
 }
