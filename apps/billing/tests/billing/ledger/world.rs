@@ -540,12 +540,16 @@ impl World {
 
     /// Makes a request that changes nothing, so that what is overdue is made good at this very moment.
     async fn is_asked(&self) -> Result<(), String> {
+        let mut rest = Rest::default();
         for _ in 0..PATIENCE {
             let asked = self.subscription().give_up("none".to_owned()).await;
             // A restored subscription waits for its invoices.
             let waits = matches!(&asked, Err(BillingError::Object(error)) if error.kind() == ErrorKind::Unavailable);
             if !waits {
                 return Ok(());
+            }
+            if let Some(left) = rest.waits_for_an_attempt(self) {
+                self.advance(left);
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -595,20 +599,18 @@ impl World {
 
     /// Lets everything happen that can without the clock moving.
     async fn rests(&mut self) -> Result<(), String> {
-        let (mut still, mut before) = (0, 0);
+        let mut rest = Rest::default();
         for _ in 0..PATIENCE {
             let timers = self.timers().await?;
+            let left = rest.waits_for_an_attempt(self);
             if self.asks().await? {
+                // Its invoices are asked in that attempt.
+                left.inspect(|left| self.advance(*left));
                 tokio::time::sleep(LOOK).await;
                 continue;
             }
-            let changes = self.disk.changes();
-            still = if changes == before { still + 1 } else { 0 };
-            before = changes;
-            // A kill has left the object with an alarm that waits for its next attempt.
-            let waits = still > STILL_LOOKS && self.alarm().is_some_and(|left| left > 0);
             if timers.iter().any(|timer| self.goes_off(timer)) {
-                if !waits {
+                if left.is_none() {
                     tokio::time::sleep(LOOK).await;
                     continue;
                 }
@@ -652,6 +654,27 @@ impl World {
             Some(run) => run.phase == Phase::Running,
             None => timer.due_at.is_some_and(|at| at <= now),
         }
+    }
+}
+
+/// Looks at a world in which nothing happens.
+#[derive(Default)]
+struct Rest {
+    still: u32,
+    changes: u64,
+}
+
+impl Rest {
+    /// How long it takes to the next attempt of an alarm, if nothing happens before. A death in the middle of an attempt
+    /// leaves an alarm that waits for the next one.
+    fn waits_for_an_attempt(&mut self, world: &World) -> Option<i64> {
+        let changes = world.disk.changes();
+        let is_still = changes == self.changes;
+        self.still = if is_still { self.still + 1 } else { 0 };
+        self.changes = changes;
+        world
+            .alarm()
+            .filter(|left| self.still > STILL_LOOKS && *left > 0)
     }
 }
 
