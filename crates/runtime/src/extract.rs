@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use axum::extract::{FromRef, FromRequestParts, RawPathParams};
+use axum::extract::{FromRef, FromRequestParts, RawPathParams, rejection::RawPathParamsRejection};
 use axum_core::response::{IntoResponse, Response};
 use http::request::Parts;
 
@@ -36,11 +36,16 @@ where
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
-        let params = RawPathParams::from_request_parts(parts, &()).await;
-        let params = params.map_err(|rejection| {
-            Error::with_kind(ErrorKind::Input, rejection.body_text()).into_response()
-        })?;
-        let Some((_, name)) = params.iter().next() else {
+        let name = match RawPathParams::from_request_parts(parts, &()).await {
+            Ok(params) => params.iter().next().map(|(_, name)| name.to_owned()),
+            Err(RawPathParamsRejection::InvalidUtf8InPathParam(invalid)) => {
+                let error = Error::with_kind(ErrorKind::Input, invalid.body_text());
+                return Err(error.into_response());
+            }
+            // A fallback has no route.
+            Err(_) => None,
+        };
+        let Some(name) = name else {
             let error = format!(
                 "the route of {} has no path parameter that names an object of {}: write `/path/{{name}}`",
                 parts.uri.path(),
@@ -50,6 +55,6 @@ where
         };
         let objects = Env::from_ref(state).object_or_error::<T>();
         let objects = objects.map_err(|error| Error::new(error).into_response())?;
-        Ok(objects.get_by_name(name))
+        Ok(objects.get_by_name(&name))
     }
 }

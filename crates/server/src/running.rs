@@ -56,7 +56,8 @@ pub struct LocalHost {
 }
 
 impl LocalHost {
-    pub(crate) async fn start(builder: HostBuilder) -> Result<Self, HostError> {
+    pub(crate) async fn start(mut builder: HostBuilder) -> Result<Self, HostError> {
+        let hooks = std::mem::take(&mut builder.start_hooks);
         let config = builder.config.clone();
         let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
         let readiness = Arc::new(Readiness::starting());
@@ -68,6 +69,7 @@ impl LocalHost {
         };
         let (core, access, router) =
             Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
+        let core = core.run_start_hooks(hooks).await?;
         let slots = Slots::new(config.server.max_connections);
         readiness.serving(core.store.clone(), core.node.clone(), access.clone(), slots);
         let router = upgrading(router, sockets.hub().clone());
@@ -149,7 +151,8 @@ pub struct RunningHost {
 }
 
 impl RunningHost {
-    pub(crate) async fn start(builder: HostBuilder) -> Result<Self, HostError> {
+    pub(crate) async fn start(mut builder: HostBuilder) -> Result<Self, HostError> {
+        let hooks = std::mem::take(&mut builder.start_hooks);
         let config = builder.config.clone();
         descriptors::raise_limit();
         telemetry::metrics_handle();
@@ -196,6 +199,7 @@ impl RunningHost {
             core.stop(Duration::ZERO).await?;
             return Err(HostError::NoToken { address: addr });
         }
+        let core = core.run_start_hooks(hooks).await?;
         let admin_socket = if has_directory {
             let reach = Reach::socket(&config);
             let router = admin::router(&readiness, reach, config.server.body_timeout);
@@ -404,14 +408,13 @@ struct Core {
 impl Core {
     /// Opens the data directory, replays its log and starts the node, off the async threads.
     async fn start(
-        mut builder: HostBuilder,
+        builder: HostBuilder,
         sockets: Hub,
         listeners: Listeners,
         readiness: &Arc<Readiness>,
     ) -> Result<(Self, Access, Router), HostError> {
         let readiness = Arc::clone(readiness);
-        let hooks = std::mem::take(&mut builder.start_hooks);
-        let started = blocking(move || {
+        blocking(move || {
             let config = builder.config.clone();
             let mut options = store_options(&config);
             if let Some(clock) = builder.clock.clone() {
@@ -464,10 +467,7 @@ impl Core {
                 router,
             ))
         })
-        .await?;
-        let (core, access, router) = started;
-        let core = core.run_start_hooks(hooks).await?;
-        Ok((core, access, router))
+        .await
     }
 
     async fn run_start_hooks(self, hooks: Vec<StartHook>) -> Result<Self, HostError> {

@@ -109,6 +109,7 @@ async fn a_handler_gets_the_object_that_its_path_names() {
                 .route("/{name}/hours/{hour}", get(greet))
                 .route("/unnamed", get(greet))
                 .route("/env", get(greet_by_env))
+                .fallback(greet)
                 .with_state(env)
         });
     let host = host.start().await.unwrap();
@@ -123,8 +124,10 @@ async fn a_handler_gets_the_object_that_its_path_names() {
         (400, "bad_request".to_owned()),
         "{invalid:?}"
     );
-    let unnamed = ask("/unnamed").await;
-    assert_eq!(told(&unnamed), (500, "internal".to_owned()));
+    for path in ["/unnamed", "/none/of/the/routes"] {
+        let unnamed = ask(path).await;
+        assert_eq!(told(&unnamed), (500, "internal".to_owned()), "{path}");
+    }
     host.shutdown().await.unwrap();
 }
 

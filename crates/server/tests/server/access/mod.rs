@@ -396,7 +396,9 @@ async fn what_others_can_reach_starts_with_a_token_or_open_on_purpose() {
     let changes: [&dyn Fn(&mut Config); 2] = [&everywhere, &proxied];
     for change in changes {
         let world = World::new();
-        let refused = builder(world.dir.path(), change).start().await.unwrap_err();
+        let refused = builder(world.dir.path(), change);
+        let refused = refused.on_start(async |_| panic!("a host that is refused does no work"));
+        let refused = refused.start().await.unwrap_err();
         assert!(matches!(refused, HostError::NoToken { .. }), "{refused}");
         assert!(
             refused.to_string().contains("abide token create"),
