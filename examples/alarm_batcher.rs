@@ -11,6 +11,7 @@ pub struct Batcher {
     ctx: Ctx,
 }
 
+#[durable_object]
 impl DurableObject for Batcher {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let create =
@@ -19,8 +20,9 @@ impl DurableObject for Batcher {
         Ok(Self { ctx })
     }
 
-    /// Runs at least once, also after a crash. If it fails, its writes are undone and it runs again later.
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+    /// Runs at least once, also after a crash. It is not `async`, so it is one transaction: if it fails, its writes are
+    /// undone, and it runs again later.
+    fn alarm(&self, _info: AlarmInfo) -> Result<()> {
         let sql = self.ctx.sql();
         let posts: Vec<String> = sql.exec("DELETE FROM posts RETURNING text", ())?.all()?;
         println!("sending {posts:?}"); // a real one uses an outbox: see outbox_email.rs
@@ -48,7 +50,7 @@ async fn main() -> anyhow::Result<()> {
     // A clock that moves when this program says so. Without it, the host uses the machine's.
     let clock = TestClock::new();
     let host = Host::open_in_memory()
-        .object::<Batcher>("BATCHER")
+        .object::<Batcher>()
         .clock(Arc::new(clock.clone()))
         .start_local()
         .await?;

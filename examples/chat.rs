@@ -17,6 +17,7 @@ pub struct Room {
     ctx: Ctx,
 }
 
+#[durable_object]
 impl DurableObject for Room {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let create =
@@ -26,18 +27,17 @@ impl DurableObject for Room {
     }
 
     /// A visitor comes: they get the last lines, and then what others write.
-    async fn fetch(&self, _request: Request) -> Result<Response> {
-        let pair = WebSocketPair::new();
-        let visitor = self.ctx.accept_websocket(pair.server, &[])?;
+    fn fetch(&self, _request: Request) -> Result<Response> {
+        let (visitor, response) = self.ctx.accept_websocket(&[])?;
         let last = "SELECT text FROM (SELECT * FROM lines ORDER BY id DESC LIMIT 20) ORDER BY id";
         for line in self.ctx.sql().exec(last, ())?.all::<String>()? {
             visitor.send(line)?;
         }
-        Ok(websocket_response(pair.client))
+        Ok(response)
     }
 
     /// Also called if the object has left memory since: the sockets stay open, and `new` has run again.
-    async fn websocket_message(&self, _from: WebSocket, message: Message) -> Result<()> {
+    fn websocket_message(&self, _from: WebSocket, message: Message) -> Result<()> {
         let Some(text) = message.as_text() else {
             return Ok(());
         };
@@ -51,7 +51,7 @@ impl DurableObject for Room {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let host = Host::open_in_memory()
-        .object::<Room>("ROOM")
+        .object::<Room>()
         .router(|env| {
             Router::new()
                 .route("/", get(async || Html(PAGE)))

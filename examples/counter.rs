@@ -28,7 +28,7 @@ impl Counter {
 
 /// Counts twice in a process that serves this data directory.
 async fn count(host: HostBuilder) -> anyhow::Result<()> {
-    let host = host.object::<Counter>("COUNTER").start_local().await?;
+    let host = host.object::<Counter>().start_local().await?;
     let counters = host.env().object::<Counter>();
     let visits = counters.get_by_name("visits");
     println!("visits: {}", visits.increment().await?);

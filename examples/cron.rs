@@ -47,7 +47,7 @@ impl Desk {}
 async fn main() -> anyhow::Result<()> {
     let clock = TestClock::new(); // at 2026-01-01T00:00:00Z
     let host = Host::open_in_memory()
-        .object::<Desk>("DESK")
+        .object::<Desk>()
         // It exists, with its timer, although nothing calls it.
         .singleton::<Desk>("main")
         .clock(Arc::new(clock.clone()))

@@ -63,7 +63,7 @@ async fn main() -> anyhow::Result<()> {
     let clock = TestClock::new();
     let host = Host::open_in_memory()
         .with(Registry::new().with(MailService))
-        .object::<Shop>("SHOP")
+        .object::<Shop>()
         .clock(Arc::new(clock.clone()))
         .start_local()
         .await?;

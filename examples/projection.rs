@@ -54,7 +54,7 @@ async fn main() -> anyhow::Result<()> {
     let queues = projection.install(Queues::new(), Arc::clone(&model));
     let host = queue::install(Host::open_in_memory(), queues)
         .with(projection)
-        .object::<Order>("ORDER")
+        .object::<Order>()
         .clock(Arc::new(TestClock::new()))
         .start_local()
         .await?;

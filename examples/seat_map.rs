@@ -45,11 +45,11 @@ impl Flight {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let host = Host::open_in_memory()
-        .object::<Flight>("FLIGHT")
+        .object::<Flight>()
         .json_rpc() // for callers that are trusted with every method; others get a router: see chat.rs
         .start()
         .await?;
-    let flight = format!("http://{}/rpc/FLIGHT/BA117", host.addr());
+    let flight = format!("http://{}/rpc/Flight/BA117", host.addr());
     println!(r#"curl --json '["14C", "ada"]' {flight}/take"#);
     println!(r#"curl --json '["14C", "grace"]' {flight}/take"#);
     println!("curl --json '[]' {flight}/seats");

@@ -133,7 +133,7 @@ fn counter() {
 async fn seat_map() {
     let mut program = Program::start("seat_map");
     let client = Client::new(&program.address(), Version::Http1);
-    let flight = "/rpc/FLIGHT/BA117";
+    let flight = "/rpc/Flight/BA117";
     let take = async |occupant| {
         let arguments = json!(["14C", occupant]);
         client

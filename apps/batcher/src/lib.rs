@@ -21,9 +21,6 @@ use std::time::Duration;
 
 use abide::prelude::{AlarmRetry, ClassOptions};
 
-/// The name under which the class is registered.
-pub const BINDING: &str = "BATCHER";
-
 /// The longest time between two attempts to send a batch.
 pub const LONGEST_WAIT: Duration = Duration::from_mins(1);
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use abide::{http::Uri, server::ServeArgs};
-use batcher::{BINDING, Batcher, Upstream, options, router};
+use batcher::{Batcher, Upstream, options, router};
 use clap::Parser;
 
 /// The end of the help text.
@@ -46,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
         retry_ms,
     } = Command::parse();
     abide::Host::from_config(serve.load()?)
-        .object_with::<Batcher>(BINDING, options(Duration::from_millis(retry_ms)))
+        .object_with::<Batcher>(options(Duration::from_millis(retry_ms)))
         .with(Upstream {
             url: upstream,
             window: Duration::from_millis(window_ms),

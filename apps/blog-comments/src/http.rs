@@ -39,8 +39,8 @@ use axum::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BINDING, Blog, BlogError, Invalid, MailDetails, Mailbox, NAME, NewComment, NewPost, Post,
-    Posted, Site, ThankYou, Thread, Wanted,
+    Blog, BlogError, Invalid, MailDetails, Mailbox, NAME, NewComment, NewPost, Post, Posted, Site,
+    ThankYou, Thread, Wanted,
     comment::slug,
     mails::comment_path,
     owner::{self, Client, Owner, Session},
@@ -462,7 +462,7 @@ async fn discard(_: Owner, env: Env, client: Client, UrlPath(path): UrlPath<Mail
 }
 
 pub(crate) fn blog(env: &Env) -> abide::Result<Stub<Blog>> {
-    Ok(env.namespace::<Blog>(BINDING)?.get_by_name(NAME))
+    Ok(env.try_object::<Blog>()?.get_by_name(NAME))
 }
 
 fn site(env: &Env) -> abide::Result<std::sync::Arc<Site>> {

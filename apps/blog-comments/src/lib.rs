@@ -41,9 +41,6 @@ use abide::{
     outbox::{Options, RetryPolicy},
 };
 
-/// The name under which the class is registered.
-pub const BINDING: &str = "BLOG";
-
 /// The name of the one blog that the program serves.
 pub const NAME: &str = "blog";
 

@@ -14,7 +14,7 @@ use maud::{DOCTYPE, Markup, html};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    BINDING, Blog, Site,
+    Blog, Site,
     token::{Confirmation, Subscription},
 };
 
@@ -221,7 +221,7 @@ impl<I: MailKind> Deliver for Letters<I> {
     }
 
     async fn submit(&self, delivery: &Delivery, ids: &I) -> Result<Submitted, Failure> {
-        let blog = delivery.env().namespace::<Blog>(BINDING);
+        let blog = delivery.env().try_object::<Blog>();
         let blog = blog.map_err(|error| Failure::permanent(error.to_string()))?;
         let letter = blog.get(delivery.object()).letter((*ids).into()).await;
         let letter = letter.map_err(|error| {

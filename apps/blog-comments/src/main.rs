@@ -7,7 +7,7 @@ use abide::outbox::handlers::SmtpDelivery;
 use abide::server::{SecretOption, ServeArgs};
 use abide_harness::SmtpServer;
 use anyhow::Context;
-use blog_comments::{BINDING, Blog, Limits, Site, options, registry, router};
+use blog_comments::{Blog, Limits, Site, options, registry, router};
 use clap::{Args, Parser};
 
 /// The end of the help text.
@@ -115,7 +115,7 @@ async fn serve(told: Serve) -> anyhow::Result<()> {
     };
     let site = site.checked().map_err(anyhow::Error::msg)?;
     abide::Host::from_config(told.settings.load()?)
-        .object::<Blog>(BINDING)
+        .object::<Blog>()
         .with(registry(site.clone(), SmtpDelivery::new(&smtp)?))
         .with(options(Duration::from_millis(told.retry_ms)))
         .with(Limits {

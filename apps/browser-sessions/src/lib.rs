@@ -27,6 +27,3 @@ mod session;
 pub use error::SessionError;
 pub use http::router;
 pub use session::{BrowserSession, Deleted, IdleTime, List, Picture, Shot, ShotState, Status};
-
-/// The name under which the class of sessions is registered.
-pub const BINDING: &str = "SESSIONS";

@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 use abide::server::{AddressPolicy, ServeArgs};
 use anyhow::Context;
 use browser_sessions::{
-    BINDING, BrowserSession, IdleTime,
+    BrowserSession, IdleTime,
     browser::{
         memory::MemoryWatch,
         outcome::PageLimits,
@@ -184,7 +184,7 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     });
     let running = browsers.clone();
     let served = abide::Host::from_config(config)
-        .object::<BrowserSession>(BINDING)
+        .object::<BrowserSession>()
         .with(IdleTime(Duration::from_secs(args.idle)))
         .with(pictures)
         .with(browsers.clone())

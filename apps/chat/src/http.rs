@@ -13,7 +13,7 @@ use abide::{
         access::{Access, Need, Role, Route},
     },
 };
-use axum::{Json, Router, http::Uri, routing::get};
+use axum::{Json, Router, routing::get};
 use serde::{Deserialize, Serialize};
 
 use crate::{ChatRoom, Entry, Invalid, Name, RoomName, room::Visitor};
@@ -91,13 +91,13 @@ async fn messages(
     Ok(Json(History { messages }))
 }
 
-/// Passes the request to the room, with the visitor's data in its URI.
+/// Passes the request to the room, with the visitor's data.
 async fn enter(
     env: Env,
     UrlPath(path): UrlPath<RoomPath>,
     UrlQuery(entrance): UrlQuery<Entrance>,
     client: ClientAddr,
-    mut request: Request,
+    request: Request,
 ) -> Result<Response, ApiError> {
     let visitor = Visitor {
         name: Name::parse(&entrance.name)?.to_string(),
@@ -105,16 +105,7 @@ async fn enter(
         address: client.network().to_string(),
         since: entrance.since,
     };
-    let room = room(&env, &path)?;
-    *request.uri_mut() = address_of(&visitor)?;
-    Ok(room.fetch(request).await?)
-}
-
-fn address_of(visitor: &Visitor) -> Result<Uri, ApiError> {
-    let query = serde_urlencoded::to_string(visitor).map_err(abide::Error::from_std)?;
-    Ok(format!("/?{query}")
-        .parse::<Uri>()
-        .map_err(abide::Error::from_std)?)
+    Ok(room(&env, &path)?.upgrade(request, &visitor).await?)
 }
 
 fn room(env: &Env, path: &RoomPath) -> Result<Stub<ChatRoom>, ApiError> {

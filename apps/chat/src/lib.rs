@@ -17,9 +17,3 @@ pub use protocol::{
     Entry, FromClient, Invalid, MAX_MARK, MAX_NAME, MAX_TEXT, Name, RoomName, ToClient,
 };
 pub use room::ChatRoom;
-
-/// The name under which rooms are registered.
-pub const ROOMS: &str = "CHAT_ROOM";
-
-/// The name under which rate limiters are registered.
-pub const LIMITERS: &str = "RATE_LIMITER";

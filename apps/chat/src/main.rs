@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use abide::server::ServeArgs;
-use chat::{ChatRoom, LIMITERS, Pace, ROOMS, RateLimiter, router};
+use chat::{ChatRoom, Pace, RateLimiter, router};
 use clap::Parser;
 
 /// The end of the help text.
@@ -45,8 +45,8 @@ async fn main() -> anyhow::Result<()> {
             burst,
             refill: Duration::from_millis(refill_ms),
         })
-        .object::<ChatRoom>(ROOMS)
-        .object::<RateLimiter>(LIMITERS)
+        .object::<ChatRoom>()
+        .object::<RateLimiter>()
         .router(router)
         .serve()
         .await?;

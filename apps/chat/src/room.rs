@@ -5,8 +5,7 @@
 //! derived from the open sockets alone. The object keeps nothing in memory, so it may be evicted between any two
 //! messages.
 
-use abide::prelude::*;
-use axum::extract::Query;
+use abide::{handed_over, prelude::*};
 use serde::{Deserialize, Serialize};
 
 use crate::{Entry, FromClient, Invalid, RateLimiter, ToClient, Verdict};
@@ -31,10 +30,10 @@ pub(crate) struct Visitor {
     /// The address that they write from.
     pub(crate) address: String,
     /// The newest message that they know.
-    #[serde(default)]
     pub(crate) since: i64,
 }
 
+#[durable_object]
 impl DurableObject for ChatRoom {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         ctx.sql().exec(
@@ -54,11 +53,9 @@ impl DurableObject for ChatRoom {
     }
 
     /// Admits a member.
-    async fn fetch(&self, request: Request) -> Result<Response> {
-        let Query(visitor) =
-            Query::<Visitor>::try_from_uri(request.uri()).map_err(Error::from_std)?;
-        let pair = WebSocketPair::new();
-        let socket = self.ctx.accept_websocket(pair.server, &[])?;
+    fn fetch(&self, request: Request) -> Result<Response> {
+        let visitor: Visitor = handed_over(&request)?;
+        let (socket, response) = self.ctx.accept_websocket(&[])?;
         socket.set_attachment(&visitor)?;
         let present = self.present()?;
         let welcome = ToClient::Welcome {
@@ -67,7 +64,7 @@ impl DurableObject for ChatRoom {
         };
         socket.send_json(&welcome)?;
         self.tell_all(&ToClient::Present { present }, Some(&socket))?;
-        Ok(websocket_response(pair.client))
+        Ok(response)
     }
 
     async fn websocket_message(&self, socket: WebSocket, message: Message) -> Result<()> {
@@ -100,7 +97,7 @@ impl DurableObject for ChatRoom {
         }
     }
 
-    async fn websocket_close(&self, _socket: WebSocket, _: Close) -> Result<()> {
+    fn websocket_close(&self, _socket: WebSocket, _: Close) -> Result<()> {
         let present = self.present()?;
         self.tell_all(&ToClient::Present { present }, None)
     }

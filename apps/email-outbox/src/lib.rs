@@ -25,6 +25,3 @@ pub use mail::Mail;
 pub use mails::{Composed, Mails};
 pub use overview::Overview;
 pub use sender::{Author, Sender, classic, registry};
-
-/// The name under which the class is registered.
-pub const BINDING: &str = "MAILS";

@@ -42,6 +42,7 @@ pub(crate) fn mails(env: &Env) -> Stub<Mails> {
     env.object::<Mails>().get_by_name(NAME)
 }
 
+#[durable_object]
 impl DurableObject for Mails {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let outbox = Outbox::open(
@@ -61,7 +62,7 @@ impl DurableObject for Mails {
     }
 
     /// Connects a live page.
-    async fn fetch(&self, request: Request) -> Result<Response> {
+    fn fetch(&self, request: Request) -> Result<Response> {
         self.live.accept(&request)
     }
 }

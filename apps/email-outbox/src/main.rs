@@ -12,7 +12,7 @@ use abide::{
 use abide_harness::{AcsMischief, AcsOptions, AcsServer};
 use anyhow::Context;
 use clap::{Args, Parser};
-use email_outbox::{Author, BINDING, Mails, Sender, classic, registry, router};
+use email_outbox::{Author, Mails, Sender, classic, registry, router};
 
 /// The service's access key.
 const KEY: SecretOption = SecretOption::new("--acs-key", "EMAIL_OUTBOX_ACS_KEY");
@@ -159,7 +159,7 @@ async fn serve_mails(
         config.outbound.allow_private = address;
     }
     Host::from_config(config)
-        .object::<Mails>(BINDING)
+        .object::<Mails>()
         .with(registry(sender)?)
         .with(options)
         .with(author)

@@ -18,9 +18,3 @@ pub use archive::{Closed, FlightArchive};
 pub use flight::{Cabin, Flight, Invalid, occupant};
 pub use http::router;
 pub use seating::{Assigned, Created, FlightSeating, MAX_WATCHERS, News, Seat, SeatingError};
-
-/// The name under which the class is registered.
-pub const BINDING: &str = "FLIGHT_SEATING";
-
-/// The same for the archive.
-pub const ARCHIVE_BINDING: &str = "FLIGHT_ARCHIVE";

@@ -8,7 +8,7 @@ use abide::{
     server::{Config, HostBuilder, MigrateArgs, ServeArgs},
 };
 use clap::Parser;
-use flight_seating::{ARCHIVE_BINDING, BINDING, FlightArchive, FlightSeating, router};
+use flight_seating::{FlightArchive, FlightSeating, router};
 
 /// The end of the help text.
 const EXAMPLE: &str = "\
@@ -39,6 +39,6 @@ async fn main() -> anyhow::Result<ExitCode> {
 
 fn host(config: Config) -> HostBuilder {
     Host::from_config(config)
-        .object::<FlightSeating>(BINDING)
-        .object::<FlightArchive>(ARCHIVE_BINDING)
+        .object::<FlightSeating>()
+        .object::<FlightArchive>()
 }

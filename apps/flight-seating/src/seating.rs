@@ -118,6 +118,7 @@ pub enum SeatingError {
     Storage(#[from] abide::Error),
 }
 
+#[durable_object]
 impl DurableObject for FlightSeating {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         // Pages ping to check the connection; that must not wake the object.
@@ -126,15 +127,14 @@ impl DurableObject for FlightSeating {
     }
 
     /// Connects a watcher. The router has checked whether they may watch.
-    async fn fetch(&self, _request: Request) -> Result<Response> {
-        let pair = WebSocketPair::new();
-        let socket = self.ctx.accept_websocket(pair.server, &[])?;
+    fn fetch(&self, _request: Request) -> Result<Response> {
+        let (socket, response) = self.ctx.accept_websocket(&[])?;
         socket.send_json(&News::Seats(self.all()?))?;
-        Ok(websocket_response(pair.client))
+        Ok(response)
     }
 
     /// Watchers send no messages.
-    async fn websocket_message(&self, _socket: WebSocket, _message: Message) -> Result<()> {
+    fn websocket_message(&self, _socket: WebSocket, _message: Message) -> Result<()> {
         Ok(())
     }
 

@@ -26,7 +26,9 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Code, GameHub, GameRoom, HUB, HubError, RoomRecord, Secret, pages, qr, room::ByRole};
+use crate::{
+    Code, GameHub, GameRoom, HUB, HubError, Role, RoomRecord, Secret, pages, qr, room::Entrance,
+};
 
 /// Everything that the program answers.
 pub fn router(env: Env) -> Router {
@@ -59,6 +61,11 @@ struct ByCode {
 #[derive(Deserialize)]
 struct ById {
     id: String,
+}
+
+#[derive(Deserialize)]
+struct ByRole {
+    role: Role,
 }
 
 #[derive(Deserialize)]
@@ -130,8 +137,7 @@ async fn picture(
 async fn enter(
     env: Env,
     UrlPath(ById { id }): UrlPath<ById>,
-    // The room reads it again; here a mistake gets a clear answer.
-    UrlQuery(ByRole { .. }): UrlQuery<ByRole>,
+    UrlQuery(ByRole { role }): UrlQuery<ByRole>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let rooms = env.object::<GameRoom>();
@@ -141,13 +147,15 @@ async fn enter(
             "A room's address has the `durableObjectId` that its code leads to.",
         )
     })?;
-    if Secret::offered(request.headers()).is_none() {
-        return Err(ApiError::bad_request(
+    let secret = Secret::offered(request.headers()).ok_or_else(|| {
+        ApiError::bad_request(
             "invalid_secret",
             "A WebSocket to a room offers two subprotocols: `blips`, and `secret.` with 32 hex digits.",
-        ));
-    }
-    Ok(rooms.get(id).fetch(request).await?)
+        )
+    })?;
+    let secret = secret.digest();
+    let entrance = Entrance { role, secret };
+    Ok(rooms.get(id).upgrade(request, &entrance).await?)
 }
 
 fn hub(env: &Env) -> Stub<GameHub> {

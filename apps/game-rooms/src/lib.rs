@@ -29,20 +29,14 @@ pub use limits::Limits;
 pub use room::{GameRoom, Role};
 pub use secret::Secret;
 
-/// The name under which the class of the hub is registered.
-pub const HUB_BINDING: &str = "HUB";
-
-/// The name under which the class of rooms is registered.
-pub const ROOM_BINDING: &str = "ROOMS";
-
 /// Registers the classes, the limits and the routes of the program.
 pub fn install(
     host: abide::server::HostBuilder,
     limits: Limits,
     codes: Codes,
 ) -> abide::server::HostBuilder {
-    host.object::<GameHub>(HUB_BINDING)
-        .object::<GameRoom>(ROOM_BINDING)
+    host.object::<GameHub>()
+        .object::<GameRoom>()
         .with(codes)
         .with(limits)
         .configure(|config| {

@@ -48,6 +48,7 @@ impl<E: Into<Error>> From<E> for DeskError {
     }
 }
 
+#[durable_object]
 impl DurableObject for Desk {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let tickets = Tickets::open(ctx.sql())?;
@@ -65,7 +66,7 @@ impl DurableObject for Desk {
     }
 
     /// Opens a live view: the router sends nothing else here.
-    async fn fetch(&self, _request: Request) -> Result<Response> {
+    fn fetch(&self, _request: Request) -> Result<Response> {
         live::accept(&self.ctx, &self.tickets.list(None, i64::MAX)?)
     }
 }

@@ -42,8 +42,8 @@ pub fn install(host: HostBuilder, settings: Settings) -> HostBuilder {
     )
     .try_curl("List the tickets", "", "/desks/support/tickets")
     .link("/desks/support", "The tickets of the desk “support”, live");
-    host.object::<Desk>("DESK")
-        .object::<Visitor>("VISITOR")
+    host.object::<Desk>()
+        .object::<Visitor>()
         .with(Registry::new().with(WebhookDelivery::new(secrets)))
         .with(settings)
         .router(api::router)

@@ -20,10 +20,9 @@ pub(crate) enum Event<'a> {
 /// Accepts a live view. The gateway answers its pings, so that they wake no desk.
 pub(crate) fn accept(ctx: &Ctx, tickets: &[Ticket]) -> Result<Response> {
     ctx.set_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
-    let pair = WebSocketPair::new();
-    let ws = ctx.accept_websocket(pair.server, &[])?;
+    let (ws, response) = ctx.accept_websocket(&[])?;
     ws.send_json(&Event::Tickets { tickets })?;
-    Ok(websocket_response(pair.client))
+    Ok(response)
 }
 
 /// Tells all live views, once the change is on disk.

@@ -13,6 +13,7 @@ pub struct Visitor {
     settings: Arc<Settings>,
 }
 
+#[durable_object]
 impl DurableObject for Visitor {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         Ok(Self {
@@ -22,7 +23,7 @@ impl DurableObject for Visitor {
     }
 
     /// The address has been quiet for long enough to be forgotten.
-    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
+    fn alarm(&self, _: AlarmInfo) -> Result<()> {
         self.ctx.storage().delete_all()
     }
 }

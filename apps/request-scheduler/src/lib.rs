@@ -33,9 +33,3 @@ pub use request::{Put, Room, ScheduledRequest};
 pub use sending::{SigningKey, registry};
 
 pub(crate) use index::Index;
-
-/// The name under which the class of requests is registered.
-pub const BINDING: &str = "REQUESTS";
-
-/// The name under which the class of the index is registered.
-pub const INDEX_BINDING: &str = "INDEX";

@@ -10,8 +10,7 @@ use abide::{
 use abide_harness::{Receiver, ReceiverAct};
 use clap::{Args, Parser};
 use request_scheduler::{
-    BINDING, Capacity, INDEX_BINDING, RequestIndex, ScheduledRequest, SigningKey, limits, registry,
-    router,
+    Capacity, RequestIndex, ScheduledRequest, SigningKey, limits, registry, router,
 };
 
 /// As in `abide` itself.
@@ -94,8 +93,8 @@ async fn main() -> anyhow::Result<()> {
         } => {
             let key = key.find()?;
             Host::from_config(serve.load()?)
-                .object::<ScheduledRequest>(BINDING)
-                .object::<RequestIndex>(INDEX_BINDING)
+                .object::<ScheduledRequest>()
+                .object::<RequestIndex>()
                 .with(registry(key))
                 .with(Capacity::new(max_requests))
                 .router(router)

@@ -45,6 +45,7 @@ struct Wanted {
     r#in: Option<u64>,
 }
 
+#[durable_object]
 impl DurableObject for Channel {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         ctx.sql().exec(
@@ -79,7 +80,7 @@ impl DurableObject for Channel {
         Ok(answer.unwrap_or_else(IntoResponse::into_response))
     }
 
-    async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
+    fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
         let connection = self.room.connection(&ws)?;
         if message.len() > MAX_MESSAGE_BYTES {
             let reason = format!("a message has at most {MAX_MESSAGE_BYTES} bytes");
@@ -91,7 +92,7 @@ impl DurableObject for Channel {
         Ok(())
     }
 
-    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
+    fn alarm(&self, _: AlarmInfo) -> Result<()> {
         let sql = self.ctx.sql();
         let due: Vec<(i64, Option<String>, String)> = sql
             .exec(

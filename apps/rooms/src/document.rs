@@ -47,6 +47,7 @@ pub struct DocumentStatus {
     pub update_bytes: u64,
 }
 
+#[durable_object]
 impl DurableObject for DocumentRoom {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let bounds = env.require::<Bounds>()?;
@@ -90,7 +91,7 @@ impl DurableObject for DocumentRoom {
         }
     }
 
-    async fn websocket_close(&self, ws: WebSocket, _: Close) -> Result<()> {
+    fn websocket_close(&self, ws: WebSocket, _: Close) -> Result<()> {
         self.document.disconnect(&self.room.connection(&ws)?)
     }
 }

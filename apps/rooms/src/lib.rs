@@ -14,12 +14,6 @@ pub use channel::Channel;
 pub use document::{DocumentRoom, DocumentStatus};
 pub use http::router;
 
-/// The name under which documents are registered.
-pub const DOCUMENTS: &str = "DOCUMENT_ROOM";
-
-/// The name under which channels are registered.
-pub const CHANNELS: &str = "CHANNEL";
-
 /// Bounds of the rooms, which the command line sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {

@@ -3,7 +3,7 @@
 
 use abide::server::ServeArgs;
 use clap::Parser;
-use rooms::{Bounds, CHANNELS, Channel, DOCUMENTS, DocumentRoom, router};
+use rooms::{Bounds, Channel, DocumentRoom, router};
 
 /// What the help ends with.
 const EXAMPLE: &str = "\
@@ -43,8 +43,8 @@ async fn main() -> anyhow::Result<()> {
             max_connections,
             max_document_bytes,
         })
-        .object::<DocumentRoom>(DOCUMENTS)
-        .object::<Channel>(CHANNELS)
+        .object::<DocumentRoom>()
+        .object::<Channel>()
         .router(router)
         .serve()
         .await?;

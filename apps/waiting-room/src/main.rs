@@ -105,9 +105,9 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
         needs_token: config.server.access == AccessPolicy::Token,
     };
     abide::Host::from_config(config)
-        .object::<DataCentre>("DATA_CENTRE")
-        .object::<World>("WORLD")
-        .object::<TicketCounter>("TICKET_COUNTER")
+        .object::<DataCentre>()
+        .object::<World>()
+        .object::<TicketCounter>()
         .router(move |env| router(Edge::new(env, front, settings, origin)))
         .serve()
         .await?;

@@ -41,7 +41,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     let waits = Waits::default();
     let dir = context.fresh_dir("ours")?;
     let host = Host::builder(dir)
-        .object::<Errands>("ERRANDS")
+        .object::<Errands>()
         .with(Registry::new().with(waits.clone()));
     let local = Local::of(host)?;
     let env = local.host.env();

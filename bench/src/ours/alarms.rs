@@ -151,7 +151,7 @@ impl Dormitory {
         let options = ClassOptions::default().idle_timeout(IDLE_TIMEOUT);
         let record = Arc::new(Record::default());
         let node = Node::builder(store)
-            .class::<Sleeper>("SLEEPER", options)
+            .class::<Sleeper>(options)
             .with(Shared(Arc::clone(&record)))
             .clock(Arc::new(Ahead(SystemClock::new(), ahead)))
             .start()?;

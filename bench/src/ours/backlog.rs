@@ -177,7 +177,7 @@ impl Backlogs {
         let options = ClassOptions::default().idle_timeout(DAY);
         let host = Host::builder(dir)
             .with(Registry::new().with(Jobs(Arc::clone(&taken))))
-            .object_with::<Backlog>("BACKLOG", options);
+            .object_with::<Backlog>(options);
         let host = runtime
             .block_on(host.start_local())
             .context("cannot start the host")?;

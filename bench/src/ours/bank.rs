@@ -19,9 +19,8 @@ impl DurableObject for Bank {
     async fn fetch(&self, request: Request) -> Result<Response> {
         let path = request.uri().path();
         if path == "/socket" {
-            let pair = WebSocketPair::new();
-            self.ctx.accept_websocket(pair.server, &[])?;
-            return Ok(websocket_response(pair.client));
+            let (_, response) = self.ctx.accept_websocket(&[])?;
+            return Ok(response);
         }
         self.transfer_as_text(path.trim_start_matches('/'))?;
         Ok(Response::new(Body::from("ok")))

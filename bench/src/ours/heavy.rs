@@ -41,9 +41,8 @@ impl DurableObject for Heavy {
                 return Ok(Response::new(Body::from(taken.len().to_string())));
             }
             _ => {
-                let pair = WebSocketPair::new();
-                self.ctx.accept_websocket(pair.server, &[])?;
-                return Ok(websocket_response(pair.client));
+                let (_, response) = self.ctx.accept_websocket(&[])?;
+                return Ok(response);
             }
         }
         Ok(Response::new(Body::from("1")))
@@ -80,7 +79,7 @@ impl Heavy {
 pub(crate) fn serve(dir: &Path, budget_mebibytes: usize) -> Result<()> {
     let runtime = node::runtime()?;
     let host = Host::builder(dir)
-        .object::<Heavy>("HEAVY")
+        .object::<Heavy>()
         .configure(|config| {
             config.server.listen = ListenAddress::any_port();
             config.admin.listen = None;

@@ -34,11 +34,11 @@ const NO_EVICTION: Duration = Duration::from_hours(24);
 fn builder(dir: &Path) -> HostBuilder {
     let options = || ClassOptions::default().idle_timeout(NO_EVICTION);
     subscription::install(Host::builder(dir))
-        .object_with::<Bank>("BANK", options())
-        .object_with::<Counter>("COUNTER", options())
-        .object_with::<Table>("TABLE", options())
-        .object_with::<Family>("FAMILY", options())
-        .object_with::<Payer>("PAYER", options())
+        .object_with::<Bank>(options())
+        .object_with::<Counter>(options())
+        .object_with::<Table>(options())
+        .object_with::<Family>(options())
+        .object_with::<Payer>(options())
 }
 
 /// A host in this process, without listeners, and the async runtime that its callers use.
@@ -91,7 +91,7 @@ pub(crate) fn serve_outboxes(dir: &Path) -> Result<()> {
 pub(crate) fn serve_busy(dir: &Path) -> Result<()> {
     let _kept = process::keep_to(Half::Server)?;
     let host = Host::builder(dir)
-        .object::<Busy>("BUSY")
+        .object::<Busy>()
         .router(|env| axum::Router::new().nest("/busy", object_router::<Busy>(&env)));
     serve(host)
 }
@@ -151,7 +151,7 @@ pub(crate) fn serve_rooms(dir: &Path) -> Result<()> {
     let connections = process::descriptor_limit();
     let runtime = runtime()?;
     let host = Host::builder(dir)
-        .object::<Room>("ROOM")
+        .object::<Room>()
         .configure(|config| {
             config.server.listen = ListenAddress::any_port();
             config.admin.listen = Some(ListenAddress::any_port());

@@ -132,10 +132,9 @@ impl DurableObject for Room {
     }
 
     async fn fetch(&self, _request: Request) -> Result<Response> {
-        let pair = WebSocketPair::new();
-        let ws = self.ctx.accept_websocket(pair.server, &["member"])?;
+        let (ws, response) = self.ctx.accept_websocket(&["member"])?;
         ws.set_attachment(&("member", 1))?;
-        Ok(websocket_response(pair.client))
+        Ok(response)
     }
 
     async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {

@@ -128,10 +128,7 @@ impl Senders {
         let host = Host::builder(dir)
             .with(Registry::new().with(Poster))
             .with(Concurrency(u32::try_from(claims)?))
-            .object_with::<Sender>(
-                "SENDER",
-                ClassOptions::default().idle_timeout(Duration::from_hours(24)),
-            )
+            .object_with::<Sender>(ClassOptions::default().idle_timeout(Duration::from_hours(24)))
             .configure(|config| {
                 config.outbound.allow_private = AllowPrivate::All;
                 config.outbound.max_queued = 65_536;

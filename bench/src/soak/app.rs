@@ -165,9 +165,8 @@ impl DurableObject for Line {
     }
 
     async fn fetch(&self, _request: Request) -> Result<Response> {
-        let pair = WebSocketPair::new();
-        self.ctx.accept_websocket(pair.server, &[])?;
-        Ok(websocket_response(pair.client))
+        let (_, response) = self.ctx.accept_websocket(&[])?;
+        Ok(response)
     }
 
     async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
@@ -200,9 +199,9 @@ impl Line {
 pub(crate) fn serve(dir: &Path, port: u16) -> anyhow::Result<()> {
     let host = Host::builder(dir)
         .with(Registry::new().with(Poster))
-        .object::<Ledger>("LEDGER")
-        .object::<Clock>("CLOCK")
-        .object::<Line>("LINE")
+        .object::<Ledger>()
+        .object::<Clock>()
+        .object::<Line>()
         .json_rpc()
         .configure(|config| {
             config.outbound.allow_private = AllowPrivate::All;

@@ -57,7 +57,7 @@ impl Client {
             let text = format!("{ledger} {entry}");
             let post = json!({ "url": self.receiver, "text": text });
             let begun = Instant::now();
-            self.surely::<Value>("LEDGER", &ledger, "write", &json!([entry, post]))
+            self.surely::<Value>("Ledger", &ledger, "write", &json!([entry, post]))
                 .await?;
             last[number] = entry;
             self.facts.written(&ledger, entry, begun.elapsed());
@@ -73,7 +73,7 @@ impl Client {
     }
 
     async fn read(&self, ledger: &str, written: u64) -> Result<()> {
-        let entries: Entries = self.surely("LEDGER", ledger, "read", &json!([])).await?;
+        let entries: Entries = self.surely("Ledger", ledger, "read", &json!([])).await?;
         if entries.last != written || !entries.are_whole() {
             self.facts.broken(format!(
                 "{ledger} has acknowledged entry {written}, and has {entries:?}"
@@ -89,11 +89,11 @@ impl Client {
         while !self.facts.is_stopped() {
             alarm += 1;
             let at = now() + 20 + i64::from(self.random.below(1_500) as u32);
-            self.surely::<Value>("CLOCK", &name, "set", &json!([alarm, at]))
+            self.surely::<Value>("Clock", &name, "set", &json!([alarm, at]))
                 .await?;
             let due = Instant::now();
             let fired = loop {
-                let fired: Fired = self.surely("CLOCK", &name, "fired", &json!([])).await?;
+                let fired: Fired = self.surely("Clock", &name, "fired", &json!([])).await?;
                 if fired.alarm >= alarm {
                     break fired;
                 }
@@ -122,7 +122,7 @@ impl Client {
         let (mut sent, mut answered) = (0, 0);
         while !self.facts.is_stopped() {
             let name = self.name.clone();
-            let known: u64 = self.surely("LINE", &name, "last", &json!([])).await?;
+            let known: u64 = self.surely("Line", &name, "last", &json!([])).await?;
             if known < answered || known > sent {
                 self.facts.broken(format!(
                     "{name} has answered {answered} and was sent {sent}; it knows {known}"

@@ -20,7 +20,7 @@
 //!
 //! #[rpc]
 //! impl Counter {
-//!     pub async fn add(&self, amount: i64) -> Result<i64> {
+//!     pub fn add(&self, amount: i64) -> Result<i64> {
 //!         let storage = self.ctx.storage();
 //!         let value = storage.get("value")?.unwrap_or(0) + amount;
 //!         storage.put("value", &value)?;
@@ -44,7 +44,8 @@
 //! - **Lock.** An object's handlers run on one thread. While one waits at an `await`, another may run, and at no other
 //!   time; [`Ctx::block_concurrency_while`] prevents even that.
 //! - **Begin and commit.** All writes between two awaits are one transaction. A panic rolls it back and resets the
-//!   object; an `Err` rolls nothing back, except in [`Storage::transaction`].
+//!   object. An `Err` rolls back a method or handler that is not `async`, and a closure in [`Storage::transaction`]; what
+//!   an `async` one has written remains.
 //! - **Wait for the disk.** Storage calls return at once; responses, results and calls to other objects leave when the
 //!   earlier writes are durable. [`PutOptions::allow_unconfirmed`] exempts a write.
 //! - **Manage lifetimes.** An object is activated by its first event and leaves memory when it has been idle; its
@@ -77,7 +78,7 @@
 //! let clock = TestClock::new();
 //! let store = Store::open(Arc::new(SimDisk::new()), Path::new("/data"), StoreOptions::small())?;
 //! let node = Node::builder(store)
-//!     .class::<Counter>("COUNTER", ClassOptions::default())
+//!     .class::<Counter>(ClassOptions::default())
 //!     .clock(Arc::new(clock.clone()))
 //!     .start()?;
 //!
@@ -112,6 +113,7 @@
 //! | `component` | [`component`]: building blocks for custom components |
 //! | `full` | all of these |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 

@@ -26,9 +26,6 @@ use serde::{Deserialize, Serialize};
 
 use json_text::JsonText;
 
-/// The name under which the class is registered.
-pub(crate) const BINDING: &str = "KV";
-
 /// The class, as tokens name its objects.
 const CLASS: &str = "Kv";
 
@@ -255,7 +252,7 @@ mod tests {
 
     async fn host() -> abide::server::LocalHost {
         abide::Host::open_in_memory()
-            .object::<Kv>(BINDING)
+            .object::<Kv>()
             .router(router)
             .start_local()
             .await

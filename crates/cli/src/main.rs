@@ -229,7 +229,7 @@ fn run() -> Result<ExitCode> {
 async fn serve(args: ServeArgs) -> Result<()> {
     let (config, settings) = Config::load_with::<outbox::Settings>(&args.into())?;
     let options = settings.options();
-    let host = Host::from_config(config).object::<kv::Kv>(kv::BINDING);
+    let host = Host::from_config(config).object::<kv::Kv>();
     service::install(host, settings.registry(), options)
         .front_page(front::page())
         .router(|env| {

@@ -44,7 +44,7 @@ impl DurableObject for Reminders {
     }
 }
 
-/// Callable methods: `env.object::<Reminders>().get_by_name("home").add(…)`, or `POST /rpc/REMINDERS/home/add`.
+/// Callable methods: `env.object::<Reminders>().get_by_name("home").add(…)`, or `POST /rpc/Reminders/home/add`.
 #[rpc]
 impl Reminders {
     /// Adds a reminder that is due after this many seconds, and returns its id. The row and the alarm are written
@@ -89,12 +89,10 @@ fn install(host: HostBuilder) -> HostBuilder {
         .try_curl(
             "Add a reminder that is due in 5 seconds",
             "--json '[\"water the plants\", 5]'",
-            "/rpc/REMINDERS/home/add",
+            "/rpc/Reminders/home/add",
         )
-        .try_curl("List them", "--json '[]'", "/rpc/REMINDERS/home/list");
-    host.object::<Reminders>("REMINDERS")
-        .json_rpc()
-        .front_page(page)
+        .try_curl("List them", "--json '[]'", "/rpc/Reminders/home/list");
+    host.object::<Reminders>().json_rpc().front_page(page)
 }
 
 #[tokio::main]

@@ -22,6 +22,23 @@
 /// }
 /// ```
 ///
+/// On the `impl` block it makes handlers that are not `async` transactions:
+///
+/// ```
+/// # use abide::prelude::*;
+/// # #[durable_object]
+/// # pub struct Meter { ctx: Ctx }
+/// #[durable_object]
+/// impl DurableObject for Meter {
+/// #   fn new(ctx: Ctx, _env: Env) -> Result<Self> { Ok(Self { ctx }) }
+///     fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+///         let storage = self.ctx.storage();
+///         storage.put("total", &0)?;
+///         storage.put("since", &self.ctx.now())
+///     }
+/// }
+/// ```
+///
 /// A class without `impl DurableObject` does not compile:
 ///
 /// ```compile_fail,E0277
@@ -132,13 +149,11 @@ pub use abide_runtime::{
     BlockConcurrency, Body, Call, Class, ClassOptions, ClockTime, CommitStall, Ctx, DormantPage,
     DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching, FoundObject, Instance,
     JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats,
-    ObjectClass, ObjectId, Outbound, PutOptions, QuarantineListing, Released, Remote, Reply,
-    Request, Response, Result, Row, Rows, ScheduledTime, Sql, StallCause, Storage, Stub, Timeline,
-    TimelineCause, TimelineListing, Timestamp, clock, limits, random, socket,
-    socket::{
-        Audience, Close, Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair,
-        websocket_response,
-    },
+    ObjectClass, ObjectId, ObjectPage, Outbound, PutOptions, QuarantineListing, Released, Remote,
+    Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql, StallCause, Storage, Stub,
+    Timeline, TimelineCause, TimelineListing, Timestamp, clock, handed_over, limits, random,
+    socket,
+    socket::{Audience, Close, Message, ReadyState, RequestResponsePair, WebSocket},
 };
 pub use abide_storage::{
     Bookmark, ListOptions, Params, SqlError, SqlErrorKind, TimelineId, ToSql, Value, params,
@@ -176,15 +191,14 @@ pub mod prelude {
         Activation, AlarmInfo, AlarmRetry, Body, Bookmark, ClassOptions, Close, Ctx, DurableObject,
         Env, Error, ListOptions, Message, Namespace, ObjectId, PutOptions, Request,
         RequestResponsePair, Response, Result, Row, Rows, Sql, SqlErrorKind, Storage, Stub,
-        Timeline, Timestamp, WebSocket, WebSocketPair, durable_object, params, rpc,
-        websocket_response,
+        Timeline, Timestamp, WebSocket, durable_object, params, rpc,
     };
 }
 
 #[doc(hidden)]
 pub mod __private {
     //! Items that macro output refers to. Not a public API.
-    pub use abide_runtime::{LocalFuture, ObjectClass, Remote, rpc};
+    pub use abide_runtime::{LocalFuture, ObjectClass, Remote, handler, rpc};
 
     use std::{borrow::Cow, rc::Rc};
 

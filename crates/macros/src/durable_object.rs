@@ -1,8 +1,11 @@
-//! `#[durable_object]`: a stub struct, and the trait implementation that ties it to the class.
+//! `#[durable_object]`: a stub struct, and the trait implementation that ties it to the class. On the class's
+//! `impl DurableObject` it is the work of [`handlers`].
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::{Attribute, Error, Generics, Item, Result, Visibility, spanned::Spanned};
+
+use crate::handlers;
 
 pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<TokenStream> {
     if !arguments.is_empty() {
@@ -13,6 +16,9 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
         ));
     }
     let item: Item = syn::parse2(item)?;
+    if let Item::Impl(block) = item {
+        return handlers::expand(block);
+    }
     let class = Class::of(&item)?;
     let generated = class.generate();
     Ok(quote! { #item #generated })

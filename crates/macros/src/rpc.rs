@@ -17,7 +17,9 @@ const RESERVED: &[&str] = &[
     "name",
     "fetch",
     "untyped",
+    "upgrade",
     "with_idempotency_key",
+    "with_timeout",
     "clone",
 ];
 

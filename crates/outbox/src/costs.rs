@@ -140,7 +140,7 @@ impl World {
         );
         let delivered = Arc::new(AtomicUsize::new(0));
         let node = Node::builder(store.unwrap())
-            .class::<Depot>("DEPOT", ClassOptions::default())
+            .class::<Depot>(ClassOptions::default())
             .with(Registry::new().with(Courier(Arc::clone(&delivered))))
             .with(Concurrency(concurrency))
             .clock(Arc::new(clock.clone()))

@@ -71,7 +71,7 @@
 //! # fn main() {
 //! let host = abide::Host::builder("data")
 //!     .with(Registry::new().with(Greeter))
-//!     .object::<Members>("MEMBERS");
+//!     .object::<Members>();
 //! # }
 //! ```
 

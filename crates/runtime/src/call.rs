@@ -5,7 +5,7 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use tokio::sync::oneshot;
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use crate::{
     Error, Fetching, Reply, Result,
     chain::Link,
+    clock::Sleep,
     gate::Released,
     waits::{self, Wait, WaitFor},
 };
@@ -39,6 +40,8 @@ pub struct Call<R, E = Error> {
     /// The task that makes the call, if that matters for a closed gate.
     link: Option<Arc<Link>>,
     wait: Option<Wait>,
+    /// Ends when the caller no longer waits.
+    limit: Option<Sleep>,
 }
 
 enum State {
@@ -56,12 +59,14 @@ impl<R, E> Call<R, E> {
         answer: oneshot::Receiver<Answer>,
         decode: fn(Reply) -> Result<Returned<R, E>>,
         link: Option<Arc<Link>>,
+        limit: Option<Sleep>,
     ) -> Self {
         Self {
             state: State::Waiting(answer),
             decode,
             link,
             wait: None,
+            limit,
         }
     }
 
@@ -74,6 +79,7 @@ impl<R, E> Call<R, E> {
             decode,
             link: None,
             wait: None,
+            limit: None,
         }
     }
 
@@ -83,6 +89,7 @@ impl<R, E> Call<R, E> {
             decode,
             link: None,
             wait: None,
+            limit: None,
         }
     }
 
@@ -92,6 +99,7 @@ impl<R, E> Call<R, E> {
             decode,
             link: None,
             wait: None,
+            limit: None,
         }
     }
 }
@@ -154,7 +162,11 @@ impl<R, E> Call<R, E> {
             State::Waiting(receiver) => match Pin::new(receiver).poll(cx) {
                 Poll::Pending => {
                     Wait::note(&mut call.wait, WaitFor::Object);
-                    return Poll::Pending;
+                    match &mut call.limit {
+                        Some(limit) => ready!(limit.as_mut().poll(cx)),
+                        None => return Poll::Pending,
+                    }
+                    Err(Error::out_of_time().into_maybe_ran())
                 }
                 Poll::Ready(Ok(answer)) => answer.into_inner(),
                 Poll::Ready(Err(_)) => Err(Error::stopping().into_maybe_ran()),

@@ -9,7 +9,7 @@ use std::{borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, ti
 
 use crate::{
     Activation, AlarmInfo, AlarmRetry, AnyStub, Ctx, Env, Error, ErrorKind, Event, Reply, Request,
-    Response, Result, Storage, Timeline, limits,
+    Response, Result, Storage, Timeline, context, limits,
     rpc::Args,
     socket::{Close, Message, WebSocket},
 };
@@ -37,6 +37,10 @@ pub trait Instance: 'static {
 ///
 /// Put `#[durable_object]` on the struct. Its handlers take `&self`: while one waits at an `await`, another may run, so
 /// mutable state in memory belongs in a `Cell` or `RefCell`.
+///
+/// An `async` handler is one transaction from each `await` to the next, and keeps what it wrote when it returns an `Err`.
+/// With `#[durable_object]` on the `impl` block as well, a handler that has nothing to await can be a plain `fn` that
+/// returns its `Result`: it is then one transaction, and an `Err` undoes everything that it wrote.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not implement `DurableObject`",
     note = "write `impl DurableObject for {Self} {{ fn new(ctx: Ctx, env: Env) -> Result<Self> {{ … }} }}`"
@@ -170,6 +174,22 @@ pub trait Remote: Clone + Send + Sync + 'static {
     fn stub(&self) -> &AnyStub;
 }
 
+/// Runs a handler that is not `async`: in one transaction, which is rolled back if it fails. `#[durable_object]` generates
+/// the calls.
+///
+/// # Errors
+/// That of the handler, or of the commit; [`ErrorKind::Input`] outside an object.
+#[doc(hidden)]
+pub async fn handler<R>(handler: impl FnOnce() -> Result<R>) -> Result<R> {
+    let Some(object) = context::current() else {
+        return Err(Error::with_kind(
+            ErrorKind::Input,
+            "a handler that is a transaction runs only inside its object: send the object an event through its stub",
+        ));
+    };
+    Storage::new(object).transaction(handler)
+}
+
 /// Adapts a Rust class to [`Class`].
 pub struct Native<T>(PhantomData<fn() -> T>);
 
@@ -264,6 +284,10 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
 #[derive(Clone, Debug, Setters)]
 #[non_exhaustive]
 pub struct ClassOptions {
+    /// The name under which callers find the class, in [`Env::namespace`] and in URLs such as `/rpc/NAME/…`; the class name if
+    /// `None`. It has letters, digits, `_` and `-`.
+    #[setters(into)]
+    pub binding: Option<String>,
     /// The key that ids are derived from; the class name if `None`. Set it before you rename the class, because objects
     /// are found by it. Two bindings must not share one.
     #[setters(into)]
@@ -289,6 +313,7 @@ pub struct ClassOptions {
 impl Default for ClassOptions {
     fn default() -> Self {
         Self {
+            binding: None,
             unique_key: None,
             idle_timeout: limits::IDLE_TIMEOUT,
             alarm_idle_timeout: limits::ALARM_IDLE_TIMEOUT,

@@ -17,7 +17,7 @@ use crate::{
     Activation, Alarm, AlarmInfo, Env, Error, ErrorKind, LocalFuture, ObjectId, Request, Response,
     Result, Sql, Storage, Timeline, Timestamp,
     object::{Duties, Object},
-    socket::{Audience, Message, RequestResponsePair, ServerSocket, WebSocket},
+    socket::{Audience, Message, RequestResponsePair, WebSocket},
 };
 
 /// The context of an object: its identity, storage, alarms, sockets and gates. Clones are cheap and are the same context.
@@ -291,14 +291,26 @@ impl Ctx {
         self.object().forget_call();
     }
 
-    /// Accepts a WebSocket: from now on its messages and its end are events of this object. It may have up to 10 tags
-    /// of at most 256 bytes each, by which [`websockets_with_tag`](Self::websockets_with_tag) finds it; duplicate tags count
-    /// once.
+    /// Accepts the WebSocket that a request asks for: answer the request with the response, which may get headers such as
+    /// `Sec-WebSocket-Protocol`; the gateway adds those of the protocol itself. From now on the socket's messages and its
+    /// end are events of this object. It may have up to 10 tags of at most 256 bytes each, by which
+    /// [`websockets_with_tag`](Self::websockets_with_tag) finds it; duplicate tags count once.
     ///
     /// The object need not stay in memory for it (the socket hibernates). A turn that fails afterwards does not undo
-    /// it; the client's end is then not answered, and the socket ends with 1006.
-    pub fn accept_websocket(&self, server: ServerSocket, tags: &[&str]) -> Result<WebSocket> {
-        self.object().accept_websocket(server.0, tags)
+    /// it. If the response is dropped, or its client is gone, the socket ends with 1006.
+    ///
+    /// ```
+    /// use abide_runtime::{Ctx, Response, Result};
+    ///
+    /// fn join(ctx: &Ctx) -> Result<Response> {
+    ///     let (socket, response) = ctx.accept_websocket(&["lobby"])?;
+    ///     socket.send("welcome")?;
+    ///     Ok(response)
+    /// }
+    /// ```
+    pub fn accept_websocket(&self, tags: &[&str]) -> Result<(WebSocket, Response)> {
+        let (socket, client) = self.object().accept_websocket(tags)?;
+        Ok((socket, client.into_response()))
     }
 
     /// Opens a WebSocket to another server, once the object's earlier writes are durable; then it behaves like an

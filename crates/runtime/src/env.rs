@@ -71,33 +71,44 @@ impl Env {
     /// The namespace of a class that is registered once.
     ///
     /// # Panics
-    /// If the class is not registered, or is registered under several bindings: use [`namespace`](Self::namespace) to
-    /// select one.
+    /// If the class is not registered, or is registered under several bindings; [`try_object`](Self::try_object) returns an
+    /// error instead.
     #[track_caller]
     pub fn object<T: ObjectClass>(&self) -> Namespace<T> {
-        match self.object_or_error() {
+        match self.try_object() {
             Ok(objects) => objects,
-            Err(error) => panic!("{error}"),
+            Err(error) => panic!("{}", error.message()),
         }
     }
 
-    /// The same without a panic.
-    pub(crate) fn object_or_error<T: ObjectClass>(&self) -> Result<Namespace<T>, String> {
+    /// The namespace of a class that is registered once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the class is not registered; [`ErrorKind::Input`] if it is registered under several
+    /// bindings: use [`namespace`](Self::namespace) to select one.
+    pub fn try_object<T: ObjectClass>(&self) -> Result<Namespace<T>> {
         let mut bindings = self.of_class::<T>();
-        match (bindings.next(), bindings.next()) {
-            (Some(binding), None) => Ok(self.wrap(binding)),
-            (None, _) => Err(format!(
-                "{} is not registered: add `.object::<{0}>(\"BINDING\")` to the host; it has {}",
-                T::NAME,
-                self.known()
-            )),
-            (Some(first), Some(second)) => Err(format!(
-                "{} is registered as `{}` and as `{}`: select one with `env.namespace::<{0}>(\"{1}\")`",
-                T::NAME,
-                first.name,
-                second.name
-            )),
-        }
+        let (kind, why) = match (bindings.next(), bindings.next()) {
+            (Some(binding), None) => return Ok(self.wrap(binding)),
+            (None, _) => (
+                ErrorKind::NotFound,
+                format!(
+                    "{} is not registered: add `.object::<{0}>()` to the host; it has {}",
+                    T::NAME,
+                    self.known()
+                ),
+            ),
+            (Some(first), Some(second)) => (
+                ErrorKind::Input,
+                format!(
+                    "{} is registered as `{}` and as `{}`: select one with `env.namespace::<{0}>(\"{1}\")`",
+                    T::NAME,
+                    first.name,
+                    second.name
+                ),
+            ),
+        };
+        Err(Error::with_kind(kind, why))
     }
 
     /// The namespace of a class under a binding.

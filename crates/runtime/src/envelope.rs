@@ -247,6 +247,8 @@ impl Mailbox {
 pub(crate) struct Replier {
     to: Origin,
     ticket: Ticket,
+    /// Until when the event may begin.
+    deadline: Option<Duration>,
 }
 
 /// A response whose caller is gone. Its destructor is code of the program: the node is not drained until it has run.
@@ -271,6 +273,7 @@ impl Replier {
         Self {
             to: Origin::Caller(answer),
             ticket: Ticket::new(mailbox, weight),
+            deadline: None,
         }
     }
 
@@ -278,7 +281,18 @@ impl Replier {
         Self {
             to: Origin::Socket(delivery),
             ticket: Ticket::new(mailbox, EVENT_BYTES),
+            deadline: None,
         }
+    }
+
+    /// The event may begin until this time of the clock.
+    pub(crate) fn until(self, deadline: Option<Duration>) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// Returns whether it is too late to begin the event: its caller no longer waits.
+    pub(crate) fn is_late(&self, now: Duration) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
     /// Returns whether a caller waits for the answer.
@@ -309,7 +323,7 @@ impl Replier {
 
     /// Answers. Returns a response whose caller is gone.
     pub(crate) fn send(self, answer: Released<Result<Reply>>) -> Option<UndeliveredReply> {
-        let Self { to, ticket } = self;
+        let Self { to, ticket, .. } = self;
         let answer = match to {
             Origin::Caller(caller) => caller.send(answer).err()?.into_inner(),
             Origin::Socket(delivery) => {

@@ -259,6 +259,14 @@ impl Error {
         )
     }
 
+    /// There was no answer within the caller's time limit.
+    pub(crate) fn out_of_time() -> Self {
+        Self::with_kind(
+            ErrorKind::Timeout,
+            "the object did not answer within the time limit of the call",
+        )
+    }
+
     pub(crate) fn stopping() -> Self {
         Self::with_kind(
             ErrorKind::Unavailable,

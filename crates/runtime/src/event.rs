@@ -9,6 +9,7 @@ use axum_core::body::Body;
 
 use crate::{
     Activation, AlarmInfo, Error, ErrorKind, Result, Timeline, body,
+    handover::HandedOver,
     limits::EVENT_BYTES,
     socket::{Close, Message, WebSocket},
 };
@@ -106,7 +107,8 @@ impl Event {
                     Some(MeteredBody) => 0,
                     None => body::known_bytes(request.body()),
                 };
-                head + request.uri().path().len() + body
+                let value = request.extensions().get::<HandedOver>();
+                head + request.uri().path().len() + value.map_or(0, HandedOver::len) + body
             }
             Self::Rpc {
                 args,

@@ -53,8 +53,9 @@ where
             );
             return Err(Error::new(error).into_response());
         };
-        let objects = Env::from_ref(state).object_or_error::<T>();
-        let objects = objects.map_err(|error| Error::new(error).into_response())?;
+        let objects = Env::from_ref(state).try_object::<T>();
+        let objects =
+            objects.map_err(|error| Error::new(error.message().to_owned()).into_response())?;
         Ok(objects.get_by_name(&name))
     }
 }

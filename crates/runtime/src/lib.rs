@@ -59,8 +59,10 @@ mod event;
 mod extract;
 mod find;
 mod gate;
+mod handover;
 mod id;
 pub mod limits;
+mod listing;
 mod namespace;
 mod node;
 mod object;
@@ -99,6 +101,7 @@ pub use crate::{
     call::Call,
     class::{
         Class, ClassOptions, DurableObject, Instance, LocalFuture, Native, ObjectClass, Remote,
+        handler,
     },
     ctx::{BlockConcurrency, Ctx},
     env::Env,
@@ -106,7 +109,9 @@ pub use crate::{
     event::{Encoding, Event, MeteredBody, Reply, Request, Response},
     find::FoundObject,
     gate::Released,
+    handover::handed_over,
     id::ObjectId,
+    listing::ObjectPage,
     namespace::{AnyNamespace, Namespace},
     node::{Node, NodeBuilder},
     outbound::{Fetching, NoRedirects, Outbound},

@@ -10,6 +10,9 @@ pub const MAX_NAME_BYTES: usize = 2_048;
 /// Objects whose timelines one page of [`Node::dormant`](crate::Node::dormant) reads: less than a second of work.
 pub const TIMELINES_READ: usize = 2_000;
 
+/// Objects in one page of [`Namespace::list`](crate::Namespace::list): about a tenth of a second of work.
+pub const MAX_LISTED: usize = 1_000;
+
 /// The minimum number of digits of an abbreviated id: fewer are probably a mistake.
 pub const MIN_ID_PREFIX: usize = 4;
 

@@ -35,7 +35,7 @@ impl Binding {
 /// The objects under one binding, whatever their class.
 #[derive(Clone)]
 pub struct AnyNamespace {
-    router: RouterHandle,
+    pub(crate) router: RouterHandle,
     binding: Arc<Binding>,
 }
 
@@ -79,19 +79,6 @@ impl AnyNamespace {
         let id: ObjectId = text.parse()?;
         self.check(&id)?;
         Ok(id)
-    }
-
-    /// The ids of the stored objects, in order. Reads directories: not for hot paths.
-    ///
-    /// The first write of some may not be durable yet. Inside a handler, the object's later messages wait until it is;
-    /// a program must be aware that a power failure may undo the creation of an object that it finds here.
-    pub fn written(&self) -> Result<Vec<ObjectId>> {
-        let sender = self.router.sender()?;
-        let keys = self.router.store.objects(self.number())?;
-        if let Some(object) = sender {
-            object.has_seen(self.router.store.appended());
-        }
-        keys.into_iter().map(|key| key.id_hex().parse()).collect()
     }
 
     /// The stub of the object with this id. A foreign id fails when the stub is called.

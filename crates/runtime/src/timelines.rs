@@ -48,14 +48,7 @@ impl Node {
     /// # Errors
     /// [`ErrorKind::NotFound`] if it is not stored; [`ErrorKind::Overloaded`] while it is being restored.
     pub async fn timeline(&self, object: &AnyStub) -> Result<TimelineListing> {
-        object.checked_id()?;
-        let (tell, told) = oneshot::channel();
-        object.worker().send(Message::Timeline(TimelineQuestion {
-            binding: object.binding_index(),
-            id: object.id(),
-            tell,
-        }))?;
-        let (row, name) = told.await.unwrap_or_else(|_| Err(Error::stopping()))?;
+        let (row, name) = object.known_timeline().await?;
         Ok(TimelineListing {
             class: object.unique_key().to_owned(),
             id: object.id(),
@@ -108,6 +101,27 @@ impl Node {
     }
 }
 
+impl AnyStub {
+    /// The name with which the object is stored, if it has one. The object is not started for that.
+    ///
+    /// # Errors
+    /// As [`Node::timeline`].
+    pub(crate) async fn stored_name(&self) -> Result<Option<String>> {
+        Ok(self.known_timeline().await?.1)
+    }
+
+    async fn known_timeline(&self) -> Result<Known> {
+        self.checked_id()?;
+        let (tell, told) = oneshot::channel();
+        self.worker().send(Message::Timeline(TimelineQuestion {
+            binding: self.binding_index(),
+            id: self.id(),
+            tell,
+        }))?;
+        told.await.unwrap_or_else(|_| Err(Error::stopping()))
+    }
+}
+
 async fn written(class: AnyNamespace) -> Result<Vec<ObjectId>> {
     match tokio::task::spawn_blocking(move || class.written()).await {
         Ok(written) => written,
@@ -151,5 +165,6 @@ impl Worker {
 
 /// The timeline and the name in an object's database.
 pub(crate) fn read(db: &ObjectDb) -> abide_storage::Result<Known> {
-    Ok((db.timeline()?, db.name()?))
+    let (name, row) = db.identity()?;
+    Ok((row, name))
 }

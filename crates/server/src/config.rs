@@ -402,7 +402,7 @@ impl Default for WebSocketConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RpcConfig {
-    /// Whether clients may call objects' methods at `/rpc/{binding}/{name}/{method}`.
+    /// Whether clients may call objects' methods at `/rpc/{class}/{name}/{method}`.
     pub enabled: bool,
 }
 

@@ -97,16 +97,15 @@ impl HostBuilder {
         }
     }
 
-    /// Registers a class under a binding, with the options in the `[objects]` settings.
-    pub fn object<T: ObjectClass>(self, binding: &str) -> Self {
-        let binding = binding.to_owned();
-        self.register(move |node, defaults| node.class::<T>(binding, defaults.clone()))
+    /// Registers a class, with the options in the `[objects]` settings. Callers find it by its name.
+    pub fn object<T: ObjectClass>(self) -> Self {
+        self.register(|node, defaults| node.class::<T>(defaults.clone()))
     }
 
-    /// Registers a class under a binding with its own options; the `[objects]` settings do not apply to it.
-    pub fn object_with<T: ObjectClass>(self, binding: &str, options: ClassOptions) -> Self {
-        let binding = binding.to_owned();
-        self.register(move |node, _| node.class::<T>(binding, options))
+    /// Registers a class with its own options, such as another [binding](ClassOptions::binding); the `[objects]` settings do not
+    /// apply to it.
+    pub fn object_with<T: ObjectClass>(self, options: ClassOptions) -> Self {
+        self.register(move |node, _| node.class::<T>(options))
     }
 
     /// Shares a value with objects and handlers: `env.get::<C>()`.
@@ -162,7 +161,7 @@ impl HostBuilder {
     /// # #[rpc]
     /// # impl Shop { pub fn load(&self) -> Result<()> { Ok(()) } }
     /// let host = Host::open_in_memory()
-    ///     .object::<Shop>("SHOP")
+    ///     .object::<Shop>()
     ///     .on_start(async |env| env.object::<Shop>().get_by_name("main").load().await);
     /// # fn main() {}
     /// ```
@@ -197,16 +196,16 @@ impl HostBuilder {
         self
     }
 
-    /// Accepts calls over HTTP and JSON at `/rpc/{binding}/{name}/{method}`, like the setting `rpc.enabled`. Anyone who
+    /// Accepts calls over HTTP and JSON at `/rpc/{class}/{name}/{method}`, like the setting `rpc.enabled`. Anyone who
     /// may call the listener (`server.access`) may then call every method.
     pub fn json_rpc(self) -> Self {
         self.configure(|config| config.rpc.enabled = true)
     }
 
-    /// Records `/rpc` calls of these methods of a binding's objects in the audit log.
-    pub fn audit_calls(mut self, binding: &str, calls: &[AuditedCall]) -> Self {
-        let of_binding = self.audited_calls.entry(binding.to_owned()).or_default();
-        of_binding.extend(calls);
+    /// Records `/rpc` calls of these methods of a class's objects in the audit log, if the class is registered under its name.
+    pub fn audit_calls<T: ObjectClass>(mut self, calls: &[AuditedCall]) -> Self {
+        let of_class = self.audited_calls.entry(T::NAME.to_owned()).or_default();
+        of_class.extend(calls);
         self
     }
 

@@ -7,9 +7,11 @@
 //! cannot read another host than the listener has checked.
 
 use std::{
+    borrow::Cow,
     fmt,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     str::FromStr,
+    sync::Arc,
 };
 
 use axum::extract::{ConnectInfo, FromRequestParts, OptionalFromRequestParts};
@@ -39,7 +41,7 @@ use crate::{ApiError, limits};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestHost {
-    name: Box<str>,
+    name: Arc<str>,
     port: Option<u16>,
 }
 
@@ -149,7 +151,7 @@ impl FromStr for RequestHost {
             Some(rest) => {
                 let (address, port) = rest.split_once(']').ok_or(InvalidHost)?;
                 let address: Ipv6Addr = address.parse().map_err(|_| InvalidHost)?;
-                (format!("[{address}]"), port)
+                (Cow::Owned(format!("[{address}]")), port)
             }
             None => {
                 let end = text.find(':').unwrap_or(text.len());
@@ -173,7 +175,7 @@ impl FromStr for RequestHost {
 }
 
 /// A domain name or an IPv4 address, normalised.
-fn domain(text: &str) -> Result<String, InvalidHost> {
+fn domain(text: &str) -> Result<Cow<'_, str>, InvalidHost> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let is_label = |label: &str| {
@@ -182,7 +184,11 @@ fn domain(text: &str) -> Result<String, InvalidHost> {
     if text.len() > limits::MAX_HOST_NAME || !text.split('.').all(is_label) {
         return Err(InvalidHost);
     }
-    Ok(text.to_ascii_lowercase())
+    Ok(if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(text.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(text)
+    })
 }
 
 impl fmt::Display for RequestHost {

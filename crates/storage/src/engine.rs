@@ -20,6 +20,7 @@ use crate::sync::Mutex;
 use crate::waits::{WaitReason, Waits};
 use crate::wakeup::Wakeup;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -156,6 +157,45 @@ impl Engine {
             visit(object.key)?;
         }
         Ok(())
+    }
+
+    /// The first `limit` stored objects of a namespace after an id, in order. Reads only the directories that may hold them.
+    pub(crate) fn objects_after(
+        &self,
+        namespace: NamespaceNo,
+        after: Option<[u8; 32]>,
+        limit: usize,
+    ) -> Result<Vec<ObjectKey>> {
+        let Some(dir) = self.shared.catalog.namespace_dir(namespace) else {
+            return Ok(Vec::new());
+        };
+        let is_next = |id: [u8; 32]| after.is_none_or(|after| id > after);
+        // Those in memory first: one that leaves memory after this has its file.
+        let written = self.objects.all().into_iter().filter(|object| {
+            object.key.namespace == namespace && object.pages().size > 0 && is_next(object.key.id)
+        });
+        let mut found: BTreeSet<_> = written.map(|object| object.key).collect();
+        let disk = &*self.shared.disk;
+        let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
+        let first = after.map(|after| hex::encode(&after[..1]));
+        // A part is named after the first byte of its ids.
+        let mut parts = disk.list(&dir).map_err(failed)?;
+        parts.retain(|part| first.as_ref().is_none_or(|first| part >= first));
+        parts.sort_unstable();
+        let mut in_files = 0;
+        for part in parts {
+            if in_files >= limit {
+                break;
+            }
+            for file in disk.list(&dir.join(part)).map_err(failed)? {
+                let id = file.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
+                if let Some(id) = id.filter(|id| is_next(*id)) {
+                    in_files += 1;
+                    found.insert(ObjectKey { namespace, id });
+                }
+            }
+        }
+        Ok(found.into_iter().take(limit).collect())
     }
 
     /// Returns whether an object is stored. Reads a directory and opens no file.

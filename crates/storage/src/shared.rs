@@ -93,8 +93,7 @@ impl Shared {
             steps: self.log.clock_steps(),
             unix_millis: self.unix_millis(),
         };
-        let watch = self.clock_watch.read().clone();
-        if let Some(watch) = watch {
+        if let Some(watch) = &*self.clock_watch.read() {
             watch();
         }
         time

@@ -376,12 +376,17 @@ impl Store {
 
     /// The stored objects, in the order of their ids. Reads directories: not for hot paths.
     pub fn objects(&self, namespace: NamespaceNo) -> Result<Vec<ObjectKey>> {
-        let mut found = std::collections::BTreeSet::new();
-        self.0.engine.each_object(namespace, |key| {
-            found.insert(key);
-            Ok(())
-        })?;
-        Ok(found.into_iter().collect())
+        self.objects_after(namespace, None, usize::MAX)
+    }
+
+    /// The first `limit` stored objects after an id, in the order of their ids. Reads directories: not for hot paths.
+    pub fn objects_after(
+        &self,
+        namespace: NamespaceNo,
+        after: Option<[u8; 32]>,
+        limit: usize,
+    ) -> Result<Vec<ObjectKey>> {
+        self.0.engine.objects_after(namespace, after, limit)
     }
 
     /// Returns whether an object is stored. Reads a directory and opens no file: not for hot paths.

@@ -95,7 +95,7 @@ fn http() {
         ),
         (
             "rpc",
-            "POST /rpc/ECHO/a/say HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"args\":[\"a\",2]}",
+            "POST /rpc/Echo/a/say HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"args\":[\"a\",2]}",
         ),
         (
             "pipelined",
@@ -111,7 +111,7 @@ fn http() {
         ),
         (
             "key",
-            "POST /rpc/ECHO/a/say HTTP/1.1\r\nHost: x\r\nIdempotency-Key: \"k\"\r\nContent-Length: 9\r\n\r\n[\"a\", 1]\n",
+            "POST /rpc/Echo/a/say HTTP/1.1\r\nHost: x\r\nIdempotency-Key: \"k\"\r\nContent-Length: 9\r\n\r\n[\"a\", 1]\n",
         ),
         ("broken", "GET / HTTP/9.9\r\n\r\n"),
         ("upgrade", upgrade),

@@ -31,9 +31,8 @@ impl DurableObject for Echo {
 
     async fn fetch(&self, request: Request) -> Result<Response> {
         if request.headers().contains_key("upgrade") {
-            let pair = WebSocketPair::new();
-            self.ctx.accept_websocket(pair.server, &[])?;
-            return Ok(websocket_response(pair.client));
+            let (_, response) = self.ctx.accept_websocket(&[])?;
+            return Ok(response);
         }
         Ok(Response::new(request.into_body()))
     }
@@ -61,7 +60,7 @@ fn world() -> World {
     let runtime = runtime.expect("a runtime");
     let host = runtime.block_on(
         Host::open_in_memory()
-            .object::<Echo>("ECHO")
+            .object::<Echo>()
             .json_rpc()
             .configure(|config| {
                 config.admin.listen = None;

@@ -69,8 +69,8 @@ impl Life {
             receiver: receiver.clone(),
         };
         let (node, futures) = Node::builder(store)
-            .class::<Ledger>("LEDGER", options())
-            .class::<Sender>("SENDER", options())
+            .class::<Ledger>(options())
+            .class::<Sender>(options())
             .with(Registry::new().with(delivery).with_fan_out(Circular))
             .with(plan.delivery_options)
             .with(clock.clone())

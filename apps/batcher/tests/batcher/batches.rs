@@ -8,7 +8,7 @@ use abide::{
     prelude::*, server::LocalHost,
 };
 use abide_harness::in_time;
-use batcher::{BINDING, Batcher, BatcherError, MAX_WAITING, Queue, Upstream, options, router};
+use batcher::{Batcher, BatcherError, MAX_WAITING, Queue, Upstream, options, router};
 use tokio::sync::{mpsc, oneshot};
 use tower::ServiceExt;
 
@@ -59,7 +59,7 @@ impl World {
         let (sender, arrivals) = mpsc::unbounded_channel();
         let clock = TestClock::new();
         let host = Host::open_in_memory()
-            .object_with::<Batcher>(BINDING, options(Duration::from_secs(2)))
+            .object_with::<Batcher>(options(Duration::from_secs(2)))
             .with(Upstream {
                 url: "https://upstream.example/batches".parse().unwrap(),
                 window: WINDOW,

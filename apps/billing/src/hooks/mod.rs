@@ -31,17 +31,14 @@ pub(crate) use feed::Feed;
 pub use notice::Notice;
 pub use types::TYPES;
 
-/// The name under which the class of endpoints is registered.
-const BINDING: &str = "WEBHOOK_ENDPOINTS";
-
 /// If this is in the environment of a node's objects, the node has webhooks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Webhooks;
 
 /// Adds webhooks to a node.
 pub fn register(node: NodeBuilder) -> NodeBuilder {
-    node.class::<Endpoints>(BINDING, ClassOptions::default())
-        .class::<service::Outbox>(service::BINDING, ClassOptions::default())
+    node.class::<Endpoints>(ClassOptions::default())
+        .class::<service::Outbox>(ClassOptions::default())
         .with(Registry::new().with(NoticeDelivery))
         .with(Options::default())
         .with(Webhooks)
@@ -50,7 +47,7 @@ pub fn register(node: NodeBuilder) -> NodeBuilder {
 /// Adds webhooks to a host.
 pub fn install(host: HostBuilder) -> HostBuilder {
     let host = host
-        .object_with::<Endpoints>(BINDING, ClassOptions::default())
+        .object_with::<Endpoints>(ClassOptions::default())
         .with(Webhooks);
     service::install(
         host,

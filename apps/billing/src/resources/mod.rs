@@ -27,24 +27,24 @@ pub use subscription::{Entitlement, NewSubscription, OwnTerms, Subscription};
 
 /// Registers all classes.
 pub fn register(node: NodeBuilder) -> NodeBuilder {
-    node.class::<Product>("PRODUCT", ClassOptions::default())
-        .class::<Price>("PRICE", ClassOptions::default())
-        .class::<Customer>("CUSTOMER", ClassOptions::default())
-        .class::<Subscription>("SUBSCRIPTION", ClassOptions::default())
-        .class::<Invoice>("INVOICE", ClassOptions::default())
-        .class::<PaymentIntent>("PAYMENT_INTENT", ClassOptions::default())
-        .class::<Refund>("REFUND", ClassOptions::default())
-        .class::<FailedTimers>("FAILED_TIMERS", ClassOptions::default())
+    node.class::<Product>(ClassOptions::default())
+        .class::<Price>(ClassOptions::default())
+        .class::<Customer>(ClassOptions::default())
+        .class::<Subscription>(ClassOptions::default())
+        .class::<Invoice>(ClassOptions::default())
+        .class::<PaymentIntent>(ClassOptions::default())
+        .class::<Refund>(ClassOptions::default())
+        .class::<FailedTimers>(ClassOptions::default())
 }
 
 /// Registers all classes with a host.
 pub fn install(host: HostBuilder) -> HostBuilder {
-    host.object::<Product>("PRODUCT")
-        .object::<Price>("PRICE")
-        .object::<Customer>("CUSTOMER")
-        .object::<Subscription>("SUBSCRIPTION")
-        .object::<Invoice>("INVOICE")
-        .object::<PaymentIntent>("PAYMENT_INTENT")
-        .object::<Refund>("REFUND")
-        .object_with::<FailedTimers>("FAILED_TIMERS", ClassOptions::default())
+    host.object::<Product>()
+        .object::<Price>()
+        .object::<Customer>()
+        .object::<Subscription>()
+        .object::<Invoice>()
+        .object::<PaymentIntent>()
+        .object::<Refund>()
+        .object_with::<FailedTimers>(ClassOptions::default())
 }

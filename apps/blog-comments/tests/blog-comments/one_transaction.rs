@@ -7,7 +7,7 @@ use crate::support::{comment, mails, owner, until};
 use abide::outbox::handlers::SmtpDelivery;
 use abide::{Host, server::RunningHost};
 use abide_harness::{Client, Nobody, Version};
-use blog_comments::{BINDING, Blog, Site, options, registry, router};
+use blog_comments::{Blog, Site, options, registry, router};
 use http::Method;
 use serde_json::json;
 
@@ -22,7 +22,7 @@ async fn blog(max_queued: i64, nobody: &Nobody) -> RunningHost {
     };
     let smtp = SmtpDelivery::new(&format!("smtp://{}", nobody.address())).unwrap();
     Host::open_in_memory()
-        .object::<Blog>(BINDING)
+        .object::<Blog>()
         .with(registry(site.clone(), smtp))
         .with(options(Duration::from_hours(1)).max_queued(max_queued))
         .with(site)

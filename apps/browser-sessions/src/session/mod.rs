@@ -55,6 +55,7 @@ pub struct BrowserSession {
     idle_time: Duration,
 }
 
+#[durable_object]
 impl DurableObject for BrowserSession {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let shots = Shots::open(ctx.sql())?;
@@ -70,7 +71,7 @@ impl DurableObject for BrowserSession {
     }
 
     /// Adds up the time for which the browser has been idle, and closes it in the end.
-    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
+    fn alarm(&self, _: AlarmInfo) -> Result<()> {
         let storage = self.ctx.storage();
         let session = self.session()?;
         match self.browsers.activity(&session) {

@@ -7,7 +7,7 @@ use abide::{
     outbox::{Batch, FanOut, Options, Registry},
 };
 use abide_harness::until;
-use email_outbox::{Author, BINDING, Mailing, Mails, router};
+use email_outbox::{Author, Mailing, Mails, router};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ async fn host() -> LocalHost {
         .with(SmtpDelivery::new("smtp://127.0.0.1:1").unwrap())
         .with_fan_out(Broken);
     Host::open_in_memory()
-        .object::<Mails>(BINDING)
+        .object::<Mails>()
         .with(registry)
         .with(Options::default())
         .with(Author::parse("outbox@example.com").unwrap())

@@ -13,7 +13,7 @@ use abide::{
 };
 use abide_harness::until;
 use axum::body::Body;
-use email_outbox::{Author, BINDING, Mailing, Mails, router};
+use email_outbox::{Author, Mailing, Mails, router};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ impl Deliver for Never {
 async fn mails_that_fail_again_at_once_are_redriven_once() {
     let tried = Arc::new(AtomicUsize::new(0));
     let host = Host::open_in_memory()
-        .object::<Mails>(BINDING)
+        .object::<Mails>()
         .with(
             Registry::new()
                 .with(Never(Arc::clone(&tried)))

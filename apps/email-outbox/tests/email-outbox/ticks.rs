@@ -13,7 +13,7 @@ use abide::{
     http::{Method, StatusCode, header},
 };
 use axum::response::IntoResponse;
-use email_outbox::{Author, BINDING, Mails, Sender, classic, registry, router};
+use email_outbox::{Author, Mails, Sender, classic, registry, router};
 use http_body_util::BodyExt;
 use serde_json::json;
 use tower::ServiceExt;
@@ -93,7 +93,7 @@ async fn minute(mails: usize, retry_after: Option<u64>) -> Seen {
         key: "a2V5".to_owned(),
     };
     let host = Host::open_in_memory()
-        .object::<Mails>(BINDING)
+        .object::<Mails>()
         .with(registry(&sender).unwrap())
         .with(classic())
         .with(Author::parse("outbox@example.com").unwrap())

@@ -1,13 +1,10 @@
 //! Who wants to enter a room, where they sit, and why they may not.
 
-use abide::{Error, Request, Result};
-use axum::extract::Query;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Limits,
     limits::{LIFETIME, MESSAGES_WINDOW, PLACE_KEPT},
-    secret::Secret,
 };
 
 /// The two sides of a room.
@@ -20,24 +17,12 @@ pub enum Role {
     Peer,
 }
 
-/// What a client says when it enters: its role in the query, its secret as a subprotocol.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entrance {
-    pub(super) role: Role,
-    pub(super) secret: Secret,
-}
-
-#[derive(Deserialize)]
-pub(crate) struct ByRole {
+/// How a client enters.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Entrance {
     pub(crate) role: Role,
-}
-
-impl Entrance {
-    pub(super) fn of(request: &Request) -> Result<Self> {
-        let Query(ByRole { role }) = Query::try_from_uri(request.uri()).map_err(Error::from_std)?;
-        let secret = Secret::offered(request.headers()).ok_or("an entrance without a secret")?;
-        Ok(Self { role, secret })
-    }
+    /// The digest of its secret.
+    pub(crate) secret: String,
 }
 
 /// A place in a room: at most one open socket has it.

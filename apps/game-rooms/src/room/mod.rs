@@ -14,14 +14,14 @@ mod store;
 use std::{cell::RefCell, collections::HashMap, sync::Arc, time::Duration};
 
 use abide::{
-    ReadyState,
+    ReadyState, handed_over,
     http::{HeaderValue, header},
     prelude::*,
 };
 use serde_json::json;
 
 use self::{
-    entrance::{Entrance, PLAYERS, Refusal, Seat},
+    entrance::{PLAYERS, Refusal, Seat},
     store::{Room, Store},
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 };
 
 pub use self::entrance::Role;
-pub(crate) use self::{entrance::ByRole, store::millis};
+pub(crate) use self::{entrance::Entrance, store::millis};
 
 /// A room.
 #[durable_object]
@@ -58,9 +58,8 @@ impl DurableObject for GameRoom {
 
     /// Seats a client, or closes its socket with the reason: a page cannot see the status of a refused WebSocket.
     async fn fetch(&self, request: Request) -> Result<Response> {
-        let entrance = Entrance::of(&request)?;
-        let pair = WebSocketPair::new();
-        match self.seat(&entrance)? {
+        let entrance: Entrance = handed_over(&request)?;
+        let mut response = match self.seat(&entrance)? {
             Ok(seat) => {
                 for before in self.open(&seat.tag()) {
                     self.refuse(&before, Refusal::Replaced)?;
@@ -70,19 +69,20 @@ impl DurableObject for GameRoom {
                     Seat::Host => &[&tag],
                     Seat::Player(_) => &[PLAYERS, &tag],
                 };
-                let socket = self.ctx.accept_websocket(pair.server, tags)?;
+                let (socket, response) = self.ctx.accept_websocket(tags)?;
                 socket.set_attachment(&seat)?;
                 if let Seat::Player(number) = seat {
                     socket.send(json!({ "you": { "player": number } }).to_string())?;
                 }
                 self.tell_who_is_here();
+                response
             }
             Err(refusal) => {
-                let socket = self.ctx.accept_websocket(pair.server, &[])?;
+                let (socket, response) = self.ctx.accept_websocket(&[])?;
                 self.refuse(&socket, refusal)?;
+                response
             }
-        }
-        let mut response = websocket_response(pair.client);
+        };
         let protocol = HeaderValue::from_static(PROTOCOL);
         response
             .headers_mut()
@@ -167,13 +167,13 @@ impl GameRoom {
         let Some(room) = self.store.room()?.filter(|room| !room.is_over) else {
             return Ok(Err(Refusal::Ended));
         };
-        let secret = entrance.secret.digest();
+        let secret = &entrance.secret;
         if entrance.role == Role::Peer {
             let (most, present) = (self.limits.players, self.present());
-            let number = self.store.seat(&secret, &present, most, self.now())?;
+            let number = self.store.seat(secret, &present, most, self.now())?;
             return Ok(number.map(Seat::Player).ok_or(Refusal::Full));
         }
-        if room.host != secret {
+        if room.host != *secret {
             return Ok(Err(Refusal::WrongSecret));
         }
         if room.is_empty {

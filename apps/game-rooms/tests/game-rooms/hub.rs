@@ -16,7 +16,7 @@ use abide::{
     storage::{SimDisk, Store, StoreOptions},
 };
 use game_rooms::{
-    Codes, GameHub, HUB_BINDING, HubError, Limits,
+    Codes, GameHub, HubError, Limits,
     limits::{ATTEMPTS, LIFETIME, RESERVED},
 };
 
@@ -39,7 +39,7 @@ impl World {
         let disk = Arc::new(SimDisk::new());
         let store = Store::open(disk, Path::new("/data"), StoreOptions::small()).unwrap();
         let node = Node::builder(store)
-            .class::<GameHub>(HUB_BINDING, ClassOptions::default())
+            .class::<GameHub>(ClassOptions::default())
             .with(source)
             .with(Limits {
                 rooms_per_client: 2,

@@ -17,9 +17,7 @@ use abide::{
     outbox::{Deliver, Delivery, Failure, Registry, Submitted},
 };
 use abide_harness::until;
-use request_scheduler::{
-    BINDING, Definition, INDEX_BINDING, Phase, Put, RequestIndex, Room, ScheduledRequest,
-};
+use request_scheduler::{Definition, Phase, Put, RequestIndex, Room, ScheduledRequest};
 use tokio::sync::Notify;
 
 const HOUR: i64 = 3_600_000;
@@ -72,8 +70,8 @@ impl World {
         let disk = Arc::new(SimDisk::new());
         let store = Store::open(disk, Path::new("/data"), StoreOptions::small()).unwrap();
         let node = Node::builder(store)
-            .class::<ScheduledRequest>(BINDING, ClassOptions::default())
-            .class::<RequestIndex>(INDEX_BINDING, ClassOptions::default())
+            .class::<ScheduledRequest>(ClassOptions::default())
+            .class::<RequestIndex>(ClassOptions::default())
             .with(Registry::new().with(Recorder {
                 sent: Arc::clone(&sent),
                 go_on: Arc::clone(&go_on),

@@ -69,6 +69,7 @@ pub enum Number {
     Closed,
 }
 
+#[durable_object]
 impl DurableObject for TicketCounter {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         ctx.sql().exec(
@@ -80,7 +81,7 @@ impl DurableObject for TicketCounter {
         Ok(Self { ctx })
     }
 
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+    fn alarm(&self, _info: AlarmInfo) -> Result<()> {
         // The next call finds a new counter, with tables.
         self.ctx.restart();
         self.ctx.storage().delete_all()

@@ -27,9 +27,9 @@ async fn host() -> LocalHost {
 async fn host_at(clock: &TestClock) -> LocalHost {
     Host::open_in_memory()
         .clock(Arc::new(clock.clone()))
-        .object::<DataCentre>("DATA_CENTRE")
-        .object::<World>("WORLD")
-        .object::<TicketCounter>("TICKET_COUNTER")
+        .object::<DataCentre>()
+        .object::<World>()
+        .object::<TicketCounter>()
         .start_local()
         .await
         .unwrap()

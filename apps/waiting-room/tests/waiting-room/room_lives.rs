@@ -63,9 +63,9 @@ impl Life {
     async fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let host = Host::open_in_memory()
-            .object::<DataCentre>("DATA_CENTRE")
-            .object::<World>("WORLD")
-            .object::<TicketCounter>("TICKET_COUNTER");
+            .object::<DataCentre>()
+            .object::<World>()
+            .object::<TicketCounter>();
         let host = host.start_local().await.unwrap();
         let limit = 20 + below(&mut random, 80);
         let rules = Rules {

@@ -201,9 +201,7 @@ fn components_work_in_any_combination_and_order() {
         let orders = ["osf", "ofs", "sof", "sfo", "fos", "fso"];
         for name in all.iter().chain(&orders) {
             let world = World::new();
-            let node = world.node(&world.disk, |node, options| {
-                node.class::<Desk>("DESK", options)
-            });
+            let node = world.node(&world.disk, |node, options| node.class::<Desk>(options));
             let desk = node.env().object::<Desk>().get_by_name(name);
             let start = world.clock.unix_millis().cast_signed();
             desk.begin().await.unwrap();
@@ -231,9 +229,7 @@ fn components_work_in_any_combination_and_order() {
 fn a_second_component_of_a_name_is_refused() {
     run(async {
         let world = World::new();
-        let node = world.node(&world.disk, |node, options| {
-            node.class::<Desk>("DESK", options)
-        });
+        let node = world.node(&world.disk, |node, options| node.class::<Desk>(options));
         let desk = node.env().object::<Desk>().get_by_name("o");
         let error = desk.open_again().await.unwrap_err();
         assert!(error.message().contains("`outbox`"), "{error}");
@@ -327,7 +323,7 @@ async fn refused(
             .unwrap()
     };
     let versioned: fn(NodeBuilder, ClassOptions) -> NodeBuilder =
-        |node, options| node.class::<Versioned>("OBJECT", options);
+        |node, options| node.class::<Versioned>(options);
     let node = start(&world.disk, versioned);
     let object = node.env().object::<Versioned>().get_by_name(name);
     let (table, column) = (table.to_owned(), column.to_owned());
@@ -383,8 +379,8 @@ fn tables_of_another_version_are_refused_and_left_as_they_are() {
                     version,
                     opened,
                     |node, options| {
-                        node.class::<Opener>("OBJECT", options)
-                            .class::<Coordinator>("COORDINATOR", ClassOptions::default())
+                        node.class::<Opener>(options)
+                            .class::<Coordinator>(ClassOptions::default())
                     },
                 )
                 .await;
@@ -396,7 +392,7 @@ fn tables_of_another_version_are_refused_and_left_as_they_are() {
                 ("queue_meta", "version"),
                 version,
                 shard,
-                |node, options| node.class::<QueueShard>(queue::BINDING, options),
+                |node, options| node.class::<QueueShard>(options),
             )
             .await;
             assert!(error.contains(&told("queue")), "{error}");
@@ -406,7 +402,7 @@ fn tables_of_another_version_are_refused_and_left_as_they_are() {
                 ("workflow_instance", "tables"),
                 version,
                 instance,
-                |node, options| node.class::<WorkflowInstance>(workflow::INSTANCES, options),
+                |node, options| node.class::<WorkflowInstance>(options),
             )
             .await;
             assert!(error.contains(&told("workflow")), "{error}");
@@ -485,7 +481,7 @@ fn with_cart() -> (Node, TestClock, Stub<Cart>) {
     let (clock, disk) = (TestClock::new(), SimDisk::new());
     let post = Post(Arc::new(AtomicUsize::new(1)));
     let node = Node::builder(store(&disk, &clock))
-        .class::<Cart>("CART", ClassOptions::default())
+        .class::<Cart>(ClassOptions::default())
         .with(Registry::new().with(post))
         .clock(Arc::new(clock.clone()))
         .workers(1)

@@ -120,7 +120,7 @@ async fn dry_run(
     let mut failed = Vec::new();
     let run = Host::builder(dir)
         .with(done.clone())
-        .object::<new::Notes>("NOTES")
+        .object::<new::Notes>()
         .dry_run(classes, scratch.path(), |one| failed.push(one.clone()))
         .await?;
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
@@ -131,11 +131,7 @@ async fn dry_run(
 async fn a_dry_run_names_the_objects_whose_migration_fails_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let host = || {
-        Host::builder(&data)
-            .object::<old::Notes>("NOTES")
-            .start_local()
-    };
+    let host = || Host::builder(&data).object::<old::Notes>().start_local();
     let running = host().await.unwrap();
     let texts = (0..50).map(|n| (format!("n{n}"), "short".to_owned()));
     let long = ("long".to_owned(), "longer than ten".to_owned());
@@ -188,7 +184,7 @@ async fn a_dry_run_names_the_objects_whose_migration_fails_and_changes_nothing()
 async fn a_dry_run_recovers_what_only_the_log_has_without_writing_it() {
     let dir = tempfile::tempdir().unwrap();
     let (data, left) = (dir.path().join("data"), dir.path().join("left"));
-    let host = Host::builder(&data).object::<old::Notes>("NOTES");
+    let host = Host::builder(&data).object::<old::Notes>();
     let running = host.start_local().await.unwrap();
     let notes = running.env().object::<old::Notes>().get_by_name("ada");
     notes.add("longer than ten".into()).await.unwrap();

@@ -160,7 +160,7 @@ async fn host(dir: &std::path::Path) -> LocalHost {
     );
     let host = queue::install(Host::open_in_memory(), queues)
         .with(projection)
-        .object::<Everything>("EVERYTHING");
+        .object::<Everything>();
     let host = outbox::service::install(host, outbox::Registry::new(), outbox::Options::default());
     let host = leaderboard::install(host, leaderboard::Options::default());
     let host = sharding::install(lock::install(host));
@@ -175,9 +175,9 @@ async fn read_all(env: &Env) {
         .read()
         .await
         .unwrap();
-    let boards = env.namespace::<Leaderboard>(leaderboard::BINDING).unwrap();
+    let boards = env.object::<Leaderboard>();
     boards.get_by_name("none").top(0, 10).await.unwrap();
-    let locks = env.namespace::<Lock>(lock::BINDING).unwrap();
+    let locks = env.object::<Lock>();
     locks.get_by_name("none").holder().await.unwrap();
     Sharded::<Everything>::new(env, "none", 4)
         .unwrap()
@@ -193,9 +193,7 @@ async fn read_all(env: &Env) {
     let workflows = Workflows::<Nothing>::new(env);
     workflows.status("none").await.unwrap_err();
     workflows.list(Filter::default()).await.unwrap();
-    let outboxes = env
-        .namespace::<outbox::service::Outbox>(outbox::service::BINDING)
-        .unwrap();
+    let outboxes = env.object::<outbox::service::Outbox>();
     outboxes.get_by_name("none").overview().await.unwrap();
 }
 

@@ -188,8 +188,8 @@ async fn host(clock: &TestClock, change: impl FnOnce(HostBuilder) -> HostBuilder
             config.outbound.allow_private = "127.0.0.1".parse().unwrap();
             config.objects.workers = Some(2);
         })
-        .object::<Sleeper>("SLEEPER")
-        .object::<Desk>("DESK");
+        .object::<Sleeper>()
+        .object::<Desk>();
     change(host).start_local().await.unwrap()
 }
 
@@ -384,7 +384,7 @@ async fn objects_that_never_rest_are_named() {
 #[tokio::test]
 async fn a_running_clock_is_refused() {
     let host = Host::open_in_memory()
-        .object::<Sleeper>("SLEEPER")
+        .object::<Sleeper>()
         .start_local()
         .await
         .unwrap();

@@ -47,16 +47,17 @@ async fn abide(args: &[&str], data: &Path) -> Result<String, String> {
 
 /// A node with two classes of clockwork: one is given up after a retry at once, the other is tried again an hour later.
 async fn serve(data: &Path) -> RunningHost {
-    let options = |unique_key: &str, alarm_retry| {
+    let options = |name: &str, alarm_retry| {
         ClassOptions::default()
-            .unique_key(unique_key.to_owned())
+            .binding(name.to_owned())
+            .unique_key(name.to_owned())
             .alarm_retry(alarm_retry)
     };
     let at_once = AlarmRetry::at_most(1).base(Duration::ZERO);
     let patient = AlarmRetry::default().base(Duration::from_hours(1));
     let host = Host::builder(data)
-        .object_with::<Clockwork>("CLOCKWORK", options("Clockwork", at_once))
-        .object_with::<Clockwork>("STUBBORN", options("Stubborn", patient))
+        .object_with::<Clockwork>(options("Clockwork", at_once))
+        .object_with::<Clockwork>(options("Stubborn", patient))
         .configure(|config| {
             config.server.listen = abide::server::ListenAddress::any_port();
             config.admin.listen = Some(abide::server::ListenAddress::any_port());
@@ -75,7 +76,7 @@ async fn alarms_are_listed_and_rerun_on_a_node_and_on_its_directory() {
     let file = dir.path().join("token");
     std::fs::write(&file, token.text).unwrap();
     let at = ["--admin", &admin, "--token-file", file.to_str().unwrap()];
-    let clockwork = host.env().namespace::<Clockwork>("CLOCKWORK").unwrap();
+    let clockwork = host.env().namespace::<Clockwork>("Clockwork").unwrap();
     let (broken, later) = (clockwork.get_by_name("a/b"), clockwork.get_by_name("later"));
     later.set(4_000_000_000_000).await.unwrap();
     broken.set(1_000).await.unwrap();
@@ -135,7 +136,7 @@ async fn failing_alarms_are_listed_with_their_last_error_and_run_again() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let host = serve(&data).await;
-    let stubborn = host.env().namespace::<Clockwork>("STUBBORN").unwrap();
+    let stubborn = host.env().namespace::<Clockwork>("Stubborn").unwrap();
     let stubborn = stubborn.get_by_name("s");
     stubborn.set(1_000).await.unwrap();
     let failing = ["alarms", "list", "--failing"];

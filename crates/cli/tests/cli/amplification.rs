@@ -44,13 +44,13 @@ async fn a_body_of_small_objects_costs_what_its_text_costs() {
         (Method::PUT, "/kv/ada/large", objects.clone()),
         (
             Method::POST,
-            "/rpc/KV/ada/put",
+            "/rpc/Kv/ada/put",
             format!("[\"large\",{objects}]"),
         ),
-        (Method::POST, "/rpc/KV/ada/put", array_of("0", 8 * MIB)),
+        (Method::POST, "/rpc/Kv/ada/put", array_of("0", 8 * MIB)),
         (
             Method::POST,
-            "/rpc/KV/ada/list",
+            "/rpc/Kv/ada/list",
             format!("[{{\"x\":{objects}}}]"),
         ),
         (Method::POST, "/outbox/orders/messages", objects.clone()),

@@ -70,7 +70,7 @@ impl Town {
                 config.admin.listen = None;
             })
             .with(Registry::new().with(Post(Arc::clone(&at_home))))
-            .object::<Sender>("SENDER")
+            .object::<Sender>()
             .start()
             .await
             .unwrap();

@@ -328,7 +328,7 @@ async fn what_operators_do_over_rpc_is_in_the_audit_log() {
     enqueue(&client, "one", &request(&url, 1)).await;
     until(&client, 1, "failed").await;
     let call = async |method: &str, args: Value| {
-        let path = format!("/rpc/OUTBOX/orders/{method}");
+        let path = format!("/rpc/Outbox/orders/{method}");
         client.post(&path, &args).await
     };
     assert_eq!(call("show", json!([1])).await.status, 200);

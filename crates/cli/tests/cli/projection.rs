@@ -48,7 +48,7 @@ async fn start(dir: &Path, has_queue: bool) -> RunningHost {
             config.server.listen = ListenAddress::any_port();
             config.admin.listen = None;
         })
-        .object::<Order>("ORDER");
+        .object::<Order>();
     let queues = if has_queue {
         projection.install(Queues::new(), model)
     } else {

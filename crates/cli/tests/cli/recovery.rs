@@ -51,12 +51,10 @@ fn undo(printed: &str) -> String {
 async fn objects_are_restored_and_forked_on_a_node_and_in_its_directory() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let host = Host::builder(&data)
-        .object::<Note>("NOTE")
-        .configure(|config| {
-            config.server.listen = abide::server::ListenAddress::any_port();
-            config.admin.listen = Some(abide::server::ListenAddress::any_port());
-        });
+    let host = Host::builder(&data).object::<Note>().configure(|config| {
+        config.server.listen = abide::server::ListenAddress::any_port();
+        config.admin.listen = Some(abide::server::ListenAddress::any_port());
+    });
     let host = host.start().await.unwrap();
     let note = host.env().object::<Note>().get_by_name("a/b");
     note.write("first".into()).await.unwrap();

@@ -48,12 +48,10 @@ async fn abide(args: &[&str], data: &Path) -> (bool, String) {
 }
 
 async fn host(data: &Path) -> abide::server::RunningHost {
-    let host = Host::builder(data)
-        .object::<Note>("NOTE")
-        .configure(|config| {
-            config.server.listen = abide::server::ListenAddress::any_port();
-            config.admin.listen = Some(abide::server::ListenAddress::any_port());
-        });
+    let host = Host::builder(data).object::<Note>().configure(|config| {
+        config.server.listen = abide::server::ListenAddress::any_port();
+        config.admin.listen = Some(abide::server::ListenAddress::any_port());
+    });
     host.start().await.unwrap()
 }
 

@@ -70,7 +70,7 @@ impl Town {
                 config.admin.listen = None;
             })
             .with(mended.clone())
-            .object::<Tower>("TOWER")
+            .object::<Tower>()
             .start()
             .await
             .unwrap();

@@ -301,7 +301,7 @@ impl World {
         let life = script.0.lock().unwrap().life;
         let options = ClassOptions::default().background_timeout(timeout);
         let node = Node::builder(store(&disk, &clock))
-            .class::<Desk>("DESK", options)
+            .class::<Desk>(options)
             .with(Life(script.clone(), life))
             .clock(Arc::new(clock.clone()))
             .workers(2)

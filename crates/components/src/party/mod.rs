@@ -56,10 +56,7 @@ mod router;
 
 use std::{cell::Cell, fmt, rc::Rc};
 
-use abide::{
-    Ctx, Error, ErrorKind, Message, Request, Response, Result, WebSocket, WebSocketPair,
-    http::header, websocket_response,
-};
+use abide::{Ctx, Error, ErrorKind, Message, Request, Response, Result, WebSocket, http::header};
 
 use abide_macros::Setters;
 
@@ -168,10 +165,9 @@ impl Room {
         let id_tag = format!("{ID_PREFIX}{id}");
         let mut all = vec![&*id_tag];
         all.extend(tags);
-        let pair = WebSocketPair::new();
-        let socket = self.0.ctx.accept_websocket(pair.server, &all)?;
+        let (socket, response) = self.0.ctx.accept_websocket(&all)?;
         let connection = Connection::begin(socket, uri)?;
-        Ok((connection, websocket_response(pair.client)))
+        Ok((connection, response))
     }
 
     /// The connection of a WebSocket that a handler was given.

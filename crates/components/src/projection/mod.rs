@@ -59,7 +59,7 @@
 //! let queues = projection.install(Queues::new(), Arc::clone(&model));
 //! let host = queue::install(abide::Host::builder("data"), queues)
 //!     .with(projection)
-//!     .object::<Account>("ACCOUNT");
+//!     .object::<Account>();
 //! # drop((host, model));
 //! # std::fs::remove_dir_all(&dir).unwrap();
 //! # Ok(())

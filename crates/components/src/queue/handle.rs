@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 use sha2::{Digest, Sha256};
 
 use super::{
-    BINDING, Counts, DeadLetter, Message, MessageId, QueueError, QueueShard, Queues, Sent, limits,
+    Counts, DeadLetter, Message, MessageId, QueueError, QueueShard, Queues, Sent, limits,
     queues::Declared,
 };
 
@@ -29,7 +29,7 @@ impl Queue {
     pub fn new(env: &Env, name: &str) -> Result<Self, QueueError> {
         let queues = env.require::<Queues>()?;
         Ok(Self {
-            shards: env.namespace(BINDING)?,
+            shards: env.try_object()?,
             declared: Arc::clone(queues.get(name)?),
         })
     }

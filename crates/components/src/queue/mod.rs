@@ -88,13 +88,9 @@ pub use to_object::ToObject;
 
 pub use abide_component::RetryPolicy;
 
-/// The name under which the class is registered.
-pub const BINDING: &str = "QUEUE";
-
 /// Registers the class, with the queues of the program.
 pub fn install(host: HostBuilder, queues: Queues) -> HostBuilder {
-    host.object_with::<QueueShard>(BINDING, class_options())
-        .with(queues)
+    host.object_with::<QueueShard>(class_options()).with(queues)
 }
 
 /// The class's options: its alarm is retried until it succeeds, with waits of at most a minute.

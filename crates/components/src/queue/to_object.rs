@@ -41,7 +41,7 @@ use super::{Batch, Consumer, Delivery, Exceptions, Received};
 /// }
 ///
 /// # fn main() {
-/// let queues = Queues::new().with("entries", Options::default(), ToObject::named("LEDGER", "all", "book"));
+/// let queues = Queues::new().with("entries", Options::default(), ToObject::named("Ledger", "all", "book"));
 /// # }
 /// ```
 #[derive(Clone, Debug)]

@@ -46,7 +46,7 @@
 //! }
 //!
 //! # fn main() {
-//! let host = abide::Host::builder("data").object::<Subscription>("SUBSCRIPTIONS");
+//! let host = abide::Host::builder("data").object::<Subscription>();
 //! # }
 //! ```
 

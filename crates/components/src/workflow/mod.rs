@@ -107,16 +107,10 @@ pub use registry::Registry;
 pub use retry::RetryPolicy;
 pub use workflow::Workflow;
 
-/// The name under which instances are registered.
-pub const INSTANCES: &str = "WORKFLOWS";
-
-/// The name under which directories are registered.
-pub const DIRECTORIES: &str = "WORKFLOW_DIRECTORIES";
-
 /// Registers the classes, with the workflows of the program and their options.
 pub fn install(host: HostBuilder, registry: Registry, options: Options) -> HostBuilder {
-    host.object_with::<WorkflowInstance>(INSTANCES, class_options())
-        .object::<WorkflowDirectory>(DIRECTORIES)
+    host.object_with::<WorkflowInstance>(class_options())
+        .object::<WorkflowDirectory>()
         .with(registry)
         .with(options)
 }

@@ -22,7 +22,7 @@ use crate::{Deliver, Delivery, Failure, Submitted};
 /// let registry = Registry::new().with(CallDelivery);
 ///
 /// fn pay(outbox: &Outbox) -> Result<(), OutboxError> {
-///     let call = ObjectCall::new("ACCOUNT", "ada", "deposit", &(100,))?;
+///     let call = ObjectCall::new("Account", "ada", "deposit", &(100,))?;
 ///     CallDelivery::enqueue(outbox, &call)?;
 ///     Ok(())
 /// }

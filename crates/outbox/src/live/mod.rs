@@ -63,9 +63,8 @@ use std::{
 };
 
 use abide::{
-    Body, Ctx, Error, Request, RequestResponsePair, Response, Result, WebSocket, WebSocketPair,
+    Body, Ctx, Error, Request, RequestResponsePair, Response, Result, WebSocket,
     http::{HeaderValue, StatusCode, header},
-    websocket_response,
 };
 use serde::Serialize;
 
@@ -196,8 +195,7 @@ impl Live {
             inner.newest.set(newest(&inner.outbox)?);
         }
         if line == Line::WebSocket {
-            let pair = WebSocketPair::new();
-            let socket = inner.ctx.accept_websocket(pair.server, &[TAG])?;
+            let (socket, response) = inner.ctx.accept_websocket(&[TAG])?;
             socket.set_attachment(&Watcher {
                 watch,
                 behind: false,
@@ -205,7 +203,7 @@ impl Live {
             for update in inner.first(watch, after)? {
                 socket.send(update.text)?;
             }
-            return Ok(websocket_response(pair.client));
+            return Ok(response);
         }
         let clock = inner.ctx.env().clock();
         let first = inner.first(watch, after)?;

@@ -50,9 +50,6 @@ pub use object::{Outbox, OutboxStub};
 pub use request::{Delayed, MAX_MESSAGES, Refused, Shown};
 pub use router::{OPENAPI, operators_router, router};
 
-/// The name under which the class is registered.
-pub const BINDING: &str = "OUTBOX";
-
 /// The methods that operators may also call over `/rpc`.
 const AUDITED: &[AuditedCall] = &[
     AuditedCall::WithArguments("remove"),
@@ -66,8 +63,8 @@ const AUDITED: &[AuditedCall] = &[
 
 /// Registers the class, with the handlers and the options of all its outboxes.
 pub fn install(host: HostBuilder, registry: Registry, options: Options) -> HostBuilder {
-    host.object::<Outbox>(BINDING)
-        .audit_calls(BINDING, AUDITED)
+    host.object::<Outbox>()
+        .audit_calls::<Outbox>(AUDITED)
         .with(registry)
         .with(options)
 }

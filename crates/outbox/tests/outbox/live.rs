@@ -127,7 +127,7 @@ impl World {
             .idle_timeout(idle)
             .alarm_idle_timeout(idle);
         let host = Host::open_in_memory()
-            .object_with::<Shop>("SHOP", class)
+            .object_with::<Shop>(class)
             .with(Registry::new().with(Notes(Arc::clone(&attempts))))
             .with(options.pace(Pace::unlimited(16)))
             .router(|env| object_router::<Shop>(&env))

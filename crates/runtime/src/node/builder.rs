@@ -45,7 +45,6 @@ pub struct NodeBuilder {
 }
 
 struct Registration {
-    binding: String,
     class: Arc<dyn Class>,
     native: Option<TypeId>,
     options: ClassOptions,
@@ -69,14 +68,9 @@ impl NodeBuilder {
         }
     }
 
-    /// Registers a Rust class under a binding.
-    pub fn class<T: ObjectClass>(
-        mut self,
-        binding: impl Into<String>,
-        options: ClassOptions,
-    ) -> Self {
+    /// Registers a Rust class.
+    pub fn class<T: ObjectClass>(mut self, options: ClassOptions) -> Self {
         self.classes.push(Registration {
-            binding: binding.into(),
             class: Arc::new(Native::<T>::new()),
             native: Some(TypeId::of::<T>()),
             options,
@@ -84,15 +78,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Registers a class of any kind under a binding.
-    pub fn any_class(
-        mut self,
-        binding: impl Into<String>,
-        class: Arc<dyn Class>,
-        options: ClassOptions,
-    ) -> Self {
+    /// Registers a class of any kind.
+    pub fn any_class(mut self, class: Arc<dyn Class>, options: ClassOptions) -> Self {
         self.classes.push(Registration {
-            binding: binding.into(),
             class,
             native: None,
             options,
@@ -324,13 +312,16 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
     for (
         index,
         Registration {
-            binding: name,
             class,
             native,
             options,
         },
     ) in classes.into_iter().enumerate()
     {
+        let name = options
+            .binding
+            .clone()
+            .unwrap_or_else(|| class.name().to_owned());
         if name.is_empty()
             || !name
                 .bytes()
@@ -354,7 +345,7 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
         }
         if !names.insert(name.clone()) {
             return Err(refused(format!(
-                "binding `{name}` is registered twice: each class needs its own name"
+                "binding `{name}` is registered twice: set another name in ClassOptions::binding"
             )));
         }
         let unique_key = options

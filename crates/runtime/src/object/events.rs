@@ -87,6 +87,9 @@ impl Object {
 
     /// Starts a handler and polls it once, right here: most handlers never wait, and then need no task.
     pub(super) fn start(self: &Rc<Self>, arrival: Arrival) {
+        if arrival.replier.is_late(self.worker.now()) {
+            return self.refuse(arrival, Error::out_of_time().into_retryable());
+        }
         if self.is_to_be_restored() {
             self.queue.borrow_mut().push_front(arrival);
             return self.restore_as_requested();
@@ -247,11 +250,11 @@ impl Object {
             return Ok(());
         }
         let db = self.worker.store.open_object(self.binding.key(self.id))?;
+        let (stored, timeline) = db.identity().map_err(Error::from)?;
         {
             let mut name = self.name.borrow_mut();
-            let stored = db.name()?;
             match (&*name, stored) {
-                (Some(name), None) => db.set_name(name)?,
+                (Some(name), None) => db.set_name(name),
                 (None, Some(stored)) => *name = Some(stored.into()),
                 _ => {}
             }
@@ -263,7 +266,7 @@ impl Object {
             // Departures of an earlier incarnation leave first.
             self.last_held.set(self.last_held.get().max(newest));
         }
-        self.read_timeline(&db)?;
+        self.timeline.set(timeline);
         db.use_reserve(self.uses_reserve.get());
         *self.db.borrow_mut() = Some(db);
         self.measure_memory();

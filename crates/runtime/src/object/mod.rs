@@ -266,10 +266,8 @@ impl Object {
             return;
         }
         *self.name.borrow_mut() = Some(Arc::clone(name));
-        if let Some(db) = &*self.db.borrow()
-            && let Err(error) = db.set_name(name)
-        {
-            tracing::warn!(class = self.binding.class.name(), id = %self.id, %error, "cannot store an object's name");
+        if let Some(db) = &*self.db.borrow() {
+            db.set_name(name);
         }
     }
 

@@ -9,22 +9,21 @@ use crate::{
     Error, ErrorKind, Result,
     gate::{Departure, GatePermit},
     limits::{GATED_OVERHEAD, MAX_TAG, MAX_TAGS},
-    socket::{Link, RequestResponsePair, SocketOwner, WebSocket, WebSocketPair, end_if_orphaned},
+    socket::{ClientSocket, Link, RequestResponsePair, SocketOwner, WebSocket},
 };
 
 impl Object {
-    /// Makes the object the socket's owner.
+    /// Makes the object the owner of a new socket; the other end is the client's.
     pub(crate) fn accept_websocket(
         self: &Rc<Self>,
-        link: Arc<Link>,
         tags: &[&str],
-    ) -> Result<WebSocket> {
+    ) -> Result<(WebSocket, ClientSocket)> {
         self.must_be_current()?;
         let tags = checked(tags)?;
         let key = self.binding.key(self.id);
         let sockets = &self.worker.sockets;
         sockets.has_room(key)?;
-        let settled = link.settle(SocketOwner {
+        let link = Arc::new(Link::new(SocketOwner {
             router: Arc::clone(self.worker.env.router()),
             key,
             binding: self.binding.index,
@@ -34,17 +33,10 @@ impl Object {
             auto_responses: sockets.auto_responses(key),
             held_bytes: sockets.held_bytes(key),
             creator: self.creator(),
-        });
-        if !settled {
-            return Err(Error::with_kind(
-                ErrorKind::Input,
-                "the WebSocket has been accepted already",
-            ));
-        }
-        let socket = WebSocket::new(link);
+        }));
+        let socket = WebSocket::new(Arc::clone(&link));
         sockets.add(&socket);
-        end_if_orphaned(socket.link());
-        Ok(socket)
+        Ok((socket, ClientSocket::of(link)))
     }
 
     /// Opens a socket to another server, once the object's earlier writes are durable.
@@ -66,9 +58,8 @@ impl Object {
         self.push(Departure::Connect(request, leave));
         let request = left.await.map_err(|_| Error::log_failed())?;
         let connected = connector.connect(request.into_inner()).await?;
-        let pair = WebSocketPair::new();
-        let socket = self.accept_websocket(pair.server.0, tags)?;
-        (connected.serve)(pair.client.claim()?);
+        let (socket, other_end) = self.accept_websocket(tags)?;
+        (connected.serve)(other_end.claim()?);
         Ok(socket)
     }
 

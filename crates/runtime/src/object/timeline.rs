@@ -48,7 +48,7 @@ impl Object {
         Ok(db.as_ref().map(timelines::read).transpose()?)
     }
 
-    /// Reads the timeline again: the database was opened, or the turn has changed it.
+    /// Reads the timeline again, which the turn has changed.
     pub(super) fn read_timeline(&self, db: &ObjectDb) -> Result<()> {
         self.timeline.set(db.timeline()?);
         Ok(())

@@ -55,13 +55,12 @@ impl Audience {
     pub fn send(&self, message: impl Into<Message>) -> Result<()> {
         let message = message.into();
         for ws in self.object.websockets(self.tag.as_deref()) {
-            let is_open = || ws.ready_state() == ReadyState::Open;
-            if self.except.as_ref() == Some(&ws) || !is_open() {
+            if self.except.as_ref() == Some(&ws) {
                 continue;
             }
             match ws.send(message.clone()) {
-                // The node may close it at any moment.
-                Err(error) if is_open() => return Err(error),
+                // One that is closing refuses the message.
+                Err(error) if ws.ready_state() == ReadyState::Open => return Err(error),
                 _ => {}
             }
         }

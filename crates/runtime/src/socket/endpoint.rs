@@ -45,9 +45,7 @@ struct Stalled {
 
 impl Endpoint {
     pub(crate) fn new(link: Arc<Link>) -> Self {
-        if let Some(owner) = link.owner() {
-            owner.mailbox().counters.sockets_open.add();
-        }
+        link.owner().mailbox().counters.sockets_open.add();
         Self {
             link,
             stalled: None,
@@ -110,7 +108,7 @@ impl Endpoint {
         let Some(message) = waiting.take() else {
             return Poll::Ready(Ok(()));
         };
-        let owner = owner(&self.link);
+        let owner = self.link.owner();
         if let Some(answer) = owner.auto_responses.answer(&message) {
             self.count_in(&message);
             self.link.auto_responded(owner.router.clock.unix_millis());
@@ -258,7 +256,7 @@ impl Endpoint {
         cx: &mut Context<'_>,
         patience: Duration,
     ) -> Poll<Result<(), CloseFrame>> {
-        let clock = &owner(&self.link).router.clock;
+        let clock = &self.link.owner().router.clock;
         let stalled = self.stalled.get_or_insert_with(|| Stalled {
             since: clock.now(),
             alarm: clock.sleep_until(clock.now() + WEBSOCKET_RETRY),
@@ -286,7 +284,7 @@ impl Endpoint {
     }
 
     fn owner(&self) -> &SocketOwner {
-        owner(&self.link)
+        self.link.owner()
     }
 }
 
@@ -329,9 +327,4 @@ impl fmt::Debug for EndpointHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EndpointHandle").finish_non_exhaustive()
     }
-}
-
-/// Every endpoint belongs to an accepted socket.
-fn owner(link: &Link) -> &SocketOwner {
-    link.owner().expect("an endpoint's socket has an owner")
 }

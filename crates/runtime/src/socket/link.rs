@@ -6,7 +6,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
     time::Duration,
 };
@@ -107,10 +107,9 @@ impl SocketOwner {
     }
 }
 
-#[derive(Default)]
 pub(crate) struct Link {
-    /// Set when an object accepts the socket.
-    owner: OnceLock<SocketOwner>,
+    /// The object that has accepted the socket.
+    owner: SocketOwner,
     inner: Mutex<Inner>,
 }
 
@@ -132,8 +131,6 @@ struct Inner {
     closing: bool,
     /// The gateway's end is gone.
     ended: bool,
-    /// The client's end was dropped before any gateway claimed it.
-    orphaned: bool,
     /// One of its messages was lost, so none may follow.
     broken: bool,
     /// Messages that the object has not finished handling, and their bytes.
@@ -150,18 +147,18 @@ struct Inner {
 }
 
 impl Link {
-    pub(crate) fn owner(&self) -> Option<&SocketOwner> {
-        self.owner.get()
+    /// A new socket of an object.
+    pub(crate) fn new(owner: SocketOwner) -> Self {
+        let memory = &owner.mailbox().memory;
+        memory.take(MemoryUse::Sockets, SOCKET_BYTES);
+        Self {
+            owner,
+            inner: Mutex::default(),
+        }
     }
 
-    /// Assigns the socket to an object. Returns false if another object has it.
-    pub(crate) fn settle(&self, owner: SocketOwner) -> bool {
-        let memory = Arc::clone(&owner.mailbox().memory);
-        let settled = self.owner.set(owner).is_ok();
-        if settled {
-            memory.take(MemoryUse::Sockets, SOCKET_BYTES);
-        }
-        settled
+    pub(crate) fn owner(&self) -> &SocketOwner {
+        &self.owner
     }
 
     /// The object's end: a frame, or its withdrawal, has left the output gate.
@@ -178,7 +175,7 @@ impl Link {
 
     /// Puts a message into the send buffer, or applies the policy for slow readers.
     pub(crate) fn push(&self, message: Message, charge: Option<FrameCharge>) {
-        let Some(owner) = self.owner() else { return };
+        let owner = self.owner();
         let frame = Frame::Message(message);
         let mut inner = self.lock();
         if inner.ended || inner.closing {
@@ -245,7 +242,7 @@ impl Link {
 
     /// The gateway's end: records that a taken frame has been written, or dropped.
     pub(crate) fn written(&self, frame: &Frame) {
-        let Some(owner) = self.owner() else { return };
+        let owner = self.owner();
         let mut inner = self.lock();
         inner.buffered = inner.buffered.saturating_sub(frame.weight());
         drop(inner.writing.pop_front());
@@ -271,9 +268,7 @@ impl Link {
 
     /// The gateway's end: counts a message as in flight if the limit allows; otherwise `waker` is woken when it may.
     pub(crate) fn begin_in_flight(&self, bytes: usize, waker: &Waker) -> bool {
-        let Some(owner) = self.owner() else {
-            return false;
-        };
+        let owner = self.owner();
         let options = owner.options();
         let mut inner = self.lock();
         let full = inner.in_flight >= options.max_in_flight
@@ -295,10 +290,8 @@ impl Link {
         let mut inner = self.lock();
         inner.in_flight -= 1;
         inner.in_flight_bytes -= bytes;
-        if let Some(owner) = self.owner() {
-            let memory = &owner.mailbox().memory;
-            memory.give(MemoryUse::Sockets, bytes as u64);
-        }
+        let memory = &self.owner().mailbox().memory;
+        memory.give(MemoryUse::Sockets, bytes as u64);
         if std::mem::take(&mut inner.wants_room) {
             wake(inner);
         }
@@ -316,17 +309,6 @@ impl Link {
         drop(inner);
         drop(left);
         first
-    }
-
-    /// The client's end was dropped and was never claimed.
-    pub(crate) fn orphan(&self) {
-        self.lock().orphaned = true;
-    }
-
-    /// Returns true, once, if the client's end is gone and an object has the other: the socket must end.
-    pub(crate) fn take_orphaned(&self) -> bool {
-        let mut inner = self.lock();
-        self.owner().is_some() && std::mem::take(&mut inner.orphaned)
     }
 
     /// Records that a message is lost: the object gets none of the following ones.
@@ -383,10 +365,8 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if let Some(owner) = self.owner() {
-            let memory = &owner.mailbox().memory;
-            memory.give(MemoryUse::Sockets, SOCKET_BYTES);
-        }
+        let memory = &self.owner().mailbox().memory;
+        memory.give(MemoryUse::Sockets, SOCKET_BYTES);
     }
 }
 

@@ -40,14 +40,13 @@ pub use self::{
     link::{CloseAhead, Frame},
     message::Message,
     options::{SlowReader, WebSocketOptions},
-    pair::{ClientSocket, ServerSocket, WebSocketPair, websocket_response},
+    pair::ClientSocket,
     websocket::{ReadyState, WebSocket},
 };
 pub(crate) use self::{
     auto_response::AutoResponses,
     delivery::Delivery,
     link::{Link, Outgoing, SocketOwner},
-    pair::end_if_orphaned,
     registry::Registry,
     sent::{FrameCharge, Sent},
 };

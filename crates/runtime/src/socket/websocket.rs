@@ -38,7 +38,6 @@ pub enum ReadyState {
 pub struct WebSocket(Arc<Link>);
 
 impl WebSocket {
-    /// The link must have an owner.
     pub(crate) fn new(link: Arc<Link>) -> Self {
         Self(link)
     }
@@ -48,7 +47,7 @@ impl WebSocket {
     }
 
     pub(crate) fn owner(&self) -> &SocketOwner {
-        self.0.owner().expect("an accepted socket has an owner")
+        self.0.owner()
     }
 
     /// Sends a message, once all earlier writes of the object are durable, and after everything that it sent before. It

@@ -467,13 +467,12 @@ mod tests {
         }
 
         async fn fetch(&self, _: Request) -> Result<Response> {
-            let pair = WebSocketPair::new();
-            let ws = self.ctx.accept_websocket(pair.server, &[])?;
+            let (ws, response) = self.ctx.accept_websocket(&[])?;
             for _ in 0..100 {
                 ws.send("x".repeat(1_000))?;
             }
             ws.close(1000, "")?;
-            Ok(websocket_response(pair.client))
+            Ok(response)
         }
     }
 
@@ -482,7 +481,7 @@ mod tests {
         let disk = Arc::new(SimDisk::new());
         let store = Store::open(disk, Path::new("/data"), StoreOptions::small()).unwrap();
         let node = Node::builder(store)
-            .class::<Talker>("TALKER", ClassOptions::default())
+            .class::<Talker>(ClassOptions::default())
             .start()
             .unwrap();
         let talker = node.env().object::<Talker>().get_by_name("talker");

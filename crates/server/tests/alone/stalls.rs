@@ -54,7 +54,7 @@ async fn fill(env: Env, Path(n): Path<u64>) -> Result<(), ApiError> {
 async fn host(disk: &FaultyDisk) -> RunningHost {
     Host::open_in_memory()
         .disk(Arc::new(disk.clone()))
-        .object::<Store>("STORE")
+        .object::<Store>()
         .router(|env| Router::new().route("/fill/{n}", post(fill)).with_state(env))
         .configure(|c| {
             c.storage.segment_bytes = 512 << 10;

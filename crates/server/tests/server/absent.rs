@@ -38,7 +38,7 @@ impl DurableObject for Room {
 
 async fn host(dir: &Path) -> RunningHost {
     Host::builder(dir)
-        .object::<Room>("ROOM")
+        .object::<Room>()
         .json_rpc()
         .router(|env| object_router::<Room>(&env))
         .configure(|c| {
@@ -112,7 +112,7 @@ async fn a_name_has_a_bound_and_is_not_empty_wherever_it_enters() {
     for name in ["", &long] {
         for (addr, path) in [
             (host.addr(), format!("/{name}/x")),
-            (host.addr(), format!("/rpc/ROOM/{name}/say")),
+            (host.addr(), format!("/rpc/Room/{name}/say")),
         ] {
             let answer = send(addr, Method::POST, &path, b"[]".to_vec()).await;
             assert!(

@@ -56,7 +56,7 @@ async fn host() -> RunningHost {
     let options = ClassOptions::default()
         .alarm_retry(AlarmRetry::default().base(Duration::ZERO).max_retries(1));
     let host = Host::open_in_memory()
-        .object_with::<Clockwork>("CLOCKWORK", options)
+        .object_with::<Clockwork>(options)
         .configure(|config| config.admin.access = AccessPolicy::Open);
     host.start().await.unwrap()
 }
@@ -217,7 +217,7 @@ async fn objects_are_restored_and_forked_by_bookmark_and_by_time() {
 async fn objects_are_restored_to_times_of_the_hosts_clock() {
     let clock = TestClock::new();
     let host = Host::open_in_memory()
-        .object::<Clockwork>("CLOCKWORK")
+        .object::<Clockwork>()
         .configure(|config| config.admin.access = AccessPolicy::Open)
         .clock(Arc::new(clock.clone()))
         .start()
@@ -273,7 +273,7 @@ async fn host_with_damage(disk: &SimDisk, name: &str) -> (RunningHost, String) {
         let host = Host::open_in_memory()
             .disk(Arc::new(disk.clone()))
             .configure(|config| config.admin.access = AccessPolicy::Open);
-        let host = host.object::<Clockwork>("CLOCKWORK");
+        let host = host.object::<Clockwork>();
         host.start().await.unwrap()
     };
     let host = start().await;

@@ -71,7 +71,7 @@ impl DurableObject for Notes {
 
 async fn host(dir: &Path, configure: impl FnOnce(&mut Config)) -> RunningHost {
     Host::builder(dir)
-        .object::<Notes>("NOTES")
+        .object::<Notes>()
         .router(|env| {
             let protected = Router::new().route("/protected/{name}", {
                 let env = env.clone();

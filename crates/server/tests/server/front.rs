@@ -43,7 +43,7 @@ fn builder() -> HostBuilder {
         .link("/manual", "The manual")
         .try_curl("Say hello", "--header 'x: {address}'", "/hello");
     Host::open_in_memory()
-        .object::<Shelf>("SHELF")
+        .object::<Shelf>()
         .router(|_| Router::new().route("/hello", get(async || "hello")))
         .front_page(page)
 }
@@ -105,7 +105,7 @@ async fn a_browser_gets_a_page_and_others_get_json() {
     for part in [
         "<h1>Shelves &amp; &lt;more&gt;</h1>".to_owned(),
         "A shelf for each name.".to_owned(),
-        "<td>Shelf</td><td><code>SHELF</code></td><td class=\"num\">2</td>".to_owned(),
+        "<td>Shelf</td><td><code>Shelf</code></td><td class=\"num\">2</td>".to_owned(),
         "<a href=\"/manual\">The manual</a>".to_owned(),
         format!("<code>curl --header 'x: {address}' {address}/hello</code>"),
         format!("<a href=\"http://{}/metrics\">", host.admin_addr().unwrap()),
@@ -120,7 +120,7 @@ async fn a_browser_gets_a_page_and_others_get_json() {
         let told = json_of(&told);
         assert_eq!(told["title"], TITLE);
         assert_eq!(told["status"], "ready");
-        let shelves = json!([{ "class": "Shelf", "binding": "SHELF", "objects": 2 }]);
+        let shelves = json!([{ "class": "Shelf", "binding": "Shelf", "objects": 2 }]);
         assert_eq!(told["classes"], shelves);
     }
     let hello = Request::get(format!("{address}/hello"));
@@ -143,7 +143,7 @@ async fn a_stranger_is_told_how_to_log_in_and_nothing_of_the_node() {
         assert_eq!(logins.iter().count(), 2);
         for secret in [
             "Shel",
-            "SHELF",
+            "Shelf",
             "manual",
             "hello",
             env!("CARGO_PKG_VERSION"),
@@ -259,7 +259,7 @@ async fn the_admin_listener_s_page_needs_a_token_and_names_what_needs_none() {
 
 #[tokio::test]
 async fn a_host_that_asks_for_no_page_has_none() {
-    let host = Host::open_in_memory().object::<Shelf>("SHELF");
+    let host = Host::open_in_memory().object::<Shelf>();
     let host = host.start().await.unwrap();
     let answer = front(host.addr(), &[HTML]).await;
     assert_eq!(answer.status, StatusCode::NOT_FOUND);

@@ -88,7 +88,7 @@ impl Seats {
 fn builder(disk: &Arc<SimDisk>) -> HostBuilder {
     Host::open_in_memory()
         .disk(Arc::<SimDisk>::clone(disk))
-        .object::<Seats>("SEATS")
+        .object::<Seats>()
         .router(|_| Router::new().route("/rpc/{a}/{b}/{c}", get(async || "the program's own")))
         .configure(|c| {
             c.storage.segment_bytes = 1 << 20;
@@ -139,7 +139,7 @@ fn told((status, body): &(u16, Value)) -> (u16, &str) {
 async fn what_a_method_returns_is_the_answer_and_its_error_is_an_error() {
     let host = host().await;
     let addr = host.addr();
-    let take = async |who: &str| call(addr, "SEATS/BA117/take", json!(["14C", who])).await;
+    let take = async |who: &str| call(addr, "Seats/BA117/take", json!(["14C", who])).await;
     assert_eq!(take("ada").await, (200, json!(1)));
     let refused = take("bob").await;
     assert_eq!(told(&refused), (422, "method_error"));
@@ -148,11 +148,11 @@ async fn what_a_method_returns_is_the_answer_and_its_error_is_an_error() {
         json!({"Taken": {"by": "ada"}})
     );
     assert_eq!(
-        call(addr, "SEATS/BA117/nothing", json!([])).await,
+        call(addr, "Seats/BA117/nothing", json!([])).await,
         (200, Value::Null)
     );
     assert_eq!(
-        call(addr, "SEATS/LH%2F400/who", json!([])).await,
+        call(addr, "Seats/LH%2F400/who", json!([])).await,
         (200, json!("LH/400")),
         "a name is percent-encoded in the path"
     );
@@ -165,10 +165,10 @@ async fn a_result_json_cannot_express_is_reported_as_applied_once() {
     let addr = host.addr();
     for _ in 0..2 {
         let headers = [JSON, ("idempotency-key", "\"one\"")];
-        let answer = post(addr, "/rpc/SEATS/BA117/grid", &headers, "[]").await;
+        let answer = post(addr, "/rpc/Seats/BA117/grid", &headers, "[]").await;
         assert_eq!(told(&answer), (500, "no_result"), "{answer:?}");
     }
-    let count = call(addr, "SEATS/BA117/count", json!([])).await;
+    let count = call(addr, "Seats/BA117/count", json!([])).await;
     assert_eq!(count, (200, json!(2)), "once before");
     host.shutdown().await.unwrap();
 }
@@ -179,7 +179,7 @@ async fn values_are_as_serde_json_writes_them() {
     let plan = json!({
         "id": u64::MAX, "price": 12, "from": "192.0.2.1", "bytes": [0, 255], "seats": {"14": "ada"}, "note": null,
     });
-    let (status, mut back) = call(host.addr(), "SEATS/BA117/describe", json!([plan])).await;
+    let (status, mut back) = call(host.addr(), "Seats/BA117/describe", json!([plan])).await;
     assert_eq!(status, 200);
     assert_eq!(
         back["price"].take(),
@@ -204,34 +204,34 @@ async fn an_invalid_call_is_refused_with_the_reason() {
             "PLANES/a/count",
             json!([]),
             (404, "unknown_binding"),
-            "`SEATS`",
+            "`Seats`",
         ),
         (
-            "SEATS/a/sell",
+            "Seats/a/sell",
             json!([]),
             (404, "unknown_method"),
             "no RPC method `sell`",
         ),
         (
-            "SEATS/a/take",
+            "Seats/a/take",
             json!(["14C"]),
             (400, "bad_arguments"),
             "expected 2, got 1",
         ),
         (
-            "SEATS/a/take",
+            "Seats/a/take",
             json!([14, "ada"]),
             (400, "bad_arguments"),
             "expected a string",
         ),
         (
-            "SEATS/a/take",
+            "Seats/a/take",
             json!({"seat": "14C"}),
             (400, "bad_arguments"),
             "not a JSON array",
         ),
         (
-            "SEATS/a/panic",
+            "Seats/a/panic",
             json!([]),
             (503, "object_reset"),
             "was reset while it handled the request",
@@ -247,14 +247,14 @@ async fn an_invalid_call_is_refused_with_the_reason() {
         ("content-type", "text/plain"),
         ("sec-fetch-site", "same-origin"),
     ];
-    let answer = post(addr, "/rpc/SEATS/a/count", &page, "[]").await;
+    let answer = post(addr, "/rpc/Seats/a/count", &page, "[]").await;
     assert_eq!(told(&answer), (415, "unsupported_media_type"));
     let program = &page[..1];
-    let answer = post(addr, "/rpc/SEATS/a/count", program, "[]").await;
+    let answer = post(addr, "/rpc/Seats/a/count", program, "[]").await;
     assert_eq!(answer.0, 200, "{answer:?}");
     let answer = post(
         addr,
-        "/rpc/SEATS/a/count",
+        "/rpc/Seats/a/count",
         &[JSON, ("idempotency-key", "")],
         "[]",
     )
@@ -268,7 +268,7 @@ async fn a_call_with_an_idempotency_key_is_applied_once_also_after_a_restart() {
     let disk = Arc::new(SimDisk::new());
     let count = async |addr, key: &str, args: &str| {
         let headers = [JSON, ("Idempotency-Key", key)];
-        post(addr, "/rpc/SEATS/a/count", &headers, args).await
+        post(addr, "/rpc/Seats/a/count", &headers, args).await
     };
     let host = builder(&disk).json_rpc().start().await.unwrap();
     assert_eq!(count(host.addr(), "\"one\"", "[]").await, (200, json!(1)));
@@ -290,7 +290,7 @@ async fn a_call_with_an_idempotency_key_is_applied_once_also_after_a_restart() {
 #[tokio::test]
 async fn the_addresses_are_off_unless_they_are_asked_for() {
     let host = builder(&Arc::default()).start().await.unwrap();
-    let request = http::Request::post(format!("http://{}/rpc/SEATS/a/count", host.addr()))
+    let request = http::Request::post(format!("http://{}/rpc/Seats/a/count", host.addr()))
         .header(JSON.0, JSON.1)
         .body(Full::<Bytes>::from("[]"))
         .unwrap();

@@ -37,7 +37,7 @@ impl DurableObject for Giver {
 
 async fn host(budget: usize) -> RunningHost {
     Host::open_in_memory()
-        .object::<Giver>("GIVER")
+        .object::<Giver>()
         .configure(|c| {
             c.memory.budget = Some(budget as u64);
             c.objects.workers = Some(1);

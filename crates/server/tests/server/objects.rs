@@ -129,7 +129,7 @@ fn router(env: Env) -> Router {
 fn host(disk: &Arc<SimDisk>) -> HostBuilder {
     Host::open_in_memory()
         .disk(Arc::<SimDisk>::clone(disk))
-        .object::<Notes>("NOTES")
+        .object::<Notes>()
         .with(Notify::new())
         .with(Leave::default())
         .router(router)
@@ -269,7 +269,7 @@ async fn a_handler_runs_to_its_end_although_the_http_client_is_gone() {
 async fn an_overloaded_object_is_503_with_a_time_to_come_back() {
     let options = ClassOptions::default().max_queued(0).max_running(1);
     let host = Host::open_in_memory()
-        .object_with::<Notes>("NOTES", options)
+        .object_with::<Notes>(options)
         .with(Notify::new())
         .router(router)
         .configure(|c| c.server.shutdown_grace = Duration::from_millis(50));

@@ -167,7 +167,7 @@ async fn echo(request: Request) -> Response {
 
 async fn host(upstream: &Arc<Upstream>, change: impl FnOnce(&mut Config)) -> LocalHost {
     Host::open_in_memory()
-        .object::<Reader>("READER")
+        .object::<Reader>()
         .with(Arc::clone(upstream))
         .configure(|c| {
             c.outbound.allow_private = "127.0.0.1, ::1".parse().unwrap();

@@ -51,7 +51,7 @@ impl DurableObject for Giver {
 
 fn builder(configure: impl FnOnce(&mut ServerConfig)) -> HostBuilder {
     Host::open_in_memory()
-        .object::<Giver>("GIVER")
+        .object::<Giver>()
         .router(|env| {
             object_router::<Giver>(&env)
                 .route("/a/body", get(async |body: Bytes| body.len().to_string()))

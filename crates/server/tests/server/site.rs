@@ -25,9 +25,8 @@ impl DurableObject for Counter {
 
     async fn fetch(&self, request: Request) -> Result<Response> {
         if request.headers().contains_key("upgrade") {
-            let pair = WebSocketPair::new();
-            self.ctx.accept_websocket(pair.server, &[])?;
-            return Ok(websocket_response(pair.client));
+            let (_, response) = self.ctx.accept_websocket(&[])?;
+            return Ok(response);
         }
         Ok(Response::new(Body::from(self.count()?.to_string())))
     }
@@ -58,7 +57,7 @@ async fn host(hosts: &[&str], origins: &[&str]) -> RunningHost {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let (hosts, origins) = (Hosts::Named(words(hosts)), Origins::Named(words(origins)));
     Host::open_in_memory()
-        .object::<Counter>("COUNTER")
+        .object::<Counter>()
         .json_rpc()
         .router(|env| {
             Router::new()
@@ -94,7 +93,7 @@ const ROUTES: [&str; 5] = [
     "GET /hello",
     "GET /counter/one/",
     "POST /counter/one/",
-    "POST /rpc/COUNTER/one/add",
+    "POST /rpc/Counter/one/add",
     "GET /nowhere",
 ];
 
@@ -105,8 +104,8 @@ const ADMIN_ROUTES: [&str; 9] = [
     "GET /alarms",
     "GET /quarantined",
     "GET /dormant",
-    "POST /objects/COUNTER/one/restore",
-    "POST /objects/COUNTER/one/repair",
+    "POST /objects/Counter/one/restore",
+    "POST /objects/Counter/one/repair",
     "GET /nowhere",
 ];
 

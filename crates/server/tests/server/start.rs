@@ -40,7 +40,7 @@ impl Nightly {
 async fn a_singleton_exists_without_being_called() {
     let dir = tempfile::tempdir().unwrap();
     let stored = || files(&dir.path().join("objects"));
-    let host = || Host::builder(dir.path()).object::<Nightly>("NIGHTLY");
+    let host = || Host::builder(dir.path()).object::<Nightly>();
     let host_without = host().start_local().await.unwrap();
     let name = host_without
         .env()
@@ -69,7 +69,7 @@ async fn start_hooks_run_in_order_before_the_first_request() {
         }
     };
     let host = Host::open_in_memory()
-        .object::<Nightly>("NIGHTLY")
+        .object::<Nightly>()
         .on_start(note("first"))
         .on_start(note("second"));
     let host = host.start().await.unwrap();
@@ -83,7 +83,7 @@ async fn a_start_hook_that_fails_stops_the_start_and_closes_the_store() {
     let host = || {
         Host::open_in_memory()
             .disk(Arc::<SimDisk>::clone(&disk))
-            .object::<Nightly>("NIGHTLY")
+            .object::<Nightly>()
     };
     let failing = host().on_start(async |_| Err(Error::new("no price list")));
     let error = failing.start().await.unwrap_err();
@@ -102,16 +102,14 @@ async fn greet_by_env(env: Env) -> Result<String, ApiError> {
 
 #[tokio::test]
 async fn a_handler_gets_the_object_that_its_path_names() {
-    let host = Host::open_in_memory()
-        .object::<Nightly>("NIGHTLY")
-        .router(|env| {
-            Router::new()
-                .route("/{name}/hours/{hour}", get(greet))
-                .route("/unnamed", get(greet))
-                .route("/env", get(greet_by_env))
-                .fallback(greet)
-                .with_state(env)
-        });
+    let host = Host::open_in_memory().object::<Nightly>().router(|env| {
+        Router::new()
+            .route("/{name}/hours/{hour}", get(greet))
+            .route("/unnamed", get(greet))
+            .route("/env", get(greet_by_env))
+            .fallback(greet)
+            .with_state(env)
+    });
     let host = host.start().await.unwrap();
     let ask = async |path| ask(host.addr(), Method::GET, path).await;
     let told = |answer: &Answer| (answer.status.as_u16(), code(answer));

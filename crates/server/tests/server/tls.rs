@@ -33,9 +33,8 @@ impl DurableObject for Echo {
     }
 
     async fn fetch(&self, _: Request) -> Result<Response> {
-        let pair = WebSocketPair::new();
-        self.ctx.accept_websocket(pair.server, &[])?;
-        Ok(websocket_response(pair.client))
+        let (_, response) = self.ctx.accept_websocket(&[])?;
+        Ok(response)
     }
 
     async fn websocket_message(&self, socket: WebSocket, message: Message) -> Result<()> {
@@ -84,7 +83,7 @@ impl Authority {
 
 async fn host(tls: TlsConfig) -> RunningHost {
     let builder = Host::open_in_memory()
-        .object::<Echo>("ECHO")
+        .object::<Echo>()
         .router(|env| {
             Router::new()
                 .route("/hello", get(async || "hello"))

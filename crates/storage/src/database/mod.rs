@@ -96,6 +96,14 @@ enum State {
     Lost,
 }
 
+/// How often one of the engine's statements runs while a database is open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Uses {
+    Few,
+    /// It is kept.
+    Many,
+}
+
 impl std::fmt::Debug for ObjectDb {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ObjectDb").finish_non_exhaustive()
@@ -426,6 +434,26 @@ impl ObjectDb {
         params: impl Params,
         mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<()>,
     ) -> Result<()> {
+        self.engine_rows(sql, params, Uses::Many, &mut take)
+    }
+
+    /// As [`Self::internal_rows`], for a statement that runs once or twice while the database is open: it takes no memory
+    /// afterwards.
+    pub(crate) fn rare_rows(
+        &self,
+        sql: &'static str,
+        mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.engine_rows(sql, (), Uses::Few, &mut take)
+    }
+
+    fn engine_rows(
+        &self,
+        sql: &'static str,
+        params: impl Params,
+        uses: Uses,
+        take: &mut dyn FnMut(&rusqlite::Row<'_>) -> Result<()>,
+    ) -> Result<()> {
         debug_assert!(sql.ends_with(MARK), "{sql}");
         let _engine = self.changes.of_engine(&self.connection);
         self.guard.trusted(|| {
@@ -436,6 +464,10 @@ impl ObjectDb {
             let mut rows = statement.query(params).map_err(|e| self.sql_error(&e))?;
             while let Some(row) = rows.next().map_err(|e| self.sql_error(&e))? {
                 take(row)?;
+            }
+            drop(rows);
+            if uses == Uses::Few {
+                statement.discard();
             }
             Ok(())
         })
@@ -472,7 +504,7 @@ mod tests {
     fn a_failed_first_transaction_leaves_nothing_and_the_poll_continues() {
         let store = store();
         let db = open(&store);
-        db.set_name("ada").unwrap();
+        db.set_name("ada");
         let failed = db.transaction(|| {
             db.kv_put("k", b"v")?;
             db.set_alarm(Some(&AlarmRow::at(5)))?;

@@ -1,19 +1,31 @@
-//! The object's name, which is stored with its first transaction.
+//! What an object is: its name, which is stored with its first transaction, and its timeline.
 
-use super::ObjectDb;
+use super::{ObjectDb, timeline};
 use crate::error::Result;
+use crate::timeline::TimelineRow;
 
 impl ObjectDb {
     /// The object's name, if it has one.
     pub fn name(&self) -> Result<Option<String>> {
-        if let Some(name) = &*self.pending_name.borrow() {
-            return Ok(Some(name.clone()));
-        }
-        self.internal_row(
-            "SELECT value FROM _abide_meta WHERE key = 'name'/*abide*/",
-            (),
-            |row| row.get(0),
-        )
+        Ok(self.identity()?.0)
+    }
+
+    /// The object's name, if it has one, and its present timeline.
+    pub fn identity(&self) -> Result<(Option<String>, TimelineRow)> {
+        let (mut name, mut row) = (None, None);
+        let both = "SELECT key, value FROM _abide_meta WHERE key IN ('name', 'timeline')/*abide*/";
+        self.rare_rows(both, |found| {
+            let key: String = found.get(0).map_err(|e| self.sql_error(&e))?;
+            let value: String = found.get(1).map_err(|e| self.sql_error(&e))?;
+            match &*key {
+                "name" => name = Some(value),
+                _ => row = Some(timeline::read(&value)?),
+            }
+            Ok(())
+        })?;
+        let name = name.or_else(|| self.pending_name.borrow().clone());
+        let row = row.unwrap_or_else(|| TimelineRow::first(self.file.key()));
+        Ok((name, row))
     }
 
     /// Stores the name, in the transaction that has begun.
@@ -27,11 +39,8 @@ impl ObjectDb {
         Ok(())
     }
 
-    /// Sets the object's name, if it has none; it is stored with the next transaction.
-    pub fn set_name(&self, name: &str) -> Result<()> {
-        if self.name()?.is_none() {
-            *self.pending_name.borrow_mut() = Some(name.to_owned());
-        }
-        Ok(())
+    /// Sets the object's name, unless one is stored. It is stored with the next transaction.
+    pub fn set_name(&self, name: &str) {
+        *self.pending_name.borrow_mut() = Some(name.to_owned());
     }
 }

@@ -8,15 +8,7 @@ use crate::timeline::{Afterwards, StoredCause, TimelineId, TimelineRow, Untold};
 impl ObjectDb {
     /// The object's present timeline.
     pub fn timeline(&self) -> Result<TimelineRow> {
-        let text: Option<String> = self.internal_row(
-            "SELECT value FROM _abide_meta WHERE key = 'timeline'/*abide*/",
-            (),
-            |row| row.get(0),
-        )?;
-        match text {
-            Some(text) => read(&text),
-            None => Ok(TimelineRow::first(self.file.key())),
-        }
+        Ok(self.identity()?.1)
     }
 
     /// Records, in the current transaction, that the object's code has been told of its timeline.

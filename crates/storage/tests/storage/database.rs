@@ -531,14 +531,14 @@ fn a_name_is_stored_with_the_first_write_and_only_then() {
     let store = manual(&disk);
     let db = open(&store, 1);
     assert!(db.is_new());
-    db.set_name("BA117").unwrap();
+    db.set_name("BA117");
     assert_eq!(db.name().unwrap().as_deref(), Some("BA117"));
     assert_eq!(db.commit().unwrap(), None);
     drop(db);
     let db = open(&store, 1);
     assert!(db.is_new());
     assert_eq!(db.name().unwrap(), None);
-    db.set_name("BA117").unwrap();
+    db.set_name("BA117");
     db.kv_put("a", b"").unwrap();
     db.commit().unwrap().unwrap();
     drop(db);

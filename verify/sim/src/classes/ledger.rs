@@ -77,10 +77,9 @@ impl DurableObject for Ledger {
     /// Opens a WebSocket, which receives every value from now on.
     async fn fetch(&self, _request: Request) -> Result<Response> {
         self.runs();
-        let pair = WebSocketPair::new();
-        let ws = self.ctx.accept_websocket(pair.server, &[])?;
+        let (ws, response) = self.ctx.accept_websocket(&[])?;
         ws.send(self.frame(&self.list()?)?)?;
-        Ok(websocket_response(pair.client))
+        Ok(response)
     }
 
     async fn websocket_message(&self, _ws: WebSocket, message: Message) -> Result<()> {

@@ -393,9 +393,9 @@ fn node(
     let projection = Projection::new(QUEUE, model);
     let queues = projection.install(Queues::new(), Arc::new(model.clone()));
     resources::register(Node::builder(store))
-        .class::<workflow::WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
-        .class::<workflow::WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
-        .class::<QueueShard>(queue::BINDING, queue::class_options())
+        .class::<workflow::WorkflowInstance>(workflow::class_options())
+        .class::<workflow::WorkflowDirectory>(ClassOptions::default())
+        .class::<QueueShard>(queue::class_options())
         .with(payment::workflows())
         .with(workflow::Options::default())
         .with(queues)

@@ -26,8 +26,8 @@ pub(crate) fn engine(
     let options = StoreOptions::small().unix_millis(Arc::new(move || time.unix_millis()));
     let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
     resources::register(Node::builder(store))
-        .class::<workflow::WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
-        .class::<workflow::WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
+        .class::<workflow::WorkflowInstance>(workflow::class_options())
+        .class::<workflow::WorkflowDirectory>(ClassOptions::default())
         .with(payment::workflows())
         .with(workflow::Options::default())
         .with(gateway)

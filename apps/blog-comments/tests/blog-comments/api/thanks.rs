@@ -6,7 +6,7 @@ use abide::{Host, clock::TestClock, outbox::handlers::SmtpDelivery};
 use abide_harness::{
     Client, Mail, SmtpAct, SmtpServer, SmtpStage, Version, mail_parser::MimeHeaders,
 };
-use blog_comments::{BINDING, Blog, Site, options, registry, router};
+use blog_comments::{Blog, Site, options, registry, router};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -208,7 +208,7 @@ async fn a_comment_without_room_for_a_mail_is_not_the_one_that_is_thanked_for() 
     };
     let clock = TestClock::new();
     let host = Host::open_in_memory()
-        .object::<Blog>(BINDING)
+        .object::<Blog>()
         .with(registry(
             site.clone(),
             SmtpDelivery::new(&smtp.url()).unwrap(),

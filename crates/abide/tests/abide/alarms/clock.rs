@@ -237,7 +237,7 @@ fn a_step_back_is_counted_once_if_a_second_node_serves_the_store() {
         let beds = Dormitory::new();
         let store = beds.world.node.store().clone();
         let node = Node::builder(store.clone())
-            .class::<Sleeper>("SLEEPER", exact())
+            .class::<Sleeper>(exact())
             .with(beds.world.signals.clone())
             .with(beds.script.clone())
             .clock(Arc::new(beds.world.clock.clone()))

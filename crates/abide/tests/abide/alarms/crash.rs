@@ -189,7 +189,7 @@ async fn life(disk: SimDisk) -> (SimDisk, Vec<String>) {
     };
     let script = crate::alarms::sleeper::Script::default();
     let node = abide::Node::builder(store)
-        .class::<crate::alarms::sleeper::Sleeper>("SLEEPER", exact())
+        .class::<crate::alarms::sleeper::Sleeper>(exact())
         .with(script)
         .with(crate::support::Signals::default())
         .clock(std::sync::Arc::new(TestClock::new()))

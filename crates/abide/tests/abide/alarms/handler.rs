@@ -219,7 +219,7 @@ impl Deaf {
 #[test]
 fn an_alarm_of_a_class_without_a_handler_fails() {
     run(async {
-        let world = World::new(|node| node.class::<Deaf>("DEAF", ClassOptions::default()));
+        let world = World::new(|node| node.class::<Deaf>(ClassOptions::default()));
         let deaf = world.env().object::<Deaf>().get_by_name("a");
         deaf.set().await.unwrap();
         world.until(|node| node.stats().errors == 1).await;
@@ -265,7 +265,7 @@ impl Slow {
 #[test]
 fn an_alarm_waits_for_a_constructor_that_closes_the_gate() {
     run(async {
-        let world = World::new(|node| node.class::<Slow>("SLOW", ClassOptions::default()));
+        let world = World::new(|node| node.class::<Slow>(ClassOptions::default()));
         let slow = world.env().object::<Slow>().get_by_name("a");
         slow.set().await.unwrap();
         world.clock.advance(Duration::from_secs(20));

@@ -142,7 +142,7 @@ struct Life {
 }
 
 fn node(clock: TestClock, disk: SimDisk, fired: &Fired) -> World {
-    let classes = |node: NodeBuilder| node.class::<Liver>("LIVER", exact()).with(fired.clone());
+    let classes = |node: NodeBuilder| node.class::<Liver>(exact()).with(fired.clone());
     World::at(clock, disk, 1, classes)
 }
 

@@ -137,7 +137,7 @@ impl Shelf {
     }
 
     fn on(clock: TestClock, disk: SimDisk, options: ClassOptions) -> Self {
-        let classes = |node: NodeBuilder| node.class::<Diary>("DIARY", options.clone());
+        let classes = |node: NodeBuilder| node.class::<Diary>(options.clone());
         let world = World::at(clock, disk, 1, classes);
         Self { world, options }
     }

@@ -164,8 +164,7 @@ fn the_retry_count_survives_a_restart() {
 #[test]
 fn a_constructor_that_fails_or_panics_counts_as_an_attempt() {
     run(async {
-        let world =
-            crate::support::World::new(|node| node.class::<Unmade>("UNMADE", giving_up_after(6)));
+        let world = crate::support::World::new(|node| node.class::<Unmade>(giving_up_after(6)));
         let unmade = world.env().object::<Unmade>().get_by_name("a");
         unmade.set().await.unwrap();
         world.clock.advance(Duration::from_secs(10));

@@ -189,10 +189,7 @@ impl Dormitory {
 
     pub(crate) fn on(clock: TestClock, disk: SimDisk, options: ClassOptions) -> Self {
         let script = Script::default();
-        let classes = |node: NodeBuilder| {
-            node.class::<Sleeper>("SLEEPER", options)
-                .with(script.clone())
-        };
+        let classes = |node: NodeBuilder| node.class::<Sleeper>(options).with(script.clone());
         Self {
             world: World::at(clock, disk, 1, classes),
             script,

@@ -65,7 +65,7 @@ impl Guest {
 
 fn guests(clock: TestClock, disk: SimDisk, workers: usize) -> World {
     World::at(clock, disk, workers, |node| {
-        node.class::<Guest>("GUEST", ClassOptions::default())
+        node.class::<Guest>(ClassOptions::default())
             .with(Crowd::default())
     })
 }
@@ -181,8 +181,8 @@ fn an_alarm_of_a_class_that_the_node_does_not_have_waits_until_one_does() {
 fn handlers_that_hang_hold_up_no_alarms_of_other_classes() {
     run(async {
         let world = World::new(|node| {
-            node.class::<Guest>("GUEST", ClassOptions::default())
-                .class::<Sleeper>("SLEEPER", exact())
+            node.class::<Guest>(ClassOptions::default())
+                .class::<Sleeper>(exact())
                 .with(Crowd::default())
                 .with(Script::default())
         });

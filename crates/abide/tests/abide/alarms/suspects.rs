@@ -93,7 +93,7 @@ impl Crew {
     fn on(clock: TestClock, disk: SimDisk, moods: Moods) -> Self {
         let world = World::at(clock, disk, 1, |node| {
             let options = giving_up_after(0).event_timeout(Duration::MAX);
-            node.class::<Member>("MEMBER", options).with(moods.clone())
+            node.class::<Member>(options).with(moods.clone())
         });
         Self { world, moods }
     }

@@ -101,7 +101,7 @@ fn the_scheduler_sleeps_while_the_node_drains() {
         let clock = Counting(TestClock::new(), Arc::default());
         let script = Script::default();
         let world = World::on(SimDisk::new(), 1, |node| {
-            node.class::<Sleeper>("SLEEPER", exact())
+            node.class::<Sleeper>(exact())
                 .with(script.clone())
                 .clock(Arc::new(clock.clone()))
         });
@@ -196,7 +196,7 @@ fn the_next_node_of_a_store_rings_what_was_in_flight() {
         let signals = Signals::default();
         let script = Script::default();
         let _node = abide::Node::builder(store.clone())
-            .class::<Sleeper>("SLEEPER", exact())
+            .class::<Sleeper>(exact())
             .with(script)
             .with(signals.clone())
             .clock(Arc::new(clock.clone()))
@@ -242,7 +242,7 @@ impl Periodic {
 #[test]
 fn a_constructor_that_an_alarm_wakes_sees_the_alarm() {
     run(async {
-        let world = World::new(|node| node.class::<Periodic>("PERIODIC", exact()));
+        let world = World::new(|node| node.class::<Periodic>(exact()));
         world
             .env()
             .object::<Periodic>()
@@ -284,7 +284,7 @@ fn an_index_entry_without_a_row_does_not_spin() {
         let disk = beds.world.stop().await;
         disk.remove(&path).unwrap();
         let _world = World::on(disk, 1, |node| {
-            node.class::<Sleeper>("SLEEPER", exact())
+            node.class::<Sleeper>(exact())
                 .with(Script::default())
                 .clock(Arc::new(clock.clone()))
         });

@@ -127,7 +127,7 @@ impl Ledger {
 }
 
 fn world() -> World {
-    World::new(|node| node.class::<Ledger>("LEDGER", ClassOptions::default()))
+    World::new(|node| node.class::<Ledger>(ClassOptions::default()))
 }
 
 fn ledger(world: &World, name: &str) -> Stub<Ledger> {

@@ -120,7 +120,7 @@ fn world() -> (World, Arc<Lent>) {
     lent.runtime.set(Handle::current()).unwrap();
     let shared = Shared(Arc::clone(&lent));
     let world = World::new(|node| {
-        node.class::<Leaky>("LEAKY", ClassOptions::default())
+        node.class::<Leaky>(ClassOptions::default())
             .outbound(Arc::new(shared.clone()))
             .with(shared)
     });

@@ -110,9 +110,11 @@ impl DurableObject for Silent {
 
 fn world() -> World {
     World::new(|node| {
-        node.class::<Seats>("SEATS", ClassOptions::default())
-            .class::<Silent>("SILENT", ClassOptions::default())
-            .class::<Silent>("SILENT_TOO", ClassOptions::with_unique_key("another"))
+        node.class::<Seats>(ClassOptions::default())
+            .class::<Silent>(ClassOptions::default())
+            .class::<Silent>(
+                ClassOptions::with_unique_key("another").binding("SilentToo".to_owned()),
+            )
             .with(Shared::default())
     })
 }
@@ -158,7 +160,7 @@ fn arguments_and_results_are_serde_values_and_integers_are_exact() {
         assert_eq!((back, times), (seat(), i64::MIN));
         let untyped = world
             .env()
-            .any_namespace("SEATS")
+            .any_namespace("Seats")
             .unwrap()
             .get_by_name("BA117");
         let (back, times): (Seat, i64) = untyped.call("describe", &(seat(), 3)).await.unwrap();
@@ -198,7 +200,7 @@ fn what_is_no_public_method_cannot_be_called() {
         }
         let silent = world
             .env()
-            .any_namespace("SILENT")
+            .any_namespace("Silent")
             .unwrap()
             .get_by_name("x");
         assert_eq!(
@@ -280,7 +282,7 @@ fn an_error_of_fetch_reaches_the_caller_as_remote() {
         assert!(error.object_reset() && !error.remote(), "{error:?}");
         let error = world
             .env()
-            .any_namespace("SILENT")
+            .any_namespace("Silent")
             .unwrap()
             .get_by_name("x")
             .fetch(get("/"))
@@ -328,7 +330,7 @@ fn ids_that_are_no_ids_or_belong_elsewhere_are_refused() {
 
         let foreign = world
             .env()
-            .any_namespace("SILENT")
+            .any_namespace("Silent")
             .unwrap()
             .id_from_name("BA117");
         let error = seats.parse_id(&foreign.to_string()).unwrap_err();
@@ -336,14 +338,14 @@ fn ids_that_are_no_ids_or_belong_elsewhere_are_refused() {
         assert!(
             error
                 .message()
-                .contains("does not belong to namespace `SEATS`"),
+                .contains("does not belong to namespace `Seats`"),
             "{error}"
         );
         let error = seats.get(foreign).count().await.unwrap_err();
         assert!(
             error
                 .message()
-                .contains("does not belong to namespace `SEATS`"),
+                .contains("does not belong to namespace `Seats`"),
             "{error}"
         );
     });
@@ -353,10 +355,10 @@ fn ids_that_are_no_ids_or_belong_elsewhere_are_refused() {
 fn bindings_are_found_by_class_and_by_name() {
     run(async {
         let world = world();
-        let error = world.env().namespace::<Seats>("SILENT").unwrap_err();
+        let error = world.env().namespace::<Seats>("Silent").unwrap_err();
         assert_eq!(
             error.message(),
-            "binding `SILENT` is of class Silent, not Seats"
+            "binding `Silent` is of class Silent, not Seats"
         );
         let error = world.env().namespace::<Seats>("NOPE").unwrap_err();
         assert!(
@@ -371,17 +373,17 @@ fn bindings_are_found_by_class_and_by_name() {
             .iter()
             .map(|known| known.binding().to_owned())
             .collect();
-        assert_eq!(names, ["FENCE", "SEATS", "SILENT", "SILENT_TOO"]);
+        assert_eq!(names, ["Fence", "Seats", "Silent", "SilentToo"]);
 
         let ambiguous =
             std::panic::catch_unwind(AssertUnwindSafe(|| world.env().object::<Silent>()))
                 .unwrap_err();
         let text = ambiguous.downcast_ref::<String>().unwrap();
         assert!(
-            text.contains("Silent is registered as `SILENT` and as `SILENT_TOO`"),
+            text.contains("Silent is registered as `Silent` and as `SilentToo`"),
             "{text}"
         );
-        world.env().namespace::<Silent>("SILENT_TOO").unwrap();
+        world.env().namespace::<Silent>("SilentToo").unwrap();
     });
 }
 
@@ -423,10 +425,10 @@ impl Instance for Phrases {
 fn a_class_need_not_be_a_rust_type() {
     run(async {
         let class = Arc::new(Phrasebook);
-        let world = World::new(|node| node.any_class("PHRASES", class, ClassOptions::default()));
+        let world = World::new(|node| node.any_class(class, ClassOptions::default()));
         let phrases = world
             .env()
-            .any_namespace("PHRASES")
+            .any_namespace("Phrasebook")
             .unwrap()
             .get_by_name("north");
         assert_eq!(phrases.call::<String>("bye", &()).await.unwrap(), "tschüss");
@@ -459,8 +461,8 @@ fn two_bindings_cannot_share_their_objects() {
     let store = store.unwrap();
     let start = |first: &str, second: &str| {
         abide::Node::builder(store.clone())
-            .class::<Silent>(first, ClassOptions::default())
-            .class::<Silent>(second, ClassOptions::default())
+            .class::<Silent>(ClassOptions::default().binding(first.to_owned()))
+            .class::<Silent>(ClassOptions::default().binding(second.to_owned()))
             .start()
             .map(drop)
             .unwrap_err()

@@ -89,7 +89,7 @@ impl Fragile {
 #[test]
 fn a_destructor_that_calls_and_panics_in_a_reset_affects_no_other() {
     run(async {
-        let world = World::new(|node| node.class::<Fragile>("FRAGILE", ClassOptions::default()));
+        let world = World::new(|node| node.class::<Fragile>(ClassOptions::default()));
         let fragile = world.env().object::<Fragile>().get_by_name("a");
 
         let error = fragile.abort_and_wait_with_guard().await.unwrap_err();

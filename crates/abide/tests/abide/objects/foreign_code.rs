@@ -144,7 +144,7 @@ impl Outbound for Client {
 
 fn world_with(client: &Arc<Client>) -> World {
     World::new(|node| {
-        node.class::<Armed>("ARMED", ClassOptions::default())
+        node.class::<Armed>(ClassOptions::default())
             .outbound(Arc::clone(client) as Arc<dyn Outbound>)
     })
 }
@@ -225,7 +225,7 @@ fn a_node_that_stops_drops_what_it_holds_although_destructors_panic() {
         let disk = Arc::new(SimDisk::new());
         let store = Store::open(disk, Path::new("/data"), options).unwrap();
         let node = Node::builder(store.clone())
-            .class::<Armed>("ARMED", ClassOptions::default())
+            .class::<Armed>(ClassOptions::default())
             .with(Signals::default())
             .workers(1)
             .start()

@@ -71,7 +71,7 @@ impl Gated {
 }
 
 fn world() -> World {
-    World::new(|node| node.class::<Gated>("GATED", ClassOptions::default()))
+    World::new(|node| node.class::<Gated>(ClassOptions::default()))
 }
 
 fn gated(world: &World) -> Stub<Gated> {

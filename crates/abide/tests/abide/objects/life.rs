@@ -60,7 +60,7 @@ impl Counter {
 }
 
 fn world() -> World {
-    World::new(|node| node.class::<Counter>("COUNTER", ClassOptions::default()))
+    World::new(|node| node.class::<Counter>(ClassOptions::default()))
 }
 
 async fn name_of(world: &World, id: ObjectId) -> Option<String> {
@@ -138,7 +138,7 @@ fn an_object_knows_its_name_even_when_it_is_called_by_id() {
         counter.count().await.unwrap();
         let disk = world.stop().await;
         let world = World::on(disk, 1, |node| {
-            node.class::<Counter>("COUNTER", ClassOptions::default())
+            node.class::<Counter>(ClassOptions::default())
         });
         assert_eq!(
             name_of(&world, counter.id()).await.as_deref(),
@@ -154,7 +154,7 @@ fn an_object_knows_its_name_even_when_it_is_called_by_id() {
         assert_eq!(name_of(&world, late.id()).await.as_deref(), Some("late"));
         let disk = world.stop().await;
         let world = World::on(disk, 1, |node| {
-            node.class::<Counter>("COUNTER", ClassOptions::default())
+            node.class::<Counter>(ClassOptions::default())
         });
         assert_eq!(name_of(&world, late.id()).await.as_deref(), Some("late"));
     });
@@ -222,7 +222,7 @@ fn what_objects_have_stored_is_there_after_a_restart() {
         counter(&first).count().await.unwrap();
         let disk = first.stop().await;
         let second = World::on(disk, 3, |node| {
-            node.class::<Counter>("COUNTER", ClassOptions::default())
+            node.class::<Counter>(ClassOptions::default())
         });
         assert_eq!(counter(&second).count().await.unwrap(), (1, 2));
     });

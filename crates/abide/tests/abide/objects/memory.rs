@@ -82,7 +82,7 @@ impl Large {
 
 fn world(kib: u64) -> World {
     World::with_memory(kib * KIB, |node| {
-        node.class::<Large>("LARGE", ClassOptions::default().idle_timeout(Duration::MAX))
+        node.class::<Large>(ClassOptions::default().idle_timeout(Duration::MAX))
     })
 }
 

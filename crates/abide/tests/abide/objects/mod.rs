@@ -11,6 +11,7 @@ mod destructors;
 mod foreign_code;
 mod input_gate;
 mod life;
+mod listing;
 mod memory;
 mod new_objects;
 mod output_gate;

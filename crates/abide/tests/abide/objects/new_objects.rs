@@ -65,8 +65,8 @@ impl Blocked {
 
 fn world_on(disk: SimDisk) -> World {
     World::on(disk, 1, |node| {
-        node.class::<Tenant>("TENANT", ClassOptions::default())
-            .class::<Blocked>("BLOCKED", ClassOptions::default())
+        node.class::<Tenant>(ClassOptions::default())
+            .class::<Blocked>(ClassOptions::default())
     })
 }
 

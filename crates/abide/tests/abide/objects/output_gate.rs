@@ -177,7 +177,7 @@ impl Writer {
 }
 
 fn world() -> World {
-    World::new(|node| node.class::<Writer>("WRITER", ClassOptions::default()))
+    World::new(|node| node.class::<Writer>(ClassOptions::default()))
 }
 
 fn writer(world: &World, name: &str) -> Stub<Writer> {
@@ -395,7 +395,7 @@ fn a_second_node_on_one_store_does_not_show_what_is_not_durable_yet() {
         let signals = Signals::default();
         let start = || {
             Node::builder(store.clone())
-                .class::<Writer>("WRITER", ClassOptions::default())
+                .class::<Writer>(ClassOptions::default())
                 .with(signals.clone())
                 .workers(1)
                 .start()
@@ -528,7 +528,7 @@ fn what_was_acknowledged_is_there_after_the_machine_lost_power() {
         writer_a.write(41).await.unwrap();
         let disk: SimDisk = world.disk.crash(7);
         let world = World::on(disk, 1, |node| {
-            node.class::<Writer>("WRITER", ClassOptions::default())
+            node.class::<Writer>(ClassOptions::default())
         });
         assert_eq!(writer(&world, "a").read().await.unwrap(), Some(41));
     });

@@ -108,7 +108,7 @@ impl Slow {
 fn an_object_with_a_full_queue_is_overloaded_in_the_documented_words() {
     run(async {
         let options = ClassOptions::default().max_queued(2);
-        let world = World::new(|node| node.class::<Slow>("SLOW", options));
+        let world = World::new(|node| node.class::<Slow>(options));
         let slow = world.env().object::<Slow>().get_by_name("slow");
         let blocking = slow.block();
         world.signals.wait("closed").await;
@@ -138,7 +138,7 @@ fn an_object_with_a_full_queue_is_overloaded_in_the_documented_words() {
 fn timers_are_as_few_as_objects_however_often_these_close_their_gates() {
     run(async {
         let options = ClassOptions::default().idle_timeout(Duration::MAX);
-        let world = World::new(|node| node.class::<Slow>("SLOW", options));
+        let world = World::new(|node| node.class::<Slow>(options));
         let names = ["a", "b", "c"];
         let object = |name: &str| world.env().object::<Slow>().get_by_name(name);
         for name in names {
@@ -169,7 +169,7 @@ fn timers_are_as_few_as_objects_however_often_these_close_their_gates() {
 fn an_object_with_too_many_suspended_handlers_lets_further_events_wait() {
     run(async {
         let options = ClassOptions::default().max_running(2);
-        let world = World::new(|node| node.class::<Slow>("SLOW", options));
+        let world = World::new(|node| node.class::<Slow>(options));
         let slow = world.env().object::<Slow>().get_by_name("slow");
         let running = [slow.wait(), slow.wait()];
         let mut third = slow.wait();
@@ -191,7 +191,7 @@ fn an_object_with_too_many_suspended_handlers_lets_further_events_wait() {
 #[test]
 fn calls_of_an_object_beyond_the_bound_of_a_worker_fail_at_once() {
     run(async {
-        let world = World::new(|node| node.class::<Slow>("SLOW", ClassOptions::default()));
+        let world = World::new(|node| node.class::<Slow>(ClassOptions::default()));
         let slow = world.env().object::<Slow>().get_by_name("slow");
         // The handler that calls counts too.
         let room = abide::limits::MAX_QUEUED_PER_WORKER - 1;
@@ -208,7 +208,7 @@ fn a_worker_refuses_late_calls_except_those_of_its_objects() {
         let world = World::at(clock.clone(), SimDisk::new(), 1, |node| {
             node.with(clock)
                 .with(Released::default())
-                .class::<Slow>("SLOW", ClassOptions::default())
+                .class::<Slow>(ClassOptions::default())
         });
         let slow = world.env().object::<Slow>().get_by_name("slow");
         for _ in 0..100 {
@@ -243,7 +243,7 @@ fn a_worker_refuses_late_calls_except_those_of_its_objects() {
 fn background_tasks_are_limited_and_handlers_still_run() {
     run(async {
         let options = ClassOptions::default().max_running(1);
-        let world = World::new(|node| node.class::<Slow>("SLOW", options));
+        let world = World::new(|node| node.class::<Slow>(options));
         let slow = world.env().object::<Slow>().get_by_name("slow");
         let (taken, error) = slow.work_for_ever().await.unwrap();
         assert_eq!(taken, abide::limits::MAX_BACKGROUND_PER_OBJECT);
@@ -261,12 +261,12 @@ fn bounds_of_nothing_are_refused() {
             abide::storage::StoreOptions::small(),
         );
         abide::Node::builder(store.unwrap())
-            .class::<Slow>("SLOW", options)
+            .class::<Slow>(options)
             .start()
             .map(drop)
             .unwrap_err()
             .to_string()
     };
     let no_handlers = start(ClassOptions::default().max_running(0));
-    assert!(no_handlers.contains("`SLOW` has max_running = 0"));
+    assert!(no_handlers.contains("`Slow` has max_running = 0"));
 }

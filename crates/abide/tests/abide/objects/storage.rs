@@ -42,7 +42,7 @@ impl Bench {
 fn scenario(scenario: Scenario) {
     run(async move {
         let world = World::new(|node| {
-            node.class::<Bench>("BENCH", ClassOptions::default())
+            node.class::<Bench>(ClassOptions::default())
                 .with(Scenarios(scenario))
         });
         world
@@ -288,7 +288,7 @@ fn delete_all_leaves_nothing_and_the_size_shrinks() {
 #[test]
 fn state_works_only_inside_the_objects_own_handlers() {
     run(async {
-        let world = World::new(|node| node.class::<Bench>("BENCH", ClassOptions::default()));
+        let world = World::new(|node| node.class::<Bench>(ClassOptions::default()));
         let text = world
             .env()
             .object::<Bench>()

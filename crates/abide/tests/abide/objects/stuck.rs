@@ -63,7 +63,7 @@ impl Endless {
 
 fn world(workers: usize) -> World {
     World::on(SimDisk::new(), workers, |node| {
-        node.class::<Endless>("ENDLESS", ClassOptions::default())
+        node.class::<Endless>(ClassOptions::default())
             .with(Stop::default())
     })
 }
@@ -233,7 +233,7 @@ fn a_node_that_has_lost_a_worker_has_failed() {
         let broken = Arc::new(AtomicBool::new(false));
         let clock = Arc::new(BrokenClock(TestClock::new(), Arc::clone(&broken)));
         let world = World::on(SimDisk::new(), 2, |node| {
-            node.class::<Endless>("ENDLESS", ClassOptions::default())
+            node.class::<Endless>(ClassOptions::default())
                 .with(Stop::default())
                 .clock(clock)
         });

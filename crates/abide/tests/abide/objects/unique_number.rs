@@ -113,9 +113,9 @@ async fn many<T: ObjectClass>(
 
 fn world() -> World {
     World::new(|node| {
-        node.class::<FromStorage>("FROM_STORAGE", ClassOptions::default())
-            .class::<Cached>("CACHED", ClassOptions::default())
-            .class::<Initialised>("INITIALISED", ClassOptions::default())
+        node.class::<FromStorage>(ClassOptions::default())
+            .class::<Cached>(ClassOptions::default())
+            .class::<Initialised>(ClassOptions::default())
     })
 }
 
@@ -135,7 +135,7 @@ fn cached_numbers_are_unique_and_continue_after_a_restart() {
         assert!(numbers.into_iter().eq(1..=CALLERS));
         let disk = first.stop().await;
         let second = World::on(disk, 1, |node| {
-            node.class::<Cached>("CACHED", ClassOptions::default())
+            node.class::<Cached>(ClassOptions::default())
         });
         let numbers = many::<Cached>(&second, |stub| stub.next()).await;
         assert!(numbers.into_iter().eq(CALLERS + 1..=2 * CALLERS));

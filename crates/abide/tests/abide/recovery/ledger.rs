@@ -106,7 +106,7 @@ impl Ledger {
 pub(crate) const MINUTE: Duration = Duration::from_mins(1);
 
 pub(crate) fn world() -> World {
-    World::new(|node| node.class::<Ledger>("LEDGER", ClassOptions::default()))
+    World::new(|node| node.class::<Ledger>(ClassOptions::default()))
 }
 
 pub(crate) fn ledger(world: &World, name: &str) -> Stub<Ledger> {

@@ -126,7 +126,7 @@ fn bookmarks_and_requests_outlive_the_node() {
         ledger_before.restore_next(first).await.unwrap();
         let disk = before.stop().await;
         let after = World::on(disk, 1, |node| {
-            node.class::<Ledger>("LEDGER", abide::ClassOptions::default())
+            node.class::<Ledger>(abide::ClassOptions::default())
         });
         let ledger = ledger(&after, "a");
         assert_eq!(ledger.get().await.unwrap().unwrap(), "first");

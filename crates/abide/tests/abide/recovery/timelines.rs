@@ -122,7 +122,7 @@ impl Diary {
 
 fn on(clock: TestClock, disk: SimDisk) -> World {
     World::at(clock, disk, 1, |node: NodeBuilder| {
-        node.class::<Diary>("DIARY", ClassOptions::default())
+        node.class::<Diary>(ClassOptions::default())
     })
 }
 

@@ -84,7 +84,7 @@ const LIMIT: Duration = Duration::from_secs(25);
 
 fn world() -> World {
     let options = ClassOptions::default().background_timeout(LIMIT);
-    World::new(|node| node.class::<Cleaner>("CLEANER", options))
+    World::new(|node| node.class::<Cleaner>(options))
 }
 
 fn cleaner(world: &World) -> Stub<Cleaner> {
@@ -191,7 +191,7 @@ fn a_node_that_stops_waits_for_background_work() {
         signals.give("go");
         signals.wait("ended").await;
         let again = World::on(stopping.await.unwrap(), 1, |node| {
-            node.class::<Cleaner>("CLEANER", ClassOptions::default())
+            node.class::<Cleaner>(ClassOptions::default())
         });
         assert_eq!(written(&again).await, ["begun", "dropped", "ended"]);
     });

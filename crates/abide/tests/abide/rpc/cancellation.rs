@@ -1,8 +1,10 @@
-//! A caller that goes away cancels nothing.
+//! A caller that goes away cancels nothing; one that has set a time limit stops waiting.
 
-use abide::prelude::*;
+use std::time::Duration;
 
-use crate::support::{Signals, World, run, signals};
+use abide::{ErrorKind, prelude::*};
+
+use crate::support::{Signals, World, is_answered, run, signals};
 
 #[durable_object]
 struct Worker {
@@ -29,6 +31,7 @@ impl Worker {
     /// Writes once before and once after it has waited.
     pub async fn work(&self) -> Result<()> {
         self.ctx.storage().put("begun", &true)?;
+        self.signals.note("work");
         self.signals.give("begun");
         self.signals.wait("go").await;
         self.ctx.storage().put("ended", &true)?;
@@ -48,13 +51,19 @@ impl Worker {
         other.work().await
     }
 
+    /// Waits no longer than this for another object's work.
+    pub async fn delegate_for(&self, limit: Duration) -> Result<()> {
+        let others = self.ctx.env().object::<Self>();
+        others.get_by_name("other").with_timeout(limit).work().await
+    }
+
     pub async fn give_up(&self) {
         self.ctx.abort("the caller is gone");
     }
 }
 
 fn world() -> World {
-    World::new(|node| node.class::<Worker>("WORKER", ClassOptions::default()))
+    World::new(|node| node.class::<Worker>(ClassOptions::default()))
 }
 
 fn worker(world: &World, name: &str) -> Stub<Worker> {
@@ -110,5 +119,70 @@ fn a_call_whose_result_is_not_awaited_is_still_made() {
         drop(worker(&world, "worker").work());
         world.signals.wait("begun").await;
         finishes(&world).await;
+    });
+}
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+#[test]
+fn a_call_that_was_begun_continues_after_its_time_limit() {
+    run(async {
+        let world = world();
+        let call = worker(&world, "worker").with_timeout(LIMIT).work();
+        world.signals.wait("begun").await;
+        world.clock.advance(LIMIT);
+        let error = call.await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert!(!error.retryable() && !error.object_reset());
+        finishes(&world).await;
+    });
+}
+
+#[test]
+fn a_call_that_was_not_begun_within_its_time_limit_never_runs() {
+    run(async {
+        let options = ClassOptions::default().max_running(1);
+        let world = World::new(|node| node.class::<Worker>(options));
+        let worker = worker(&world, "worker");
+        let first = worker.work();
+        world.signals.wait("begun").await;
+        let late = worker.with_timeout(LIMIT).work();
+        let in_time = worker.with_timeout(2 * LIMIT).work();
+        let patient = worker.work();
+        world.clock.advance(LIMIT);
+        let error = late.await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert!(
+            !error.retryable(),
+            "it may have run, for all the caller knows"
+        );
+        for _ in 0..3 {
+            world.signals.give("go");
+        }
+        first.await.unwrap();
+        in_time.await.unwrap();
+        patient.await.unwrap();
+        assert_eq!(world.signals.notes().len(), 3);
+        assert_eq!(world.node.stats().resets, 0);
+    });
+}
+
+#[test]
+fn a_request_and_a_call_of_an_object_have_time_limits() {
+    run(async {
+        let world = world();
+        let request = Request::new(Body::empty());
+        let limited = worker(&world, "worker").with_timeout(LIMIT);
+        let mut fetch = limited.fetch(request);
+        let mut delegated = worker(&world, "boss").delegate_for(LIMIT);
+        world.signals.wait("begun").await;
+        world.signals.wait("begun").await;
+        world.clock.advance(LIMIT - Duration::from_millis(1));
+        world.fence().await;
+        assert!(!is_answered(&mut fetch) && !is_answered(&mut delegated));
+        world.clock.advance(Duration::from_millis(1));
+        for error in [fetch.await.unwrap_err(), delegated.await.unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+        }
     });
 }

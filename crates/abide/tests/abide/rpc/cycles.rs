@@ -57,7 +57,7 @@ impl Link {
 }
 
 fn world() -> World {
-    World::new(|node| node.class::<Link>("LINK", ClassOptions::default()))
+    World::new(|node| node.class::<Link>(ClassOptions::default()))
 }
 
 fn link(world: &World, name: &str) -> Stub<Link> {

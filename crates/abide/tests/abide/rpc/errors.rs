@@ -103,7 +103,7 @@ impl Desk {
 }
 
 fn world(options: ClassOptions) -> World {
-    World::new(|node| node.class::<Desk>("DESK", options))
+    World::new(|node| node.class::<Desk>(options))
 }
 
 fn desk(world: &World, name: &str) -> Stub<Desk> {

@@ -76,7 +76,7 @@ impl Account {
 }
 
 fn classes(node: abide::NodeBuilder) -> abide::NodeBuilder {
-    node.class::<Account>("ACCOUNT", ClassOptions::default())
+    node.class::<Account>(ClassOptions::default())
 }
 
 fn world() -> World {

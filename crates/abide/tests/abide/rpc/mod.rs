@@ -7,6 +7,7 @@ mod background;
 mod cancellation;
 mod cycles;
 mod errors;
+mod handlers;
 mod idempotency;
 mod order;
 mod outbound;

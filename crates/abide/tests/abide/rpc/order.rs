@@ -86,7 +86,7 @@ impl Sent {
 
 fn world(workers: usize) -> World {
     World::on(SimDisk::new(), workers, |node| {
-        node.class::<Teller>("TELLER", ClassOptions::default())
+        node.class::<Teller>(ClassOptions::default())
     })
 }
 

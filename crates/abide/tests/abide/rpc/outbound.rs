@@ -110,7 +110,7 @@ impl Sender {
 }
 
 fn classes(node: NodeBuilder) -> NodeBuilder {
-    node.class::<Sender>("SENDER", ClassOptions::default())
+    node.class::<Sender>(ClassOptions::default())
 }
 
 fn world() -> (World, Echo) {

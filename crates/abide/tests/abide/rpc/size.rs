@@ -36,7 +36,7 @@ fn carrier(world: &World) -> Stub<Carrier> {
 }
 
 fn world() -> World {
-    World::new(|node| node.class::<Carrier>("CARRIER", ClassOptions::default()))
+    World::new(|node| node.class::<Carrier>(ClassOptions::default()))
 }
 
 /// What CBOR adds to a text of this length that is the only argument: an array's head and a text's.

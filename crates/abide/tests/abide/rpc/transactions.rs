@@ -76,7 +76,7 @@ impl Till {
 }
 
 fn classes(node: NodeBuilder) -> NodeBuilder {
-    node.class::<Till>("TILL", ClassOptions::default())
+    node.class::<Till>(ClassOptions::default())
 }
 
 fn till_of(world: &World) -> Stub<Till> {

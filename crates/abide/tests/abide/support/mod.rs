@@ -73,7 +73,7 @@ impl World {
         let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
         let signals = Signals::default();
         let builder = Node::builder(store)
-            .class::<Fence>("FENCE", ClassOptions::default().idle_timeout(Duration::MAX))
+            .class::<Fence>(ClassOptions::default().idle_timeout(Duration::MAX))
             .with(signals.clone())
             .clock(Arc::new(clock.clone()))
             .workers(workers);

@@ -81,16 +81,6 @@ fn an_unclaimed_socket_ends_with_1006() {
 }
 
 #[test]
-fn a_client_end_without_an_accepted_server_end_cannot_be_served() {
-    run(async {
-        let world = world();
-        let response = room(&world).fetch(request("/?forget")).await.unwrap();
-        let error = client_of(response).claim().unwrap_err();
-        assert!(error.message().contains("accept_websocket"), "{error}");
-    });
-}
-
-#[test]
 fn a_client_end_is_served_once() {
     run(async {
         let world = world();

@@ -59,8 +59,8 @@ impl Bridge {
 
 async fn world() -> (World, Stub<Bridge>) {
     let world = World::new(|node| {
-        node.class::<Room>("ROOM", ClassOptions::default())
-            .class::<Bridge>("BRIDGE", ClassOptions::default())
+        node.class::<Room>(ClassOptions::default())
+            .class::<Bridge>(ClassOptions::default())
     });
     let bridge = world.env().object::<Bridge>().get_by_name("bridge");
     bridge.join().await.unwrap();

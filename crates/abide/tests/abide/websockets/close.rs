@@ -174,14 +174,3 @@ fn the_close_event_reaches_an_object_that_could_not_start_at_first() {
         assert_eq!(gated::object(&world).sockets().await.unwrap(), 0);
     });
 }
-
-#[test]
-fn a_socket_that_is_accepted_when_its_client_end_is_gone_ends() {
-    run(async {
-        let world = gated::world();
-        gated::object(&world).accept_late().await.unwrap();
-        world.until(|_| gated::count(&world, "closed") == 1).await;
-        assert_eq!(gated::object(&world).sockets().await.unwrap(), 0);
-        assert_eq!(world.node.stats().sockets_open, 0);
-    });
-}

@@ -37,7 +37,7 @@ fn connected_world() -> (World, Connector) {
     let connector = Connector::default();
     let given = Arc::new(connector.clone());
     let world = World::new(|node| {
-        node.class::<Room>("ROOM", ClassOptions::default())
+        node.class::<Room>(ClassOptions::default())
             .websocket_connector(given)
     });
     (world, connector)

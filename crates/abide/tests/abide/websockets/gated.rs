@@ -48,9 +48,8 @@ impl DurableObject for Gated {
     }
 
     async fn fetch(&self, _: Request) -> Result<Response> {
-        let pair = WebSocketPair::new();
-        self.ctx.accept_websocket(pair.server, &[])?;
-        Ok(websocket_response(pair.client))
+        let (_, response) = self.ctx.accept_websocket(&[])?;
+        Ok(response)
     }
 
     async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
@@ -88,16 +87,10 @@ impl Gated {
         let key = number.to_string();
         self.ctx.storage().put(&key, &vec![7_u8; 100_000])
     }
-
-    pub(crate) async fn accept_late(&self) {
-        let WebSocketPair { client, server } = WebSocketPair::new();
-        drop(client);
-        self.ctx.accept_websocket(server, &[]).unwrap();
-    }
 }
 
 pub(crate) fn world() -> World {
-    World::new(|node| node.class::<Gated>("GATED", ClassOptions::default()))
+    World::new(|node| node.class::<Gated>(ClassOptions::default()))
 }
 
 pub(crate) fn object(world: &World) -> Stub<Gated> {

@@ -99,7 +99,7 @@ fn a_message_that_waits_too_long_closes_its_socket_with_1013() {
 fn messages_wait_at_a_closed_gate_beyond_the_queue_of_calls() {
     run(async {
         let options = ClassOptions::default().max_queued(3);
-        let world = World::new(|node| node.class::<Room>("ROOM", options));
+        let world = World::new(|node| node.class::<Room>(options));
         let mut socket = open(&world, "/").await;
         socket.deliver("shut").await.unwrap();
         for number in 0..20 {

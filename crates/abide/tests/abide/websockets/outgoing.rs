@@ -78,9 +78,7 @@ fn a_power_failure_undoes_no_write_that_a_frame_announced() {
         let mut socket = open(&world, "/").await;
         assert_eq!(ask(&mut socket, "put 41").await, "put 41");
         let disk: SimDisk = world.disk.crash(7);
-        let world = World::on(disk, 1, |node| {
-            node.class::<Room>("ROOM", ClassOptions::default())
-        });
+        let world = World::on(disk, 1, |node| node.class::<Room>(ClassOptions::default()));
         let mut socket = open(&world, "/").await;
         assert_eq!(ask(&mut socket, "get").await, "41");
     });
@@ -129,12 +127,11 @@ fn a_broadcast_shares_the_bytes_of_its_message() {
 /// A node whose sockets have room for ten messages of `flood`, and for a burst of 160.
 fn narrow(slow_reader: SlowReader) -> World {
     World::new(|node: NodeBuilder| {
-        node.class::<Room>("ROOM", ClassOptions::default())
-            .websockets(
-                WebSocketOptions::default()
-                    .send_buffer_bytes(10 * (1_000 + WEBSOCKET_FRAME_OVERHEAD))
-                    .slow_reader(slow_reader),
-            )
+        node.class::<Room>(ClassOptions::default()).websockets(
+            WebSocketOptions::default()
+                .send_buffer_bytes(10 * (1_000 + WEBSOCKET_FRAME_OVERHEAD))
+                .slow_reader(slow_reader),
+        )
     })
 }
 

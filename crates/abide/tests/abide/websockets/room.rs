@@ -39,25 +39,17 @@ impl DurableObject for Room {
     async fn fetch(&self, request: Request) -> Result<Response> {
         let path = request.uri().path().trim_start_matches('/').to_owned();
         let tags: Vec<&str> = path.split(',').filter(|tag| !tag.is_empty()).collect();
-        let pair = WebSocketPair::new();
+        let (ws, response) = self.ctx.accept_websocket(&tags)?;
         match request.uri().query() {
-            Some("forget") => return Ok(websocket_response(pair.client)),
-            Some("refuse") => {
-                self.ctx.accept_websocket(pair.server, &tags)?;
-                return Ok(Response::new(Body::from("no")));
-            }
-            Some("panic") => {
-                self.ctx.accept_websocket(pair.server, &tags)?;
-                panic!("on purpose");
-            }
+            Some("refuse") => return Ok(Response::new(Body::from("no"))),
+            Some("panic") => panic!("on purpose"),
             _ => {}
         }
-        let ws = self.ctx.accept_websocket(pair.server, &tags)?;
         if request.uri().query() == Some("greet") {
             self.ctx.storage().put("greeted", &true)?;
             ws.send("welcome")?;
         }
-        Ok(websocket_response(pair.client))
+        Ok(response)
     }
 
     #[allow(clippy::too_many_lines, reason = "a list of verbs")]
@@ -219,9 +211,8 @@ impl Room {
     /// Accepts a socket with these tags and says what came of it.
     pub async fn try_tags(&self, tags: Vec<String>) -> String {
         let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
-        let pair = WebSocketPair::new();
-        match self.ctx.accept_websocket(pair.server, &tags) {
-            Ok(ws) => ws.tags().join(","),
+        match self.ctx.accept_websocket(&tags) {
+            Ok((ws, _)) => ws.tags().join(","),
             Err(error) => error.to_string(),
         }
     }
@@ -251,7 +242,7 @@ impl Room {
 }
 
 pub(crate) fn world() -> World {
-    World::new(|node| node.class::<Room>("ROOM", ClassOptions::default()))
+    World::new(|node| node.class::<Room>(ClassOptions::default()))
 }
 
 pub(crate) fn room(world: &World) -> Stub<Room> {

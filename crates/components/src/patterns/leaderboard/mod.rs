@@ -36,16 +36,13 @@ pub use object::{Leaderboard, LeaderboardStub};
 pub use options::Options;
 pub use rows::Place;
 
-/// The name under which the class is registered.
-pub const BINDING: &str = "LEADERBOARD";
-
 /// Registers the class.
 ///
 /// # Panics
 /// If an option is invalid.
 pub fn install(host: HostBuilder, options: Options) -> HostBuilder {
     options.check();
-    host.object_with::<Leaderboard>(BINDING, class_options())
+    host.object_with::<Leaderboard>(class_options())
         .with(options)
 }
 

@@ -49,16 +49,13 @@ pub use limit::{Limit, Verdict};
 pub use object::{RateLimiter, RateLimiterStub};
 pub use options::Options;
 
-/// The name under which the class is registered.
-pub const BINDING: &str = "RATE_LIMITER";
-
 /// Registers the class.
 ///
 /// # Panics
 /// If an option is invalid.
 pub fn install(host: HostBuilder, options: Options) -> HostBuilder {
     options.check();
-    host.object_with::<RateLimiter>(BINDING, class_options())
+    host.object_with::<RateLimiter>(class_options())
         .with(options)
 }
 

@@ -65,12 +65,9 @@ pub use lease::Lease;
 pub use object::{Lock, LockStub};
 pub use token::Token;
 
-/// The name under which the class is registered.
-pub const BINDING: &str = "LOCK";
-
 /// Registers the class.
 pub fn install(host: HostBuilder) -> HostBuilder {
-    host.object_with::<Lock>(BINDING, class_options())
+    host.object_with::<Lock>(class_options())
 }
 
 /// How to run the class: its alarm is tried until it succeeds, at most a minute apart.

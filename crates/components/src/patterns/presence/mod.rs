@@ -38,9 +38,8 @@
 //!
 //!     async fn fetch(&self, request: Request) -> Result<Response> {
 //!         let who = request.uri().path().trim_start_matches('/').to_owned();
-//!         let pair = WebSocketPair::new();
-//!         self.presence.enter(pair.server, &who)?;
-//!         Ok(websocket_response(pair.client))
+//!         let (_, response) = self.presence.enter(&who)?;
+//!         Ok(response)
 //!     }
 //!
 //!     async fn websocket_close(&self, ws: WebSocket, close: Close) -> Result<()> {
@@ -63,8 +62,7 @@ mod rows;
 use std::{cell::RefCell, collections::BTreeMap, fmt, rc::Rc};
 
 use abide::{
-    Ctx, Error, ErrorKind, ReadyState, RequestResponsePair, Result, Timestamp, WebSocket,
-    socket::ServerSocket,
+    Ctx, Error, ErrorKind, ReadyState, RequestResponsePair, Response, Result, Timestamp, WebSocket,
 };
 
 use super::{limits, now, wrong_length};
@@ -134,17 +132,18 @@ impl Presence {
         *self.0.hook.borrow_mut() = Some(Rc::new(hook));
     }
 
-    /// Accepts the WebSocket of a visitor, who is present from now on. A visitor may have several sockets.
+    /// Accepts the WebSocket of a visitor, who is present from now on, and returns it with the response. A visitor may have
+    /// several sockets.
     ///
     /// # Errors
     /// [`ErrorKind::Input`] for a name of no or more than [`MAX_WHO_BYTES`](limits::MAX_WHO_BYTES) bytes,
     /// [`ErrorKind::Limit`] if too many are present.
-    pub fn enter(&self, server: ServerSocket, who: &str) -> Result<WebSocket> {
+    pub fn enter(&self, who: &str) -> Result<(WebSocket, Response)> {
         let inner = &self.0;
         let was_here = inner.rows.seen_at(who)?.is_some();
         inner.came(who)?;
         let tag = format!("{TAG}{who}");
-        let accepted = inner.ctx.accept_websocket(server, &[&tag]);
+        let accepted = inner.ctx.accept_websocket(&[&tag]);
         if accepted.is_err() && !was_here {
             // The program was told that they came.
             self.leave(who)?;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use abide::{Ctx, Result, Sql, Stub};
 
-use super::{BINDING, Coordinator, Options, ShardingError, sharded};
+use super::{Coordinator, Options, ShardingError, sharded};
 use crate::broken::{Variant, broken};
 use crate::patterns::{limits, now, wrong_length};
 use abide_component::{WakeUp, numbers::millis, numbers::rows, tables};
@@ -54,7 +54,7 @@ impl Figures {
             return Err(ShardingError::Invalid(wrong).into());
         };
         sharded::check(sharded, shard.saturating_add(1))?;
-        let coordinators = ctx.env().namespace::<Coordinator>(BINDING)?;
+        let coordinators = ctx.env().try_object::<Coordinator>()?;
         tables::prepare(ctx.storage(), "figures", "figures_meta", VERSION, |sql| {
             sql.exec(TABLES, ()).map(drop)
         })?;

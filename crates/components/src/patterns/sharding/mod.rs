@@ -50,7 +50,7 @@
 //! }
 //!
 //! # fn main() {
-//! let host = sharding::install(abide::Host::builder("data").object::<Likes>("LIKES"));
+//! let host = sharding::install(abide::Host::builder("data").object::<Likes>());
 //! # }
 //! ```
 
@@ -71,12 +71,9 @@ pub use figures::Figures;
 pub use options::Options;
 pub use sharded::Sharded;
 
-/// The name under which the coordinators' class is registered.
-pub const BINDING: &str = "COORDINATOR";
-
 /// Registers the coordinators' class. The class of the shards is yours, and you register it yourself.
 pub fn install(host: HostBuilder) -> HostBuilder {
-    host.object_with::<Coordinator>(BINDING, class_options())
+    host.object_with::<Coordinator>(class_options())
 }
 
 /// How to run the coordinators' class.

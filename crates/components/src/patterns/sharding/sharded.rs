@@ -5,7 +5,7 @@ use std::fmt;
 use abide::{Call, Env, Error, Namespace, ObjectClass, Result, Stub};
 use futures_util::{StreamExt as _, stream};
 
-use super::{BINDING, Coordinator, ShardingError, Totals, hash::shard_of};
+use super::{Coordinator, ShardingError, Totals, hash::shard_of};
 use crate::patterns::{limits, wrong_length};
 
 /// A sharded namespace: a fixed number of objects of one class. Making it calls none of them.
@@ -28,7 +28,7 @@ impl<T: ObjectClass> Sharded<T> {
         check(name, shards)?;
         Ok(Self {
             objects: env.object::<T>(),
-            coordinator: env.namespace::<Coordinator>(BINDING)?.get_by_name(name),
+            coordinator: env.try_object::<Coordinator>()?.get_by_name(name),
             name: name.to_owned(),
             shards,
         })

@@ -185,10 +185,10 @@ impl World {
             .max_batch(1);
         let to = ToHttp::new("https://example.com/queue").unwrap();
         let node = Node::builder(store(&disk, &clock))
-            .class::<Sender>("SENDER", ClassOptions::default())
-            .class::<QueueShard>(queue::BINDING, queue::class_options())
-            .class::<WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
-            .class::<WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
+            .class::<Sender>(ClassOptions::default())
+            .class::<QueueShard>(queue::class_options())
+            .class::<WorkflowInstance>(workflow::class_options())
+            .class::<WorkflowDirectory>(ClassOptions::default())
             .with(Registry::new().with(HttpDelivery::new()))
             .with(Queues::new().with("requests", options, to))
             .with(workflow::Registry::new().with(Steps))

@@ -216,7 +216,7 @@ impl World {
 
     fn at(clock: TestClock, disk: SimDisk, options: Options) -> Self {
         let node = Node::builder(store(&disk, &clock))
-            .class::<Bank>("BANK", ClassOptions::default())
+            .class::<Bank>(ClassOptions::default())
             .with(Settings(options))
             .clock(Arc::new(clock.clone()))
             .workers(1)

@@ -202,7 +202,7 @@ impl Plank {
 /// A plank on a node that runs a program.
 fn run(program: Program, disk: &SimDisk) -> (Node, Stub<Plank>) {
     let node = Node::builder(store(disk, &TestClock::new()))
-        .class::<Plank>("PLANK", ClassOptions::default())
+        .class::<Plank>(ClassOptions::default())
         .with(program)
         .start()
         .unwrap();

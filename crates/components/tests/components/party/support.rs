@@ -111,7 +111,7 @@ impl World {
     pub(crate) fn with(options: Options) -> Self {
         let clock = TestClock::new();
         let node = Node::builder(store(&SimDisk::new(), &clock))
-            .class::<Lobby>("LOBBY", ClassOptions::default())
+            .class::<Lobby>(ClassOptions::default())
             .with(Settings(options))
             .clock(Arc::new(clock.clone()))
             .workers(1)

@@ -71,7 +71,7 @@ impl Cart {
 }
 
 fn world() -> World {
-    World::new(|node| node.class::<Cart>("CART", ClassOptions::default()))
+    World::new(|node| node.class::<Cart>(ClassOptions::default()))
 }
 
 fn cart(world: &World) -> Stub<Cart> {

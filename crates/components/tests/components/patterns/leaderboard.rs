@@ -9,7 +9,7 @@ use crate::patterns::support::{Random, World, each_seed, run, secs};
 
 fn world(max_players: u32) -> World {
     World::new(move |node| {
-        node.class::<Leaderboard>(leaderboard::BINDING, leaderboard::class_options())
+        node.class::<Leaderboard>(leaderboard::class_options())
             .with(Options::default().max_players(max_players))
     })
 }

@@ -11,7 +11,7 @@ use crate::patterns::support::{Random, World, each_seed, millis, run, secs};
 
 fn world(options: Options) -> World {
     World::new(move |node| {
-        node.class::<RateLimiter>(limiter::BINDING, limiter::class_options())
+        node.class::<RateLimiter>(limiter::class_options())
             .with(options.clone())
     })
 }

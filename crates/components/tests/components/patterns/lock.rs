@@ -48,8 +48,8 @@ impl Resource {
 
 fn world() -> World {
     World::new(|node| {
-        node.class::<Lock>(lock::BINDING, lock::class_options())
-            .class::<Resource>("RESOURCE", ClassOptions::default())
+        node.class::<Lock>(lock::class_options())
+            .class::<Resource>(ClassOptions::default())
     })
 }
 

@@ -27,7 +27,7 @@ struct News(Arc<Mutex<Vec<Change>>>);
 struct Room {
     ctx: Ctx,
     presence: Presence,
-    others: RefCell<Vec<ClientSocket>>,
+    others: RefCell<Vec<Response>>,
 }
 
 impl DurableObject for Room {
@@ -47,11 +47,10 @@ impl DurableObject for Room {
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
-        let pair = WebSocketPair::new();
         let who = request.uri().path().trim_start_matches('/');
-        let ws = self.presence.enter(pair.server, who)?;
+        let (ws, response) = self.presence.enter(who)?;
         assert_eq!(self.presence.who(&ws).as_deref(), Some(who));
-        Ok(websocket_response(pair.client))
+        Ok(response)
     }
 
     async fn websocket_close(&self, ws: WebSocket, close: Close) -> Result<()> {
@@ -75,12 +74,8 @@ impl Room {
 
     /// Accepts as many sockets without a visitor as the object may have.
     pub async fn fill(&self) {
-        loop {
-            let pair = WebSocketPair::new();
-            if self.ctx.accept_websocket(pair.server, &[]).is_err() {
-                break;
-            }
-            self.others.borrow_mut().push(pair.client);
+        while let Ok((_, response)) = self.ctx.accept_websocket(&[]) {
+            self.others.borrow_mut().push(response);
         }
     }
 
@@ -100,7 +95,7 @@ fn world(max_present: u32) -> (World, News) {
         .timeout(millis(20_000))
         .max_present(max_present);
     let world = World::new(move |node| {
-        node.class::<Room>("ROOM", ClassOptions::default())
+        node.class::<Room>(ClassOptions::default())
             .with(shared.clone())
             .with(options.clone())
     });

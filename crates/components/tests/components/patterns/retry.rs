@@ -89,8 +89,7 @@ fn world(acts: &[Act]) -> (World, Script) {
     let shared = script.clone();
     let world = World::new(move |node| {
         let options = ClassOptions::default().max_queued(1);
-        node.class::<Account>("ACCOUNT", options)
-            .with(shared.clone())
+        node.class::<Account>(options).with(shared.clone())
     });
     (world, script)
 }

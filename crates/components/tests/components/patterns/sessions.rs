@@ -82,7 +82,7 @@ impl Accounts {
 
 fn world(options: Options) -> World {
     World::new(move |node| {
-        node.class::<Accounts>("ACCOUNTS", ClassOptions::default())
+        node.class::<Accounts>(ClassOptions::default())
             .with(options.clone())
     })
 }

@@ -55,8 +55,8 @@ fn first() -> String {
 
 fn world() -> World {
     World::new(|node| {
-        node.class::<Views>("VIEWS", ClassOptions::default())
-            .class::<Coordinator>(sharding::BINDING, sharding::class_options())
+        node.class::<Views>(ClassOptions::default())
+            .class::<Coordinator>(sharding::class_options())
     })
 }
 

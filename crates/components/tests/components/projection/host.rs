@@ -22,7 +22,7 @@ fn a_host_shows_the_lag_of_its_read_model_and_what_its_queues_hold() {
         let queues = projection.install(Queues::new(), Arc::clone(&model));
         let host = queue::install(Host::open_in_memory(), queues)
             .with(projection)
-            .object::<Bank>("BANK")
+            .object::<Bank>()
             .start()
             .await
             .unwrap();

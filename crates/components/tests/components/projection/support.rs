@@ -287,8 +287,8 @@ impl World {
         let queues =
             projection.install_with(Queues::new(), options.clone(), Arc::new(model.clone()));
         let node = Node::builder(store(&disk, &clock))
-            .class::<QueueShard>(queue::BINDING, queue::class_options())
-            .class::<Bank>("BANK", queue::class_options())
+            .class::<QueueShard>(queue::class_options())
+            .class::<Bank>(queue::class_options())
             .with(queues)
             .with(projection.clone())
             .clock(Arc::new(clock.clone()))

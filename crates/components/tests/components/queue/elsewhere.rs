@@ -52,7 +52,7 @@ impl Ledger {
 }
 
 fn to_object(_: &Script, _: usize) -> Queues {
-    Queues::new().with("words", plain(), ToObject::by_key("LEDGER", "take"))
+    Queues::new().with("words", plain(), ToObject::by_key("Ledger", "take"))
 }
 
 #[test]

@@ -292,8 +292,8 @@ impl World {
     fn at(clock: TestClock, disk: SimDisk, script: Script, make: Make) -> Self {
         let life = script.0.lock().unwrap().life;
         let node = Node::builder(store(&disk, &clock))
-            .class::<QueueShard>(queue::BINDING, queue::class_options())
-            .class::<crate::queue::elsewhere::Ledger>("LEDGER", ClassOptions::default())
+            .class::<QueueShard>(queue::class_options())
+            .class::<crate::queue::elsewhere::Ledger>(ClassOptions::default())
             .with(make(&script, life))
             .clock(Arc::new(clock.clone()))
             .outbound(Arc::new(script.clone()))

@@ -11,7 +11,7 @@ fn a_host_shows_timer_outcomes_and_lateness() {
     run(async {
         let calls = Calls::default();
         let host = Host::open_in_memory()
-            .object::<Background>("BACKGROUND")
+            .object::<Background>()
             .with(calls.clone())
             .with(plain())
             .start()

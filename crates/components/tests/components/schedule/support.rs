@@ -290,8 +290,8 @@ impl World {
 
     fn at(clock: TestClock, disk: SimDisk, calls: Calls, options: Options) -> Self {
         let node = Node::builder(store(&disk, &clock))
-            .class::<Sync>("SYNC", ClassOptions::default())
-            .class::<Background>("BACKGROUND", ClassOptions::default())
+            .class::<Sync>(ClassOptions::default())
+            .class::<Background>(ClassOptions::default())
             .with(calls.clone())
             .with(disk.clone())
             .with(options.clone())

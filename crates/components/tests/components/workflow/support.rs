@@ -269,8 +269,8 @@ impl World {
     ) -> Self {
         let registry = Registry::new().with(Test(programs.clone(), script.clone()));
         let node = Node::builder(store(&disk, &clock))
-            .class::<WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
-            .class::<WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
+            .class::<WorkflowInstance>(workflow::class_options())
+            .class::<WorkflowDirectory>(ClassOptions::default())
             .with(registry)
             .with(
                 Options::default()

@@ -128,7 +128,7 @@ impl World {
 
     fn at(clock: TestClock, disk: SimDisk, options: Options) -> Self {
         let node = Node::builder(store(&disk, &clock))
-            .class::<Pad>("PAD", ClassOptions::default())
+            .class::<Pad>(ClassOptions::default())
             .with(Settings(options))
             .clock(Arc::new(clock.clone()))
             .workers(1)

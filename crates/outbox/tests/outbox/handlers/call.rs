@@ -66,7 +66,7 @@ impl World {
     fn on(disk: SimDisk, clock: TestClock) -> Self {
         let trouble = Arc::<Trouble>::default();
         let node = Node::builder(store(&disk, &clock))
-            .class::<Account>("ACCOUNT", ClassOptions::default())
+            .class::<Account>(ClassOptions::default())
             .with(Arc::clone(&trouble))
             .clock(Arc::new(clock.clone()))
             .start()
@@ -98,7 +98,7 @@ impl World {
 }
 
 fn call(method: &str, args: &impl serde::Serialize) -> ObjectCall {
-    ObjectCall::new("ACCOUNT", "ada", method, args).unwrap()
+    ObjectCall::new("Account", "ada", method, args).unwrap()
 }
 
 fn deposit() -> ObjectCall {
@@ -190,8 +190,8 @@ async fn a_refused_call_or_an_unknown_method_is_a_dead_letter() {
         (call("withdraw", &(5,)), "withdraw"),
         (call("deposit", &("five",)), "invalid type"),
         (
-            ObjectCall::new("BANK", "ada", "deposit", &(5,)).unwrap(),
-            "there is no binding `BANK`",
+            ObjectCall::new("Bank", "ada", "deposit", &(5,)).unwrap(),
+            "there is no binding `Bank`",
         ),
     ] {
         let delivery = world.attempt_of(why);
@@ -214,7 +214,7 @@ async fn a_refused_call_or_an_unknown_method_is_a_dead_letter() {
         "no array"
     );
     assert!(CallDelivery.check(&call("", &(5,))).is_err(), "no method");
-    assert_eq!(CallDelivery.destination(&deposit()), "ACCOUNT/ada");
+    assert_eq!(CallDelivery.destination(&deposit()), "Account/ada");
 }
 
 #[tokio::test]

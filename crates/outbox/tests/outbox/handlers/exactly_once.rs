@@ -41,7 +41,7 @@ impl Account {
     /// Takes the amount from here, and requests in the same transaction that it is added there.
     pub async fn pay(&self, to: String, amount: i64) -> Result<()> {
         self.add(-amount).await?;
-        let call = ObjectCall::new("ACCOUNT", to, "add", &(amount,))?;
+        let call = ObjectCall::new("Account", to, "add", &(amount,))?;
         CallDelivery::enqueue(&self.outbox, &call)?;
         Ok(())
     }
@@ -59,7 +59,7 @@ struct World {
 impl World {
     fn on(disk: &SimDisk, clock: &TestClock) -> Self {
         let node = Node::builder(store(disk, clock))
-            .class::<Account>("ACCOUNT", ClassOptions::default())
+            .class::<Account>(ClassOptions::default())
             .with(Registry::new().with(CallDelivery))
             .clock(Arc::new(clock.clone()))
             .start()

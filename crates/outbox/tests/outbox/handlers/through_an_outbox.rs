@@ -107,9 +107,7 @@ impl Teller {
 
 /// A host of tellers.
 fn tellers(registry: Registry) -> HostBuilder {
-    Host::open_in_memory()
-        .object::<Teller>("TELLER")
-        .with(registry)
+    Host::open_in_memory().object::<Teller>().with(registry)
 }
 
 fn teller(host: &LocalHost, name: &str) -> Stub<Teller> {
@@ -165,7 +163,7 @@ async fn every_kind_gets_there_although_its_receiver_fails_first() {
         .to("ada@example.org")
         .text("14C");
     let data = json!({ "seat": "14C" });
-    let call = |name| ObjectCall::new("TELLER", name, "hear", &("hello",)).unwrap();
+    let call = |name| ObjectCall::new("Teller", name, "hear", &("hello",)).unwrap();
     for (attempts, message) in [
         (3, message("http", &HttpCall::post(web.url("/http")))),
         (
@@ -222,7 +220,7 @@ async fn applied(method: &str) -> i64 {
         .await
         .unwrap();
     let one = teller(&host, "one");
-    let call = ObjectCall::new("TELLER", "two", method, &[(); 0]).unwrap();
+    let call = ObjectCall::new("Teller", "two", method, &[(); 0]).unwrap();
     let record = settled(&one, message("call", &call)).await;
     if record.status == Status::Failed {
         one.redrive(record.id).await.unwrap();
@@ -311,13 +309,13 @@ async fn a_call_whose_method_says_that_another_time_will_do_is_made_again() {
         ("bob", ErrorKind::Overloaded, 1),
         ("eve", ErrorKind::Unavailable, 3),
     ] {
-        let call = ObjectCall::new("TELLER", name, "busy", &(kind, times)).unwrap();
+        let call = ObjectCall::new("Teller", name, "busy", &(kind, times)).unwrap();
         let record = settled(&ada, message("call", &call)).await;
         assert_eq!(record.status, Status::Sent, "{record:?}");
         let counted = teller(&host, name).counted().await.unwrap();
         assert_eq!(counted, Some(times + 1));
     }
-    let call = ObjectCall::new("TELLER", "sam", "busy", &(ErrorKind::Application, 3)).unwrap();
+    let call = ObjectCall::new("Teller", "sam", "busy", &(ErrorKind::Application, 3)).unwrap();
     let record = settled(&ada, message("call", &call)).await;
     assert_eq!((record.status, record.attempts), (Status::Failed, 1));
 }

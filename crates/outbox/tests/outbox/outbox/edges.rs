@@ -145,7 +145,7 @@ impl Small {
         };
         let clock = TestClock::default();
         let node = Node::builder(store(&SimDisk::new(), &clock))
-            .class::<Owner>("OWNER", ClassOptions::default())
+            .class::<Owner>(ClassOptions::default())
             .with(Registry::new().with(Easy).with_fan_out(Poison))
             .with(shared.clone())
             .clock(Arc::new(clock.clone()))

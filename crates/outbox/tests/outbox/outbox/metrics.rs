@@ -119,9 +119,11 @@ struct Shown {
 impl Shown {
     async fn new(class: &'static str, options: Options) -> Self {
         let script = Script::default();
-        let of_class = ClassOptions::default().unique_key(class.to_owned());
+        let of_class = ClassOptions::default()
+            .binding(class.to_owned())
+            .unique_key(class.to_owned());
         let host = Host::open_in_memory()
-            .object_with::<Sender>(class, of_class)
+            .object_with::<Sender>(of_class)
             .with(Registry::new().with(Scripted::new(&script)))
             .with(crate::outbox::support::settings(options))
             .start()

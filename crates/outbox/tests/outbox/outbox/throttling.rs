@@ -106,7 +106,7 @@ async fn send(messages: u32, most: u32, window: u64) -> (u64, u32, Counts) {
         seen: Arc::default(),
     };
     let node = Node::builder(store(&disk, &clock))
-        .class::<Pinger>("PINGER", ClassOptions::default())
+        .class::<Pinger>(ClassOptions::default())
         .with(Registry::new().with(busy.clone()))
         .clock(Arc::new(clock.clone()))
         .workers(1)

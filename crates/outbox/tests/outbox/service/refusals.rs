@@ -236,7 +236,7 @@ async fn a_client_writes_no_message_of_a_kind_that_is_not_open() {
 #[tokio::test]
 async fn a_call_by_json_enqueues_nothing() {
     let api = Api::start(Options::default()).await;
-    let outbox = api.host.env().any_namespace(service::BINDING).unwrap();
+    let outbox = api.host.env().any_namespace("Outbox").unwrap();
     let outbox = outbox.get_by_name("box");
     let message = Message::new(SIGNED, &json!({ "good": true })).unwrap();
     let delayed = Delayed {

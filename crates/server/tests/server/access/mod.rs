@@ -50,9 +50,8 @@ impl DurableObject for Counter {
     }
 
     async fn fetch(&self, _: Request) -> Result<Response> {
-        let pair = WebSocketPair::new();
-        self.ctx.accept_websocket(pair.server, &[])?;
-        Ok(websocket_response(pair.client))
+        let (_, response) = self.ctx.accept_websocket(&[])?;
+        Ok(response)
     }
 }
 
@@ -74,7 +73,7 @@ impl Counter {
 /// A host with an API of calls, its own routes that are protected, and one that is not.
 fn builder(data: &Path, configure: impl FnOnce(&mut Config)) -> HostBuilder {
     Host::builder(data)
-        .object::<Counter>("COUNTER")
+        .object::<Counter>()
         .json_rpc()
         .router(|env| {
             let room = get(async |caller: Caller| caller.to_string()).put(async || "kept");
@@ -173,7 +172,7 @@ fn routes(host: &RunningHost) -> Vec<(SocketAddr, &'static str, Role)> {
     vec![
         (public, "GET /rooms/a", Role::Read),
         (public, "PUT /rooms/a", Role::Operate),
-        (public, "POST /rpc/COUNTER/a/add", Role::Operate),
+        (public, "POST /rpc/Counter/a/add", Role::Operate),
         (public, "POST /rpc/NOTHING/a/add", Role::Operate),
         (admin, "GET /alarms", Role::Read),
         (admin, "GET /quarantined", Role::Read),
@@ -253,15 +252,14 @@ async fn a_token_for_certain_objects_reaches_no_other_and_no_list() {
     let (public, admin) = (host.addr(), host.admin_addr().unwrap());
     let id = host.env().object::<Counter>().get_by_name("a").id();
     for (addr, route, may) in [
-        (public, "POST /rpc/COUNTER/a/add", true),
-        (public, "POST /rpc/COUNTER/%61bc/add", true),
-        (public, "POST /rpc/COUNTER/b/add", false),
+        (public, "POST /rpc/Counter/a/add", true),
+        (public, "POST /rpc/Counter/%61bc/add", true),
+        (public, "POST /rpc/Counter/b/add", false),
         (public, "POST /rpc/NOTHING/a/add", false),
         (public, "GET /rooms/a", false),
         (admin, "GET /objects/Counter/a/bookmark", true),
         (admin, "GET /objects/Counter/b/bookmark", false),
         (admin, &format!("GET /objects/Counter/{id}/bookmark"), false),
-        (admin, "GET /objects/COUNTER/a/bookmark", false),
         (admin, "GET /alarms", false),
         (admin, "GET /quarantined", false),
         (admin, "GET /dormant", false),
@@ -463,7 +461,7 @@ async fn a_program_s_own_check_decides_in_place_of_tokens() {
     let told = answer(host.addr(), "GET /rooms/a", &ada).await;
     assert!(told.0 == 200 && told.1.ends_with("ada"), "{}", told.1);
     assert_eq!(
-        answer(host.addr(), "POST /rpc/COUNTER/a/add", &ada).await.0,
+        answer(host.addr(), "POST /rpc/Counter/a/add", &ada).await.0,
         403
     );
     let told = answer(host.addr(), "GET /rooms/a", &[]).await;

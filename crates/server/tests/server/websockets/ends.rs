@@ -90,7 +90,7 @@ async fn a_host_that_is_dropped_with_an_open_socket_gives_its_directory_back() {
     let start = || async {
         Host::open_in_memory()
             .disk(Arc::new(abide_storage::RealDisk))
-            .object::<Echo>("ECHO")
+            .object::<Echo>()
             .with(Notes::default())
             .configure(|c| c.data.dir = dir.path().join("data"))
             .router(|env| abide::server::object_router::<Echo>(&env))

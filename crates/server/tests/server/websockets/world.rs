@@ -78,12 +78,7 @@ impl DurableObject for Echo {
             let told = told.map_or_else(|error| error.to_string(), |()| "connected".to_owned());
             return Ok(Response::new(Body::from(told)));
         }
-        let pair = WebSocketPair::new();
-        if request.uri().path() == "/unaccepted" {
-            return Ok(websocket_response(pair.client));
-        }
-        self.ctx.accept_websocket(pair.server, &[])?;
-        let mut response = websocket_response(pair.client);
+        let (_, mut response) = self.ctx.accept_websocket(&[])?;
         if let Some(protocol) = request.headers().get("sec-websocket-protocol") {
             let headers = response.headers_mut();
             headers.insert("sec-websocket-protocol", protocol.clone());
@@ -162,7 +157,7 @@ pub(crate) struct World {
 pub(crate) async fn world(outfit: impl FnOnce(HostBuilder) -> HostBuilder) -> World {
     let notes = Notes::default();
     let builder = Host::open_in_memory()
-        .object::<Echo>("ECHO")
+        .object::<Echo>()
         .with(notes.clone())
         // Most tests leave their clients open.
         .configure(|c| c.server.shutdown_grace = SHORT)

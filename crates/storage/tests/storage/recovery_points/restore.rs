@@ -41,7 +41,7 @@ fn a_fork_has_the_state_under_a_new_name_and_replaces_no_object() {
     let world = World::new(ArchiveOptions::default());
     let (from, to) = (key(&world.store, 1), key(&world.store, 2));
     let db = open(&world.store, 1);
-    db.set_name("original").unwrap();
+    db.set_name("original");
     db.kv_put("k", b"past").unwrap();
     db.commit().unwrap();
     let past = db.bookmark();

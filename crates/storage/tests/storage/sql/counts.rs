@@ -7,7 +7,7 @@ use crate::sql::{database, run, value};
 #[test]
 fn the_engine_s_writes_do_not_count_as_changes() {
     let (_store, db) = database();
-    db.set_name("ada").unwrap();
+    db.set_name("ada");
     let engine_writes = || {
         db.kv_put("k", b"v").unwrap();
         db.set_named_alarm("a", Some(&AlarmRow::at(5))).unwrap();

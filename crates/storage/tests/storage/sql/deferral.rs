@@ -10,7 +10,7 @@ fn store() -> Store {
 
 fn open(store: &Store) -> ObjectDb {
     let db = common::open(store, 1);
-    db.set_name("ada").unwrap();
+    db.set_name("ada");
     db
 }
 
@@ -150,7 +150,7 @@ fn what_changes_nothing_stores_nothing() {
         |db| db.set_alarm(None).unwrap(),
         |db| run(db, "CREATE TABLE IF NOT EXISTS t (n)"),
         |db| run(db, "DELETE FROM t; UPDATE t SET n = 1"),
-        |db| db.set_name("bea").unwrap(),
+        |db| db.set_name("bea"),
         |db| {
             let undone: Result<()> = db.transaction(|| {
                 run(db, "INSERT INTO t VALUES (1)");

@@ -28,8 +28,8 @@ impl Wild {
 
     fn at(clock: TestClock, disk: SimDisk, workflow: Wildly) -> Self {
         let node = Node::builder(store(&disk, &clock))
-            .class::<WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
-            .class::<WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
+            .class::<WorkflowInstance>(workflow::class_options())
+            .class::<WorkflowDirectory>(ClassOptions::default())
             .with(Registry::new().with(workflow.clone()))
             .with(
                 Options::default()
