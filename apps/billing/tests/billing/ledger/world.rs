@@ -283,6 +283,7 @@ impl World {
     /// The subscription is restored, and not what it has told others.
     async fn restores(&mut self, (to, then): (Bookmark, Model)) -> Result<(), String> {
         self.rests().await?;
+        self.creates_invoices().await?;
         let subscription = self.subscription();
         let undo = self.node.restore(subscription.untyped(), to).await;
         let undo = undo.map_err(|error| error.to_string())?;
@@ -290,6 +291,24 @@ impl World {
         let now = self.now();
         self.model.restored(&then, now);
         self.rests().await
+    }
+
+    /// Waits until each invoice of the model exists. After a death one may wait for the next attempt to create it, and
+    /// a restore would undo it unseen.
+    async fn creates_invoices(&mut self) -> Result<(), String> {
+        let numbers: Vec<u32> = self.model.invoices.keys().copied().collect();
+        for number in numbers {
+            let mut looks = 0;
+            while let Err(BillingError::NotFound { .. }) = self.invoice(number).get_state().await {
+                looks += 1;
+                if looks > PATIENCE {
+                    return Err(format!("invoice {number} is never created"));
+                }
+                self.advance(self.next());
+                self.rests().await?;
+            }
+        }
+        Ok(())
     }
 
     async fn forks(&mut self, continues: bool) -> Result<(), String> {
