@@ -201,7 +201,7 @@ fn components_work_in_any_combination_and_order() {
         let orders = ["osf", "ofs", "sof", "sfo", "fos", "fso"];
         for name in all.iter().chain(&orders) {
             let world = World::new();
-            let node = world.node(&world.disk, |node, options| node.class::<Desk>(options));
+            let node = world.node(&world.disk, NodeBuilder::class::<Desk>);
             let desk = node.env().object::<Desk>().get_by_name(name);
             let start = world.clock.unix_millis().cast_signed();
             desk.begin().await.unwrap();
@@ -229,7 +229,7 @@ fn components_work_in_any_combination_and_order() {
 fn a_second_component_of_a_name_is_refused() {
     run(async {
         let world = World::new();
-        let node = world.node(&world.disk, |node, options| node.class::<Desk>(options));
+        let node = world.node(&world.disk, NodeBuilder::class::<Desk>);
         let desk = node.env().object::<Desk>().get_by_name("o");
         let error = desk.open_again().await.unwrap_err();
         assert!(error.message().contains("`outbox`"), "{error}");
@@ -392,7 +392,7 @@ fn tables_of_another_version_are_refused_and_left_as_they_are() {
                 ("queue_meta", "version"),
                 version,
                 shard,
-                |node, options| node.class::<QueueShard>(options),
+                NodeBuilder::class::<QueueShard>,
             )
             .await;
             assert!(error.contains(&told("queue")), "{error}");
@@ -402,7 +402,7 @@ fn tables_of_another_version_are_refused_and_left_as_they_are() {
                 ("workflow_instance", "tables"),
                 version,
                 instance,
-                |node, options| node.class::<WorkflowInstance>(options),
+                NodeBuilder::class::<WorkflowInstance>,
             )
             .await;
             assert!(error.contains(&told("workflow")), "{error}");

@@ -10,6 +10,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
+use futures_util::future::Either;
 use http::{HeaderValue, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::{rt::TokioIo, server::conn::auto::upgrade::downcast};
@@ -151,20 +152,23 @@ async fn end_with(lease: Option<Lease>, socket: EndpointHandle) {
     tokio::time::sleep(limits::ENDED_TOKEN_GRACE).await;
 }
 
-async fn serve(upgraded: Upgraded, endpoint: Endpoint, keep_alive: super::KeepAlive) {
-    // Down to the bare connection: hyper's wrapper would otherwise be kept for every idle socket.
+/// Not `async`: its locals would take memory for every idle socket.
+fn serve(
+    upgraded: Upgraded,
+    endpoint: Endpoint,
+    keep_alive: super::KeepAlive,
+) -> impl Future<Output = ()> {
+    // Down to the bare connection, without the wrappers of hyper and of the gateway.
     match downcast::<TokioIo<Served>>(upgraded) {
         Ok(parts) => {
-            let (stream, early) = (
-                parts.io.into_inner().into_inner().into_inner(),
-                Bytes::copy_from_slice(&parts.read_buf),
-            );
-            drop(parts.read_buf);
-            Pump::new(Role::Server, stream, early, endpoint, keep_alive).await;
+            let stream = parts.io.into_inner().into_inner().into_inner();
+            let early = Bytes::copy_from_slice(&parts.read_buf);
+            Either::Left(Pump::new(Role::Server, stream, early, endpoint, keep_alive))
         }
         Err(upgraded) => {
             let stream = TokioIo::new(upgraded);
-            Pump::new(Role::Server, stream, Bytes::new(), endpoint, keep_alive).await;
+            let early = Bytes::new();
+            Either::Right(Pump::new(Role::Server, stream, early, endpoint, keep_alive))
         }
     }
 }
