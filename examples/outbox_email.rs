@@ -42,8 +42,8 @@ pub struct Shop {
 }
 
 impl DurableObject for Shop {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&ctx, env.require()?, outbox::Options::default())?;
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&ctx, outbox::Options::default())?;
         Ok(Self { ctx, outbox })
     }
 }

@@ -20,8 +20,8 @@ pub struct Order {
 }
 
 impl DurableObject for Order {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let feed = Feed::open(&ctx, env.require::<Projection>()?)?;
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let feed = Feed::open(&ctx)?;
         Ok(Self { ctx, feed })
     }
 }

@@ -66,7 +66,7 @@ impl DurableObject for Blog {
         schema::create(ctx.storage())?;
         followers::make_secret(ctx.storage())?;
         let options = Options::clone(&*env.require()?);
-        let outbox = Outbox::open(&ctx, env.require()?, options)?;
+        let outbox = Outbox::open(&ctx, options)?;
         thanks::watch(ctx.storage(), &outbox)?;
         let blog = Self {
             site: env.require()?,

@@ -7,7 +7,7 @@ use abide::{
     outbox::handlers::{Email, SmtpDelivery},
     outbox::{
         BulkResult, DeadLetterFilter, Deliver, Filter, Options, Outbox, OutboxError, Page, Record,
-        Registry, live::Live,
+        live::Live,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -45,11 +45,7 @@ pub(crate) fn mails(env: &Env) -> Stub<Mails> {
 #[durable_object]
 impl DurableObject for Mails {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let outbox = Outbox::open(
-            &ctx,
-            env.require::<Registry>()?,
-            Options::clone(&*env.require()?),
-        )?;
+        let outbox = Outbox::open(&ctx, Options::clone(&*env.require()?))?;
         let lists = Lists::open(ctx.storage())?;
         let live = Live::open(&ctx, &outbox, Looks::new(lists.clone(), env.clone()))?;
         Ok(Self {

@@ -7,7 +7,7 @@ use std::{
 
 use abide::{
     outbox::{
-        self, Deliver, Outbox, Registry,
+        self, Deliver, Outbox,
         handlers::{Webhook, WebhookDelivery},
     },
     prelude::*,
@@ -52,7 +52,7 @@ impl<E: Into<Error>> From<E> for DeskError {
 impl DurableObject for Desk {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let tickets = Tickets::open(ctx.sql())?;
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, outbox::Options::default())?;
+        let outbox = Outbox::open(&ctx, outbox::Options::default())?;
         let schedule = Schedule::open(&ctx, schedule::Options::default())?;
         let (desk, rows) = (ctx.clone(), tickets.clone());
         schedule.on_firing(move |firing| escalate(&desk, &rows, firing))?;

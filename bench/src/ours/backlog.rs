@@ -88,11 +88,11 @@ pub(crate) struct Backlog {
 }
 
 impl DurableObject for Backlog {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let options = Options::default()
             .pace(Pace::unlimited(256))
             .max_queued(100_000_000);
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, options)?;
         Ok(Self { outbox })
     }
 }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use abide::outbox::{
-    Deliver, Delivery, Failure, Message, Options, Outbox, OutboxError, Priority, Registry,
-    RetryPolicy, Submitted,
+    Deliver, Delivery, Failure, Message, Options, Outbox, OutboxError, Priority, RetryPolicy,
+    Submitted,
 };
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -90,9 +90,9 @@ pub(crate) struct Errands {
 }
 
 impl DurableObject for Errands {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let options = Options::default().jitter(false);
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, options)?;
         Ok(Self { outbox })
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct Sender {
 impl DurableObject for Sender {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = Options::default().pace(Pace::unlimited(env.require::<Concurrency>()?.0));
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, options)?;
         Ok(Self { outbox })
     }
 }

@@ -47,7 +47,7 @@ impl Entries {
 }
 
 impl DurableObject for Ledger {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let options = Options::default()
             .pace(Pace::unlimited(4))
             .retry(RetryPolicy::Exponential {
@@ -57,7 +57,7 @@ impl DurableObject for Ledger {
             })
             .keep_finished(Duration::from_secs(20))
             .recovery(Duration::from_millis(500));
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, options)?;
         ctx.sql().exec(
             "CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL)",
             (),

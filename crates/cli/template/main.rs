@@ -22,6 +22,7 @@ pub struct Reminder {
     pub is_due: bool,
 }
 
+#[durable_object]
 impl DurableObject for Reminders {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         ctx.sql().exec(
@@ -34,7 +35,7 @@ impl DurableObject for Reminders {
     }
 
     /// Runs at least once at the time for which the alarm was set, even after a crash.
-    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
+    fn alarm(&self, _: AlarmInfo) -> Result<()> {
         let sql = self.ctx.sql();
         sql.exec(
             "UPDATE reminders SET is_due = TRUE WHERE due_at <= ?",

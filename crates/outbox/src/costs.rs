@@ -55,7 +55,7 @@ impl DurableObject for Depot {
             pace: Pace::unlimited(env.require::<Concurrency>()?.0),
             ..Options::default()
         };
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, options)?;
         let opened = outbox.0.rows.sql.statements();
         Ok(Self {
             ctx,

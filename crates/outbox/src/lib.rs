@@ -48,9 +48,9 @@
 //! }
 //!
 //! impl DurableObject for Members {
-//!     fn new(ctx: Ctx, env: Env) -> Result<Self> {
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
 //!         ctx.sql().exec("CREATE TABLE IF NOT EXISTS members (name TEXT PRIMARY KEY)", ())?;
-//!         let outbox = Outbox::open(&ctx, env.require::<Registry>()?, Options::default())?;
+//!         let outbox = Outbox::open(&ctx, Options::default())?;
 //!         Ok(Self { ctx, outbox })
 //!     }
 //! }
@@ -137,7 +137,7 @@ mod suspects;
 mod throttle;
 mod turns;
 
-use std::{rc::Rc, sync::Arc};
+use std::rc::Rc;
 
 use abide::{Ctx, Result};
 
@@ -167,7 +167,8 @@ pub struct Outbox(Rc<Inner>);
 
 impl Outbox {
     /// Opens the outbox of an object, in its constructor; creates its tables, whose names begin with `outbox_`, if they
-    /// do not exist. Messages that were in flight when the object or its process stopped are queued again, as unknown,
+    /// do not exist. Its messages are delivered by the handlers of the [`Registry`] that the host was given with
+    /// `with(registry)`. Messages that were in flight when the object or its process stopped are queued again, as unknown,
     /// when the constructor has returned.
     ///
     /// The outbox has an [alarm](abide::Ctx::alarm) and a component named `outbox`; the object's own alarm remains
@@ -175,9 +176,11 @@ impl Outbox {
     ///
     /// # Errors
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option is invalid or the object already has an outbox,
+    /// [`ErrorKind::NotFound`](abide::ErrorKind::NotFound) if the host was given no registry,
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the version of the tables.
-    pub fn open(ctx: &Ctx, registry: Arc<Registry>, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
         options.check()?;
+        let registry = ctx.env().require::<Registry>()?;
         schema::prepare(ctx.storage())?;
         let inner = Inner::new(ctx, registry, options);
         let woken = Rc::clone(&inner);

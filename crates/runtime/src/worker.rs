@@ -89,7 +89,6 @@ impl Worker {
 
     /// Serves events until told to stop; then no object is left.
     pub(crate) async fn run(self: Rc<Self>, mut channel: mpsc::UnboundedReceiver<Message>) {
-        let _objects = ObjectsInMemory(Rc::clone(&self));
         let mut batch = Vec::with_capacity(WORKER_BATCH);
         let mut sleep: Option<(Duration, Sleep)> = None;
         let mut since_yield = 0;
@@ -535,17 +534,6 @@ impl Worker {
                 };
             }
         }
-    }
-}
-
-/// Drops the objects of a worker whose future ends or is dropped: they refer to it, and would keep each other alive.
-struct ObjectsInMemory(Rc<Worker>);
-
-impl Drop for ObjectsInMemory {
-    fn drop(&mut self) {
-        let Self(worker) = self;
-        let objects = worker.objects.take();
-        worker.mailbox.discard(objects);
     }
 }
 

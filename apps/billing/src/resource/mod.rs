@@ -101,7 +101,7 @@ impl<M: Live> Resource<M> {
         let env = ctx.env();
         let feed = env
             .get::<Projection>()
-            .map(|projection| Feed::open(ctx, projection))
+            .map(|_| Feed::open(ctx))
             .transpose()?;
         let hooks = env
             .get::<Webhooks>()

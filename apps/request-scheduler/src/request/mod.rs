@@ -11,14 +11,13 @@ mod view;
 use std::{
     cell::{Cell, OnceCell},
     rc::Rc,
-    sync::Arc,
     time::Duration,
 };
 
 use abide::{ErrorKind, prelude::*};
 use abide::{
     component::WakeUp,
-    outbox::{DeadLetterFilter, Filter, Outbox, OutboxError, Record, Registry, Status},
+    outbox::{DeadLetterFilter, Filter, Outbox, OutboxError, Record, Status},
     schedule::{self, Schedule, ScheduleError},
 };
 use serde::{Deserialize, Serialize};
@@ -308,9 +307,8 @@ impl Parts {
         if let Some(outbox) = self.outbox.get() {
             return Ok(outbox);
         }
-        let registry: Arc<Registry> = self.ctx.env().require()?;
         let options = outbox_options(definition, self.now());
-        let outbox = Outbox::open(&self.ctx, registry, options)?;
+        let outbox = Outbox::open(&self.ctx, options)?;
         let (tend, env) = (self.tend.clone(), self.ctx.env().clone());
         outbox.on_change(move |changed| {
             let news = |run: &Record| run.finished_at.is_some() || run.last_error.is_some();

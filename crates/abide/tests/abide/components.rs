@@ -75,18 +75,18 @@ struct Desk {
 }
 
 impl DurableObject for Desk {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let (mut outbox, mut schedule, mut feed) = (None, None, None);
         for component in ctx.name().unwrap_or_default().chars() {
             match component {
-                'o' => outbox = Some(Outbox::open(&ctx, env.require()?, Options::default())?),
+                'o' => outbox = Some(Outbox::open(&ctx, Options::default())?),
                 's' => {
                     let opened = Schedule::open(&ctx, schedule::Options::default())?;
                     let storage = ctx.storage().clone();
                     opened.on_firing(move |firing| storage.put("fired", &firing.due_at))?;
                     schedule = Some(opened);
                 }
-                'f' => feed = Some(Feed::open(&ctx, env.require()?)?),
+                'f' => feed = Some(Feed::open(&ctx)?),
                 _ => {}
             }
         }
@@ -147,8 +147,7 @@ impl Desk {
     }
 
     pub async fn open_again(&self) -> Result<()> {
-        let env = self.ctx.env();
-        Outbox::open(&self.ctx, env.require()?, Options::default()).map(drop)
+        Outbox::open(&self.ctx, Options::default()).map(drop)
     }
 }
 
@@ -273,12 +272,12 @@ struct Opener {
 }
 
 impl DurableObject for Opener {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let name = ctx.name().unwrap_or_default();
         match name.split('/').next().unwrap_or_default() {
-            "outbox" => Outbox::open(&ctx, env.require()?, Options::default()).map(drop)?,
+            "outbox" => Outbox::open(&ctx, Options::default()).map(drop)?,
             "schedule" => Schedule::open(&ctx, schedule::Options::default()).map(drop)?,
-            "projection" => Feed::open(&ctx, env.require()?).map(drop)?,
+            "projection" => Feed::open(&ctx).map(drop)?,
             "presence" => Presence::open(&ctx, presence::Options::default()).map(drop)?,
             "sessions" => Sessions::open(&ctx, sessions::Options::default()).map(drop)?,
             "figures" => Figures::open(&ctx, sharding::Options::default()).map(drop)?,
@@ -419,8 +418,8 @@ struct Cart {
 }
 
 impl DurableObject for Cart {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&ctx, env.require()?, Options::default())?;
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&ctx, Options::default())?;
         let hour = cleanup::Options::default().after(Duration::from_hours(1));
         let cleanup = Cleanup::open(&ctx, hour)?;
         Ok(Self {

@@ -87,7 +87,7 @@ struct Everything {
 }
 
 impl DurableObject for Everything {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let sql = ctx.sql();
         sql.exec(
             "CREATE TABLE IF NOT EXISTS notes (text TEXT); CREATE INDEX IF NOT EXISTS notes_text ON notes (text);
@@ -105,9 +105,9 @@ impl DurableObject for Everything {
         schedule.on_firing(|_| Ok::<_, Error>(()))?;
         let room = Room::open(&ctx, party::Options::default())?;
         Ok(Self {
-            outbox: Outbox::open(&ctx, env.require()?, outbox::Options::default())?,
+            outbox: Outbox::open(&ctx, outbox::Options::default())?,
             schedule,
-            feed: Feed::open(&ctx, env.require()?)?,
+            feed: Feed::open(&ctx)?,
             outcomes: Outcomes::open(&ctx, outcomes::Options::default())?,
             presence: Presence::open(&ctx, presence::Options::default())?,
             sessions: Sessions::open(&ctx, sessions::Options::default())?,

@@ -139,8 +139,8 @@ struct Desk {
 }
 
 impl DurableObject for Desk {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, outbox::Options::default())?;
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&ctx, outbox::Options::default())?;
         let schedule = Schedule::open(&ctx, schedule::Options::default())?;
         let storage = ctx.storage().clone();
         schedule.on_firing(move |firing| storage.put("fired", &firing.due_at))?;

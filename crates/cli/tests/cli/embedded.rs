@@ -35,9 +35,9 @@ struct Sender {
 }
 
 impl DurableObject for Sender {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         Ok(Self {
-            outbox: Outbox::open(&ctx, env.require()?, Options::default())?,
+            outbox: Outbox::open(&ctx, Options::default())?,
         })
     }
 }

@@ -19,8 +19,8 @@ struct Order {
 }
 
 impl DurableObject for Order {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let feed = Feed::open(&ctx, env.require::<Projection>()?)?;
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let feed = Feed::open(&ctx)?;
         Ok(Self { feed })
     }
 }

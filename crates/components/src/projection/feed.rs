@@ -104,8 +104,14 @@ struct Waiting {
 
 impl Feed {
     /// Opens the feed of an object, in its constructor; creates its tables, whose names begin with `projection_`, if
-    /// they do not exist. It uses the object's alarm `projection`.
-    pub fn open(ctx: &Ctx, projection: Arc<Projection>) -> Result<Self> {
+    /// they do not exist. Its rows go to the [`Projection`] that the host was given with `with(projection)`. It uses the
+    /// object's alarm `projection`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`](abide::ErrorKind::NotFound) if the host was given no projection,
+    /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the version of the tables.
+    pub fn open(ctx: &Ctx) -> Result<Self> {
+        let projection = ctx.env().require::<Projection>()?;
         tables::prepare(ctx.storage(), "feed", "projection_meta", VERSION, |sql| {
             let tables = TABLES.replace("{source}", &ctx.id().to_string());
             sql.exec(&tables, ()).map(drop)

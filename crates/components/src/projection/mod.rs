@@ -29,8 +29,8 @@
 //! }
 //!
 //! impl DurableObject for Account {
-//!     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-//!         let feed = Feed::open(&ctx, env.require::<Projection>()?)?;
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+//!         let feed = Feed::open(&ctx)?;
 //!         Ok(Self { ctx, feed })
 //!     }
 //! }

@@ -31,8 +31,8 @@
 //! }
 //!
 //! impl DurableObject for Shop {
-//!     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-//!         let outbox = Outbox::open(&ctx, env.require::<Registry>()?, Options::default())?;
+//!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+//!         let outbox = Outbox::open(&ctx, Options::default())?;
 //!         let live = Live::open(&ctx, &outbox, Table)?;
 //!         Ok(Self { outbox, live })
 //!     }

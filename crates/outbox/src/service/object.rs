@@ -1,13 +1,13 @@
 //! The class of named outboxes.
 
-use std::{cell::OnceCell, sync::Arc};
+use std::cell::OnceCell;
 
 use abide::prelude::*;
 
 use super::{Delayed, Refused, Shown};
 use crate::{
     BulkResult, Counts, DeadLetterFilter, Destination, Enqueued, Filter, Options, OutboxError,
-    Page, Record, Registry, limits,
+    Page, Record, limits,
     live::{Live, Table},
 };
 
@@ -18,7 +18,6 @@ use crate::{
 #[durable_object]
 pub struct Outbox {
     ctx: Ctx,
-    registry: Arc<Registry>,
     options: Options,
     opened: OnceCell<Opened>,
 }
@@ -39,7 +38,6 @@ struct Opened {
 impl DurableObject for Outbox {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let this = Self {
-            registry: env.require()?,
             options: env
                 .get::<Options>()
                 .map_or_else(Options::default, |options| (*options).clone()),
@@ -67,8 +65,7 @@ impl Outbox {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        let outbox =
-            crate::Outbox::open(&self.ctx, Arc::clone(&self.registry), self.options.clone())?;
+        let outbox = crate::Outbox::open(&self.ctx, self.options.clone())?;
         let live = Live::open(&self.ctx, &outbox, Table)?;
         Ok(self.opened.get_or_init(|| Opened { outbox, live }))
     }

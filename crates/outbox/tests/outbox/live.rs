@@ -64,7 +64,7 @@ struct Shop {
 impl DurableObject for Shop {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = Options::clone(&*env.require()?);
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, options)?;
         let live = Live::open(&ctx, &outbox, Table)?;
         Ok(Self { ctx, outbox, live })
     }

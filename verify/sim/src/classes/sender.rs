@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide::outbox::{
     Batch, BehindDeadLetter, Breaker, BulkResult, DeadLetterFilter, Deliver as _, FanOut, Filter,
-    Message, Options, Outbox, OutboxError, Pace, Polling, Record, Registry, RetryPolicy,
+    Message, Options, Outbox, OutboxError, Pace, Polling, Record, RetryPolicy,
 };
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -114,7 +114,7 @@ impl DurableObject for Sender {
             .ok_or("a sender's name is a number")?;
         env.require::<Recorder>()?.note(Event::Opened(number));
         let delivery_options = env.require::<DeliveryOptions>()?;
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, delivery_options.options())?;
+        let outbox = Outbox::open(&ctx, delivery_options.options())?;
         Ok(Self { ctx, outbox })
     }
 }

@@ -63,7 +63,7 @@ pub(crate) struct Sender {
 impl DurableObject for Sender {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = outbox::Options::default().retry(policy()).jitter(false);
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, options)?;
         let options = schedule::Options::default().retry(policy()).jitter(false);
         let schedule = Schedule::open(&ctx, options)?;
         schedule.on_firing_in_background(move |firing: Firing| {

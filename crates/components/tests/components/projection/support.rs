@@ -177,8 +177,8 @@ pub(crate) struct Bank {
 }
 
 impl DurableObject for Bank {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let feed = Feed::open(&ctx, env.require::<Projection>()?)?;
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let feed = Feed::open(&ctx)?;
         Ok(Self { ctx, feed })
     }
 }

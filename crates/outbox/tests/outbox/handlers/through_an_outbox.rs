@@ -38,11 +38,11 @@ struct Teller {
 }
 
 impl DurableObject for Teller {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let options = Options::default()
             .retry(retry())
             .polling(Polling::default().interval(SOON));
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, options)?;
         Ok(Self { ctx, outbox })
     }
 }

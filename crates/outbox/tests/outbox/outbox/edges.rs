@@ -68,7 +68,7 @@ impl DurableObject for Owner {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let shared = env.require::<Shared>()?;
         let options = (*shared.options).clone();
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, options)?;
+        let outbox = Outbox::open(&ctx, options)?;
         let token = Arc::clone(&shared.token);
         let panics = Arc::clone(&shared.listener_panics);
         outbox.on_change(move |_| {

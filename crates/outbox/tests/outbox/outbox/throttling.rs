@@ -70,8 +70,8 @@ struct Pinger {
 }
 
 impl DurableObject for Pinger {
-    fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&ctx, env.require::<Registry>()?, Options::default())?;
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&ctx, Options::default())?;
         Ok(Self { ctx, outbox })
     }
 }
