@@ -88,6 +88,8 @@ impl Object {
     /// Starts a handler and polls it once, right here: most handlers never wait, and then need no task.
     pub(super) fn start(self: &Rc<Self>, arrival: Arrival) {
         if arrival.replier.is_late(self.worker.now()) {
+            // It may be the object's only event: then the object is forgotten again.
+            self.check_by(self.worker.now() + self.idle_timeout());
             return self.refuse(arrival, Error::out_of_time().into_retryable());
         }
         if self.is_to_be_restored() {

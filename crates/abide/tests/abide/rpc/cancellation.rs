@@ -186,3 +186,16 @@ fn a_request_and_a_call_of_an_object_have_time_limits() {
         }
     });
 }
+
+#[test]
+fn an_object_whose_only_call_was_too_late_leaves_memory() {
+    run(async {
+        let world = world();
+        let call = worker(&world, "cold").with_timeout(Duration::ZERO).work();
+        assert_eq!(call.await.unwrap_err().kind(), ErrorKind::Timeout);
+        world.fence().await;
+        assert_eq!(world.signals.notes().len(), 0);
+        world.clock.advance(Duration::from_mins(1));
+        world.until(|node| node.stats().evicted == 1).await;
+    });
+}
