@@ -11,7 +11,7 @@ use crate::{
     live::{Live, Table},
 };
 
-/// An object with an outbox and nothing else. The program shares a [`Registry`] and, if they are not the default,
+/// An object with an outbox and nothing else. The program shares a [`Registry`](crate::Registry) and, if they are not the default,
 /// [`Options`]: see [`install`](super::install).
 ///
 /// Reads create nothing: the first message, or the first watcher, creates the outbox.
