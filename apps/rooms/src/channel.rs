@@ -100,11 +100,15 @@ impl DurableObject for Channel {
                 (self.now(),),
             )?
             .all()?;
-        for (id, tag, text) in due {
-            self.room.send_to(tag.as_deref(), text, &[]);
+        for (id, _, _) in &due {
             sql.exec("DELETE FROM announcements WHERE id = ?1", (id,))?;
         }
-        self.set_next_alarm()
+        self.set_next_alarm()?;
+        // Last: an error would undo what was written, but not what was sent.
+        for (_, tag, text) in due {
+            self.room.send_to(tag.as_deref(), text, &[]);
+        }
+        Ok(())
     }
 }
 

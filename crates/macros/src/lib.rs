@@ -24,7 +24,7 @@ use proc_macro::TokenStream;
 ///
 /// On `impl DurableObject for Seats` it makes each handler that is not `async` (`fetch`, `alarm`, `websocket_message`,
 /// `websocket_close`, `websocket_error`) one transaction: an `Err` or a panic undoes everything that it wrote, as in a
-/// method of [`rpc`](macro@rpc).
+/// method of [`rpc`](macro@rpc). After an `Err`, what it sent is sent.
 #[proc_macro_attribute]
 pub fn durable_object(arguments: TokenStream, item: TokenStream) -> TokenStream {
     durable_object::expand(&arguments.into(), item.into())

@@ -40,7 +40,8 @@ pub trait Instance: 'static {
 ///
 /// An `async` handler is one transaction from each `await` to the next, and keeps what it wrote when it returns an `Err`.
 /// With `#[durable_object]` on the `impl` block as well, a handler that has nothing to await can be a plain `fn` that
-/// returns its `Result`: it is then one transaction, and an `Err` undoes everything that it wrote.
+/// returns its `Result`: it is then one transaction, and an `Err` undoes everything that it wrote. What it sent is sent, so
+/// send last.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not implement `DurableObject`",
     note = "write `impl DurableObject for {Self} {{ fn new(ctx: Ctx, env: Env) -> Result<Self> {{ … }} }}`"
@@ -288,8 +289,8 @@ pub struct ClassOptions {
     /// `None`. It has letters, digits, `_` and `-`.
     #[setters(into)]
     pub binding: Option<String>,
-    /// The key that ids are derived from; the class name if `None`. Set it before you rename the class, because objects
-    /// are found by it. Two bindings must not share one.
+    /// The key that ids are derived from; the class name if `None`. Set it and `binding` to the old name before you rename the
+    /// class, because objects and callers find it by them. Two bindings must not share one.
     #[setters(into)]
     pub unique_key: Option<String>,
     /// An object with nothing running or waiting is evicted after this time.

@@ -17,6 +17,11 @@ impl HandedOver {
     }
 }
 
+/// Removes the value of a request, which is for its receiver alone.
+pub(crate) fn remove(request: &mut Request) {
+    request.extensions_mut().remove::<HandedOver>();
+}
+
 impl AnyStub {
     /// Sends a request with a value; see [`Stub::upgrade`].
     pub fn upgrade(
@@ -27,7 +32,7 @@ impl AnyStub {
         match rpc::encode("the value", value) {
             Ok(bytes) => {
                 request.extensions_mut().insert(HandedOver(bytes));
-                self.fetch(request)
+                self.forward(request)
             }
             Err(error) => Call::failed(error, Reply::into_response),
         }

@@ -11,7 +11,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectPage<S> {
-    /// The objects, in the order of their ids. Each has its name, if it was ever called by it.
+    /// The objects, in the order of their ids. Each has its name, if it was ever called by one.
     pub objects: Vec<S>,
     /// The next page begins after this one. `None` on the last page.
     pub next: Option<ObjectId>,
@@ -50,9 +50,12 @@ impl AnyNamespace {
         let limit = limit.clamp(1, MAX_LISTED);
         let (store, number) = (self.router.store.clone(), self.number());
         let after = after.map(|id| *id.as_bytes());
-        let found = on_a_thread(move || store.objects_after(number, after, limit)).await?;
-        let ids = ids(found);
-        let next = ids.last().copied().filter(|_| ids.len() == limit);
+        // One more tells whether another page follows.
+        let found = on_a_thread(move || store.objects_after(number, after, limit + 1)).await?;
+        let mut ids = ids(found);
+        let has_more = ids.len() > limit;
+        ids.truncate(limit);
+        let next = ids.last().copied().filter(|_| has_more);
         let mut objects = Vec::with_capacity(ids.len());
         for id in ids {
             let stub = self.get(id);
@@ -60,13 +63,9 @@ impl AnyNamespace {
                 Ok(name) => name,
                 // It is gone.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                // It is quarantined, or is being restored.
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Overloaded) =>
-                {
-                    None
-                }
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+                // It is quarantined, is being restored, or cannot be read: the others are listed all the same.
+                Err(_) => None,
             };
             objects.push(name.map_or(stub, |name| self.get_by_name(&name)));
         }
@@ -121,14 +120,14 @@ impl<T: ObjectClass> Namespace<T> {
     }
 
     /// The first `limit` stored objects after one, in the order of their ids: with their names, which are read from
-    /// memory or from their files. At most [`MAX_LISTED`] per page. No object is started. Reads directories, and opens the
+    /// memory or from their files. A page has at least one and at most [`MAX_LISTED`]. No object is started. Reads directories, and opens the
     /// file of each object that is not in memory: not for hot paths. Needs tokio.
     ///
-    /// An object that is created while pages are read may be missing. One that is quarantined or being restored is
-    /// listed without its name. Inside a handler, the present object's later messages wait until all that it has seen is durable.
+    /// An object that is created while pages are read may be missing. One that is quarantined, being restored, or cannot be
+    /// read is listed without its name. Inside a handler, the present object's later messages wait until all that it has seen is durable.
     ///
     /// # Errors
-    /// A disk error, or that the node is stopping.
+    /// A disk error of reading the directories, or that the node is stopping.
     ///
     /// ```
     /// # use abide_runtime as abide;

@@ -14,6 +14,7 @@ use crate::{
     Activation, Call, Encoding, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply,
     Request, Response, Result, body, creation,
     envelope::{Envelope, Mailbox, Replier},
+    handover,
     limits::{FOR_EVER, MAX_NAME_BYTES},
     namespace::Binding,
     router::RouterHandle,
@@ -62,8 +63,14 @@ impl AnyStub {
     ///
     /// Inside an object the request's body passes the output gate like everything else: the part that is ready goes
     /// with the request, the rest is sent by a background task of the calling object, each frame once the earlier
-    /// writes are durable.
-    pub fn fetch(&self, request: Request) -> Call<Response> {
+    /// writes are durable. A value that [came with the request](crate::handed_over) is not sent on.
+    pub fn fetch(&self, mut request: Request) -> Call<Response> {
+        handover::remove(&mut request);
+        self.forward(request)
+    }
+
+    /// Sends an HTTP request with all of its extensions.
+    pub(crate) fn forward(&self, request: Request) -> Call<Response> {
         let decode = Reply::into_response;
         let request = match self.router.sender() {
             Ok(None) => Ok(request),
@@ -160,7 +167,7 @@ impl AnyStub {
 
     /// The same stub, whose calls and requests end with [`ErrorKind::Timeout`] if there is no answer after this time of the
     /// node's clock. One that the object has not begun by then never runs; one that it has begun continues, and its result
-    /// is dropped. The caller cannot know which.
+    /// is dropped. The caller cannot know which. Calls on the returned stub need tokio.
     #[must_use = "the limit applies to calls on the returned stub"]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self {
@@ -264,11 +271,10 @@ impl AnyStub {
             creator: creation::of_sender(sender.as_deref()),
             from_outside: sender.is_none(),
         };
+        // Before the call is sent: this needs tokio.
+        let limit = deadline.map(|deadline| clock.sleep_until(deadline));
         match self.router.send(sender, worker, envelope) {
-            Ok(()) => {
-                let limit = deadline.map(|deadline| clock.sleep_until(deadline));
-                Call::waiting(receiver, decode, link, limit)
-            }
+            Ok(()) => Call::waiting(receiver, decode, link, limit),
             Err(error) => Call::failed(error, decode),
         }
     }

@@ -202,7 +202,7 @@ impl HostBuilder {
         self.configure(|config| config.rpc.enabled = true)
     }
 
-    /// Records `/rpc` calls of these methods of a class's objects in the audit log, if the class is registered under its name.
+    /// Records `/rpc` calls of these methods of a class's objects in the audit log.
     pub fn audit_calls<T: ObjectClass>(mut self, calls: &[AuditedCall]) -> Self {
         let of_class = self.audited_calls.entry(T::NAME.to_owned()).or_default();
         of_class.extend(calls);

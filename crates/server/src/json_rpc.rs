@@ -1,6 +1,6 @@
 //! RPC over HTTP and JSON, for callers in any language.
 //!
-//! Contract: `POST /{binding}/{name}/{method}` with a JSON array calls the method of the object with this name. Its
+//! Contract: `POST /{class}/{name}/{method}` with a JSON array calls the method of the object with this name. Its
 //! return value is the response, 200, as serialized by `serde_json`. The `Err` of a method's `Result` is 422
 //! `method_error` with the error in `details`, so the status distinguishes the two. A transport error has its usual
 //! status and code; among them, 500 `no_result` means that the call was applied. With a header `Idempotency-Key`
@@ -41,7 +41,7 @@ use crate::{
 /// ```
 pub fn rpc_router(env: &Env) -> Router {
     Router::new()
-        .route("/{binding}/{name}/{method}", post(call))
+        .route("/{class}/{name}/{method}", post(call))
         .with_state(env.clone())
 }
 
@@ -67,22 +67,22 @@ impl AuditedCall {
     }
 }
 
-/// The audited calls of each binding.
+/// The audited calls of each class, by its name.
 pub(crate) type AuditedCalls = HashMap<String, Vec<AuditedCall>>;
 
 /// The same router, for callers with the role to operate on the object, identified by its class.
 pub(crate) fn protected_router(env: &Env, access: &Access, audited: AuditedCalls) -> Router {
     let classes = env.clone();
     access.protect(rpc_router(env), move |route| {
-        let binding = route.param("binding");
-        let class = classes.any_namespace(binding);
-        // No object of a missing binding can be reached.
-        let class = class.map_or_else(
-            |_| binding.to_owned(),
-            |known| known.unique_key().to_owned(),
-        );
-        let need = Need::role(Role::Operate).object(&class, route.param("name"));
-        let calls = audited.get(binding).into_iter().flatten();
+        let class = route.param("class");
+        let known = classes.any_namespace(class);
+        // No object of a class that is not registered can be reached.
+        let (key, name) = match &known {
+            Ok(known) => (known.unique_key(), known.class()),
+            Err(_) => (class, class),
+        };
+        let need = Need::role(Role::Operate).object(key, route.param("name"));
+        let calls = audited.get(name).into_iter().flatten();
         let mut found = calls.filter_map(|call| call.need(&need, route.param("method")));
         found.next().unwrap_or(need)
     })
@@ -90,7 +90,7 @@ pub(crate) fn protected_router(env: &Env, access: &Access, audited: AuditedCalls
 
 #[derive(Deserialize)]
 struct Target {
-    binding: String,
+    class: String,
     name: String,
     method: String,
 }
@@ -103,8 +103,8 @@ async fn call(
 ) -> Result<Response, ApiError> {
     let args = json_text(request).await?;
     let namespace = env
-        .any_namespace(&target.binding)
-        .map_err(|error| ApiError::not_found("unknown_binding", error.message()))?;
+        .any_namespace(&target.class)
+        .map_err(|error| ApiError::not_found("unknown_class", error.message()))?;
     let mut stub = namespace.get_by_name(&target.name);
     if let Some(key) = key {
         stub = stub.with_idempotency_key(key);

@@ -175,6 +175,9 @@ impl Engine {
             object.key.namespace == namespace && object.pages().size > 0 && is_next(object.key.id)
         });
         let mut found: BTreeSet<_> = written.map(|object| object.key).collect();
+        // The file of one that is quarantined may be missing.
+        let quarantined = self.objects.quarantined().into_iter().map(|of| of.key);
+        found.extend(quarantined.filter(|key| key.namespace == namespace && is_next(key.id)));
         let disk = &*self.shared.disk;
         let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
         let first = after.map(|after| hex::encode(&after[..1]));

@@ -1,6 +1,7 @@
 //! How an object takes events: in order, when the gate allows it, each polled once immediately.
 
 use std::{
+    collections::VecDeque,
     rc::Rc,
     task::{Context, Poll, Waker},
 };
@@ -34,7 +35,10 @@ impl Object {
         // A socket's events have their own limit, and would not be resent. An object has one alarm attempt at a time,
         // which has already been counted.
         let bounded = !is_alarm && !arrival.event.is_of_socket();
-        if bounded && self.queue.borrow().len() >= self.binding.options.max_queued {
+        if bounded && self.is_full() {
+            self.drop_late();
+        }
+        if bounded && self.is_full() {
             self.worker.mailbox.counters.overloaded.add();
             return self.refuse(arrival, Error::overloaded_object());
         }
@@ -42,6 +46,27 @@ impl Object {
             return self.queue.borrow_mut().push_front(arrival);
         }
         self.queue.borrow_mut().push_back(arrival);
+    }
+
+    fn is_full(&self) -> bool {
+        self.queue.borrow().len() >= self.binding.options.max_queued
+    }
+
+    /// Refuses waiting events whose callers no longer wait.
+    fn drop_late(self: &Rc<Self>) {
+        let now = self.worker.now();
+        let waiting = self.queue.take();
+        let (late, rest): (VecDeque<_>, _) = waiting
+            .into_iter()
+            .partition(|arrival| arrival.replier.is_late(now));
+        *self.queue.borrow_mut() = rest;
+        for arrival in late {
+            self.refuse_late(arrival);
+        }
+    }
+
+    fn refuse_late(self: &Rc<Self>, arrival: Arrival) {
+        self.refuse(arrival, Error::out_of_time().into_retryable());
     }
 
     fn refuse(self: &Rc<Self>, arrival: Arrival, error: Error) {
@@ -88,9 +113,12 @@ impl Object {
     /// Starts a handler and polls it once, right here: most handlers never wait, and then need no task.
     pub(super) fn start(self: &Rc<Self>, arrival: Arrival) {
         if arrival.replier.is_late(self.worker.now()) {
-            // It may be the object's only event: then the object is forgotten again.
-            self.check_by(self.worker.now() + self.idle_timeout());
-            return self.refuse(arrival, Error::out_of_time().into_retryable());
+            self.refuse_late(arrival);
+            // It may have been the only event of an object that was not in memory.
+            if self.db.borrow().is_none() && self.is_idle() {
+                self.leave_memory();
+            }
+            return;
         }
         if self.is_to_be_restored() {
             self.queue.borrow_mut().push_front(arrival);

@@ -19,6 +19,7 @@
 
 mod audience;
 mod auto_response;
+mod client;
 mod close;
 mod connector;
 mod delivery;
@@ -26,7 +27,6 @@ mod endpoint;
 mod link;
 mod message;
 mod options;
-mod pair;
 mod registry;
 mod sent;
 mod websocket;
@@ -34,13 +34,13 @@ mod websocket;
 pub use self::{
     audience::Audience,
     auto_response::RequestResponsePair,
+    client::ClientSocket,
     close::{Close, CloseFrame, code},
     connector::{ConnectedWebSocket, Connecting, WebSocketConnector},
     endpoint::{Endpoint, EndpointHandle},
     link::{CloseAhead, Frame},
     message::Message,
     options::{SlowReader, WebSocketOptions},
-    pair::ClientSocket,
     websocket::{ReadyState, WebSocket},
 };
 pub(crate) use self::{

@@ -203,7 +203,7 @@ async fn an_invalid_call_is_refused_with_the_reason() {
         (
             "PLANES/a/count",
             json!([]),
-            (404, "unknown_binding"),
+            (404, "unknown_class"),
             "`Seats`",
         ),
         (

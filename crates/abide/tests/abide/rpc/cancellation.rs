@@ -57,6 +57,11 @@ impl Worker {
         others.get_by_name("other").with_timeout(limit).work().await
     }
 
+    pub async fn write_and_delegate_for(&self, limit: Duration) -> Result<()> {
+        self.ctx.storage().put("asked", &true)?;
+        self.delegate_for(limit).await
+    }
+
     pub async fn give_up(&self) {
         self.ctx.abort("the caller is gone");
     }
@@ -195,7 +200,49 @@ fn an_object_whose_only_call_was_too_late_leaves_memory() {
         assert_eq!(call.await.unwrap_err().kind(), ErrorKind::Timeout);
         world.fence().await;
         assert_eq!(world.signals.notes().len(), 0);
-        world.clock.advance(Duration::from_mins(1));
-        world.until(|node| node.stats().evicted == 1).await;
+        assert_eq!(world.node.stats().evicted, 1);
+    });
+}
+
+#[test]
+fn calls_that_are_too_late_give_their_places_in_the_queue_to_others() {
+    run(async {
+        let options = ClassOptions::default().max_running(1).max_queued(2);
+        let world = World::new(|node| node.class::<Worker>(options));
+        let worker = worker(&world, "worker");
+        let first = worker.work();
+        world.signals.wait("begun").await;
+        let (late, patient) = (worker.with_timeout(LIMIT).work(), worker.work());
+        world.fence().await;
+        let refused = worker.work().await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Overloaded);
+        world.clock.advance(LIMIT);
+        assert_eq!(late.await.unwrap_err().kind(), ErrorKind::Timeout);
+        let in_its_place = worker.work();
+        world.fence().await;
+        for _ in 0..3 {
+            world.signals.give("go");
+        }
+        first.await.unwrap();
+        patient.await.unwrap();
+        in_its_place.await.unwrap();
+        assert_eq!(world.signals.notes().len(), 3);
+    });
+}
+
+#[test]
+fn a_call_that_leaves_its_object_too_late_never_runs() {
+    run(async {
+        let world = world();
+        world.disk.hold_syncs();
+        // The caller writes first, so its call waits for the disk.
+        let delegated = worker(&world, "boss").write_and_delegate_for(LIMIT);
+        world.fence().await;
+        world.clock.advance(LIMIT);
+        world.fence().await;
+        world.disk.release_syncs();
+        assert_eq!(delegated.await.unwrap_err().kind(), ErrorKind::Timeout);
+        world.fence().await;
+        assert_eq!(world.signals.notes().len(), 0);
     });
 }

@@ -41,6 +41,11 @@ impl DurableObject for Counter {
             let (_, response) = self.ctx.accept_websocket(&[])?;
             return Ok(response);
         }
+        if request.uri().path() == "/keep" {
+            let mut response = Response::new(Body::empty());
+            *response.extensions_mut() = request.into_parts().0.extensions;
+            return Ok(response);
+        }
         if request.uri().path() == "/value" {
             let (name, age): (String, u32) = handed_over(&request)?;
             return Ok(Response::new(Body::from(format!("{name} is {age}"))));
@@ -168,8 +173,38 @@ fn a_value_is_handed_over_with_a_request() {
         assert!(none.message().contains("without a value"), "{none}");
         let other = counter.upgrade(get("/value"), &36).await.unwrap_err();
         assert_eq!(other.kind(), ErrorKind::Decode);
+        let mut request = get("/value");
+        let kept = counter.upgrade(get("/keep"), &("ada", 36)).await.unwrap();
+        *request.extensions_mut() = kept.into_parts().0.extensions;
+        let forwarded = counter.fetch(request).await.unwrap_err();
+        assert!(
+            forwarded.message().contains("without a value"),
+            "{forwarded}"
+        );
         let large = "x".repeat(MAX_RPC_BYTES + 1);
         let refused = counter.upgrade(get("/value"), &large).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Limit);
+    });
+}
+
+#[test]
+fn a_new_object_whose_first_handler_fails_is_not_stored() {
+    run(async {
+        let world = world();
+        let counters = world.env().object::<Counter>();
+        assert!(counter(&world).fetch(get("/no")).await.is_err());
+        assert!(counters.get_existing("a").unwrap().is_none());
+        counter(&world).fetch(get("/yes")).await.unwrap();
+        let world = World::on(world.stop().await, 1, |node| {
+            node.class::<Counter>(ClassOptions::default())
+        });
+        let page = world
+            .env()
+            .object::<Counter>()
+            .list(None, 10)
+            .await
+            .unwrap();
+        assert_eq!(page.objects[0].name(), Some("a"));
+        assert_eq!(counter(&world).total().await.unwrap(), 1);
     });
 }

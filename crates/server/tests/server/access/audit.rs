@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use abide::server::access::Role;
+use abide::{
+    ClassOptions, Host,
+    server::{
+        AuditedCall, ListenAddress,
+        access::{AccessPolicy, Role},
+    },
+};
 use abide_harness::until;
 use tokio::io::AsyncReadExt;
 
@@ -172,5 +178,32 @@ async fn a_change_whose_body_stalls_is_given_up_and_not_made() {
         assert_eq!(&head, b"HTTP/1.1 408", "{what}");
     }
     assert!(counter.asked().await.unwrap().is_empty());
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_audited_call_is_in_the_log_whatever_the_binding_of_its_class() {
+    let world = World::new();
+    let token = world.token(Role::Operate, |_| {});
+    let host = Host::builder(world.dir.path())
+        .object_with::<Counter>(ClassOptions::default().binding("SAFE".to_owned()))
+        .json_rpc()
+        .audit_calls::<Counter>(&[AuditedCall::NameOnly("add")])
+        .configure(|config| {
+            config.server.listen = ListenAddress::any_port();
+            config.server.access = AccessPolicy::Token;
+        })
+        .start()
+        .await
+        .unwrap();
+    for method in ["add", "asked"] {
+        let path = format!("/rpc/SAFE/a/{method}");
+        let told = post(host.addr(), &path, &token, "[]").await;
+        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    }
+    let rows = world.store.audit(None, 10).unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].operation.action, "add");
+    assert_eq!(rows[0].operation.object.as_deref(), Some("Counter/a"));
     host.shutdown().await.unwrap();
 }
