@@ -164,13 +164,7 @@ impl Data {
     pub(crate) fn objects(&self) -> Result<Vec<Found>> {
         let mut found = Vec::new();
         for (namespace, class) in self.store.namespaces() {
-            let mut keys = self.store.objects(namespace)?;
-            // The file of a quarantined object may be missing.
-            let quarantined = self.store.quarantined();
-            let quarantined = quarantined.iter().map(|of| of.key);
-            keys.extend(quarantined.filter(|key| key.namespace == namespace));
-            keys.sort_unstable();
-            keys.dedup();
+            let keys = self.store.objects(namespace)?;
             found.extend(keys.into_iter().map(|key| Found {
                 class: class.clone(),
                 key,

@@ -143,12 +143,8 @@ fn beginning(
 ) -> Result<Vec<FoundObject>> {
     let mut found = Vec::new();
     for (namespace, class) in classes {
-        let quarantined = store.quarantined().into_iter().map(|object| object.key);
         let mut keys = store.objects(*namespace)?;
-        keys.extend(quarantined.filter(|key| key.namespace == *namespace));
         keys.retain(|key| key.id_hex().starts_with(digits));
-        keys.sort_unstable();
-        keys.dedup();
         found.extend(keys.into_iter().map(|key| FoundObject {
             class: class.clone(),
             name: None,

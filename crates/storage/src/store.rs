@@ -374,7 +374,7 @@ impl Store {
         self.0.engine.shared.catalog.object_path(key)
     }
 
-    /// The stored objects, in the order of their ids. Reads directories: not for hot paths.
+    /// The stored objects, in the order of their ids, with those that are quarantined. Reads directories: not for hot paths.
     pub fn objects(&self, namespace: NamespaceNo) -> Result<Vec<ObjectKey>> {
         self.objects_after(namespace, None, usize::MAX)
     }

@@ -93,6 +93,8 @@ fn an_object_with_an_alarm_and_no_file_is_quarantined() {
             ErrorKind::Damaged
         );
         assert_eq!(store.quarantined().len(), 1);
+        let lost = key(&store, 1);
+        assert_eq!(store.objects(lost.namespace).unwrap(), [lost]);
         let (repair, value, due) = match how {
             "restore" => (Repair::Restore(bookmark), Some("kept"), Some(7)),
             _ => (Repair::Anew, None, None),
