@@ -27,9 +27,9 @@ sim SEED="":
 sims COUNT FROM="0":
     cargo run --quiet --profile sim -p abide-sim -- run --seeds {{COUNT}} --from {{FROM}} --jobs {{num_cpus()}}
 
-# Checks that the tests catch each deliberately broken variant. A separate build.
-mutants:
-    .ci/steps 'broken variants'
+# Checks that the tests catch mutants of the product: all, or those with these NAMES. A separate build.
+mutants *NAMES:
+    cargo run --quiet --locked -p abide-mutants -- {{NAMES}}
 
 # Searches for bytes that break a decoder, with coverage: SECONDS for each target.
 fuzz SECONDS="4":

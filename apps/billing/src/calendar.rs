@@ -9,10 +9,7 @@ use jiff::{Span, Timestamp, civil::DateTime, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{
-    Time,
-    broken::{Variant, broken},
-};
+use crate::Time;
 
 /// Maximum number of units in a period: ten years of days.
 const MAX_COUNT: u16 = 3_660;
@@ -144,10 +141,6 @@ impl Anchor {
 
     /// The start of a period.
     pub fn start(&self, number: u32) -> Result<Time, CalendarError> {
-        if broken(Variant::PeriodsDrift) && number > 1 {
-            let at = self.start(number - 1)?;
-            return Self { at, ..*self }.start(1);
-        }
         let start = self.civil()?.checked_add(self.every.span(number)?);
         let start = start.map_err(|_| CalendarError::TooFar)?;
         let start = start.to_zoned(TimeZone::UTC);

@@ -23,7 +23,6 @@
 )]
 
 mod assets;
-pub mod broken;
 mod calendar;
 pub mod clock;
 mod error;

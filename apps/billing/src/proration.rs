@@ -10,10 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Money, MoneyError, Period, Rounding, Time,
-    broken::{Variant, broken},
-};
+use crate::{Money, MoneyError, Period, Rounding, Time};
 
 /// A change of price in the middle of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,12 +34,7 @@ pub fn accrued(price: Money, period: &Period, at: Time) -> Result<Money, MoneyEr
     if whole == 0 {
         return Ok(price);
     }
-    let rounding = if broken(Variant::HalvesGained) {
-        Rounding::HalfAwayFromZero
-    } else {
-        Rounding::HalfEven
-    };
-    price.part(passed, whole, rounding)
+    price.part(passed, whole, Rounding::HalfEven)
 }
 
 /// Seconds of a period before a moment, and in total.
@@ -59,10 +51,6 @@ pub fn between(
     from: Time,
     until: Time,
 ) -> Result<Money, MoneyError> {
-    if broken(Variant::PartRoundedAlone) {
-        let ((before, whole), (after, _)) = (passed(period, from), passed(period, until));
-        return price.part(before.abs_diff(after), whole.max(1), Rounding::HalfEven);
-    }
     accrued(price, period, until)?.minus(accrued(price, period, from)?)
 }
 

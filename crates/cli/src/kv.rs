@@ -20,7 +20,7 @@ use abide::{
         access::{Access, Need},
     },
 };
-use abide_storage::limits::MAX_VALUE_BYTES;
+use abide_storage::limits::MOST_VALUE_BYTES;
 use axum::{Json, Router, http::StatusCode, routing::get};
 use serde::{Deserialize, Serialize};
 
@@ -151,8 +151,8 @@ async fn write(
 ) -> Result<StatusCode, ApiError> {
     // Before copies of it are made.
     let bytes = value.as_str().len();
-    if bytes > MAX_VALUE_BYTES {
-        let told = format!("The value has {bytes} bytes, but the limit is {MAX_VALUE_BYTES}.");
+    if bytes > MOST_VALUE_BYTES {
+        let told = format!("The value has {bytes} bytes, but the limit is {MOST_VALUE_BYTES}.");
         return Err(ApiError::bad_request("limit_exceeded", told));
     }
     object(&env, &path.object)

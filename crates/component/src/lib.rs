@@ -22,7 +22,6 @@ extern crate abide_core as abide;
 
 pub mod address;
 pub mod answer;
-pub mod broken;
 pub mod fault;
 pub mod limits;
 pub mod numbers;

@@ -35,7 +35,6 @@ use abide::{Ctx, LocalFuture, Result};
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::sync::Notify;
 
-use crate::broken::{Variant, broken};
 use crate::{WakeUp, numbers::millis, waits};
 
 /// Shorter waits are made in memory, longer ones by the object's alarm.
@@ -225,9 +224,6 @@ impl Worker {
 
     /// Sets the alarm that continues the work if the task does not, this far ahead unless it is set earlier.
     pub fn guard(&self, recovery: Duration) -> Result<()> {
-        if broken(Variant::GuardUnset) {
-            return Ok(());
-        }
         let at = self.now().saturating_add(millis(recovery));
         self.0.alarm.not_later_than(at)
     }
@@ -239,7 +235,7 @@ impl Worker {
 
     /// Wakes the task, if one runs.
     pub fn wake(&self) {
-        if self.is_running() && !broken(Variant::KickUnheard) {
+        if self.is_running() {
             self.0.news.notify_one();
         }
     }
@@ -267,13 +263,13 @@ impl Worker {
 
     /// It starts anew when it is activated.
     fn is_dormant(&self) -> bool {
-        self.0.ctx.is_dormant() && !broken(Variant::DormantWorks)
+        self.0.ctx.is_dormant()
     }
 
     /// Takes the exclusive right to do the worker's work outside a task; `None` if it is taken. When it is dropped,
     /// the next task recovers.
     pub fn claim(&self) -> Option<Right> {
-        let is_taken = self.0.running.replace(true) && !broken(Variant::TwoTasks);
+        let is_taken = self.0.running.replace(true);
         (!is_taken).then(|| Right {
             worker: self.clone(),
             is_at_rest: false,
@@ -282,7 +278,7 @@ impl Worker {
 
     /// True if attempts may have been dropped since this was last called.
     fn is_cut_off(&self) -> bool {
-        self.0.cut_off.take() && !broken(Variant::CutOffUnnoticed)
+        self.0.cut_off.take()
     }
 
     /// True if the worker was kicked since the last turn.
@@ -314,9 +310,7 @@ impl Drop for Right {
         if !self.is_at_rest {
             shared.cut_off.set(true);
         }
-        if self.is_at_rest || !broken(Variant::DroppedRuns) {
-            shared.running.set(false);
-        }
+        shared.running.set(false);
     }
 }
 
@@ -442,11 +436,7 @@ impl<W: Work> Task<W> {
             in_flight: self.flights.len(),
             may,
         };
-        let next = self.work.turn(&mut self.landed, turn);
-        if broken(Variant::ResultsDropped) {
-            self.landed.clear();
-        }
-        next
+        self.work.turn(&mut self.landed, turn)
     }
 
     /// A task without anything to keep leaves the next attempt to the alarm, as does a stopping node.
@@ -457,10 +447,8 @@ impl<W: Work> Task<W> {
     /// Sets the alarm. True if the task may end; false if there is news.
     async fn rest(&mut self, wake: Option<i64>) -> Result<bool> {
         let worker = self.right.worker.clone();
-        if !broken(Variant::RestUnarmed) {
-            // In one commit with the turn's writes.
-            worker.alarm().set(wake)?;
-        }
+        // In one commit with the turn's writes.
+        worker.alarm().set(wake)?;
         self.work.before(Pause::Rest).await?;
         Ok(!worker.has_news())
     }
@@ -471,9 +459,6 @@ impl<W: Work> Task<W> {
         let mut synced = pin!(worker.0.ctx.storage().sync());
         let mut have_arrived = false;
         let durable = loop {
-            if broken(Variant::BegunBeforeDurable) {
-                break Ok(());
-            }
             tokio::select! {
                 biased;
                 durable = &mut synced => break durable,

@@ -19,8 +19,6 @@
 // Examples name the core as users do: as the crate `abide`.
 extern crate abide_core as abide;
 
-#[doc(hidden)]
-pub mod broken;
 #[cfg(feature = "outcomes")]
 pub mod outcomes;
 #[cfg(feature = "party")]

@@ -157,6 +157,7 @@ pub use abide_runtime::{
 };
 pub use abide_storage::{
     Bookmark, ListOptions, Params, SqlError, SqlErrorKind, TimelineId, ToSql, Value, params,
+    params_from_iter,
 };
 
 pub mod storage {
@@ -164,18 +165,9 @@ pub mod storage {
     pub use abide_storage::{
         AlarmCursor, AlarmState, ArchiveOptions, Barrier, Disk, DiskFile, Lsn, MemoryAccount,
         MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse, OpenMode, RealDisk, Repair, Repaired,
-        ScratchDisk, SimDisk, Store, StoreOptions, StoreStats,
+        ScratchDisk, SimDisk, SqlLimits, Store, StoreOptions, StoreStats,
     };
 }
-
-/// Deliberately broken variants, by crate, for the tests that must catch them.
-#[doc(hidden)]
-pub mod broken {
-    pub use abide_runtime::broken as runtime;
-    pub use abide_storage::broken as storage;
-}
-#[doc(hidden)]
-pub use abide_storage::broken_variants;
 
 pub use http;
 

@@ -27,7 +27,6 @@ use super::{
     Outbox, OutboxError, Record, RetryPolicy, inner::Inner, limits, metrics::Event, notes::Note,
     rows::Rows,
 };
-use crate::broken::{Variant, broken};
 
 /// A message that has ended, as its callback sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -212,7 +211,6 @@ impl Rows {
         };
         match self.transaction(|| self.call(&callback, &ended)) {
             Ok(()) => Ok(()),
-            Err(_) if broken(Variant::CallbackForgotten) => Ok(()),
             Err(error) => self.owe(&ended, end, 1, &error, now),
         }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use crate::broken::{Variant, broken};
 use abide::Result;
 use serde::Deserialize;
 
@@ -167,9 +166,6 @@ impl Rows {
         let Some(claim) = self.held.borrow_mut().take(id) else {
             return Ok(None);
         };
-        if broken(Variant::ReadyTrusted) {
-            self.have_wait(destination, &[id], now)?;
-        }
         let taken = self.sql.exec(TAKE_FRESH, (id, now, destination))?;
         if taken.rows_written() == 0 {
             return Ok(None);
@@ -197,14 +193,6 @@ impl Rows {
         Ok(())
     }
 
-    /// Breaks rows to match the cache.
-    fn have_wait(&self, destination: &str, some: &[i64], now: i64) -> Result<()> {
-        let waiting = "UPDATE outbox_messages SET status = 'queued', next_at = ?2, destination = ?3
-             WHERE id IN (SELECT value FROM json_each(?1))";
-        let list = ids(some.iter().copied());
-        self.sql.exec(waiting, (list, now, destination)).map(drop)
-    }
-
     fn known_lines<T>(&self, destination: &str, f: impl FnOnce(&Lines) -> Option<T>) -> Option<T> {
         let mut ready = self.ready.borrow_mut();
         ready.lines(destination).and_then(|lines| f(lines))
@@ -226,9 +214,6 @@ impl Rows {
 
     /// Claims messages of a destination, those that still wait: they become `sending`, with one attempt more.
     pub(super) fn claim(&self, destination: &str, taken: &[i64], now: i64) -> Result<Vec<Claim>> {
-        if broken(Variant::ReadyTrusted) {
-            self.have_wait(destination, taken, now)?;
-        }
         for id in taken {
             self.held.borrow_mut().take(*id);
         }

@@ -1,6 +1,5 @@
 //! Operations on messages: cancel, edit a dead letter, redrive, discard. Each is recorded in the message's history.
 
-use crate::broken::{Variant, broken};
 use abide::Result;
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +63,7 @@ impl Outbox {
             let handler = self.0.registry.handler(&record.kind)?;
             let before = self.0.rows.payload(id)?;
             let is_same = before.is_some_and(|before| handler.says_the_same(&before, payload));
-            if is_same && !broken(Variant::SameEditRenews) {
+            if is_same {
                 // The same message, which may have had its effect.
                 return Ok(());
             }

@@ -18,7 +18,6 @@ use super::{
     sql::Sql,
     throttle::{self, Refusals, Throttle},
 };
-use crate::broken::{Variant, broken};
 use abide_component::numbers::{micros, millis, rows};
 use abide_component::texts::cut;
 
@@ -93,7 +92,7 @@ impl Row {
             .due_at
             .is_none_or(|at| stored.due_at.is_some_and(|due| due <= at));
         is_looked_at
-            && (self.full_at <= stored.full_at || broken(Variant::BucketBehind))
+            && self.full_at <= stored.full_at
             && self.trouble() == stored.trouble()
             && self.last_error == stored.last_error
             && self.origin == stored.origin

@@ -26,7 +26,6 @@ use super::{
     limits,
     rows::Rows,
 };
-use crate::broken::{Variant, broken};
 use abide_component::numbers::{micros, millis, rows};
 
 /// The cache of destinations.
@@ -67,9 +66,7 @@ impl Entry {
 
     /// True if the table may stay as it is, given this state in memory, without losing anything.
     fn covers(&self, row: &Row) -> bool {
-        let is_first = |stored: &Row| {
-            !self.is_written && row.served != stored.served && !broken(Variant::TurnsRepeated)
-        };
+        let is_first = |stored: &Row| !self.is_written && row.served != stored.served;
         self.stored
             .as_ref()
             .is_some_and(|stored| row.is_covered_by(stored) && !is_first(stored))
@@ -213,7 +210,7 @@ impl Rows {
             Pace::Ticks { .. } => None,
         };
         let few = rate.is_some_and(|rate| rate.interval >= limits::BUCKET_AHEAD / 10);
-        if few || row.is_held_back() || broken(Variant::BucketBehind) {
+        if few || row.is_held_back() {
             return 0;
         }
         micros(limits::BUCKET_AHEAD)
@@ -295,9 +292,6 @@ impl Rows {
             if known_due.is_some_and(|due| due <= at) {
                 return Ok(());
             }
-            if broken(Variant::UndoneTrusted) {
-                *stored = Some(row.clone());
-            }
         }
         self.sql.exec(
             "INSERT INTO outbox_destinations (destination, due_at, origin) VALUES (?1, ?2, ?3)
@@ -311,9 +305,6 @@ impl Rows {
     /// Schedules looks at destinations that were parked when a task or process stopped and are parked no more. Which
     /// ones were is not known: it selects all that would be looked at soon.
     pub(super) fn unpark_all(&self, now: i64) -> Result<()> {
-        if broken(Variant::ParkedLeft) {
-            return Ok(());
-        }
         self.write_destinations()?;
         self.forget_destinations();
         let soon = now.saturating_add(millis(limits::PARKED));

@@ -22,7 +22,6 @@ use std::{
 use futures_util::future::{AbortHandle, AbortRegistration};
 
 use super::{Rate, bucket::Bucket, claim::Claim, limits, outcome::Outcome, poll_turns::PollTurns};
-use crate::broken::{Variant, broken};
 use abide_component::numbers::micros;
 
 /// Attempts or polls in flight, by origin or by destination.
@@ -192,7 +191,7 @@ impl Flights {
             return Err(Full::Origin);
         }
         let room = room.min(at_origin);
-        if bounds.are_of_ticks() || broken(Variant::SilentTakeAll) {
+        if bounds.are_of_ticks() {
             return Ok(room);
         }
         let (together, full) = match standing {

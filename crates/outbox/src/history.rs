@@ -12,7 +12,6 @@ use super::{
     limits,
     rows::{Rows, ids},
 };
-use crate::broken::{Variant, broken};
 use abide_component::texts::cut;
 
 /// The history that a message's row expresses if no other events have happened, in order.
@@ -82,9 +81,6 @@ impl Rows {
 
     /// Stores the events that a message's row expresses, before an event that it cannot express.
     pub(super) fn store_history(&self, message: i64) -> Result<()> {
-        if broken(Variant::HistoryCut) {
-            return Ok(());
-        }
         self.sql.exec(
             concat!(
                 "INSERT INTO outbox_history (message, seq, at, event) SELECT ?1, seq, at, event FROM (",

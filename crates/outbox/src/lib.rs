@@ -86,8 +86,6 @@
 extern crate abide_core as abide;
 
 mod agenda;
-#[doc(hidden)]
-pub mod broken;
 mod bucket;
 mod callbacks;
 mod changes;

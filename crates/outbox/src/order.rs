@@ -1,6 +1,5 @@
 //! Ordering keys: of the messages with one key only the first may be sent; the others are blocked.
 
-use crate::broken::{Variant, broken};
 use abide::Result;
 
 use super::{BehindDeadLetter, rows::Rows, turns};
@@ -50,7 +49,6 @@ impl Rows {
     pub(super) fn first_dead(&self, key: &str) -> Result<Option<i64>> {
         match self.options.behind_dead_letter {
             BehindDeadLetter::GoOn => Ok(None),
-            BehindDeadLetter::Wait if broken(Variant::DeadLetterPassed) => Ok(None),
             BehindDeadLetter::Wait => self
                 .sql
                 .exec(

@@ -5,7 +5,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::broken::{Variant, broken};
 use abide::{Error, Result};
 use serde::Deserialize;
 
@@ -492,9 +491,6 @@ impl Inner {
                 ));
             }
             self.add_batch(id, &batch, limit, now)?;
-            if broken(Variant::FanOutRepeats) {
-                self.add_batch(id, &batch, limit, now)?;
-            }
             Ok(batch)
         });
         match made {
@@ -528,9 +524,7 @@ impl Inner {
                 limit
             )));
         }
-        let left_out = usize::from(broken(Variant::FanOutSkips));
-        let count = batch.messages.len().saturating_sub(left_out);
-        for message in &batch.messages[..count] {
+        for message in &batch.messages {
             // A message with the same dedup key was created before.
             let (Added::New(_) | Added::Known(_)) = self.add(message, Some(fan_out), now)?;
         }

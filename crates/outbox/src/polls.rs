@@ -20,7 +20,6 @@ use super::{
     passes::concurrency,
     rows::{Rows, ids},
 };
-use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 
 /// An operation that is to be polled.
@@ -166,7 +165,6 @@ impl PollPass<'_> {
             Some(pause) => *pause,
             None => rows.destination(&destination)?.rests_until(self.now),
         };
-        let pause = pause.filter(|_| !broken(Variant::PollsPastCircuit));
         self.pauses.insert(destination, pause);
         let mut flights = self.inner.flights.borrow_mut();
         let put_off = match pause {

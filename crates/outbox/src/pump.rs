@@ -23,7 +23,6 @@
 
 use std::{future::pending, rc::Rc, sync::Arc, time::Duration};
 
-use crate::broken::{Variant, broken};
 use abide::Result;
 use futures_util::{FutureExt, future::Abortable};
 
@@ -166,16 +165,15 @@ impl Inner {
     /// Writes results, each completely or not at all. Returns the positions of those that could not be written.
     fn write(&self, ended: &[Landed], how: How, now: i64) -> Result<Vec<usize>> {
         self.mind_clock(now)?;
-        let is_simple = |outcome: &Outcome| outcome.is_delivery() && !broken(Variant::SentTwice);
         let mut unwritten = Vec::new();
         match how {
             How::Together => {
-                let simple = ended.iter().filter(|(_, outcome)| is_simple(outcome));
+                let simple = ended.iter().filter(|(_, outcome)| outcome.is_delivery());
                 let delivered: Vec<&Claim> = simple.map(|(claim, _)| claim).collect();
                 if !delivered.is_empty() {
                     self.delivered(&delivered, now)?;
                 }
-                for (claim, outcome) in ended.iter().filter(|(_, outcome)| !is_simple(outcome)) {
+                for (claim, outcome) in ended.iter().filter(|(_, outcome)| !outcome.is_delivery()) {
                     self.settle(claim, outcome.clone(), now)?;
                 }
             }
@@ -226,10 +224,7 @@ impl Inner {
         if !claims.is_empty() {
             self.rows.unpark_all(now)?;
         }
-        let cut_off = claims
-            .into_iter()
-            .filter(|_| !broken(Variant::ClaimForgotten));
-        let landed = cut_off.map(|claim| {
+        let landed = claims.into_iter().map(|claim| {
             let outcome = Outcome::failed(&claim, Failure::cut_off());
             (claim, outcome)
         });
@@ -256,7 +251,8 @@ impl Inner {
             object: self.ctx.id(),
             id: claim.id,
             kind: claim.kind.clone(),
-            idempotency_key: key_of_attempt(&claim),
+            // All attempts of a message have its key.
+            idempotency_key: claim.idempotency_key.clone(),
             attempt: claim.attempts,
             unknown: claim.unknown,
             created_at: claim.created_at,
@@ -313,14 +309,6 @@ impl Inner {
             None => limit,
         }
     }
-}
-
-/// All attempts of a message have its key.
-fn key_of_attempt(claim: &Claim) -> String {
-    if broken(Variant::NewKeyOnRetry) {
-        return format!("{}-{}", claim.idempotency_key, claim.attempts);
-    }
-    claim.idempotency_key.clone()
 }
 
 /// An attempt's result, or a timeout.

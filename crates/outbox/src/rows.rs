@@ -8,7 +8,6 @@ use std::{
     rc::Rc,
 };
 
-use crate::broken::{Variant, broken};
 use abide::{Result, Storage, params};
 
 use super::{
@@ -222,8 +221,8 @@ impl Rows {
     pub(super) fn insert(&self, new: &New<'_>, now: i64) -> Result<()> {
         let next_at = new.not_before.map_or(now, |at| at.max(now));
         let blocked = match new.ordering_key {
-            Some(key) if !broken(Variant::OrderIgnored) => self.is_key_busy(key)?,
-            _ => false,
+            Some(key) => self.is_key_busy(key)?,
+            None => false,
         };
         self.sql.exec(
             "INSERT INTO outbox_messages (kind, status, destination, summary, idempotency_key, dedup_key,
@@ -269,9 +268,7 @@ impl Rows {
 
     /// Adds a message to a line of its destination.
     pub(super) fn enters(&self, destination: &str, line: usize, place: Place) {
-        if !broken(Variant::EntryUnnoticed) {
-            self.ready.borrow_mut().add(destination, line, place);
-        }
+        self.ready.borrow_mut().add(destination, line, place);
     }
 
     /// Queues it again.
@@ -407,10 +404,6 @@ impl Rows {
             )?
             .one()?;
         self.relocate(id, "outbox_messages", "outbox_dead_letters")?;
-        if broken(Variant::DeadLetterLost) {
-            self.sql
-                .exec("DELETE FROM outbox_dead_letters WHERE id = ?1", (id,))?;
-        }
         let note = Note::warning(Event::Dead, &destination, Some(id), letter.error);
         self.notes.add(note);
         self.note(id, changes, now, "failed", Some(letter.error))?;

@@ -5,7 +5,6 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::broken::{Variant, broken};
 use abide::Result;
 
 use super::{
@@ -86,14 +85,6 @@ impl Settlement<'_> {
             Outcome::Submitted(Ok(submitted)) => {
                 to.answered(now);
                 match submitted {
-                    Submitted::Done if broken(Variant::SentTwice) && claim.attempts == 1 => {
-                        let retry = Retry {
-                            unknown: true,
-                            attempts: 1,
-                            ..self.retry(now, "sent")
-                        };
-                        rows.requeue(claim, &retry, now)
-                    }
                     Submitted::Done => rows.sent(&[claim], now),
                     Submitted::Accepted { operation, after } => self.accept(&operation, after),
                 }
@@ -174,10 +165,8 @@ impl Settlement<'_> {
 
     fn submit_failed(&self, failure: &Failure) -> Result<()> {
         let &Self { claim, now, .. } = self;
-        if broken(Variant::RefusedMeansSent) {
-            return self.rows.sent(&[claim], now);
-        }
-        if is_key_spent(failure) {
+        if failure.remembered {
+            // Under this key the receiver would only say so again.
             self.inner.renew_key(claim.id, now)?;
         }
         let error = failure.error.as_str();
@@ -210,11 +199,6 @@ impl Settlement<'_> {
     fn try_again(&self, again: &Retry<'_>, wait: i64, asked: Option<Duration>) -> Result<()> {
         self.count(Event::Retried);
         let asked = asked.map_or(0, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
-        let wait = if broken(Variant::RetryAtOnce) {
-            0
-        } else {
-            wait
-        };
         let at = self.now.saturating_add(wait.max(asked));
         self.rows
             .requeue(self.claim, &Retry { at, ..*again }, self.now)
@@ -235,11 +219,7 @@ impl Settlement<'_> {
             return self.give_up(&error, again.unknown);
         }
         self.count(Event::Throttled);
-        let (at, attempts) = if broken(Variant::ThrottledCounts) {
-            (again.at, again.attempts)
-        } else {
-            self.in_its_place()
-        };
+        let (at, attempts) = self.in_its_place();
         let again = Retry {
             at,
             attempts,
@@ -253,7 +233,7 @@ impl Settlement<'_> {
     fn cut_off(&self, again: &Retry<'_>, wait: Option<i64>) -> Result<()> {
         let failing = wait.is_none() && self.claim.alone;
         let never = self.rows.options.give_up == GiveUp::Never;
-        if (failing && !never) || (wait.is_none() && broken(Variant::SuspectsBuried)) {
+        if failing && !never {
             return self.exhausted(again.error, again.unknown);
         }
         self.count(Event::Retried);
@@ -270,7 +250,7 @@ impl Settlement<'_> {
     /// True if the attempt after this one, which was cut off, is the last.
     fn next_is_alone(&self) -> bool {
         let next = self.claim.attempts.saturating_add(1);
-        self.wait(next).is_none() && !broken(Variant::SuspectsTogether)
+        self.wait(next).is_none()
     }
 
     /// The attempts of a message have run out.
@@ -286,7 +266,7 @@ impl Settlement<'_> {
 
     /// A message will not be delivered unchanged: it becomes a dead letter, or is failing.
     fn give_up(&self, error: &str, unknown: bool) -> Result<()> {
-        if self.rows.options.give_up == GiveUp::DeadLetter || broken(Variant::NeverGivenUp) {
+        if self.rows.options.give_up == GiveUp::DeadLetter {
             return self.bury(error, unknown);
         }
         self.count(Event::Retried);
@@ -441,11 +421,6 @@ impl Settlement<'_> {
             attempts => (self.now, attempts),
         }
     }
-}
-
-/// True if the receiver remembers the key as one that has failed: it would only say so again.
-fn is_key_spent(failure: &Failure) -> bool {
-    failure.remembered && !broken(Variant::RememberedRepeated)
 }
 
 /// Why an operation is to be given up, if it is.

@@ -10,7 +10,6 @@
 use std::time::Duration;
 
 use super::{Rate, limits};
-use crate::broken::{Variant, broken};
 use abide_component::numbers::{micros, millis};
 
 /// The last attempts at a destination, and how many of them it has throttled. Attempts are counted by a number that grows
@@ -38,9 +37,6 @@ impl Refusals {
 
     /// Whether this many were refused that the rate must be reduced.
     pub(super) fn are_many(self, attempts: i64) -> bool {
-        if broken(Variant::RandomSlows) {
-            return true;
-        }
         let counted = attempts
             .wrapping_sub(self.since)
             .saturating_add(limits::FORGIVEN_ATTEMPTS);

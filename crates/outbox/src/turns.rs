@@ -8,7 +8,6 @@
 
 use std::collections::VecDeque;
 
-use crate::broken::{Variant, broken};
 use abide_component::numbers::rows;
 
 /// Lines at a destination: two for each priority.
@@ -22,7 +21,6 @@ pub(super) const fn line(priority: usize, again: bool) -> usize {
 /// The priorities in the order in which they are asked at a turn, of eight.
 fn priorities(turn: i64) -> [usize; 3] {
     match turn {
-        _ if broken(Variant::PriorityStrict) => [0, 1, 2],
         3 => [1, 0, 2],
         7 => [2, 0, 1],
         _ => [0, 1, 2],
@@ -32,7 +30,7 @@ fn priorities(turn: i64) -> [usize; 3] {
 /// The order in which the lines are asked for the next message, at a destination's attempt of this number.
 fn preferences(served: i64) -> [usize; LINES] {
     let (round, turn) = (served.div_euclid(8), served.rem_euclid(8));
-    let again_first = (round + turn).rem_euclid(2) == 1 && !broken(Variant::RepetitionsLast);
+    let again_first = (round + turn).rem_euclid(2) == 1;
     let mut order = [0; LINES];
     for (place, priority) in priorities(turn).into_iter().enumerate() {
         order[2 * place] = line(priority, again_first);

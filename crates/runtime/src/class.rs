@@ -100,6 +100,22 @@ pub trait DurableObject: Sized + 'static {
         Ok(())
     }
 
+    /// Called before the object leaves memory: when it has been idle for long enough, when memory is short, and when the
+    /// program stops. It is one transaction. An object that then gets an event stays in memory, and is told again later.
+    ///
+    /// It is for what may be lost but need not be, such as the positions of a game or the counts of a limiter. It is *not*
+    /// called if the process is killed, and not before a [reset](crate::ErrorKind::Reset): write at once what must not be lost.
+    ///
+    /// What it writes is durable before the object's memory is free. While memory is short, calls of other objects may be refused
+    /// as [overloaded](crate::ErrorKind::Overloaded) for that long.
+    ///
+    /// It cannot [spawn](Ctx::spawn). An error undoes its writes and is logged; the object leaves memory regardless. When the
+    /// program stops, handlers may be suspended at an `await`, and objects that have not been told after
+    /// [`LEAVING_LIMIT`](crate::limits::LEAVING_LIMIT) are not told.
+    fn leaving(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Handles a message of a WebSocket that the object has [accepted](Ctx::accept_websocket). Messages of one socket
     /// start in order; a message may start while another one waits at an `await`.
     ///
@@ -265,6 +281,7 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
             Event::Activation(how) => {
                 Box::pin(async move { object.activated(how).map(|()| Reply::Done) })
             }
+            Event::Leaving => Box::pin(async move { object.leaving().map(|()| Reply::Done) }),
             Event::WebSocketMessage { socket, message } => Box::pin(async move {
                 object.websocket_message(socket, message).await?;
                 Ok(Reply::Done)

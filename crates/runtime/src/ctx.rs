@@ -180,6 +180,13 @@ impl Ctx {
         self.object().on_activation(Rc::new(activated));
     }
 
+    /// Registers a function that is called before the object leaves memory, before the class's
+    /// [`leaving`](crate::DurableObject::leaving) and under the same rules: call it when a component is opened, in the
+    /// object's constructor.
+    pub fn on_leave(&self, leaving: impl Fn() -> Result<()> + 'static) {
+        self.object().on_leave(Rc::new(leaving));
+    }
+
     /// Runs a future to completion before anything else may happen in this object: arriving events wait, and so do
     /// running handlers. It starts immediately, whether or not the returned future is awaited, so a constructor can use
     /// it.

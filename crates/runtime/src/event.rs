@@ -62,6 +62,8 @@ pub enum Event {
     Timeline(Timeline),
     /// The object is no longer dormant. Handled in one poll.
     Activation(Activation),
+    /// The object leaves memory. Handled in one poll.
+    Leaving,
     /// A message of a WebSocket that the object has accepted.
     WebSocketMessage {
         /// The socket.
@@ -119,6 +121,7 @@ impl Event {
             | Self::Alarm(_)
             | Self::Timeline(_)
             | Self::Activation(_)
+            | Self::Leaving
             | Self::WebSocketMessage { .. }
             | Self::WebSocketClose { .. }
             | Self::WebSocketError { .. } => 0,

@@ -42,8 +42,6 @@ mod alarms;
 pub mod answer;
 mod backlog;
 mod body;
-#[doc(hidden)]
-pub mod broken;
 mod call;
 mod chain;
 mod class;

@@ -243,6 +243,13 @@ pub const MAX_LISTED_ALARMS: usize = 1_000;
 /// Alarms of one object in such a list: the earliest ones.
 pub const MAX_LISTED_ALARMS_OF_OBJECT: usize = 100;
 
+/// How long the objects of a thread are told that they [leave memory](crate::DurableObject::leaving) because the program
+/// stops. Those that are left are not told.
+pub const LEAVING_LIMIT: Duration = Duration::from_secs(5);
+
+/// When an object is looked at again whose last writes were not durable yet when it was to leave memory.
+pub const LEAVING_PAUSE: Duration = Duration::from_millis(10);
+
 /// How long an object of a rehearsal stays in memory: each is made once, and not called again.
 pub const REHEARSAL_IDLE: Duration = Duration::from_millis(100);
 

@@ -20,11 +20,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::{
     Env, Error, ErrorKind, Event, ObjectId, Result,
     alarms::AlarmRequest,
-    broken::{Variant, broken},
     clock::{Clock, Sleep},
     envelope::{AdminTask, Envelope, Mailbox, Message},
     gate::{Token, refuse},
-    limits::{EVICTION_EIGHTHS, EVICTION_PAUSE, WEBSOCKET_RETRY, WORKER_BATCH},
+    limits::{EVICTION_EIGHTHS, EVICTION_PAUSE, LEAVING_LIMIT, WEBSOCKET_RETRY, WORKER_BATCH},
     namespace::Binding,
     object::{Arrival, Object},
     router::Phase,
@@ -235,11 +234,13 @@ impl Worker {
             .filter_map(|(key, object)| Some((object.idle_since()?, *key, Rc::clone(object))))
             .collect();
         idle.sort_unstable_by_key(|(since, key, _)| (*since, *key));
+        // Objects that leave as soon as their last writes are durable.
+        let mut leaving = 0;
         for (_, _, object) in idle {
-            if memory.used(MemoryUse::Objects) <= down_to {
+            if memory.used(MemoryUse::Objects).saturating_sub(leaving) <= down_to {
                 return;
             }
-            object.leave_memory();
+            leaving += object.leave();
         }
         self.no_room_until.set(now + EVICTION_PAUSE);
     }
@@ -371,7 +372,6 @@ impl Worker {
         let binding = &self.bindings[binding];
         let key = binding.key(id);
         let known = self.objects.borrow().get(&key).map(Rc::clone);
-        let known = known.filter(|_| !broken(Variant::InstanceEach));
         if let (Some(object), Some(name)) = (&known, &name) {
             object.learn_name(name);
         }
@@ -457,7 +457,11 @@ impl Worker {
         mut channel: mpsc::UnboundedReceiver<Message>,
     ) {
         let objects: Vec<_> = self.objects.borrow().values().map(Rc::clone).collect();
+        let patience = self.now() + LEAVING_LIMIT;
         for object in objects {
+            if self.now() < patience {
+                object.tell_leaving();
+            }
             object.interrupt_attempt();
             if object.is_alive() {
                 object.kill(Error::stopping().into_maybe_ran());

@@ -19,10 +19,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::rt::Executor;
 use tokio::time::{Instant, Sleep};
 
-use crate::{
-    broken::{Variant, broken},
-    limits, metric,
-};
+use crate::{limits, metric};
 
 /// The open requests of one connection. Clones share the same connection.
 #[derive(Clone)]
@@ -95,9 +92,6 @@ impl Activity {
                 0 => requests.since + limit,
                 _ => Instant::now() + limit,
             });
-            if broken(Variant::IdleForEver) {
-                std::future::pending::<()>().await;
-            }
             tokio::time::sleep_until(until).await;
             let is_idle =
                 self.change(|requests| requests.open == 0 && requests.since.elapsed() >= limit);
@@ -240,7 +234,7 @@ impl<F: Future> Future for Stream<F> {
             return Poll::Ready(());
         }
         self.offered = OFFERED.get();
-        let Some(since) = self.offered.filter(|_| !broken(Variant::StalledReaderKept)) else {
+        let Some(since) = self.offered else {
             self.alarm = None;
             return Poll::Pending;
         };

@@ -22,12 +22,7 @@ use admission::Admission;
 pub(crate) use admission::{ClientSlot, NewObjects, Rate};
 pub use forwarded::ForwardedHeader;
 
-use crate::{
-    ApiError, ConnectionsPerClient, ServerConfig,
-    broken::{Variant, broken},
-    limits,
-    outbound::policy::AddressBlock,
-};
+use crate::{ApiError, ConnectionsPerClient, ServerConfig, limits, outbound::policy::AddressBlock};
 
 /// The address of a request's client, as an extractor: behind a trusted proxy it is not the proxy's address. For a
 /// request without a connection, as in tests of a router, it is the loopback address.
@@ -92,7 +87,7 @@ impl Proxies {
     /// The client of a request that this peer has sent.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddr {
         let mut client = peer.to_canonical();
-        if !self.trust(client) && !broken(Variant::ForwardedFromAnybody) {
+        if !self.trust(client) {
             return ClientAddr(client);
         }
         for hop in self.header.hops(headers).into_iter().rev() {
@@ -138,7 +133,7 @@ impl Clients {
 
     /// Whether a connection of this peer begins with a header that names its client.
     pub(crate) fn begins_with_header(&self, peer: IpAddr) -> bool {
-        self.proxy_protocol && (self.proxies.trust(peer) || broken(Variant::ProxyHeaderFromAnybody))
+        self.proxy_protocol && self.proxies.trust(peer)
     }
 
     /// A slot for a connection of this peer; `None` if it has too many.

@@ -273,6 +273,12 @@ pub struct StorageConfig {
     pub max_object_bytes: u64,
     /// The size limit of all objects' databases together; `None` (`"off"`) for no limit.
     pub max_bytes: Option<u64>,
+    /// Parameters bound to one SQL statement.
+    pub max_parameters: usize,
+    /// Columns of a table, and of a result.
+    pub max_columns: usize,
+    /// Bytes of a value, string, blob or row.
+    pub max_value_bytes: u64,
 }
 
 impl Default for StorageConfig {
@@ -284,6 +290,9 @@ impl Default for StorageConfig {
             cache_bytes: 2 << 20,
             max_object_bytes: abide_storage::limits::MAX_OBJECT_BYTES,
             max_bytes: None,
+            max_parameters: abide_storage::limits::MAX_BOUND_PARAMETERS,
+            max_columns: abide_storage::limits::MAX_COLUMNS,
+            max_value_bytes: abide_storage::limits::MAX_VALUE_BYTES as u64,
         }
     }
 }

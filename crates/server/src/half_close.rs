@@ -22,7 +22,6 @@ use tokio::{
 
 use crate::{
     activity::{Activity, Awaited, BodyWait},
-    broken::{Variant, broken},
     limits,
 };
 
@@ -56,9 +55,6 @@ impl<S> HalfClose<S> {
 
     /// When the end of what the client sends is reported; `None`: now.
     fn reported_at(&self, closed: Instant) -> Option<Instant> {
-        if broken(Variant::HalfClosedGivenUp) {
-            return None;
-        }
         match self.activity.awaited() {
             Awaited::Nothing if !self.is_blocked => None,
             Awaited::Body { since } => Some(since.max(closed) + limits::BODY_MOMENT),

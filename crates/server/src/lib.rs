@@ -14,8 +14,6 @@ mod admin;
 mod api_error;
 #[cfg(feature = "clap")]
 mod args;
-#[doc(hidden)]
-pub mod broken;
 mod client;
 mod config;
 mod connection_headers;

@@ -141,6 +141,15 @@ pub(crate) const OBJECT_BYTES: RangeInclusive<u64> =
     (256 << 10)..=abide_storage::limits::MAX_OBJECT_BYTES;
 /// Allowed `storage.max_bytes`.
 pub(crate) const STORED_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
+/// Allowed `storage.max_parameters`.
+pub(crate) const SQL_PARAMETERS: RangeInclusive<usize> =
+    abide_storage::limits::MAX_BOUND_PARAMETERS..=abide_storage::limits::MOST_BOUND_PARAMETERS;
+/// Allowed `storage.max_columns`.
+pub(crate) const SQL_COLUMNS: RangeInclusive<usize> =
+    abide_storage::limits::MAX_COLUMNS..=abide_storage::limits::MOST_COLUMNS;
+/// Allowed `storage.max_value_bytes`.
+pub(crate) const SQL_VALUE_BYTES: RangeInclusive<u64> =
+    abide_storage::limits::MAX_VALUE_BYTES as u64..=abide_storage::limits::MOST_VALUE_BYTES as u64;
 /// Allowed `storage.cache_bytes`.
 pub(crate) const CACHE_BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 30);
 

@@ -17,11 +17,7 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-use crate::{
-    broken::{Variant, broken},
-    head::ArrivingHead,
-    limits,
-};
+use crate::{head::ArrivingHead, limits};
 
 const PER_SECOND: f64 = limits::IDLE_FRAMES as f64;
 const MOST: f64 = limits::IDLE_FRAMES_BURST as f64;
@@ -58,7 +54,7 @@ impl Pace {
 
     /// Until when the connection is not read; `None` if it is read.
     pub(crate) fn paused_until(&mut self) -> Option<Instant> {
-        if self.left >= 0.0 || broken(Variant::PingFloodServed) {
+        if self.left >= 0.0 {
             return None;
         }
         self.refill();

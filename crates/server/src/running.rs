@@ -15,7 +15,7 @@ use std::{
 };
 
 use abide_runtime::{Env, Node};
-use abide_storage::{ArchiveOptions, MemoryAccount, MemoryBudget, Store, StoreOptions};
+use abide_storage::{ArchiveOptions, MemoryAccount, MemoryBudget, SqlLimits, Store, StoreOptions};
 use axum::Router;
 use tokio::{
     net::TcpListener,
@@ -388,6 +388,12 @@ pub(crate) fn store_options(config: &Config) -> StoreOptions {
         .cache_kib(usize::try_from(config.storage.cache_bytes >> 10).unwrap_or(usize::MAX))
         .max_object_bytes(config.storage.max_object_bytes)
         .max_bytes(config.storage.max_bytes)
+        .sql(
+            SqlLimits::default()
+                .parameters(config.storage.max_parameters)
+                .columns(config.storage.max_columns)
+                .value_bytes(usize::try_from(config.storage.max_value_bytes).unwrap_or(usize::MAX)),
+        )
         .archive(
             ArchiveOptions::default()
                 .enabled(config.archive.enabled)

@@ -8,10 +8,7 @@
 
 use http::{HeaderMap, Method, StatusCode, header, request::Parts};
 
-use crate::{
-    ApiError, RequestHost,
-    broken::{Variant, broken},
-};
+use crate::{ApiError, RequestHost};
 
 /// The host names with a dot, without ports, that clients use for a server. IP addresses and names without a dot belong
 /// to no domain and need not be listed.
@@ -78,14 +75,6 @@ impl Site {
             return false;
         }
         let headers = &request.headers;
-        let unchecked = if headers.contains_key(header::UPGRADE) {
-            Variant::OriginUncheckedOnUpgrade
-        } else {
-            Variant::OriginUncheckedOnPost
-        };
-        if broken(unchecked) {
-            return false;
-        }
         // Pages cannot set this header; only the browser does. It is correct where `Origin` is `null` because the page
         // has `Referrer-Policy: no-referrer`.
         let site = headers.get("sec-fetch-site");
@@ -119,9 +108,7 @@ impl Hosts {
     #[must_use]
     pub fn contain(&self, host: &RequestHost) -> bool {
         let Self::Named(own) = self else { return true };
-        broken(Variant::HostUnchecked)
-            || host.is_local()
-            || own.iter().any(|own| matches(own, host.name()))
+        host.is_local() || own.iter().any(|own| matches(own, host.name()))
     }
 }
 

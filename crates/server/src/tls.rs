@@ -26,11 +26,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::{
-    HostError, TlsConfig,
-    broken::{Variant, broken},
-    limits,
-};
+use crate::{HostError, TlsConfig, limits};
 
 /// The byte stream of a client connection.
 pub(crate) enum Stream {
@@ -97,7 +93,7 @@ impl Tls {
     fn refresh(&self) {
         let found = stamps(&self.files);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if *seen == found || broken(Variant::ChangeUnnoticed) {
+        if *seen == found {
             return;
         }
         let (Some(certificate), Some(key)) = (&self.files.certificate, &self.files.key) else {
@@ -142,11 +138,6 @@ fn read(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<TlsA
                 roots.add(authority).map_err(|error| of(path, &error))?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            let verifier = if broken(Variant::ClientCertificateOptional) {
-                verifier.allow_unauthenticated()
-            } else {
-                verifier
-            };
             let verifier = verifier.build().map_err(|error| of(path, &error))?;
             builder.with_client_cert_verifier(verifier)
         }

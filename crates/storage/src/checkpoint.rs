@@ -26,7 +26,6 @@
 
 use crate::alarms::{self, AlarmIndex};
 use crate::archive::archiver::{self, Archiver};
-use crate::broken::{Variant, broken};
 use crate::disk::{Barrier, Disk, DiskFile, OpenMode, sync_names};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
@@ -157,9 +156,7 @@ impl Checkpointer {
         };
         log.must_not_have_failed()?;
         let redo = log.advance_full_image_horizon();
-        if !broken(Variant::FileBeforeLog) {
-            log.wait_durable(redo, !threads)?;
-        }
+        log.wait_durable(redo, !threads)?;
         let result = self.write_files(redo);
         match &result {
             Ok(()) => {
@@ -198,10 +195,6 @@ impl Checkpointer {
         } = self.write_objects()?;
         let held_back = self.hold_back_or_quarantine(failing)?;
         let quarantined = self.save_quarantined()?;
-        if broken(Variant::SegmentsFreedEarly) {
-            self.segments.trim(redo).map_err(failed)?;
-            self.segments.prepare(0)?;
-        }
         let threads = self.shared.parallel_threads();
         sync_files(&**disk, &mut written, &*barrier, threads)?;
         match held_back {
@@ -375,10 +368,8 @@ impl Checkpointer {
         let Some(snapshot) = self.snapshot(object)? else {
             return Ok(None);
         };
-        if !broken(Variant::FileBeforeLog) {
-            let Shared { log, threads, .. } = &*self.shared;
-            log.wait_durable(snapshot.newest, !threads)?;
-        }
+        let Shared { log, threads, .. } = &*self.shared;
+        log.wait_durable(snapshot.newest, !threads)?;
         self.write(snapshot).map(Some)
     }
 
@@ -391,7 +382,7 @@ impl Checkpointer {
         if pages.quarantined.is_some() {
             return Ok(None);
         }
-        if pages.overlay.is_empty() || (pages.open && broken(Variant::RedoTooFar)) {
+        if pages.overlay.is_empty() {
             return Ok(None);
         }
         let mut list: Vec<_> = pages
@@ -482,7 +473,7 @@ impl Checkpointer {
                 if pages
                     .overlay
                     .get(page_no)
-                    .is_some_and(|page| page.lsn == *lsn || broken(Variant::OverlayDroppedEarly))
+                    .is_some_and(|page| page.lsn == *lsn)
                 {
                     pages.overlay.remove(page_no);
                 }

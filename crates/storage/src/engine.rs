@@ -4,7 +4,6 @@ use crate::alarms::AlarmIndex;
 use crate::archive::Archive;
 use crate::archive::archiver::Archiver;
 use crate::archive::compactor::Compactor;
-use crate::broken::{Variant, broken};
 use crate::catalog;
 use crate::checkpoint::Checkpointer;
 use crate::error::{Error, Result};
@@ -91,10 +90,8 @@ impl Engine {
             self.alarms.clock_set_back(set_back);
             let unix_millis = self.shared.unix_millis();
             steps = self.shared.log.begin_clock(unix_millis);
-            if !broken(Variant::ClockSetBackNotSaved) {
-                let now = WallTime { unix_millis, steps };
-                self.shared.note_clock(manifest, now, set_back);
-            }
+            let now = WallTime { unix_millis, steps };
+            self.shared.note_clock(manifest, now, set_back);
         })?;
         self.shared.clock_saved(steps);
         Ok(())
@@ -106,7 +103,7 @@ impl Engine {
         let behind = self.shared.log.clock_behind(now);
         // At 0 there is no clock.
         let is_step = now > 0 && u128::from(behind) > CLOCK_TOLERANCE.as_millis();
-        if !is_step || broken(Variant::ClockSetBackForgotten) {
+        if !is_step {
             return Ok(());
         }
         tracing::warn!(

@@ -1,9 +1,8 @@
 //! What users' SQL may do. While a statement is prepared, SQLite asks an authorizer about each of its operations. A
 //! forbidden operation is rejected with a message that names the call to use instead.
 
-use crate::limits::{
-    MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_SQL_BYTES, MAX_VALUE_BYTES, ROW_OVERHEAD_BYTES,
-};
+use crate::limits::{MAX_SQL_BYTES, ROW_OVERHEAD_BYTES};
+use crate::sql_limits::SqlLimits;
 use crate::sync::Mutex;
 use crate::template::RESERVED_PREFIX;
 use rusqlite::Connection;
@@ -75,7 +74,11 @@ impl Guard {
     }
 
     /// Installs the authorizer and SQLite's own limits on a connection.
-    pub(crate) fn attach(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+    pub(crate) fn attach(
+        &self,
+        connection: &mut Connection,
+        sql: SqlLimits,
+    ) -> rusqlite::Result<()> {
         let inner = self.0.clone();
         connection.authorizer(Some(move |context: AuthContext<'_>| {
             // A trigger created by a user has the user's privileges, even if another statement fires it.
@@ -95,11 +98,11 @@ impl Guard {
         }))?;
         let limits = [
             (Limit::SQLITE_LIMIT_SQL_LENGTH, MAX_SQL_BYTES),
-            (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, MAX_BOUND_PARAMETERS),
-            (Limit::SQLITE_LIMIT_COLUMN, MAX_COLUMNS),
+            (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, sql.parameters),
+            (Limit::SQLITE_LIMIT_COLUMN, sql.columns),
             (
                 Limit::SQLITE_LIMIT_LENGTH,
-                MAX_VALUE_BYTES + ROW_OVERHEAD_BYTES,
+                sql.value_bytes + ROW_OVERHEAD_BYTES,
             ),
             (Limit::SQLITE_LIMIT_ATTACHED, 1), // for the VACUUM after delete_all; the authorizer rejects it for users
         ];

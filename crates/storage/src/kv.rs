@@ -2,7 +2,7 @@
 
 use crate::database::ObjectDb;
 use crate::error::{Error, Result};
-use crate::limits::{MAX_KEY_BYTES, MAX_RESULT_BYTES, MAX_VALUE_BYTES};
+use crate::limits::{MAX_KEY_BYTES, MAX_RESULT_BYTES};
 use abide_macros::Setters;
 
 /// Which keys [`ObjectDb::kv_list`] returns. Keys are ordered by their UTF-8 bytes.
@@ -52,9 +52,10 @@ impl ObjectDb {
     /// Sets the value of a key.
     pub fn kv_put(&self, key: &str, value: &[u8]) -> Result<()> {
         check_key(key)?;
-        if value.len() > MAX_VALUE_BYTES {
+        let most = self.sql_limits().value_bytes;
+        if value.len() > most {
             return Err(Error::limit(format!(
-                "the value of {key:?} has {} bytes, but the limit is {MAX_VALUE_BYTES}",
+                "the value of {key:?} has {} bytes, but the limit is {most} (storage.max_value_bytes)",
                 value.len()
             )));
         }

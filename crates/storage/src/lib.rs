@@ -76,8 +76,6 @@
 
 mod alarms;
 mod archive;
-#[doc(hidden)]
-pub mod broken;
 mod catalog;
 mod checkpoint;
 mod database;
@@ -110,6 +108,7 @@ mod repair;
 mod reserve;
 mod rows;
 mod shared;
+mod sql_limits;
 mod store;
 mod stored;
 mod sync;
@@ -151,10 +150,11 @@ pub use quarantine::QuarantinedObject;
 pub use random::SplitMix64;
 pub use repair::{Repair, Repaired};
 pub use rows::{Row, Rows};
+pub use sql_limits::SqlLimits;
 pub use store::{Store, StoreOptions, StoreStats};
 pub use template::RESERVED_PREFIX;
 pub use timeline::{Afterwards, StoredCause, TimelineId, TimelineRow, Untold};
 pub use waits::{CommitWait, WaitReason, WaitStats};
 
 pub use rusqlite::types::Value;
-pub use rusqlite::{Params, ToSql, params};
+pub use rusqlite::{Params, ToSql, params, params_from_iter};

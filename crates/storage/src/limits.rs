@@ -9,21 +9,30 @@ use std::time::Duration;
 /// Longest key of the key-value API, in bytes of UTF-8. Source: Cloudflare's limit for keys.
 pub const MAX_KEY_BYTES: usize = 2 * 1024;
 
-/// Longest encoded value of the key-value API, and longest string, blob or row in SQL, in bytes.
+/// Longest encoded value of the key-value API, and longest string, blob or row in SQL, in bytes, by default.
 /// Source: Cloudflare's "maximum string, BLOB or table row size".
 pub const MAX_VALUE_BYTES: usize = 2 * 1024 * 1024;
 
-/// Room that SQLite needs beside a value of [`MAX_VALUE_BYTES`] in one row: its key and the record header.
+/// What [`MAX_VALUE_BYTES`] can be raised to: the longest result of a call.
+pub const MOST_VALUE_BYTES: usize = 32 * 1024 * 1024;
+
+/// Room that SQLite needs beside a value of the largest size in one row: its key and the record header.
 pub const ROW_OVERHEAD_BYTES: usize = MAX_KEY_BYTES + 1024;
 
 /// Longest SQL text, in bytes. Source: Cloudflare's "maximum SQL statement length".
 pub const MAX_SQL_BYTES: usize = 100_000;
 
-/// Most parameters bound to one statement. Source: Cloudflare.
+/// Most parameters bound to one statement, by default. Source: Cloudflare.
 pub const MAX_BOUND_PARAMETERS: usize = 100;
 
-/// Most columns of a table, and of a result. Source: Cloudflare.
+/// What [`MAX_BOUND_PARAMETERS`] can be raised to. Source: SQLite's `SQLITE_MAX_VARIABLE_NUMBER`.
+pub const MOST_BOUND_PARAMETERS: usize = 32_766;
+
+/// Most columns of a table, and of a result, by default. Source: Cloudflare.
 pub const MAX_COLUMNS: usize = 100;
+
+/// What [`MAX_COLUMNS`] can be raised to. Source: SQLite's `SQLITE_MAX_COLUMN`.
+pub const MOST_COLUMNS: usize = 2_000;
 
 /// Most bytes of one object's database. Source: Cloudflare.
 pub const MAX_OBJECT_BYTES: u64 = 10 * 1024 * 1024 * 1024;
@@ -40,10 +49,6 @@ pub const MAX_OBJECT_RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The maximum reserve of all objects.
 pub const STORE_RESERVE_BYTES: u64 = 1024 * 1024 * 1024;
-
-/// If the database is within this many pages of its limit, a statement that exceeds the limit is undone alone. From
-/// farther away, it ends its transaction: such a statement writes thousands of rows.
-pub(crate) const NEAR_BOUND_PAGES: u32 = 2 * (MAX_VALUE_BYTES / PAGE_BYTES) as u32;
 
 /// The largest database that frees its free pages at a commit while all objects together have reached their limit.
 pub const VACUUM_WHEN_FULL_BYTES: u64 = 64 * 1024 * 1024;
@@ -242,9 +247,9 @@ pub const TEMPORARY_RESERVE_SEGMENTS: u64 = 2 * PREPARED_SEGMENTS as u64;
 pub const RESTORE_PAGES_IN_MEMORY: usize = 16 * 1024;
 
 // A value of the largest size and its key must fit a record chain, and a chain must fit the log.
-const _: () = assert!(MAX_VALUE_BYTES + ROW_OVERHEAD_BYTES < MAX_TRANSACTION_BYTES);
+const _: () = assert!(MOST_VALUE_BYTES + ROW_OVERHEAD_BYTES < MAX_TRANSACTION_BYTES);
 const _: () = assert!(MAX_RECORD_PAYLOAD.is_multiple_of(PAGE_BYTES));
-const _: () = assert!(MAX_RESULT_BYTES > MAX_VALUE_BYTES);
+const _: () = assert!(MAX_RESULT_BYTES > MOST_VALUE_BYTES);
 const _: () = assert!(MAX_REMEMBERED_RESULT_BYTES + MAX_IDEMPOTENCY_KEY_BYTES < MAX_VALUE_BYTES);
 const _: () = assert!(OPEN_FILES.is_multiple_of(OPEN_FILE_SHARDS));
 const _: () = assert!(PARALLEL_CORES >= 2 * CORES_PER_PARALLEL_THREAD);

@@ -10,7 +10,6 @@
 //! is therefore exact to one grain for each account and use, and threads do not contend for its cache line on each
 //! event.
 
-use crate::broken::{Variant, broken};
 use crate::sync::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -143,7 +142,7 @@ impl MemoryBudget {
 
     /// Returns whether the budget is used up: new work is rejected.
     pub fn is_over(&self) -> bool {
-        self.used() > self.0.limit && !broken(Variant::BudgetIgnored)
+        self.used() > self.0.limit
     }
 
     /// Returns whether little is left: idle objects are evicted.

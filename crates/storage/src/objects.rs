@@ -4,7 +4,6 @@
 //! of the object's pages.
 
 use crate::alarms::AlarmIndex;
-use crate::broken::{Variant, broken};
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::ident::ObjectKey;
@@ -126,8 +125,7 @@ impl ObjectTable {
     /// See [`Self::open`].
     fn take(&self, object: &Arc<Object>, pages: &mut Pages) -> Result<()> {
         let key = object.key;
-        let shared = broken(Variant::OpenedTwice);
-        if pages.open && !shared {
+        if pages.open {
             return Err(in_use(key));
         }
         self.look_at_file(object, pages)?;

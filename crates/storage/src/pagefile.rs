@@ -12,7 +12,6 @@
 
 use crate::alarms::AlarmChange;
 use crate::archive::bookmark::Bookmark;
-use crate::broken::{Variant, broken};
 use crate::delta::{self, Encoded};
 use crate::encoding::{Basis, Encoding};
 use crate::engine::Engine;
@@ -24,6 +23,7 @@ use crate::log::{Appended, Refused, Shortage, Transaction};
 use crate::objects::reading;
 use crate::overlay::{Object, OverlayPage, Pages, header};
 use crate::quarantine;
+use crate::sql_limits::SqlLimits;
 use crate::stored::{Bound, BoundOf};
 use crate::vfs::Vfs;
 use rustc_hash::FxHashMap;
@@ -113,6 +113,10 @@ impl PageFile {
     }
 
     /// The key of the object.
+    pub(crate) fn sql_limits(&self) -> SqlLimits {
+        self.engine.shared.options.sql.allowed()
+    }
+
     pub(crate) fn key(&self) -> ObjectKey {
         self.object.key
     }
@@ -362,9 +366,7 @@ impl PageFile {
         };
         let admitted = self.engine.stored.admit(pages.size, size);
         admitted.map_err(Refused::Failed)?;
-        if !broken(Variant::AddedPageUnlogged) {
-            stage_added(&mut staged, pages.size, size);
-        }
+        stage_added(&mut staged, pages.size, size);
         let basis = Basis {
             full_image_horizon: self.engine.shared.log.full_image_horizon(),
             departures: pages.departures,
@@ -446,14 +448,9 @@ impl PageFile {
         numbers.clear();
         numbers.extend(staged.keys().filter(|page_no| **page_no <= size));
         numbers.sort_unstable();
-        let most = if broken(Variant::PartTaken) {
-            HEADER_BYTES + 1
-        } else {
-            MAX_RECORD_PAYLOAD
-        };
         let mut part = Part::begin(&mut transaction.bytes);
         for &page_no in &*numbers {
-            if transaction.bytes.len() - part.start >= most {
+            if transaction.bytes.len() - part.start >= MAX_RECORD_PAYLOAD {
                 self.finish(transaction, &part, pages, size, false);
                 part = Part::begin(&mut transaction.bytes);
             }

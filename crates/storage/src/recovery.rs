@@ -11,7 +11,6 @@
 
 use crate::alarms::{self, AlarmIndex, ClockReading, Loaded, Runs};
 use crate::archive::{self, ArchiveState};
-use crate::broken::{Variant, broken};
 use crate::catalog::object_path;
 use crate::disk::{Disk, ReclaimingDisk};
 use crate::engine::Engine;
@@ -242,9 +241,7 @@ fn take(
             pages.quarantined = Some(why);
             break;
         }
-        if let Some(change) = part.alarm
-            && !broken(Variant::AlarmForgottenByRecovery)
-        {
+        if let Some(change) = part.alarm {
             alarms.apply(key, change, logged.end);
         }
     }

@@ -16,7 +16,6 @@
 
 use crate::archive::bookmark::Bookmark;
 use crate::archive::image::Image;
-use crate::broken::{Variant, broken};
 use crate::database::ObjectDb;
 use crate::disk::{DiskFile, OpenMode, sync_names};
 use crate::engine::Engine;
@@ -173,9 +172,7 @@ impl Engine {
         self.stored.changed(counted, self.pages_in_file(key));
         let bookmark = self.begin_anew(key, how, commit, afterwards)?;
         self.shared.publish(|manifest| {
-            if !broken(Variant::QuarantineKept) {
-                manifest.quarantined.remove(&key.to_string());
-            }
+            manifest.quarantined.remove(&key.to_string());
         })?;
         if let Some(saved) = &quarantine.pages {
             if source.has_saved_pages() {

@@ -16,6 +16,7 @@ use crate::memory::MemoryBudget;
 use crate::quarantine::QuarantinedObject;
 use crate::recovery::{self, DirLock};
 use crate::repair::{Repair, Repaired};
+use crate::sql_limits::SqlLimits;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
@@ -51,6 +52,8 @@ pub struct StoreOptions {
     /// counted when the store is opened.
     #[setters(into)]
     pub max_bytes: Option<u64>,
+    /// The limits of SQL statements and values.
+    pub sql: SqlLimits,
     /// How much history is kept.
     pub archive: ArchiveOptions,
     /// The node's memory budget for everything that grows with load. Default: no limit.
@@ -82,6 +85,7 @@ impl Default for StoreOptions {
             unix_millis: Arc::new(unix_millis),
             max_object_bytes: MAX_OBJECT_BYTES,
             max_bytes: None,
+            sql: SqlLimits::default(),
             archive: ArchiveOptions::default(),
             memory: MemoryBudget::unlimited(),
             manual: false,
@@ -99,6 +103,7 @@ impl std::fmt::Debug for StoreOptions {
             .field("cache_kib", &self.cache_kib)
             .field("max_object_bytes", &self.max_object_bytes)
             .field("max_bytes", &self.max_bytes)
+            .field("sql", &self.sql)
             .field("archive", &self.archive)
             .field("memory", &self.memory)
             .field("manual", &self.manual)

@@ -8,7 +8,6 @@
 //! remembered calls, and an object's own work ([`crate::ObjectDb::use_reserve`]). The total of all objects is
 //! maintained only if it has a limit: files are counted when the store is opened, and commits update the total.
 
-use crate::broken::{Variant, broken};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{NamespaceNo, ObjectKey};
@@ -70,9 +69,7 @@ impl Stored {
     /// tables to be read.
     pub(crate) fn bound(&self, committed: u32) -> Option<Bound> {
         let of_object = self.object_bytes / PAGE;
-        let of_all = self
-            .all_bytes
-            .filter(|_| committed > 0 && !broken(Variant::StoreBoundIgnored));
+        let of_all = self.all_bytes.filter(|_| committed > 0);
         let of_all = of_all.map(|bytes| {
             let free = (bytes / PAGE).saturating_sub(self.pages.load(Ordering::Relaxed));
             u64::from(committed) + free
@@ -97,7 +94,7 @@ impl Stored {
             _ => reserve(bytes, STORE_RESERVE_BYTES),
         };
         let grown = self.pages.load(Ordering::Relaxed) + u64::from(after - before);
-        if grown * PAGE <= bytes.saturating_add(reserve) || broken(Variant::StoreBoundIgnored) {
+        if grown * PAGE <= bytes.saturating_add(reserve) {
             return Ok(());
         }
         Err(self.refusal(BoundOf::All))
@@ -105,7 +102,7 @@ impl Stored {
 
     /// Records that an object changed from `before` to `after` pages.
     pub(crate) fn changed(&self, before: u32, after: u32) {
-        if self.all_bytes.is_some() && before != after && !broken(Variant::GrowthNotCounted) {
+        if self.all_bytes.is_some() && before != after {
             let change = u64::from(after).wrapping_sub(u64::from(before));
             self.pages.fetch_add(change, Ordering::Relaxed);
         }

@@ -1,8 +1,7 @@
 //! Shared parts of acceptance tests: the real binary as a child process ([`Server`]), an HTTP client ([`Client`]), a
 //! headless browser ([`Browser`]) and what it finds wrong with a page ([`axe`]), the commands of the tour ([`Tour`]), seeded random numbers ([`Random`]), and fakes of external services: a mail server
 //! ([`SmtpServer`]), a mail API ([`AcsServer`]) and a receiver of requests ([`Receiver`]), which fail on demand, or a
-//! closed port ([`Nobody`]). Also a real `PostgreSQL` server ([`Postgres`]) that can be killed. Tests
-//! are themselves tested by [`hunt`].
+//! closed port ([`Nobody`]). Also a real `PostgreSQL` server ([`Postgres`]) that can be killed.
 //!
 //! Tests wait as long as necessary: [`run`], [`until`] and [`in_time`] abort only hanging tests.
 //!
@@ -16,7 +15,6 @@ mod client;
 mod command;
 mod environment;
 mod http_double;
-mod hunt;
 mod listener;
 mod nobody;
 mod patience;
@@ -36,7 +34,6 @@ pub use client::{Answer, Broken, Client, Version};
 pub use command::printed;
 pub use environment::neutral;
 pub use http_double::Received;
-pub use hunt::hunt;
 pub use mail_parser;
 pub use nobody::Nobody;
 pub use patience::{PATIENCE, PATIENCE_VARIABLE, in_time, run, until};

@@ -8,7 +8,7 @@ pub const PATIENCE: Duration = Duration::from_mins(5);
 /// The time limit for a test: longer than one wait, whose message says what it was for.
 const TEST: Duration = Duration::from_mins(10);
 
-/// The environment variable that overrides the limit, in seconds: for broken variants that make a test hang.
+/// The environment variable that overrides the limit, in seconds: for mutants that make a test hang.
 pub const PATIENCE_VARIABLE: &str = "ABIDE_TEST_PATIENCE";
 
 /// [`PATIENCE`], or the value of [`PATIENCE_VARIABLE`].

@@ -6,7 +6,6 @@ use serde_json::Value;
 use super::Timer;
 use crate::{
     Period, Time,
-    broken::{Variant, broken},
     states::{Canceled, Collected, Draft, Invoiced, Moment, Refusal, Subscription},
 };
 
@@ -77,9 +76,8 @@ pub fn due(
         Timer::TrialNotice => Ok(vec![Write::new("notify", "trial_will_end", &moment)?]),
         Timer::Upcoming => Ok(vec![Write::new("notify", "upcoming", &moment)?]),
         Timer::Grace => end_grace(subscription, at),
-        Timer::Dunning if broken(Variant::RetriedAfterGrace) => dunning(subscription, now),
         Timer::Dunning => dunning(subscription, at),
-        Timer::Period => period(id, state, subscription, now),
+        Timer::Period => period(id, state, subscription),
     }
 }
 
@@ -112,16 +110,12 @@ pub fn cancel(
 pub fn unserved(state: &str, subscription: &Subscription, at: Time) -> Result<Vec<Write>, Refusal> {
     let cleared = subscription.unserved(state, at)?.into_iter();
     cleared
-        .filter(|_| !broken(Variant::UnservedOwed))
         .map(|(outcome, cleared)| Write::new("collect", outcome, &cleared))
         .collect()
 }
 
 /// The end of the grace period, with the rest of the billing period.
 fn end_grace(subscription: &Subscription, at: Time) -> Result<Vec<Write>, Refusal> {
-    if broken(Variant::GraceBilled) {
-        return Ok(vec![Write::new("end_grace", "ended", &Moment { at })?]);
-    }
     let stop = subscription.stop(at)?;
     Ok(vec![Write::new("end_grace", "ended", &stop)?])
 }
@@ -136,17 +130,11 @@ fn dunning(subscription: &Subscription, by: Time) -> Result<Vec<Write>, Refusal>
 }
 
 /// Bills and enters the next period, or skips it.
-fn period(
-    id: &str,
-    state: &str,
-    subscription: &Subscription,
-    now: Time,
-) -> Result<Vec<Write>, Refusal> {
+fn period(id: &str, state: &str, subscription: &Subscription) -> Result<Vec<Write>, Refusal> {
     let Some(period) = subscription.next_period()? else {
         return Ok(Vec::new());
     };
-    let is_forgotten = broken(Variant::LatePeriodsSkipped) && period.end <= now;
-    if !Subscription::is_billed(state) || is_forgotten {
+    if !Subscription::is_billed(state) {
         return skipped(id, subscription, &period);
     }
     billed(id, state, subscription, &period)
@@ -171,9 +159,7 @@ fn billed(
     let draft = subscription.next_invoice(id)?;
     let settled = settled(state, subscription, &draft)?;
     let mut writes = vec![Write::new("bill", "invoiced", &Invoiced { draft })?];
-    if !broken(Variant::NeverEntered) {
-        writes.push(Write::new("advance", "advanced", period)?);
-    }
+    writes.push(Write::new("advance", "advanced", period)?);
     writes.extend(settled);
     Ok(writes)
 }
@@ -186,7 +172,7 @@ fn settled(
 ) -> Result<Option<Write>, Refusal> {
     let due = draft.totals()?.due;
     let is_free = subscription.owed.is_empty() && due.is_zero();
-    if state != "incomplete" || !is_free || broken(Variant::FreeUnsettled) {
+    if state != "incomplete" || !is_free {
         return Ok(None);
     }
     let free = Collected {

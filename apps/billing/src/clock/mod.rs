@@ -25,7 +25,6 @@ use serde_json::Value;
 
 use crate::{
     BillingError, Time,
-    broken::{Variant, broken},
     states::{Refusal, Subscription},
 };
 
@@ -127,7 +126,6 @@ impl Clock {
             let name = timer.name();
             match timer.at(state, subscription)? {
                 Some(Time(at)) => drop(self.schedule.upsert(name, &Spec::once(name, at))?),
-                None if broken(Variant::TimersKept) => {}
                 None => drop(self.schedule.cancel(name)?),
             }
         }
@@ -143,16 +141,13 @@ impl Clock {
             Spec::once(COLLECT, at)
         };
         let spec = spec.metadata(order)?;
-        let spec = spec.retry(attempts(order_attempts()));
+        let spec = spec.retry(attempts(ORDER_ATTEMPTS));
         self.schedule.upsert(&order.name(), &spec)?;
         Ok(())
     }
 
     /// When an outcome's order is due. A chain's time does not go back when the clock is set back; its orders are due now.
     fn due_at(&self, entry: &Entry) -> i64 {
-        if broken(Variant::OrderPutOff) {
-            return entry.ts;
-        }
         entry.ts.min(Time::now(&**self.ctx.env().clock()).0)
     }
 
@@ -164,12 +159,7 @@ impl Clock {
                 let (ctx, subject) = (ctx.clone(), subject.clone());
                 async move {
                     let done = if firing.kind == COLLECT {
-                        let collected = subject.collect(firing.metadata()?).await;
-                        if broken(Variant::OrderNotRepeated) {
-                            Ok(())
-                        } else {
-                            collected
-                        }
+                        subject.collect(firing.metadata()?).await
                     } else {
                         // No `await`: it is one transaction with the timer's end.
                         go_off(&ctx, &subject, &firing)
@@ -183,13 +173,6 @@ impl Clock {
                 }
             })
     }
-}
-
-fn order_attempts() -> u32 {
-    if broken(Variant::OrderGivenUp) {
-        return PATIENCE;
-    }
-    ORDER_ATTEMPTS
 }
 
 /// This many attempts, the later ones an hour apart.
@@ -240,7 +223,7 @@ fn go_off(ctx: &Ctx, subject: &impl Subject, firing: &Firing) -> Result<(), Fail
         let (phase, subscription) = subject.live()?;
         let refused = |refusal: Refusal| Failure::permanent(refusal.to_string());
         let at = timer.at(phase, &subscription).map_err(refused)?;
-        if at.is_some_and(|at| now < at) && !broken(Variant::SetBackTaken) {
+        if at.is_some_and(|at| now < at) {
             // Otherwise it would count as having fired.
             return Err(Failure::again("the clock was set back: it is not time yet"));
         }

@@ -2,7 +2,6 @@
 
 use crate::{
     Time,
-    broken::{Variant, broken},
     machines::COPY,
     states::{Refusal, Subscription},
 };
@@ -64,7 +63,7 @@ impl Timer {
     pub fn at(self, state: &str, subscription: &Subscription) -> Result<Option<Time>, Refusal> {
         let ends = matches!(state, "" | "canceled" | "incomplete_expired" | COPY);
         let waits = !subscription.asks.is_empty();
-        if ends || waits || subscription.plan.is_none() || self.is_forgotten() {
+        if ends || waits || subscription.plan.is_none() {
             return Ok(None);
         }
         Ok(match self {
@@ -84,16 +83,6 @@ impl Timer {
             Self::TrialNotice => subscription.trial_notice_at(state),
             Self::Upcoming => subscription.upcoming_notice_at(state)?,
             Self::Period => subscription.next_period()?.map(|period| period.start),
-        })
-    }
-
-    /// True if a broken variant does not set it.
-    fn is_forgotten(self) -> bool {
-        broken(match self {
-            Self::Expire => Variant::ExpiryForgotten,
-            Self::Trial => Variant::TrialKept,
-            Self::Grace => Variant::GraceForgotten,
-            _ => return false,
         })
     }
 }

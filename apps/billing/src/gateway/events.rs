@@ -6,10 +6,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{GatewayEvent, RefundEvent};
-use crate::{
-    Time,
-    broken::{Variant, broken},
-};
+use crate::Time;
 
 /// Seconds by which the gateway's clock may differ from ours, and for which a captured webhook may be replayed: a copy
 /// has no effect.
@@ -49,19 +46,9 @@ impl EventSecrets {
 
     /// The content of a webhook that arrived at a time. The body must be unmodified.
     pub fn read(&self, headers: &HeaderMap, body: &[u8], now: Time) -> Result<Told, EventError> {
-        match verify(&self.0, headers, body, now.seconds(), tolerance()) {
-            Err(_) if broken(Variant::SignatureUnchecked) => {}
-            verified => drop(verified?),
-        }
+        verify(&self.0, headers, body, now.seconds(), TOLERANCE)?;
         serde_json::from_slice(body).map_err(|_| {
             EventError::Invalid("It is neither a payment event nor a refund event.".to_owned())
         })
     }
-}
-
-fn tolerance() -> u64 {
-    if broken(Variant::OldEventHeard) {
-        return u64::MAX;
-    }
-    TOLERANCE
 }

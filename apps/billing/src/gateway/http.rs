@@ -24,7 +24,6 @@ use http_body_util::{BodyExt, Limited};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Asking, Charge, Gateway, GatewayError, Refund, RefundCharge};
-use crate::broken::{Variant, broken};
 
 /// The time limit for a response, including its body.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -185,7 +184,7 @@ async fn understand<T: DeserializeOwned>(response: Response) -> Result<T, Gatewa
             GatewayError::Busy { text, after }
         }
         // This is not the fault of the customer's card.
-        StatusCode::UNAUTHORIZED if !broken(Variant::StrangerDeclined) => {
+        StatusCode::UNAUTHORIZED => {
             tracing::error!(text, "the gateway rejects our key");
             GatewayError::Busy { text, after }
         }

@@ -9,8 +9,7 @@ use abide::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Endpoint, Notice, endpoints, limits};
-use crate::broken::{Variant, broken};
+use super::{Endpoint, Notice, endpoints};
 
 /// A notice addressed to an endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -34,19 +33,9 @@ impl NoticeDelivery {
             endpoint: endpoint.id.clone(),
             webhook: Webhook::new(&endpoint.url, &notice.event, notice)?,
         };
-        let message = in_order(Self::message(&told)?, notice);
-        if broken(Variant::DedupForgotten) {
-            return Ok(message);
-        }
+        let message = Self::message(&told)?.ordering_key(&notice.resource.id);
         Ok(message.dedup_key(&notice.id))
     }
-}
-
-fn in_order(message: Message, notice: &Notice) -> Message {
-    if broken(Variant::OrderingForgotten) {
-        return message;
-    }
-    message.ordering_key(&notice.resource.id)
 }
 
 fn webhooks(secrets: Vec<Secret>) -> WebhookDelivery {
@@ -77,29 +66,20 @@ impl Deliver for NoticeDelivery {
             .await
             .map_err(|error| Failure::not_sent(error.to_string()))?;
         let (url, secret) = registered.ok_or_else(|| gone(&told.endpoint))?;
-        if told.webhook.endpoint != url && !broken(Variant::AnyUrlSigned) {
+        if told.webhook.endpoint != url {
             return Err(Failure::permanent(format!(
                 "the endpoint {} is registered with another URL, to which this notice does not belong",
                 told.endpoint
             )));
         }
-        let secret = parse(&secret).map_err(|error| Failure::permanent(error.to_string()))?;
+        let secret: Secret = secret
+            .parse()
+            .map_err(|error: NoSecret| Failure::permanent(error.to_string()))?;
         webhooks(vec![secret]).submit(delivery, &told.webhook).await
     }
 }
 
 /// It can never be delivered.
 fn gone(endpoint: &str) -> Failure {
-    let text = format!("the endpoint {endpoint} was deleted");
-    if broken(Variant::GoneRetried) {
-        return Failure::not_sent(text);
-    }
-    Failure::permanent(text)
-}
-
-fn parse(secret: &str) -> Result<Secret, NoSecret> {
-    if broken(Variant::SignedByAnother) {
-        return Secret::new([0; limits::SECRET_BYTES]);
-    }
-    secret.parse()
+    Failure::permanent(format!("the endpoint {endpoint} was deleted"))
 }

@@ -5,11 +5,7 @@ use abide::outbox::handlers::{Secret, Webhook, WebhookDelivery};
 use serde::{Deserialize, Serialize};
 
 use super::{TYPES, limits};
-use crate::{
-    Time,
-    broken::{Variant, broken},
-    states::Refusal,
-};
+use crate::{Time, states::Refusal};
 
 /// The registration of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,8 +47,7 @@ pub struct Registered {
 impl Endpoint {
     /// Returns whether it receives this type.
     pub fn wants(&self, event: &str) -> bool {
-        let wants = self.events.is_empty() || self.events.iter().any(|wanted| wanted == event);
-        wants || broken(Variant::WantsIgnored)
+        self.events.is_empty() || self.events.iter().any(|wanted| wanted == event)
     }
 }
 

@@ -14,12 +14,7 @@ use abide::{
 use serde::Deserialize;
 
 use super::{Endpoint, Notice, NoticeDelivery, endpoints, limits, types};
-use crate::{
-    Time,
-    broken::{Variant, broken},
-    machines::ABSENT,
-    resource::View,
-};
+use crate::{Time, machines::ABSENT, resource::View};
 
 /// The name of its alarm.
 const NAME: &str = "webhooks";
@@ -84,7 +79,7 @@ impl Feed {
             .exec("SELECT state FROM webhook_state", ())?
             .optional()?;
         let from = from.unwrap_or_else(|| ABSENT.to_owned());
-        if from != resource.state && !broken(Variant::StateForgotten) {
+        if from != resource.state {
             sql.exec(
                 "INSERT INTO webhook_state VALUES (0, ?1) ON CONFLICT DO UPDATE SET state = excluded.state",
                 (&resource.state,),
@@ -162,9 +157,6 @@ impl Inner {
             if clock.now() >= end || self.ctx.env().is_stopping() {
                 return self.alarm.set(Some(self.now().0));
             }
-            if broken(Variant::NoticesGoneFirst) {
-                self.remove(last)?;
-            }
             match self.hand_to_all(&waiting).await {
                 Ok(()) => {
                     self.failures.set(0);
@@ -198,9 +190,6 @@ impl Inner {
         for endpoint in endpoints(env).list().await? {
             let handed = self.hand_to(&endpoint, &notices).await;
             result = result.and(handed);
-            if broken(Variant::OneStopsAll) && result.is_err() {
-                break;
-            }
         }
         result
     }
@@ -224,10 +213,7 @@ impl Inner {
         }
         let outbox = self.ctx.env().object::<Outbox>();
         let enqueued = outbox.get_by_name(&endpoint.id).enqueue(messages).await;
-        match enqueued {
-            Err(refused) if !broken(Variant::RefusedMeansTaken) => Err(refused.error.into()),
-            _ => Ok(()),
-        }
+        enqueued.map(drop).map_err(|refused| refused.error.into())
     }
 
     fn refused(&self, error: &Error) -> Result<()> {
@@ -236,9 +222,6 @@ impl Inner {
             tracing::warn!(%error, "webhooks are waiting: an outbox has not accepted them");
         }
         self.failures.set(failures.saturating_add(1));
-        if broken(Variant::NeverAgain) {
-            return self.alarm.set(None);
-        }
         let pause = limits::PAUSE.saturating_mul(1 << failures.min(16));
         let pause = pause.min(limits::MAX_PAUSE);
         self.alarm.set(Some(self.now().plus(millis(pause)).0))

@@ -4,10 +4,7 @@ use abide::Timeline;
 use serde::{Deserialize, Serialize};
 
 use super::types;
-use crate::{
-    broken::{Variant, broken},
-    resource::View,
-};
+use crate::resource::View;
 
 /// The `data` of a webhook: an event of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,10 +22,8 @@ pub struct Notice {
 impl Notice {
     pub(super) fn new(resource: View, timeline: &Timeline, what: &str) -> Self {
         let outcome = match timeline.since() {
-            Some(_) if !broken(Variant::NumbersRepeat) => {
-                format!("{}.{}", timeline.id(), resource.seq)
-            }
-            _ => resource.seq.to_string(),
+            Some(_) => format!("{}.{}", timeline.id(), resource.seq),
+            None => resource.seq.to_string(),
         };
         Self {
             id: format!("{}.{outcome}.{what}", resource.id),

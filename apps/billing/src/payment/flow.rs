@@ -9,7 +9,6 @@ use super::{
     steps::{self, MAX_PAUSE, PAUSE, Wake, failure},
 };
 use crate::{
-    broken::{Variant, broken},
     gateway::{self, AnyGateway, Charge, GatewayError, PaymentStatus},
     states::{
         CARD_REPLACED, INCOMPLETE_HOURS, NO_PAYMENT_METHOD, NewRefund, PaymentResult, Settled,
@@ -97,10 +96,7 @@ impl Run {
             .step("submit", async |attempt| {
                 let env = attempt.env();
                 let gateway = env.require::<AnyGateway>()?;
-                let mut key = format!("{}-create", self.order.id);
-                if broken(Variant::KeyOfEachTry) {
-                    key = format!("{key}-{}", attempt.number());
-                }
+                let key = format!("{}-create", self.order.id);
                 let created = match gateway.create(env, &key, &charge).await {
                     Err(GatewayError::Refused { text }) => gateway::Payment::refused(&charge, text),
                     created => self.ours(created.map_err(failure)?)?,
@@ -137,12 +133,6 @@ impl Run {
                 Act::Status => gateway.status(env, &payment.id),
             };
             let answer = asked.await;
-            if means_declined(&answer) {
-                return Ok(gateway::Payment {
-                    status: PaymentStatus::Declined,
-                    ..payment.clone()
-                });
-            }
             let answer = match (act, answer) {
                 (Act::Confirm | Act::Cancel, Err(GatewayError::Refused { .. })) => {
                     gateway.status(env, &payment.id).await
@@ -151,7 +141,7 @@ impl Run {
             };
             match answer {
                 // Money may be in transit nevertheless: an operator must look at this.
-                Err(GatewayError::Refused { text }) if !broken(Variant::QuestionRefused) => {
+                Err(GatewayError::Refused { text }) => {
                     tracing::error!(intent = id, payment = payment.id, %text, "the gateway does not report the status of a payment");
                     Err(Failure::temporary(text))
                 }
@@ -164,8 +154,7 @@ impl Run {
     /// The gateway's payment, if it matches this one.
     fn ours(&self, payment: gateway::Payment) -> Result<gateway::Payment, Failure> {
         let Order { id, intent } = &self.order;
-        let is_ours = payment.reference == *id && payment.amount == intent.amount;
-        if is_ours || broken(Variant::AnswerUnchecked) {
+        if payment.reference == *id && payment.amount == intent.amount {
             return Ok(payment);
         }
         let text = format!(
@@ -194,33 +183,19 @@ impl Run {
         let mut replaced = false;
         while !left.is_zero() && !replaced {
             let wake = self.listen(left.min(WAIT)).await?;
-            replaced = wake.replaced && !broken(Variant::CardKept);
+            replaced = wake.replaced;
             let now = self.ask("status", &asked, Act::Status).await?;
             if now.status.is_final() {
                 return Ok((now, replaced));
             }
-            left = self.time_left(left, end);
+            left = self.until(end);
         }
         let ended = self.take_back(asked).await?;
         Ok((ended, replaced))
     }
 
-    /// What is left of a customer's time after a wait, however long that was.
-    fn time_left(&self, left: Duration, end: i64) -> Duration {
-        if broken(Variant::WaitCutShort) {
-            return left.saturating_sub(WAIT);
-        }
-        self.until(end)
-    }
-
     /// Has the gateway take a payment back, and waits until it has ended.
     async fn take_back(&self, asked: gateway::Payment) -> Result<gateway::Payment, Failure> {
-        if broken(Variant::BothCards) {
-            return Ok(gateway::Payment {
-                status: PaymentStatus::Canceled,
-                ..asked
-            });
-        }
         let now = self.ask("take back", &asked, Act::Cancel).await?;
         self.follow(now, PaymentStatus::is_final).await
     }
@@ -325,15 +300,6 @@ impl Run {
             reason,
         }
     }
-}
-
-/// True if a broken variant takes an answer that says nothing of the money for one that says that there is none.
-fn means_declined(answer: &Result<gateway::Payment, GatewayError>) -> bool {
-    broken(match answer {
-        Err(GatewayError::Refused { .. }) => Variant::RefusalBelieved,
-        Err(GatewayError::Unknown { .. }) => Variant::LostMeansRefused,
-        _ => return false,
-    })
 }
 
 fn settled(payment: &gateway::Payment) -> Settled {

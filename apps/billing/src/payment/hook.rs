@@ -4,19 +4,13 @@ use abide::workflow::{EventKey, WorkflowError, Workflows};
 use abide::{Env, Result};
 
 use super::{Payment, Refunding, is_late, steps::Wake};
-use crate::{
-    broken::{Variant, broken},
-    gateway::{GatewayEvent, RefundEvent},
-};
+use crate::gateway::{GatewayEvent, RefundEvent};
 
 /// The name of the event that a payment waits for.
 pub(super) const EVENT: &str = "gateway";
 
 /// Passes on a gateway webhook. Duplicates have no further effect; a late one is not needed.
 pub async fn handle_event(env: &Env, event: &GatewayEvent) -> Result<()> {
-    if broken(Variant::EventForgotten) {
-        return Ok(());
-    }
     match send_once(env, event).await {
         Err(late) if is_late(&late) => Ok(()),
         heard => Ok(heard?),
@@ -26,9 +20,6 @@ pub async fn handle_event(env: &Env, event: &GatewayEvent) -> Result<()> {
 async fn send_once(env: &Env, event: &GatewayEvent) -> Result<(), WorkflowError> {
     let payments = Workflows::<Payment>::new(env);
     let intent = &event.payment.reference;
-    if broken(Variant::EventHeardTwice) {
-        return payments.send_event(intent, EVENT, event).await;
-    }
     let once = payments.send_event_once(intent, EventKey(&event.id), EVENT, event);
     once.await
 }

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::{Order, steps::refused as failure};
 use crate::{
     BillingError, Money,
-    broken::{Variant, broken},
     resources::{Customer, Invoice, NewPaymentRefund, PaymentIntent, Subscription},
     states::{self, PaymentResult, RefundTo, SetPaymentMethod, Verdict},
 };
@@ -60,9 +59,6 @@ pub(super) async fn report(
     let invoice = env.object::<Invoice>().get_by_name(&result.invoice);
     let told = invoice.report_payment_result(result.clone()).await;
     let invoice: states::Invoice = told.and_then(|view| view.live()).map_err(failure)?;
-    if broken(Variant::SubscriptionUntold) {
-        return Ok(None);
-    }
     let id = &order.intent.subscription;
     let subscription = env.object::<Subscription>().get_by_name(id);
     let told = subscription.report_payment_result(result.clone()).await;

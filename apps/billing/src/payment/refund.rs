@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::steps::{self, MAX_PAUSE, PAUSE, listen, step};
 use crate::{
     BillingError,
-    broken::{Variant, broken},
     gateway::{self, AnyGateway, GatewayError, RefundCharge, RefundStatus},
     resources::{Invoice, PaymentIntent, Refund, Subscription},
     states::{
@@ -101,7 +100,7 @@ async fn give_back(
         Ok(refund) => follow(ctx, task, refund).await?,
         Err(refused) => return Ok(Some(refused)),
     };
-    let is_back = refund.status == RefundStatus::Succeeded || broken(Variant::RefundBelieved);
+    let is_back = refund.status == RefundStatus::Succeeded;
     Ok((!is_back).then(|| refund.failure.unwrap_or_else(|| "failed".to_owned())))
 }
 
@@ -119,10 +118,7 @@ async fn submit(
     step(ctx, "submit", async |attempt| {
         let env = attempt.env();
         let gateway = env.require::<AnyGateway>()?;
-        let mut key = format!("{}-create", task.id);
-        if broken(Variant::RefundKeyOfEachTry) {
-            key = format!("{key}-{}", attempt.number());
-        }
+        let key = format!("{}-create", task.id);
         let created = match gateway.refund(env, &key, &charge).await {
             Err(GatewayError::Refused { text }) => return Ok(Err(text)),
             created => ours(task, created.map_err(steps::failure)?)?,

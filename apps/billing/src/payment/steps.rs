@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::hook::EVENT;
 use crate::{
     BillingError,
-    broken::{Variant, broken},
     gateway::{self, GatewayError},
 };
 
@@ -38,13 +37,9 @@ pub(super) async fn step<T: Serialize + DeserializeOwned>(
 
 /// Waits for a wake-up, at most this long.
 pub(super) async fn listen(ctx: &Context, time: Duration) -> Result<Wake, Failure> {
-    loop {
-        match ctx.wait_for_event::<Wake>(EVENT, time).await {
-            Ok(wake) => return Ok(wake),
-            Err(failure) if !failure.is_timeout() => return Err(failure),
-            Err(_) if broken(Variant::NeverAsked) => {}
-            Err(_) => return Ok(Wake::default()),
-        }
+    match ctx.wait_for_event::<Wake>(EVENT, time).await {
+        Err(failure) if failure.is_timeout() => Ok(Wake::default()),
+        heard => heard,
     }
 }
 

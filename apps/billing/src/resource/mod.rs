@@ -17,7 +17,6 @@ use serde_json::Value;
 
 use crate::{
     BillingError, Time,
-    broken::{Variant, broken},
     hooks::{self, Webhooks},
     machines::ABSENT,
     states::{Annotation, Copied, Restored},
@@ -110,8 +109,7 @@ impl<M: Live> Resource<M> {
         let (rows, source, name) = (feed.clone(), ctx.clone(), id.clone());
         let hook = move |entry: &Entry, reached: &Reached<M>| {
             hook(entry, reached)?;
-            let is_forgotten = broken(Variant::RowForgotten) && entry.outcome == "settled";
-            if let Some(rows) = rows.as_ref().filter(|_| !is_forgotten) {
+            if let Some(rows) = &rows {
                 Row::new(&source, &name, reached)?.put(rows)?;
             }
             if let Some(hooks) = &hooks {
@@ -200,7 +198,7 @@ impl<M: Live> Resource<M> {
         outcome: &str,
         data: &impl Serialize,
     ) -> Result<View, BillingError> {
-        if self.has(action, outcome)? && !broken(Variant::WrittenAgain) {
+        if self.has(action, outcome)? {
             return self.view();
         }
         self.transition(action, outcome, data)

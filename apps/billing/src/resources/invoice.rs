@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     BillingError, Money,
-    broken::{Variant, broken},
     machines::ABSENT,
     payment,
     resource::{Resource, View},
@@ -50,8 +49,7 @@ calls! {
                 let known = live.state != ABSENT;
                 (known, known && live.machine.draft.as_ref() != Some(&draft))
             })?;
-            let is_other = other || draft.id() != self.resource.id();
-            if is_other && !broken(Variant::DraftUnchecked) {
+            if other || draft.id() != self.resource.id() {
                 return Err(BillingError::invalid(format!(
                     "{} already exists with different content.",
                     self.resource.id()
@@ -74,8 +72,7 @@ calls! {
         /// none if it is paid, or no longer payable.
         pub async fn begin_attempt(&self, attempt: u32) -> Result<Option<NewIntent>, BillingError> {
             let (intent, begun) = self.resource.read(|live| {
-                let is_due = matches!(live.state, "open" | "uncollectible")
-                    || broken(Variant::PaidAttempted);
+                let is_due = matches!(live.state, "open" | "uncollectible");
                 let intent = live.machine.attempt(self.resource.id(), attempt);
                 (is_due.then_some(intent), live.machine.attempts >= attempt)
             })?;
@@ -141,10 +138,8 @@ calls! {
                 return Ok(view);
             }
             self.resource.must_take("void", "voided")?;
-            if !broken(Variant::VoidUntold) {
-                let subscription = self.subscription()?;
+            let subscription = self.subscription()?;
                 subscription.void(self.resource.id().to_owned()).await?;
-            }
             self.voided()
         }
 
@@ -254,7 +249,7 @@ calls! {
                 let is_news = live.state == "paid" && !live.machine.credit_notes.contains_key(&note.id);
                 live.machine.paid_by.clone().filter(|_| is_news && is_reduced)
             })?;
-            if let Some(intent) = paid_by.filter(|_| !broken(Variant::NoteBehindPayment)) {
+            if let Some(intent) = paid_by {
                 // A payment was faster, and exceeded the amount owed by then. Its refund is started before the note is
                 // written.
                 let refund = NewRefund::late_note_id(&intent, &note.id);

@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::{Customer, FailedTimer, Invoice, Price, Product, calls::calls, failed_timers};
 use crate::{
     BillingError, Time,
-    broken::{Variant, broken},
     clock::{self, AnyPayments, Clock, Collection, Subject},
     machines::COPY,
     resource::{Resource, View},
@@ -172,9 +171,6 @@ impl Resource<states::Subscription> {
     fn caught_up(&self) -> Result<Time, BillingError> {
         self.view()?;
         let now = self.now();
-        if broken(Variant::Overtaken) {
-            return Ok(now);
-        }
         let is_done = self.atomically(|| Ok(clock::catch_up(self, now)?))?;
         let text = if self.read(|live| !live.machine.asks.is_empty())? {
             "the subscription was restored, and asks its invoices what it has forgotten: retry in a moment"
@@ -278,9 +274,6 @@ impl Resource<states::Subscription> {
                 )
             })
             .map_err(failure)?;
-        if broken(Variant::ExpiredCharged) {
-            return Ok(false);
-        }
         if is_incomplete && expires_at <= now {
             let text = "the subscription is about to expire";
             return Err(Error::with_kind(ErrorKind::Unavailable, text).into());
@@ -306,8 +299,7 @@ impl Resource<states::Subscription> {
     async fn has_begun(&self, invoice: &str, attempt: u32) -> Result<bool, Failure> {
         let env = self.env();
         let intent = states::Invoice::intent(invoice, attempt);
-        let has_begun = env.require::<AnyPayments>()?.has_begun(env, intent).await?;
-        Ok(has_begun && !broken(Variant::BegunUnheard))
+        Ok(env.require::<AnyPayments>()?.has_begun(env, intent).await?)
     }
 
     /// Voids the invoices of a subscription that ended before its first payment.
@@ -551,11 +543,7 @@ calls! {
         pub async fn report_payment_result(&self, result: PaymentResult) -> Result<View, BillingError> {
             self.resource.view()?;
             let id = self.resource.id();
-            let at = if broken(Variant::ReportOvertakes) {
-                self.resource.now()
-            } else {
-                self.resource.caught_up()?
-            };
+            let at = self.resource.caught_up()?;
             let report = self
                 .resource
                 .read(|live| live.machine.report(id, live.state, &result, at))??;
@@ -583,9 +571,6 @@ calls! {
         /// The state as of now: nothing that is due is missing, however long the node was down.
         fn present(&self) -> Result<View, BillingError> {
             self.resource.view()?;
-            if broken(Variant::ReadStale) {
-                return self.resource.view();
-            }
             let caught_up = self.resource.caught_up();
             // A restored subscription that waits for its invoices shows what it knows.
             if self.resource.read(|live| live.machine.asks.is_empty())? {
@@ -613,9 +598,7 @@ calls! {
                     }
                 }
                 // After a trial the customer is not there to pay: do not wait.
-                Some(NO_PAYMENT_METHOD)
-                    if state == "incomplete" && after_trial && !broken(Variant::TrialWaits) =>
-                {
+                Some(NO_PAYMENT_METHOD) if state == "incomplete" && after_trial => {
                     self.resource.write("expire", "expired", &Moment { at })?;
                     let cleared = self.resource.read(|live| live.machine.cleared(live.state, invoice, at));
                     let (outcome, cleared) = cleared??;
@@ -640,8 +623,7 @@ calls! {
         /// The present quantity, unless another is requested. It is read after every `await`: another change may come in
         /// between.
         fn quantity(&self, wanted: Option<u32>) -> Result<u32, BillingError> {
-            let forgotten = broken(Variant::QuantityForgotten).then_some(1);
-            match wanted.or(forgotten) {
+            match wanted {
                 Some(quantity) => Ok(quantity),
                 None => Ok(self.resource.read(|live| live.machine.plan().map(|plan| plan.quantity))??),
             }
@@ -689,7 +671,7 @@ impl Offer {
 }
 
 fn must_be_active(view: &View) -> Result<(), BillingError> {
-    if view.state == "active" || broken(Variant::DeletedSold) {
+    if view.state == "active" {
         return Ok(());
     }
     Err(BillingError::not_found(&view.kind, &view.id))

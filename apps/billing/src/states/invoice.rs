@@ -8,10 +8,7 @@ use super::{
     CreditEffect, CreditNote, MAX_CREDIT_NOTES, Metadata, NewIntent, PaymentResult, Refusal, Step,
     Verdict,
 };
-use crate::{
-    Line, LineKind, Lines, Money, MoneyError, Period, Totals,
-    broken::{Variant, broken},
-};
+use crate::{Line, LineKind, Lines, Money, MoneyError, Period, Totals};
 
 /// The data of `create` of an invoice, as decided by its subscription.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,9 +179,7 @@ impl Invoice {
         let most = reduced.fold(due.amount(), |most, note| {
             most.saturating_add(note.amount.amount())
         });
-        let pays =
-            amount.currency() == due.currency() && (due.amount()..=most).contains(&amount.amount());
-        pays || broken(Variant::AmountUnchecked)
+        amount.currency() == due.currency() && (due.amount()..=most).contains(&amount.amount())
     }
 
     fn surplus_of(&self, result: &PaymentResult) -> Option<Money> {
@@ -194,9 +189,6 @@ impl Invoice {
 
     /// The part of a payment to refund because nothing, or less, was owed.
     pub fn gives_back(&self, result: &PaymentResult) -> Option<Money> {
-        if broken(Variant::LateMoneyKept) {
-            return None;
-        }
         if self.late.contains(&result.intent) {
             return Some(result.amount);
         }
@@ -225,8 +217,7 @@ impl Invoice {
             )));
         }
         let left = self.creditable(state)?;
-        let is_beyond = left.minus(amount)?.is_negative() && !broken(Variant::CreditUnbounded);
-        if amount.amount() <= 0 || is_beyond {
+        if amount.amount() <= 0 || left.minus(amount)?.is_negative() {
             return Err(Refusal::invalid(format!(
                 "A credit note for the invoice must be above zero, and at most {left}."
             )));

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{MAX_REFUNDS, Metadata, RefundEnd, RefundOrder, Refusal, SetPaymentMethod, Step};
-use crate::{
-    Money,
-    broken::{Variant, broken},
-};
+use crate::Money;
 
 /// The data of `create` of a payment intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,7 +103,7 @@ impl PaymentIntent {
             )));
         }
         let left = self.refundable()?;
-        if left.minus(order.amount)?.is_negative() && !broken(Variant::RefundUnbounded) {
+        if left.minus(order.amount)?.is_negative() {
             return Err(Refusal::invalid(format!(
                 "{left} of the payment can be refunded, not {}.",
                 order.amount

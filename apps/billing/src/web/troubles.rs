@@ -19,9 +19,7 @@ use super::{
     id, upkeep,
 };
 use crate::{
-    Time,
-    broken::{Variant, broken},
-    clock,
+    Time, clock,
     payment::{Payment, Refunding},
     resources::{FailedTimer, Subscription, failed_timers},
 };
@@ -133,11 +131,8 @@ async fn has_failed(env: &Env, failed: &FailedTimer) -> Result<bool, ApiError> {
     let subscription = env.object::<Subscription>();
     let subscription = subscription.get_by_name(&failed.subscription);
     let timers = subscription.timers().await.map_err(told)?;
-    let stands = |timer: &schedule::Timer| {
-        let is_seen = !broken(Variant::TimerUnseen);
-        timer.name == failed.timer && clock::is_in_trouble(timer) && is_seen
-    };
-    Ok(timers.iter().any(stands))
+    let mut timers = timers.iter();
+    Ok(timers.any(|timer| timer.name == failed.timer && clock::is_in_trouble(timer)))
 }
 
 /// Resumes a payment that has failed, from the failed step, or is stuck.

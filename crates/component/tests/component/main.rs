@@ -1,8 +1,6 @@
 //! A worker on a node with an in-memory disk.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[cfg(feature = "broken")]
-mod broken;
 mod support;
 #[path = "../../../../verify/harness/shared/world.rs"]
 mod world;

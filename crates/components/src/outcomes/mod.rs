@@ -97,8 +97,6 @@ use serde::Serialize;
 
 use chain::Chain;
 
-use crate::broken::{Variant, broken};
-
 pub use check::Checked;
 pub use entry::{Entry, replay};
 pub use error::{Allowed, OutcomesError};
@@ -200,9 +198,6 @@ impl<M: Machine> Outcomes<M> {
             }
         };
         let written = inner.write(&mut live, &entry, to);
-        if broken(Variant::SnapshotAhead) && written.is_err() && live.seq == entry.seq {
-            inner.chain.take_snapshot(&live)?;
-        }
         written?;
         *slot = Some(live);
         Ok(Transitioned {
@@ -292,7 +287,7 @@ impl<M: Machine> Inner<M> {
     fn current_mut(&self) -> Result<RefMut<'_, Option<Reached<M>>>, OutcomesError> {
         let last = self.chain.last()?;
         let mut slot = self.live.try_borrow_mut().map_err(|_| in_use())?;
-        let differs = |live: &Reached<M>| live.seq != last && !broken(Variant::MemoryTrusted);
+        let differs = |live: &Reached<M>| live.seq != last;
         if slot.as_ref().is_none_or(differs) {
             *slot = None;
             let mut live = self.chain.begin(Until::End)?;
@@ -315,11 +310,8 @@ impl<M: Machine> Inner<M> {
         entry: &Entry,
         to: &'static str,
     ) -> Result<(), OutcomesError> {
-        let mut write = || self.append(live, entry, to);
-        if broken(Variant::WrittenInParts) {
-            return write();
-        }
-        self.chain.storage.transaction(write)
+        let storage = &self.chain.storage;
+        storage.transaction(|| self.append(live, entry, to))
     }
 
     /// Appends an outcome, applies it to the live state, and hands it to the hook.
@@ -329,16 +321,10 @@ impl<M: Machine> Inner<M> {
         entry: &Entry,
         to: &'static str,
     ) -> Result<(), OutcomesError> {
-        let hook_first = broken(Variant::HookFirst);
         self.chain.append(entry)?;
-        if hook_first {
-            self.hand_over(entry, live)?;
-        }
         live.apply(entry, to)
             .map_err(|error| rejected(entry, &error))?;
-        if !hook_first {
-            self.hand_over(entry, live)?;
-        }
+        self.hand_over(entry, live)?;
         if self.options.takes_snapshot_at(live.seq) {
             self.chain.take_snapshot(live)?;
         }
@@ -348,8 +334,8 @@ impl<M: Machine> Inner<M> {
     /// Calls the hook, if there is one.
     fn hand_over(&self, entry: &Entry, live: &Reached<M>) -> Result<()> {
         match &self.hook {
-            Some(hook) if !broken(Variant::HookForgotten) => hook(entry, live),
-            _ => Ok(()),
+            Some(hook) => hook(entry, live),
+            None => Ok(()),
         }
     }
 
@@ -382,9 +368,7 @@ impl<M: Machine> Inner<M> {
             self.time_after(live),
         ));
         let valid = live.machine.validate(&entry);
-        if !broken(Variant::RuleIgnored) {
-            valid.map_err(|error| rejected(&entry, &error))?;
-        }
+        valid.map_err(|error| rejected(&entry, &error))?;
         Ok((entry, to))
     }
 
@@ -397,7 +381,6 @@ impl<M: Machine> Inner<M> {
     ) -> Result<&'static str, OutcomesError> {
         let schema = &self.chain.schema;
         let next = schema.next(state, action, outcome);
-        let next = next.or(broken(Variant::SchemaIgnored).then_some(state));
         next.ok_or_else(|| OutcomesError::Refused {
             schema: schema.declaration().name.to_owned(),
             state: state.to_owned(),
@@ -410,9 +393,6 @@ impl<M: Machine> Inner<M> {
     /// The time of the next outcome: that of the clock, and never before the last.
     fn time_after(&self, live: &Reached<M>) -> i64 {
         let now = self.ctx.now().unix_millis();
-        if broken(Variant::ClockTrusted) {
-            return now;
-        }
         now.max(live.ts)
     }
 }

@@ -4,7 +4,6 @@ use abide::{Error, ErrorKind, Result};
 use serde_json::Value;
 
 use super::{Entry, Machine, OldOutcome, Schema};
-use crate::broken::{Variant, broken};
 
 /// The state that a chain has reached at one of its outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +65,7 @@ impl<M: Machine> Reached<M> {
 /// Upcasts a stored outcome to the current version of the data.
 pub(super) fn forward<M: Machine>(stored: Stored) -> Result<Entry> {
     let version = stored.3;
-    if version == M::VERSION || broken(Variant::UpcastSkipped) {
+    if version == M::VERSION {
         return Ok(Entry::new(stored));
     }
     if version > M::VERSION || version == 0 {

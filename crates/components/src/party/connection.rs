@@ -4,7 +4,6 @@ use abide::{Error, ErrorKind, Message, Result, WebSocket, socket::ReadyState};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::limits::{MAX_SHARE_BYTES, MAX_STATE_BYTES};
-use crate::broken::{Variant, broken};
 
 /// Prefix of the tag with a connection's id. A program's tags may not have it.
 pub(super) const ID_PREFIX: &str = "_pk:";
@@ -98,9 +97,6 @@ impl Connection {
     /// If it has more than [`MAX_STATE_BYTES`] as JSON.
     pub fn set_state<T: Serialize + ?Sized>(&self, state: &T) -> Result<()> {
         let state = to_json(state, "state", MAX_STATE_BYTES)?;
-        if broken(Variant::StateUnkept) {
-            return Ok(());
-        }
         self.attach(&Attached {
             state: Some(state),
             ..self.attached()?

@@ -63,8 +63,6 @@ use abide_macros::Setters;
 use connection::ID_PREFIX;
 use limits::{DEFAULT_MAX_CONNECTIONS, MAX_CONNECTIONS, MAX_ID_BYTES, MAX_TAGS, MAX_URI_BYTES};
 
-use crate::broken::{Variant, broken};
-
 pub use connection::Connection;
 pub use error::PartyError;
 pub use router::Parties;
@@ -152,8 +150,7 @@ impl Room {
             return Err(PartyError::InvalidId);
         }
         let limit = self.0.options.max_connections;
-        let is_full = self.0.ctx.websockets().len() >= limit;
-        if is_full && !broken(Variant::RoomOverfull) {
+        if self.0.ctx.websockets().len() >= limit {
             return Err(PartyError::Full { limit });
         }
         if tags.len() > MAX_TAGS || tags.iter().any(|tag| tag.starts_with(ID_PREFIX)) {
@@ -185,7 +182,6 @@ impl Room {
 
     /// The open connections in the order in which they came: all, or those with a tag.
     pub fn connections(&self, tag: Option<&str>) -> Vec<Connection> {
-        let tag = tag.filter(|_| !broken(Variant::TagIgnored));
         let sockets = match tag {
             Some(tag) => self.0.ctx.websockets_with_tag(tag),
             None => self.0.ctx.websockets(),
@@ -197,9 +193,6 @@ impl Room {
     pub fn find(&self, id: &str) -> Option<Connection> {
         let tag = format!("{ID_PREFIX}{id}");
         let found = self.connections(Some(&tag)).into_iter();
-        if broken(Variant::OldestFound) {
-            return found.into_iter().find(Connection::is_open);
-        }
         found.rev().find(Connection::is_open)
     }
 
@@ -222,7 +215,7 @@ impl Room {
         let message = message.into();
         let mut sent = 0;
         for connection in self.connections(tag) {
-            let is_excepted = except.contains(&&connection) && !broken(Variant::ExceptIgnored);
+            let is_excepted = except.contains(&&connection);
             if is_excepted || !connection.is_open() {
                 continue;
             }

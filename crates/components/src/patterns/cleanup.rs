@@ -46,7 +46,6 @@ use super::{
     limits::{MAX_KEPT_UNUSED, MIN_KEPT_UNUSED, USES_IN_A_LIFE},
     now,
 };
-use crate::broken::{Variant, broken};
 use abide_component::{WakeUp, numbers::millis};
 
 /// Its alarm: when the object is to be deleted, unless it is used.
@@ -133,7 +132,7 @@ impl Cleanup {
         let set = self.alarm.get()?;
         let is_enough = |set: i64| set <= at && at - set < (self.after / USES_IN_A_LIFE).max(1);
         match set {
-            Some(set) if is_enough(set) || broken(Variant::UseIgnored) => Ok(()),
+            Some(set) if is_enough(set) => Ok(()),
             _ => self.alarm.set(Some(at)),
         }
     }
@@ -150,7 +149,7 @@ impl Cleanup {
             return Ok(());
         }
         let has_to_do = self.ctx.has_work()? || !self.ctx.websockets().is_empty();
-        if has_to_do && !broken(Variant::CleanupBlind) || hook()? == Decision::Keep {
+        if has_to_do || hook()? == Decision::Keep {
             return self.used();
         }
         self.ctx.storage().delete_all()?;

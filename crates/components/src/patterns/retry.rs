@@ -41,7 +41,6 @@ use std::time::Duration;
 use abide::{Call, Env, Error, ErrorKind, ObjectClass, Result, Stub};
 
 use super::limits::{MAX_CALL_ATTEMPTS, MAX_CALL_PATIENCE};
-use crate::broken::{Variant, broken};
 
 /// How a call is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
@@ -136,11 +135,7 @@ impl Retry {
         key: &str,
         call: impl Fn(&Stub<T>) -> Call<R, E>,
     ) -> Result<R, E> {
-        let stub = if broken(Variant::KeyDropped) {
-            stub.clone()
-        } else {
-            stub.with_idempotency_key(key)
-        };
+        let stub = stub.with_idempotency_key(key);
         self.repeat(|| call(&stub), may_succeed_later).await
     }
 
@@ -184,7 +179,7 @@ impl Retry {
 
 /// The call did not run: repeating it cannot apply it twice.
 fn never_ran(error: &Error) -> bool {
-    (error.retryable() || broken(Variant::UnsureRepeated)) && !error.remote()
+    error.retryable() && !error.remote()
 }
 
 /// With an idempotency key: a transport error, so another attempt can have another result.

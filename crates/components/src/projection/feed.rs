@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{Begun, Projection, ProjectionError, Row, limits, row::Sent};
-use crate::broken::{Variant, broken};
 use crate::queue::{Message, Queue, QueueError};
 use abide_component::numbers::{millis, rows};
 use abide_component::worker::{May, Next, Turn, Work, Worker};
@@ -156,9 +155,6 @@ impl Feed {
         values: &(impl Serialize + ?Sized),
     ) -> Result<(), ProjectionError> {
         let inner = &self.0;
-        if broken(Variant::PutRefused) && inner.failures()? > 0 {
-            return Err(ProjectionError::Unavailable(String::new()));
-        }
         let values = match serde_json::to_value(values) {
             Ok(Json::Object(values)) => values,
             Ok(_) => {
@@ -218,9 +214,6 @@ impl Feed {
     /// The object is on a new timeline: it sends all its rows, as of its present state, and the read model removes those
     /// that it does not send. Rows that a fork has inherited show its original.
     fn send_again(&self) -> Result<()> {
-        if broken(Variant::RestoreUnsent) {
-            return Ok(());
-        }
         let sql = self.0.ctx.sql();
         let own = self.0.ctx.id().to_string();
         let source: String = sql.exec("SELECT source FROM projection_meta", ())?.one()?;
@@ -334,7 +327,6 @@ impl Work for Sending {
         while let Some((rows, sent)) = landed.first() {
             match sent {
                 Ok(()) => inner.taken(rows)?,
-                Err(_) if broken(Variant::RefusedMeansTaken) => inner.taken(rows)?,
                 Err(error) => {
                     let again = inner.refused(error)?;
                     landed.clear();
@@ -396,9 +388,6 @@ impl Inner {
         begun: Option<Begun>,
         waiting: &[Waiting],
     ) -> Result<(), QueueError> {
-        if broken(Variant::RowsGoneFirst) {
-            drop(self.taken(waiting));
-        }
         let mut messages = Vec::with_capacity(waiting.len() + 1);
         if let Some(begun) = begun {
             let source = begun.source.clone();
@@ -414,10 +403,6 @@ impl Inner {
     fn taken(&self, waiting: &[Waiting]) -> Result<()> {
         let sql = self.ctx.sql();
         for row in waiting {
-            if broken(Variant::ChangeForgotten) {
-                let all = "UPDATE projection_feed SET waits = 0 WHERE tbl = ?1 AND id = ?2";
-                sql.exec(all, (&row.tbl, &row.id))?;
-            }
             sql.exec(
                 "UPDATE projection_feed SET waits = 0 WHERE tbl = ?1 AND id = ?2 AND seq = ?3 AND at = ?4",
                 (&row.tbl, &row.id, row.seq, row.at),

@@ -5,7 +5,6 @@ mod tls;
 
 use std::collections::BTreeMap;
 
-use crate::broken::{Variant, broken};
 use abide::Value;
 use futures_util::future::{BoxFuture, try_join_all};
 use tokio_postgres::{
@@ -445,9 +444,6 @@ fn text_of(error: &tokio_postgres::Error) -> String {
 /// | 42 | privileges, and tables and columns that are not there | the model's |
 /// | 08, 25, 28, 40, 53, 55, 57, 58, XX and the rest | connections, read-only servers, roles, conflicts, resources, damage | the model's |
 fn is_of_the_row(code: &str) -> bool {
-    if broken(Variant::RowsErrorIsModels) {
-        return false;
-    }
     let class = &code[..2];
     ["22", "23", "44"].contains(&class) || ["54000", "P0001"].contains(&code)
 }

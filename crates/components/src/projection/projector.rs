@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use abide::{Env, Error, Result};
 
 use super::{Begun, ProjectionError, ReadModel, Row, Written, limits, metrics, row::Sent};
-use crate::broken::{Variant, broken};
 use crate::queue::{Batch, Consumer, Received};
 
 /// Writes rows into a read model.
@@ -31,7 +30,6 @@ impl Consumer for Projector {
                 metrics::written(&written);
                 Ok(())
             }
-            Err(ProjectionError::Unavailable(_)) if broken(Variant::AbsentMeansWritten) => Ok(()),
             Err(error @ ProjectionError::Unavailable(_)) => Err(wait(batch.messages(), &error)),
             // One of them is at fault.
             Err(_) => self.one_by_one(batch).await,
@@ -79,7 +77,6 @@ impl Projector {
                     metrics::written(&all);
                     return Err(wait(&messages[index..], &error));
                 }
-                Err(_) if broken(Variant::RefusedUnseen) => message.ack(),
                 Err(error) => message.refuse(error.to_string()),
             }
         }
@@ -91,10 +88,8 @@ impl Projector {
 /// Rows wait until the read model is available again, without using up attempts.
 fn wait(messages: &[Received<Sent>], error: &ProjectionError) -> Error {
     metrics::failed();
-    if !broken(Variant::WaitCounts) {
-        for message in messages {
-            message.wait(error.to_string());
-        }
+    for message in messages {
+        message.wait(error.to_string());
     }
     error.clone().into()
 }
@@ -138,7 +133,7 @@ fn newest(messages: &[Received<Sent>]) -> Vec<&Row> {
         };
         let key = (row.table.as_str(), row.id.as_str(), row.source.as_str());
         let place = newest.entry(key).or_insert(row);
-        if place.version() < row.version() && !broken(Variant::OldestOfBatch) {
+        if place.version() < row.version() {
             *place = row;
         }
     }

@@ -6,7 +6,6 @@ use abide::{AnyNamespace, Env, Node, ObjectId, Result};
 use futures_util::{StreamExt, stream};
 
 use super::{Projection, ProjectionError, ReadModel, limits};
-use crate::broken::{Variant, broken};
 use crate::queue::Queue;
 
 /// The progress of a rebuild.
@@ -82,9 +81,7 @@ impl Projection {
             progress(&done);
         }
         drop(asked);
-        if !broken(Variant::RebuildHasty) {
-            self.wait(env, &queue, &mut done, progress).await?;
-        }
+        self.wait(env, &queue, &mut done, progress).await?;
         Ok(done)
     }
 

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::{ProjectionError, Table, limits};
-use crate::broken::{Variant, broken};
 
 /// A row as of a change. It is written if the stored one reflects an earlier change, or there is none: changes compare
 /// by their timeline, then by their number.
@@ -54,9 +53,6 @@ impl Row {
 
     /// The change that it shows, to compare it with other changes of the row.
     pub(super) fn version(&self) -> (&str, i64) {
-        if broken(Variant::TimelineIgnored) {
-            return ("", self.seq);
-        }
         (&self.timeline, self.seq)
     }
 

@@ -1,7 +1,6 @@
 //! The statements that both databases understand.
 
 use super::{Table, Type};
-use crate::broken::{Variant, broken};
 
 /// A name in a statement. Names are checked when they are declared, and may be words of SQL.
 pub(super) fn quoted(name: &str) -> String {
@@ -94,12 +93,6 @@ pub(super) fn upsert(table: &Table, fed: &str) -> String {
     let changes: Vec<String> = changes
         .map(|name| format!("{name} = excluded.{name}"))
         .collect();
-    if broken(Variant::OlderWritten) {
-        let (table, names, changes) = (quoted(&table.name), names.join(", "), changes.join(", "));
-        return format!(
-            "INSERT INTO {table} ({names}) SELECT * FROM {fed} WHERE true ON CONFLICT (id, source) DO UPDATE SET {changes}"
-        );
-    }
     format!(
         "INSERT INTO {table} ({names}) SELECT * FROM {fed}
          WHERE NOT EXISTS (SELECT 1 FROM {SOURCES} AS known WHERE known.source = fed.source AND known.timeline > fed.timeline)
@@ -114,9 +107,6 @@ pub(super) fn upsert(table: &Table, fed: &str) -> String {
 /// The condition that a fed row is newer than the one in the table.
 fn later(table: &Table) -> String {
     let table = quoted(&table.name);
-    if broken(Variant::TimelineIgnored) {
-        return format!("excluded.seq > {table}.seq");
-    }
     format!("(excluded.timeline, excluded.seq) > ({table}.timeline, {table}.seq)")
 }
 

@@ -4,7 +4,6 @@ use abide::Result;
 use serde::Deserialize;
 
 use super::{DeadLetter, limits, rows::Rows};
-use crate::broken::{Variant, broken};
 use abide_component::numbers::rows;
 use abide_component::texts::cut;
 
@@ -32,9 +31,6 @@ impl Rows {
         }
         self.sql
             .exec("DELETE FROM queue_messages WHERE id = ?1", (number,))?;
-        if broken(Variant::BuriedWithoutTrace) {
-            self.discard(number)?;
-        }
         Ok(true)
     }
 

@@ -9,7 +9,6 @@ use std::{
 use abide::{Ctx, Result};
 
 use super::{Counts, QueueError, Queues, limits, metrics::Metrics, queues::Declared, rows::Rows};
-use crate::broken::{Variant, broken};
 use abide_component::WakeUp;
 use abide_component::numbers::{millis, rows};
 use abide_component::{
@@ -95,10 +94,7 @@ impl Inner {
             Some(_) if steps_back::since(&self.rows.storage, meta.set_back, now).is_some() => {
                 Some(now)
             }
-            Some(due)
-                if declared.consumer.is_some()
-                    && (!meta.paused || broken(Variant::PauseIgnored)) =>
-            {
+            Some(due) if declared.consumer.is_some() && !meta.paused => {
                 let waited = due.saturating_add(millis(declared.options.max_wait));
                 // Due messages may fill a batch.
                 let at = if due <= now { due } else { waited };

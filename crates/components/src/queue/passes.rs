@@ -11,7 +11,6 @@ use super::{
     queues::Declared,
     rows::Due,
 };
-use crate::broken::{Variant, broken};
 use abide_component::{
     numbers::{millis, rows},
     steps_back::{self, StepBack},
@@ -64,7 +63,7 @@ impl Inner {
                 taken.wake = Some(at);
             }
         }
-        if declared.consumer.is_some() && !is_paused(&meta) {
+        if declared.consumer.is_some() && !meta.paused {
             self.take_batches(options, &mut meta, flying.batches, &mut taken, now)?;
         }
         if forwards && meta.dead > before.dead {
@@ -124,11 +123,7 @@ impl Inner {
     /// The messages of the next batch, in the order in which they are due. A message's last attempt is the only one
     /// in its batch, and with nothing else in flight if the attempt before it was cut off.
     fn next_batch(&self, options: &Options, meta: &mut Meta, now: i64) -> Result<Next> {
-        let most = if broken(Variant::DeliveredForEver) {
-            u32::MAX
-        } else {
-            options.retry.max_attempts()
-        };
+        let most = options.retry.max_attempts();
         let is_last = |due: &Due| due.attempts + 1 >= most;
         let mut due = self.rows.due(now, options.max_batch, None)?;
         while self.bury_exhausted(&due, most, meta, now)? {
@@ -213,18 +208,13 @@ impl Inner {
 impl Inner {
     /// True if nothing is to be delivered.
     pub(super) fn is_paused(&self) -> Result<bool> {
-        Ok(is_paused(&self.rows.meta()?))
+        Ok(self.rows.meta()?.paused)
     }
-}
-
-fn is_paused(meta: &Meta) -> bool {
-    meta.paused && !broken(Variant::PauseIgnored)
 }
 
 /// How many batches may be on their way. A consumer that has failed is tried with one.
 fn concurrency(options: &Options, meta: &Meta) -> u32 {
     match meta.failures {
-        _ if broken(Variant::ConcurrencyIgnored) => u32::MAX,
         0 => options.concurrency,
         _ => 1,
     }
@@ -232,9 +222,6 @@ fn concurrency(options: &Options, meta: &Meta) -> u32 {
 
 /// When messages are due again whose attempt, which begins now, is heard nothing of.
 fn end_of_claim(options: &Options, now: i64) -> i64 {
-    if broken(Variant::ClaimForEver) {
-        return i64::MAX;
-    }
     now.saturating_add(millis(options.timeout))
         .saturating_add(millis(limits::LEASE_GRACE))
 }

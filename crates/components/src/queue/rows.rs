@@ -8,7 +8,6 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::{Delivery, Message, MessageId, Options, QueueError, Sent, limits, meta::Meta};
-use crate::broken::{Variant, broken};
 use abide_component::numbers::{millis, rows};
 use abide_component::texts::cut;
 
@@ -47,12 +46,12 @@ impl Due {
     /// True if it may be the cause of a crash and its next attempt is the last of `most`: that attempt is made alone,
     /// and the message is given up only if it is cut off as well.
     pub(super) fn is_suspect(&self, most: u32) -> bool {
-        self.lost && self.attempts.saturating_add(1) >= most && !broken(Variant::SuspectsTogether)
+        self.lost && self.attempts.saturating_add(1) >= most
     }
 
     /// True if the last of its `most` attempts was cut off.
     pub(super) fn is_exhausted(&self, most: u32) -> bool {
-        let is_to_blame = !self.lost || self.alone || broken(Variant::SuspectsTogether);
+        let is_to_blame = !self.lost || self.alone;
         self.attempts >= most && is_to_blame
     }
 }
@@ -128,7 +127,7 @@ impl Rows {
             let bytes = rows(message.body.len());
             let is_full = meta.messages + meta.dead >= options.max_messages
                 || meta.bytes.saturating_add(bytes) > options.max_bytes;
-            if is_full && !broken(Variant::BoundIgnored) {
+            if is_full {
                 return Err(self.full(&meta));
             }
             let number = self.insert(message, now)?;
@@ -162,11 +161,7 @@ impl Rows {
     }
 
     fn insert(&self, message: &Message, now: i64) -> Result<i64> {
-        let due_at = if broken(Variant::DelayIgnored) {
-            now
-        } else {
-            now.saturating_add(message.delay)
-        };
+        let due_at = now.saturating_add(message.delay);
         let bytes = rows(message.body.len());
         let number: i64 = self
             .sql
@@ -184,8 +179,7 @@ impl Rows {
 
     /// The message that was accepted with this one's dedup key.
     fn known(&self, message: &Message) -> Result<Option<i64>, QueueError> {
-        let key = message.dedup_key.as_ref();
-        let Some(key) = key.filter(|_| !broken(Variant::DedupIgnored)) else {
+        let Some(key) = &message.dedup_key else {
             return Ok(None);
         };
         let known: Option<(i64, serde_bytes::ByteBuf)> = self
@@ -233,7 +227,7 @@ impl Rows {
     /// The first messages that are due, in their order; without those that are [to be attempted
     /// alone](Due::is_suspect), if there are `most` attempts.
     pub(super) fn due(&self, now: i64, limit: usize, most: Option<u32>) -> Result<Vec<Due>> {
-        let mut due: Vec<Due> = self
+        let due: Vec<Due> = self
             .sql
             .exec(
                 "SELECT id, due_at, attempts, bytes, claim <> 0 AS lost, alone FROM queue_messages
@@ -245,9 +239,6 @@ impl Rows {
                 ),
             )?
             .all()?;
-        if broken(Variant::OrderReversed) {
-            due.reverse();
-        }
         Ok(due)
     }
 
@@ -284,10 +275,6 @@ impl Rows {
                     (message.id, until, number, alone),
                 )?
                 .one()?;
-            if broken(Variant::DeliveryUncounted) {
-                let sql = "UPDATE queue_messages SET attempts = 0 WHERE id = ?1";
-                self.sql.exec(sql, (message.id,))?;
-            }
             deliveries.push(Delivery {
                 id: self.id(id),
                 key,

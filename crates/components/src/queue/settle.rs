@@ -13,7 +13,6 @@ use super::{
     queues::Declared,
     rows::Claim,
 };
-use crate::broken::{Variant, broken};
 use abide_component::{numbers::millis, throttle};
 
 /// What a batch changes in the counts.
@@ -42,9 +41,7 @@ impl Inner {
                 Ok(())
             }
             Finished::Forwarded(letters, sent) => {
-                if let Err(error) = sent
-                    && !broken(Variant::ForwardForgotten)
-                {
+                if let Err(error) = sent {
                     tracing::warn!(%error, queue = self.rows.queue, "dead letters wait: the other queue has not accepted them");
                     let pause = millis(limits::FORWARD_PAUSE);
                     self.forward_after.set(now.saturating_add(pause));
@@ -83,12 +80,6 @@ impl Inner {
 
     /// A message that was throttled keeps its place, and the attempt is not counted.
     fn put_back_in_place(&self, number: i64, claim: &Claim, now: i64, error: &str) -> Result<()> {
-        if broken(Variant::ThrottledCounts) {
-            return self
-                .rows
-                .put_back(number, claim.number, now, error)
-                .map(drop);
-        }
         self.rows
             .put_back_untried(number, claim.number, now, error)
             .map(drop)
@@ -106,9 +97,6 @@ impl Inner {
         for (index, mark) in marks.iter().enumerate() {
             match verdict(mark.as_ref(), rest) {
                 Verdict::Ack => done.push(claim.deliveries[index].id.number),
-                Verdict::Retry { .. } if acknowledges_retries() => {
-                    done.push(claim.deliveries[index].id.number);
-                }
                 Verdict::Retry { after, error } => {
                     change.failed += 1;
                     let delivery = &claim.deliveries[index];
@@ -180,11 +168,6 @@ impl Inner {
         attempts: u32,
         asked: Option<Duration>,
     ) -> Option<i64> {
-        let attempts = if broken(Variant::DeliveredForEver) {
-            1
-        } else {
-            attempts
-        };
         let parts: [&[u8]; 4] = [
             self.rows.queue.as_bytes(),
             &delivery.id.shard.to_le_bytes(),
@@ -200,18 +183,12 @@ impl Inner {
 fn verdict(mark: Option<&Verdict>, rest: &Result<(), String>) -> Verdict {
     match rest {
         Ok(()) => mark.cloned().unwrap_or(Verdict::Ack),
-        Err(error) => mark
-            .cloned()
-            .filter(|_| !broken(Variant::MarksForgotten))
-            .unwrap_or_else(|| failed(error)),
+        Err(error) => mark.cloned().unwrap_or_else(|| failed(error)),
     }
 }
 
 /// What is to become of a message whose batch has failed, and of which its consumer has said nothing.
 fn failed(error: &str) -> Verdict {
-    if broken(Variant::FailureAcknowledged) {
-        return Verdict::Ack;
-    }
     Verdict::Retry {
         after: None,
         error: error.to_owned(),
@@ -228,8 +205,4 @@ impl DeadLetter {
             None => message,
         }
     }
-}
-
-fn acknowledges_retries() -> bool {
-    broken(Variant::RetryAcknowledged)
 }

@@ -3,15 +3,11 @@
 use abide::{Activation, Result, Timeline};
 
 use super::inner::Inner;
-use crate::broken::{Variant, broken};
 
 impl Inner {
     /// The shard is on a new timeline: numbers of messages that were sent in the undone future are not used again, since
     /// consumers may remember their ids.
     pub(super) fn begin(&self, timeline: &Timeline) -> Result<()> {
-        if broken(Variant::IdsRepeated) {
-            return Ok(());
-        }
         let sql = &self.rows.sql;
         let newest =
             "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'queue_messages'";

@@ -22,7 +22,6 @@ use super::{
     limits, metrics,
     runs::{Claim, Taken},
 };
-use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 use abide_component::texts::Panicked;
 use abide_component::worker::{self, Attempt, May, Next, Turn, Work};
@@ -85,7 +84,7 @@ impl Inner {
             return Ok(Attempted::Ended);
         };
         let mut attempted = Attempted::Ended;
-        let mut goes_off = || {
+        let goes_off = || {
             match catch_unwind(AssertUnwindSafe(|| handler(&firing))) {
                 Ok(ended) => ended.map_err(Into::into)?,
                 Err(panic) => {
@@ -96,12 +95,7 @@ impl Inner {
             self.done(claim, now)?;
             Ok::<(), Failure>(())
         };
-        let done = if broken(Variant::FailureKept) {
-            goes_off()
-        } else {
-            storage.transaction(goes_off)
-        };
-        if let Err(failure) = done {
+        if let Err(failure) = storage.transaction(goes_off) {
             storage.transaction(|| self.failed(claim, &failure, now))?;
         }
         Ok(attempted)

@@ -21,7 +21,6 @@ use jiff::{
 };
 
 use super::limits;
-use crate::broken::{Variant, broken};
 
 /// No clock repeats or skips more than this at a time, and no two offsets are farther apart.
 const LONGEST_JUMP: SignedDuration = SignedDuration::from_hours(48);
@@ -85,7 +84,7 @@ impl Calendar {
 
     /// True if the expression does not list its hours.
     fn is_rhythm(&self) -> bool {
-        self.cron.pattern.hours.from_wildcard || broken(Variant::ListIsRhythm)
+        self.cron.pattern.hours.from_wildcard
     }
 
     /// The latest local time that the clock has shown or passed, in whole seconds.

@@ -6,7 +6,6 @@ use abide::{Activation, Ctx, Result};
 use sha2::{Digest, Sha256};
 
 use super::{Options, limits::AGAIN, metrics, rows::Rows, runs::Claim, timers::Set};
-use crate::broken::{Variant, broken};
 use abide_component::WakeUp;
 use abide_component::numbers::millis;
 use abide_component::suspects::Suspects;
@@ -77,7 +76,7 @@ impl Inner {
 
     /// The object is activated, and starts anew afterwards. A copy drops the timers that go off in its original.
     pub(super) fn activated(&self, how: Activation) -> Result<()> {
-        if how == Activation::Continue || broken(Variant::CopyGoesOff) {
+        if how == Activation::Continue {
             return Ok(());
         }
         let sql = &self.rows.sql;

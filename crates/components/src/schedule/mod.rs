@@ -75,7 +75,6 @@ use std::{future::Future, rc::Rc};
 
 use abide::{Ctx, Result};
 
-use crate::broken::{Variant, broken};
 use abide_component::numbers::rows as count;
 use inner::Inner;
 use timers::Set;
@@ -128,7 +127,7 @@ impl Schedule {
         let is_same = known
             .as_ref()
             .is_some_and(|set| set.spec.0 == *spec && !(set.ended && spec.timing.is_relative()));
-        if is_same && !broken(Variant::SetAnew) {
+        if is_same {
             return Ok(Upserted::Unchanged);
         }
         if !(1..=limits::MAX_NAME_BYTES).contains(&name.len()) {

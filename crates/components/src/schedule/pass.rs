@@ -9,7 +9,6 @@ use super::{
     runs::{Claim, Taken},
     timers::{Plan, Set},
 };
-use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 
 impl Inner {
@@ -105,7 +104,7 @@ impl Inner {
         // A computed later one is not due yet, and there is no other.
         let last = spec.timing.last(set.anchor, due, now).unwrap_or(due);
         let is_late = |at: i64| now.saturating_sub(at) > millis(self.options.grace);
-        let misfire = misfire(spec);
+        let misfire = spec.misfire;
         let chosen = match misfire {
             Misfire::All => due,
             Misfire::Skip if is_late(last) && !set.queued => {
@@ -131,7 +130,7 @@ impl Inner {
         }
         let all = misfire == Misfire::All;
         let waits = spec.overlap == Overlap::Queue || (all && is_late(due));
-        if waits && !broken(Variant::QueuedDropped) {
+        if waits {
             return self.rows.plan(set.id, Plan::held(due, !all, set.behind));
         }
         let detail = "the previous one has not finished";
@@ -163,9 +162,7 @@ impl Inner {
     /// The timer of a run, if it was not replaced.
     pub(super) fn current(&self, claim: &Claim) -> Result<Option<Set>> {
         let set = self.rows.with_id(claim.timer)?;
-        let is_same =
-            |set: &Set| set.generation == claim.generation || broken(Variant::StaleRetried);
-        Ok(set.filter(is_same))
+        Ok(set.filter(|set| set.generation == claim.generation))
     }
 
     /// Drops a run whose timer is gone.
@@ -181,15 +178,7 @@ impl Inner {
     }
 }
 
-/// What is to become of those that were missed.
-fn misfire(spec: &Spec) -> Misfire {
-    if broken(Variant::MisfireIgnored) {
-        return Misfire::Once;
-    }
-    spec.misfire
-}
-
 /// True if an occurrence need not wait for the end of the one before.
 fn may_overlap(spec: &Spec) -> bool {
-    spec.overlap == Overlap::Allow || broken(Variant::OverlapAllowed)
+    spec.overlap == Overlap::Allow
 }

@@ -9,7 +9,6 @@ use super::{
     runs::Claim,
     timers::{Plan, Set},
 };
-use crate::broken::{Variant, broken};
 use abide_component::texts::cut;
 use abide_component::{doubled, numbers::millis};
 
@@ -21,9 +20,6 @@ impl Inner {
             Err(problem) => cut(problem, limits::MAX_ERROR_BYTES),
         };
         self.rows.plan(set.id, Plan::at(None, now))?;
-        if broken(Variant::UnplannedEnds) {
-            return Ok(());
-        }
         warn(set, &problem);
         let at = now.saturating_add(wait(0));
         self.rows.stick(set, occurrence, at, &problem, now)?;

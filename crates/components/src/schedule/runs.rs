@@ -6,7 +6,6 @@ use abide::Result;
 use serde::Deserialize;
 
 use super::{Run, limits, rows::Rows, timers::Set};
-use crate::broken::{Variant, broken};
 use abide_component::numbers::rows as count;
 
 /// The columns of a [`Run`].
@@ -141,10 +140,6 @@ impl Rows {
                 (taken.as_str(), now, run),
             )?;
             claims.push(claim.one()?);
-        }
-        if broken(Variant::FiringUncounted) {
-            let sql = "UPDATE schedule_runs SET attempts = 0 WHERE fire_at IS NULL";
-            self.sql.exec(sql, ())?;
         }
         claims.sort_by_key(|claim| claim.id);
         Ok(claims)

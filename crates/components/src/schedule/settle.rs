@@ -13,7 +13,6 @@ use super::{
     runs::{Claim, Retry, Taken},
     timers::Set,
 };
-use crate::broken::{Variant, broken};
 use abide_component::{
     jittered,
     limits::{JITTER, PATIENCE},
@@ -25,9 +24,6 @@ use abide_component::{
 impl Inner {
     /// The attempt has succeeded.
     pub(super) fn done(&self, claim: &Claim, now: i64) -> Result<()> {
-        if broken(Variant::EndForgotten) && claim.attempts == 1 {
-            return Ok(());
-        }
         self.rows.end(claim.id)?;
         let Some(set) = self.rows.with_id(claim.timer)? else {
             return Ok(());
@@ -113,11 +109,7 @@ impl Inner {
             error,
             "a timer has failed and waits for an operator"
         );
-        if broken(Variant::FailedForgotten) {
-            self.rows.end(claim.id)?;
-        } else {
-            self.rows.fail(claim, &error, now)?;
-        }
+        self.rows.fail(claim, &error, now)?;
         self.rows
             .note(&set.name, "failed", Some(claim.due_at), Some(&error), now)?;
         self.rows.rest(set.id, now)
@@ -138,13 +130,7 @@ impl Inner {
         let key = key(set, claim);
         let parts: [&[u8]; 2] = [key.as_bytes(), &claim.attempts.to_le_bytes()];
         let parts = self.options.jitter.then_some(&parts[..]);
-        let attempts = if broken(Variant::RetriedForEver) {
-            1
-        } else {
-            attempts
-        };
-        let wait = self.policy(set).next(attempts, asked, parts);
-        wait.map(kept)
+        self.policy(set).next(attempts, asked, parts)
     }
 
     /// The pause of an occurrence that was throttled, in milliseconds.
@@ -163,9 +149,6 @@ impl Inner {
 
     /// Settles claimed runs whose claimer has stopped. A started attempt counts as failed.
     pub(super) fn recover(&self, now: i64) -> Result<()> {
-        if broken(Variant::CutOffForgotten) {
-            return Ok(());
-        }
         self.mind_clock(now)?;
         let claimed = self.rows.taken(Taken::Claimed)?;
         // They are handled in this order, and finished ones are removed: the first has started. Others have as well if the
@@ -186,14 +169,5 @@ impl Inner {
             self.rows.give_back(claim, false, now)?;
         }
         Ok(())
-    }
-}
-
-/// The wait of a retry.
-fn kept(wait: i64) -> i64 {
-    if broken(Variant::RetriedAtOnce) {
-        0
-    } else {
-        wait
     }
 }

@@ -7,7 +7,6 @@ use super::{
     Phase, Spec, Timer,
     rows::{Json, Rows},
 };
-use crate::broken::{Variant, broken};
 use abide_component::numbers::rows as count;
 
 /// The columns of a [`Set`].
@@ -53,7 +52,7 @@ impl Plan {
             due_at,
             fire_at: due_at,
             queued: false,
-            behind: due_at.is_some_and(|at| at <= now) && !broken(Variant::CatchUpFirst),
+            behind: due_at.is_some_and(|at| at <= now),
         }
     }
 
@@ -66,11 +65,6 @@ impl Plan {
             behind,
         }
     }
-}
-
-/// The time up to which timers are due.
-fn early(now: i64) -> i64 {
-    now + 1_000 * i64::from(broken(Variant::TimerEarly))
 }
 
 impl Rows {
@@ -98,7 +92,7 @@ impl Rows {
                 &format!(
                     "SELECT {SET} FROM schedule_timers WHERE fire_at <= ?1 AND turn = 0 ORDER BY fire_at LIMIT ?2"
                 ),
-                (early(now), count(limit)),
+                (now, count(limit)),
             )?
             .all()
     }

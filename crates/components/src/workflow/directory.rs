@@ -6,7 +6,6 @@ use abide::{Ctx, Result, Sql};
 use serde::{Deserialize, Serialize};
 
 use super::{Filter, ListBy, Listed, Page, limits, metrics::Instances};
-use crate::broken::{Variant, broken};
 use abide_component::tables;
 
 /// The version of an instance's status: a later one replaces an earlier one.
@@ -70,13 +69,6 @@ impl Directory {
 
     pub(super) fn list(&self, listed: &Listed, version: &ListedVersion) -> Result<()> {
         self.prepare()?;
-        if broken(Variant::StaleListed) {
-            let newest = ListedVersion {
-                number: i64::MAX,
-                ..version.clone()
-            };
-            self.forget(&listed.id, &newest)?;
-        }
         let known = self.known(&listed.id)?;
         self.sql.exec(
             "INSERT INTO workflow_directory (id, status, error, created_at, updated_at, timeline, version)

@@ -12,7 +12,6 @@ use super::{
     notices::{self, Child, ChildResult, NoticeOutcome, NoticeResult, Parent, Sender},
     rows::{Instance, Rows},
 };
-use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 use abide_component::steps_back;
 use abide_component::worker::{Attempt, Worker};
@@ -44,8 +43,7 @@ impl Inner {
 
     /// If the clock was set back, moves waits earlier by as much, and returns by how much.
     pub(super) fn mind_clock(&self, instance: &Instance, now: i64) -> Result<Option<i64>> {
-        let step = steps_back::since(self.ctx.storage(), instance.set_back, now);
-        let Some(step) = step.filter(|_| !broken(Variant::WaitsFollowClock)) else {
+        let Some(step) = steps_back::since(self.ctx.storage(), instance.set_back, now) else {
             return Ok(None);
         };
         self.rows.save_set_back(step.sum)?;
@@ -127,7 +125,7 @@ impl Inner {
 
     /// A child is no longer awaited.
     pub(super) fn cancel_child(&self, workflow: String, child: &str) -> Result<()> {
-        if broken(Variant::ChildrenForgotten) || self.rows.has_notice(notices::START, child)? {
+        if self.rows.has_notice(notices::START, child)? {
             // It may have been started with its response still in flight: it is canceled when that arrives.
             return Ok(());
         }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
-use crate::broken::{Variant, broken};
 use abide_component::{WakeUp, worker::Worker};
 
 use super::{
@@ -110,10 +109,9 @@ impl WorkflowInstance {
         if let Some(instance) = inner.rows.instance()? {
             let known = inner.rows.value("input")?.unwrap_or_default();
             let parent = order.parent.as_ref().map(notices::to_json).transpose()?;
-            let is_own = instance.parent == parent || broken(Variant::ChildAdopted);
             // An instance that has continued as new now has another input.
             let is_other = instance.run == 1 && !is_same(&known, &order.input);
-            if is_other || !is_own {
+            if is_other || instance.parent != parent {
                 return Err(WorkflowError::IdReused { id: order.id });
             }
             return Ok(Started {
@@ -307,7 +305,7 @@ impl WorkflowInstance {
             let rows = &inner.rows;
             let named = (order.workflow.as_str(), order.id.as_str());
             rows.start(named, &order.input, parent.as_deref(), now)?;
-            if let Some((name, payload)) = event.filter(|_| !broken(Variant::FirstEventLost)) {
+            if let Some((name, payload)) = event {
                 rows.add_event(StepKind::Event, &name, &payload, now)?;
             }
             rows.add_notice(notices::LIST, &order.workflow, "", now)?;

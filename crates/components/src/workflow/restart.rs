@@ -6,8 +6,6 @@
 
 use abide::Result;
 
-use crate::broken::{Variant, broken};
-
 use super::{
     Failure, FailureKind, Status, StepKind, StepName, StepState, WorkflowError,
     inner::Inner,
@@ -32,7 +30,7 @@ impl Inner {
         let cut = from.seq.or(instance.canceled_seq).unwrap_or(i64::MAX);
         for step in rows.steps()? {
             let key_run = self.key_run(&step, run)?;
-            if step.asked >= cut && !broken(Variant::LaterKept) {
+            if step.asked >= cut {
                 rows.keep_key(&step.step(), (key_run != run).then_some(key_run))?;
                 self.give_up(&step)?;
                 rows.remove(step.id)?;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::limits;
-use crate::broken::{Variant, broken};
 
 /// When a failed step is retried, how often, and how long an attempt may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,8 +66,7 @@ impl RetryPolicy {
     /// Deterministic for an attempt, so a run can be reproduced.
     pub(super) fn wait(&self, attempts: u32, asked: Option<Duration>, key: &str) -> Option<i64> {
         let parts: [&[u8]; 2] = [key.as_bytes(), &attempts.to_le_bytes()];
-        let wait = self.rule().next(attempts, asked, Some(&parts));
-        wait.map(|wait| if broken(Variant::StepAtOnce) { 0 } else { wait })
+        self.rule().next(attempts, asked, Some(&parts))
     }
 
     /// The longest of the waits, in milliseconds.
@@ -79,15 +77,10 @@ impl RetryPolicy {
 
     /// The same as a policy of all components.
     fn rule(&self) -> abide_component::RetryPolicy {
-        let max_attempts = if broken(Variant::StepForEver) {
-            u32::MAX
-        } else {
-            self.max_attempts
-        };
         abide_component::RetryPolicy::Exponential {
             base: self.base,
             max: self.max.min(limits::MAX_WAIT),
-            max_attempts,
+            max_attempts: self.max_attempts,
         }
     }
 }

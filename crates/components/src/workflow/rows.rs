@@ -5,8 +5,6 @@
 use abide::{Result, Sql, Storage};
 use serde::Deserialize;
 
-use crate::broken::{Variant, broken};
-
 use super::{
     Failure, InstanceRecord, Status, StepKind, StepName, StepRecord, StepState, notices::Parent,
     schema,
@@ -332,10 +330,6 @@ impl Rows {
             "UPDATE workflow_steps SET state = 'running', due = NULL, attempts = attempts + 1, started_at = ?2 WHERE id = ?1",
             (step, now),
         )?;
-        if broken(Variant::AttemptUncounted) {
-            let sql = "UPDATE workflow_steps SET attempts = attempts - 1 WHERE id = ?1";
-            self.sql.exec(sql, (step,))?;
-        }
         Ok(())
     }
 
@@ -350,9 +344,6 @@ impl Rows {
 
     /// A step has its result. The run receives it later.
     pub(super) fn store(&self, step: i64, outcome: Outcome<'_>, now: i64) -> Result<()> {
-        if broken(Variant::ResultUnstored) {
-            return Ok(());
-        }
         // A wait for an event keeps its time, for a restart that makes the event available again.
         self.sql.exec(
             "UPDATE workflow_steps SET state = ?2, due = CASE kind WHEN 'event' THEN due END, output = ?3, error = ?4,
@@ -436,11 +427,6 @@ impl Rows {
     }
 
     fn give_back(&self, step: i64) -> Result<()> {
-        if broken(Variant::EventsRenamed) {
-            let sql = "UPDATE workflow_events SET name = (SELECT name || ' (' || occurrence || ')' FROM workflow_steps WHERE id = ?1)
-                       WHERE step = ?1";
-            self.sql.exec(sql, (step,))?;
-        }
         self.sql.exec(
             "UPDATE workflow_events SET step = NULL WHERE step = ?1",
             (step,),
@@ -491,11 +477,6 @@ impl Rows {
 
     /// A step consumes an event, which is its result.
     pub(super) fn take_event(&self, event: i64, step: i64) -> Result<()> {
-        if broken(Variant::EventsDropped) {
-            let sql = "DELETE FROM workflow_events WHERE step IS NULL AND id <> ?1
-                       AND name = (SELECT name FROM workflow_events WHERE id = ?1)";
-            self.sql.exec(sql, (event,))?;
-        }
         self.sql.exec(
             "UPDATE workflow_steps SET event = ?2 WHERE id = ?1",
             (step, event),
@@ -554,9 +535,6 @@ impl Rows {
 
     /// A notice is being sent, and is sent again at a time unless it was received.
     pub(super) fn telling(&self, notice: i64, due: i64) -> Result<()> {
-        if broken(Variant::ToldOnce) {
-            return self.remove_notice(notice);
-        }
         self.sql.exec(
             "UPDATE workflow_notices SET attempts = attempts + 1, due = ?2 WHERE id = ?1",
             (notice, due),
@@ -598,9 +576,6 @@ impl Rows {
 
     /// The instance uses this version from now on.
     pub(super) fn set_version(&self, change: &str, version: u32, asked: i64) -> Result<()> {
-        if broken(Variant::VersionForgotten) {
-            return Ok(());
-        }
         let sql = "INSERT INTO workflow_versions VALUES (?1, ?2, ?3)";
         self.sql.exec(sql, (change, version, asked)).map(drop)
     }
@@ -613,15 +588,13 @@ impl Rows {
 
     /// Starts an empty history. Unconsumed events stay.
     pub(super) fn begin_anew(&self, input: &str, now: i64) -> Result<()> {
-        if !broken(Variant::HistoryKept) {
-            self.sql.exec(
-                "DELETE FROM workflow_steps;
-                 DELETE FROM workflow_versions;
-                 DELETE FROM workflow_keys;
-                 DELETE FROM workflow_events WHERE step IS NOT NULL OR kind = 'child'",
-                (),
-            )?;
-        }
+        self.sql.exec(
+            "DELETE FROM workflow_steps;
+             DELETE FROM workflow_versions;
+             DELETE FROM workflow_keys;
+             DELETE FROM workflow_events WHERE step IS NOT NULL OR kind = 'child'",
+            (),
+        )?;
         self.sql.exec(
             "UPDATE workflow_instance SET run = run + 1, canceled_seq = NULL, began_at = ?1",
             (now,),

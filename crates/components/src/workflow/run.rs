@@ -16,7 +16,6 @@ use super::{
     rows::{Instance, Rows},
     signal::Signal,
 };
-use crate::broken::{Variant, broken};
 use abide_component::texts::Panicked;
 
 /// A run of an instance.
@@ -244,17 +243,14 @@ impl Run {
 }
 
 pub(super) fn is_paused(instance: &Instance) -> bool {
-    instance.status == Status::Paused && !broken(Variant::PauseUnheeded)
+    instance.status == Status::Paused
 }
 
 fn is_to_be_canceled(instance: &Instance) -> bool {
-    instance.cancel.is_some() && !broken(Variant::CancelIgnored)
+    instance.cancel.is_some()
 }
 
 /// Ends when what was written is on disk.
 fn durable(storage: Storage) -> LocalBoxFuture<'static, Result<()>> {
-    if broken(Variant::AttemptNotDurable) {
-        return Box::pin(async { Ok(()) });
-    }
     Box::pin(async move { storage.sync().await })
 }

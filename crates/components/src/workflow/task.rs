@@ -18,7 +18,6 @@ use super::{
     rows::Instance,
     run::{self, Rehearsals, Run, is_paused},
 };
-use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 use abide_component::waits;
 use abide_component::worker::{May, Next, Turn, Work};
@@ -155,7 +154,7 @@ impl Task {
             // It starts working when its directory knows of it.
             Status::Running if instance.told == 0 => return Ok(run::Turn::Rest(None)),
             Status::Running => {}
-            Status::Paused if flying || broken(Variant::PauseUnheeded) => {}
+            Status::Paused if flying => {}
             Status::Stuck => {
                 let since = instance.updated_at;
                 let again = since.saturating_add(millis(limits::STUCK_PAUSE));

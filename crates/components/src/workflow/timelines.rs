@@ -12,7 +12,6 @@ use super::{
     inner::Inner,
     notices::{self, Child},
 };
-use crate::broken::{Variant, broken};
 
 impl Inner {
     /// The object is on a new timeline.
@@ -24,7 +23,7 @@ impl Inner {
         let now = self.now();
         self.rows
             .add_notice(notices::LIST, &instance.workflow, "", now)?;
-        if !instance.status.is_end() && !broken(Variant::ChildUnasked) {
+        if !instance.status.is_end() {
             for (workflow, child) in self.rows.open_children(None)? {
                 // One that was not started will be.
                 if self.rows.awaits_child(&child)?

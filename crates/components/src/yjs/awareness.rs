@@ -17,10 +17,7 @@ use super::{
     message,
     refusal::Refusal,
 };
-use crate::{
-    broken::{Variant, broken},
-    party::{Connection, Room},
-};
+use crate::party::{Connection, Room};
 
 /// The state of a client that has left.
 const GONE: &str = "null";
@@ -82,8 +79,7 @@ impl Awareness {
             Some((_, Whereabouts::Departed)) if state == GONE => false,
             Some(&(known, Whereabouts::Departed)) => clock > known,
             Some(&(known, with)) => {
-                let is_its = with == owner || broken(Variant::StrangerBelieved);
-                is_its && (clock > known || (clock == known && state == GONE))
+                with == owner && (clock > known || (clock == known && state == GONE))
             }
         };
         let news: Vec<_> = entries.into_iter().filter(is_news).collect();
@@ -123,9 +119,6 @@ impl Awareness {
     /// Forgets the clients of a connection that has ended; the message for all others, if it had any.
     pub(super) fn end(&mut self, connection: &Connection) -> Result<Option<Vec<u8>>> {
         let gone = states(connection)?;
-        if broken(Variant::GoneStay) {
-            return Ok(None);
-        }
         for present in &gone {
             self.depart(present.client, present.clock);
         }
@@ -136,10 +129,6 @@ impl Awareness {
     }
 
     fn depart(&mut self, client: u64, clock: u32) {
-        if broken(Variant::DepartedForgotten) {
-            self.known.remove(&client);
-            return;
-        }
         self.known.insert(client, (clock, Whereabouts::Departed));
         self.departed.push_back(client);
         if self.departed.len() > MAX_DEPARTED
@@ -196,9 +185,6 @@ fn states(connection: &Connection) -> Result<Vec<Present>> {
 }
 
 fn attach(connection: &Connection, states: &[Present]) -> Result<()> {
-    if broken(Variant::StatesUnattached) {
-        return Ok(());
-    }
     let raw = |present: &Present| {
         let state = serde_json::value::RawValue::from_string(present.state.clone());
         Ok((present.client, present.clock, state?))

@@ -14,10 +14,7 @@ use super::{
     replica::Replica,
     stored::Stored,
 };
-use crate::{
-    broken::{Variant, broken},
-    party::{Connection, Room},
-};
+use crate::party::{Connection, Room};
 
 /// A document and its clients.
 pub(super) struct Exchange {
@@ -160,7 +157,7 @@ impl Exchange {
             }
             self.room.broadcast(message::update(&change), &[]);
         }
-        if applied.is_cut && rest == Rest::AskedFor && !broken(Variant::RestUnasked) {
+        if applied.is_cut && rest == Rest::AskedFor {
             // The client also has what its update depends on: ask for all of it.
             let vector = turn.live()?.replica.state_vector();
             connection.send(message::step1(&vector))?;
@@ -181,5 +178,5 @@ impl Exchange {
 }
 
 fn may_only_read(connection: &Connection) -> Result<bool> {
-    Ok(awareness::is_read_only(connection)? && !broken(Variant::ReaderWrites))
+    awareness::is_read_only(connection)
 }

@@ -15,7 +15,6 @@ use super::{
     refusal::Refusal,
     work::Budget,
 };
-use crate::broken::{Variant, broken};
 
 /// An update that changes nothing: no blocks, no deletions.
 const NOTHING: [u8; 2] = [0, 0];
@@ -75,7 +74,7 @@ impl Replica {
         let change = guarded(nested_types, || {
             let mut transaction = self.doc.transact_mut();
             while let Some(piece) = pieces.next().ok()? {
-                if budget.is_spent() && !broken(Variant::WorkUnbounded) {
+                if budget.is_spent() {
                     return Some(Err(Refusal::TooMuchWork));
                 }
                 let update = Update::decode_v1(&piece).ok()?;
@@ -166,7 +165,7 @@ impl Replica {
 /// What a transaction has changed so far.
 fn change(transaction: &TransactionMut<'_>) -> Option<Vec<u8>> {
     let change = transaction.encode_update_v1();
-    (change != NOTHING || broken(Variant::RepeatStored)).then_some(change)
+    (change != NOTHING).then_some(change)
 }
 
 /// Runs `yrs` on bytes of a client: with enough stack for the nested types, and with its panics as refusals.

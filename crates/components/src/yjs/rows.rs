@@ -9,7 +9,6 @@ use abide_component::tables;
 use serde_bytes::ByteBuf;
 
 use super::limits::PART_BYTES;
-use crate::broken::{Variant, broken};
 
 /// The version of the tables, kept in `yjs_meta`.
 const VERSION: i64 = 1;
@@ -83,9 +82,6 @@ impl UpdateRows {
 
     /// Appends an update after the last row; returns the id of its own last row.
     pub(super) fn append(&self, last: i64, update: &[u8]) -> Result<i64> {
-        if broken(Variant::ChangeUnstored) {
-            return Ok(last);
-        }
         if update.len() <= PART_BYTES {
             return self.insert(last, update);
         }
@@ -96,9 +92,7 @@ impl UpdateRows {
     pub(super) fn replace(&self, last: i64, snapshot: &[u8]) -> Result<i64> {
         let sql = self.storage.sql();
         self.storage.transaction(|| {
-            if !broken(Variant::UpdatesKept) {
-                sql.exec("DELETE FROM yjs_updates", ())?;
-            }
+            sql.exec("DELETE FROM yjs_updates", ())?;
             let last = self.insert(last, snapshot)?;
             sql.exec("UPDATE yjs_meta SET snapshot = ?1", (last,))?;
             Ok(last)

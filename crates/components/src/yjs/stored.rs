@@ -16,7 +16,6 @@ use super::{
     rows::{UpdateRows, damaged},
     work::{Budget, allowance, elsewhere},
 };
-use crate::broken::{Variant, broken};
 
 /// A document and its rows.
 pub(super) struct Stored {
@@ -151,9 +150,6 @@ impl Live {
     }
 
     fn is_compaction_due(&self, options: &Options) -> bool {
-        if broken(Variant::UpdatesUnmerged) {
-            return false;
-        }
         let size = self.size;
         let bytes = options.compact_after_bytes.max(size.snapshot_bytes);
         size.updates >= options.compact_after_updates.saturating_mul(self.patience)
@@ -215,7 +211,7 @@ impl Turn<'_> {
             };
             self.work(false, apply).await?
         };
-        if applied.is_err() && !broken(Variant::RefusedKept) {
+        if applied.is_err() {
             self.forget();
         } else {
             let live = self.live()?;
@@ -229,7 +225,7 @@ impl Turn<'_> {
     /// Stores an update that memory has already. If it is refused, or storing it fails, memory is read again.
     pub(super) async fn store(&mut self, update: &[u8]) -> Result<Result<(), Refusal>> {
         let stored = self.try_store(update).await;
-        if !matches!(stored, Ok(Ok(()))) && !broken(Variant::RefusedKept) {
+        if !matches!(stored, Ok(Ok(()))) {
             self.forget();
         }
         stored
@@ -240,7 +236,7 @@ impl Turn<'_> {
         let bytes = update.len() as u64;
         let rows = &self.stored.rows;
         let live = self.live()?;
-        if live.size.total() + bytes > limit && !broken(Variant::DocumentUnbounded) {
+        if live.size.total() + bytes > limit {
             // Perhaps it fits when all is merged.
             let refused = Err(Refusal::Full { limit });
             return Ok(if self.compact(limit).await? {

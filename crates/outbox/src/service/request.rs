@@ -9,11 +9,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::{
-    Change, Message, OutboxError, Priority, Record,
-    broken::{Variant, broken},
-    limits,
-};
+use crate::{Change, Message, OutboxError, Priority, Record, limits};
 
 /// Waits of a schedule that are parsed: one more than allowed, so it is refused.
 const WAITS: usize = limits::MAX_SCHEDULE + 1;
@@ -182,7 +178,7 @@ impl Sent {
 
 /// Deserializes a message from the format of calls between objects, and from no other.
 fn from_program<'de, D: Deserializer<'de>>(format: D) -> Result<Message, D::Error> {
-    if format.is_human_readable() && !broken(Variant::ClosedKindCalled) {
+    if format.is_human_readable() {
         return Err(D::Error::custom(
             "only the program itself, or POST /outbox/{name}/messages, can enqueue messages",
         ));

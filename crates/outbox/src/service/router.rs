@@ -23,7 +23,6 @@ use super::{
     error::{refused_message, unanswered},
     request::Messages,
 };
-use crate::broken::{Variant, broken};
 use crate::{
     BulkResult, Enqueued, OutboxError, Record, Registry,
     forms::{
@@ -197,10 +196,8 @@ fn check(registry: &Registry, kind: &str, payload: &str) -> Result<(), ApiError>
             let text = format!("There is no kind `{kind}`; this server accepts `{open}`.");
             return Err(ApiError::bad_request("unknown_kind", text));
         }
-        if !broken(Variant::ClosedKindTaken) {
-            let kind = kind.to_owned();
-            return Err(refused(OutboxError::ClosedKind { kind }));
-        }
+        let kind = kind.to_owned();
+        return Err(refused(OutboxError::ClosedKind { kind }));
     }
     if payload.len() > limits::MAX_PAYLOAD_BYTES {
         return Err(ApiError::new(

@@ -8,7 +8,6 @@ use super::{EgressTask, GatePermit, Released};
 use crate::{
     Error, Reply, Result,
     body::{BodyMessage, FramePermit},
-    broken::{Variant, broken},
     envelope::{Envelope, Replier},
     outbound::OutgoingRequest,
     socket::{AutoResponses, Outgoing, WebSocket},
@@ -89,21 +88,6 @@ impl Departure {
                 None
             }
         }
-    }
-
-    /// Returns whether a broken variant does not hold it.
-    pub(super) fn escapes_gate(&self) -> bool {
-        broken(match self {
-            Self::Reply(..) => Variant::AnswersNotHeld,
-            Self::Call(_) => Variant::CallsNotHeld,
-            Self::Frame(..) => Variant::FramesNotHeld,
-            Self::Fetch(_) | Self::Connect(..) => Variant::RequestsNotHeld,
-            Self::SocketEvent(_)
-            | Self::Body(..)
-            | Self::AutoResponse(..)
-            | Self::Nothing
-            | Self::Synced(_) => return false,
-        })
     }
 
     /// Replaces the content by an error. Returns the departure and the content.

@@ -71,9 +71,7 @@ impl Lane {
         departure: Departure,
     ) {
         let durable = lsn <= store.durable();
-        if (durable && last_held.get().get() <= self.released.load(Ordering::Acquire))
-            || departure.escapes_gate()
-        {
+        if durable && last_held.get().get() <= self.released.load(Ordering::Acquire) {
             if let Some(task) = self.release(departure) {
                 self.egress.run_here(task);
             }

@@ -11,7 +11,6 @@ use crate::{
     AlarmInfo, AlarmRetry, Error, ErrorKind, Event, LocalFuture, Reply, Result, Timeline,
     Timestamp,
     alarms::{AlarmRequest, AlarmStatus, Cause},
-    broken::{Variant, broken},
     envelope::{Envelope, Replier, Ticket},
     gate::Departure,
     limits::{EVENT_BYTES, MAX_ALARM_ERROR_BYTES},
@@ -228,9 +227,6 @@ impl Object {
         let Some(row) = self.row_of(attempt)? else {
             return Ok(false);
         };
-        if broken(Variant::AlarmDeletedFirst) {
-            self.write_alarm(attempt.stored_name(), None)?;
-        }
         // A constructor that closed the gate may have requeued it once.
         if self.attempt.replace(Some(attempt.clone())).is_none() {
             let counters = &self.worker.mailbox.counters;
@@ -269,7 +265,7 @@ impl Object {
         let Some(row) = self.running_alarm(name)? else {
             return Ok(());
         };
-        let row = match error.filter(|_| !broken(Variant::AlarmDeletedOnError)) {
+        let row = match error {
             None => row.after(self.worker.clock_time()),
             Some(error) => {
                 self.worker.mailbox.counters.errors.add();

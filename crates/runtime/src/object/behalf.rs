@@ -6,12 +6,7 @@ use std::{rc::Rc, sync::Arc};
 use abide_storage::ObjectDb;
 
 use super::{Arrival, Kind, Object};
-use crate::{
-    Error, Event, Result,
-    broken::{Variant, broken},
-    creation::Creator,
-    gate::Token,
-};
+use crate::{Error, Event, Result, creation::Creator, gate::Token};
 
 impl Object {
     /// The creator of the current turn.
@@ -73,7 +68,7 @@ impl Object {
         else {
             return Ok(());
         };
-        if !db.in_transaction() || db.is_stored() || broken(Variant::CreationUncounted) {
+        if !db.in_transaction() || db.is_stored() {
             return Ok(());
         }
         limit

@@ -11,7 +11,6 @@ use abide_storage::{MemoryUse, ObjectDb};
 use super::{Arrival, Object, Turn};
 use crate::{
     Ctx, Error, ErrorKind, Event, Reply, Result, body,
-    broken::{Variant, broken},
     creation::Creator,
     envelope::Replier,
     gate::{Departure, refuse},
@@ -41,9 +40,6 @@ impl Object {
         if bounded && self.is_full() {
             self.worker.mailbox.counters.overloaded.add();
             return self.refuse(arrival, Error::overloaded_object());
-        }
-        if arrival.event.is_of_socket() && broken(Variant::MessageOvertakes) {
-            return self.queue.borrow_mut().push_front(arrival);
         }
         self.queue.borrow_mut().push_back(arrival);
     }
@@ -290,7 +286,7 @@ impl Object {
             }
         }
         // Its newest commit may come from an earlier incarnation or another node on the store, and not be durable yet.
-        if !broken(Variant::UnconfirmedForgotten) {
+        {
             let newest = db.newest();
             self.has_seen(newest);
             // Departures of an earlier incarnation leave first.
@@ -345,11 +341,6 @@ impl Object {
     /// Answers for a handler whose object has been reset. Even the reason may reveal unconfirmed writes.
     pub(crate) fn answer_broken(&self, replier: Replier, error: Error) {
         replier.interrupted();
-        let error = if broken(Variant::MaybeRanSaysNever) {
-            error.into_retryable()
-        } else {
-            error
-        };
         self.depart(Departure::Reply(replier, Err(error)));
     }
 }

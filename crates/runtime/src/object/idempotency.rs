@@ -10,10 +10,7 @@ use abide_storage::{KeyedCall, ObjectDb, Remembered};
 use sha2::{Digest, Sha256};
 
 use super::{Confirmation, Object};
-use crate::{
-    Encoding, Error, ErrorKind, Event, Instance, LocalFuture, Reply, Result,
-    broken::{Variant, broken},
-};
+use crate::{Encoding, Error, ErrorKind, Event, Instance, LocalFuture, Reply, Result};
 
 impl Object {
     /// Passes an event to the instance, unless it is for a component or repeats an earlier call.
@@ -82,7 +79,7 @@ impl Object {
                 result
             })
             .await;
-            if !forget.get() && !broken(Variant::KeyForgotten) {
+            if !forget.get() {
                 call.0.leave(&result);
             }
             result

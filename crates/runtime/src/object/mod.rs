@@ -24,6 +24,7 @@ mod behalf;
 mod duties;
 mod events;
 mod idempotency;
+mod leaving;
 mod operations;
 mod rest;
 mod restoring;
@@ -46,7 +47,6 @@ use abide_storage::{Lsn, MemoryUse, ObjectDb, ObjectKey, TimelineRow};
 use crate::{
     AlarmInfo, Error, ErrorKind, Event, Instance, ObjectId,
     alarms::Cause,
-    broken::{Variant, broken},
     chain::Link,
     context,
     creation::Creator,
@@ -62,6 +62,7 @@ use crate::{
 
 use alarm::AlarmHandler;
 pub(crate) use duties::Duties;
+use leaving::{LeaveHook, Leaving};
 use operations::Operations;
 use timeline::{ActivationHook, TimelineHook};
 
@@ -130,6 +131,8 @@ pub(crate) struct Object {
     timeline_changed: Cell<bool>,
     timeline_hooks: RefCell<Vec<TimelineHook>>,
     activation_hooks: RefCell<Vec<ActivationHook>>,
+    leave_hooks: RefCell<Vec<LeaveHook>>,
+    leaving: Cell<Leaving>,
     /// Why this incarnation has ended, once it has.
     fate: RefCell<Option<Error>>,
     /// Why it shall end with the current turn.
@@ -215,6 +218,8 @@ impl Object {
             timeline_changed: Cell::new(false),
             timeline_hooks: RefCell::default(),
             activation_hooks: RefCell::default(),
+            leave_hooks: RefCell::default(),
+            leaving: Cell::default(),
             fate: RefCell::default(),
             reset_after_turn: RefCell::default(),
             restart_after_turn: Cell::default(),
@@ -312,9 +317,7 @@ impl Object {
         }
         // First notify those that are interrupted; then others may begin.
         wakers.into_iter().for_each(Waker::wake);
-        if !broken(Variant::MessagesDropped) {
-            self.put_off(of_sockets, &why);
-        }
+        self.put_off(of_sockets, &why);
     }
 
     /// Events of sockets that this incarnation has not begun, which would not be resent, go to the next one.
@@ -387,10 +390,11 @@ impl Object {
             .min();
         let idle = self.is_idle();
         let idle_until = self.last_active.get() + self.idle_timeout();
-        if idle && idle_until <= now && self.is_durable() {
-            return self.leave_memory();
+        if idle && (idle_until <= now || self.is_leaving()) {
+            self.leave();
+            return;
         }
-        let next = if idle && idle_until > now {
+        let next = if idle {
             idle_until
         } else {
             now + self.idle_timeout()
@@ -421,7 +425,7 @@ impl Object {
     }
 
     /// Evicts the object from memory; the next event brings it back.
-    pub(crate) fn leave_memory(self: &Rc<Self>) {
+    fn leave_memory(self: &Rc<Self>) {
         self.worker.mailbox.counters.evicted.add();
         self.end(Error::with_kind(
             ErrorKind::Reset,
@@ -479,9 +483,6 @@ impl Object {
 
     /// Drops database and instance. From here on this is an empty shell that holds the reason.
     fn end(self: &Rc<Self>, fate: Error) {
-        if broken(Variant::ResetLeavesOld) {
-            return self.worker.forget(self);
-        }
         *self.fate.borrow_mut() = Some(fate);
         self.worker.forget(self);
         self.gate.borrow_mut().clear();
@@ -517,6 +518,9 @@ impl Object {
             self.discard(hook);
         }
         for hook in self.activation_hooks.take() {
+            self.discard(hook);
+        }
+        for hook in self.leave_hooks.take() {
             self.discard(hook);
         }
     }

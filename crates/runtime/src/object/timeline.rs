@@ -13,7 +13,6 @@ use abide_storage::{ObjectDb, TimelineRow};
 use super::{Arrival, Confirmation, Object, Turn};
 use crate::{
     Activation, Error, ErrorKind, Event, Result, Timeline,
-    broken::{Variant, broken},
     timelines::{self, Known},
 };
 
@@ -91,9 +90,7 @@ impl Object {
     }
 
     fn tell(self: &Rc<Self>) -> Result<()> {
-        if !broken(Variant::TimelineUntold) {
-            self.run_timeline_hooks()?;
-        }
+        self.run_timeline_hooks()?;
         self.write(Confirmation::Confirmed, ObjectDb::timeline_told)?;
         let row = self.timeline.get();
         self.timeline.set(TimelineRow {
@@ -132,9 +129,7 @@ impl Object {
 
     fn activate_now(self: &Rc<Self>, how: Activation) -> Result<()> {
         let fresh = how == Activation::Fresh;
-        self.write(Confirmation::Confirmed, |db| {
-            db.activate(fresh && !broken(Variant::FreshKeepsWork))
-        })?;
+        self.write(Confirmation::Confirmed, |db| db.activate(fresh))?;
         let row = self.timeline.get();
         self.timeline.set(TimelineRow {
             dormant: false,
@@ -153,7 +148,7 @@ impl Object {
     }
 
     /// Passes an event to the instance whose handler does not wait.
-    fn deliver_at_once(&self, event: Event) -> Result<()> {
+    pub(super) fn deliver_at_once(&self, event: Event) -> Result<()> {
         let Some(mut handled) = self
             .instance
             .borrow()
@@ -169,7 +164,7 @@ impl Object {
             Poll::Ready(result) => result.map(drop),
             Poll::Pending => Err(Error::with_kind(
                 ErrorKind::Input,
-                "the handler of a new timeline or an activation must not wait",
+                "a handler that is told what happens to its object must not wait",
             )),
         }
     }

@@ -13,9 +13,7 @@ use std::{
 
 use super::{Kind, Object, Running, Turn};
 use crate::{
-    Error, ErrorKind, LocalFuture, Result,
-    broken::{Variant, broken},
-    context,
+    Error, ErrorKind, LocalFuture, Result, context,
     envelope::Ticket,
     gate::{Departure, Token},
     limits::{EVENT_BYTES, MAX_BACKGROUND_PER_OBJECT},
@@ -33,6 +31,7 @@ impl Object {
         let now = self.worker.now();
         self.worker.note_turn(self);
         self.last_active.set(now);
+        self.stays();
         self.turn_of.set(token);
         self.set_reserve(self.uses_reserve.get());
         let watch = self
@@ -155,9 +154,6 @@ impl Object {
 
     /// Aborts the turn: none of its writes are kept, none of its messages are sent, and the object is reset.
     pub(super) fn break_off(self: &Rc<Self>, error: Error) -> Error {
-        if broken(Variant::PanicCommits) {
-            let _ = self.commit();
-        }
         let error = error.into_reset();
         for departure in self.outbox.take() {
             self.depart_failed(departure, error.clone());
@@ -242,6 +238,7 @@ impl Object {
     /// Rejects a task if the object has reached its limit.
     pub(crate) fn may_spawn(&self) -> Result<()> {
         self.must_be_current()?;
+        self.must_stay()?;
         let running = self.running.borrow().len() - self.handlers.get();
         if running + self.spawned.borrow().len() < MAX_BACKGROUND_PER_OBJECT {
             return Ok(());

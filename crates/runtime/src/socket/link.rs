@@ -19,7 +19,6 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, ObjectId,
-    broken::{Variant, broken},
     creation::Creator,
     envelope::Mailbox,
     gate::{HeldBytes, Released},
@@ -198,11 +197,7 @@ impl Link {
             return;
         }
         inner.buffered += frame.weight();
-        if broken(Variant::FrameOvertakes) {
-            inner.outgoing.push_front((frame, charge));
-        } else {
-            inner.outgoing.push_back((frame, charge));
-        }
+        inner.outgoing.push_back((frame, charge));
         inner.update_backpressure(owner);
         wake(inner);
     }

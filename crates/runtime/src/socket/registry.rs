@@ -6,12 +6,7 @@ use abide_storage::ObjectKey;
 use rustc_hash::FxHashMap;
 
 use super::{AutoResponses, WebSocket};
-use crate::{
-    Error, ErrorKind, Result,
-    broken::{Variant, broken},
-    gate::HeldBytes,
-    limits::MAX_WEBSOCKETS_PER_OBJECT,
-};
+use crate::{Error, ErrorKind, Result, gate::HeldBytes, limits::MAX_WEBSOCKETS_PER_OBJECT};
 
 #[derive(Default)]
 pub(crate) struct Registry(RefCell<FxHashMap<ObjectKey, ObjectSockets>>);
@@ -101,7 +96,7 @@ impl Registry {
         let mut objects = self.0.borrow_mut();
         if objects
             .get(&key)
-            .is_some_and(|object| object.all.is_empty() || broken(Variant::SocketsForgotten))
+            .is_some_and(|object| object.all.is_empty())
         {
             objects.remove(&key);
         }

@@ -37,13 +37,7 @@ use super::{
     store::Look,
     token,
 };
-use crate::{
-    ApiError, ClientAddr,
-    broken::{Variant, broken},
-    client::Rate,
-    extract::read_whole,
-    limits,
-};
+use crate::{ApiError, ClientAddr, client::Rate, extract::read_whole, limits};
 
 /// The ways to send a token.
 const LOGINS: [&str; 2] = [
@@ -172,17 +166,14 @@ impl Access {
             Ok(caller) => caller,
             Err(refused) => return self.refusal(refused),
         };
-        let allowed = self
-            .count(&caller)
-            .and_then(|()| need.check(&caller, &parts.method));
+        let allowed = self.count(&caller).and_then(|()| need.check(&caller));
         if let Err(refused) = allowed {
             return refused.into_response();
         }
         let token = caller.token_number();
         let client = client(&parts);
         parts.extensions.insert(caller.clone());
-        let action = need.action.filter(|_| !broken(Variant::AuditSkipped));
-        let response = match action {
+        let response = match need.action {
             None => run(next, Request::from_parts(parts, body), token).await,
             Some(action) => {
                 let (detail, body) = match self.read_detail(&need, body).await {
@@ -209,10 +200,8 @@ impl Access {
     /// What a token has opened ends with it.
     fn leased(&self, caller: &Caller, response: Response) -> Response {
         match caller.token_id() {
-            Some(id) if !broken(Variant::StreamOutlivesToken) => {
-                lease::leased(response, || Lease::new(self.clone(), id))
-            }
-            _ => response,
+            Some(id) => lease::leased(response, || Lease::new(self.clone(), id)),
+            None => response,
         }
     }
 
@@ -228,7 +217,6 @@ impl Access {
         let begun = blocking(move || access.store().begin(&operation)).await;
         let id = match begun {
             Ok(id) => id,
-            Err(_) if broken(Variant::AuditFailureIgnored) => return run.await,
             Err(error) => {
                 tracing::error!(%error, "cannot write the audit log; rejected an operation");
                 return ApiError::new(
@@ -285,10 +273,8 @@ impl Access {
             )
             .retry_after(wait)),
             (Err(refused), None) => {
-                if !broken(Variant::FailuresUncounted) {
-                    // That one was available is known.
-                    let _ = self.shared.failures.take(client, now);
-                }
+                // That one was available is known.
+                let _ = self.shared.failures.take(client, now);
                 Err(refused)
             }
             (valid, _) => valid,
@@ -315,11 +301,6 @@ impl Access {
     fn count(&self, caller: &Caller) -> Result<(), ApiError> {
         let (Some(rate), Some(token)) = (&self.shared.rate, caller.token_number()) else {
             return Ok(());
-        };
-        let token = if broken(Variant::TokensShareBudget) {
-            0
-        } else {
-            token
         };
         let admitted = rate.take(token, Instant::now());
         admitted.map_err(|wait| {
@@ -362,7 +343,7 @@ impl Access {
             .filter(|stored| stored.hash.is_of(&secret))
             .ok_or_else(wrong)?;
         let token = &stored.token;
-        if token.revoked.is_some() && !broken(Variant::RevocationIgnored) {
+        if token.revoked.is_some() {
             return Err(unauthorized("token_revoked", "This token was revoked."));
         }
         if has_expired(token) {
@@ -373,8 +354,7 @@ impl Access {
 }
 
 fn has_expired(token: &Token) -> bool {
-    let has_expired = token.expires.is_some_and(|at| at <= SystemTime::now());
-    has_expired && !broken(Variant::ExpiryIgnored)
+    token.expires.is_some_and(|at| at <= SystemTime::now())
 }
 
 /// A row of the audit log whose operation is running. If its client does not wait for the answer, the row records that.

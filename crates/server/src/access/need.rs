@@ -5,10 +5,7 @@ use std::fmt;
 use http::{Method, StatusCode};
 
 use super::{Caller, Role};
-use crate::{
-    ApiError,
-    broken::{Variant, broken},
-};
+use crate::ApiError;
 
 /// The permissions that a request requires.
 #[derive(Clone, Debug)]
@@ -34,9 +31,6 @@ impl Target {
     fn is_open_to(&self, caller: &Caller) -> bool {
         match self {
             Self::Named(name) => caller.may_reach(Some(name)),
-            Self::ById { class, id } if broken(Variant::IdTakenForName) => {
-                caller.may_reach(Some(&format!("{class}/{id}")))
-            }
             Self::ById { class, .. } => caller.may_reach_all_of(class),
         }
     }
@@ -114,9 +108,8 @@ impl Need {
     }
 
     /// Whether the caller has these permissions.
-    pub(super) fn check(&self, caller: &Caller, method: &Method) -> Result<(), ApiError> {
-        let unchecked = method == Method::PUT && broken(Variant::RoleUncheckedOnPut);
-        if caller.role() < self.role && !unchecked {
+    pub(super) fn check(&self, caller: &Caller) -> Result<(), ApiError> {
+        if caller.role() < self.role {
             return Err(ApiError::new(
                 StatusCode::FORBIDDEN,
                 "role_too_low",
@@ -136,11 +129,10 @@ impl Need {
 
 /// True if what the request names is open to the caller; without a name, if everything is.
 fn may_reach(caller: &Caller, object: Option<&Target>) -> bool {
-    let is_open = match object {
+    match object {
         Some(object) => object.is_open_to(caller),
         None => caller.may_reach(None),
-    };
-    is_open || broken(Variant::PrefixIgnored)
+    }
 }
 
 /// The error for an object that the caller may not access.

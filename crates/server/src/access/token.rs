@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::Role;
-use crate::broken::{Variant, broken};
 
 const PREFIX: &str = "abide_";
 const ID_BYTES: usize = 6;
@@ -109,13 +108,7 @@ impl SecretHash {
 
     /// Whether this is the secret's hash. Constant time.
     pub(super) fn is_of(&self, secret: &[u8]) -> bool {
-        let compared = if broken(Variant::HashPrefixAccepted) {
-            1
-        } else {
-            self.0.len()
-        };
-        let other = Self::of(secret);
-        self.0[..compared].ct_eq(&other.0[..compared]).into()
+        self.0.ct_eq(&Self::of(secret).0).into()
     }
 }
 

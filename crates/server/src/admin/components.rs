@@ -20,11 +20,7 @@ use axum::{
 use http::{HeaderValue, Uri, header::CONTENT_TYPE};
 
 use super::target;
-use crate::{
-    ApiError, UrlPath,
-    broken::{Variant, broken},
-    readiness::Readiness,
-};
+use crate::{ApiError, UrlPath, readiness::Readiness};
 
 /// The routes.
 pub(super) fn routes() -> Router<Arc<Readiness>> {
@@ -65,12 +61,7 @@ async fn operate(
 ) -> Result<Response, ApiError> {
     let object = stub(&readiness, &path.class, &path.object).await?;
     *request.uri_mut() = below(request.uri(), 5)?;
-    let component = if broken(Variant::OtherComponentOperated) {
-        "other"
-    } else {
-        &path.component
-    };
-    match object.operate(component, request).await {
+    match object.operate(&path.component, request).await {
         Ok(answer) => Ok(answer.map(Body::new)),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(ApiError::not_found(
             "no_such_component",
@@ -87,14 +78,13 @@ async fn operate(
 async fn stub(readiness: &Readiness, class: &str, object: &str) -> Result<AnyStub, ApiError> {
     let node = target::node(readiness)?;
     let stub = target::object(&node, class, object)?;
-    match node.has_object(&stub).await {
-        Ok(is_there) if is_there || broken(Variant::AbsentObjectOperated) => Ok(stub),
-        Ok(_) => Err(ApiError::not_found(
-            "no_such_object",
-            format!("There is no object {object:?} of class {class:?}."),
-        )),
-        Err(error) => Err(error.into()),
+    if node.has_object(&stub).await? {
+        return Ok(stub);
     }
+    Err(ApiError::not_found(
+        "no_such_object",
+        format!("There is no object {object:?} of class {class:?}."),
+    ))
 }
 
 /// The URI without the first `parts` segments of its path.

@@ -18,7 +18,6 @@ use super::target;
 use crate::{
     ApiError,
     access::{Need, Role, Route, protect},
-    broken::{Variant, broken},
     extract::read_whole,
     limits,
     readiness::Readiness,
@@ -63,19 +62,11 @@ fn need(route: &Route<'_>, readiness: &Readiness) -> Need {
 
 /// A change made through a component.
 fn of_component(route: &Route<'_>) -> Need {
-    let role = if broken(Variant::ComponentRoleUnchecked) {
-        Role::Read
-    } else {
-        Role::Operate
-    };
-    audited_for_component(Need::role(role), route)
+    audited_for_component(Need::role(Role::Operate), route)
 }
 
 /// The audit log says which operation of which component it was.
 fn audited_for_component(need: Need, route: &Route<'_>) -> Need {
-    if broken(Variant::ComponentChangeUnaudited) {
-        return need;
-    }
     need.audited("operate_component").detail(format!(
         "{} {}/{}",
         route.method,

@@ -31,7 +31,6 @@ use super::target;
 use crate::{
     ApiError, JsonBody, UrlPath, UrlQuery,
     access::{Caller, object_not_allowed},
-    broken::{Variant, broken},
     readiness::Readiness,
 };
 
@@ -264,7 +263,7 @@ async fn fork(
         target::class(&node, &class)?.unique_key(),
         fork.name
     );
-    if !caller.may_reach(Some(&copy)) && !broken(Variant::ForkAnywhere) {
+    if !caller.may_reach(Some(&copy)) {
         return Err(object_not_allowed());
     }
     let object = target::object(&node, &class, &object)?;

@@ -11,11 +11,7 @@ use std::{
 use abide_runtime::creation::{CreationLimit, Creator};
 
 use super::ClientAddr;
-use crate::{
-    ServerConfig,
-    broken::{Variant, broken},
-    limits, metric,
-};
+use crate::{ServerConfig, limits, metric};
 
 /// The number of connections, or requests through a trusted proxy, of each client.
 #[derive(Debug)]
@@ -41,7 +37,7 @@ impl Admission {
         let client = network_of(client);
         let mut all = lock(&self.taken);
         let taken = all.entry(client).or_default();
-        if *taken >= most && !broken(Variant::CapIgnored) {
+        if *taken >= most {
             return None;
         }
         *taken += 1;
@@ -51,9 +47,6 @@ impl Admission {
 
 /// What counts as one client.
 fn network_of(client: IpAddr) -> IpAddr {
-    if broken(Variant::ClientsShareCap) {
-        return std::net::Ipv4Addr::UNSPECIFIED.into();
-    }
     ClientAddr(client).network()
 }
 
@@ -157,7 +150,7 @@ impl<K: Copy + Eq + Hash> Rate<K> {
         bucket.tokens = self.refilled(bucket, now);
         bucket.at = now;
         match self.wait_for(bucket.tokens) {
-            Some(wait) if !broken(Variant::RateIgnored) => Err(wait),
+            Some(wait) => Err(wait),
             _ => {
                 bucket.tokens -= 1.0;
                 Ok(())

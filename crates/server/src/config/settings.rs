@@ -260,6 +260,33 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         },
     },
     Setting {
+        key: "storage.max_parameters",
+        set: |c, v| {
+            put(
+                &mut c.storage.max_parameters,
+                value::count(v, limits::SQL_PARAMETERS),
+            )
+        },
+    },
+    Setting {
+        key: "storage.max_columns",
+        set: |c, v| {
+            put(
+                &mut c.storage.max_columns,
+                value::count(v, limits::SQL_COLUMNS),
+            )
+        },
+    },
+    Setting {
+        key: "storage.max_value_bytes",
+        set: |c, v| {
+            put(
+                &mut c.storage.max_value_bytes,
+                value::bytes(v, limits::SQL_VALUE_BYTES),
+            )
+        },
+    },
+    Setting {
         key: "memory.budget",
         set: |c, v| {
             put(

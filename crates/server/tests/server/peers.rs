@@ -417,27 +417,3 @@ async fn a_flood_of_pings_is_read_slowly_and_harms_no_other_connection() {
     drop(read);
     host.shutdown().await.unwrap();
 }
-
-#[cfg(feature = "broken")]
-#[test]
-fn every_broken_variant_of_the_edge_is_caught() {
-    use abide_server::broken::{VARIABLE, Variant};
-    let settings = [(abide_harness::PATIENCE_VARIABLE, "20")];
-    // The PROXY protocol has its own tests.
-    let mut variants = Variant::of("edge").to_vec();
-    variants.retain(|variant| *variant != Variant::ProxyHeaderFromAnybody);
-    abide_harness::hunt(VARIABLE, &settings, &variants, |variant| match variant {
-        Variant::ForwardedFromAnybody => "the_client_is_the_one_named_by_a_trusted_proxy_only",
-        Variant::ProxyHeaderFromAnybody => "the_proxy_header_names_the_client",
-        Variant::IdleForEver => "idle_http_2_connections_that_answer_pings_give_their_slots_back",
-        Variant::StalledReaderKept => {
-            "a_stream_that_takes_nothing_is_reset_and_its_connection_stays"
-        }
-        Variant::HalfClosedGivenUp => "a_client_that_half_closes_after_its_requests_is_answered",
-        Variant::PingFloodServed => "a_flood_of_pings_is_read_slowly_and_harms_no_other_connection",
-        Variant::CapIgnored => "one_client_has_as_many_connections_as_it_may_and_no_more",
-        Variant::ClientsShareCap => "behind_a_trusted_proxy_each_client_has_its_own_share",
-        Variant::RateIgnored => "a_client_that_asks_too_fast_is_told_when_to_come_back",
-        _ => panic!("{variant:?} is of another part"),
-    });
-}

@@ -95,15 +95,3 @@ async fn a_proxy_that_does_not_say_for_whom_it_connects_loses_the_connection() {
     assert!(metrics.body.contains(given_up), "{}", metrics.body);
     host.shutdown().await.unwrap();
 }
-
-#[cfg(feature = "broken")]
-#[test]
-fn every_broken_variant_of_the_proxy_protocol_is_caught() {
-    use abide_server::broken::{VARIABLE, Variant};
-    abide_harness::hunt(
-        VARIABLE,
-        &[(abide_harness::PATIENCE_VARIABLE, "20")],
-        &[Variant::ProxyHeaderFromAnybody],
-        |_| "the_proxy_header_names_the_client",
-    );
-}

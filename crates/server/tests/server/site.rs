@@ -245,21 +245,3 @@ async fn a_program_learns_the_normalised_host() {
     assert_eq!(told.body, host.addr().to_string().as_str());
     host.shutdown().await.unwrap();
 }
-
-#[cfg(feature = "broken")]
-#[test]
-fn every_broken_variant_of_sites_is_caught() {
-    use abide_server::broken::{VARIABLE, Variant};
-    let settings = [(abide_harness::PATIENCE_VARIABLE, "20")];
-    abide_harness::hunt(
-        VARIABLE,
-        &settings,
-        Variant::of("site"),
-        |variant| match variant {
-            Variant::OriginUncheckedOnUpgrade => {
-                "a_socket_opens_for_the_own_page_and_for_programs_only"
-            }
-            _ => "rebound_names_and_other_sites_pages_reach_no_route",
-        },
-    );
-}

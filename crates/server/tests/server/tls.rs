@@ -294,21 +294,3 @@ async fn a_client_that_never_finishes_the_handshake_is_disconnected() {
     }
     host.shutdown().await.unwrap();
 }
-
-#[cfg(feature = "broken")]
-#[test]
-fn every_broken_variant_of_tls_is_caught() {
-    use abide_server::broken::{VARIABLE, Variant};
-    let settings = [(abide_harness::PATIENCE_VARIABLE, "20")];
-    abide_harness::hunt(
-        VARIABLE,
-        &settings,
-        Variant::of("tls"),
-        |variant| match variant {
-            Variant::ClientCertificateOptional => {
-                "with_client_authorities_only_their_clients_are_served"
-            }
-            _ => "a_changed_certificate_is_taken_into_use_and_a_broken_one_is_not",
-        },
-    );
-}

@@ -2,7 +2,6 @@
 //! the key `alarm`. Named alarms are rows of `_abide_alarms`, a table that is created for the first of them.
 
 use super::{AlarmChange, AlarmEntry, AlarmRow};
-use crate::broken::{Variant, broken};
 use crate::database::{ObjectDb, timeline};
 use crate::error::{Error, Result};
 use crate::ident::Epoch;
@@ -39,14 +38,7 @@ impl Alarms {
         let pending = self.rows.iter().filter(|(_, row)| !row.failed);
         pending
             .map(|(name, row)| (&**name, row))
-            .min_by_key(|(_, row)| {
-                let due = row.entry().due_at(set_back);
-                if broken(Variant::LastAlarmFirst) {
-                    due.saturating_neg()
-                } else {
-                    due
-                }
-            })
+            .min_by_key(|(_, row)| row.entry().due_at(set_back))
     }
 
     fn has_names(&self) -> bool {
@@ -58,12 +50,11 @@ impl Alarms {
     /// The object stays a suspect until every unfinished attempt of an earlier process has been repeated. Apart from
     /// `cut_off`, the entry does not depend on the current process, because the next process reads it as it is.
     fn entry(&self, epoch: Epoch, set_back: i64) -> Option<AlarmEntry> {
-        let restores = self.due_for_restore && !broken(Variant::RestoreWaitsForEvent);
-        if self.is_silent() && !restores {
+        if self.is_silent() && !self.due_for_restore {
             return None;
         }
         let entry = self.entry_of_rows(epoch, set_back);
-        let (due, wait) = match (restores, self.tell_at) {
+        let (due, wait) = match (self.due_for_restore, self.tell_at) {
             (true, _) => (0, false),
             (false, Some(tell_at)) if !self.dormant => (tell_at, true),
             (false, _) => return entry,
@@ -77,7 +68,7 @@ impl Alarms {
     }
 
     fn is_silent(&self) -> bool {
-        self.dormant && !broken(Variant::DormantAlarmFires)
+        self.dormant
     }
 
     fn entry_of_rows(&self, epoch: Epoch, set_back: i64) -> Option<AlarmEntry> {
@@ -102,7 +93,7 @@ impl Alarms {
             wait,
             failing: all().any(|entry| entry.failing),
             begun: all().filter_map(|entry| entry.begun).max(),
-            cut_off: all().any(|entry| entry.cut_off) && !broken(Variant::SuspectClearedByAnother),
+            cut_off: all().any(|entry| entry.cut_off),
             named: true,
             some_failed: all().any(|entry| entry.failed),
             ..first

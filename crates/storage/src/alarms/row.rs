@@ -1,7 +1,6 @@
 //! An alarm as its object's database holds it: JSON text.
 
 use super::{AlarmEntry, ClockTime, Isolation};
-use crate::broken::{Variant, broken};
 use serde::{Deserialize, Serialize};
 
 /// An attempt that has begun.
@@ -125,8 +124,7 @@ impl AlarmRow {
             let crashed = begun.epoch != epoch && begun.isolation == Isolation::Alone;
             self.crashes = self.crashes.saturating_add(u32::from(crashed));
             self.broken = self.broken.saturating_add(1);
-            let counts = broken(Variant::CrashCountsForAll);
-            self.cut_off = self.cut_off.saturating_add(u32::from(!counts));
+            self.cut_off = self.cut_off.saturating_add(1);
         }
         match self.next_alarm() {
             Some(next) => Self {
@@ -188,12 +186,7 @@ impl AlarmRow {
 
     /// The index entry of this alarm, if it is the object's only one.
     pub fn entry(&self) -> AlarmEntry {
-        let steady = |at: i64, set_back: i64| {
-            if broken(Variant::ClockSetBackBefore) {
-                return at;
-            }
-            at.saturating_add(set_back)
-        };
+        let steady = |at: i64, set_back: i64| at.saturating_add(set_back);
         let next = self
             .next
             .map(|next| (next, steady(next, self.next_set_back)));

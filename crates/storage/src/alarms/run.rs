@@ -7,7 +7,6 @@
 
 use super::index::{AlarmIndex, Unsaved};
 use super::{AlarmChange, DamagedRun, flags};
-use crate::broken::{Variant, broken};
 use crate::disk::{Disk, DiskFile, OpenMode, sync_names};
 use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
@@ -74,7 +73,7 @@ pub(crate) fn write(
     unsaved: &mut Unsaved<'_>,
     durable: impl FnOnce(Lsn) -> Result<()>,
 ) -> Result<Runs> {
-    if (unsaved.len() == 0 && !unsaved.is_whole()) || broken(Variant::AlarmForgottenByCheckpoint) {
+    if unsaved.len() == 0 && !unsaved.is_whole() {
         return Ok(runs.clone());
     }
     let merges = unsaved.is_whole() || runs.merges(unsaved.len());

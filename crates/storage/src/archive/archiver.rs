@@ -12,7 +12,6 @@ use super::index::NO_BASE;
 use super::lookup::Lookup;
 use super::run::{RunMeta, RunWriter};
 use super::snapshot;
-use crate::broken::{Variant, broken};
 use crate::disk::OpenMode;
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
@@ -107,9 +106,6 @@ impl Archiver {
                 return Err(error);
             }
             self.archive.failed(&error);
-            if broken(Variant::HistoryGivenUpEarly) {
-                break error;
-            }
             if !self.room_has_run_out() {
                 tracing::warn!(%error, "cannot archive the log: keeping it until the next checkpoint tries again");
                 return Ok(());
@@ -201,8 +197,7 @@ impl Archiver {
                 },
             }
         };
-        let is_wanted = !writer.is_empty() && !broken(Variant::HistorySkipped);
-        let meta = is_wanted.then(|| writer.finish()).transpose()?;
+        let meta = (!writer.is_empty()).then(|| writer.finish()).transpose()?;
         self.archive.publish(|state| {
             state.archived = Some(to.0);
             state.runs.extend(meta);
@@ -284,7 +279,7 @@ impl Archiver {
             return Ok(false);
         }
         self.archive_file(last.key, writer, |commit| {
-            if commit == last.commit || broken(Variant::SnapshotAhead) {
+            if commit == last.commit {
                 return Some(*last);
             }
             // Newer than the range being archived. A file that this checkpoint did not write was written by an earlier

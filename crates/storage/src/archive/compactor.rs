@@ -23,7 +23,6 @@ use super::run::{RunMeta, RunWriter};
 use super::snapshot;
 use super::stream::{Merged, Stream};
 use super::{Archive, ArchiveState};
-use crate::broken::{Variant, broken};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, ObjectKey};
 use crate::limits::{
@@ -241,10 +240,7 @@ impl Compactor {
             let newest = merged.newest_index(key);
             while let Some(entry) = merged.current().filter(|entry| entry.head.key == key) {
                 room.count(entry.payload.len())?;
-                let last = newest.map(|newest| newest.last_commit);
-                if !(broken(Variant::MergeDropsNewest) && last == Some(entry.head.commit)) {
-                    writer.add(&entry)?;
-                }
+                writer.add(&entry)?;
                 merged.advance()?;
                 if self.archive.is_stopping() {
                     return Ok(Outcome::Stopped);
@@ -340,9 +336,6 @@ impl Compactor {
             Outcome::Dropped | Outcome::Stopped => (None, true),
         };
         let old = |run: &RunMeta| inputs.iter().any(|input| input.number == run.number);
-        if broken(Variant::RunsRemovedEarly) {
-            self.remove_runs(inputs);
-        }
         let now = self.archive.shared.unix_millis();
         let horizon = now.saturating_sub(retention_millis(self.archive.options()));
         let change = |state: &mut ArchiveState| {

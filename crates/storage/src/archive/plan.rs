@@ -2,7 +2,6 @@
 
 use super::run::RunMeta;
 use super::{ArchiveOptions, ArchiveState};
-use crate::broken::{Variant, broken};
 use crate::limits::{ARCHIVE_FAN_IN, ARCHIVE_FOLD_SHARE, ARCHIVE_FULL_AFTER, ARCHIVE_SPAN_SHARE};
 use std::ops::Range;
 
@@ -62,11 +61,7 @@ pub(super) fn plan(
     room: &Room,
 ) -> Option<Compaction> {
     let retention = retention_millis(options);
-    let horizon = if broken(Variant::FoldEarly) {
-        now
-    } else {
-        now.saturating_sub(retention)
-    };
+    let horizon = now.saturating_sub(retention);
     let runs = &state.runs;
     let bases = runs.iter().take_while(|run| run.base).count();
     let bytes = |runs: &[RunMeta]| runs.iter().map(|run| run.bytes).sum::<u64>();

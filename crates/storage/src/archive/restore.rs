@@ -5,7 +5,6 @@
 
 use super::bookmark::{self, Bookmark};
 use super::image::Image;
-use crate::broken::{Variant, broken};
 use crate::database::ObjectDb;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -62,9 +61,7 @@ impl Engine {
             to: *to,
         };
         db.commit_restored(name.as_deref(), undo, cause, afterwards)?;
-        if !broken(Variant::RestoreNotAwaited) {
-            self.wait_durable(db.newest())?;
-        }
+        self.wait_durable(db.newest())?;
         Ok(undo)
     }
 
@@ -195,9 +192,6 @@ fn stage(file: &PageFile, image: &Image, doing: &str, advice: &str) -> Result<()
     let mut current = [0; PAGE_BYTES];
     for page_no in 1..=image.size() {
         let wanted = image.page(page_no)?;
-        if broken(Variant::RestoreInParts) && page_no == image.size() / 2 {
-            file.commit()?;
-        }
         let offset = u64::from(page_no - 1) * PAGE_BYTES as u64;
         let there = file.read(&mut current, offset)?;
         if there == PAGE_BYTES && wanted == current {

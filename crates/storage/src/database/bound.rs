@@ -4,11 +4,15 @@
 //! own `max_page_count`, which ends the transaction, is set above the reserve.
 
 use super::{ObjectDb, State};
-use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};
-use crate::limits::{NEAR_BOUND_PAGES, VACUUM_WHEN_FULL_BYTES};
+use crate::limits::VACUUM_WHEN_FULL_BYTES;
+use crate::sql_limits::SqlLimits;
 
 impl ObjectDb {
+    pub(crate) fn sql_limits(&self) -> SqlLimits {
+        self.file.sql_limits()
+    }
+
     /// Sets whether writes from here on may use the reserve beyond the storage limits: for work that must be able to
     /// finish, such as alarms. Initially false. Updates, deletes and the engine's own writes always may.
     pub fn use_reserve(&self, uses: bool) {
@@ -27,14 +31,15 @@ impl ObjectDb {
         let before = self.page_count()?;
         let most = bound.pages.max(before);
         // A savepoint costs more than the check afterwards.
-        let is_near = before.saturating_add(NEAR_BOUND_PAGES) >= bound.pages;
+        let near = self.sql_limits().near_bound_pages();
+        let is_near = before.saturating_add(near) >= bound.pages;
         if is_near {
             self.internal("SAVEPOINT abide/*abide*/", ())?;
         }
         let result = write();
         // SQLite may have ended the transaction, and with it the savepoint.
         let goes_on = self.state.get() == State::Transaction;
-        let is_over = goes_on && self.page_count()? > most && !broken(Variant::ObjectBoundIgnored);
+        let is_over = goes_on && self.page_count()? > most;
         if is_near && goes_on {
             if is_over {
                 self.internal("ROLLBACK TO abide/*abide*/", ())?;

@@ -4,7 +4,6 @@ use super::sql_error::{SqlError, SqlErrorKind};
 use super::{ObjectDb, State};
 use crate::error::{Error, ErrorKind};
 use crate::guard::NO_ATTACH;
-use crate::limits::{MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_VALUE_BYTES};
 use crate::stored::BoundOf;
 use crate::vfs;
 use rusqlite::ErrorCode;
@@ -79,8 +78,8 @@ impl ObjectDb {
         };
         match error.sqlite_error_code() {
             Some(ErrorCode::TooBig) => Error::limit(format!(
-                "{text}: a string, blob or row may have at most {} MiB",
-                MAX_VALUE_BYTES >> 20
+                "{text}: a string, blob or row may have at most {} bytes (storage.max_value_bytes)",
+                self.sql_limits().value_bytes
             )),
             Some(ErrorCode::DiskFull) if self.has_exhausted_ids() => Error::input(format!(
                 "a table with AUTOINCREMENT has used its largest id, {}, so no row can be inserted without an id",
@@ -96,11 +95,13 @@ impl ObjectDb {
                 || text.contains("variable number must be") =>
             {
                 Error::limit(format!(
-                    "{text}: a statement may have at most {MAX_BOUND_PARAMETERS} bound parameters"
+                    "{text}: a statement may have at most {} bound parameters (storage.max_parameters)",
+                    self.sql_limits().parameters
                 ))
             }
             _ if text.contains("too many columns") => Error::limit(format!(
-                "{text}: a table or result may have at most {MAX_COLUMNS} columns"
+                "{text}: a table or result may have at most {} columns (storage.max_columns)",
+                self.sql_limits().columns
             )),
             _ => Error::input(text),
         }

@@ -19,7 +19,6 @@ pub(crate) mod timeline;
 
 use crate::alarms::KnownAlarms;
 use crate::archive::bookmark::Bookmark;
-use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::ident::{Epoch, Lsn};
@@ -129,7 +128,7 @@ impl ObjectDb {
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
             changes.attach(connection)?;
-            guard.attach(connection)
+            guard.attach(connection, file.sql_limits())
         };
         setup(&mut connection).map_err(|error| {
             let why = file.take_error();
@@ -335,9 +334,7 @@ impl ObjectDb {
                     db.vacuum.set(vacuum);
                     db.disregard_changes_since(changes);
                     db.known_alarms.take();
-                    if !broken(Variant::RollbackForgotten) {
-                        let _ = db.internal("ROLLBACK TO abide/*abide*/", ());
-                    }
+                    let _ = db.internal("ROLLBACK TO abide/*abide*/", ());
                     let _ = db.internal("RELEASE abide/*abide*/", ());
                 }
             }
@@ -381,7 +378,7 @@ impl ObjectDb {
 
     /// Rolls back a transaction in which the object's name may have been written. A bookmark taken in it stays valid.
     fn undo_all(&self, name: Option<String>) {
-        if self.state.get() != State::Transaction || broken(Variant::RollbackForgotten) {
+        if self.state.get() != State::Transaction {
             return;
         }
         let needs_commit = self.file.needs_commit();

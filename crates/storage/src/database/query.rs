@@ -1,6 +1,6 @@
 //! Users' SQL: checks and runs statements, and collects or streams their rows.
 
-use super::text::{creates_virtual_table, is_dml, uses_reserve};
+use super::text::Write;
 use super::{MARK, ObjectDb};
 use crate::error::{Error, Result};
 use crate::guard::hides_reserved_name;
@@ -41,15 +41,18 @@ impl ObjectDb {
         check_text(sql)?;
         let prepared = self.connection.prepare_cached(sql);
         let mut statement = prepared.map_err(|e| self.sql_error(&e))?;
-        self.begin_for(&statement)?;
-        let is_free = statement.readonly() || uses_reserve(sql);
+        let write = self.begin_for(&statement, sql)?;
         let step = || {
-            self.step(&mut statement, sql, params, |columns, values| {
+            self.step(&mut statement, sql, write, params, |columns, values| {
                 row(Row::new(columns, Source::Live(values)))
             })
             .map(drop)
         };
-        if is_free { step() } else { self.bounded(step) }
+        if may_grow(write) {
+            self.bounded(step)
+        } else {
+            step()
+        }
     }
 
     fn run_batch(&self, sql: &str, params: impl Params) -> Result<Gathered> {
@@ -86,11 +89,12 @@ impl ObjectDb {
         sql: &str,
         params: impl Params,
     ) -> Result<Gathered> {
-        self.begin_for(statement)?;
-        if statement.readonly() || uses_reserve(sql) {
-            self.gather(statement, sql, params)
+        let write = self.begin_for(statement, sql)?;
+        let gather = || self.gather(statement, sql, write, params);
+        if may_grow(write) {
+            self.bounded(gather)
         } else {
-            self.bounded(|| self.gather(statement, sql, params))
+            gather()
         }
     }
 
@@ -99,12 +103,13 @@ impl ObjectDb {
         &self,
         statement: &mut Statement<'_>,
         sql: &str,
+        write: Option<Write>,
         params: impl Params,
     ) -> Result<Gathered> {
         let before = self.connection.total_changes();
         let mut cells = Cells::default();
         let mut count = 0;
-        let columns = self.step(statement, sql, params, |columns, row| {
+        let columns = self.step(statement, sql, write, params, |columns, row| {
             for column in 0..columns.len() {
                 cells.push(row.get_ref(column).map_err(|e| self.sql_error(&e))?);
             }
@@ -133,6 +138,7 @@ impl ObjectDb {
         &self,
         statement: &mut Statement<'_>,
         sql: &str,
+        write: Option<Write>,
         params: impl Params,
         mut take: impl FnMut(&[String], &rusqlite::Row<'_>) -> Result<(), E>,
     ) -> Result<Arc<[String]>, E> {
@@ -143,12 +149,12 @@ impl ObjectDb {
             let columns = columns.get_or_insert_with(|| column_names(row.as_ref()));
             take(columns, row)
         });
-        if !statement.readonly() {
+        if let Some(write) = write {
             // Creating a virtual table inserts rows, too.
-            let counts = (is_dml(sql) && (stepped.is_ok() || self.can_be_prepared(sql)))
+            let counts = (write.is_dml && (stepped.is_ok() || self.can_be_prepared(sql)))
                 || self.changes_that_count() > before;
             self.changes.of_user(&self.connection, counts);
-            if creates_virtual_table(sql) {
+            if write.creates_virtual_table {
                 self.disregard_changes_since(before);
             }
         }
@@ -177,13 +183,19 @@ impl ObjectDb {
         Ok(())
     }
 
-    fn begin_for(&self, statement: &Statement<'_>) -> Result<()> {
+    /// Begins a transaction, if there is none and the statement writes. Returns what it writes, if it does.
+    fn begin_for(&self, statement: &Statement<'_>, sql: &str) -> Result<Option<Write>> {
         if statement.readonly() {
-            Ok(())
-        } else {
-            self.begin()
+            return Ok(None);
         }
+        self.begin()?;
+        Ok(Some(Write::of(sql)))
     }
+}
+
+/// True if a statement may add pages, and has to stay within the storage limits.
+fn may_grow(write: Option<Write>) -> bool {
+    write.is_some_and(|write| !write.uses_reserve)
 }
 
 fn check_text(sql: &str) -> Result<()> {

@@ -1,22 +1,34 @@
 //! What the text of a statement says about it, where SQLite does not.
 
-/// The statement's first words, without comments before them.
-fn first_words<const N: usize>(sql: &str) -> [&str; N] {
-    let mut rest = sql;
-    std::array::from_fn(|_| {
-        rest = without_comments(rest);
-        let end = rest
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(rest.len());
-        let (word, after) = rest.split_at(end);
-        rest = after;
-        word
-    })
+/// What the first words of a statement that writes say about it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Write {
+    /// It can be expected to free or replace something: it may use the reserve.
+    pub(super) uses_reserve: bool,
+    /// It is an `INSERT`, `UPDATE` or `DELETE`: SQLite's `changes()` is about these.
+    pub(super) is_dml: bool,
+    pub(super) creates_virtual_table: bool,
 }
 
-fn begins_with_one_of(sql: &str, words: &[&str]) -> bool {
-    let [first] = first_words(sql);
-    words.iter().any(|word| first.eq_ignore_ascii_case(word))
+impl Write {
+    pub(super) fn of(sql: &str) -> Self {
+        let (first, rest) = first_word(sql);
+        let is = |word: &str| first.eq_ignore_ascii_case(word);
+        let replaces = is("update") || is("delete");
+        Self {
+            uses_reserve: replaces || is("drop"),
+            is_dml: replaces || is("insert") || is("replace") || is("with"),
+            creates_virtual_table: is("create")
+                && first_word(rest).0.eq_ignore_ascii_case("virtual"),
+        }
+    }
+}
+
+/// A statement's first word, without comments before it, and what follows.
+fn first_word(sql: &str) -> (&str, &str) {
+    let rest = without_comments(sql);
+    let end = rest.bytes().position(|byte| !byte.is_ascii_alphabetic());
+    rest.split_at(end.unwrap_or(rest.len()))
 }
 
 fn without_comments(sql: &str) -> &str {
@@ -33,38 +45,21 @@ fn without_comments(sql: &str) -> &str {
     }
 }
 
-/// Returns whether a statement can be expected to free or replace something. It may use the reserve.
-pub(super) fn uses_reserve(sql: &str) -> bool {
-    begins_with_one_of(sql, &["delete", "update", "drop"])
-}
-
-/// Returns whether a statement that writes is an `INSERT`, `UPDATE` or `DELETE`: SQLite's `changes()` is about these.
-pub(super) fn is_dml(sql: &str) -> bool {
-    begins_with_one_of(sql, &["insert", "update", "delete", "replace", "with"])
-}
-
-/// Returns whether a statement creates a virtual table.
-pub(super) fn creates_virtual_table(sql: &str) -> bool {
-    let [first, second] = first_words(sql);
-    first.eq_ignore_ascii_case("create") && second.eq_ignore_ascii_case("virtual")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn comments_before_a_statement_are_skipped() {
-        assert!(uses_reserve("  delete FROM t"));
-        assert!(uses_reserve("-- old ones\n /* and more */ DELETE FROM t"));
-        assert!(!uses_reserve("-- DELETE\nINSERT INTO t VALUES (1)"));
-        assert!(creates_virtual_table(
-            "CREATE /* text */ VIRTUAL TABLE f USING fts5(a)"
-        ));
-        assert!(!creates_virtual_table("CREATE TABLE virtual (a)"));
-        assert!(is_dml("WITH c AS (SELECT 1) INSERT INTO t SELECT * FROM c"));
+        assert!(Write::of("  delete FROM t").uses_reserve);
+        assert!(Write::of("-- old ones\n /* and more */ DELETE FROM t").uses_reserve);
+        assert!(!Write::of("-- DELETE\nINSERT INTO t VALUES (1)").uses_reserve);
+        let virtual_table = "CREATE /* text */ VIRTUAL TABLE f USING fts5(a)";
+        assert!(Write::of(virtual_table).creates_virtual_table);
+        assert!(!Write::of("CREATE TABLE virtual (a)").creates_virtual_table);
+        assert!(Write::of("WITH c AS (SELECT 1) INSERT INTO t SELECT * FROM c").is_dml);
         for empty in ["", "--", "/*", "-- \n", "/* */", "/"] {
-            assert_eq!(first_words::<1>(empty), [""], "{empty:?}");
+            assert_eq!(first_word(empty).0, "", "{empty:?}");
         }
     }
 }

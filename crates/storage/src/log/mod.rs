@@ -25,7 +25,6 @@ mod room;
 pub(crate) mod segment;
 pub(crate) mod segment_pool;
 
-use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};
 use crate::ident::{Epoch, Lsn};
 use crate::limits::{
@@ -482,10 +481,8 @@ impl Log {
     /// Begins a checkpoint: from the returned position on, the first image of each page is a full image.
     pub(crate) fn advance_full_image_horizon(&self) -> Lsn {
         let state = self.state.lock();
-        if !broken(Variant::HorizonNotAdvanced) {
-            self.full_image_horizon
-                .store(state.appended.0, Ordering::Release);
-        }
+        self.full_image_horizon
+            .store(state.appended.0, Ordering::Release);
         state.appended
     }
 

@@ -9,7 +9,6 @@
 
 use super::record::{self, HEADER_BYTES, Header};
 use super::segment::{FoundHeader, HEADER_BLOCK, LOG_VERSION, SegmentHeader, file_name, number_of};
-use crate::broken::{Variant, broken};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::ident::{Epoch, Lsn};
@@ -205,10 +204,6 @@ pub(crate) fn read(
                 ));
             }
             None => {
-                if broken(Variant::PartTaken) && !parts.is_empty() {
-                    end = cursor.at;
-                    take(&Logged { parts: &parts, end })?;
-                }
                 if let Some(later) = cursor.durable_beyond() {
                     return Err(damaged(
                         segment,
@@ -334,8 +329,7 @@ impl<'a> Cursor<'a> {
 
     /// True of the record that belongs here, and not of an old one of a recycled segment.
     fn is_next(&self, header: &Header) -> bool {
-        let is_here = header.lsn == self.at && header.epoch == self.epoch;
-        is_here || broken(Variant::OldRecordsTaken)
+        header.lsn == self.at && header.epoch == self.epoch
     }
 
     /// The position of a later valid record that says the durable LSN had passed this position.
@@ -357,5 +351,5 @@ impl<'a> Cursor<'a> {
 
 /// True if the payload is not what the header says that it is.
 fn is_torn(header: &Header, payload: &[u8]) -> bool {
-    crc32c::crc32c(payload) != header.payload_crc && !broken(Variant::PayloadUnchecked)
+    crc32c::crc32c(payload) != header.payload_crc
 }

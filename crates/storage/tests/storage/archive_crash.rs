@@ -251,10 +251,6 @@ fn every_commit_can_be_restored(
 
 #[test]
 fn s15_history_that_is_archived_in_several_steps_is_whole() {
-    history_in_several_steps_is_whole();
-}
-
-fn history_in_several_steps_is_whole() {
     let disk = SimDisk::new();
     let options = StoreOptions::small()
         .manual(true)
@@ -291,10 +287,6 @@ fn history_in_several_steps_is_whole() {
 
 #[test]
 fn s17_a_restore_is_whole_or_absent_after_a_crash_at_any_write() {
-    a_restore_is_wholly_there_or_absent();
-}
-
-fn a_restore_is_wholly_there_or_absent() {
     let prepare = || {
         let disk = SimDisk::new();
         let store = common::manual(&disk);
@@ -337,28 +329,6 @@ fn a_restore_is_wholly_there_or_absent() {
         }
     }
     assert!(before > 5 && after > 0, "{before} {after}");
-}
-
-/// Each variant of the archive that is broken on purpose must be caught by the test of the promise that it breaks.
-#[cfg(feature = "broken")]
-#[test]
-fn every_broken_variant_of_the_archive_is_caught() {
-    use abide_storage::broken::Variant;
-    let any_commit: fn() = || {
-        for seed in 0..3 {
-            every_commit_can_be_restored(SimDisk::new, seed, 3, &mut Seen::default());
-        }
-    };
-    let whole: fn() = a_restore_is_wholly_there_or_absent;
-    common::must_catch(&[
-        (Variant::HistorySkipped, any_commit),
-        (Variant::MergeDropsNewest, any_commit),
-        (Variant::RunsRemovedEarly, any_commit),
-        (Variant::FoldEarly, any_commit),
-        (Variant::SnapshotAhead, history_in_several_steps_is_whole),
-        (Variant::RestoreNotAwaited, whole),
-        (Variant::RestoreInParts, whole),
-    ]);
 }
 
 /// The checks see what a disk loses that does not sync runs of the archive.

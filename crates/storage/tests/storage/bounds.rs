@@ -53,7 +53,8 @@ fn count(db: &ObjectDb) -> i64 {
     rows.one::<(i64,)>().unwrap().0
 }
 
-fn an_object_is_full_at_its_bound_and_takes_more_when_rows_are_deleted() {
+#[test]
+fn an_object_is_full_at_its_bound() {
     let (store, db) = bounded_object();
     let (rows, error) = fill(&db);
     assert_eq!(error.kind(), ErrorKind::Full, "{error}");
@@ -76,11 +77,6 @@ fn an_object_is_full_at_its_bound_and_takes_more_when_rows_are_deleted() {
     }
     db.commit().unwrap();
     assert_eq!(store.stats().full_refusals, [3, 0]);
-}
-
-#[test]
-fn an_object_is_full_at_its_bound() {
-    an_object_is_full_at_its_bound_and_takes_more_when_rows_are_deleted();
 }
 
 #[test]
@@ -132,7 +128,8 @@ fn fill_store(store: &Store) -> u8 {
     panic!("nothing was refused");
 }
 
-fn all_objects_are_held_to_their_bound() {
+#[test]
+fn all_objects_together_are_held_to_their_bound() {
     let disk = SimDisk::new();
     let store = store(&disk, BOUND, Some(BOUND));
     let refused = fill_store(&store);
@@ -165,11 +162,7 @@ fn all_objects_are_held_to_their_bound() {
 }
 
 #[test]
-fn all_objects_together_are_held_to_their_bound() {
-    all_objects_are_held_to_their_bound();
-}
-
-fn the_count_is_right_after_a_checkpoint_and_after_a_crash() {
+fn the_count_of_all_objects_survives_checkpoints_and_crashes() {
     let disk = SimDisk::new();
     let path = |store: &Store, id| store.object_path(key(store, id)).unwrap();
     let first = store(&disk, BOUND, Some(BOUND));
@@ -200,11 +193,6 @@ fn the_count_is_right_after_a_checkpoint_and_after_a_crash() {
     drop(again);
     let again = store(&disk, BOUND, Some(BOUND));
     assert_eq!(again.stats().stored_bytes, counted);
-}
-
-#[test]
-fn the_count_of_all_objects_survives_checkpoints_and_crashes() {
-    the_count_is_right_after_a_checkpoint_and_after_a_crash();
 }
 
 #[test]
@@ -280,26 +268,4 @@ fn a_repaired_object_counts_for_what_it_is() {
     damaged.checkpoint().unwrap();
     let length = common::read_file(&disk, &path).len() as u64;
     assert_eq!(damaged.stats().stored_bytes, Some(length));
-}
-
-#[cfg(feature = "broken")]
-#[test]
-fn every_broken_variant_of_the_bounds_is_caught() {
-    use abide_storage::broken::Variant;
-    let cases: &[(Variant, fn())] = &[
-        (
-            Variant::ObjectBoundIgnored,
-            an_object_is_full_at_its_bound_and_takes_more_when_rows_are_deleted,
-        ),
-        (
-            Variant::StoreBoundIgnored,
-            all_objects_are_held_to_their_bound,
-        ),
-        (
-            Variant::GrowthNotCounted,
-            the_count_is_right_after_a_checkpoint_and_after_a_crash,
-        ),
-    ];
-    assert_eq!(cases.len(), Variant::of("bounds").len());
-    common::must_catch(cases);
 }

@@ -7,5 +7,4 @@ mod ci;
 mod doubles;
 mod page;
 mod supply_chain;
-mod switches;
 mod words;

@@ -6,10 +6,7 @@ use super::{
     super::{Draft, MAX_PENDING, Refusal},
     Collected, Credited, Subscription, number_of, on_its_way,
 };
-use crate::{
-    Line, LineKind, Money, MoneyError, Period, Time,
-    broken::{Variant, broken},
-};
+use crate::{Line, LineKind, Money, MoneyError, Period, Time};
 
 /// Credits that are remembered to detect repeated reports: more than are in progress at a time.
 const REMEMBERED: usize = 100;
@@ -29,7 +26,7 @@ pub struct GivenBack {
 impl Subscription {
     /// Returns whether a credit was already recorded.
     pub fn knows_credit(&self, id: &str) -> bool {
-        self.credits.iter().any(|known| known == id) && !broken(Variant::CreditTwice)
+        self.credits.iter().any(|known| known == id)
     }
 
     /// Reduces the amount owed for an invoice; returns the additional outcome of `collect` if nothing is owed any more.
@@ -45,9 +42,7 @@ impl Subscription {
             return Err(on_its_way(&credited.invoice));
         }
         let left = owed.amount.minus(credited.amount)?;
-        if (left.is_negative() && !broken(Variant::CreditUnbounded))
-            || credited.amount.amount() <= 0
-        {
+        if left.is_negative() || credited.amount.amount() <= 0 {
             return Err(Refusal::invalid(format!(
                 "{} is owed for {}: a credit note must be above zero, and at most that amount.",
                 owed.amount, credited.invoice
@@ -92,9 +87,6 @@ impl Subscription {
     /// Returns whether a payment must be refunded: the invoice was voided in the meantime, or the subscription has
     /// ended without providing any service for it. Once true, it stays true.
     pub fn gives_back(&self, id: &str, invoice: &str) -> bool {
-        if broken(Variant::LateMoneyKept) {
-            return false;
-        }
         let number = Draft::number_of(id, invoice);
         self.unserved || number.is_some_and(|number| self.voided.contains(&number))
     }
@@ -128,9 +120,7 @@ impl Subscription {
             self.credits.remove(0);
         }
         self.credits.push(credited.id.clone());
-        if !broken(Variant::GivenBackTwice) {
-            self.given_back(&credited.invoice, credited.amount);
-        }
+        self.given_back(&credited.invoice, credited.amount);
     }
 
     /// Records a credit for the present period.
@@ -173,7 +163,7 @@ impl Subscription {
         let withheld = given.withheld?;
         let less = withheld.minus(charge).ok()?.is_negative();
         let restored = if less { withheld } else { charge };
-        (restored.amount() > 0 && !broken(Variant::NoteClawedBack)).then_some(restored)
+        (restored.amount() > 0).then_some(restored)
     }
 
     pub(super) fn withhold(&mut self, withheld: Option<Money>) {

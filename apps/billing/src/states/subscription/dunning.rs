@@ -6,10 +6,7 @@ use super::{
     super::{CARD_REPLACED, MIN_DUNNING_DAYS, Refusal},
     Attempt, Collected, Subscription, is_zero,
 };
-use crate::{
-    Money, MoneyError, Time,
-    broken::{Variant, broken},
-};
+use crate::{Money, MoneyError, Time};
 
 /// The debt of one invoice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,15 +71,14 @@ impl Owed {
 
     /// Returns whether the latest attempt has not ended.
     pub(super) fn is_on_its_way(&self) -> bool {
-        self.failed != self.attempts && !broken(Variant::AttemptBesideAttempt)
+        self.failed != self.attempts
     }
 
     /// Returns whether an amount pays it: the amount owed now, or before a credit note. Any excess is refunded.
     pub(super) fn is_paid_with(&self, amount: Money) -> bool {
         let most = self.issued();
-        let pays = amount.currency() == self.amount.currency()
-            && (self.amount.amount()..=most.map_or(0, Money::amount)).contains(&amount.amount());
-        pays || broken(Variant::AmountUnchecked)
+        amount.currency() == self.amount.currency()
+            && (self.amount.amount()..=most.map_or(0, Money::amount)).contains(&amount.amount())
     }
 
     /// An attempt has failed.
@@ -92,9 +88,6 @@ impl Owed {
             self.before += 1;
         }
         self.failed = self.failed.max(collected.attempt);
-        if broken(Variant::RetryDaysFromLast) {
-            self.since = None;
-        }
         self.since.get_or_insert(at);
         self.failed_at = Some(at);
     }
@@ -103,10 +96,8 @@ impl Owed {
     /// on them.
     fn not_at_once(&self, at: Time) -> Time {
         match self.failed_at {
-            Some(failed) if !broken(Variant::DunningBurst) => {
-                at.max(failed.plus_days(MIN_DUNNING_DAYS))
-            }
-            _ => at,
+            Some(failed) => at.max(failed.plus_days(MIN_DUNNING_DAYS)),
+            None => at,
         }
     }
 
@@ -122,8 +113,7 @@ impl Subscription {
     /// The next attempt to collect an invoice whose latest one has failed, and when; none if the days are used up.
     pub fn next_attempt(&self, invoice: &str) -> Option<(Time, Attempt)> {
         let owed = self.owed.get(invoice)?;
-        let is_given_up = owed.given_up && !broken(Variant::GivenUpCharged);
-        if owed.failed == 0 || owed.is_on_its_way() || is_given_up {
+        if owed.failed == 0 || owed.is_on_its_way() || owed.given_up {
             return None;
         }
         let since = owed.since?;

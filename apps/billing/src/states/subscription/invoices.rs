@@ -4,10 +4,7 @@ use super::{
     super::{Draft, Refusal},
     Subscription,
 };
-use crate::{
-    Line, LineKind, Lines, Money,
-    broken::{Variant, broken},
-};
+use crate::{Line, LineKind, Lines, Money};
 
 impl Subscription {
     /// The invoice of the next period.
@@ -27,7 +24,7 @@ impl Subscription {
     /// The invoice of pending lines, if the next period is not billed: it is skipped, or there is none. None if nothing
     /// is due.
     pub fn last_invoice(&self, id: &str) -> Result<Option<Draft>, Refusal> {
-        if self.anchor.is_none() || self.pending.is_empty() || broken(Variant::ChangeLeftOut) {
+        if self.anchor.is_none() || self.pending.is_empty() {
             return Ok(None);
         }
         let draft = self.draft(id, None)?;
@@ -41,8 +38,7 @@ impl Subscription {
         if let Some(line) = line {
             lines.add(line)?;
         }
-        let pending = self.pending.iter();
-        for line in pending.filter(|_| !broken(Variant::ChangeUnbilled)) {
+        for line in &self.pending {
             lines.add(line.clone())?;
         }
         if let Some(carried) = self.carried {
@@ -72,7 +68,7 @@ impl Subscription {
     /// What is too little to be charged is on the next invoice.
     fn deferred(&self, due: Money) -> Option<Line> {
         let is_little = due.amount() > 0 && due.amount() < self.terms.minimum_charge;
-        if !is_little || broken(Variant::CentCharged) {
+        if !is_little {
             return None;
         }
         Some(Line {

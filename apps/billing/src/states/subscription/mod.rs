@@ -27,10 +27,7 @@ pub use self::{
     restored::{Copied, Debt, Found, Restored},
 };
 use super::{Draft, INCOMPLETE_HOURS, Metadata, Refusal, Step, Terms};
-use crate::{
-    Anchor, Line, LineKind, Money, Period, Time,
-    broken::{Variant, broken},
-};
+use crate::{Anchor, Line, LineKind, Money, Period, Time};
 
 /// A subscription.
 #[allow(
@@ -116,13 +113,12 @@ pub struct Subscription {
 impl Subscription {
     /// Returns whether a state entitles the customer to service. Days of grace do.
     pub fn is_entitled(state: &str) -> bool {
-        matches!(state, "trialing" | "active")
-            || (state == "past_due" && !broken(Variant::GraceUnserved))
+        matches!(state, "trialing" | "active" | "past_due")
     }
 
     /// Returns whether periods are billed in a state; in others they are skipped.
     pub fn is_billed(state: &str) -> bool {
-        matches!(state, "incomplete" | "active" | "past_due") || broken(Variant::UnservedBilled)
+        matches!(state, "incomplete" | "active" | "past_due")
     }
 
     /// Rejects an invalid new outcome.
@@ -146,7 +142,7 @@ impl Subscription {
     }
 
     fn may_bill(&self, draft: &Draft) -> Result<(), Refusal> {
-        if draft.period.number != self.next && !broken(Variant::NumberUnchecked) {
+        if draft.period.number != self.next {
             return Err(Refusal::invalid(format!(
                 "The next period to bill is {}, not {}.",
                 self.next, draft.period.number
@@ -221,7 +217,7 @@ impl Subscription {
             }
             ("resume", _) => {
                 let resumed: Resumed = step.data()?;
-                if resumed.anew && !broken(Variant::OldDebtDue) {
+                if resumed.anew {
                     self.dun_anew(resumed.at);
                 }
                 self.serve_again(resumed.lines, resumed.restored);
@@ -317,7 +313,7 @@ impl Subscription {
         self.carried = carried(&draft, totals.left)?;
         let lines = draft.lines.all();
         let changes_only = !lines.iter().any(|line| line.kind == LineKind::Period);
-        if changes_only && !broken(Variant::NoteOfOthersWithheld) {
+        if changes_only {
             self.changes_only = Some(draft.period.number);
         }
         if !totals.due.is_zero() {
@@ -382,7 +378,7 @@ impl Subscription {
 
     fn collected(&mut self, outcome: &str, collected: &Collected, at: Time) -> Result<(), Refusal> {
         let is_void = matches!(outcome, "voided" | "cleared");
-        if is_void && !broken(Variant::VoidMints) {
+        if is_void {
             self.waive(&collected.invoice);
         }
         if is_void {
@@ -444,8 +440,7 @@ impl Subscription {
             return Ok(None);
         }
         let period = self.period_after()?;
-        let ends = self.cancel_at.filter(|_| !broken(Variant::EndUnheeded));
-        let goes_on = self.ended_at.is_none() && ends.is_none_or(|at| period.start < at);
+        let goes_on = self.ended_at.is_none() && self.cancel_at.is_none_or(|at| period.start < at);
         Ok(goes_on.then_some(period))
     }
 
@@ -482,9 +477,7 @@ impl Subscription {
     /// Until when service is certain in a state: the end of the paid period, of the days of grace, or the scheduled
     /// end.
     pub fn entitled_until(&self, state: &str) -> Option<Time> {
-        let grace = self
-            .grace_end()
-            .filter(|_| state == "past_due" && !broken(Variant::GraceUntold));
+        let grace = self.grace_end().filter(|_| state == "past_due");
         let ends = [self.paid_until(), grace, self.cancel_at];
         ends.into_iter().flatten().min()
     }
@@ -507,9 +500,6 @@ fn number_of(invoice: &str) -> Option<u32> {
 
 /// What a draft leaves for the next one: credit, and what was too little to be charged, which is owed with it.
 fn carried(draft: &Draft, left: Money) -> Result<Option<Money>, Refusal> {
-    if broken(Variant::CreditLost) {
-        return Ok(None);
-    }
     let carried = left.plus(draft.lines.of_kind(LineKind::Deferred)?)?;
     Ok(Some(carried).filter(|carried| !carried.is_zero()))
 }

@@ -1,10 +1,7 @@
 //! The times of advance notices.
 
 use super::{super::Refusal, Subscription};
-use crate::{
-    Time,
-    broken::{Variant, broken},
-};
+use crate::Time;
 
 impl Subscription {
     /// When to give notice of the end of the trial, if at all.
@@ -33,8 +30,5 @@ impl Subscription {
 }
 
 fn before(at: Time, days: u32) -> Time {
-    if broken(Variant::NoticeLate) {
-        return at;
-    }
     at.plus(-i64::from(days) * 24 * 60 * 60 * 1_000)
 }

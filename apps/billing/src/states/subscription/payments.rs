@@ -7,10 +7,7 @@ use super::{
     Collected, Owed, Subscription, number_of,
     proration::too_many,
 };
-use crate::{
-    Line, LineKind, Money, Time,
-    broken::{Variant, broken},
-};
+use crate::{Line, LineKind, Money, Time};
 
 /// What a payment reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,12 +31,12 @@ pub struct PaymentResult {
 impl PaymentResult {
     /// Whether it is about one of this many attempts.
     pub(in crate::states) fn is_of_one_of(&self, attempts: u32) -> bool {
-        (1..=attempts).contains(&self.attempt) || broken(Variant::NobodysReport)
+        (1..=attempts).contains(&self.attempt)
     }
 
     /// Whether a failure is news when the last that was reported is of this attempt.
     pub(in crate::states) fn is_news_after(&self, failed: u32) -> bool {
-        self.attempt > failed || broken(Variant::ReportTwice)
+        self.attempt > failed
     }
 }
 
@@ -90,7 +87,7 @@ impl Subscription {
             reason: None,
             lines,
             restored,
-            returned: owed.used.filter(|_| !broken(Variant::VoidKeepsCredit)),
+            returned: owed.used,
             revoked: self.revoked(invoice, owed),
         };
         Ok((if is_last { "cleared" } else { "voided" }, cleared))
@@ -105,7 +102,7 @@ impl Subscription {
         at: Time,
     ) -> Result<(&'static str, Collected), Refusal> {
         let owed = self.owed(invoice)?;
-        if owed.is_on_its_way() && !broken(Variant::VoidBesideAttempt) {
+        if owed.is_on_its_way() {
             return Err(on_its_way(invoice));
         }
         if state == "incomplete" {
@@ -123,8 +120,7 @@ impl Subscription {
     fn revoked(&self, invoice: &str, owed: &Owed) -> Option<Line> {
         let given_back = owed.changed.filter(|changed| changed.is_negative())?;
         let period = number_of(invoice).and_then(|number| self.numbered(number));
-        let is_free = !owed.changes_only && !broken(Variant::GivenBackKept);
-        is_free.then(|| Line {
+        (!owed.changes_only).then(|| Line {
             kind: LineKind::ProrationCharge,
             description: format!("Unused time of {invoice}, which is void"),
             price: None,
@@ -146,7 +142,7 @@ impl Subscription {
 
     /// Whether the last invoice that is owed is paid with this one.
     fn owes_one(&self) -> bool {
-        self.owed.len() == 1 || broken(Variant::SettledEarly)
+        self.owed.len() == 1
     }
 
     /// Returns whether an invoice was billed, and is no longer owed.
@@ -186,9 +182,6 @@ impl Subscription {
                     "{} is owed for {}, not {}.",
                     owed.amount, result.invoice, result.amount
                 )));
-            }
-            Verdict::Paid if broken(Variant::LateMoneyIgnored) && result.attempt <= owed.failed => {
-                return Ok(Report::Old);
             }
             // A successful payment counts, whatever was reported before.
             Verdict::Paid if self.owes_one() => "settled",

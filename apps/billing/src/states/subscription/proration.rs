@@ -4,11 +4,7 @@ use super::{
     super::{MAX_PENDING, Refusal},
     Changed, Paused, Plan, Resumed, Subscription,
 };
-use crate::{
-    Line, LineKind, Money, Period, Time,
-    broken::{Variant, broken},
-    proration,
-};
+use crate::{Line, LineKind, Money, Period, Time, proration};
 
 impl Subscription {
     /// A plan change at a moment: credits the rest of the period for the old plan and charges it for the new one.
@@ -43,7 +39,7 @@ impl Subscription {
             });
         };
         let mut change = proration::change(before, after, &period, at)?;
-        if is_longer && !broken(Variant::LengthChargedTwice) {
+        if is_longer {
             change.charge = Money::zero(after.currency());
         }
         // What service costs less by was given back before, perhaps; what it costs more by had been withheld.
@@ -97,7 +93,7 @@ impl Subscription {
 
     /// Rejects a change whose next invoice would exceed the maximum amount.
     fn can_be_billed(&self, changed: Changed) -> Result<Changed, Refusal> {
-        if self.anchor.is_some() && !broken(Variant::ChangeUnbounded) {
+        if self.anchor.is_some() {
             let mut after = self.clone();
             after.changed(changed.clone());
             after.next_invoice("")?.lines.check()?;
@@ -118,7 +114,7 @@ impl Subscription {
     pub fn stop(&self, at: Time) -> Result<Paused, Refusal> {
         let mut withheld = None;
         let lines = match self.period {
-            Some(period) if !self.skipped && !self.waived && !broken(Variant::PauseBilled) => {
+            Some(period) if !self.skipped && !self.waived => {
                 let plan = self.plan()?;
                 let mut amount = proration::rest(plan.amount()?, &period, at)?.negated();
                 withheld = self.withheld(&period, amount);
@@ -150,9 +146,6 @@ impl Subscription {
         let Some(period) = self.period.filter(|_| self.skipped && !self.waived) else {
             return Ok((Vec::new(), None));
         };
-        if broken(Variant::RestUnbilled) {
-            return Ok((Vec::new(), None));
-        }
         let plan = self.plan()?;
         let mut amount = proration::rest(plan.amount()?, &period, at)?;
         let restored = self.restored(&period, amount);
@@ -186,11 +179,7 @@ impl Subscription {
     /// The outcome of `resume` after a pause. A customer who owes money after a failed payment is dunned.
     pub fn resumed(&self, at: Time) -> Result<(&'static str, Resumed), Refusal> {
         let has_failed = self.owed.values().any(|owed| owed.since.is_some());
-        let outcome = if has_failed && !broken(Variant::DebtForgotten) {
-            "owing"
-        } else {
-            "resumed"
-        };
+        let outcome = if has_failed { "owing" } else { "resumed" };
         let (lines, restored) = self.rest_of_skipped(at)?;
         let resumed = Resumed {
             at,

@@ -10,10 +10,7 @@ use super::{
     super::{CreditEffect, Invoice, Refusal},
     Credited, Owed, Subscription, number_of,
 };
-use crate::{
-    Line, LineKind, Money, Time,
-    broken::{Variant, broken},
-};
+use crate::{Line, LineKind, Money, Time};
 
 /// The data of `restore` with `restored`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,7 +99,7 @@ impl Subscription {
         });
         found.line = self
             .correction(id, billed.minus(issued)?)
-            .filter(|_| state != "void" && !broken(Variant::DifferenceForgotten));
+            .filter(|_| state != "void");
         found.notes = reduced
             .into_iter()
             .filter(|note| !self.knows_credit(&note.id))
@@ -136,9 +133,6 @@ impl Subscription {
 
     /// It was restored: whatever it owes may be paid.
     pub(super) fn begins_again(&mut self) {
-        if broken(Variant::RestoredUnasked) {
-            return;
-        }
         self.restored = true;
         self.asks = self.owed.keys().cloned().collect();
     }

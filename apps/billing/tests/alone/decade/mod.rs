@@ -8,8 +8,6 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod ailments;
-#[cfg(feature = "broken")]
-mod broken;
 mod checks;
 mod disk;
 mod life;

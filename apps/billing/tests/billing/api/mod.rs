@@ -1,8 +1,6 @@
 //! The API and the pages, on the real program's parts: objects, a gateway behind its adapter, and a read model in a file.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[cfg(feature = "broken")]
-mod broken;
 mod document;
 mod figures;
 mod lists;

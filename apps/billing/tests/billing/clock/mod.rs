@@ -1,8 +1,6 @@
 //! The billing clock, on a node on a disk in memory with a clock that jumps from one alarm to the next.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[cfg(feature = "broken")]
-mod broken;
 mod crashes;
 mod late;
 mod money;

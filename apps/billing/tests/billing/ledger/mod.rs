@@ -7,8 +7,6 @@
 
 mod account;
 mod bank;
-#[cfg(feature = "broken")]
-mod broken;
 mod calendar;
 mod compare;
 mod life;

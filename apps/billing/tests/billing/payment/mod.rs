@@ -2,8 +2,6 @@
 //! never.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[cfg(feature = "broken")]
-mod broken;
 mod cards;
 mod gateway;
 mod races;

@@ -1,8 +1,6 @@
 //! The resources, on a node on a disk in memory with a clock that stands still.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[cfg(feature = "broken")]
-mod broken;
 mod world;
 
 use std::time::Duration;

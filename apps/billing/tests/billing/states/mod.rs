@@ -1,8 +1,6 @@
 //! A subscription through years of payments and changes, without objects.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[cfg(feature = "broken")]
-mod broken;
 mod chains;
 
 use abide::{outcomes::Schema, schedule::limits::MAX_METADATA_BYTES};

@@ -1,8 +1,6 @@
 //! The engine's webhooks, to a receiver that checks each signature and misbehaves.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[cfg(feature = "broken")]
-mod broken;
 mod crashes;
 mod expected;
 mod receiver;

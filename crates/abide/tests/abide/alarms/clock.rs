@@ -297,33 +297,3 @@ fn steps_of_the_clock_that_are_no_setting_change_nothing() {
         assert_eq!(beds.notes("ada").len(), 1);
     });
 }
-
-/// The nodes of these tests have threads, so what is broken is broken in its own process.
-#[cfg(feature = "broken")]
-#[test]
-fn every_broken_variant_of_waits_is_caught() {
-    use abide::broken::storage::{
-        VARIABLE,
-        Variant::{
-            ClockSetBackBefore, ClockSetBackForgotten, ClockSetBackIgnored, ClockSetBackNotSaved,
-        },
-    };
-    abide_harness::hunt(
-        VARIABLE,
-        &[],
-        &[
-            ClockSetBackIgnored,
-            ClockSetBackForgotten,
-            ClockSetBackNotSaved,
-            ClockSetBackBefore,
-        ],
-        |variant| match variant {
-            ClockSetBackIgnored => "clock::a_wait_is_no_longer_when_the_clock_is_set_back",
-            ClockSetBackNotSaved => "clock::a_wait_set_after_a_step_back_is_exact_after_a_kill",
-            ClockSetBackBefore => {
-                "clock::a_wait_that_begins_after_the_clock_was_set_back_is_not_shortened"
-            }
-            _ => "clock::setting_the_clock_back_while_down_delays_a_wait_by_that_much",
-        },
-    );
-}

@@ -540,29 +540,3 @@ async fn life(seed: u64) {
         }
     }
 }
-
-/// The nodes of these tests have threads, so what is broken is broken in its own process.
-#[cfg(feature = "broken")]
-#[test]
-fn the_broken_variants_of_named_alarms_are_caught() {
-    use abide::broken::storage::{
-        VARIABLE,
-        Variant::{LastAlarmFirst, RestoreWaitsForEvent, SuspectClearedByAnother},
-    };
-    abide_harness::hunt(
-        VARIABLE,
-        &[(abide_harness::PATIENCE_VARIABLE, "20")],
-        &[
-            LastAlarmFirst,
-            RestoreWaitsForEvent,
-            SuspectClearedByAnother,
-        ],
-        |variant| match variant {
-            RestoreWaitsForEvent => {
-                "restored::the_alarms_of_a_restored_state_go_off_without_another_event"
-            }
-            LastAlarmFirst => "named::each_alarm_goes_off_at_its_own_time_under_its_name",
-            _ => "named::a_crashing_alarm_runs_alone_and_other_alarms_of_the_object_run",
-        },
-    );
-}

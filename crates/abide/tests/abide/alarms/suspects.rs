@@ -353,16 +353,3 @@ fn setting_the_alarm_of_a_suspect_does_not_hasten_it() {
         assert_eq!(crew.crashes("ada").await, 2);
     });
 }
-
-/// The nodes of these tests have threads, so what is broken is broken in its own process.
-#[cfg(feature = "broken")]
-#[test]
-fn the_broken_variant_of_suspects_is_caught() {
-    use abide::broken::storage::{VARIABLE, Variant::CrashCountsForAll};
-    abide_harness::hunt(
-        VARIABLE,
-        &[],
-        &[CrashCountsForAll],
-        |_| "suspects::a_crash_uses_up_no_retry_of_what_ran",
-    );
-}

@@ -4,12 +4,11 @@
 
 mod atomicity;
 mod beside_handlers;
-#[cfg(feature = "broken")]
-mod broken;
 mod calls;
 mod destructors;
 mod foreign_code;
 mod input_gate;
+mod leaving;
 mod life;
 mod listing;
 mod memory;

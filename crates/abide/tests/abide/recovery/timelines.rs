@@ -396,32 +396,3 @@ fn results_of_keyed_calls_are_not_answered_to_callers_of_a_copy() {
         assert_eq!(keyed(&original).count().await.unwrap(), 1);
     });
 }
-
-/// The nodes of these tests have threads, so what is broken is broken in its own process.
-#[cfg(feature = "broken")]
-#[test]
-fn broken_variants_of_timelines_are_caught() {
-    use abide::broken::{
-        runtime::{
-            self,
-            Variant::{FreshKeepsWork, TimelineUntold},
-        },
-        storage::{self, Variant::DormantAlarmFires},
-    };
-    let patience = [(abide_harness::PATIENCE_VARIABLE, "20")];
-    abide_harness::hunt(
-        runtime::VARIABLE,
-        &patience,
-        &[TimelineUntold, FreshKeepsWork],
-        |variant| match variant {
-            TimelineUntold => "timelines::the_hooks_run_once_after_a_restore_without_an_event",
-            _ => "timelines::a_fork_is_dormant_until_it_is_activated",
-        },
-    );
-    abide_harness::hunt(
-        storage::VARIABLE,
-        &patience,
-        &[DormantAlarmFires],
-        |_| "timelines::a_dormant_restore_holds_the_alarms_until_it_is_activated",
-    );
-}

@@ -3,7 +3,6 @@
 use abide::{Result, Sql, Storage};
 use serde::{Deserialize, Serialize};
 
-use crate::broken::{Variant, broken};
 use abide_component::tables;
 
 /// The version of the tables, kept in `leaderboard_meta`.
@@ -91,9 +90,6 @@ impl Rows {
             .0
             .exec(earlier, (standing.score, standing.reached))?
             .one()?;
-        if broken(Variant::TieIgnored) {
-            return Ok(1 + higher);
-        }
         Ok(1 + higher + earlier)
     }
 

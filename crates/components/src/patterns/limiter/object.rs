@@ -9,7 +9,6 @@ use std::{
 use abide::prelude::*;
 
 use super::{Limit, LimiterError, Options, Verdict, usage::Usage};
-use crate::broken::{Variant, broken};
 use crate::patterns::{
     limits::{MAX_LIMITER_KEY_BYTES, MAX_LIMITER_KEYS},
     now, wrong_length,
@@ -147,9 +146,6 @@ impl Inner {
     }
 
     fn save(&self) -> Result<()> {
-        if broken(Variant::LimiterUnsaved) {
-            return Ok(());
-        }
         let storage = self.ctx.storage();
         let Some(ends_at) = self.drop_old() else {
             // Counts that expired before they were saved leave no trace.

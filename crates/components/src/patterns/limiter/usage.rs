@@ -7,7 +7,6 @@ use std::{collections::VecDeque, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{Limit, Verdict};
-use crate::broken::{Variant, broken};
 use crate::patterns::limits::{MAX_WINDOW_SLOTS, WINDOW_SLOTS};
 use abide_component::numbers::{micros, millis};
 
@@ -85,11 +84,7 @@ fn take_from_window(
     let width = (window / WINDOW_SLOTS).max(1);
     // The last millisecond of the present part: what is counted never leaves the window too early.
     let begin = now - now.rem_euclid(width);
-    let present = if broken(Variant::WindowLeavesEarly) {
-        begin
-    } else {
-        begin + width - 1
-    };
+    let present = begin + width - 1;
     while slots
         .front()
         .is_some_and(|(until, _)| until + window <= now)

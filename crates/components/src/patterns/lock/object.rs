@@ -10,7 +10,6 @@ use super::{
     Lease, LockError, Token,
     record::{self, Record},
 };
-use crate::broken::{Variant, broken};
 use crate::patterns::{limits, now, wrong_length};
 use abide_component::{WakeUp, numbers::millis};
 
@@ -172,7 +171,7 @@ impl Inner {
 
     /// Refuses on behalf of a dormant lock.
     fn must_act(&self) -> Result<(), LockError> {
-        if self.ctx.is_dormant() && !broken(Variant::DormantGrants) {
+        if self.ctx.is_dormant() {
             return Err(LockError::Dormant);
         }
         Ok(())
@@ -249,9 +248,6 @@ impl Inner {
 
     /// The alarm's scheduled time; used instead of the clock, which may have been set back.
     fn went_off(&self, scheduled: i64) -> Result<()> {
-        if broken(Variant::LeaseLeftOpen) {
-            return Ok(());
-        }
         let present = now(&self.ctx);
         let due = present.max(scheduled);
         let mut record = self.load(due)?;

@@ -66,7 +66,6 @@ use abide::{
 };
 
 use super::{limits, now, wrong_length};
-use crate::broken::{Variant, broken};
 use abide_component::{WakeUp, numbers::millis};
 use rows::Rows;
 
@@ -163,7 +162,7 @@ impl Presence {
             return Ok(());
         };
         let is_last = self.0.open_sockets(&who).next().is_none();
-        if is_last && (was_clean || broken(Variant::BrokenIsClosed)) {
+        if is_last && was_clean {
             return self.leave(&who).map(drop);
         }
         // The socket's last heartbeats are lost with it, but not those of the visitor's other sockets.
@@ -295,11 +294,7 @@ impl Inner {
                     None => back.push((who, at)),
                 }
             }
-            let silent_since = if broken(Variant::SilentStay) {
-                0
-            } else {
-                now.saturating_sub(self.patience())
-            };
+            let silent_since = now.saturating_sub(self.patience());
             for who in self.rows.remove_silent(silent_since)? {
                 self.tell(&Change::Left(who))?;
             }

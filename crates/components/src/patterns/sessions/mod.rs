@@ -53,7 +53,6 @@ use abide::{Ctx, Result};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{limits, now, wrong_length};
-use crate::broken::{Variant, broken};
 use abide_component::{WakeUp, numbers::millis};
 use rows::Rows;
 
@@ -188,9 +187,6 @@ impl Sessions {
 
     /// Ends a session. False if it had ended already.
     pub fn end(&self, id: &str) -> Result<bool, SessionError> {
-        if broken(Variant::SessionLeftOpen) {
-            return Ok(self.get::<serde::de::IgnoredAny>(id)?.is_some());
-        }
         let inner = &self.0;
         Ok(inner.rows.delete(id, now(&inner.ctx))?)
     }
@@ -210,9 +206,6 @@ impl Sessions {
 impl Inner {
     /// Deletes expired sessions, and sets the alarm for the next one.
     fn sweep(&self) -> Result<()> {
-        if broken(Variant::SessionLeftStored) {
-            return Ok(());
-        }
         let now = now(&self.ctx);
         let swept = self.rows.delete_expired(now)?;
         let next = if swept == limits::MAX_SESSIONS_SWEPT {

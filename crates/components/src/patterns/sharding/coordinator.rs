@@ -6,7 +6,6 @@ use abide::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::ShardingError;
-use crate::broken::{Variant, broken};
 use crate::patterns::{limits, now};
 use abide_component::{numbers::rows, tables};
 
@@ -122,10 +121,7 @@ impl Coordinator {
         let select = "SELECT timeline, change, figures FROM coordinator_shards WHERE shard = ?1";
         let known: Option<Known> = self.sql.exec(select, (shard,))?.optional()?;
         let before: BTreeMap<String, i64> = match &known {
-            Some(known)
-                if (&known.timeline, known.change) >= (&timeline, change)
-                    && !broken(Variant::ReportRepeated) =>
-            {
+            Some(known) if (&known.timeline, known.change) >= (&timeline, change) => {
                 return Ok(());
             }
             Some(known) => serde_json::from_str(&known.figures).map_err(Error::from_std)?,

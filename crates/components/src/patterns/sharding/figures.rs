@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, rc::Rc};
 use abide::{Ctx, Result, Sql, Stub};
 
 use super::{Coordinator, Options, ShardingError, sharded};
-use crate::broken::{Variant, broken};
 use crate::patterns::{limits, now, wrong_length};
 use abide_component::{WakeUp, numbers::millis, numbers::rows, tables};
 
@@ -109,7 +108,7 @@ impl Figures {
         inner.sql.exec(upsert, (figure, value))?;
         let change = "UPDATE figures_meta SET change = max(change + 1, ?1)";
         inner.sql.exec(change, (now,))?;
-        if inner.alarm.get()?.is_none() && !broken(Variant::ReportForgotten) {
+        if inner.alarm.get()?.is_none() {
             let at = now.saturating_add(millis(inner.options.report_after));
             inner.alarm.set(Some(at))?;
         }

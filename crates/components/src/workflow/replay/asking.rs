@@ -11,7 +11,6 @@ use super::{
     Mode, Replay, Trouble,
     history::{History, Op, StepRequest},
 };
-use crate::broken::{Variant, broken};
 use crate::workflow::{
     Attempt, Failure, FailureKind, RetryPolicy, StepKind, StepName, StepState, limits,
     metrics::Running,
@@ -206,7 +205,7 @@ impl Replay {
         kind: StepKind,
         shielded: bool,
     ) -> Result<usize, Refusal> {
-        let is_past = history.delivered < history.last && !broken(Variant::InsertedUnnoticed);
+        let is_past = history.delivered < history.last;
         if is_past || self.mode == Mode::Rehearsal {
             return Err(Refusal::changed(format!(
                 "after {} results, {} `{step}` was requested, which is not in the history: {WHAT_TO_DO}",
@@ -287,11 +286,7 @@ impl Replay {
         Some(Next::Attempt(Attempt {
             env: self.env.clone(),
             number: op.row.attempts,
-            key: if broken(Variant::KeyOfAttempt) {
-                self.key(&op.row.step(), op.row.attempts.into())
-            } else {
-                self.key(&op.row.step(), op.row.key_run)
-            },
+            key: self.key(&op.row.step(), op.row.key_run),
             cancel: Rc::clone(&self.cancel),
         }))
     }
@@ -316,10 +311,8 @@ impl Replay {
     ) -> abide::Result<()> {
         history.ops[at].setback.cut_off = false;
         match failure.kind() {
-            FailureKind::Throttled if !broken(Variant::StepThrottledCounts) => {
-                self.throttled(history, at, failure)
-            }
-            FailureKind::Temporary | FailureKind::Throttled => {
+            FailureKind::Throttled => self.throttled(history, at, failure),
+            FailureKind::Temporary => {
                 let op = &mut history.ops[at];
                 op.setback.throttled_since = None;
                 match self.wait_of(op, failure.after()) {
@@ -363,9 +356,7 @@ impl Replay {
         let once = policy.is_none_or(|policy| policy.max_attempts <= 1);
         match self.wait_of(op, None) {
             Some(wait) => self.try_again(op, wait, &failure),
-            None if alone || once || broken(Variant::StepsBlamedTogether) => {
-                self.exhausted(history, at, &failure)
-            }
+            None if alone || once => self.exhausted(history, at, &failure),
             None => {
                 let key = self.key(&op.row.step(), op.row.key_run);
                 let wait = policy.map_or(0, |policy| policy.last_wait(&key));
@@ -407,9 +398,6 @@ impl Replay {
         self.write(history, at, result, now)?;
         self.metrics.ended(result.is_ok());
         history.has_result(at);
-        if broken(Variant::OrderedWhenStored) {
-            return self.give(history, at, now);
-        }
         Ok(())
     }
 
@@ -478,7 +466,7 @@ fn fits(history: &History, at: usize, kind: StepKind) -> Result<(), Refusal> {
             kind.as_str()
         )));
     }
-    if row.asked != history.delivered && !broken(Variant::MovedUnnoticed) {
+    if row.asked != history.delivered {
         return Err(Refusal::changed(format!(
             "{} `{}` was requested after {} results, and is now requested after {}: {WHAT_TO_DO}",
             kind.as_str(),

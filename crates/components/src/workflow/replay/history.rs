@@ -6,7 +6,6 @@ use std::{
 };
 
 use super::{Trouble, inbox::Inbox};
-use crate::broken::{Variant, broken};
 use crate::workflow::{
     RetryPolicy, StepKind, StepName, StepState,
     rows::{Instance, StepRow},
@@ -76,7 +75,7 @@ impl Op {
         let is_last = policy.is_some_and(|policy| {
             policy.max_attempts > 1 && self.counted().saturating_add(1) >= policy.max_attempts
         });
-        self.setback.cut_off && is_last && !broken(Variant::StepsBlamedTogether)
+        self.setback.cut_off && is_last
     }
 
     pub(super) fn is_shielded(&self) -> bool {
@@ -293,9 +292,7 @@ impl History {
             if self.open.contains(&at) {
                 self.ops[at].canceled = true;
                 self.ops[at].wake();
-                if !broken(Variant::CanceledTogether) {
-                    return true;
-                }
+                return true;
             }
         }
         if self.delivered >= self.last {

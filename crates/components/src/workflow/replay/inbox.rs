@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::broken::{Variant, broken};
 use crate::workflow::{StepKind, rows::EventRow};
 
 /// Unconsumed entries, by kind and name, in order of arrival.
@@ -32,11 +31,7 @@ impl Inbox {
             at: event.at,
         };
         let queue = self.events.entry((event.kind, event.name)).or_default();
-        if broken(Variant::EventsReversed) {
-            queue.push_front(arrival);
-        } else {
-            queue.push_back(arrival);
-        }
+        queue.push_back(arrival);
     }
 
     /// The oldest of each name.
@@ -49,9 +44,6 @@ impl Inbox {
 
     /// The oldest of a name was consumed.
     pub(super) fn take(&mut self, name: &(StepKind, String)) {
-        if broken(Variant::EventHeardTwice) {
-            return;
-        }
         if let Some(queue) = self.events.get_mut(name) {
             queue.pop_front();
             if queue.is_empty() {

@@ -5,7 +5,6 @@
 use sha2::{Digest, Sha256};
 
 use super::Replay;
-use crate::broken::{Variant, broken};
 use crate::workflow::{StepName, rows::Instance};
 
 /// The prefix of an instance's idempotency keys.
@@ -25,12 +24,8 @@ impl Replay {
     pub(super) fn key(&self, step: &StepName, run: i64) -> String {
         let mut hash = self.seed.clone();
         hash.update(run.to_le_bytes());
-        if broken(Variant::NamesCollide) {
-            hash.update(step.to_string());
-        } else {
-            hash.update(step.occurrence.to_le_bytes());
-            hash.update(&step.name);
-        }
+        hash.update(step.occurrence.to_le_bytes());
+        hash.update(&step.name);
         let hash = hash.finalize();
         format!("wf_{}", hex::encode(&hash[..16]))
     }

@@ -1,7 +1,6 @@
 //! The choice of the next result.
 
 use super::history::History;
-use crate::broken::{Variant, broken};
 
 /// The source of a step's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,11 +23,10 @@ pub(super) fn next(history: &History, canceling: bool, now: i64) -> Option<Ready
         .iter()
         .find(|(_, at)| !history.canceled || shielded(*at))
         .map(|(time, at)| (*time, Ready::Stored(*at)));
-    let early = 1_000 * i64::from(broken(Variant::SleepEarly));
     let due = history
         .timers
         .iter()
-        .take_while(|(due, _)| *due <= now + early)
+        .take_while(|(due, _)| *due <= now)
         .find(|(_, at)| !canceling || shielded(*at))
         .map(|(due, at)| (*due, Ready::Due(*at)));
     let arrived = history.inbox.oldest().filter_map(|(name, event)| {

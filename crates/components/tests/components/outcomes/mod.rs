@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[cfg(feature = "broken")]
-mod broken;
 mod damage;
 mod model;
 mod replay;

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[cfg(feature = "broken")]
-mod broken;
 mod refusals;
 mod room;
 mod support;

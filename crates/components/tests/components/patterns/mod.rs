@@ -2,8 +2,6 @@
 //! promises, with kills and power failures. `ABIDE_PATTERNS_SEEDS` says how many seeds.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[cfg(feature = "broken")]
-mod broken;
 mod cleanup;
 mod leaderboard;
 mod limiter;

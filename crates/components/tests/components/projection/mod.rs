@@ -1,8 +1,6 @@
 //! Projections: from objects on an in-memory disk to read models in SQLite and `PostgreSQL`.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[cfg(feature = "broken")]
-mod broken;
 mod feed;
 mod host;
 mod models;

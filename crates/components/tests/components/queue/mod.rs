@@ -1,8 +1,6 @@
 //! Queues on a node with an in-memory disk.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[cfg(feature = "broken")]
-mod broken;
 mod consuming;
 mod crash;
 mod dead_letters;

@@ -10,8 +10,6 @@ mod support;
 mod timelines;
 
 mod background;
-#[cfg(feature = "broken")]
-mod broken;
 mod clock;
 mod crash;
 mod host;

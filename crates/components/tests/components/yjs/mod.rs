@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod awareness;
-#[cfg(feature = "broken")]
-mod broken;
 #[path = "../../../../../verify/harness/shared/yjs.rs"]
 mod client;
 mod compaction;

@@ -498,39 +498,3 @@ async fn a_secret_whose_hash_begins_alike_opens_nothing() {
     assert_eq!(with_token(addr, route, &token).await.0, 200);
     host.shutdown().await.unwrap();
 }
-
-#[cfg(feature = "broken")]
-#[test]
-fn every_broken_variant_of_access_is_caught() {
-    use abide_server::broken::{VARIABLE, Variant};
-    let caught_by = |variant| match variant {
-        Variant::HashPrefixAccepted => "a_secret_whose_hash_begins_alike_opens_nothing",
-        Variant::RoleUncheckedOnPut | Variant::ExpiryIgnored | Variant::RevocationIgnored => {
-            "every_route_requires_a_valid_token_of_a_high_enough_role"
-        }
-        Variant::PrefixIgnored => "a_token_for_certain_objects_reaches_no_other_and_no_list",
-        Variant::FailuresUncounted => "a_client_that_guesses_waits_and_valid_tokens_pass",
-        Variant::IdTakenForName => "the_digits_of_an_id_are_no_name",
-        Variant::ForkAnywhere => "a_fork_stays_among_the_objects_of_its_token",
-        Variant::StreamOutlivesToken => "streams::what_a_token_has_opened_ends_with_it",
-        Variant::AuditSkipped | Variant::AuditFailureIgnored => {
-            "audit::an_operator_s_change_is_in_the_audit_log_or_does_not_happen"
-        }
-        Variant::ComponentRoleUnchecked => {
-            "components::a_change_by_a_component_needs_the_role_that_operates"
-        }
-        Variant::ComponentChangeUnaudited => {
-            "components::a_change_by_a_component_is_in_the_audit_log"
-        }
-        Variant::OtherComponentOperated => {
-            "components::an_operation_is_that_of_the_object_and_component_that_are_named"
-        }
-        Variant::AbsentObjectOperated => "components::an_object_that_is_not_there_is_not_made",
-        _ => panic!("{variant:?} is of another part"),
-    };
-    // The budget of tokens is tested with the other budgets.
-    let mut variants = [Variant::of("access"), Variant::of("components")].concat();
-    variants.retain(|variant| *variant != Variant::TokensShareBudget);
-    let settings = [(abide_harness::PATIENCE_VARIABLE, "20")];
-    abide_harness::hunt(VARIABLE, &settings, &variants, caught_by);
-}

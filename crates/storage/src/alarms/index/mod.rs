@@ -20,7 +20,6 @@ mod unsaved;
 pub(super) use self::unsaved::Unsaved;
 use super::shard::{Effect, Shard};
 use super::{AlarmChange, AlarmEntry, Isolation};
-use crate::broken::{Variant, broken};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -310,9 +309,6 @@ impl AlarmIndex {
 
     /// Adopts a new sum of the wall clock's steps back.
     pub(crate) fn clock_set_back(&self, set_back: i64) {
-        if broken(Variant::ClockSetBackIgnored) {
-            return;
-        }
         let layout = self.layout();
         self.set_back.store(set_back, Ordering::Release);
         for place in 0..layout.shards.len() {

@@ -7,18 +7,6 @@ use std::sync::Arc;
 
 pub const DIR: &str = "/data";
 
-/// Runs tests with a variant broken on their thread: each must fail.
-#[cfg(feature = "broken")]
-pub fn must_catch(cases: &[(abide_storage::broken::Variant, fn())]) {
-    for &(variant, test) in cases {
-        let caught = std::panic::catch_unwind(|| {
-            let _broken = abide_storage::broken::Broken::begin(variant);
-            test();
-        });
-        assert!(caught.is_err(), "{variant:?} was not caught");
-    }
-}
-
 /// A store without threads: the test decides when groups are written.
 pub fn manual(disk: &SimDisk) -> Store {
     try_manual(disk).expect("the store opens")

@@ -418,16 +418,6 @@ fn a_sound_object_is_not_repaired() {
     assert_eq!(get(&store, 1).unwrap().as_deref(), Some("kept"));
 }
 
-#[cfg(feature = "broken")]
-#[test]
-fn the_broken_variant_of_repair_is_caught() {
-    use abide_storage::broken::Variant::QuarantineKept;
-    crate::common::must_catch(&[(
-        QuarantineKept,
-        a_restore_to_a_bookmark_ends_a_quarantine_for_good,
-    )]);
-}
-
 #[test]
 fn a_repair_begins_a_timeline_above_all_earlier_ones() {
     let (disk, first, last) = with_an_old_file(store);

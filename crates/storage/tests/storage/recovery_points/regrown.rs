@@ -127,13 +127,3 @@ fn an_object_that_grew_by_unwritten_pages_survives_a_kill() {
     assert!(large_now(&world) == Some(vec![MARK; LARGE]));
     assert_eq!(large_at(&world, &grown), None);
 }
-
-#[cfg(feature = "broken")]
-#[test]
-fn the_broken_variant_of_added_pages_is_caught() {
-    use abide_storage::broken::Variant::AddedPageUnlogged;
-    crate::common::must_catch(&[(
-        AddedPageUnlogged,
-        s20_pages_that_a_shrink_took_away_do_not_come_back_in_the_file,
-    )]);
-}

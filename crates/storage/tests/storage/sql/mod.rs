@@ -6,6 +6,7 @@ mod counts;
 mod deferral;
 mod differential;
 mod errors;
+mod limits;
 mod other_databases;
 mod reserved;
 

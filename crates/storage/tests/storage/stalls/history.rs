@@ -221,13 +221,3 @@ fn one_refusal_of_a_disk_with_room_folds_no_history_away() {
     assert_eq!(world.restores(&first), Ok(()));
     assert_eq!(world.store.archive_holes(), []);
 }
-
-#[cfg(feature = "broken")]
-#[test]
-fn the_broken_variant_of_given_up_history_is_caught() {
-    use abide_storage::broken::Variant::HistoryGivenUpEarly;
-    crate::common::must_catch(&[(
-        HistoryGivenUpEarly,
-        one_error_of_the_archive_costs_no_history,
-    )]);
-}

@@ -1,0 +1,99 @@
+//! Leaving memory: the object's code is told before, in its own turn.
+
+use std::{rc::Rc, task::Poll};
+
+use super::{Object, Turn};
+use crate::{Error, ErrorKind, Event, Result, limits::LEAVING_PAUSE};
+
+/// Called before the object leaves memory.
+pub(crate) type LeaveHook = Rc<dyn Fn() -> Result<()>>;
+
+/// Whether the object's code knows that the object leaves memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Leaving {
+    #[default]
+    No,
+    /// It is being told.
+    Telling,
+    /// It was told, and has had no turn since.
+    Told,
+}
+
+impl Object {
+    /// Adds a hook, for the lifetime of this incarnation.
+    pub(crate) fn on_leave(&self, hook: LeaveHook) {
+        self.leave_hooks.borrow_mut().push(hook);
+    }
+
+    /// Tells an idle object's code, and evicts the object from memory: now, or when what its code wrote is durable. Returns
+    /// how many bytes are then free, if that is later.
+    pub(crate) fn leave(self: &Rc<Self>) -> u64 {
+        if self.is_durable() && !self.tell_leaving() {
+            return 0;
+        }
+        if self.is_durable() {
+            self.leave_memory();
+            return 0;
+        }
+        self.check_by(self.worker.now() + LEAVING_PAUSE);
+        self.weight.get()
+    }
+
+    /// Tells the object's code that the object leaves memory. Returns false if that has reset the object.
+    pub(crate) fn tell_leaving(self: &Rc<Self>) -> bool {
+        let is_constructed = self.instance.borrow().is_some();
+        let must_be_told = self.leaving.get() == Leaving::No && is_constructed;
+        if !must_be_told || !self.gate.borrow().is_open() || self.is_rehearsal() {
+            return true;
+        }
+        let last_active = self.last_active.get();
+        self.leaving.set(Leaving::Telling);
+        self.act_for(None, true);
+        let turn = self.turn(self.worker.next_token(), || {
+            let hooks = self.leave_hooks.borrow().clone();
+            for hook in hooks {
+                hook()?;
+            }
+            self.deliver_at_once(Event::Leaving)?;
+            Ok(Poll::Ready(()))
+        });
+        // It is as idle as before.
+        self.last_active.set(last_active);
+        if let Turn::Broken(error) = turn {
+            tracing::error!(
+                class = self.binding.class.name(), id = %self.id, %error,
+                "an object failed while it was told that it leaves memory; what it wrote then is undone"
+            );
+            return false;
+        }
+        self.leaving.set(Leaving::Told);
+        true
+    }
+
+    /// True if it has been told, and waits until what it wrote is durable.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.get() == Leaving::Told
+    }
+
+    /// A turn begins: an object that was told that it leaves is told again before it does.
+    pub(super) fn stays(&self) {
+        if self.is_leaving() {
+            self.leaving.set(Leaving::No);
+        }
+    }
+
+    /// Refuses work that would outlive an object that leaves memory.
+    pub(super) fn must_stay(&self) -> Result<()> {
+        if self.leaving.get() == Leaving::Telling {
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                "an object that leaves memory cannot spawn: set an alarm for work that is left",
+            ));
+        }
+        Ok(())
+    }
+
+    fn is_rehearsal(&self) -> bool {
+        self.worker.env.router().rehearsal
+    }
+}
