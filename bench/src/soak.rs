@@ -26,7 +26,7 @@ pub(crate) use app::serve;
 
 use crate::{
     context::Context,
-    http_client,
+    http_client::HttpClient,
     report::{Measurement, Unit},
     workload::Sequence,
 };
@@ -78,7 +78,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
         .build()?;
     let mut server = Server::start(context.fresh_dir("ours")?)?;
     let receiver = runtime.block_on(receiver::start(Arc::clone(&facts)))?;
-    let mut clients = start(options, &runtime, &facts, &server, &receiver.to_string())?;
+    let mut clients = start(options, &runtime, &facts, &server, &receiver.to_string());
     let watched = watch(context, options, &facts, &mut server)?;
     facts.stop();
     runtime.block_on(async {
@@ -129,9 +129,9 @@ fn start(
     facts: &Arc<Facts>,
     server: &Server,
     receiver: &str,
-) -> Result<JoinSet<Result<()>>> {
+) -> JoinSet<Result<()>> {
     let mut clients = JoinSet::new();
-    let http = http_client::new()?;
+    let http = HttpClient::new();
     let client = |kind: &str, number: usize| Client {
         name: format!("{kind}-{number}"),
         facts: Arc::clone(facts),
@@ -149,7 +149,7 @@ fn start(
         clients.spawn_on(client("clock", number).wake(), handle);
         clients.spawn_on(client("line", number).talk(), handle);
     }
-    Ok(clients)
+    clients
 }
 
 /// What was seen of the server from outside.

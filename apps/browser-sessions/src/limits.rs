@@ -169,6 +169,12 @@ pub const SOCKET_DIRECTORY: usize = 62;
 /// The longest that stored pictures take to arrive at the store.
 pub const STORE_TIME: Duration = Duration::from_mins(1);
 
+/// Time to connect to the store: the default of `object_store`.
+pub const STORE_CONNECT: Duration = Duration::from_secs(5);
+
+/// Time for the store to answer a request, and to send more of an answer: also its default.
+pub const STORE_ANSWER: Duration = Duration::from_secs(30);
+
 /// The longest time of a request whose page has this time: all its waits, and all of them once more if the browser
 /// crashes.
 pub fn request_time(page_time: Duration) -> Duration {

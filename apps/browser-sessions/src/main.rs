@@ -147,8 +147,6 @@ impl BucketArgs {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    // The client of S3-compatible services takes the process's. It can be installed once, and is.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let Command::Serve(args) = Command::parse();
     serve(*args).await
 }

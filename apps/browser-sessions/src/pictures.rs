@@ -13,7 +13,7 @@ use object_store::{
 };
 use tokio::{runtime::Handle, time::timeout};
 
-use crate::{limits, request::Format};
+use crate::{limits, request::Format, store_client::StoreClients};
 
 /// A bucket of an S3-compatible service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,9 @@ impl Pictures {
     /// Keeps pictures in a bucket. Credentials come from `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and the other variables
     /// that are common.
     pub fn in_bucket(bucket: &Bucket) -> anyhow::Result<Self> {
-        let mut builder = AmazonS3Builder::from_env().with_bucket_name(&bucket.name);
+        let mut builder = AmazonS3Builder::from_env()
+            .with_bucket_name(&bucket.name)
+            .with_http_connector(StoreClients);
         if let Some(endpoint) = &bucket.endpoint {
             builder = builder
                 .with_endpoint(endpoint)

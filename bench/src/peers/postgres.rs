@@ -22,7 +22,7 @@ use tokio::{runtime::Runtime, sync::Notify, task::JoinHandle};
 use tokio_postgres::{AsyncMessage, Client, NoTls, Row, Statement};
 
 use crate::{
-    http_client,
+    http_client::HttpClient,
     process::{Owned, cpu_seconds_with_children},
     receiver::Stamp,
 };
@@ -305,7 +305,7 @@ struct Producer {
 /// What a worker needs.
 struct Worker {
     client: Client,
-    http: reqwest::Client,
+    http: HttpClient,
     form: Form,
     batch: i64,
     news: Arc<Notify>,
@@ -325,7 +325,7 @@ impl Queue {
             .enable_all()
             .build()?;
         let marked = Arc::new(AtomicUsize::new(0));
-        let http = http_client::new()?;
+        let http = HttpClient::new();
         let (tasks, producers) = runtime.block_on(async {
             let (setup, _) = server.connect(None).await?;
             setup
@@ -514,14 +514,7 @@ impl Worker {
     /// Delivers a row, and returns its id.
     async fn send(&self, row: &Row) -> Result<i64> {
         let (url, payload, key): (&str, String, &str) = (row.get(1), row.get(2), row.get(3));
-        let answer = self
-            .http
-            .post(url)
-            .header("idempotency-key", key)
-            .body(payload)
-            .send()
-            .await?;
-        answer.error_for_status()?;
+        self.http.deliver(url, key, payload).await?;
         Ok(row.get(0))
     }
 }

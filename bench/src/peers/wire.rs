@@ -4,12 +4,12 @@ use anyhow::Result;
 use futures_util::future::try_join_all;
 use tokio::runtime::Runtime;
 
-use crate::{http_client, receiver::Stamp};
+use crate::{http_client::HttpClient, receiver::Stamp};
 
 /// Lanes that each send one message after the other.
 pub(crate) struct Wire {
     runtime: Runtime,
-    client: reqwest::Client,
+    client: HttpClient,
     lanes: u64,
 }
 
@@ -19,7 +19,7 @@ impl Wire {
             runtime: tokio::runtime::Builder::new_multi_thread()
                 .enable_all()
                 .build()?,
-            client: http_client::new()?,
+            client: HttpClient::new(),
             lanes: lanes as u64,
         })
     }
@@ -31,13 +31,7 @@ impl Wire {
             self.runtime.spawn(async move {
                 for number in (first + lane..first + count).step_by(lanes as usize) {
                     let text = Stamp::now(number).text();
-                    client
-                        .post(&url)
-                        .header("idempotency-key", number.to_string())
-                        .body(text)
-                        .send()
-                        .await?
-                        .error_for_status()?;
+                    client.deliver(&url, &number.to_string(), text).await?;
                 }
                 anyhow::Ok(())
             })

@@ -19,7 +19,7 @@ use super::{
     app::{Entries, Fired},
     facts::Facts,
 };
-use crate::{ours::alarms::now, workload::Sequence};
+use crate::{http_client::HttpClient, ours::alarms::now, workload::Sequence};
 
 /// How long a call may take before its client thinks that it is lost.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ pub(crate) struct Client {
     pub(crate) facts: Arc<Facts>,
     pub(crate) server: String,
     pub(crate) receiver: String,
-    pub(crate) http: reqwest::Client,
+    pub(crate) http: HttpClient,
     pub(crate) random: Sequence,
     /// The mean pause between two acts.
     pub(crate) pause: Duration,
@@ -204,20 +204,12 @@ impl Client {
     }
 
     async fn call<R: DeserializeOwned>(&self, url: &str, arguments: &Value) -> Result<R> {
-        let request = self
-            .http
-            .post(url)
-            .header("content-type", "application/json");
-        let answer = request
-            .timeout(PATIENCE)
-            .body(arguments.to_string())
-            .send()
-            .await?;
-        let status = answer.status();
-        let text = answer.text().await?;
+        let json = ("content-type", "application/json");
+        let answer = self.http.post(url, json, arguments.to_string());
+        let (status, body) = timeout(PATIENCE, answer).await??;
         if !status.is_success() {
-            bail!("{status}: {text}");
+            bail!("{status}: {}", String::from_utf8_lossy(&body));
         }
-        Ok(serde_json::from_str(&text)?)
+        Ok(serde_json::from_slice(&body)?)
     }
 }

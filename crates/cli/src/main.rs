@@ -3,6 +3,7 @@
 
 mod alarms;
 mod audit;
+mod client;
 mod data;
 mod front;
 mod help;

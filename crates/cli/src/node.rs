@@ -9,12 +9,18 @@ use std::{
 
 use abide::server::Config;
 use anyhow::{Context, Result, anyhow, bail};
+use bytes::Bytes;
 use clap::Args;
-use reqwest::{Client, Method, RequestBuilder, Response};
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::runtime::Runtime;
 
-use crate::data::{Data, DataArgs};
+use crate::{
+    client::Client,
+    data::{Data, DataArgs},
+};
 
 /// The Unix socket of a node, in its data directory.
 const SOCKET: &str = "admin.sock";
@@ -47,7 +53,7 @@ pub(crate) struct Node {
     base: String,
     /// A description of the node for messages.
     place: String,
-    client: Client,
+    client: Box<Client>,
     runtime: Runtime,
     token: Option<String>,
     /// Advice if it does not answer.
@@ -158,7 +164,7 @@ impl Node {
         Self::new(
             base.clone(),
             base,
-            None,
+            Client::new()?,
             token.read()?,
             format!("pass {option}"),
         )
@@ -173,7 +179,7 @@ impl Node {
         let hint = "it is starting or stopping, or runs on another machine: try again, or pass its admin listener with --admin";
         // The authority is ignored.
         let base = "http://abide".to_owned();
-        let mut node = Self::new(base, place, Some(path), None, hint.to_owned())?;
+        let mut node = Self::new(base, place, Client::of_socket(path), None, hint.to_owned())?;
         node.dir = Some(dir);
         Ok(node)
     }
@@ -181,24 +187,17 @@ impl Node {
     fn new(
         base: String,
         place: String,
-        socket: Option<String>,
+        client: Client,
         token: Option<String>,
         hint: String,
     ) -> Result<Self> {
-        // Only the first installation takes effect.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        // The node is local or nearby, and requests should not pass through a proxy.
-        let mut client = Client::builder().no_proxy();
-        if let Some(socket) = socket {
-            client = client.unix_socket(socket);
-        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         Ok(Self {
             base,
             place,
-            client: client.build()?,
+            client: Box::new(client),
             runtime,
             token,
             hint,
@@ -213,44 +212,58 @@ impl Node {
 
     /// Sends a GET request.
     pub(crate) fn get<R: DeserializeOwned>(&self, path: &str) -> Result<R> {
-        self.send(self.request(Method::GET, path))
+        self.send(Method::GET, path, None)
     }
 
     /// Sends a POST request. A response without content reads as `()`.
     pub(crate) fn post<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
-        self.send(with_json(self.request(Method::POST, path), body)?)
+        self.send(Method::POST, path, Some(serde_json::to_string(body)?))
     }
 
     /// Sends a PUT request.
     pub(crate) fn put<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
-        self.send(with_json(self.request(Method::PUT, path), body)?)
+        self.send(Method::PUT, path, Some(serde_json::to_string(body)?))
     }
 
     /// Sends a DELETE request.
     pub(crate) fn delete<R: DeserializeOwned>(&self, path: &str) -> Result<R> {
-        self.send(self.request(Method::DELETE, path))
+        self.send(Method::DELETE, path, None)
     }
 
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let request = self.client.request(method, format!("{}{path}", self.base));
-        match &self.token {
-            Some(token) => request.bearer_auth(token),
-            None => request,
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        json: Option<String>,
+    ) -> Result<Request<Full<Bytes>>, http::Error> {
+        let url = format!("{}{path}", self.base);
+        let mut request = Request::builder().method(method).uri(url);
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
+        if json.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        request.body(Full::from(json.unwrap_or_default()))
     }
 
-    fn send<R: DeserializeOwned>(&self, request: RequestBuilder) -> Result<R> {
+    fn send<R: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        json: Option<String>,
+    ) -> Result<R> {
+        let nobody = || format!("no node answers at {}; {}", self.place, self.hint);
+        let request = self.request(method, path, json).with_context(nobody)?;
         self.runtime.block_on(async {
-            let answer = request.send().await;
-            let answer = answer
-                .with_context(|| format!("no node answers at {}; {}", self.place, self.hint))?;
-            self.read(answer).await
+            let answer = self.client.request(request).await;
+            self.read(answer.with_context(nobody)?).await
         })
     }
 
-    async fn read<R: DeserializeOwned>(&self, answer: Response) -> Result<R> {
+    async fn read<R: DeserializeOwned>(&self, answer: Response<Incoming>) -> Result<R> {
         let status = answer.status();
-        let body = answer.bytes().await?;
+        let body = answer.into_body().collect().await?.to_bytes();
         if !status.is_success() {
             match serde_json::from_slice::<Refusal>(&body) {
                 Ok(Refusal { error }) => bail!(Refused {
@@ -264,12 +277,6 @@ impl Node {
         serde_json::from_slice(body)
             .with_context(|| format!("{} sent an unexpected response", self.place))
     }
-}
-
-fn with_json(request: RequestBuilder, body: &impl Serialize) -> Result<RequestBuilder> {
-    Ok(request
-        .header("content-type", "application/json")
-        .body(serde_json::to_string(body)?))
 }
 
 /// A path segment with special characters escaped.

@@ -74,6 +74,7 @@ pub use json_rpc::{AuditedCall, rpc_router};
 pub use outbound::policy::{
     AddressBlock, AddressPolicy, AllowPrivate, ForbiddenAddress, Unresolved,
 };
+pub use outbound::tls::client_config as tls_client_config;
 pub use page::Page;
 pub use request_host::{InvalidHost, RequestHost};
 pub use request_log::RequestId;

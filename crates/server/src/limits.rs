@@ -73,6 +73,19 @@ pub(crate) const FAILED_LOG_GRACE: Duration = Duration::from_secs(1);
 /// A request body of known length up to this size is sent in one piece and can be resent after a redirect.
 pub(crate) const REPEATABLE_BODY: u64 = 1 << 20;
 
+/// How often a request is sent again because its server said that it has not processed it.
+pub(crate) const OUTBOUND_REPEATS: u32 = 2;
+
+/// How long an address may take to accept a connection before the host's next address is tried beside it (RFC 8305,
+/// section 8).
+pub(crate) const CONNECT_STAGGER: Duration = Duration::from_millis(250);
+/// Addresses of a host that are tried. Its name's owner chooses how many there are.
+pub(crate) const CONNECT_ADDRESSES: usize = 16;
+/// How often the kernel asks whether the machine at the other end of an idle outgoing connection is still there.
+pub(crate) const TCP_PROBE: Duration = Duration::from_secs(15);
+/// How many of these questions may remain unanswered.
+pub(crate) const TCP_PROBES: u32 = 3;
+
 /// How long an idle outgoing connection is kept for the next request (the HTTP client's own default).
 pub(crate) const OUTBOUND_IDLE: Duration = Duration::from_secs(90);
 

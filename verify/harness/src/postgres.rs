@@ -2,12 +2,14 @@
 
 use std::{
     fs,
+    io::Write as _,
+    net::Ipv4Addr,
     os::unix::{
-        fs::{MetadataExt, chown},
+        fs::{MetadataExt, OpenOptionsExt, chown},
         net::UnixStream,
     },
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{self, Child, Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -18,6 +20,7 @@ use tempfile::TempDir;
 use crate::PATIENCE;
 
 const PAUSE: Duration = Duration::from_millis(20);
+const PASSWORD: &str = "a password for a test";
 const MISSING: &str = "PostgreSQL is not installed (Debian: apt install postgresql)";
 
 /// A server with an empty database, reached through a socket in its own directory. If the test runs as root, the server
@@ -27,30 +30,53 @@ pub struct Postgres {
     dir: TempDir,
     programs: PathBuf,
     user: Option<(u32, u32)>,
+    /// Where it listens with TLS.
+    tls: Option<Ipv4Addr>,
     child: Option<Child>,
 }
 
 impl Postgres {
     /// Creates a cluster and starts it.
     pub fn start() -> Self {
+        Self::create(None)
+    }
+
+    /// The same, and it also listens with TLS, with the certificate of `shared/tls`, and requires a password there.
+    pub fn start_with_tls() -> Self {
+        // An address of this process alone, so that no other server has the port.
+        let [_, b, c, d] = process::id().to_be_bytes();
+        Self::create(Some(Ipv4Addr::new(127, 128 | b, c, d)))
+    }
+
+    fn create(tls: Option<Ipv4Addr>) -> Self {
         let dir = TempDir::with_prefix("abide-pg-").expect("a temporary directory");
         let mut server = Self {
             programs: programs().expect(MISSING),
             user: other_user(),
+            tls,
             child: None,
             dir,
         };
         if let Some((uid, gid)) = server.user {
             chown(server.dir.path(), Some(uid), Some(gid)).expect("a directory can be given away");
         }
+        server.write("password", PASSWORD);
         let made = server
             .command("initdb")
+            .arg("--pwfile=password")
             .args(["--auth=trust", "--username=test", "--encoding=UTF8"])
             .args(["--locale=C", "--no-sync", "-D"])
             .arg(server.dir.path().join("data"))
             .stdout(Stdio::null())
             .status();
         assert!(made.expect(MISSING).success(), "initdb failed");
+        if tls.is_some() {
+            let logins = "local all all trust\nhostssl all all 127.0.0.0/8 scram-sha-256\n";
+            server.write("data/pg_hba.conf", logins);
+            let certificate = include_str!("../shared/tls/certificate.pem");
+            server.write("data/server.crt", certificate);
+            server.write("data/server.key", include_str!("../shared/tls/key.pem"));
+        }
         server.start_again();
         server
     }
@@ -59,6 +85,25 @@ impl Postgres {
     pub fn address(&self) -> String {
         let host = self.dir.path().display();
         format!("host={host} user=test dbname=postgres")
+    }
+
+    /// The connection string for its TLS, without `sslmode`.
+    pub fn address_with_tls(&self) -> String {
+        let host = self.tls.expect("it was started with TLS");
+        format!("host={host} user=test password='{PASSWORD}' dbname=postgres")
+    }
+
+    /// Writes a file that only the server's user may read.
+    fn write(&self, name: &str, text: &str) {
+        let path = self.dir.path().join(name);
+        let _ = fs::remove_file(&path);
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&path);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.expect("a file can be written");
+        if let Some((uid, gid)) = self.user {
+            chown(path, Some(uid), Some(gid)).expect("a file can be given away");
+        }
     }
 
     /// `kill -9`, in the middle of any operation.
@@ -89,7 +134,11 @@ impl Postgres {
         let log = fs::File::create(dir.join("log")).expect("a log");
         let mut command = self.command("postgres");
         command.arg("-D").arg(dir.join("data")).arg("-k").arg(&dir);
-        command.args(["-c", "listen_addresses=", "-c", "shared_buffers=16MB"]);
+        command.args(["-c", "shared_buffers=16MB", "-c"]);
+        match self.tls {
+            Some(host) => command.args([&format!("listen_addresses={host}"), "-c", "ssl=on"]),
+            None => command.arg("listen_addresses="),
+        };
         let child = command
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log"))

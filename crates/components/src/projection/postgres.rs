@@ -1,6 +1,7 @@
 //! A read model in `PostgreSQL`.
 
 mod address;
+mod binding;
 mod tls;
 
 use std::collections::BTreeMap;

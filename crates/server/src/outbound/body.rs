@@ -1,52 +1,19 @@
-//! Bodies of outgoing requests and their responses.
+//! Bodies of the responses to outgoing requests.
 
 use std::{
     pin::Pin,
-    sync::{Mutex, PoisonError},
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use abide_runtime::{Body, Error, ErrorKind};
+use abide_runtime::{Error, ErrorKind};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, time::Sleep};
 
-/// A body that the client may share between threads. It never does, so the lock is uncontended.
-pub(super) struct Shared(Mutex<Body>);
-
-impl Shared {
-    pub(super) fn new(body: Body) -> Self {
-        Self(Mutex::new(body))
-    }
-}
-
-impl HttpBody for Shared {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let body = self.get_mut().0.get_mut();
-        Pin::new(body.unwrap_or_else(PoisonError::into_inner)).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        let body = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let body = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        body.size_hint()
-    }
-}
-
 /// A response's body: it keeps its slot until it has been read or dropped, and fails if nothing arrives for too long.
 pub(super) struct Incoming {
-    body: reqwest::Body,
+    body: hyper::body::Incoming,
     /// How long the server may stay silent.
     silence: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
@@ -54,7 +21,11 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn new(body: reqwest::Body, silence: Duration, slot: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(
+        body: hyper::body::Incoming,
+        silence: Duration,
+        slot: OwnedSemaphorePermit,
+    ) -> Self {
         let slot = (!body.is_end_stream()).then_some(slot);
         Self {
             body,

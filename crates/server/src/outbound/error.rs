@@ -1,8 +1,10 @@
 //! Errors of outgoing requests.
 
-use std::{error::Error as StdError, fmt::Write};
+use std::{error::Error as StdError, io, iter};
 
 use abide_runtime::{Error, ErrorKind};
+use h2::Reason;
+use hyper_util::client::legacy;
 
 use super::policy::ForbiddenAddress;
 
@@ -49,20 +51,12 @@ impl Outcome {
 }
 
 /// The error of a request that the client could not complete.
-pub(super) fn failed(error: &reqwest::Error) -> Error {
+pub(super) fn failed(error: &legacy::Error) -> Error {
     if let Some(forbidden) = find::<ForbiddenAddress>(error) {
-        return forbidden_address(forbidden);
+        return Error::with_kind(ErrorKind::Forbidden, forbidden.to_string());
     }
-    if let Some(too_many) = find::<TooManyRedirects>(error) {
-        return Error::with_kind(ErrorKind::Limit, too_many.to_string());
-    }
-    let causes = causes(error);
-    if error.is_builder() {
-        return Error::with_kind(
-            ErrorKind::Input,
-            format!("the request is invalid: {causes}"),
-        );
-    }
+    // The client's own text says only in which step it failed.
+    let causes = causes(error.source().unwrap_or(error));
     // Even after a timeout: nothing of the request was sent.
     if error.is_connect() {
         return Error::with_kind(
@@ -70,44 +64,40 @@ pub(super) fn failed(error: &reqwest::Error) -> Error {
             format!("could not connect: {causes}"),
         );
     }
-    if error.is_timeout() {
+    if has_timed_out(error) {
         return Error::with_kind(ErrorKind::Timeout, format!("no response in time: {causes}"));
     }
     Error::with_kind(ErrorKind::Io, format!("the request failed: {causes}"))
 }
 
-pub(super) fn forbidden_address(forbidden: &ForbiddenAddress) -> Error {
-    Error::with_kind(ErrorKind::Forbidden, forbidden.to_string())
+fn has_timed_out(error: &legacy::Error) -> bool {
+    let io = find::<io::Error>(error);
+    io.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+        || find::<hyper::Error>(error).is_some_and(hyper::Error::is_timeout)
 }
 
-/// A server that keeps redirecting its clients.
-#[derive(Debug, thiserror::Error)]
-#[error("the server redirected more than {0} times (outbound.max_redirects)")]
-pub(super) struct TooManyRedirects(pub(super) usize);
-
-/// The causes of an error, without the URL: it may contain secrets.
-pub(super) fn causes(error: &reqwest::Error) -> String {
-    let mut text = String::new();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let separator = if text.is_empty() { "" } else { ": " };
-        // Writing to a string does not fail.
-        let _ = write!(text, "{separator}{cause}");
-        next = cause.source();
-    }
-    if text.is_empty() {
-        "unknown cause".clone_into(&mut text);
-    }
-    text
+/// Whether the server has not begun to process the request: it is closing the connection, or refused the stream
+/// (RFC 9113, section 8.7).
+pub(super) fn is_unprocessed(error: &legacy::Error) -> bool {
+    find::<h2::Error>(error).is_some_and(|error| {
+        let closing = error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
+        let refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
+        error.is_remote() && (closing || refused)
+    })
 }
 
-fn find<E: StdError + 'static>(error: &reqwest::Error) -> Option<&E> {
-    let mut next = error.source();
-    while let Some(cause) = next {
-        if let Some(found) = cause.downcast_ref() {
-            return Some(found);
-        }
-        next = cause.source();
-    }
-    None
+/// An error and its causes.
+pub(crate) fn causes(error: &(dyn StdError + 'static)) -> String {
+    let texts: Vec<_> = chain(error).map(ToString::to_string).collect();
+    texts.join(": ")
+}
+
+fn find<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a E> {
+    chain(error).find_map(|error| error.downcast_ref())
+}
+
+fn chain<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    iter::successors(Some(error), |&error| error.source())
 }

@@ -9,12 +9,15 @@
 //! for the headers that concern a single connection.
 
 mod body;
+mod client;
+mod connector;
 mod error;
 pub(crate) mod policy;
+mod race;
+mod redirect;
 pub(crate) mod tls;
 
 use std::{
-    error::Error as StdError,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -25,22 +28,23 @@ use std::{
 use abide_runtime::{
     Body, Error, ErrorKind, Fetching, NoRedirects, Outbound, Request, Response, Result,
 };
-use http::{Version, header};
+use bytes::Bytes;
+use http::{HeaderValue, Uri, Version, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use reqwest::{
-    Client,
-    dns::{Addrs, Name, Resolve, Resolving},
-    redirect,
-};
 use tokio::{
     runtime::Handle,
-    sync::{OnceCell, OwnedSemaphorePermit, Semaphore, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::timeout,
 };
+use tower::{ServiceExt, service_fn};
+use tower_http::follow_redirect::FollowRedirect;
+use url::Url;
 
-use self::{
-    error::{Outcome, TooManyRedirects, failed, forbidden_address},
-    policy::{AddressPolicy, Unresolved},
+use self::{client::Client, error::Outcome, redirect::Redirects};
+pub(crate) use self::{
+    connector::{Connector, Stream},
+    error::causes,
 };
 use crate::{OutboundConfig, limits, metric, remove_connection_headers};
 
@@ -49,10 +53,8 @@ pub(crate) struct HttpClient(Arc<Inner>);
 
 struct Inner {
     config: OutboundConfig,
-    policy: AddressPolicy,
     runtime: Handle,
-    /// Created with the first request: it reads the machine's certificates.
-    clients: OnceCell<Clients>,
+    client: Client,
     slots: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
@@ -61,9 +63,8 @@ impl HttpClient {
     /// A client whose requests run on this async runtime.
     pub(crate) fn new(config: &OutboundConfig, runtime: Handle) -> Self {
         Self(Arc::new(Inner {
-            policy: AddressPolicy::new(config.allow_private.clone()),
+            client: Client::new(config),
             runtime,
-            clients: OnceCell::new(),
             slots: Arc::new(Semaphore::new(config.max_in_flight)),
             waiting: AtomicUsize::new(0),
             config: config.clone(),
@@ -89,9 +90,9 @@ impl Inner {
         let started = Instant::now();
         let limit = self.config.request_timeout;
         let in_flight = metric::OutboundInFlight::enter();
-        let result = match tokio::time::timeout(limit, self.slot()).await {
+        let result = match timeout(limit, self.slot()).await {
             Ok(Err(error)) => Err(error),
-            Ok(Ok(slot)) => tokio::time::timeout(limit, self.exchange(request, slot))
+            Ok(Ok(slot)) => timeout(limit, self.exchange(request, slot))
                 .await
                 .unwrap_or_else(|_| Err(late(limit))),
             Err(_) => Err(no_turn(limit)),
@@ -102,14 +103,15 @@ impl Inner {
     }
 
     async fn exchange(&self, request: Request, slot: OwnedSemaphorePermit) -> Result<Response> {
-        let clients = self.clients.get_or_try_init(|| self.connect()).await?;
-        let client = clients.of(&request);
-        let request = self.prepare(request).await?;
-        let response = client
-            .execute(request)
-            .await
-            .map_err(|error| failed(&error))?;
-        let (mut parts, body) = http::Response::from(response).into_parts();
+        let max_redirects = match request.extensions().get::<NoRedirects>() {
+            None => self.config.max_redirects,
+            Some(NoRedirects) => 0,
+        };
+        let (request, whole) = prepare(request).await?;
+        let redirects = Redirects::new(max_redirects, whole.clone());
+        let once = service_fn(|request| self.client.send(request, whole.as_ref()));
+        let response = FollowRedirect::with_policy(once, redirects).oneshot(request);
+        let (mut parts, body) = response.await?.into_parts();
         remove_connection_headers(&mut parts.headers);
         parts.extensions.clear();
         parts.version = Version::default();
@@ -138,123 +140,41 @@ impl Inner {
             .await
             .map_err(|_| ending())
     }
-
-    async fn connect(&self) -> Result<Clients> {
-        let (config, policy) = (self.config.clone(), self.policy.clone());
-        self.runtime
-            .spawn_blocking(move || Clients::new(&config, &policy))
-            .await
-            .map_err(|_| ending())?
-    }
-
-    /// The request in the client's type.
-    async fn prepare(&self, request: Request) -> Result<reqwest::Request> {
-        let (mut parts, body) = request.into_parts();
-        if !matches!(parts.uri.scheme_str(), Some("http" | "https")) {
-            return Err(Error::with_kind(
-                ErrorKind::Input,
-                format!(
-                    "`{}` is not an HTTP URL: it must begin with http:// or https://",
-                    parts.uri
-                ),
-            ));
-        }
-        // The URI determines the host; a forwarded request may name another.
-        parts.headers.remove(header::HOST);
-        remove_connection_headers(&mut parts.headers);
-        parts.extensions.clear();
-        parts.version = Version::default();
-        let small = body
-            .size_hint()
-            .exact()
-            .is_some_and(|size| size <= limits::REPEATABLE_BODY);
-        let body = if small {
-            // In one piece, so that it can be resent after a redirect.
-            reqwest::Body::from(body.collect().await?.to_bytes())
-        } else {
-            reqwest::Body::wrap(body::Shared::new(body))
-        };
-        let request = reqwest::Request::try_from(http::Request::from_parts(parts, body))
-            .map_err(|error| failed(&error))?;
-        // The client does not resolve IP addresses.
-        self.policy
-            .check_literal(request.url().host_str().unwrap_or_default())
-            .map_err(|error| forbidden_address(&error))?;
-        Ok(request)
-    }
 }
 
-/// Following redirects is configured per client, so there are two.
-struct Clients {
-    following: Client,
-    /// For requests with [`NoRedirects`].
-    stopping: Client,
-}
-
-impl Clients {
-    fn new(config: &OutboundConfig, policy: &AddressPolicy) -> Result<Self> {
-        Ok(Self {
-            following: client(config, policy, config.max_redirects)?,
-            stopping: client(config, policy, 0)?,
-        })
+/// The request as it is sent, and its body if that can be sent again.
+async fn prepare(request: Request) -> Result<(Request, Option<Bytes>)> {
+    let (mut parts, body) = request.into_parts();
+    if !matches!(parts.uri.scheme_str(), Some("http" | "https")) {
+        return Err(Error::with_kind(
+            ErrorKind::Input,
+            format!(
+                "`{}` is not an HTTP URL: it must begin with http:// or https://",
+                parts.uri
+            ),
+        ));
     }
-
-    fn of(&self, request: &Request) -> &Client {
-        match request.extensions().get::<NoRedirects>() {
-            None => &self.following,
-            Some(NoRedirects) => &self.stopping,
-        }
+    // In the normal form, in which browsers and the targets of redirects are.
+    let url = Url::parse(&parts.uri.to_string()).map_err(|error| invalid(&error))?;
+    parts.uri = Uri::try_from(String::from(url)).map_err(|error| invalid(&error))?;
+    // The URI determines the host; a forwarded request may name another.
+    parts.headers.remove(header::HOST);
+    remove_connection_headers(&mut parts.headers);
+    // Some servers refuse a request that does not say it.
+    let accept = parts.headers.entry(header::ACCEPT);
+    accept.or_insert(HeaderValue::from_static("*/*"));
+    parts.extensions.clear();
+    parts.version = Version::default();
+    let small = body
+        .size_hint()
+        .exact()
+        .is_some_and(|size| size <= limits::REPEATABLE_BODY);
+    if !small {
+        return Ok((Request::from_parts(parts, body), None));
     }
-}
-
-fn client(config: &OutboundConfig, policy: &AddressPolicy, max_redirects: usize) -> Result<Client> {
-    let tls = tls::client_config(&["h2", "http/1.1"])
-        .map_err(|error| Error::with_kind(ErrorKind::Io, format!("setting up TLS: {error}")))?;
-    let resolver = Resolver(policy.clone());
-    let policy = policy.clone();
-    let redirects = redirect::Policy::custom(move |attempt| {
-        if max_redirects == 0 {
-            return attempt.stop();
-        }
-        if attempt.previous().len() > max_redirects {
-            return attempt.error(TooManyRedirects(max_redirects));
-        }
-        match policy.check_literal(attempt.url().host_str().unwrap_or_default()) {
-            Ok(()) => attempt.follow(),
-            Err(forbidden) => attempt.error(forbidden),
-        }
-    });
-    Client::builder()
-        .tls_backend_preconfigured(tls)
-        .dns_resolver(resolver)
-        .redirect(redirects)
-        .referer(false)
-        .no_proxy()
-        .connect_timeout(config.connect_timeout)
-        .pool_idle_timeout(limits::OUTBOUND_IDLE)
-        .pool_max_idle_per_host(limits::OUTBOUND_IDLE_PER_HOST)
-        .http2_keep_alive_interval(limits::HTTP2_PING)
-        .http2_keep_alive_timeout(limits::HTTP2_PING)
-        .build()
-        .map_err(|error| failed(&error))
-}
-
-/// Exposes the policy as the client's resolver.
-struct Resolver(AddressPolicy);
-
-impl Resolve for Resolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let policy = self.0.clone();
-        Box::pin(async move {
-            // The client sets the port.
-            let found = policy.resolve(name.as_str(), 0).await;
-            let found = found.map_err(|error| match error {
-                Unresolved::Forbidden(error) => Box::<dyn StdError + Send + Sync>::from(error),
-                Unresolved::Name(error) => error.into(),
-            })?;
-            Ok(Box::new(found.into_iter()) as Addrs)
-        })
-    }
+    let whole = body.collect().await?.to_bytes();
+    let request = Request::from_parts(parts, Body::from(whole.clone()));
+    Ok((request, Some(whole)))
 }
 
 /// Counts a request that waits for a slot.
@@ -277,6 +197,10 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn invalid(error: &dyn std::error::Error) -> Error {
+    Error::with_kind(ErrorKind::Input, format!("the request is invalid: {error}"))
 }
 
 fn late(limit: Duration) -> Error {

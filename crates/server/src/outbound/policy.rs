@@ -172,20 +172,16 @@ impl AddressPolicy {
         }
     }
 
-    /// Rejects a URL's host if it is an address that objects may not reach. A name passes: it is checked when it is
-    /// resolved.
-    pub(crate) fn check_literal(&self, host: &str) -> Result<(), ForbiddenAddress> {
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        match bare.parse() {
-            Ok(address) => self.check(address),
-            Err(_) => Ok(()),
-        }
-    }
-
     /// The addresses of a host that objects may reach; an error if there is none. Connect to one of these, not to the name: it
     /// may resolve to another address the next time.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Unresolved> {
-        let found = tokio::net::lookup_host((host, port)).await?;
+        self.permitted(tokio::net::lookup_host((host, port)).await?)
+    }
+
+    fn permitted(
+        &self,
+        found: impl Iterator<Item = SocketAddr>,
+    ) -> Result<Vec<SocketAddr>, Unresolved> {
         let mut forbidden = None;
         let mut allowed = Vec::new();
         for address in found {
@@ -347,16 +343,11 @@ mod tests {
     #[test]
     fn a_refusal_names_the_address_and_the_setting() {
         let policy = AddressPolicy::new(AllowPrivate::None);
-        let error = policy.check_literal("[::ffff:10.0.0.1]").unwrap_err();
+        let error = policy.check("::ffff:10.0.0.1".parse().unwrap());
         assert_eq!(
-            error.to_string(),
+            error.unwrap_err().to_string(),
             "the address 10.0.0.1 is outside the public internet (private): to let objects reach it, use the \
              setting outbound.allow_private"
-        );
-        assert_eq!(
-            policy.check_literal("localhost"),
-            Ok(()),
-            "not resolved yet"
         );
     }
 
@@ -386,6 +377,22 @@ mod tests {
         ] {
             assert!(bad.parse::<AllowPrivate>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn of_a_name_s_addresses_only_the_permitted_ones_are_reached() {
+        let policy = AddressPolicy::new(AllowPrivate::None);
+        let (public, private): (SocketAddr, SocketAddr) = (
+            "1.1.1.1:80".parse().unwrap(),
+            "10.0.0.1:80".parse().unwrap(),
+        );
+        for found in [[public, private], [private, public]] {
+            assert_eq!(policy.permitted(found.into_iter()).unwrap(), [public]);
+        }
+        let error = policy.permitted([private].into_iter());
+        assert!(matches!(error, Err(Unresolved::Forbidden(_))), "{error:?}");
+        let error = policy.permitted([].into_iter());
+        assert!(matches!(error, Err(Unresolved::Name(_))), "{error:?}");
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! TLS for connections that this process opens.
+//! TLS for connections that this process opens, whatever is spoken over them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
 
 /// Trusts the machine's certificates: those of the operating system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`. Reads
 /// files on the first call. `protocols` are offered in this order (ALPN).
-pub(crate) fn client_config(protocols: &[&str]) -> Result<ClientConfig, rustls::Error> {
+pub fn client_config(protocols: &[&str]) -> Result<ClientConfig, rustls::Error> {
     let roots = Arc::clone(ROOTS.get_or_init(|| Arc::new(trusted())));
     let provider = Arc::new(ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)

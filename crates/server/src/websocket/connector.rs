@@ -4,8 +4,6 @@
 //! certificate that the machine trusts. Connection and handshake share [`CONNECT_TIMEOUT`] and run on the program's
 //! async runtime, not on the object's thread; if the caller stops waiting, the connection is closed.
 
-use std::{io, sync::Arc};
-
 use abide_runtime::{
     Error, ErrorKind, Result,
     socket::{ConnectedWebSocket, Connecting, WebSocketConnector},
@@ -15,27 +13,20 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, h
 use http_body_util::Empty;
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    runtime::Handle,
-    sync::oneshot,
-};
-use tokio_rustls::TlsConnector;
+use tokio::{runtime::Handle, sync::oneshot};
 use tungstenite::handshake::{client::generate_key, derive_accept_key};
 
 use super::{Hub, Role, handshake, hub::Member, pump::Pump};
 use crate::{
     limits::CONNECT_TIMEOUT,
-    outbound::{policy::AddressPolicy, tls},
+    outbound::{self, Stream, causes, policy::AddressPolicy},
 };
 
 /// Opens WebSockets for the objects of one host.
 #[derive(Clone)]
 pub(crate) struct Connector {
     hub: Hub,
-    policy: Arc<AddressPolicy>,
+    connections: outbound::Connector,
     runtime: Handle,
 }
 
@@ -43,7 +34,8 @@ impl Connector {
     pub(crate) fn new(hub: Hub, policy: AddressPolicy, runtime: Handle) -> Self {
         Self {
             hub,
-            policy: Arc::new(policy),
+            // HTTP/2 has no WebSockets without an extension.
+            connections: outbound::Connector::new(policy, &["http/1.1"]),
             runtime,
         }
     }
@@ -81,52 +73,21 @@ impl WebSocketConnector for Connector {
 impl Connector {
     async fn open(self, request: Request<()>) -> Result<ConnectedWebSocket> {
         let target = Target::of(request.uri())?;
-        let stream = self.reach(&target).await?;
-        if !target.secure {
-            return self.shake_hands(stream, &target, request).await;
-        }
-        let config = tls::client_config(&["http/1.1"])
-            .map_err(|error| Error::with_kind(ErrorKind::Io, format!("setting up TLS: {error}")))?;
-        let name = ServerName::try_from(target.host.clone())
-            .map_err(|_| target.refused("its host is not valid for a certificate"))?;
-        let stream = TlsConnector::from(Arc::new(config))
-            .connect(name, stream)
-            .await
-            .map_err(|error| target.failed(&error))?;
+        let connected = self.connections.connect(&target.uri).await;
+        let stream = connected.map_err(|error| target.failed(&*error))?;
         self.shake_hands(stream, &target, request).await
     }
 
-    /// A TCP connection to one of the host's permitted addresses.
-    async fn reach(&self, target: &Target) -> Result<TcpStream> {
-        let allowed = self.policy.resolve(&target.host, target.port).await;
-        let addresses = allowed.map_err(|error| target.refused(&error.to_string()))?;
-        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in addresses {
-            match TcpStream::connect(address).await {
-                Ok(stream) => {
-                    // Fails only if the socket is already gone.
-                    let _ = stream.set_nodelay(true);
-                    return Ok(stream);
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(target.failed(&last))
-    }
-
     /// The opening handshake (RFC 6455, section 4.1).
-    async fn shake_hands<S>(
+    async fn shake_hands(
         self,
-        stream: S,
+        stream: Stream,
         target: &Target,
         request: Request<()>,
-    ) -> Result<ConnectedWebSocket>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Result<ConnectedWebSocket> {
         let key = generate_key();
         let offered = offer(&request, target, &key)?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        let (mut sender, connection) = http1::handshake(stream)
             .await
             .map_err(|error| target.failed(&error))?;
         let driving = tokio::spawn(connection.with_upgrades());
@@ -140,14 +101,14 @@ impl Connector {
             .await
             .map_err(|error| target.failed(&error))?;
         let _ = driving.await;
-        let parts = upgraded.downcast::<TokioIo<S>>().map_err(|_| {
+        let parts = upgraded.downcast::<Stream>().map_err(|_| {
             Error::with_kind(
                 ErrorKind::Io,
                 "unexpected connection type after the upgrade",
             )
         })?;
         let (stream, early) = (
-            parts.io.into_inner(),
+            TokioIo::new(parts.io),
             Bytes::copy_from_slice(&parts.read_buf),
         );
         let hub = self.hub;
@@ -167,29 +128,18 @@ impl Connector {
 /// The target of a WebSocket.
 struct Target {
     uri: Uri,
-    host: String,
-    port: u16,
-    secure: bool,
 }
 
 impl Target {
     fn of(uri: &Uri) -> Result<Self> {
-        let secure = match uri.scheme_str() {
-            Some("ws") => false,
-            Some("wss") => true,
-            _ => return Err(no_address(uri)),
-        };
-        let host = uri.host().filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| no_address(uri))?;
-        Ok(Self {
-            host: host
-                .trim_start_matches('[')
-                .trim_end_matches(']')
-                .to_owned(),
-            port: uri.port_u16().unwrap_or(if secure { 443 } else { 80 }),
-            secure,
-            uri: uri.clone(),
-        })
+        let is_websocket = matches!(uri.scheme_str(), Some("ws" | "wss"));
+        if !is_websocket || uri.host().is_none_or(str::is_empty) {
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                format!("`{uri}` is not a WebSocket URL: it must begin with ws:// or wss://"),
+            ));
+        }
+        Ok(Self { uri: uri.clone() })
     }
 
     fn refused(&self, why: &str) -> Error {
@@ -199,22 +149,9 @@ impl Target {
         )
     }
 
-    fn failed(&self, error: &dyn std::error::Error) -> Error {
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            text = format!("{text}: {cause}");
-            source = cause.source();
-        }
-        self.refused(&text)
+    fn failed(&self, error: &(dyn std::error::Error + 'static)) -> Error {
+        self.refused(&causes(error))
     }
-}
-
-fn no_address(uri: &Uri) -> Error {
-    Error::with_kind(
-        ErrorKind::Input,
-        format!("`{uri}` is not a WebSocket URL: it must begin with ws:// or wss://"),
-    )
 }
 
 /// The request that offers the upgrade. It includes the user's headers, except those of the handshake itself.
@@ -276,25 +213,13 @@ fn check(response: &Response<Incoming>, asked: &HeaderMap, key: &str) -> Result<
 mod tests {
     use super::*;
 
-    fn target(uri: &str) -> Result<Target> {
-        Target::of(&uri.parse().unwrap())
-    }
-
     #[test]
-    fn an_address_says_host_port_and_whether_tls_is_used() {
-        for (uri, host, port, secure) in [
-            ("ws://example.com/x", "example.com", 80, false),
-            ("wss://example.com", "example.com", 443, true),
-            ("ws://[::1]:8080/", "::1", 8_080, false),
-        ] {
-            let target = target(uri).unwrap();
-            assert_eq!(
-                (&*target.host, target.port, target.secure),
-                (host, port, secure)
-            );
+    fn only_a_websocket_url_is_an_address() {
+        for uri in ["ws://example.com/x", "wss://[::1]:8080"] {
+            assert!(Target::of(&uri.parse().unwrap()).is_ok(), "{uri}");
         }
         for uri in ["http://example.com/", "/path", "example.com:80"] {
-            let error = target(uri).err().unwrap();
+            let error = Target::of(&uri.parse().unwrap()).err().unwrap();
             assert_eq!(error.kind(), ErrorKind::Input, "{uri}");
         }
     }

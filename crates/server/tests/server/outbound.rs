@@ -19,7 +19,7 @@ use abide::{
 use abide_harness::Nobody;
 use axum::{
     Router,
-    extract::Path,
+    extract::{ConnectInfo, Path},
     response::Redirect,
     routing::{any, get, post},
 };
@@ -135,7 +135,18 @@ impl Upstream {
                 any(async |Path(address): Path<String>| {
                     Redirect::temporary(&format!("http://{address}"))
                 }),
-            );
+            )
+            .route(
+                "/see/{*address}",
+                any(async |Path(address): Path<String>| Redirect::to(&format!("http://{address}"))),
+            )
+            .route("/ftp", get(async || Redirect::to("ftp://example.com/")))
+            .route("/headers", any(headers))
+            .route(
+                "/from",
+                get(async |ConnectInfo(from): ConnectInfo<SocketAddr>| from.to_string()),
+            )
+            .into_make_service_with_connect_info::<SocketAddr>();
         tokio::spawn(async move { axum::serve(listener, router).await });
         addr
     }
@@ -163,6 +174,19 @@ async fn echo(request: Request) -> Response {
         .header("keep-alive", "timeout=5")
         .body(Body::from(text))
         .unwrap()
+}
+
+/// Answers with the method, the headers that objects have set, and the body.
+async fn headers(request: Request) -> String {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let names = ["authorization", "content-type", "cookie", "x-mine"].into_iter();
+    let shown = names.filter_map(|name| Some((name, parts.headers.get(name)?.to_str().unwrap())));
+    let headers: Vec<_> = shown
+        .map(|(name, value)| format!("{name}={value} "))
+        .collect();
+    let body = String::from_utf8_lossy(&body);
+    format!("{} {}{body}", parts.method, headers.concat())
 }
 
 async fn host(upstream: &Arc<Upstream>, change: impl FnOnce(&mut Config)) -> LocalHost {
@@ -345,6 +369,80 @@ async fn a_redirect_is_handed_back_to_a_request_that_says_so() {
     assert!(response.status().is_redirection());
     assert!(response.headers().contains_key("location"));
     assert_eq!(upstream.seen.load(Ordering::SeqCst), 0);
+    host.shutdown().await.unwrap();
+}
+
+/// Sends a request with credentials; returns the response's status and body.
+async fn submit(host: &LocalHost, url: String, body: Body) -> (u16, String) {
+    let request = Request::post(url)
+        .header("authorization", "Bearer secret")
+        .header("content-type", "text/plain")
+        .header("cookie", "session=secret")
+        .header("x-mine", "kept")
+        .body(body);
+    let response = host.env().fetch(request.unwrap()).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8_lossy(&body).into_owned())
+}
+
+#[tokio::test]
+async fn credentials_go_to_the_first_origin_alone() {
+    let upstream = Arc::new(Upstream::default());
+    let (at, other) = (
+        upstream.start("127.0.0.1:0").await,
+        upstream.start("127.0.0.1:0").await,
+    );
+    let host = host(&upstream, |_| {}).await;
+    let with = "POST authorization=Bearer secret content-type=text/plain cookie=session=secret x-mine=kept moin";
+    let without = "POST content-type=text/plain x-mine=kept moin";
+    for (path, expected) in [
+        (format!("to/{at}/headers"), with),
+        (format!("to/{other}/headers"), without),
+        (format!("to/{other}/to/{other}/headers"), without),
+        (format!("to/{other}/to/{at}/headers"), without),
+    ] {
+        let answer = submit(&host, format!("http://{at}/{path}"), Body::from("moin")).await;
+        assert_eq!(answer, (200, expected.to_owned()), "{path}");
+    }
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_redirect_repeats_the_body_that_it_asks_for_if_that_is_possible() {
+    let upstream = Arc::new(Upstream::default());
+    let at = upstream.start("127.0.0.1:0").await;
+    let host = host(&upstream, |_| {}).await;
+    let stream = || {
+        let piece = async { Ok::<_, std::convert::Infallible>("moin") };
+        Body::from_stream(futures_util::stream::once(piece))
+    };
+    let repeat = format!("http://{at}/to/{at}/headers");
+    let (status, body) = submit(&host, repeat.clone(), Body::from("moin")).await;
+    assert!(status == 200 && body.ends_with(" moin"), "{status} {body}");
+    assert_eq!(submit(&host, repeat, stream()).await.0, 307);
+    // This one asks for a GET.
+    let look = format!("http://{at}/see/{at}/headers");
+    for body in [Body::from("moin"), stream()] {
+        let (status, body) = submit(&host, look.clone(), body).await;
+        let expected = "GET authorization=Bearer secret cookie=session=secret x-mine=kept ";
+        assert_eq!((status, &*body), (200, expected));
+    }
+    let error = read(&host, format!("http://{at}/ftp")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_next_request_uses_the_same_connection() {
+    let upstream = Arc::new(Upstream::default());
+    let at = upstream.start("127.0.0.1:0").await;
+    let host = host(&upstream, |_| {}).await;
+    let url = format!("http://{at}/from");
+    let first = read(&host, url.clone()).await.unwrap();
+    assert_eq!(read(&host, url).await.unwrap(), first);
+    let redirected = read(&host, format!("http://{at}/to/{at}/from")).await;
+    assert_eq!(redirected.unwrap(), first);
     host.shutdown().await.unwrap();
 }
 

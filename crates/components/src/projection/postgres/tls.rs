@@ -1,7 +1,8 @@
 //! TLS to a `PostgreSQL` server.
 //!
 //! As in `libpq`, `prefer` and `require` encrypt and accept any certificate, while `verify-full` accepts only a
-//! certificate that the machine trusts (`SSL_CERT_FILE` names others) and that is valid for the address's host.
+//! certificate that the machine trusts (`SSL_CERT_FILE` names others) and that is valid for the address's host. A
+//! login by SCRAM is bound to the certificate that was seen here, so a server in between cannot pass it on.
 
 use std::{
     io,
@@ -10,9 +11,10 @@ use std::{
     task::{Context, Poll},
 };
 
+use abide::server::tls_client_config;
 use futures_util::future::BoxFuture;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
@@ -20,6 +22,8 @@ use rustls::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::{TlsConnector, client};
+
+use super::binding;
 
 /// Whether the server must be authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,20 +39,18 @@ pub(super) struct Tls(Arc<ClientConfig>);
 impl Tls {
     /// Reads the certificates that the machine trusts, if they are needed.
     pub(super) fn new(verify: Verify) -> Result<Self, rustls::Error> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()?;
         let config = match verify {
-            Verify::Full => {
-                let mut roots = RootCertStore::empty();
-                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-                builder.with_root_certificates(roots)
+            Verify::Full => tls_client_config(&[])?,
+            Verify::Nothing => {
+                let provider = Arc::new(ring::default_provider());
+                ClientConfig::builder_with_provider(Arc::clone(&provider))
+                    .with_safe_default_protocol_versions()?
+                    .dangerous()
+                    .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
+                    .with_no_client_auth()
             }
-            Verify::Nothing => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider))),
         };
-        Ok(Self(Arc::new(config.with_no_client_auth())))
+        Ok(Self(Arc::new(config)))
     }
 }
 
@@ -88,7 +90,12 @@ pub(super) struct Stream<S>(client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
     fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
+        let (_, session) = self.0.get_ref();
+        let certificate = session.peer_certificates().and_then(<[_]>::first);
+        match certificate.and_then(|certificate| binding::server_end_point(certificate)) {
+            Some(hash) => ChannelBinding::tls_server_end_point(hash),
+            None => ChannelBinding::none(),
+        }
     }
 }
 

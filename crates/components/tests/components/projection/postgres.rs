@@ -390,6 +390,32 @@ async fn with_tls(server: &Postgres) -> u16 {
 
 #[test]
 #[ignore = "needs PostgreSQL"]
+fn a_login_is_bound_to_the_server_and_goes_to_no_other() {
+    run(async {
+        let server = Postgres::start_with_tls();
+        let port = with_tls(&server).await;
+        let direct = server.address_with_tls();
+        for (address, is_served) in [
+            (direct.clone(), true),
+            (format!("{direct} channel_binding=require"), true),
+            // With a TLS of its own, it cannot prove that it is the server.
+            (
+                format!(
+                    "host=127.0.0.1 port={port} user=test dbname=postgres channel_binding=require"
+                ),
+                false,
+            ),
+        ] {
+            let address = format!("{address} sslmode=require");
+            let model = PostgresModel::new(&address, tables()).unwrap();
+            let wrote = model.apply(vec![row("a", 1, 1)]).await;
+            assert_eq!(wrote.is_ok(), is_served, "{address}: {wrote:?}");
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
 fn a_connection_is_encrypted_and_a_server_that_must_prove_who_it_is_does() {
     run(async {
         let server = Postgres::start();
