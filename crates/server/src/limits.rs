@@ -76,7 +76,7 @@ pub(crate) const REPEATABLE_BODY: u64 = 1 << 20;
 /// How often a request is sent again because its server said that it has not processed it.
 pub(crate) const OUTBOUND_REPEATS: u32 = 2;
 
-/// How long an address may take to accept a connection before the host's next address is tried beside it (RFC 8305,
+/// How long an address may take to accept a connection before the host's next address is tried as well (RFC 8305,
 /// section 8).
 pub(crate) const CONNECT_STAGGER: Duration = Duration::from_millis(250);
 /// Addresses of a host that are tried. Its name's owner chooses how many there are.

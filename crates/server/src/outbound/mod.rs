@@ -28,10 +28,12 @@ use std::{
 use abide_runtime::{
     Body, Error, ErrorKind, Fetching, NoRedirects, Outbound, Request, Response, Result,
 };
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderValue, Uri, Version, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use percent_encoding::percent_decode_str;
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
@@ -155,7 +157,11 @@ async fn prepare(request: Request) -> Result<(Request, Option<Bytes>)> {
         ));
     }
     // In the normal form, in which browsers and the targets of redirects are.
-    let url = Url::parse(&parts.uri.to_string()).map_err(|error| invalid(&error))?;
+    let mut url = Url::parse(&parts.uri.to_string()).map_err(|error| invalid(&error))?;
+    if let Some(credentials) = take_credentials(&mut url) {
+        let authorization = parts.headers.entry(header::AUTHORIZATION);
+        authorization.or_insert(credentials?);
+    }
     parts.uri = Uri::try_from(String::from(url)).map_err(|error| invalid(&error))?;
     // The URI determines the host; a forwarded request may name another.
     parts.headers.remove(header::HOST);
@@ -175,6 +181,25 @@ async fn prepare(request: Request) -> Result<(Request, Option<Bytes>)> {
     let whole = body.collect().await?.to_bytes();
     let request = Request::from_parts(parts, Body::from(whole.clone()));
     Ok((request, Some(whole)))
+}
+
+/// The user and the password of a URL as a header (RFC 7617). The URL has none afterwards.
+fn take_credentials(url: &mut Url) -> Option<Result<HeaderValue>> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
+    let user = decoded(url.username());
+    let password = decoded(url.password().unwrap_or_default());
+    let basic = BASE64_STANDARD.encode([&*user, b":", &*password].concat());
+    // An HTTP URL has a host, so both can be removed.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    let header = HeaderValue::try_from(format!("Basic {basic}"));
+    Some(header.map_err(|error| invalid(&error)).map(|mut header| {
+        header.set_sensitive(true);
+        header
+    }))
 }
 
 /// Counts a request that waits for a slot.

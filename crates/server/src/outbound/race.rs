@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dead_address_keeps_nobody_from_the_next() {
+    async fn a_dead_address_delays_the_next_a_little() {
         for (hosts, tries) in [
             (&["10.0.0.1", "10.0.0.2"][..], 1),
             (&["192.0.2.2", "10.0.0.1"], 2),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_made_where_somebody_listens() {
+    async fn a_connection_is_made_to_the_address_that_accepts() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let here = listener.local_addr().unwrap();
         let nobody = SocketAddr::new("127.0.0.2".parse().unwrap(), here.port());

@@ -409,6 +409,32 @@ async fn credentials_go_to_the_first_origin_alone() {
 }
 
 #[tokio::test]
+async fn a_user_and_a_password_in_a_url_are_sent_as_a_header_and_no_further() {
+    let upstream = Arc::new(Upstream::default());
+    let (at, other) = (
+        upstream.start("127.0.0.1:0").await,
+        upstream.start("127.0.0.1:0").await,
+    );
+    let host = host(&upstream, |_| {}).await;
+    let fetch = async |path: String, authorization: Option<&str>| {
+        let mut request = Request::get(format!("http://me:my%20secret@{at}/{path}"));
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
+        }
+        let response = host.env().fetch(request.body(Body::empty()).unwrap()).await;
+        let body = response.unwrap().into_body().collect().await.unwrap();
+        String::from_utf8_lossy(&body.to_bytes()).into_owned()
+    };
+    // `me:my secret` in Base64.
+    let basic = "GET authorization=Basic bWU6bXkgc2VjcmV0 ";
+    assert_eq!(fetch("headers".to_owned(), None).await, basic);
+    let own = fetch("headers".to_owned(), Some("Bearer mine")).await;
+    assert_eq!(own, "GET authorization=Bearer mine ");
+    assert_eq!(fetch(format!("to/{other}/headers"), None).await, "GET ");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_redirect_repeats_the_body_that_it_asks_for_if_that_is_possible() {
     let upstream = Arc::new(Upstream::default());
     let at = upstream.start("127.0.0.1:0").await;

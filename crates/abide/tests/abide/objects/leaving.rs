@@ -78,7 +78,7 @@ impl Game {
     }
 
     pub fn fail(&self) {
-        panic!("a fault");
+        panic!("a fault at {}", self.position.get());
     }
 
     /// Waits as long as the program runs.

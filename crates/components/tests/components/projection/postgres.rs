@@ -398,7 +398,7 @@ fn a_login_is_bound_to_the_server_and_goes_to_no_other() {
         for (address, is_served) in [
             (direct.clone(), true),
             (format!("{direct} channel_binding=require"), true),
-            // With a TLS of its own, it cannot prove that it is the server.
+            // With another TLS session, it cannot prove that it is the server.
             (
                 format!(
                     "host=127.0.0.1 port={port} user=test dbname=postgres channel_binding=require"
