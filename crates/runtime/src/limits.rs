@@ -247,7 +247,8 @@ pub const MAX_LISTED_ALARMS_OF_OBJECT: usize = 100;
 /// stops. Those that are left are not told.
 pub const LEAVING_LIMIT: Duration = Duration::from_secs(5);
 
-/// When an object is looked at again whose last writes were not durable yet when it was to leave memory.
+/// When an object is looked at again that was told that it leaves memory, and whose last writes were not durable yet; then after
+/// twice the time each time.
 pub const LEAVING_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long an object of a rehearsal stays in memory: each is made once, and not called again.

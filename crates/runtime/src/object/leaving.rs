@@ -1,6 +1,6 @@
 //! Leaving memory: the object's code is told before, in its own turn.
 
-use std::{rc::Rc, task::Poll};
+use std::{rc::Rc, task::Poll, time::Duration};
 
 use super::{Object, Turn};
 use crate::{Error, ErrorKind, Event, Result, limits::LEAVING_PAUSE};
@@ -15,8 +15,8 @@ pub(super) enum Leaving {
     No,
     /// It is being told.
     Telling,
-    /// It was told, and has had no turn since.
-    Told,
+    /// It was told at this time, and has had no turn since.
+    Told(Duration),
 }
 
 impl Object {
@@ -28,14 +28,24 @@ impl Object {
     /// Tells an idle object's code, and evicts the object from memory: now, or when what its code wrote is durable. Returns
     /// how many bytes are then free, if that is later.
     pub(crate) fn leave(self: &Rc<Self>) -> u64 {
-        if self.is_durable() && !self.tell_leaving() {
+        let now = self.worker.now();
+        if !self.is_durable() && !self.is_leaving() {
+            self.check_by(now + self.idle_timeout());
+            return 0;
+        }
+        if !self.tell_leaving() {
             return 0;
         }
         if self.is_durable() {
             self.leave_memory();
             return 0;
         }
-        self.check_by(self.worker.now() + LEAVING_PAUSE);
+        // Less and less often: the disk may hang.
+        let waited = match self.leaving.get() {
+            Leaving::Told(since) => now.saturating_sub(since),
+            _ => Duration::ZERO,
+        };
+        self.check_by(now + waited.max(LEAVING_PAUSE));
         self.weight.get()
     }
 
@@ -66,13 +76,13 @@ impl Object {
             );
             return false;
         }
-        self.leaving.set(Leaving::Told);
+        self.leaving.set(Leaving::Told(self.worker.now()));
         true
     }
 
     /// True if it has been told, and waits until what it wrote is durable.
     pub(super) fn is_leaving(&self) -> bool {
-        self.leaving.get() == Leaving::Told
+        matches!(self.leaving.get(), Leaving::Told(_))
     }
 
     /// A turn begins: an object that was told that it leaves is told again before it does.
