@@ -253,11 +253,11 @@ impl Node {
         path: &str,
         json: Option<String>,
     ) -> Result<R> {
-        let nobody = || format!("no node answers at {}; {}", self.place, self.hint);
-        let request = self.request(method, path, json).with_context(nobody)?;
+        let no_answer = || format!("no node answers at {}; {}", self.place, self.hint);
+        let request = self.request(method, path, json).with_context(no_answer)?;
         self.runtime.block_on(async {
             let answer = self.client.request(request).await;
-            self.read(answer.with_context(nobody)?).await
+            self.read(answer.with_context(no_answer)?).await
         })
     }
 

@@ -124,10 +124,10 @@ impl Case<'_> {
                 Some(text) => Some(format!("{test} fails with nothing broken: {text}")),
             });
         };
-        for _ in 0..TRIES {
+        for attempt in 1..=TRIES {
             if let Some(text) = self.failure()? {
-                let seconds = begun.elapsed().as_secs_f64();
-                println!("{}: {test}, {seconds:.1} s: {text:.120}", mutant.name);
+                let (name, seconds) = (&mutant.name, begun.elapsed().as_secs_f64());
+                println!("{name}: {test}, attempt {attempt}, {seconds:.1} s: {text:.120}");
                 return Ok(None);
             }
         }

@@ -51,9 +51,7 @@ impl Object {
 
     /// Tells the object's code that the object leaves memory. Returns false if that has reset the object.
     pub(crate) fn tell_leaving(self: &Rc<Self>) -> bool {
-        let is_constructed = self.instance.borrow().is_some();
-        let must_be_told = self.leaving.get() == Leaving::No && is_constructed;
-        if !must_be_told || !self.gate.borrow().is_open() || self.is_rehearsal() {
+        if !self.can_be_told_of_leaving() {
             return true;
         }
         let last_active = self.last_active.get();
@@ -80,6 +78,17 @@ impl Object {
         true
     }
 
+    /// False if there is no code to tell, if the code knows, or if it must not run: before it was told of its timeline, while
+    /// the gate is closed, in a rehearsal, and when nothing can be written any more.
+    fn can_be_told_of_leaving(&self) -> bool {
+        self.leaving.get() == Leaving::No
+            && self.instance.borrow().is_some()
+            && self.untold_timeline().is_none()
+            && self.gate.borrow().is_open()
+            && !self.worker.env.router().rehearsal
+            && !self.worker.store.failed()
+    }
+
     /// True if it has been told, and waits until what it wrote is durable.
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self.leaving.get(), Leaving::Told(_))
@@ -101,9 +110,5 @@ impl Object {
             ));
         }
         Ok(())
-    }
-
-    fn is_rehearsal(&self) -> bool {
-        self.worker.env.router().rehearsal
     }
 }

@@ -141,8 +141,8 @@ mod tests {
     async fn a_connection_is_made_to_the_address_that_accepts() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let here = listener.local_addr().unwrap();
-        let nobody = SocketAddr::new("127.0.0.2".parse().unwrap(), here.port());
-        let stream = connect(vec![nobody, here]).await.unwrap();
+        let closed = SocketAddr::new("127.0.0.2".parse().unwrap(), here.port());
+        let stream = connect(vec![closed, here]).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), here);
     }
 }

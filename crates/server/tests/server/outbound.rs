@@ -386,13 +386,17 @@ async fn submit(host: &LocalHost, url: String, body: Body) -> (u16, String) {
     (status, String::from_utf8_lossy(&body).into_owned())
 }
 
+/// A server at two addresses.
+async fn two_origins() -> (Arc<Upstream>, SocketAddr, SocketAddr) {
+    let upstream = Arc::new(Upstream::default());
+    let first = upstream.start("127.0.0.1:0").await;
+    let second = upstream.start("127.0.0.1:0").await;
+    (upstream, first, second)
+}
+
 #[tokio::test]
 async fn credentials_go_to_the_first_origin_alone() {
-    let upstream = Arc::new(Upstream::default());
-    let (at, other) = (
-        upstream.start("127.0.0.1:0").await,
-        upstream.start("127.0.0.1:0").await,
-    );
+    let (upstream, at, other) = two_origins().await;
     let host = host(&upstream, |_| {}).await;
     let with = "POST authorization=Bearer secret content-type=text/plain cookie=session=secret x-mine=kept moin";
     let without = "POST content-type=text/plain x-mine=kept moin";
@@ -410,11 +414,7 @@ async fn credentials_go_to_the_first_origin_alone() {
 
 #[tokio::test]
 async fn a_user_and_a_password_in_a_url_are_sent_as_a_header_and_no_further() {
-    let upstream = Arc::new(Upstream::default());
-    let (at, other) = (
-        upstream.start("127.0.0.1:0").await,
-        upstream.start("127.0.0.1:0").await,
-    );
+    let (upstream, at, other) = two_origins().await;
     let host = host(&upstream, |_| {}).await;
     let fetch = async |path: String, authorization: Option<&str>| {
         let mut request = Request::get(format!("http://me:my%20secret@{at}/{path}"));

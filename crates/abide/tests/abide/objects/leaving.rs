@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, time::Duration};
 
-use abide::{Call, ErrorKind, limits::LEAVING_PAUSE, prelude::*};
+use abide::{Bookmark, Call, ErrorKind, limits::LEAVING_PAUSE, prelude::*};
 
 use crate::support::{Signals, World, run, signals};
 
@@ -75,6 +75,10 @@ impl Game {
 
     pub fn leave_so(&self, how: Leaves) {
         self.leaves.set(how);
+    }
+
+    pub fn bookmark(&self) -> Result<Bookmark> {
+        self.ctx.storage().bookmark()
     }
 
     pub fn fail(&self) {
@@ -177,6 +181,52 @@ fn an_object_that_is_reset_is_not_told() {
         game.fail().await.unwrap_err();
         assert_eq!(game.position().await.unwrap(), 0);
         assert_eq!(world.signals.notes(), [""; 0]);
+    });
+}
+
+#[test]
+fn a_restored_object_stores_nothing_of_the_undone_future() {
+    run(async {
+        let world = World::new(classes);
+        let game = game(&world);
+        game.go_to(1).await.unwrap();
+        leave(&world).await;
+        let bookmark = game.bookmark().await.unwrap();
+        game.go_to(2).await.unwrap();
+        let told = world.signals.notes();
+        let restored = world.node.restore(game.untyped(), bookmark).await;
+        restored.unwrap();
+        assert_eq!(world.signals.notes(), told);
+        assert_eq!(game.position().await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn an_object_leaves_once_its_last_writes_are_durable_unless_it_is_called() {
+    run(async {
+        let world = World::new(classes);
+        let game = game(&world);
+        game.go_to(7).await.unwrap();
+        world.fence().await;
+        world.disk.hold_syncs();
+        world.clock.advance(Duration::from_secs(10));
+        let told = || {
+            let notes = world.signals.notes();
+            notes.iter().filter(|note| *note == "the class").count()
+        };
+        world.until(|_| told() == 1).await;
+        for _ in 0..100 {
+            world.clock.advance(LEAVING_PAUSE);
+            world.fence().await;
+        }
+        assert_eq!(world.node.stats().evicted, 0);
+        let called = game.go_to(9);
+        world.fence().await;
+        world.disk.release_syncs();
+        assert_eq!(called.await.unwrap(), 7);
+        leave(&world).await;
+        assert_eq!(told(), 2);
+        assert_eq!(game.position().await.unwrap(), 9);
     });
 }
 
