@@ -1,8 +1,8 @@
 //! Waits until the node is idle. For tests, with a clock that does not advance.
 //!
 //! Each worker is asked in turn for the activity of its thread ([`Census`]), after all that was ready there has run. The node rests
-//! if two rounds in a row find nothing, and no object has had a turn between them: then whatever one worker has sent
-//! another, before or after it was asked, would have been seen.
+//! if two rounds in a row find nothing, and between them no object has had a turn and no alarm has left or entered the
+//! index: then whatever was on its way, before or after a worker was asked, would have been seen.
 
 use std::time::{Duration, Instant};
 
@@ -36,18 +36,26 @@ pub(crate) struct Census {
     pub(crate) last: Option<String>,
 }
 
+/// What only grows while a node works.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Progress {
+    turns: u64,
+    alarm_moves: u64,
+}
+
 /// The activity of a node.
 #[derive(Default)]
 struct Round {
-    turns: u64,
+    progress: Progress,
     busy: Vec<String>,
     is_moving: bool,
     last: Vec<String>,
 }
 
 impl Round {
-    fn rests(&self) -> bool {
-        self.busy.is_empty() && !self.is_moving
+    /// The progress until now, if nothing is left to do.
+    fn at_rest(&self) -> Option<Progress> {
+        (self.busy.is_empty() && !self.is_moving).then_some(self.progress)
     }
 }
 
@@ -78,16 +86,18 @@ impl Node {
         }
         let deadline = Instant::now() + SETTLE_PATIENCE;
         let mut first_turns = None;
-        let mut before: Option<u64> = None;
+        let mut before = None;
         let mut rounds = 0;
         self.must_run()?;
         loop {
             let round = self.look().await?;
-            let since = round.turns - *first_turns.get_or_insert(round.turns);
-            if round.rests() && before == Some(round.turns) {
+            let turns = round.progress.turns;
+            let since = turns - *first_turns.get_or_insert(turns);
+            let at_rest = round.at_rest();
+            if at_rest.is_some() && at_rest == before {
                 return Ok(());
             }
-            before = round.rests().then_some(round.turns);
+            before = at_rest;
             let expired = Instant::now() >= deadline;
             if since > SETTLE_TURNS || expired {
                 return Err(restless(round, since, expired));
@@ -133,10 +143,11 @@ impl Node {
             let Ok(round) = self.look().await else {
                 return;
             };
-            if round.rests() && before == Some(round.turns) {
+            let at_rest = round.at_rest();
+            if at_rest.is_some() && at_rest == before {
                 return;
             }
-            before = round.rests().then_some(round.turns);
+            before = at_rest;
             pause(rounds).await;
         }
     }
@@ -152,20 +163,22 @@ impl Node {
             let (tell, told) = oneshot::channel();
             worker.send(Message::Census(tell))?;
             let census = told.await.map_err(|_| Error::stopping())?;
-            round.turns += census.turns;
+            round.progress.turns += census.turns;
             round.busy.extend(census.busy);
             round.is_moving |= census.is_moving;
             round.last.extend(census.last);
         }
         round.is_moving |= router.egress.is_busy();
-        if router.phase() == Phase::Running {
+        if router.phase() == Phase::Running && self.an_alarm_is_due() {
+            round.is_moving = true;
             round.busy.extend(self.due_alarms());
         }
+        round.progress.alarm_moves = router.store.alarms().moves();
         Ok(round)
     }
 
-    /// The objects with alarms that are due and have not gone off.
-    fn due_alarms(&self) -> Vec<String> {
+    /// True if an alarm is due and has not gone off.
+    fn an_alarm_is_due(&self) -> bool {
         let router = self.router();
         let index = router.store.alarms();
         let now = router.clock.unix_millis().cast_signed();
@@ -175,19 +188,17 @@ impl Node {
         let suspects = suspects
             .into_iter()
             .filter_map(|isolation| index.next_suspect(isolation));
-        if !due.chain(suspects).any(|due| due <= now) {
-            return Vec::new();
-        }
-        let listed = self.alarms(AlarmState::Pending, None, MAX_NAMED_BUSY);
-        let named: Vec<_> = listed
+        due.chain(suspects).any(|due| due <= now)
+    }
+
+    /// The objects with such alarms. Another thread may have taken the alarms in the meantime.
+    fn due_alarms(&self) -> Vec<String> {
+        let now = self.router().clock.unix_millis().cast_signed();
+        self.alarms(AlarmState::Pending, None, MAX_NAMED_BUSY)
             .into_iter()
             .filter(|alarm| alarm.due.unix_millis() <= now)
             .map(|alarm| format!("{}/{}: its alarm is due", alarm.class, alarm.id))
-            .collect();
-        if named.is_empty() {
-            return vec!["an alarm is due".to_owned()];
-        }
-        named
+            .collect()
     }
 }
 
@@ -204,16 +215,17 @@ async fn pause(rounds: u64) {
     }
 }
 
+/// Names the objects that are busy and those that had the last turns, which may be between two turns.
 fn restless(mut round: Round, turns: u64, expired: bool) -> Error {
-    if round.busy.is_empty() {
-        // They were between two turns.
-        round.busy = round.last;
-    }
     let more = round.busy.len().saturating_sub(MAX_NAMED_BUSY);
     round.busy.truncate(MAX_NAMED_BUSY);
     if more > 0 {
         round.busy.push(format!("and {more} more"));
     }
+    let last = round.last.into_iter();
+    round
+        .busy
+        .extend(last.map(|object| format!("{object}: had a thread's last turn")));
     let busy = match round.busy.join("; ") {
         none if none.is_empty() => "something is on its way from object to object".to_owned(),
         busy => busy,
@@ -229,4 +241,36 @@ fn restless(mut round: Round, turns: u64, expired: bool) -> Error {
             "the objects do not rest {bound} ({turns} turns, and the clock stands still): {busy}"
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_between_two_turns_is_named_beside_those_that_are_busy() {
+        for busy in [vec![], vec!["Sleeper/02e4: its alarm is due".to_owned()]] {
+            let round = Round {
+                busy: busy.clone(),
+                is_moving: true,
+                last: vec!["Sleeper/ada".to_owned()],
+                ..Round::default()
+            };
+            let error = restless(round, 20_001, false);
+            let said = error.message();
+            assert!(said.contains("Sleeper/ada"), "{said}");
+            assert!(busy.iter().all(|busy| said.contains(busy)), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_node_rests_only_if_no_alarm_has_moved_between_two_rounds() {
+        let mut round = Round::default();
+        let before = round.at_rest();
+        assert!(before.is_some() && round.at_rest() == before);
+        round.progress.alarm_moves += 1;
+        assert!(round.at_rest() != before);
+        round.is_moving = true;
+        assert_eq!(round.at_rest().map(drop), None);
+    }
 }

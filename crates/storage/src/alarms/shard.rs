@@ -16,6 +16,8 @@ pub(super) struct Shard {
     /// The number of failing alarms of each namespace. Namespaces without any are omitted.
     pub(super) failing: BTreeMap<NamespaceNo, u64>,
     pub(super) in_flight: FxHashSet<ObjectKey>,
+    /// How often an alarm was taken or put back.
+    pub(super) moves: u64,
     /// The sum of the wall clock's steps back by which the queues are sorted.
     set_back: i64,
     /// Changed since the last run.
@@ -98,12 +100,14 @@ impl Shard {
         }
         let (_, key) = queue.pop_first()?;
         self.in_flight.insert(key);
+        self.moves += 1;
         Some((key, *self.entries.get(&key)?))
     }
 
     /// Puts a taken alarm back, at the time of its entry. Returns the queue in which it is now the earliest, if any.
     pub(super) fn give_back(&mut self, key: ObjectKey) -> Option<Isolation> {
         self.in_flight.remove(&key);
+        self.moves += 1;
         match self.entries.get(&key) {
             Some(&entry) => self.enqueue(key, entry),
             None => None,

@@ -227,6 +227,11 @@ impl AlarmIndex {
         layout.notify(layout.place(&key), earlier);
     }
 
+    /// How often an alarm has been taken or returned. Unchanged between two looks if none was on its way.
+    pub fn moves(&self) -> u64 {
+        self.layout().each().map(|shard| shard.moves).sum()
+    }
+
     /// The entry of an object's alarm.
     pub fn get(&self, key: ObjectKey) -> Option<AlarmEntry> {
         self.layout().shard(&key).entries.get(&key).copied()
