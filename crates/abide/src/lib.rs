@@ -119,6 +119,7 @@
 
 #[cfg(doctest)]
 mod guides;
+pub mod testing;
 
 #[doc(inline)]
 pub use abide_core::*;

@@ -282,6 +282,7 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
                 Box::pin(async move { object.activated(how).map(|()| Reply::Done) })
             }
             Event::Leaving => Box::pin(async move { object.leaving().map(|()| Reply::Done) }),
+            Event::Visit(visit) => Box::pin(async move { visit.run(&*object).await }),
             Event::WebSocketMessage { socket, message } => Box::pin(async move {
                 object.websocket_message(socket, message).await?;
                 Ok(Reply::Done)

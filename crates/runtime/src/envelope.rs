@@ -25,6 +25,7 @@ use crate::{
     settle::Census,
     socket::Delivery,
     stats::Counters,
+    testing::Eviction,
     timelines::Known,
     unwind::guarded,
     watchdog::PollWatch,
@@ -80,6 +81,7 @@ pub(crate) enum Message {
     AlarmRequest(AlarmRequest),
     AdminTask(AdminTask),
     Timeline(TimelineQuestion),
+    Eviction(Eviction),
     /// Report the activity.
     Census(oneshot::Sender<Census>),
     /// Memory is short: evict idle objects.
@@ -164,6 +166,7 @@ impl Mailbox {
                 Message::AlarmRequest(_)
                 | Message::AdminTask(_)
                 | Message::Timeline(_)
+                | Message::Eviction(_)
                 | Message::Census(_)
                 | Message::Trim
                 | Message::Stop => {

@@ -12,6 +12,7 @@ use crate::{
     handover::HandedOver,
     limits::EVENT_BYTES,
     socket::{Close, Message, WebSocket},
+    testing::Visit,
 };
 
 /// The HTTP request passed to an object's `fetch`.
@@ -64,6 +65,8 @@ pub enum Event {
     Activation(Activation),
     /// The object leaves memory. Handled in one poll.
     Leaving,
+    /// A function for the instance, of a test. Handled in one poll.
+    Visit(Visit),
     /// A message of a WebSocket that the object has accepted.
     WebSocketMessage {
         /// The socket.
@@ -122,6 +125,7 @@ impl Event {
             | Self::Timeline(_)
             | Self::Activation(_)
             | Self::Leaving
+            | Self::Visit(_)
             | Self::WebSocketMessage { .. }
             | Self::WebSocketClose { .. }
             | Self::WebSocketError { .. } => 0,

@@ -80,6 +80,7 @@ mod storage;
 mod stub;
 mod sync;
 mod task;
+mod testing;
 mod timeline;
 mod timelines;
 mod timers;
@@ -121,6 +122,7 @@ pub use crate::{
     stats::NodeStats,
     storage::{PutOptions, Storage},
     stub::{AnyStub, Stub},
+    testing::Visit,
     timeline::{Activation, Timeline, TimelineCause},
     timelines::{DormantPage, TimelineListing},
     timestamp::Timestamp,

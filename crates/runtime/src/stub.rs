@@ -104,6 +104,11 @@ impl AnyStub {
         self.send(Event::Activation(how), Reply::into_done)
     }
 
+    /// Sends a function of a test.
+    pub(crate) fn visit(&self, visit: Event) -> Call<()> {
+        self.send(visit, Reply::into_done)
+    }
+
     /// Creates the object: what its constructor does is stored. Without this, a new object whose constructor only sets up
     /// tables is stored with the first change that something else makes. Does nothing to an object that is stored.
     pub fn create(&self) -> Call<()> {

@@ -29,6 +29,7 @@ use crate::{
     router::Phase,
     settle::{Census, YIELDS},
     socket::{Registry, Sent},
+    testing::Eviction,
     timers::{Due, Timers},
 };
 
@@ -120,6 +121,7 @@ impl Worker {
                     Message::AlarmRequest(request) => self.handle_alarm_request(request),
                     Message::AdminTask(task) => self.run_admin_task(task),
                     Message::Timeline(question) => self.tell_timeline(question),
+                    Message::Eviction(eviction) => self.evict(eviction),
                     Message::Census(tell) => self.take_census(tell),
                     Message::Trim => self.make_room(),
                     Message::Stop => return self.end(messages, channel),
@@ -398,6 +400,15 @@ impl Worker {
                 self.last_turn.set(key);
             }
         }
+    }
+
+    /// Evicts an object if it is idle.
+    fn evict(&self, eviction: Eviction) {
+        let key = self.bindings[eviction.binding].key(eviction.id);
+        let object = self.objects.borrow().get(&key).map(Rc::clone);
+        let stays = object.and_then(|object| object.evict());
+        // The caller may be gone.
+        let _ = eviction.tell.send(stays);
     }
 
     /// Reports the activity after all that is ready now has run.

@@ -8,9 +8,10 @@ use std::{
 };
 
 use abide::{
-    Body, Fetching, Host, Outbound, Request, Response,
-    clock::{Clock as _, TestClock},
+    Body, Host, Response,
+    clock::Clock as _,
     http::{Method, StatusCode, header},
+    testing::{Received, Servers, TestClock},
 };
 use axum::response::IntoResponse;
 use email_outbox::{Author, Mails, Sender, classic, registry, router};
@@ -39,16 +40,13 @@ struct Seen {
 }
 
 impl Service {
-    fn answer(&self, request: &Request) -> Response {
+    fn answer(&self, request: &Received) -> Response {
         let now = (self.clock.unix_millis() - TestClock::START_UNIX_MILLIS) / 1_000;
-        let is_poll = request.method() == Method::GET;
+        let is_poll = request.method == Method::GET;
         let id = if is_poll {
-            request.uri().path().rsplit('/').next().unwrap().to_owned()
+            request.uri.path().rsplit('/').next().unwrap().to_owned()
         } else {
-            request.headers()["operation-id"]
-                .to_str()
-                .unwrap()
-                .to_owned()
+            request.headers["operation-id"].to_str().unwrap().to_owned()
         };
         let mut seen = self.seen.lock().unwrap();
         let tick = usize::try_from(now / TICK).unwrap();
@@ -74,12 +72,6 @@ impl Service {
     }
 }
 
-impl Outbound for Service {
-    fn fetch(&self, request: Request) -> Fetching {
-        Box::pin(std::future::ready(Ok(self.answer(&request))))
-    }
-}
-
 /// Sends this many mails for a minute; what the service has seen.
 async fn minute(mails: usize, retry_after: Option<u64>) -> Seen {
     let clock = TestClock::new();
@@ -88,6 +80,8 @@ async fn minute(mails: usize, retry_after: Option<u64>) -> Seen {
         retry_after,
         seen: Arc::default(),
     };
+    let answering = service.clone();
+    let servers = Servers::answering(move |request| Ok(answering.answer(request)));
     let sender = Sender::Acs {
         endpoint: "https://mails.communication.azure.com".to_owned(),
         key: "a2V5".to_owned(),
@@ -98,7 +92,7 @@ async fn minute(mails: usize, retry_after: Option<u64>) -> Seen {
         .with(classic())
         .with(Author::parse("outbox@example.com").unwrap())
         .clock(Arc::new(clock.clone()))
-        .outbound(Arc::new(service.clone()))
+        .outbound(Arc::new(servers))
         .router(router)
         .start_local()
         .await

@@ -2,12 +2,12 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use crate::support::{Receiver, in_memory};
+use crate::support::in_memory;
 use abide::{
     Body, Request,
-    clock::TestClock,
     http::{StatusCode, header},
     server::{ClientAddr, LocalHost},
+    testing::{Servers, TestClock},
 };
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -23,7 +23,7 @@ struct Desk {
 impl Desk {
     async fn start() -> Self {
         let clock = TestClock::new();
-        let host = in_memory(&clock, &Receiver::default()).start_local().await;
+        let host = in_memory(&clock, &Servers::new()).start_local().await;
         Self {
             host: host.expect("a host"),
             clock,

@@ -2,13 +2,14 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use crate::support::{Receiver, SECRET, View, in_memory, until};
+use crate::support::{SECRET, View, answering, in_memory, until};
 use abide::{
     Stub,
-    clock::{Clock, TestClock},
+    clock::Clock,
     http::StatusCode,
     outbox::handlers::verify,
     server::{HostBuilder, RunningHost},
+    testing::{Servers, TestClock},
 };
 use help_desk::{Desk, Status, Ticket};
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ async fn ticket(desk: &Stub<Desk>, id: i64) -> Ticket {
 #[tokio::test]
 async fn an_open_ticket_is_escalated_in_time_and_a_closed_one_is_not() {
     let clock = TestClock::new();
-    let (host, desk) = start(in_memory(&clock, &Receiver::default())).await;
+    let (host, desk) = start(in_memory(&clock, &Servers::new())).await;
     let (late, done) = (open(&desk, "late").await, open(&desk, "done").await);
     desk.close(done.id).await.expect("an answer");
 
@@ -52,7 +53,7 @@ async fn an_open_ticket_is_escalated_in_time_and_a_closed_one_is_not() {
 #[tokio::test]
 async fn a_close_event_is_resent_unchanged_until_the_receiver_takes_it() {
     let clock = TestClock::new();
-    let receiver = Receiver::answering([StatusCode::BAD_GATEWAY, StatusCode::NOT_FOUND]);
+    let receiver = answering([StatusCode::BAD_GATEWAY, StatusCode::NOT_FOUND]);
     let (host, desk) = start(in_memory(&clock, &receiver)).await;
     let id = open(&desk, "The printer is on fire").await.id;
     desk.close(id).await.expect("an answer");
@@ -117,7 +118,7 @@ async fn outbox(desk: &Stub<Desk>) -> Value {
 #[tokio::test]
 async fn a_live_view_sees_each_change_also_after_its_desk_has_left_memory() {
     let clock = TestClock::new();
-    let (host, desk) = start(in_memory(&clock, &Receiver::default())).await;
+    let (host, desk) = start(in_memory(&clock, &Servers::new())).await;
     let first = open(&desk, "first").await;
     let mut view = View::open(host.addr(), "support").await;
     let event = view.event().await.expect("the tickets");
@@ -173,7 +174,7 @@ async fn resident(admin: SocketAddr) -> u32 {
 #[tokio::test]
 async fn a_restored_desk_is_as_it_was_and_reports_again_what_is_closed_again() {
     let clock = TestClock::new();
-    let receiver = Receiver::default();
+    let receiver = Servers::new();
     let (host, desk) = start(in_memory(&clock, &receiver)).await;
     let id = open(&desk, "first").await.id;
     let before = clock.unix_millis();
@@ -209,7 +210,7 @@ async fn a_restored_desk_is_as_it_was_and_reports_again_what_is_closed_again() {
 #[tokio::test]
 async fn an_event_pending_at_a_restore_is_sent_again_under_its_key() {
     let clock = TestClock::new();
-    let receiver = Receiver::answering([StatusCode::BAD_GATEWAY]);
+    let receiver = answering([StatusCode::BAD_GATEWAY]);
     let (host, desk) = start(in_memory(&clock, &receiver)).await;
     let id = open(&desk, "first").await.id;
     desk.close(id).await.expect("an answer");

@@ -1,17 +1,16 @@
 //! Hosts and clients for the tests.
 
 use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use abide::{
-    Body, Fetching, Host, Outbound, Request, Response,
-    clock::TestClock,
-    http::{HeaderMap, StatusCode},
+    Host,
+    http::StatusCode,
     outbox::handlers::Secret,
     server::HostBuilder,
+    testing::{Servers, TestClock},
 };
 use futures_util::StreamExt;
 use help_desk::{Hook, Settings, install};
@@ -36,59 +35,17 @@ pub(crate) fn settings() -> Settings {
 }
 
 /// The program in memory, with a clock and a receiver of webhooks that the test controls.
-pub(crate) fn in_memory(clock: &TestClock, receiver: &Receiver) -> HostBuilder {
+pub(crate) fn in_memory(clock: &TestClock, servers: &Servers) -> HostBuilder {
     install(Host::open_in_memory(), settings())
         .clock(Arc::new(clock.clone()))
-        .outbound(Arc::new(receiver.clone()))
+        .outbound(Arc::new(servers.clone()))
 }
 
-/// A request that a receiver got.
-#[derive(Clone, Debug)]
-pub(crate) struct Received {
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Vec<u8>,
-}
-
-/// The world outside: it keeps what it gets, and answers as told; 204 when it is told nothing.
-#[derive(Clone, Default)]
-pub(crate) struct Receiver {
-    received: Arc<Mutex<Vec<Received>>>,
-    answers: Arc<Mutex<VecDeque<StatusCode>>>,
-}
-
-impl Receiver {
-    pub(crate) fn answering(answers: impl IntoIterator<Item = StatusCode>) -> Self {
-        let receiver = Self::default();
-        lock(&receiver.answers).extend(answers);
-        receiver
-    }
-
-    pub(crate) fn received(&self) -> Vec<Received> {
-        lock(&self.received).clone()
-    }
-}
-
-impl Outbound for Receiver {
-    fn fetch(&self, request: Request) -> Fetching {
-        let receiver = self.clone();
-        Box::pin(async move {
-            let (head, body) = request.into_parts();
-            let body = axum::body::to_bytes(body, usize::MAX).await;
-            let body = body.map_err(abide::Error::from_std)?.to_vec();
-            lock(&receiver.received).push(Received {
-                headers: head.headers,
-                body,
-            });
-            let answer = lock(&receiver.answers).pop_front();
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = answer.unwrap_or(StatusCode::NO_CONTENT);
-            Ok(response)
-        })
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// The world outside, which answers like this, and then with 204.
+pub(crate) fn answering(answers: impl IntoIterator<Item = StatusCode>) -> Servers {
+    let servers = Servers::new();
+    answers.into_iter().for_each(|answer| servers.next(answer));
+    servers
 }
 
 /// Asks until the answer is `Some`. The node works on its own threads, so a test cannot know when it is done.

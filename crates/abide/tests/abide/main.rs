@@ -11,4 +11,5 @@ mod recovery;
 mod rpc;
 mod settle;
 mod support;
+mod testing;
 mod websockets;

@@ -49,6 +49,17 @@ impl Object {
         self.weight.get()
     }
 
+    /// Lets an idle object leave memory. Returns what keeps it there, for people.
+    pub(crate) fn evict(self: &Rc<Self>) -> Option<String> {
+        if self.is_idle() {
+            self.leave();
+        }
+        self.is_alive().then(|| {
+            let busy = self.unrest();
+            busy.unwrap_or_else(|| "a handler or background work waits".to_owned())
+        })
+    }
+
     /// Tells the object's code that the object leaves memory. Returns false if that has reset the object.
     pub(crate) fn tell_leaving(self: &Rc<Self>) -> bool {
         if !self.can_be_told_of_leaving() {

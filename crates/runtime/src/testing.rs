@@ -1,0 +1,122 @@
+//! What tests of programs need beyond [`Node::settle`]: code that runs inside a live object, and an object that leaves memory when
+//! the test says so.
+
+use std::{
+    any::Any,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::oneshot;
+
+use crate::{
+    AnyStub, Ctx, Error, ErrorKind, Event, Node, ObjectClass, ObjectId, Reply, Result, Stub, class,
+    context, envelope::Message, limits::SETTLE_PATIENCE,
+};
+
+/// How often an object that cannot leave memory yet is asked again.
+const PACE: Duration = Duration::from_millis(1);
+
+/// A function that runs inside an object. See [`Node::run_in`].
+pub struct Visit(Box<dyn FnOnce(&dyn Any) -> Result<()> + Send>);
+
+impl Visit {
+    /// Runs the function on the object's instance, in one transaction.
+    pub(crate) async fn run(self, object: &dyn Any) -> Result<Reply> {
+        class::handler(|| (self.0)(object))
+            .await
+            .map(|()| Reply::Done)
+    }
+}
+
+impl fmt::Debug for Visit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Visit").finish_non_exhaustive()
+    }
+}
+
+/// Asks a worker to evict an object.
+pub(crate) struct Eviction {
+    pub(crate) binding: usize,
+    pub(crate) id: ObjectId,
+    /// Receives what keeps the object in memory, for people; `None` if it is not in memory.
+    pub(crate) tell: oneshot::Sender<Option<String>>,
+}
+
+impl Node {
+    /// Runs a function inside a live object, for tests: it sees the object's fields and its context. It is an event like any other:
+    /// it waits for its turn, starts the object if it is not in memory, and its result leaves when all that the object has
+    /// written is durable. It is one transaction, which an `Err` or a panic undoes.
+    ///
+    /// ```
+    /// # use abide_runtime as abide;
+    /// # async fn example<Cart: abide::ObjectClass>(node: &abide::Node, cart: abide::Stub<Cart>) -> abide::Result<()> {
+    /// let reminded = node.run_in(&cart, |_cart, ctx| ctx.storage().get::<bool>("reminded")).await?;
+    /// assert_eq!(reminded, Some(true));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// That of the function, and those of a call.
+    pub async fn run_in<T: ObjectClass, R: Send + 'static>(
+        &self,
+        object: &Stub<T>,
+        run: impl FnOnce(&T, &Ctx) -> Result<R> + Send + 'static,
+    ) -> Result<R> {
+        let result = Arc::new(Mutex::new(None));
+        let kept = Arc::clone(&result);
+        let visit = Visit(Box::new(move |instance| {
+            let (Some(instance), Some(object)) = (instance.downcast_ref::<T>(), context::current())
+            else {
+                return Err(Error::with_kind(
+                    ErrorKind::Decode,
+                    "the object is of another class than its stub",
+                ));
+            };
+            let result = run(instance, &Ctx::new(object))?;
+            *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            Ok(())
+        }));
+        object.untyped().visit(Event::Visit(visit)).await?;
+        let result = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        result.ok_or_else(|| Error::with_kind(ErrorKind::Reset, "the object was reset"))
+    }
+
+    /// Evicts an object from memory, for tests: it is told that it [leaves](crate::DurableObject::leaving), what it wrote becomes
+    /// durable, and its next event constructs it anew. Waits until the object is idle. Does nothing to an object that is not in memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Timeout`] with what keeps it in memory, if it is not idle within [`SETTLE_PATIENCE`] of the machine's time.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the disk, and whatever the object waits for, take the machine's time"
+    )]
+    pub async fn evict(&self, object: &AnyStub) -> Result<()> {
+        let deadline = Instant::now() + SETTLE_PATIENCE;
+        let id = object.checked_id()?;
+        loop {
+            self.must_run()?;
+            let (tell, told) = oneshot::channel();
+            object.worker().send(Message::Eviction(Eviction {
+                binding: object.binding_index(),
+                id,
+                tell,
+            }))?;
+            let Some(why) = told.await.map_err(|_| Error::stopping())? else {
+                return Ok(());
+            };
+            if Instant::now() >= deadline {
+                return Err(Error::with_kind(
+                    ErrorKind::Timeout,
+                    format!(
+                        "the object does not leave memory within {} s: {why}",
+                        SETTLE_PATIENCE.as_secs()
+                    ),
+                ));
+            }
+            tokio::time::sleep(PACE).await;
+        }
+    }
+}
