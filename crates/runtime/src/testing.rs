@@ -19,7 +19,10 @@ use crate::{
 const PACE: Duration = Duration::from_millis(1);
 
 /// A function that runs inside an object. See [`Node::run_in`].
-pub struct Visit(Box<dyn FnOnce(&dyn Any) -> Result<()> + Send>);
+pub struct Visit(Box<Visitor>);
+
+/// Takes the object's instance.
+type Visitor = dyn FnOnce(&dyn Any) -> Result<()> + Send;
 
 impl Visit {
     /// Runs the function on the object's instance, in one transaction.

@@ -11,7 +11,7 @@
 //! | restarts the program on the same data | [`SimDisk`] |
 //! | sees what the program sends to other servers, and answers | [`Servers`] |
 //! | sees what an outbox delivers, and fails | `Inbox` (feature `outbox`) |
-//! | has a token | [`Access::create_token`](crate::server::Access::create_token) |
+//! | has a token | [`Access::create_token`](crate::server::access::Access::create_token) |
 
 #[cfg(feature = "outbox")]
 mod inbox;

@@ -79,10 +79,7 @@ async fn a_function_sees_a_live_object_and_is_one_transaction() {
     meter.add().await.unwrap();
     let seen = node.run_in(&meter, |meter, ctx| {
         ctx.storage().put("note", "kept")?;
-        Ok((
-            meter.count.get(),
-            meter.ctx.name().map(|name| name.to_string()),
-        ))
+        Ok((meter.count.get(), meter.ctx.name()))
     });
     assert_eq!(seen.await.unwrap(), (1, Some("m".to_owned())));
 
@@ -91,8 +88,8 @@ async fn a_function_sees_a_live_object_and_is_one_transaction() {
         Err::<(), _>(Error::new("no"))
     });
     assert_eq!(failed.await.unwrap_err().message(), "no");
-    let note = || node.run_in(&meter, |_, ctx| ctx.storage().get::<String>("note"));
-    assert_eq!(note().await.unwrap().as_deref(), Some("kept"));
+    let read = || node.run_in(&meter, |_, ctx| ctx.storage().get::<String>("note"));
+    assert_eq!(read().await.unwrap().as_deref(), Some("kept"));
 
     // As in any handler, a panic resets the object.
     let panicked = node.run_in(&meter, |_, ctx| -> Result<()> {
@@ -100,7 +97,7 @@ async fn a_function_sees_a_live_object_and_is_one_transaction() {
         panic!("a test that panics")
     });
     assert_eq!(panicked.await.unwrap_err().kind(), ErrorKind::Reset);
-    assert_eq!(note().await.unwrap().as_deref(), Some("kept"));
+    assert_eq!(read().await.unwrap().as_deref(), Some("kept"));
     assert_eq!(meter.add().await.unwrap(), 1);
     host.shutdown().await.unwrap();
 }
