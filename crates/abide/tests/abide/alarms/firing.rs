@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::ErrorKind;
+use abide::{ErrorKind, limits::MAX_ALARMS_PER_WORKER};
 
 use crate::{
     alarms::sleeper::{Dormitory, exact},
@@ -130,19 +130,25 @@ fn nonsense_is_refused_with_the_reason() {
 #[test]
 fn many_alarms_go_off_in_the_order_of_their_times() {
     run(async {
+        const MANY: i64 = 600;
         let beds = Dormitory::new();
-        for number in 0..50_i64 {
-            let due = 1_000 + (number * 37) % 50;
+        for number in 0..MANY {
+            let due = 1_000 + (number * 37) % MANY;
             let sleeper = beds.object(&format!("s{due}"));
             sleeper.set(due).await.unwrap();
         }
         beds.pass(5_000).await;
         let notes = beds.notes("s");
-        let order: Vec<i64> = notes
-            .iter()
-            .map(|note| note.split(' ').next().unwrap().parse().unwrap())
-            .collect();
-        assert_eq!(order, (1_000..1_050).collect::<Vec<_>>());
+        assert_eq!(notes.len(), 600);
+        // Those that are in flight together may pass each other.
+        for (note, place) in notes.iter().zip(0_i64..) {
+            let due: i64 = note.split(' ').next().unwrap().parse().unwrap();
+            let passed = due - 1_000 - place;
+            assert!(
+                passed < i64::try_from(MAX_ALARMS_PER_WORKER).unwrap(),
+                "{due} passed at least {passed} others"
+            );
+        }
     });
 }
 
