@@ -13,11 +13,13 @@ pub async fn if_any<T>(future: Option<impl Future<Output = T>>) -> T {
     }
 }
 
-/// Completes at a time of the wall clock, which shows `now`; never if there is none.
-pub fn until(clock: &dyn Clock, at: Option<i64>, now: i64) -> impl Future<Output = ()> + use<> {
+/// Completes at a time of the wall clock; never if there is none.
+pub fn until(clock: &dyn Clock, at: Option<i64>) -> impl Future<Output = ()> + use<> {
     let sleep = at.map(|at| {
-        let left = u64::try_from(at.saturating_sub(now)).unwrap_or(0);
-        clock.sleep_until(clock.now() + Duration::from_millis(left))
+        // In this order: if the clock moves in between, the sleep is too short rather than too long.
+        let now = clock.now();
+        let left = at.saturating_sub(clock.unix_millis().cast_signed());
+        clock.sleep_until(now + Duration::from_millis(u64::try_from(left).unwrap_or(0)))
     });
     if_any(sleep)
 }
@@ -29,4 +31,23 @@ pub fn landed<F: Future>(flights: &mut FuturesUnordered<F>) -> Vec<F::Output> {
         landed.push(next);
     }
     landed
+}
+
+#[cfg(test)]
+mod tests {
+    use abide::clock::TestClock;
+
+    use super::*;
+
+    #[test]
+    fn a_time_that_has_passed_since_it_was_found_is_not_waited_for() {
+        let clock = TestClock::new();
+        let at = clock.unix_millis().cast_signed() + 20;
+        let mut early = Box::pin(until(&clock, Some(at)));
+        assert!((&mut early).now_or_never().is_none());
+        clock.advance(Duration::from_millis(20));
+        assert!(until(&clock, Some(at)).now_or_never().is_some());
+        assert!(early.now_or_never().is_some());
+        assert!(until(&clock, None).now_or_never().is_none());
+    }
 }

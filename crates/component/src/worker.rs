@@ -415,7 +415,7 @@ impl<W: Work> Task<W> {
             if soon.is_some_and(|at| at <= now) {
                 tokio::task::yield_now().await;
             } else {
-                let late = waits::until(&*clock, next.wake, now);
+                let late = waits::until(&*clock, next.wake);
                 tokio::select! {
                     biased;
                     first = self.flights.next(), if !self.flights.is_empty() => self.landed.extend(first),

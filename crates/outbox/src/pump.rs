@@ -407,7 +407,7 @@ impl Work for Pump {
     async fn news(&mut self) -> Result<()> {
         let (inner, now) = (&self.inner, self.inner.now());
         let show_at = inner.show_changes(now)?;
-        let show = waits::until(&**inner.ctx.env().clock(), show_at, now);
+        let show = waits::until(&**inner.ctx.env().clock(), show_at);
         let tell = async {
             match inner.rows.notes.len() {
                 0 => pending().await,
