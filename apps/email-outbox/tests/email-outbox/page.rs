@@ -410,3 +410,96 @@ async fn the_current_tab_stays_marked_after_a_change() {
     is_current(&page, "failed").await;
     assert_eq!(page.eval("window.same").await, true, "it was not reloaded");
 }
+
+/// Waits until the page is up to date and Turbo is idle.
+async fn rests(page: &Page) {
+    live(page).await;
+    // The refresh of the connection comes after it.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    page.until("!Turbo.navigator.currentVisit").await;
+}
+
+/// Lets the page connect anew, so that it is told to refresh. Calls a function of the page when that has had its effects.
+async fn is_told_to_refresh(page: &Page, then: &str) {
+    let script = format!(
+        "(() => {{ \
+             const frames = (count, then) => count ? requestAnimationFrame(() => frames(count - 1, then)) : then(); \
+             const plain = WebSocket; \
+             window.WebSocket = class extends plain {{ \
+                 constructor(url) {{ \
+                     super(url); \
+                     window.WebSocket = plain; \
+                     this.addEventListener('message', () => frames(3, {then}), {{ once: true }}); \
+                 }} \
+             }}; \
+             const it = document.querySelector('abide-live'), place = document.createComment(''); \
+             it.replaceWith(place); \
+             place.replaceWith(it); \
+         }})()"
+    );
+    page.eval(&script).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_refresh_told_between_two_pages_leaves_the_second_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    let server = program(&dir.path().join("data"), &double).start();
+    let browser = Browser::start().await;
+    let page = browser.open(&server.client().url("/")).await;
+    rests(&page).await;
+    page.eval(
+        "addEventListener('turbo:before-render', event => { \
+             event.preventDefault(); \
+             window.next = event.detail.resume; \
+         }, { once: true })",
+    )
+    .await;
+    page.click(".top a.do").await;
+    page.until("window.next && location.pathname === '/compose'")
+        .await;
+    is_told_to_refresh(&page, "() => window.next()").await;
+    page.fill("form.letter [name=to]", "ada@example.com").await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let typed = page
+        .eval("document.querySelector('form.letter [name=to]').value")
+        .await;
+    assert_eq!(typed, "ada@example.com");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_refresh_told_while_a_form_is_sent_does_not_cancel_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    double.script_courses([AcsCourse {
+        running: 1,
+        end: AcsEnd::Failed {
+            code: "EmailDroppedAllRecipientsSuppressed".to_owned(),
+            message: "The recipient is on the suppression list.".to_owned(),
+        },
+    }]);
+    let server = program(&dir.path().join("data"), &double).start();
+    let client = server.client();
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url("/failed")).await;
+    let id = enqueue(&client, "grace@example.com", "Your invoice").await;
+    shows(&page, "Your invoice", "failed").await;
+    rests(&page).await;
+    // The form is on its way for a second.
+    page.eval(
+        "addEventListener('turbo:before-fetch-request', event => { \
+             event.preventDefault(); \
+             window.send = event.detail.resume; \
+         }, { once: true })",
+    )
+    .await;
+    page.click(".mails .actions .do").await;
+    page.until("window.send").await;
+    is_told_to_refresh(&page, "() => setTimeout(window.send, 1000)").await;
+    support::becomes(&client, id, "sent").await;
+    page.until("!document.querySelector('.mails tbody tr')")
+        .await;
+    assert_eq!(page.eval("window.same").await, true, "it was not reloaded");
+}

@@ -47,7 +47,8 @@
 //!
 //! Load [`TURBO`] and [`LIVE`], and put `<abide-live id="live" data-turbo-permanent src="…?format=turbo">` into the body:
 //! it connects, and connects again. [`Table::page`] is such a page. Turbo's own `<turbo-stream-source>` works as well, with
-//! server-sent events.
+//! server-sent events. A refresh of such a page restores what its server sends: give a form that people fill in
+//! `data-turbo-permanent` too, or put it on a separate page.
 
 mod assets;
 mod log;

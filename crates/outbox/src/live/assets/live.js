@@ -1,17 +1,20 @@
 // <abide-live src="/path/live?format=turbo">: keeps a page up to date over a WebSocket, with Turbo.
 //
 // The server says `refresh` on each new connection, so what happened before it, or while there was none, is not missed.
-// What it says while Turbo loads a page is said again when the page is there: its answer may be older, and Turbo does not
-// refresh while it loads.
+// A refresh waits until Turbo has loaded a page and sent a form: Turbo's own would cancel the form. It is of the page that
+// this element is in: Turbo's own, told between two pages, would be of the second, and empty a form there.
+// Other changes that the server says while Turbo loads a page are shown again when the page is there: its answer may be older.
 // A refresh that fails leaves the page as it is and is made again on a new connection. Turbo itself would load the page anew,
 // so that a server that restarts at that moment would leave an error page of the browser.
 // Its `data-state` is `open` while the line works, and `waiting` while it does not.
 
-// What is too much is fetched as it is then.
-const keep = (list, streams) => {
-  list.push(streams);
-  if (list.length > 500) list.splice(0, list.length, '<turbo-stream action="refresh"></turbo-stream>');
-};
+const REFRESH = '<turbo-stream action="refresh"></turbo-stream>';
+
+// More changes are not shown one by one: the page is refreshed.
+const MANY = 500;
+
+// Refreshes within this time are one; milliseconds.
+const SOON = 150;
 
 // The refresh that Turbo makes now, if it makes one.
 const refreshing = () => {
@@ -19,11 +22,18 @@ const refreshing = () => {
   return visit?.isPageRefresh ? visit : null;
 };
 
+// Whether Turbo loads a page or sends a form.
+const busy = () => {
+  const { currentVisit, formSubmission } = Turbo.navigator;
+  return currentVisit || ["requesting", "waiting", "receiving"].includes(formSubmission?.state);
+};
+
 class AbideLive extends HTMLElement {
   #socket = null;
   #waiting = [];
   #late = [];
   #frame = 0;
+  #soon = 0;
   #attempt = 0;
   #timer = 0;
   #heard = 0;
@@ -40,10 +50,12 @@ class AbideLive extends HTMLElement {
     document.removeEventListener("turbo:fetch-request-error", this.#failed);
     document.removeEventListener("turbo:before-fetch-response", this.#answered);
     clearTimeout(this.#timer);
+    clearTimeout(this.#soon);
     clearInterval(this.#heard);
     cancelAnimationFrame(this.#frame);
-    // It is carried to the next page, and continues there.
+    // It is carried to the next page, and continues there: a new connection refreshes.
     this.#frame = 0;
+    this.#soon = 0;
     this.#waiting = [];
     this.#late = [];
     const socket = this.#socket;
@@ -90,9 +102,26 @@ class AbideLive extends HTMLElement {
   }
 
   #take(streams) {
+    if (streams === REFRESH) return this.#refreshSoon();
     const { currentVisit, formSubmission } = Turbo.navigator;
-    if (currentVisit || formSubmission) keep(this.#late, streams);
+    // A form stays there until the page that it leads to loads.
+    if (currentVisit || formSubmission) this.#keep(this.#late, streams);
     this.#show(streams);
+  }
+
+  #keep(list, streams) {
+    list.push(streams);
+    if (list.length <= MANY) return;
+    list.length = 0;
+    this.#refreshSoon();
+  }
+
+  #refreshSoon() {
+    this.#soon ||= setTimeout(() => {
+      this.#soon = 0;
+      if (busy()) this.#refreshSoon();
+      else Turbo.visit(document.baseURI, { action: "replace", shouldCacheSnapshot: false });
+    }, SOON);
   }
 
   #drop(visit) {
@@ -133,7 +162,7 @@ class AbideLive extends HTMLElement {
 
   // What comes faster than the screen shows it is applied together.
   #show(streams) {
-    keep(this.#waiting, streams);
+    this.#keep(this.#waiting, streams);
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
       Turbo.renderStreamMessage(this.#waiting.splice(0).join(""));
