@@ -6,6 +6,7 @@ use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::ident::{NamespaceNo, ObjectKey};
 use crate::manifest::Manifest;
+use crate::recovery::DirLock;
 use crate::sync::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,18 +15,23 @@ pub(crate) struct Catalog {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     published: Mutex<Arc<Manifest>>,
-    /// One change at a time; held while it is written.
-    changing: Mutex<()>,
+    /// One change at a time; held while it is written. `None` if the directory was given up: another process may own it.
+    owned: Mutex<Option<DirLock>>,
 }
 
 impl Catalog {
-    /// `manifest` is what the data directory holds.
-    pub(crate) fn new(disk: Arc<dyn Disk>, dir: PathBuf, manifest: Manifest) -> Self {
+    /// `manifest` is what the data directory holds, which `lock` makes ours.
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        manifest: Manifest,
+        lock: DirLock,
+    ) -> Self {
         Self {
             disk,
             dir,
             published: Mutex::new(Arc::new(manifest)),
-            changing: Mutex::default(),
+            owned: Mutex::new(Some(lock)),
         }
     }
 
@@ -37,12 +43,25 @@ impl Catalog {
     /// Changes the manifest. The change is durable when this returns. After an error the old manifest stays in force,
     /// unless the error is final.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
-        let _one = self.changing.lock();
+        let owned = self.owned.lock();
+        if owned.is_none() {
+            return Err(given_up());
+        }
         let mut changed = Manifest::clone(&self.current());
         change(&mut changed);
         changed.store(&*self.disk, &self.dir)?;
         *self.published.lock() = Arc::new(changed);
         Ok(())
+    }
+
+    /// Gives the directory up, for another process to open. Nothing may be writing to it.
+    pub(crate) fn give_up(&self) {
+        self.owned.lock().take();
+    }
+
+    /// Returns an error if the directory was given up.
+    pub(crate) fn must_be_owned(&self) -> Result<()> {
+        self.owned.lock().as_ref().map(drop).ok_or_else(given_up)
     }
 
     /// Where an object's file is, or will be; `None` if its namespace is unknown.
@@ -54,6 +73,10 @@ impl Catalog {
     pub(crate) fn namespace_dir(&self, namespace: NamespaceNo) -> Option<PathBuf> {
         namespace_dir(&self.dir, &self.current(), namespace)
     }
+}
+
+fn given_up() -> Error {
+    Error::log_failed("it was closed")
 }
 
 fn namespace_dir(dir: &Path, manifest: &Manifest, namespace: NamespaceNo) -> Option<PathBuf> {

@@ -140,8 +140,19 @@ impl Checkpointer {
     }
 
     /// No checkpoint runs while the guard exists, and all object files stay unchanged.
-    pub(crate) fn pause(&self) -> MutexGuard<'_, ()> {
-        self.running.lock()
+    ///
+    /// # Errors
+    /// The store was closed.
+    pub(crate) fn pause(&self) -> Result<MutexGuard<'_, ()>> {
+        let running = self.running.lock();
+        self.shared.catalog.must_be_owned()?;
+        Ok(running)
+    }
+
+    /// Gives the directory up once no checkpoint runs. Later ones are refused.
+    pub(crate) fn close(&self) {
+        let _none = self.running.lock();
+        self.shared.catalog.give_up();
     }
 
     /// Brings every object file up to date with what is durable now.
@@ -154,6 +165,7 @@ impl Checkpointer {
             let free = self.running.try_lock();
             free.ok_or_else(Error::no_space)?
         };
+        self.shared.catalog.must_be_owned()?;
         log.must_not_have_failed()?;
         let redo = log.advance_full_image_horizon();
         log.wait_durable(redo, !threads)?;

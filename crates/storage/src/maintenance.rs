@@ -44,6 +44,7 @@ impl Engine {
 
     fn prepare_segments(&self) -> Result<()> {
         let shared = &self.shared;
+        let _one = self.segments.preparing.lock();
         // Before segments: without it, a full disk cannot be started from.
         shared.reserve.fill();
         while shared.log.wants_segment(PREPARED_SEGMENTS) && self.may_prepare_segment() {

@@ -11,7 +11,7 @@
 
 use crate::alarms::{self, AlarmIndex, ClockReading, Loaded, Runs};
 use crate::archive::{self, ArchiveState};
-use crate::catalog::object_path;
+use crate::catalog::{Catalog, object_path};
 use crate::disk::{Disk, ReclaimingDisk};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -43,11 +43,7 @@ const LOCK: &str = "LOCK";
 /// The held lock of the data directory.
 pub(crate) type DirLock = Box<dyn Send + Sync>;
 
-pub(crate) fn open(
-    disk: Arc<dyn Disk>,
-    dir: &Path,
-    options: StoreOptions,
-) -> Result<(Arc<Engine>, DirLock)> {
+pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Result<Arc<Engine>> {
     let failed = |error| {
         Error::io(
             format_args!("opening the data directory {}", dir.display()),
@@ -133,14 +129,15 @@ pub(crate) fn open(
     let temporary = Temporary::new(disk.clone(), dir, left_free).map_err(failed)?;
     let vfs = Vfs::register(Arc::new(temporary))?;
     let dir = dir.to_owned();
-    let shared = Shared::new(disk, dir, options, log, manifest, vfs, open_files);
+    let catalog = Catalog::new(disk.clone(), dir.clone(), manifest, lock);
+    let shared = Shared::new(disk, dir, options, log, catalog, vfs, open_files);
     let template = template::build()?;
     let engine = Arc::new(Engine::new(shared, pool, objects, alarms, template));
     if let Some(run) = damaged {
         run.rebuild(&engine)?;
     }
     engine.count_stored()?;
-    Ok((engine, lock))
+    Ok(engine)
 }
 
 fn lock(disk: &dyn Disk, dir: &Path) -> Result<DirLock> {

@@ -454,7 +454,7 @@ impl Engine {
         debug_assert_eq!(state.commit, commit);
         if self.shared.catalog.current().archive.archived.is_some() {
             let archived = {
-                let _paused = self.checkpointer.pause();
+                let _paused = self.checkpointer.pause()?;
                 self.archiver.archive_present(key, &state)
             };
             if let Err(error) = archived {

@@ -55,18 +55,18 @@ impl Shared {
         dir: PathBuf,
         options: StoreOptions,
         log: Log,
-        manifest: Manifest,
+        catalog: Catalog,
         vfs: Vfs,
         open_files: Arc<OpenFiles>,
     ) -> Self {
         let memory = options.memory.account();
         count_log(&log, &memory);
-        log.begin_clock(manifest.clock.unix_millis);
+        log.begin_clock(catalog.current().clock.unix_millis);
         let saved_steps = AtomicU64::new(log.clock_steps());
         Self {
             vfs,
             memory,
-            catalog: Catalog::new(disk.clone(), dir.clone(), manifest),
+            catalog,
             threads: !options.manual,
             clock_watch: RwLock::default(),
             saved_steps,

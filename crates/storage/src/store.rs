@@ -14,20 +14,21 @@ use crate::log::segment::MIN_SEGMENT_BYTES;
 use crate::log::{Counter, Progress};
 use crate::memory::MemoryBudget;
 use crate::quarantine::QuarantinedObject;
-use crate::recovery::{self, DirLock};
+use crate::recovery;
 use crate::repair::{Repair, Repaired};
 use crate::sql_limits::SqlLimits;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::threads;
 use crate::timeline::Afterwards;
 use crate::waits::{CommitWait, WaitReason, WaitStats};
-use abide_macros::Setters;
+use std::mem;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use abide_macros::Setters;
 
 /// Options for opening a store. [`StoreOptions::default`] suits a server; tests make everything smaller.
 #[derive(Clone, Setters)]
@@ -222,8 +223,8 @@ pub struct Store(Arc<Inner>);
 struct Inner {
     engine: Arc<Engine>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    lock: Mutex<Option<DirLock>>,
-    closed: AtomicBool,
+    /// Held while the store is closed.
+    closed: Mutex<bool>,
 }
 
 impl std::fmt::Debug for Store {
@@ -249,7 +250,13 @@ impl Store {
             )));
         }
         crate::vfs::configure();
-        let (engine, lock) = recovery::open(disk, dir, options)?;
+        let engine = recovery::open(disk, dir, options)?;
+        // If a thread cannot be started, dropping it stops the others.
+        let store = Self(Arc::new(Inner {
+            engine: engine.clone(),
+            threads: Mutex::default(),
+            closed: Mutex::new(false),
+        }));
         // One segment must exist before the first commit; the others can follow.
         match engine.run_maintenance() {
             // Reads can be served; commits are rejected until space is freed.
@@ -258,17 +265,10 @@ impl Store {
             }
             done => done?,
         }
-        let threads = if engine.shared.threads {
-            threads::start(&engine)?
-        } else {
-            Vec::new()
-        };
-        Ok(Self(Arc::new(Inner {
-            engine,
-            threads: Mutex::new(threads),
-            lock: Mutex::new(Some(lock)),
-            closed: AtomicBool::new(false),
-        })))
+        if engine.shared.threads {
+            threads::start(&engine, &mut store.0.threads.lock())?;
+        }
+        Ok(store)
     }
 
     /// The node's memory budget.
@@ -468,14 +468,16 @@ impl Store {
     }
 
     /// Clean shutdown: every commit is durable, every object file is up to date, threads have ended and the lock is
-    /// released. Drop all [`ObjectDb`]s first. Afterwards the store can only be dropped.
+    /// released. Drop all [`ObjectDb`]s first. Afterwards the store can only be dropped. A second call waits for the first
+    /// and does nothing.
     pub fn close(&self) -> Result<()> {
-        let result = if self.0.closed.swap(true, Ordering::AcqRel) {
-            Ok(())
-        } else {
-            self.0.engine.checkpointer.checkpoint()
-        };
+        let mut closed = self.0.closed.lock();
+        if mem::replace(&mut *closed, true) {
+            return Ok(());
+        }
+        let result = self.0.engine.checkpointer.checkpoint();
         self.0.stop();
+        self.0.engine.checkpointer.close();
         result
     }
 
@@ -585,12 +587,12 @@ impl Inner {
                 let _ = thread.join();
             }
         }
-        self.lock.lock().take();
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.stop();
+        self.engine.shared.catalog.give_up();
     }
 }

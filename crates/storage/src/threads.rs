@@ -7,26 +7,26 @@ use crate::panics::guard;
 use crate::sync::thread::{Builder, JoinHandle};
 use std::sync::Arc;
 
-/// Starts the threads. They end after [`Engine::stop`].
-pub(crate) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>> {
-    let spawn = |name: &'static str, run: fn(&Engine)| {
+/// Starts the threads, and adds them to `threads`. They end after [`Engine::stop`].
+pub(crate) fn start(engine: &Arc<Engine>, threads: &mut Vec<JoinHandle<()>>) -> Result<()> {
+    let mut spawn = |name: &'static str, run: fn(&Engine)| {
         let engine = engine.clone();
         let builder = Builder::new().name(name.to_owned());
-        builder
-            .spawn(move || guarded(&engine, name, run))
-            .map_err(|error| Error::io(format_args!("starting the thread {name}"), &error))
+        let thread = builder.spawn(move || guarded(&engine, name, run));
+        threads.push(
+            thread
+                .map_err(|error| Error::io(format_args!("starting the thread {name}"), &error))?,
+        );
+        Ok(())
     };
-    let mut threads = vec![
-        spawn("abide-log", |engine| engine.shared.log.run_writer())?,
-        spawn("abide-segments", Engine::run_preparation)?,
-        spawn("abide-maintain", Engine::run_checkpoints)?,
-        spawn("abide-archive", |engine| engine.compactor.run())?,
-    ];
+    spawn("abide-log", |engine| engine.shared.log.run_writer())?;
+    spawn("abide-segments", Engine::run_preparation)?;
+    spawn("abide-maintain", Engine::run_checkpoints)?;
+    spawn("abide-archive", |engine| engine.compactor.run())?;
     if engine.shared.cores >= RELEASE_THREAD_CORES {
-        let release = spawn("abide-release", |engine| engine.shared.log.run_announcer());
-        threads.push(release?);
+        spawn("abide-release", |engine| engine.shared.log.run_announcer())?;
     }
-    Ok(threads)
+    Ok(())
 }
 
 fn guarded(engine: &Engine, name: &str, run: fn(&Engine)) {

@@ -40,7 +40,7 @@ impl Engine {
         if self.archive.image(key, &undo).is_none() {
             // The archive was off, or had to drop history: without this the restore could not be undone.
             self.checkpointer.checkpoint()?;
-            let _paused = self.checkpointer.pause();
+            let _paused = self.checkpointer.pause()?;
             self.archiver.archive_present(key, &undo)?;
         }
         let file = self.page_file(key)?;

@@ -302,8 +302,8 @@ impl Log {
     }
 
     pub(crate) fn unsynced_bytes(&self) -> u64 {
-        let appended = self.appended();
-        appended.0 - self.durable().0
+        let durable = self.durable();
+        self.appended().0 - durable.0
     }
 
     pub(crate) fn failed(&self) -> bool {

@@ -26,6 +26,8 @@ pub(crate) struct SegmentPool {
     /// The size to which segments grow.
     largest: u64,
     segments: Mutex<Segments>,
+    /// Held while segments are prepared: their numbers are in the order in which the log gets them.
+    pub(crate) preparing: Mutex<()>,
     /// Wakes the thread that prepares segments.
     pub(crate) wakeup: Wakeup,
 }
@@ -79,6 +81,7 @@ impl SegmentPool {
                 used,
                 spare,
             }),
+            preparing: Mutex::default(),
             wakeup: Wakeup::default(),
         }
     }
@@ -108,8 +111,8 @@ impl SegmentPool {
             .clamp(MIN_SEGMENT_BYTES, self.largest)
     }
 
-    /// Prepares one segment for a log that needs this many bytes. Returns its capacity in bytes of records. One caller
-    /// at a time.
+    /// Prepares one segment for a log that needs this many bytes. Returns its capacity in bytes of records. The
+    /// caller holds `preparing`.
     pub(crate) fn prepare(&self, needed: u64) -> Result<u64> {
         let wanted = self.wanted_bytes(needed);
         let recycle = {

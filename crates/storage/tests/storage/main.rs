@@ -3,6 +3,7 @@
 
 mod archive_crash;
 mod bounds;
+mod closing;
 mod common;
 mod crash;
 mod database;
