@@ -19,6 +19,10 @@ docs:
     .ci/steps documentation
     cargo test --locked --workspace --test book
 
+# Writes the public API of each library to its `api.txt`.
+api:
+    cargo run --quiet --locked -p abide-api
+
 # Runs the simulations. With a seed: prints what the node of that seed did, and the shortest schedule that breaks a promise if one does.
 sim SEED="":
     {{ if SEED == "" { ".ci/steps 'other seeds'" } else { "cargo run --quiet --profile sim -p abide-sim -- replay " + SEED } }}
