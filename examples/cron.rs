@@ -17,7 +17,7 @@ pub struct Desk;
 
 impl DurableObject for Desk {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-        let schedule = Schedule::open(&ctx, schedule::Options::default())?;
+        let schedule = Schedule::open(&ctx, schedule::ScheduleOptions::default())?;
         let storage = ctx.storage().clone();
         schedule.on_firing(move |firing| report(&storage, firing))?;
         // Changes nothing if the timer is already set to the same.

@@ -43,7 +43,7 @@ pub struct Shop {
 
 impl DurableObject for Shop {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&ctx, outbox::Options::default())?;
+        let outbox = Outbox::open(&ctx, outbox::OutboxOptions::default())?;
         Ok(Self { ctx, outbox })
     }
 }

@@ -26,7 +26,7 @@ async fn log_in(env: &Env, address: &str) -> anyhow::Result<()> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let clock = TestClock::new();
-    let host = limiter::install(Host::open_in_memory(), limiter::Options::default())
+    let host = limiter::install(Host::open_in_memory(), limiter::LimiterOptions::default())
         .clock(Arc::new(clock.clone()))
         .start_local()
         .await?;

@@ -7,7 +7,9 @@ use std::{sync::Arc, time::Duration};
 use abide::{
     Host,
     clock::TestClock,
-    workflow::{self, Attempt, Context, Failure, Registry, RetryPolicy, Workflow, Workflows},
+    workflow::{
+        self, Attempt, Context, Failure, RetryPolicy, Workflow, WorkflowRegistry, Workflows,
+    },
 };
 
 struct Order;
@@ -46,11 +48,11 @@ impl Workflow for Order {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let clock = TestClock::new();
-    let registry = Registry::new().with(Order);
+    let registry = WorkflowRegistry::new().with(Order);
     let host = workflow::install(
         Host::open_in_memory(),
         registry,
-        workflow::Options::default(),
+        workflow::WorkflowOptions::default(),
     )
     .clock(Arc::new(clock.clone()))
     .start_local()

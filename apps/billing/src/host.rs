@@ -28,11 +28,15 @@ pub fn install(host: HostBuilder, gateway: AnyGateway, model: Arc<dyn ReadModel>
     let projection = Projection::new(QUEUE, &*model);
     let queues = projection.install(Queues::new(), Arc::clone(&model));
     let host = queue::install(hooks::install(resources::install(host)), queues);
-    workflow::install(host, payment::workflows(), workflow::Options::default())
-        .with(projection)
-        .with(Reader(model))
-        .with(gateway)
-        .with(AnyPayments::new(WorkflowPayments))
-        .with(Upkeep::default())
-        .router(router)
+    workflow::install(
+        host,
+        payment::workflows(),
+        workflow::WorkflowOptions::default(),
+    )
+    .with(projection)
+    .with(Reader(model))
+    .with(gateway)
+    .with(AnyPayments::new(WorkflowPayments))
+    .with(Upkeep::default())
+    .router(router)
 }

@@ -6,8 +6,8 @@
 //! there may be no mail at the first. The author of a post follows it.
 
 use abide::outbox::{
-    BulkResult, Counts, DeadLetterFilter, FanOut, Filter, Options, Outbox, OutboxError, Record,
-    Status,
+    BulkResult, Counts, DeadLetterFilter, FanOut, MessageFilter, Outbox, OutboxError,
+    OutboxOptions, Record, Status,
 };
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ impl DurableObject for Blog {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         schema::create(ctx.storage())?;
         followers::make_secret(ctx.storage())?;
-        let options = Options::clone(&*env.require()?);
+        let options = OutboxOptions::clone(&*env.require()?);
         let outbox = Outbox::open(&ctx, options)?;
         thanks::watch(ctx.storage(), &outbox)?;
         let blog = Self {
@@ -270,9 +270,12 @@ impl Blog {
         status: Option<Status>,
         before: Option<i64>,
     ) -> Result<Mailbox, BlogError> {
-        let page = self
-            .outbox
-            .list(&Filter::default().status(status).before(before).limit(MAILS))?;
+        let page = self.outbox.list(
+            &MessageFilter::default()
+                .status(status)
+                .before(before)
+                .limit(MAILS),
+        )?;
         Ok(Mailbox {
             counts: self.outbox.counts()?,
             destinations: self.outbox.destinations(MAILS)?,

@@ -38,7 +38,7 @@ use std::{fmt, time::Duration};
 
 use abide::{
     outbox::handlers::Email,
-    outbox::{Options, RetryPolicy},
+    outbox::{OutboxOptions, RetryPolicy},
 };
 
 /// The name of the one blog that the program serves.
@@ -95,8 +95,8 @@ impl Site {
 
 /// The options for delivering mails: the first retry after this time, then doubling, up to twelve attempts. With two
 /// seconds this takes a little more than an hour.
-pub fn options(first_retry: Duration) -> Options {
-    Options::default().retry(RetryPolicy::Exponential {
+pub fn options(first_retry: Duration) -> OutboxOptions {
+    OutboxOptions::default().retry(RetryPolicy::Exponential {
         base: first_retry,
         max: Duration::from_hours(1),
         max_attempts: 12,

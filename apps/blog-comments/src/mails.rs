@@ -8,7 +8,7 @@ use std::{marker::PhantomData, time::Duration};
 use abide::{Result, Storage};
 use abide::{
     outbox::handlers::{Attachment, Email, SmtpDelivery},
-    outbox::{Batch, Deliver, Delivery, Failure, FanOut, Message, Registry, Submitted},
+    outbox::{Batch, Deliver, Delivery, Failure, FanOut, OutboxMessage, Registry, Submitted},
 };
 use maud::{DOCTYPE, Markup, html};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -221,8 +221,7 @@ impl<I: MailKind> Deliver for Letters<I> {
     }
 
     async fn submit(&self, delivery: &Delivery, ids: &I) -> Result<Submitted, Failure> {
-        let blog = delivery.env().try_object::<Blog>();
-        let blog = blog.map_err(|error| Failure::permanent(error.to_string()))?;
+        let blog = delivery.env().try_object::<Blog>()?;
         let letter = blog.get(delivery.object()).letter((*ids).into()).await;
         let letter = letter.map_err(|error| {
             let text = format!("the content of the mail could not be read: {error}");
@@ -441,7 +440,7 @@ impl FanOut for Answers {
             Ok(Letters::<Notice>::message(&notice)?.dedup_key(key))
         });
         Ok(Batch {
-            messages: messages.collect::<Result<Vec<Message>>>()?,
+            messages: messages.collect::<Result<Vec<OutboxMessage>>>()?,
             next,
         })
     }

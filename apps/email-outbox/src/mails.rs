@@ -6,8 +6,8 @@ use abide::prelude::*;
 use abide::{
     outbox::handlers::{Email, SmtpDelivery},
     outbox::{
-        BulkResult, DeadLetterFilter, Deliver, Filter, Options, Outbox, OutboxError, Page, Record,
-        live::Live,
+        BulkResult, DeadLetterFilter, Deliver, MessageFilter, Outbox, OutboxError, OutboxOptions,
+        Page, Record, live::Live,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ pub(crate) fn mails(env: &Env) -> Stub<Mails> {
 #[durable_object]
 impl DurableObject for Mails {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&ctx, Options::clone(&*env.require()?))?;
+        let outbox = Outbox::open(&ctx, OutboxOptions::clone(&*env.require()?))?;
         let lists = Lists::open(ctx.storage())?;
         let live = Live::open(&ctx, &outbox, Looks::new(lists.clone(), env.clone()))?;
         Ok(Self {
@@ -88,7 +88,7 @@ impl Mails {
     }
 
     /// Mails, newest first: with one status, or all, including failed ones.
-    pub async fn list(&self, filter: Filter) -> Result<Page> {
+    pub async fn list(&self, filter: MessageFilter) -> Result<Page> {
         self.outbox.list(&filter)
     }
 

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use abide::outbox::Options;
+use abide::outbox::OutboxOptions;
 use abide::{
     Host,
     http::Uri,
@@ -136,7 +136,7 @@ async fn main() -> anyhow::Result<()> {
             let options = if as_classic {
                 classic()
             } else {
-                Options::default()
+                OutboxOptions::default()
             };
             serve_mails(serve, &sender, author, options).await
         }
@@ -148,7 +148,7 @@ async fn serve_mails(
     serve: ServeArgs,
     sender: &Sender,
     author: Author,
-    options: Options,
+    options: OutboxOptions,
 ) -> anyhow::Result<()> {
     let mut config = serve.load()?;
     // The configured service must be reachable: no other address is ever requested.

@@ -1,6 +1,6 @@
 //! Shared parts of requests for pages and for JSON: parameters and error responses.
 
-use abide::outbox::{Filter, OutboxError, Status, limits};
+use abide::outbox::{MessageFilter, OutboxError, Status, limits};
 use abide::server::ApiError;
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -21,8 +21,8 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn filter(&self) -> Filter {
-        Filter::default()
+    pub(crate) fn filter(&self) -> MessageFilter {
+        MessageFilter::default()
             .status(self.status)
             .before(self.before)
             .limit(self.limit.unwrap_or(PAGE).clamp(1, limits::MAX_PAGE))

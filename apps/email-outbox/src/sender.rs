@@ -5,7 +5,7 @@ use std::fmt;
 use abide::{Error, ErrorKind, Result};
 use abide::{
     outbox::handlers::{AcsDelivery, Email, SmtpDelivery},
-    outbox::{GiveUp, Options, Pace, Registry},
+    outbox::{GiveUp, OutboxOptions, Pace, Registry},
 };
 
 use crate::Mailing;
@@ -59,8 +59,8 @@ impl Author {
 }
 
 /// The options of `--classic`: 15 mails and 20 polls every 10 s, and none is given up.
-pub fn classic() -> Options {
-    Options::default()
+pub fn classic() -> OutboxOptions {
+    OutboxOptions::default()
         .pace(Pace::CLASSIC)
         .give_up(GiveUp::Never)
 }

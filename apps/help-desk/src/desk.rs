@@ -52,8 +52,8 @@ impl<E: Into<Error>> From<E> for DeskError {
 impl DurableObject for Desk {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let tickets = Tickets::open(ctx.sql())?;
-        let outbox = Outbox::open(&ctx, outbox::Options::default())?;
-        let schedule = Schedule::open(&ctx, schedule::Options::default())?;
+        let outbox = Outbox::open(&ctx, outbox::OutboxOptions::default())?;
+        let schedule = Schedule::open(&ctx, schedule::ScheduleOptions::default())?;
         let (desk, rows) = (ctx.clone(), tickets.clone());
         schedule.on_firing(move |firing| escalate(&desk, &rows, firing))?;
         Ok(Self {
@@ -84,26 +84,18 @@ fn escalate(ctx: &Ctx, tickets: &Tickets, firing: &Firing) -> Result<(), Failure
 #[rpc]
 impl Desk {
     /// Opens a ticket. The ticket and its timer are written together.
-    pub async fn create(&self, subject: String, from: String) -> Result<Ticket, DeskError> {
+    pub fn create(&self, subject: String, from: String) -> Result<Ticket, DeskError> {
         let now = now(&self.ctx);
-        let ticket = self.atomically(|| {
-            let ticket = self.tickets.add(&subject, &from, now)?;
-            let wait = i64::try_from(self.settings.escalate_after.as_millis()).unwrap_or(i64::MAX);
-            let spec = Spec::once("escalate", now.saturating_add(wait)).metadata(&ticket.id)?;
-            self.schedule.upsert(&timer(ticket.id), &spec)?;
-            Ok(ticket)
-        })?;
+        let ticket = self.tickets.add(&subject, &from, now)?;
+        let wait = i64::try_from(self.settings.escalate_after.as_millis()).unwrap_or(i64::MAX);
+        let spec = Spec::once("escalate", now.saturating_add(wait)).metadata(&ticket.id)?;
+        self.schedule.upsert(&timer(ticket.id), &spec)?;
         live::broadcast(&self.ctx, &Event::Ticket { ticket: &ticket })?;
         Ok(ticket)
     }
 
     /// Adds a comment, to a closed ticket as well.
-    pub async fn comment(
-        &self,
-        id: i64,
-        author: String,
-        text: String,
-    ) -> Result<Comment, DeskError> {
+    pub fn comment(&self, id: i64, author: String, text: String) -> Result<Comment, DeskError> {
         self.ticket(id)?;
         let comment = self
             .tickets
@@ -113,7 +105,7 @@ impl Desk {
     }
 
     /// Assigns a ticket.
-    pub async fn assign(&self, id: i64, assignee: String) -> Result<Ticket, DeskError> {
+    pub fn assign(&self, id: i64, assignee: String) -> Result<Ticket, DeskError> {
         if self.ticket(id)?.status == Status::Closed {
             return Err(DeskError::Closed(id));
         }
@@ -126,30 +118,27 @@ impl Desk {
     }
 
     /// Closes a ticket. If its webhook cannot be enqueued, the ticket stays open.
-    pub async fn close(&self, id: i64) -> Result<Ticket, DeskError> {
+    pub fn close(&self, id: i64) -> Result<Ticket, DeskError> {
         self.ticket(id)?;
-        let ticket = self.atomically(|| {
-            let closed = self.tickets.close(id, now(&self.ctx))?;
-            let ticket = closed.ok_or(DeskError::Closed(id))?;
-            self.schedule.cancel(&timer(id))?;
-            if let Some(hook) = &self.settings.hook {
-                let data = serde_json::json!({ "desk": self.ctx.name(), "ticket": ticket });
-                let event = Webhook::new(&hook.url, "ticket.closed", &data)?;
-                WebhookDelivery::enqueue(&self.outbox, &event)?;
-            }
-            Ok(ticket)
-        })?;
+        let closed = self.tickets.close(id, now(&self.ctx))?;
+        let ticket = closed.ok_or(DeskError::Closed(id))?;
+        self.schedule.cancel(&timer(id))?;
+        if let Some(hook) = &self.settings.hook {
+            let data = serde_json::json!({ "desk": self.ctx.name(), "ticket": ticket });
+            let event = Webhook::new(&hook.url, "ticket.closed", &data)?;
+            WebhookDelivery::enqueue(&self.outbox, &event)?;
+        }
         live::broadcast(&self.ctx, &Event::Ticket { ticket: &ticket })?;
         Ok(ticket)
     }
 
     /// The newest tickets below a number, of one status or of all.
-    pub async fn list(&self, status: Option<Status>, before: i64) -> Result<Vec<Ticket>> {
+    pub fn list(&self, status: Option<Status>, before: i64) -> Result<Vec<Ticket>> {
         self.tickets.list(status, before)
     }
 
     /// A ticket with its comments.
-    pub async fn get(&self, id: i64) -> Result<Thread, DeskError> {
+    pub fn get(&self, id: i64) -> Result<Thread, DeskError> {
         let ticket = self.ticket(id)?;
         let comments = self.tickets.comments(id)?;
         Ok(Thread { ticket, comments })
@@ -165,11 +154,6 @@ impl Desk {
 
     fn ticket(&self, id: i64) -> Result<Ticket, DeskError> {
         self.tickets.get(id)?.ok_or(DeskError::NoSuchTicket(id))
-    }
-
-    /// An `Err` alone would keep what was written before it.
-    fn atomically<R>(&self, change: impl FnOnce() -> Result<R, DeskError>) -> Result<R, DeskError> {
-        self.ctx.storage().transaction(change)
     }
 }
 

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use abide::{
     outbox::handlers::{HttpCall, HttpDelivery},
-    outbox::{Deliver, Message},
+    outbox::{Deliver, OutboxMessage},
     schedule::{Overlap, ScheduleError, Spec},
 };
 use serde::{Deserialize, Serialize};
@@ -258,7 +258,7 @@ impl Definition {
     }
 
     /// The message of a run that is due at a time.
-    pub(crate) fn message(&self, due_at: i64) -> abide::Result<Message> {
+    pub(crate) fn message(&self, due_at: i64) -> abide::Result<OutboxMessage> {
         let message = HttpDelivery::message(&self.call())?.not_before(due_at);
         Ok(match &self.retry_after_seconds {
             None => message,

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use abide::outbox::{BehindDeadLetter, Options};
+use abide::outbox::{BehindDeadLetter, OutboxOptions};
 
 use crate::{Definition, limits};
 
 /// The options of a request's outbox: how long finished runs are kept depends on how often it runs.
-pub(crate) fn outbox_options(definition: &Definition, now: i64) -> Options {
-    Options::default()
+pub(crate) fn outbox_options(definition: &Definition, now: i64) -> OutboxOptions {
+    OutboxOptions::default()
         .keep_finished(history(definition, now))
         .max_queued(limits::MAX_OPEN_RUNS)
         .behind_dead_letter(BehindDeadLetter::GoOn)

@@ -57,7 +57,7 @@ impl DurableObject for Channel {
         let max_connections = env.require::<Bounds>()?.max_connections;
         let room = Room::open(
             &ctx,
-            party::Options::default().max_connections(max_connections),
+            party::RoomOptions::default().max_connections(max_connections),
         )?;
         Ok(Self { ctx, room })
     }

@@ -54,9 +54,9 @@ impl DurableObject for DocumentRoom {
         let max_connections = bounds.max_connections;
         let room = Room::open(
             &ctx,
-            party::Options::default().max_connections(max_connections),
+            party::RoomOptions::default().max_connections(max_connections),
         )?;
-        let options = yjs::Options::default().max_document_bytes(bounds.max_document_bytes);
+        let options = yjs::DocumentOptions::default().max_document_bytes(bounds.max_document_bytes);
         let document = Document::open(&ctx, &room, options)?;
         Ok(Self { room, document })
     }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use abide::outbox::{
-    DeadLetterFilter, Deliver, Delivery, Failure, Filter, Message, Options, Outbox, OutboxError,
-    Pace, Registry, Submitted,
+    DeadLetterFilter, Deliver, Delivery, Failure, MessageFilter, Outbox, OutboxError,
+    OutboxMessage, OutboxOptions, Pace, Registry, Submitted,
 };
 use abide::{
     prelude::*,
@@ -89,7 +89,7 @@ pub(crate) struct Backlog {
 
 impl DurableObject for Backlog {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-        let options = Options::default()
+        let options = OutboxOptions::default()
             .pace(Pace::unlimited(256))
             .max_queued(100_000_000);
         let outbox = Outbox::open(&ctx, options)?;
@@ -101,7 +101,7 @@ impl DurableObject for Backlog {
 impl Backlog {
     /// Enqueues; the mean microseconds of a message.
     pub(crate) async fn enqueue(&self, pile: Pile) -> Result<f64, String> {
-        let message = || -> Result<Message> {
+        let message = || -> Result<OutboxMessage> {
             let mut message = Jobs::message(&Job { fate: pile.fate })?;
             message.not_before = pile.later.then(|| now() + 86_400_000);
             message.ordering_key = pile.ordered.then(|| "one".to_owned());
@@ -146,7 +146,7 @@ pub(crate) enum Act {
 
 impl Backlog {
     fn act(&self, act: Act) -> Result<(), OutboxError> {
-        let page = |before| Filter::default().before(before).limit(100);
+        let page = |before| MessageFilter::default().before(before).limit(100);
         match act {
             Act::Counts => drop(self.outbox.counts()?),
             Act::FirstPage => drop(self.outbox.list(&page(None))?),

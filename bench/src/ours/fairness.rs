@@ -8,8 +8,8 @@ use std::{
 };
 
 use abide::outbox::{
-    Deliver, Delivery, Failure, Message, Options, Outbox, OutboxError, Priority, RetryPolicy,
-    Submitted,
+    Deliver, Delivery, Failure, Outbox, OutboxError, OutboxMessage, OutboxOptions, Priority,
+    RetryPolicy, Submitted,
 };
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -91,7 +91,7 @@ pub(crate) struct Errands {
 
 impl DurableObject for Errands {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-        let options = Options::default().jitter(false);
+        let options = OutboxOptions::default().jitter(false);
         let outbox = Outbox::open(&ctx, options)?;
         Ok(Self { outbox })
     }
@@ -101,7 +101,7 @@ impl DurableObject for Errands {
 impl Errands {
     pub async fn run(&self, errands: Vec<Errand>) -> Result<(), OutboxError> {
         for errand in &errands {
-            let message: Message = Waits::message(errand)?.priority(errand.priority);
+            let message: OutboxMessage = Waits::message(errand)?.priority(errand.priority);
             self.outbox.enqueue(&message)?;
         }
         Ok(())

@@ -15,7 +15,7 @@ use abide::{
 use abide::{
     outbox::handlers::HttpDelivery,
     outbox::service,
-    outbox::{Deliver, Options, Registry},
+    outbox::{Deliver, OutboxOptions, Registry},
 };
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
@@ -80,7 +80,7 @@ pub(crate) fn serve_outboxes(dir: &Path) -> Result<()> {
     let registry = Registry::new()
         .with(HttpDelivery::new())
         .open_to_clients(HttpDelivery::KIND);
-    let options = Options::default()
+    let options = OutboxOptions::default()
         // More than a run enqueues.
         .max_queued(1_000_000_000);
     serve(service::install(Host::builder(dir), registry, options).router(service::router))

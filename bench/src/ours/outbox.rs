@@ -3,7 +3,8 @@
 use std::{path::Path, time::Duration};
 
 use abide::outbox::{
-    self, Counts, Deliver, Delivery, Failure, Message, Options, Outbox, Pace, Registry, Submitted,
+    self, Counts, Deliver, Delivery, Failure, Outbox, OutboxMessage, OutboxOptions, Pace, Registry,
+    Submitted,
 };
 use abide::{
     ErrorKind,
@@ -38,12 +39,11 @@ impl Deliver for Poster {
     async fn submit(&self, delivery: &Delivery, post: &Post) -> Result<Submitted, Failure> {
         let request = abide::http::Request::post(&post.url)
             .header("idempotency-key", delivery.idempotency_key())
-            .body(Body::from(post.text.clone()))
-            .map_err(|error| Failure::permanent(error.to_string()))?;
+            .body(Body::from(post.text.clone()))?;
         match delivery.fetch(request).await {
             Ok(answer) if answer.status().is_success() => Ok(Submitted::Done),
             Ok(answer) => Err(Failure::refused(answer.status().to_string())),
-            Err(error) => Err(Failure::unknown(error.to_string())),
+            Err(error) => Err(Failure::temporary(error.to_string())),
         }
     }
 }
@@ -58,7 +58,8 @@ pub(crate) struct Sender {
 
 impl DurableObject for Sender {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let options = Options::default().pace(Pace::unlimited(env.require::<Concurrency>()?.0));
+        let options =
+            OutboxOptions::default().pace(Pace::unlimited(env.require::<Concurrency>()?.0));
         let outbox = Outbox::open(&ctx, options)?;
         Ok(Self { outbox })
     }
@@ -84,7 +85,7 @@ impl Sender {
                 text: Stamp::now(number).text(),
             };
             let enqueue = || -> Result<(), outbox::OutboxError> {
-                let message = Message {
+                let message = OutboxMessage {
                     not_before: order.not_before,
                     ..Poster::message(&post)?
                 };

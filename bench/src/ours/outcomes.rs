@@ -3,7 +3,9 @@
 
 use std::time::Instant;
 
-use abide::outcomes::{Declaration, Entry, Machine, Options, Outcomes, OutcomesError, Until};
+use abide::outcomes::{
+    Declaration, Entry, Machine, Outcomes, OutcomesError, OutcomesOptions, Until,
+};
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +62,7 @@ pub(crate) struct Payer {
 impl DurableObject for Payer {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         Ok(Self {
-            outcomes: Outcomes::open(&ctx, Options::default())?,
+            outcomes: Outcomes::open(&ctx, OutcomesOptions::default())?,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use abide::outbox::{Deliver, Options, Outbox, Pace, Registry, RetryPolicy};
+use abide::outbox::{Deliver, Outbox, OutboxOptions, Pace, Registry, RetryPolicy};
 use abide::{
     prelude::*,
     server::{AllowPrivate, Host, object_router},
@@ -48,7 +48,7 @@ impl Entries {
 
 impl DurableObject for Ledger {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-        let options = Options::default()
+        let options = OutboxOptions::default()
             .pace(Pace::unlimited(4))
             .retry(RetryPolicy::Exponential {
                 base: Duration::from_millis(50),

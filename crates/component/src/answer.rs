@@ -18,7 +18,7 @@ use jiff::{
     tz::TimeZone,
 };
 
-use crate::{Fault, address::without_query, limits};
+use crate::{Failure, address::without_query, limits};
 
 /// A receiver's response.
 #[derive(Debug)]
@@ -67,11 +67,11 @@ impl Answer {
     ///
     /// # Errors
     /// What else it means for the next attempt.
-    pub fn check(self) -> Result<Self, Fault> {
+    pub fn check(self) -> Result<Self, Failure> {
         if self.status.is_success() {
             return Ok(self);
         }
-        Err(Fault::of_answer(&self))
+        Err(Failure::of_answer(&self))
     }
 
     /// The status, a redirect's target, and the beginning of the body.

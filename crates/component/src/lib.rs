@@ -7,8 +7,8 @@
 //! - [`steps_back`]: a clock that was set back.
 //! - [`operating`]: an operator's request to a component.
 //! - [`tables`]: a component's tables in its object's database.
-//! - [`answer`], [`address`]: outgoing HTTP requests and their responses; [`fault`]: what a failure means for the next
-//!   attempt.
+//! - [`Failure`]: why an attempt failed, and what that means for the next one.
+//! - [`answer`], [`address`]: outgoing HTTP requests and their responses.
 
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
@@ -22,7 +22,7 @@ extern crate abide_core as abide;
 
 pub mod address;
 pub mod answer;
-pub mod fault;
+mod failure;
 pub mod limits;
 pub mod numbers;
 pub mod operating;
@@ -36,6 +36,6 @@ pub mod waits;
 mod wake_up;
 pub mod worker;
 
-pub use fault::{Fault, FaultKind};
+pub use failure::{Failure, FailureKind};
 pub use retry::{RetryPolicy, doubled, jittered};
 pub use wake_up::WakeUp;

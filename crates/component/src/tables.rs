@@ -1,6 +1,78 @@
 //! A component's tables in its object's database, and their version.
 
-use abide::{Error, ErrorKind, Result, Sql, Storage};
+use std::{cell::Cell, fmt, rc::Rc};
+
+use abide::{Error, ErrorKind, Params, Result, Rows, Sql, Storage};
+
+/// The SQL of a component whose object may [delete everything](Storage::delete_all): the next statement creates the tables
+/// again. Clones are the same.
+#[derive(Clone)]
+pub struct TablesSql(Rc<Inner>);
+
+struct Inner {
+    sql: Sql,
+    meta: &'static str,
+    prepare: Box<dyn Fn() -> Result<()>>,
+    /// Whether the tables may be gone.
+    may_lack: Cell<bool>,
+}
+
+impl TablesSql {
+    /// Calls `prepare`, which creates the tables unless they exist, as [`prepare`] does. `meta` is one of them.
+    ///
+    /// # Errors
+    /// Those of `prepare`.
+    pub fn open(
+        storage: &Storage,
+        meta: &'static str,
+        prepare: impl Fn() -> Result<()> + 'static,
+    ) -> Result<Self> {
+        prepare()?;
+        Ok(Self(Rc::new(Inner {
+            sql: storage.sql(),
+            meta,
+            prepare: Box::new(prepare),
+            may_lack: Cell::new(false),
+        })))
+    }
+
+    /// The object has deleted everything, in a transaction that may be rolled back: call it in the callback of
+    /// [`Ctx::has_duties`](abide::Ctx::has_duties).
+    pub fn are_deleted(&self) {
+        self.0.may_lack.set(true);
+    }
+
+    /// False if the tables are gone. Call it when earlier transactions are complete, as a turn of a
+    /// [worker](crate::worker) does first.
+    pub fn are_there(&self) -> Result<bool> {
+        if self.0.may_lack.get() {
+            self.0.may_lack.set(!exists(&self.0.sql, self.0.meta)?);
+        }
+        Ok(!self.0.may_lack.get())
+    }
+
+    /// The object's SQL. The tables exist.
+    pub fn get(&self) -> Result<&Sql> {
+        if self.0.may_lack.get() {
+            (self.0.prepare)()?;
+        }
+        Ok(&self.0.sql)
+    }
+
+    /// Executes a statement: [`Sql::exec`].
+    pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
+        self.get()?.exec(sql, params)
+    }
+}
+
+impl fmt::Debug for TablesSql {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TablesSql")
+            .field("meta", &self.0.meta)
+            .field("may_lack", &self.0.may_lack)
+            .finish_non_exhaustive()
+    }
+}
 
 /// True if the object has a table of this name.
 pub fn exists(sql: &Sql, table: &str) -> Result<bool> {

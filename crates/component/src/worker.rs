@@ -25,7 +25,7 @@
 //! | The task cannot start | The guard continues. |
 //! | The node stops | Attempts in flight finish and their results are written. Nothing is claimed. The guard continues after the restart. |
 //! | The object is restored | It starts anew, with the rows of the restored state and their alarm: as after a crash. |
-//! | The object deletes everything | [`Work::turn`] returns `None`: attempts in flight are dropped, and the task ends. |
+//! | The object deletes everything | [`Work::turn`] returns `None`: attempts in flight are dropped, and it is called again, or the task ends if there were none. |
 //! | The object is dormant | No task starts. The object starts anew when it is activated. |
 
 use std::{cell::Cell, fmt, future::pending, pin::pin, rc::Rc, sync::Arc, time::Duration};
@@ -375,6 +375,11 @@ impl<W: Work> Task<W> {
             };
             let (next, has_failed) = match self.turn(now, may) {
                 Ok(Some(next)) => (next, false),
+                Ok(None) if !self.flights.is_empty() => {
+                    self.flights.clear();
+                    self.landed.clear();
+                    continue;
+                }
                 Ok(None) => {
                     worker.alarm().set(None)?;
                     return Ok(TaskEnd::Rest);

@@ -100,6 +100,11 @@ impl Callbacks {
         self.by_kind.borrow().get(&key).cloned()
     }
 
+    /// Drops them.
+    pub(super) fn forget(&self) {
+        drop(self.by_kind.take());
+    }
+
     fn are_none(&self) -> bool {
         self.by_kind.borrow().is_empty()
     }

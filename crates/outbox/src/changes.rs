@@ -40,6 +40,11 @@ impl Changes {
         self.listeners.borrow_mut().push(Listener { wants, tell });
     }
 
+    /// Drops all functions that are called.
+    pub(super) fn forget_listeners(&self) {
+        drop((self.listeners.take(), self.warned.take(), self.lost.take()));
+    }
+
     fn are_wanted(&self) -> bool {
         let listeners = self.listeners.borrow();
         listeners.iter().any(|listener| (listener.wants)())

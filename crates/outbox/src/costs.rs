@@ -16,7 +16,9 @@ use abide::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Deliver, Delivery, Failure, Options, Outbox, OutboxError, Pace, Registry, Submitted};
+use super::{
+    Deliver, Delivery, Failure, Outbox, OutboxError, OutboxOptions, Pace, Registry, Submitted,
+};
 
 #[derive(Serialize, Deserialize)]
 struct Parcel {
@@ -51,9 +53,9 @@ struct Depot {
 
 impl DurableObject for Depot {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let options = Options {
+        let options = OutboxOptions {
             pace: Pace::unlimited(env.require::<Concurrency>()?.0),
-            ..Options::default()
+            ..OutboxOptions::default()
         };
         let outbox = Outbox::open(&ctx, options)?;
         let opened = outbox.0.rows.sql.statements();

@@ -4,7 +4,7 @@ use abide::Result;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DeadLetterFilter, Message, Outbox, OutboxError, Record, Status, inner::Inner, limits,
+    DeadLetterFilter, Outbox, OutboxError, OutboxMessage, Record, Status, inner::Inner, limits,
     rows::FailedMessage,
 };
 
@@ -58,7 +58,7 @@ impl Outbox {
     /// Edits a dead letter. As a different message it gets a new idempotency key, unless its content is unchanged.
     pub fn edit(&self, id: i64, payload: &str) -> Result<Record, OutboxError> {
         self.act(id, &[Status::Failed], "edited", |record, now| {
-            let message = Message::from_json(record.kind.clone(), payload);
+            let message = OutboxMessage::from_json(record.kind.clone(), payload);
             let accepted = self.0.check(&message, now)?;
             let handler = self.0.registry.handler(&record.kind)?;
             let before = self.0.rows.payload(id)?;

@@ -7,9 +7,10 @@
 use std::{future::Future, time::Duration};
 
 use abide::{Call, Env, ObjectId, Request, Response, Result};
+use abide_component::Failure;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Enqueued, Message, Outbox, OutboxError, Polling, RetryPolicy};
+use super::{Enqueued, Outbox, OutboxError, OutboxMessage, Polling, RetryPolicy};
 
 /// Delivers messages of one kind.
 ///
@@ -93,11 +94,11 @@ pub trait Deliver: Send + Sync + 'static {
     }
 
     /// A message with this payload, to which keys and times can be added.
-    fn message(payload: &Self::Payload) -> Result<Message>
+    fn message(payload: &Self::Payload) -> Result<OutboxMessage>
     where
         Self: Sized,
     {
-        Message::new(Self::KIND, payload)
+        OutboxMessage::new(Self::KIND, payload)
     }
 
     /// Enqueues a message with this payload.
@@ -249,123 +250,4 @@ pub enum Polled {
         /// Whether to retry with a new operation.
         retry: bool,
     },
-}
-
-/// Why an attempt failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    pub(crate) kind: FailureKind,
-    pub(crate) error: String,
-    /// How long the destination asked to be left alone.
-    pub(crate) after: Option<Duration>,
-    /// Whether the message may have had its effect, independently of the failure's kind.
-    pub(crate) after_effect: bool,
-    /// Whether the receiver repeats the failure under the same idempotency key.
-    pub(crate) remembered: bool,
-}
-
-/// The kind of a failure: what it means for the message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
-    /// Nothing was sent: this node is overloaded. Not counted as an attempt.
-    NotSent,
-    /// It had no effect; a later attempt may succeed.
-    Refused,
-    /// As before, but the destination is not at fault: it is up and asks for patience.
-    Throttled,
-    /// The response was lost: it may have had its effect.
-    Unknown,
-    /// As before, because this side was interrupted: the destination is not at fault.
-    CutOff,
-    /// It will never be accepted.
-    Permanent,
-}
-
-impl Failure {
-    /// The receiver could not accept it now, and it had no effect: it is retried.
-    pub fn refused(error: impl Into<String>) -> Self {
-        Self::new(FailureKind::Refused, error)
-    }
-
-    /// The receiver throttles: the message is retried, and nothing is sent to this destination for this long.
-    pub fn throttled(error: impl Into<String>, after: Option<Duration>) -> Self {
-        Self {
-            after,
-            ..Self::new(FailureKind::Throttled, error)
-        }
-    }
-
-    /// It was sent and the response was lost, so it may have had its effect: it is retried with the same idempotency
-    /// key.
-    pub fn unknown(error: impl Into<String>) -> Self {
-        Self::new(FailureKind::Unknown, error)
-    }
-
-    /// It cannot succeed unchanged: it becomes a dead letter at once, and is redriven with a new idempotency key unless
-    /// it is [after its effect](Self::after_effect).
-    pub fn permanent(error: impl Into<String>) -> Self {
-        Self::new(FailureKind::Permanent, error)
-    }
-
-    /// Nothing was sent, because this node is overloaded: the message is retried soon, and this does not count as an
-    /// attempt.
-    pub fn not_sent(error: impl Into<String>) -> Self {
-        Self::new(FailureKind::NotSent, error)
-    }
-
-    /// The kind of the failure.
-    pub fn kind(&self) -> FailureKind {
-        self.kind
-    }
-
-    /// What went wrong.
-    pub fn error(&self) -> &str {
-        &self.error
-    }
-
-    /// How long the destination asked to be left alone.
-    pub fn after(&self) -> Option<Duration> {
-        self.after
-    }
-
-    /// Pauses the destination for this long (`Retry-After`).
-    #[must_use]
-    pub fn retry_after(mut self, after: Option<Duration>) -> Self {
-        self.after = after;
-        self
-    }
-
-    /// Marks a failure as one after which the message may have had its effect: its dead letter is `unknown`, and is
-    /// redriven with the same idempotency key.
-    #[must_use]
-    pub fn after_effect(mut self) -> Self {
-        self.after_effect = true;
-        self
-    }
-
-    /// Marks a failure that the receiver repeats under the same idempotency key, while no attempt with the key had an
-    /// effect: the next attempt has a new key.
-    #[must_use]
-    pub fn remembered(mut self) -> Self {
-        self.remembered = true;
-        self
-    }
-
-    /// The object or its process stopped before the response arrived.
-    pub(crate) fn cut_off() -> Self {
-        Self::new(
-            FailureKind::CutOff,
-            "the object or its process stopped before the response arrived",
-        )
-    }
-
-    fn new(kind: FailureKind, error: impl Into<String>) -> Self {
-        Self {
-            kind,
-            error: error.into(),
-            after: None,
-            after_effect: matches!(kind, FailureKind::Unknown | FailureKind::CutOff),
-            remembered: false,
-        }
-    }
 }

@@ -11,9 +11,8 @@ use abide::{Result, params};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Breaker, Failure, Rate,
+    Breaker, Failure, FailureKind, Rate,
     bucket::{self, Bucket},
-    deliver::FailureKind,
     limits,
     sql::Sql,
     throttle::{self, Refusals, Throttle},
@@ -230,15 +229,15 @@ impl Row {
         now: i64,
     ) -> bool {
         let asked = failure
-            .after
+            .after()
             .map(|after| millis(after.min(limits::MAX_RETRY_AFTER)));
-        match failure.kind {
+        match failure.kind() {
             FailureKind::NotSent | FailureKind::CutOff => {}
             FailureKind::Permanent => self.answered(now),
-            FailureKind::Throttled => self.throttle_by(failure.after, configured, now),
-            FailureKind::Refused | FailureKind::Unknown => {
-                self.heard = Some(failure.kind == FailureKind::Refused);
-                self.last_error = Some(cut(failure.error.clone(), limits::MAX_ERROR_BYTES));
+            FailureKind::Throttled => self.throttle_by(failure.after(), configured, now),
+            _ => {
+                self.heard = Some(failure.kind() == FailureKind::Refused);
+                self.last_error = Some(cut(failure.message().to_owned(), limits::MAX_ERROR_BYTES));
                 self.failures = self.failures.saturating_add(1);
                 if let Some(asked) = asked {
                     self.pause(now.saturating_add(asked));

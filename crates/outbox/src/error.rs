@@ -1,6 +1,7 @@
 //! Errors of an outbox.
 
 use abide::{Error, ErrorKind};
+use abide_component::Failure;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -70,6 +71,12 @@ impl From<OutboxError> for Error {
             OutboxError::Conflict { .. } => ErrorKind::Application,
         };
         Self::with_kind(kind, error.to_string())
+    }
+}
+
+impl From<OutboxError> for Failure {
+    fn from(error: OutboxError) -> Self {
+        Error::from(error).into()
     }
 }
 

@@ -6,7 +6,7 @@
 use abide::{Error, ErrorKind, Result, Storage};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{Message, OutboxError, sql::Sql};
+use super::{OutboxError, OutboxMessage, sql::Sql};
 use abide_component::numbers::rows;
 
 /// Turns one command into many messages.
@@ -33,7 +33,7 @@ pub trait FanOut: Send + Sync + 'static {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// The messages, enqueued in this order.
-    pub messages: Vec<Message>,
+    pub messages: Vec<OutboxMessage>,
     /// The position of the next batch, in the fan-out's own format; `None` if this is the last.
     pub next: Option<String>,
 }

@@ -4,7 +4,9 @@ use abide::server::ApiError;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Change, Counts, DeadLetterFilter, Destination, Filter, Page, Record, Status, limits};
+use super::{
+    Change, Counts, DeadLetterFilter, Destination, MessageFilter, Page, Record, Status, limits,
+};
 
 /// Default number of messages in a page.
 const DEFAULT_PAGE: usize = 100;
@@ -80,8 +82,8 @@ pub(crate) struct Whole {
 }
 
 impl Wanted {
-    pub(crate) fn filter(&self) -> Result<Filter, ApiError> {
-        Ok(Filter {
+    pub(crate) fn filter(&self) -> Result<MessageFilter, ApiError> {
+        Ok(MessageFilter {
             status: self.status,
             before: self.before,
             limit: page_size(self.limit)?,

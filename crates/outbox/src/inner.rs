@@ -12,7 +12,7 @@ use abide::{Ctx, Result};
 use sha2::{Digest, Sha256};
 
 use super::{
-    FanOutStatus, Message, NAME, Options, OutboxError, Priority, Registry,
+    FanOutStatus, NAME, OutboxError, OutboxMessage, OutboxOptions, Priority, Registry,
     claim::Claim,
     flights::Flights,
     limits,
@@ -60,12 +60,16 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    pub(super) fn new(ctx: &Ctx, registry: Arc<Registry>, options: Options) -> Rc<Self> {
+    pub(super) fn open(
+        ctx: &Ctx,
+        registry: Arc<Registry>,
+        options: OutboxOptions,
+    ) -> Result<Rc<Self>> {
         let inner = Rc::new(Self {
             ctx: ctx.clone(),
             worker: Worker::new(ctx, WakeUp::new(ctx, NAME)),
             registry,
-            rows: Rows::new(ctx.storage().clone(), options),
+            rows: Rows::open(ctx.storage().clone(), options)?,
             flights: RefCell::default(),
             overload: Cell::default(),
             suspects: Cell::default(),
@@ -79,7 +83,7 @@ impl Inner {
             last_fan_out: Cell::new(0),
         });
         inner.rows.callbacks.belong_to(&inner);
-        inner
+        Ok(inner)
     }
 
     /// Milliseconds since 1970.
@@ -90,7 +94,7 @@ impl Inner {
     /// Adds a message. `Ok(None)` if one with its dedup key exists. Call it in a transaction: a refusal may come late.
     pub(super) fn add(
         &self,
-        message: &Message,
+        message: &OutboxMessage,
         fan_out: Option<i64>,
         now: i64,
     ) -> Result<Added, OutboxError> {
@@ -138,7 +142,7 @@ impl Inner {
         Ok(Added::New(id))
     }
 
-    pub(super) fn check(&self, message: &Message, now: i64) -> Result<Accepted, OutboxError> {
+    pub(super) fn check(&self, message: &OutboxMessage, now: i64) -> Result<Accepted, OutboxError> {
         let invalid = |text: String| Err(OutboxError::Invalid(text));
         let handler = self
             .registry
@@ -361,6 +365,12 @@ impl Inner {
             .one()
     }
 
+    /// Drops the functions of the program, which may own this.
+    pub(super) fn forget_functions(&self) {
+        self.rows.callbacks.forget();
+        self.rows.changes.forget_listeners();
+    }
+
     /// The object has deleted everything, in a transaction that may be rolled back: memory knows nothing of the tables,
     /// and attempts in flight are interrupted if their messages are gone.
     pub(super) fn deleted(self: &Rc<Self>) {
@@ -412,7 +422,7 @@ struct Counted {
 
 /// A fingerprint of a message: the beginning of a hash of its kind and payload. It distinguishes it from others with
 /// the same dedup key.
-fn content(message: &Message) -> Vec<u8> {
+fn content(message: &OutboxMessage) -> Vec<u8> {
     let mut hash = Sha256::new();
     hash.update((message.kind.len() as u64).to_le_bytes());
     hash.update(message.kind.as_bytes());

@@ -1,6 +1,6 @@
 //! The durable outbox: messages to the outside world, written with the object's state and delivered at least once.
 //!
-//! An object with an [`Outbox`] enqueues [`Message`]s in the transaction that changes its state. A background task then
+//! An object with an [`Outbox`] enqueues [`OutboxMessage`]s in the transaction that changes its state. A background task then
 //! passes each to the [`Deliver`] implementation of its kind, repeatedly if necessary, until it is delivered or has
 //! become a dead letter, which waits for an operator.
 //!
@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide::outbox::{self, Deliver, Delivery, Failure, Options, Outbox, Registry, Submitted};
+//! use abide::outbox::{self, Deliver, Delivery, Failure, OutboxOptions, Outbox, Registry, Submitted};
 //! use serde::{Deserialize, Serialize};
 //! use std::sync::Arc;
 //!
@@ -31,12 +31,10 @@
 //!     async fn submit(&self, delivery: &Delivery, greeting: &Greeting) -> Result<Submitted, Failure> {
 //!         let request = abide::http::Request::post(&greeting.url)
 //!             .header("idempotency-key", delivery.idempotency_key())
-//!             .body(Body::from(greeting.text.clone()))
-//!             .map_err(|error| Failure::permanent(error.to_string()))?;
-//!         match delivery.fetch(request).await {
-//!             Ok(answer) if answer.status().is_success() => Ok(Submitted::Done),
-//!             Ok(answer) => Err(Failure::refused(answer.status().to_string())),
-//!             Err(error) => Err(Failure::unknown(error.to_string())),
+//!             .body(Body::from(greeting.text.clone()))?;
+//!         match delivery.fetch(request).await?.status() {
+//!             status if status.is_success() => Ok(Submitted::Done),
+//!             status => Err(Failure::temporary(status.to_string())),
 //!         }
 //!     }
 //! }
@@ -50,7 +48,7 @@
 //! impl DurableObject for Members {
 //!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
 //!         ctx.sql().exec("CREATE TABLE IF NOT EXISTS members (name TEXT PRIMARY KEY)", ())?;
-//!         let outbox = Outbox::open(&ctx, Options::default())?;
+//!         let outbox = Outbox::open(&ctx, OutboxOptions::default())?;
 //!         Ok(Self { ctx, outbox })
 //!     }
 //! }
@@ -144,15 +142,16 @@ use inner::{Added, Inner};
 /// The name of the outbox's component and alarm in the runtime.
 const NAME: &str = "outbox";
 
+pub use abide_component::{Failure, FailureKind};
 pub use callbacks::{Ended, OwedCallback};
 pub use dead_letters::BulkResult;
-pub use deliver::{Deliver, Delivery, Failure, FailureKind, Polled, Submitted};
+pub use deliver::{Deliver, Delivery, Polled, Submitted};
 pub use destination::Destination;
 pub use error::OutboxError;
 pub use fan_out::{Batch, FanOut, FanOutRecord, FanOutStatus};
-pub use list::{DeadLetterFilter, Filter, Page};
-pub use message::{Change, Counts, Enqueued, Message, Priority, Record, Status};
-pub use options::{BehindDeadLetter, Breaker, GiveUp, Limit, Options, Pace, Polling, Rate};
+pub use list::{DeadLetterFilter, MessageFilter, Page};
+pub use message::{Change, Counts, Enqueued, OutboxMessage, Priority, Record, Status};
+pub use options::{BehindDeadLetter, Breaker, GiveUp, Limit, OutboxOptions, Pace, Polling, Rate};
 pub use registry::Registry;
 
 use abide_component::{numbers::millis, worker};
@@ -176,16 +175,16 @@ impl Outbox {
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option is invalid or the object already has an outbox,
     /// [`ErrorKind::NotFound`](abide::ErrorKind::NotFound) if the host was given no registry,
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the version of the tables.
-    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: OutboxOptions) -> Result<Self> {
         options.check()?;
         let registry = ctx.env().require::<Registry>()?;
-        schema::prepare(ctx.storage())?;
-        let inner = Inner::new(ctx, registry, options);
+        let inner = Inner::open(ctx, registry, options)?;
         let woken = Rc::clone(&inner);
         ctx.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
         let (asked, told) = (Rc::clone(&inner), Rc::clone(&inner));
         ctx.has_duties(NAME, move || asked.holds(), move || told.deleted());
-        let copied = Rc::clone(&inner);
+        let (copied, ended) = (Rc::clone(&inner), Rc::clone(&inner));
+        ctx.on_end(move || ended.forget_functions());
         ctx.on_activation(move |how| copied.activated(how));
         inner.rows.apply_order()?;
         if inner.has_work()? {
@@ -225,7 +224,7 @@ impl Outbox {
     /// Enqueues a message, in the transaction of the current poll. A refused message leaves nothing of itself, but does
     /// not roll back the poll's earlier writes: put both into one `transaction`, and both are written or neither
     /// is.
-    pub fn enqueue(&self, message: &Message) -> Result<Enqueued, OutboxError> {
+    pub fn enqueue(&self, message: &OutboxMessage) -> Result<Enqueued, OutboxError> {
         let inner = &self.0;
         let now = inner.now();
         let at = message.not_before.map_or(now, |at| at.max(now));

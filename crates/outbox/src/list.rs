@@ -10,7 +10,7 @@ use abide_component::numbers::rows;
 /// A filter for a page of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Setters)]
 #[non_exhaustive]
-pub struct Filter {
+pub struct MessageFilter {
     /// Only those with this status. `None`: all.
     #[setters(into)]
     pub status: Option<Status>,
@@ -69,7 +69,7 @@ impl Outbox {
     }
 
     /// A page of messages.
-    pub fn list(&self, filter: &Filter) -> Result<Page> {
+    pub fn list(&self, filter: &MessageFilter) -> Result<Page> {
         let before = filter.before.unwrap_or(i64::MAX);
         let sql = &self.0.rows.sql;
         let limit = limit(filter.limit);

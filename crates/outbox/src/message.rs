@@ -9,7 +9,7 @@ use abide_component::numbers::millis;
 
 /// A message to be enqueued: a kind, a payload, and how to deliver it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
+pub struct OutboxMessage {
     /// The kind, which selects the handler.
     pub kind: Cow<'static, str>,
     /// The payload: a JSON text.
@@ -49,7 +49,7 @@ pub enum Priority {
     Low,
 }
 
-impl Message {
+impl OutboxMessage {
     /// A message of a kind.
     pub fn new(
         kind: impl Into<Cow<'static, str>>,
@@ -195,15 +195,15 @@ pub struct Record {
     pub summary: String,
     /// Sent with every attempt.
     pub idempotency_key: String,
-    /// See [`Message::dedup_key`].
+    /// See [`OutboxMessage::dedup_key`].
     pub dedup_key: Option<String>,
-    /// See [`Message::ordering_key`].
+    /// See [`OutboxMessage::ordering_key`].
     pub ordering_key: Option<String>,
-    /// See [`Message::priority`].
+    /// See [`OutboxMessage::priority`].
     pub priority: Priority,
-    /// See [`Message::not_before`].
+    /// See [`OutboxMessage::not_before`].
     pub not_before: Option<i64>,
-    /// See [`Message::deadline`].
+    /// See [`OutboxMessage::deadline`].
     pub deadline: Option<i64>,
     /// True while an earlier message with its ordering key blocks it.
     pub blocked: bool,

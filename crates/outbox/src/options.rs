@@ -1,7 +1,8 @@
 //! Delivery options: pace, retries, polling, circuit breaker, retention.
 
-use abide_macros::Setters;
 use std::time::Duration;
+
+use abide_macros::Setters;
 
 use abide::{Error, ErrorKind, Result};
 
@@ -10,7 +11,7 @@ use super::{RetryPolicy, limits};
 /// Delivery options of an outbox.
 #[derive(Clone, Debug, PartialEq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct OutboxOptions {
     /// How fast it delivers.
     pub pace: Pace,
     /// When failed attempts are retried, unless the handler or the message overrides it.
@@ -43,7 +44,7 @@ pub struct Options {
     pub recovery: Duration,
 }
 
-impl Default for Options {
+impl Default for OutboxOptions {
     fn default() -> Self {
         Self {
             pace: Pace::default(),
@@ -63,7 +64,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl OutboxOptions {
     /// Refuses invalid options.
     pub(super) fn check(&self) -> Result<()> {
         let wrong = match self.pace {

@@ -1,6 +1,6 @@
 //! The result of an attempt or a poll.
 
-use super::{Failure, Polled, Submitted, claim::Claim, deliver::FailureKind};
+use super::{Failure, FailureKind, Polled, Submitted, claim::Claim};
 
 /// The result of an attempt or a poll.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl Outcome {
 
     fn failure_kind(&self) -> Option<FailureKind> {
         match self {
-            Self::Submitted(Err(failure)) | Self::Polled(Err(failure)) => Some(failure.kind),
+            Self::Submitted(Err(failure)) | Self::Polled(Err(failure)) => Some(failure.kind()),
             _ => None,
         }
     }
@@ -45,12 +45,10 @@ impl Outcome {
     /// Whether the destination has responded; `None` if nothing was sent to it.
     pub(super) fn is_answer(&self) -> Option<bool> {
         match self {
-            Self::Submitted(Err(failure)) => match failure.kind {
+            Self::Submitted(Err(failure)) => match failure.kind() {
                 FailureKind::NotSent | FailureKind::CutOff => None,
-                FailureKind::Unknown => Some(false),
-                FailureKind::Refused | FailureKind::Throttled | FailureKind::Permanent => {
-                    Some(true)
-                }
+                FailureKind::Temporary => Some(false),
+                _ => Some(true),
             },
             Self::Submitted(Ok(_)) => Some(true),
             Self::Polled(_) | Self::Interrupted => None,

@@ -27,7 +27,7 @@ use abide::Result;
 use futures_util::{FutureExt, future::Abortable};
 
 use super::{
-    Delivery, Failure,
+    Delivery, Failure, FailureKind,
     claim::Claim,
     flights::Flights,
     inner::Inner,
@@ -47,6 +47,9 @@ type Flight = worker::Attempt<Landed>;
 
 /// One that has finished.
 type Landed = (Claim, Outcome);
+
+/// The error of attempts that no task awaits any more.
+const CUT_OFF: &str = "the object or its process stopped before the response arrived";
 
 impl Inner {
     /// Wakes the worker.
@@ -225,7 +228,7 @@ impl Inner {
             self.rows.unpark_all(now)?;
         }
         let landed = claims.into_iter().map(|claim| {
-            let outcome = Outcome::failed(&claim, Failure::cut_off());
+            let outcome = Outcome::failed(&claim, Failure::new(FailureKind::CutOff, CUT_OFF));
             (claim, outcome)
         });
         self.turn(landed.collect(), false, now).map(drop)
@@ -320,7 +323,7 @@ async fn within<T>(
     tokio::select! {
         biased;
         outcome = attempt => outcome,
-        () = late => Err(Failure::unknown(format!("no response within {} s", limit.as_secs_f64()))),
+        () = late => Err(Failure::temporary(format!("no response within {} s", limit.as_secs_f64()))),
     }
 }
 

@@ -14,7 +14,7 @@ use abide::{Error, ErrorKind, Result};
 use futures_util::FutureExt;
 
 use super::{
-    Deliver, Delivery, Failure, FanOut, Message, Polled, Polling, RetryPolicy, Submitted,
+    Deliver, Delivery, Failure, FanOut, OutboxMessage, Polled, Polling, RetryPolicy, Submitted,
     fan_out::AnyFanOut, limits, metrics::Board,
 };
 use abide_component::texts::{Panicked, cut};
@@ -236,14 +236,14 @@ fn caught<T: 'static>(attempt: impl Future<Output = Result<T, Failure>> + 'stati
         attempt.await.unwrap_or_else(|panic| {
             let Panicked { text, shown } = Panicked::new("the handler", &*panic);
             tracing::error!(%text, error = shown, "a handler of the outbox panicked; its message is retried");
-            Err(Failure::unknown(shown))
+            Err(Failure::temporary(shown))
         })
     })
 }
 
 impl dyn Handler {
     /// The handler's rejection, as an error for the caller.
-    pub(crate) fn take(&self, message: &Message) -> Result<Accepted> {
+    pub(crate) fn take(&self, message: &OutboxMessage) -> Result<Accepted> {
         self.accept(&message.payload).map_err(|why| {
             Error::with_kind(
                 ErrorKind::Input,

@@ -11,7 +11,7 @@ use std::{
 use abide::{Result, Storage, params};
 
 use super::{
-    Options, OutboxError, Record, Status,
+    OutboxError, OutboxOptions, Record, Status,
     agenda::Agenda,
     callbacks::{Callbacks, End},
     changes::Changes,
@@ -107,7 +107,7 @@ impl New<'_> {
 pub(super) struct Rows {
     pub(super) storage: Storage,
     pub(super) sql: Sql,
-    pub(super) options: Rc<Options>,
+    pub(super) options: Rc<OutboxOptions>,
     pub(super) changes: Rc<Changes>,
     pub(super) notes: Rc<Notes>,
     pub(super) ledger: Rc<Cell<Ledger>>,
@@ -123,9 +123,10 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn new(storage: Storage, options: Options) -> Self {
-        Self {
-            sql: Sql::new(&storage),
+    /// Creates the tables unless they exist.
+    pub(super) fn open(storage: Storage, options: OutboxOptions) -> Result<Self> {
+        Ok(Self {
+            sql: Sql::open(&storage)?,
             storage,
             options: Rc::new(options),
             changes: Rc::default(),
@@ -138,7 +139,7 @@ impl Rows {
             callbacks: Rc::default(),
             last_id: Rc::default(),
             open: Rc::default(),
-        }
+        })
     }
 
     /// Makes a turn of the task: one transaction, at whose end the counts and stored state are written.
@@ -171,7 +172,7 @@ impl Rows {
 
     /// The tables are gone, unless the transaction that deleted them is rolled back.
     pub(super) fn are_deleted(&self) {
-        self.sql.may_lack_tables();
+        self.sql.are_deleted();
         self.ledger.set(self.ledger.get().forget());
         self.agenda_changes();
         self.forget_destinations();

@@ -6,7 +6,7 @@ use abide_component::tables;
 /// The version of the tables, kept in `outbox_meta`.
 const VERSION: i64 = 1;
 
-const META: &str = "outbox_meta";
+pub(super) const META: &str = "outbox_meta";
 
 /// The columns that messages and dead letters share: a row moves from one table to the other unchanged.
 pub(super) const COLUMNS: &str = "kind, status, destination, summary, idempotency_key, generation, dedup_key, \

@@ -8,9 +8,8 @@ use std::{collections::BTreeSet, time::Duration};
 use abide::Result;
 
 use super::{
-    Failure, GiveUp, Pace, Polled, Polling, RetryPolicy, Status, Submitted,
+    Failure, FailureKind, GiveUp, Pace, Polled, Polling, RetryPolicy, Status, Submitted,
     claim::Claim,
-    deliver::FailureKind,
     destination,
     inner::Inner,
     limits,
@@ -90,7 +89,7 @@ impl Settlement<'_> {
                 }
             }
             Outcome::Submitted(Err(failure)) => {
-                if failure.kind == FailureKind::NotSent {
+                if failure.kind() == FailureKind::NotSent {
                     self.refund(to)?;
                 }
                 self.destination_failed(to, &failure);
@@ -101,17 +100,17 @@ impl Settlement<'_> {
             Outcome::Polled(Ok(Polled::Failed { error, retry })) => {
                 self.operation_failed(&error, retry)
             }
-            Outcome::Polled(Err(failure)) if failure.kind == FailureKind::NotSent => {
+            Outcome::Polled(Err(failure)) if failure.kind() == FailureKind::NotSent => {
                 // Nothing was sent, so this says nothing about the operation.
-                let wait = failure.after.unwrap_or(limits::NOT_SENT_PAUSE);
+                let wait = failure.after().unwrap_or(limits::NOT_SENT_PAUSE);
                 let at = now.saturating_add(self.jittered(millis(wait), limits::JITTER));
                 rows.put_off(claim.id, at)
             }
             Outcome::Polled(Err(failure)) => {
-                if failure.kind == FailureKind::Throttled {
+                if failure.kind() == FailureKind::Throttled {
                     self.destination_failed(to, &failure);
                 }
-                self.ask_again(failure.after, Some(&failure))
+                self.ask_again(failure.after(), Some(&failure))
             }
         }
     }
@@ -140,7 +139,7 @@ impl Settlement<'_> {
         let configured = self.inner.destination_limit().rate;
         if to.failed(failure, &self.rows.options.breaker, configured, self.now) {
             let (event, to) = (Event::CircuitOpened, &to.destination);
-            let note = Note::warning(event, to, None, &failure.error);
+            let note = Note::warning(event, to, None, failure.message());
             self.rows.notes.add(note);
         }
     }
@@ -165,17 +164,17 @@ impl Settlement<'_> {
 
     fn submit_failed(&self, failure: &Failure) -> Result<()> {
         let &Self { claim, now, .. } = self;
-        if failure.remembered {
+        if failure.is_remembered() {
             // Under this key the receiver would only say so again.
             self.inner.renew_key(claim.id, now)?;
         }
-        let error = failure.error.as_str();
-        let unknown = (claim.unknown || failure.after_effect) && !failure.remembered;
+        let error = failure.message();
+        let unknown = (claim.unknown || failure.is_after_effect()) && !failure.is_remembered();
         let again = Retry {
             unknown,
             ..self.retry(now, error)
         };
-        match (failure.kind, self.wait(claim.attempts)) {
+        match (failure.kind(), self.wait(claim.attempts)) {
             (FailureKind::Permanent, _) => self.give_up(error, unknown),
             (FailureKind::CutOff, wait) => self.cut_off(&again, wait),
             (FailureKind::Throttled, _) => self.throttled(&again),
@@ -190,7 +189,7 @@ impl Settlement<'_> {
                 };
                 self.rows.requeue(claim, &again, now)
             }
-            (_, Some(wait)) => self.try_again(&again, wait, failure.after),
+            (_, Some(wait)) => self.try_again(&again, wait, failure.after()),
             (_, None) => self.exhausted(error, unknown),
         }
     }
@@ -298,12 +297,12 @@ impl Settlement<'_> {
     fn ask_again(&self, after: Option<Duration>, failure: Option<&Failure>) -> Result<()> {
         let &Self { claim, now, .. } = self;
         let polling = self.polling();
-        let error = failure.map(|failure| failure.error.as_str());
+        let error = failure.map(Failure::message);
         let mut wait = pause(after, polling);
         if error.is_some() {
             wait = wait.max(millis(polling.interval));
         }
-        let was_cut_off = failure.is_some_and(|failure| failure.kind == FailureKind::CutOff);
+        let was_cut_off = failure.is_some_and(|failure| failure.kind() == FailureKind::CutOff);
         let errors = claim.poll_errors.saturating_add(1);
         if was_cut_off {
             // It may have crashed the process: it waits, and runs out of polls, as an attempt would.
@@ -312,7 +311,7 @@ impl Settlement<'_> {
         }
         let at = now.saturating_add(wait);
         // A receiver that asks for patience is up.
-        let counts = failure.is_some_and(|failure| failure.kind != FailureKind::Throttled);
+        let counts = failure.is_some_and(|failure| failure.kind() != FailureKind::Throttled);
         let mut ask = NextPoll {
             at,
             error,
@@ -430,11 +429,11 @@ fn why_over(
     polling: Polling,
     now: i64,
 ) -> Option<String> {
-    let error = failure.map(|failure| failure.error.as_str());
+    let error = failure.map(Failure::message);
     if let Some(failure) = failure
-        && failure.kind == FailureKind::Permanent
+        && failure.kind() == FailureKind::Permanent
     {
-        let error = &failure.error;
+        let error = failure.message();
         return Some(format!("the operation's result is not available: {error}"));
     }
     let since = claim.operation_since.unwrap_or(now);
@@ -447,13 +446,13 @@ fn why_over(
                 .unwrap_or_default()
         ));
     }
-    let failure = failure.filter(|failure| failure.kind != FailureKind::Throttled)?;
+    let failure = failure.filter(|failure| failure.kind() != FailureKind::Throttled)?;
     (claim.poll_errors >= polling.max_errors)
         .then(|| polls_failed(claim.poll_errors.saturating_add(1), failure))
 }
 
 fn polls_failed(count: u32, failure: &Failure) -> String {
-    let error = &failure.error;
+    let error = failure.message();
     format!("{count} consecutive polls of the operation failed: {error}")
 }
 

@@ -3,32 +3,30 @@
 //! Contract: the cost of a statement does not grow with the number of rows, except for the few marked ones. In debug
 //! builds the plan of each statement is checked before it first runs, so every test checks the statements that it uses.
 
-use std::{cell::Cell, rc::Rc};
-
 use abide::{Params, Result, Rows, Storage};
+use abide_component::tables::TablesSql;
 
 use super::schema;
 
 /// The SQL of the outbox's object.
 #[derive(Clone, Debug)]
 pub(super) struct Sql {
-    inner: abide::Sql,
-    storage: Storage,
-    /// Whether the tables may be gone: the object has deleted everything.
-    may_lack_tables: Rc<Cell<bool>>,
+    tables: TablesSql,
     #[cfg(test)]
     statements: std::rc::Rc<std::cell::Cell<usize>>,
 }
 
 impl Sql {
-    pub(super) fn new(storage: &Storage) -> Self {
-        Self {
-            inner: storage.sql(),
-            storage: storage.clone(),
-            may_lack_tables: Rc::default(),
+    pub(super) fn open(storage: &Storage) -> Result<Self> {
+        let tables = {
+            let storage = storage.clone();
+            move || schema::prepare(&storage)
+        };
+        Ok(Self {
+            tables: TablesSql::open(storage, schema::META, tables)?,
             #[cfg(test)]
             statements: std::rc::Rc::default(),
-        }
+        })
     }
 
     /// How many statements were run.
@@ -38,40 +36,26 @@ impl Sql {
     }
 
     /// The object has deleted everything: the next statement creates the tables again.
-    pub(super) fn may_lack_tables(&self) {
-        self.may_lack_tables.set(true);
+    pub(super) fn are_deleted(&self) {
+        self.tables.are_deleted();
     }
 
     /// False if the tables are gone. Call it when earlier transactions are complete.
     pub(super) fn has_tables(&self) -> Result<bool> {
-        if self.may_lack_tables.get() {
-            let are_there = schema::exists(&self.storage)?;
-            self.may_lack_tables.set(!are_there);
-            return Ok(are_there);
-        }
-        Ok(true)
-    }
-
-    fn require_tables(&self) -> Result<()> {
-        if self.may_lack_tables.get() {
-            schema::prepare(&self.storage)?;
-        }
-        Ok(())
+        self.tables.are_there()
     }
 
     pub(super) fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
-        self.require_tables()?;
         #[cfg(debug_assertions)]
-        plan::check(&self.inner, sql)?;
+        plan::check(self.tables.get()?, sql)?;
         self.exec_on_all(sql, params)
     }
 
     /// Runs a rare statement that scans all rows.
     pub(super) fn exec_on_all(&self, sql: &str, params: impl Params) -> Result<Rows> {
-        self.require_tables()?;
         #[cfg(test)]
         self.statements.set(self.statements.get() + 1);
-        self.inner.exec(sql, params)
+        self.tables.exec(sql, params)
     }
 }
 

@@ -4,8 +4,9 @@
 //! dyn-compatible and use the language-neutral [`Event`] and [`Reply`]. A Rust class implements [`DurableObject`],
 //! `#[durable_object]` adds [`ObjectClass`], and [`Native`] adapts that to this interface.
 
-use abide_macros::Setters;
 use std::{borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, time::Duration};
+
+use abide_macros::Setters;
 
 use crate::{
     Activation, AlarmInfo, AlarmRetry, AnyStub, Ctx, Env, Error, ErrorKind, Event, Reply, Request,

@@ -187,6 +187,13 @@ impl Ctx {
         self.object().on_leave(Rc::new(leaving));
     }
 
+    /// Registers a function that is called when the object has left memory, and can no longer be used: call it when a
+    /// component is opened. A component that keeps functions of the program drops them here. They may own clones of the
+    /// component, and would keep it, and themselves, in memory forever.
+    pub fn on_end(&self, ended: impl FnOnce() + 'static) {
+        self.object().on_end(Box::new(ended));
+    }
+
     /// Runs a future to completion before anything else may happen in this object: arriving events wait, and so do
     /// running handlers. It starts immediately, whether or not the returned future is awaited, so a constructor can use
     /// it.

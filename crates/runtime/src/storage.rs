@@ -3,8 +3,9 @@
 //! Everything is synchronous. All writes between two awaits form one transaction, without any request for it. Nothing
 //! that the object sends leaves before its writes are durable, without any explicit wait.
 
-use abide_macros::Setters;
 use std::{collections::BTreeMap, fmt, rc::Rc};
+
+use abide_macros::Setters;
 
 use abide_storage::{Bookmark, ClockTime, ListOptions, ObjectDb, cbor, limits::MAX_KEYS_PER_CALL};
 use serde::{Serialize, de::DeserializeOwned};

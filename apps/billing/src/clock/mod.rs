@@ -19,7 +19,9 @@ use std::{future::Future, time::Duration};
 use abide::{Ctx, Result};
 use abide::{
     outcomes::Entry,
-    schedule::{self, Failure, Firing, Options, Phase, RetryPolicy, Schedule, ScheduleError, Spec},
+    schedule::{
+        self, Failure, Firing, Phase, RetryPolicy, Schedule, ScheduleError, ScheduleOptions, Spec,
+    },
 };
 use serde_json::Value;
 
@@ -76,7 +78,7 @@ pub trait Subject {
 impl Clock {
     /// Opens the clock of a subscription, in its object's constructor.
     pub fn open(ctx: &Ctx) -> Result<Self> {
-        let options = Options::default().retry(attempts(PATIENCE));
+        let options = ScheduleOptions::default().retry(attempts(PATIENCE));
         Ok(Self {
             ctx: ctx.clone(),
             schedule: Schedule::open(ctx, options)?,
@@ -225,7 +227,9 @@ fn go_off(ctx: &Ctx, subject: &impl Subject, firing: &Firing) -> Result<(), Fail
         let at = timer.at(phase, &subscription).map_err(refused)?;
         if at.is_some_and(|at| now < at) {
             // Otherwise it would count as having fired.
-            return Err(Failure::again("the clock was set back: it is not time yet"));
+            return Err(Failure::temporary(
+                "the clock was set back: it is not time yet",
+            ));
         }
         // The rest has a timer that is due.
         catch_up(subject, now)?;

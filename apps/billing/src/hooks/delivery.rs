@@ -5,7 +5,7 @@
 
 use abide::{
     outbox::handlers::{NoSecret, Secret, Webhook, WebhookDelivery},
-    outbox::{Deliver, Delivery, Failure, Message, RetryPolicy, Submitted},
+    outbox::{Deliver, Delivery, Failure, OutboxMessage, RetryPolicy, Submitted},
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub struct NoticeDelivery;
 impl NoticeDelivery {
     /// A notice for an endpoint. It is one message, however often it is enqueued, and the notices of one resource keep
     /// their order.
-    pub(super) fn notify(endpoint: &Endpoint, notice: &Notice) -> abide::Result<Message> {
+    pub(super) fn notify(endpoint: &Endpoint, notice: &Notice) -> abide::Result<OutboxMessage> {
         let told = Told {
             endpoint: endpoint.id.clone(),
             webhook: Webhook::new(&endpoint.url, &notice.event, notice)?,

@@ -20,7 +20,7 @@ mod types;
 use abide::{ClassOptions, NodeBuilder, server::HostBuilder};
 use abide::{
     outbox::service,
-    outbox::{Options, Registry},
+    outbox::{OutboxOptions, Registry},
 };
 
 pub use delivery::{NoticeDelivery, Told};
@@ -40,7 +40,7 @@ pub fn register(node: NodeBuilder) -> NodeBuilder {
     node.class::<Endpoints>(ClassOptions::default())
         .class::<service::Outbox>(ClassOptions::default())
         .with(Registry::new().with(NoticeDelivery))
-        .with(Options::default())
+        .with(OutboxOptions::default())
         .with(Webhooks)
 }
 
@@ -52,6 +52,6 @@ pub fn install(host: HostBuilder) -> HostBuilder {
     service::install(
         host,
         Registry::new().with(NoticeDelivery),
-        Options::default(),
+        OutboxOptions::default(),
     )
 }

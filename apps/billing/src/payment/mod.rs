@@ -11,7 +11,7 @@ mod intent;
 mod refund;
 mod steps;
 
-use abide::workflow::{Registry, WorkflowError, Workflows};
+use abide::workflow::{WorkflowError, WorkflowRegistry, Workflows};
 use abide::{Env, Error, LocalFuture, Result};
 use serde::{Deserialize, Serialize};
 
@@ -33,8 +33,8 @@ pub struct Order {
 }
 
 /// The workflows of the program.
-pub fn workflows() -> Registry {
-    Registry::new().with(Payment).with(Refunding)
+pub fn workflows() -> WorkflowRegistry {
+    WorkflowRegistry::new().with(Payment).with(Refunding)
 }
 
 /// Begins payments as workflows.

@@ -9,7 +9,9 @@ mod row;
 
 use abide::{Ctx, Env, Error, ErrorKind, Result, Timeline, TimelineCause};
 use abide::{
-    outcomes::{Checked, Entry, Options, Outcomes, OutcomesError, Reached, Transitioned, Until},
+    outcomes::{
+        Checked, Entry, Outcomes, OutcomesError, OutcomesOptions, Reached, Transitioned, Until,
+    },
     projection::{Feed, Projection},
 };
 use serde::{Deserialize, Serialize};
@@ -120,7 +122,7 @@ impl<M: Live> Resource<M> {
         let resource = Self {
             ctx: ctx.clone(),
             id,
-            outcomes: Outcomes::projected(ctx, Options::default(), hook)?,
+            outcomes: Outcomes::projected(ctx, OutcomesOptions::default(), hook)?,
             feed,
         };
         let told = resource.clone();

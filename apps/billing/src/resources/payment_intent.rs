@@ -78,7 +78,7 @@ impl PaymentIntent {
         if let Some(refunds) = self.refunds.get() {
             return Ok(refunds);
         }
-        let options = schedule::Options::default().retry(START);
+        let options = schedule::ScheduleOptions::default().retry(START);
         let refunds = Schedule::open(&self.ctx, options)?;
         let env = self.ctx.env().clone();
         refunds.on_firing_in_background(move |firing| start(env.clone(), firing))?;

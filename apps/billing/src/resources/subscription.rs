@@ -135,7 +135,7 @@ impl Subject for Resource<states::Subscription> {
             let owed = self.read(|live| live.machine.owed.get(&order.invoice).cloned());
             let owed = owed.map_err(failure)?.map(|owed| owed.amount);
             if owed.is_some_and(|owed| owed != intent.amount) {
-                return Err(Failure::again(
+                return Err(Failure::temporary(
                     "the invoice has not recorded a credit note yet",
                 ));
             }

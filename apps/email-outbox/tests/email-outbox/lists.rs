@@ -4,7 +4,7 @@
 use abide::{Error, Host, Result, Storage, server::LocalHost};
 use abide::{
     outbox::handlers::SmtpDelivery,
-    outbox::{Batch, FanOut, Options, Registry},
+    outbox::{Batch, FanOut, OutboxOptions, Registry},
 };
 use abide_harness::until;
 use email_outbox::{Author, Mailing, Mails, router};
@@ -32,7 +32,7 @@ async fn host() -> LocalHost {
     Host::open_in_memory()
         .object::<Mails>()
         .with(registry)
-        .with(Options::default())
+        .with(OutboxOptions::default())
         .with(Author::parse("outbox@example.com").unwrap())
         .router(router)
         .start_local()

@@ -9,7 +9,7 @@ use std::sync::{
 use abide::Host;
 use abide::{
     outbox::handlers::Email,
-    outbox::{Deliver, Delivery, Failure, Options, Pace, Registry, Submitted},
+    outbox::{Deliver, Delivery, Failure, OutboxOptions, Pace, Registry, Submitted},
 };
 use abide_harness::until;
 use axum::body::Body;
@@ -45,7 +45,7 @@ async fn mails_that_fail_again_at_once_are_redriven_once() {
                 .with(Never(Arc::clone(&tried)))
                 .with_fan_out(Mailing),
         )
-        .with(Options::default().pace(Pace::unlimited(256)))
+        .with(OutboxOptions::default().pace(Pace::unlimited(256)))
         .with(Author::parse("outbox@example.com").unwrap())
         .router(router)
         .start_local()

@@ -17,7 +17,7 @@ use std::{
 use abide::{ErrorKind, prelude::*};
 use abide::{
     component::WakeUp,
-    outbox::{DeadLetterFilter, Filter, Outbox, OutboxError, Record, Status},
+    outbox::{DeadLetterFilter, MessageFilter, Outbox, OutboxError, Record, Status},
     schedule::{self, Schedule, ScheduleError},
 };
 use serde::{Deserialize, Serialize};
@@ -115,7 +115,7 @@ impl ScheduledRequest {
             return Ok(Runs::default());
         };
         let page = outbox.list(
-            &Filter::default()
+            &MessageFilter::default()
                 .status(None)
                 .before(before)
                 .limit(limit.clamp(1, limits::MAX_PAGE)),
@@ -292,13 +292,15 @@ impl Parts {
             return Ok(0);
         };
         let before = up_to.checked_add(1);
-        let queued = Filter::default().status(Status::Queued).before(before);
+        let queued = MessageFilter::default()
+            .status(Status::Queued)
+            .before(before);
         for record in outbox.list(&queued)?.records {
             outbox.cancel(record.id).map_err(of_outbox)?;
         }
         let failed = DeadLetterFilter::default().before(before);
         outbox.discard_all(&failed).map_err(of_outbox)?;
-        let newest = outbox.list(&Filter::default().limit(1))?;
+        let newest = outbox.list(&MessageFilter::default().limit(1))?;
         Ok(newest.records.first().map_or(0, |newest| newest.id))
     }
 
@@ -328,7 +330,7 @@ impl Parts {
         if let Some(schedule) = self.schedule.get() {
             return Ok(schedule);
         }
-        let options = schedule::Options::default()
+        let options = schedule::ScheduleOptions::default()
             .history(0)
             .keep_ended(Duration::from_secs(1));
         let schedule = Schedule::open(&self.ctx, options)?;

@@ -2,7 +2,7 @@
 
 use abide::Result;
 use abide::{
-    outbox::{Counts, Filter, Outbox, Status},
+    outbox::{Counts, MessageFilter, Outbox, Status},
     schedule,
 };
 
@@ -92,7 +92,7 @@ impl Parts {
         let Some(outbox) = self.outbox.get() else {
             return Ok(None);
         };
-        let newest = outbox.list(&Filter::default().limit(8))?;
+        let newest = outbox.list(&MessageFilter::default().limit(8))?;
         let tried = newest
             .records
             .into_iter()

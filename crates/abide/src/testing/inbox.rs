@@ -19,7 +19,7 @@ use abide_outbox::{Deliver, Delivery, Failure, Polled, Polling, RetryPolicy, Sub
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), HostError> {
 /// let inbox = Inbox::of(HttpDelivery::new());
-/// inbox.fail_next(Failure::unknown("the response was lost"));
+/// inbox.fail_next(Failure::temporary("the response was lost"));
 /// let host = Host::open_in_memory()
 ///     .with(Registry::new().with(inbox.clone()))
 ///     .start_local()

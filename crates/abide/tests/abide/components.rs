@@ -20,8 +20,9 @@ use abide::{
 };
 use abide::{
     outbox::{
-        Counts, DeadLetterFilter, Deliver, Delivery, Failure, Options, Outbox, OutboxError,
+        Counts, DeadLetterFilter, Deliver, Delivery, Failure, Outbox, OutboxError, OutboxOptions,
         Registry, Submitted,
+        live::{self, Live},
     },
     party::{self, Room},
     patterns::{
@@ -79,9 +80,9 @@ impl DurableObject for Desk {
         let (mut outbox, mut schedule, mut feed) = (None, None, None);
         for component in ctx.name().unwrap_or_default().chars() {
             match component {
-                'o' => outbox = Some(Outbox::open(&ctx, Options::default())?),
+                'o' => outbox = Some(Outbox::open(&ctx, OutboxOptions::default())?),
                 's' => {
-                    let opened = Schedule::open(&ctx, schedule::Options::default())?;
+                    let opened = Schedule::open(&ctx, schedule::ScheduleOptions::default())?;
                     let storage = ctx.storage().clone();
                     opened.on_firing(move |firing| storage.put("fired", &firing.due_at))?;
                     schedule = Some(opened);
@@ -147,7 +148,7 @@ impl Desk {
     }
 
     pub async fn open_again(&self) -> Result<()> {
-        Outbox::open(&self.ctx, Options::default()).map(drop)
+        Outbox::open(&self.ctx, OutboxOptions::default()).map(drop)
     }
 }
 
@@ -275,15 +276,15 @@ impl DurableObject for Opener {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let name = ctx.name().unwrap_or_default();
         match name.split('/').next().unwrap_or_default() {
-            "outbox" => Outbox::open(&ctx, Options::default()).map(drop)?,
-            "schedule" => Schedule::open(&ctx, schedule::Options::default()).map(drop)?,
+            "outbox" => Outbox::open(&ctx, OutboxOptions::default()).map(drop)?,
+            "schedule" => Schedule::open(&ctx, schedule::ScheduleOptions::default()).map(drop)?,
             "projection" => Feed::open(&ctx).map(drop)?,
-            "presence" => Presence::open(&ctx, presence::Options::default()).map(drop)?,
-            "sessions" => Sessions::open(&ctx, sessions::Options::default()).map(drop)?,
-            "figures" => Figures::open(&ctx, sharding::Options::default()).map(drop)?,
+            "presence" => Presence::open(&ctx, presence::PresenceOptions::default()).map(drop)?,
+            "sessions" => Sessions::open(&ctx, sessions::SessionOptions::default()).map(drop)?,
+            "figures" => Figures::open(&ctx, sharding::ShardingOptions::default()).map(drop)?,
             "yjs" => {
-                let room = Room::open(&ctx, party::Options::default())?;
-                Document::open(&ctx, &room, yjs::Options::default()).map(drop)?;
+                let room = Room::open(&ctx, party::RoomOptions::default())?;
+                Document::open(&ctx, &room, yjs::DocumentOptions::default()).map(drop)?;
             }
             other => panic!("{other}"),
         }
@@ -314,8 +315,8 @@ async fn refused(
         install(Node::builder(store(disk, &world.clock)), options)
             .with(Registry::new().with(world.post.clone()))
             .with(world.projection.clone())
-            .with(workflow::Registry::new())
-            .with(queue::Queues::new().without_consumer("words", queue::Options::default()))
+            .with(workflow::WorkflowRegistry::new())
+            .with(queue::Queues::new().without_consumer("words", queue::QueueOptions::default()))
             .clock(Arc::new(world.clock.clone()))
             .workers(1)
             .start()
@@ -419,8 +420,8 @@ struct Cart {
 
 impl DurableObject for Cart {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&ctx, Options::default())?;
-        let hour = cleanup::Options::default().after(Duration::from_hours(1));
+        let outbox = Outbox::open(&ctx, OutboxOptions::default())?;
+        let hour = cleanup::CleanupOptions::default().after(Duration::from_hours(1));
         let cleanup = Cleanup::open(&ctx, hour)?;
         Ok(Self {
             ctx,
@@ -537,6 +538,197 @@ fn an_outbox_works_after_everything_was_deleted() {
             cart.send(vec!["more".to_owned()]).await.unwrap();
             node.settle().await.unwrap();
             assert_eq!(sent().await, count);
+        }
+    });
+}
+
+/// Has timers, of which the broken ones fail for good, and a feed. It deletes itself when it is not used for an hour.
+#[durable_object]
+struct Stand {
+    ctx: Ctx,
+    schedule: Schedule,
+    feed: Feed,
+    cleanup: Cleanup,
+}
+
+impl DurableObject for Stand {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        let schedule = Schedule::open(&ctx, schedule::ScheduleOptions::default())?;
+        let storage = ctx.storage().clone();
+        schedule.on_firing(move |firing| match firing.kind.as_str() {
+            "broken" => Err(Failure::permanent("broken")),
+            _ => Ok(storage.put("fired", &firing.timer)?),
+        })?;
+        let hour = cleanup::CleanupOptions::default().after(Duration::from_hours(1));
+        Ok(Self {
+            feed: Feed::open(&ctx)?,
+            cleanup: Cleanup::open(&ctx, hour)?,
+            schedule,
+            ctx,
+        })
+    }
+}
+
+#[rpc]
+impl Stand {
+    pub fn set(&self, timer: String, kind: String) -> Result<()> {
+        self.cleanup.used()?;
+        self.schedule
+            .upsert(&timer, &Spec::after(kind, Duration::from_secs(1)))?;
+        Ok(())
+    }
+
+    pub fn failed(&self) -> Result<usize> {
+        Ok(self.schedule.failed(None, 10)?.len())
+    }
+
+    pub fn discard(&self, timer: String) -> Result<()> {
+        Ok(self.schedule.discard(&timer)?)
+    }
+
+    pub fn delete_all(&self) -> Result<()> {
+        self.ctx.storage().delete_all()
+    }
+
+    /// Deletes everything, sets a timer and puts a row, in one transaction; undone, if that is wanted.
+    pub fn begin_anew(&self, timer: String, undo: bool) -> Result<()> {
+        self.ctx.storage().delete_all()?;
+        self.set(timer.clone(), "works".to_owned())?;
+        self.feed
+            .put("desks", timer, 1, &json!({ "open": 1 }))
+            .map_err(Error::from_std)?;
+        if undo {
+            return Err(Error::new("undone"));
+        }
+        Ok(())
+    }
+
+    /// The timer that fired last, the rows that wait, and the number of tables.
+    pub fn state(&self) -> Result<(Option<String>, u64, i64)> {
+        let fired = self.ctx.storage().get("fired")?;
+        let count = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'schedule_%' OR name LIKE 'projection_%'";
+        let tables = self.ctx.sql().exec(count, ())?.one()?;
+        let waiting = if tables > 0 { self.feed.waiting()? } else { 0 };
+        Ok((fired, waiting, tables))
+    }
+}
+
+#[test]
+fn cleanup_keeps_an_object_whose_timers_wait_for_an_operator() {
+    run(async {
+        let world = World::new();
+        let node = world.node(&world.disk, NodeBuilder::class::<Stand>);
+        let stand = node.env().object::<Stand>().get_by_name("ada");
+        let set = |timer: &str, kind: &str| stand.set(timer.to_owned(), kind.to_owned());
+        set("bell", "works").await.unwrap();
+        set("gong", "broken").await.unwrap();
+        pass(&node, &world.clock, 150).await;
+        assert_eq!(stand.failed().await.unwrap(), 1);
+        assert_eq!(stand.state().await.unwrap().0.as_deref(), Some("bell"));
+        stand.discard("gong".to_owned()).await.unwrap();
+        pass(&node, &world.clock, 150).await;
+        assert_eq!(stand.state().await.unwrap().0, None, "nothing waits");
+    });
+}
+
+#[test]
+fn a_schedule_and_a_feed_work_after_everything_was_deleted() {
+    run(async {
+        let world = World::new();
+        let node = world.node(&world.disk, NodeBuilder::class::<Stand>);
+        let stand = node.env().object::<Stand>().get_by_name("ada");
+        let state = async || {
+            node.settle().await.unwrap();
+            world.clock.advance(Duration::from_secs(2));
+            node.settle().await.unwrap();
+            let (fired, waiting, tables) = stand.state().await.unwrap();
+            (fired.unwrap_or_default(), waiting, tables > 0)
+        };
+        stand.begin_anew("one".to_owned(), false).await.unwrap();
+        assert_eq!(state().await, ("one".to_owned(), 1, true));
+        assert!(stand.begin_anew("two".to_owned(), true).await.is_err());
+        assert_eq!(state().await, ("one".to_owned(), 1, true), "it was undone");
+        stand.begin_anew("three".to_owned(), false).await.unwrap();
+        assert_eq!(state().await, ("three".to_owned(), 1, true));
+        stand.delete_all().await.unwrap();
+        assert_eq!(state().await, (String::new(), 0, false));
+        stand
+            .set("four".to_owned(), "works".to_owned())
+            .await
+            .unwrap();
+        assert_eq!(state().await, ("four".to_owned(), 0, true));
+    });
+}
+
+/// Counts the functions that are in memory.
+#[derive(Clone, Default)]
+struct Functions(Arc<()>);
+
+/// Gives its components functions that own clones of them all.
+#[durable_object]
+struct Circle {
+    components: Owned,
+}
+
+type Owned = (Outbox, Live, Schedule, Feed, Presence);
+
+impl DurableObject for Circle {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&ctx, OutboxOptions::default())?;
+        let components: Owned = (
+            outbox.clone(),
+            Live::open(&ctx, &outbox, live::Table)?,
+            Schedule::open(&ctx, schedule::ScheduleOptions::default())?,
+            Feed::open(&ctx)?,
+            Presence::open(&ctx, presence::PresenceOptions::default())?,
+        );
+        let functions = env.require::<Functions>()?;
+        let (outbox, _, schedule, _, presence) = &components;
+        let own = || {
+            let owned = (components.clone(), Functions::clone(&functions));
+            move || {
+                let _ = &owned;
+                Ok::<(), Error>(())
+            }
+        };
+        let (change, sent, failed, fires, came) = (own(), own(), own(), own(), own());
+        outbox.on_change(move |_| change().unwrap());
+        outbox.on_sent(Post::KIND, move |_, _| sent())?;
+        outbox.on_failed(Post::KIND, move |_, _| failed())?;
+        schedule.on_firing(move |_| fires())?;
+        presence.on_change(move |_| came());
+        Ok(Self { components })
+    }
+}
+
+#[rpc]
+impl Circle {
+    pub fn failed(&self) -> Result<usize> {
+        Ok(self.components.2.failed(None, 1)?.len())
+    }
+}
+
+#[test]
+fn functions_that_own_their_component_leave_memory_with_the_object() {
+    run(async {
+        let world = World::new();
+        let functions = Functions::default();
+        let node = Node::builder(store(&world.disk, &world.clock))
+            .class::<Circle>(ClassOptions::default())
+            .with(Registry::new().with(world.post.clone()))
+            .with(world.projection.clone())
+            .with(functions.clone())
+            .clock(Arc::new(world.clock.clone()))
+            .workers(1)
+            .start()
+            .unwrap();
+        let circle = node.env().object::<Circle>().get_by_name("ada");
+        let in_memory = || Arc::strong_count(&functions.0) - 2;
+        for _ in 0..3 {
+            assert_eq!(circle.failed().await.unwrap(), 0);
+            assert_eq!(in_memory(), 5);
+            node.evict(circle.untyped()).await.unwrap();
+            assert_eq!(in_memory(), 0);
         }
     });
 }

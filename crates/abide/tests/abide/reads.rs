@@ -101,20 +101,20 @@ impl DurableObject for Everything {
             )
             .map(drop)
         })?;
-        let schedule = Schedule::open(&ctx, schedule::Options::default())?;
+        let schedule = Schedule::open(&ctx, schedule::ScheduleOptions::default())?;
         schedule.on_firing(|_| Ok::<_, Error>(()))?;
-        let room = Room::open(&ctx, party::Options::default())?;
+        let room = Room::open(&ctx, party::RoomOptions::default())?;
         Ok(Self {
-            outbox: Outbox::open(&ctx, outbox::Options::default())?,
+            outbox: Outbox::open(&ctx, outbox::OutboxOptions::default())?,
             schedule,
             feed: Feed::open(&ctx)?,
-            outcomes: Outcomes::open(&ctx, outcomes::Options::default())?,
-            presence: Presence::open(&ctx, presence::Options::default())?,
-            sessions: Sessions::open(&ctx, sessions::Options::default())?,
-            cleanup: Cleanup::open(&ctx, cleanup::Options::default())?,
-            figures: Figures::open(&ctx, sharding::Options::default())?,
+            outcomes: Outcomes::open(&ctx, outcomes::OutcomesOptions::default())?,
+            presence: Presence::open(&ctx, presence::PresenceOptions::default())?,
+            sessions: Sessions::open(&ctx, sessions::SessionOptions::default())?,
+            cleanup: Cleanup::open(&ctx, cleanup::CleanupOptions::default())?,
+            figures: Figures::open(&ctx, sharding::ShardingOptions::default())?,
             fence: Fence::open(&ctx, "door")?,
-            document: Document::open(&ctx, &room, yjs::Options::default())?,
+            document: Document::open(&ctx, &room, yjs::DocumentOptions::default())?,
             ctx,
         })
     }
@@ -155,17 +155,21 @@ async fn host(dir: &std::path::Path) -> LocalHost {
     let projection = Projection::new("read-model", &*model);
     let queues = projection.install(Queues::new(), Arc::clone(&model)).with(
         "work",
-        queue::Options::default(),
+        queue::QueueOptions::default(),
         Nothing,
     );
     let host = queue::install(Host::open_in_memory(), queues)
         .with(projection)
         .object::<Everything>();
-    let host = outbox::service::install(host, outbox::Registry::new(), outbox::Options::default());
-    let host = leaderboard::install(host, leaderboard::Options::default());
+    let host = outbox::service::install(
+        host,
+        outbox::Registry::new(),
+        outbox::OutboxOptions::default(),
+    );
+    let host = leaderboard::install(host, leaderboard::LeaderboardOptions::default());
     let host = sharding::install(lock::install(host));
-    let registry = workflow::Registry::new().with(Nothing);
-    let host = workflow::install(host, registry, workflow::Options::default());
+    let registry = workflow::WorkflowRegistry::new().with(Nothing);
+    let host = workflow::install(host, registry, workflow::WorkflowOptions::default());
     host.start_local().await.unwrap()
 }
 

@@ -123,10 +123,8 @@ impl Deliver for Whisper {
     }
 
     async fn submit(&self, delivery: &Delivery, _: &String) -> Result<Submitted, Failure> {
-        let news = delivery.env().require::<Arc<Notify>>();
-        news.map_err(|error| Failure::permanent(error.to_string()))?
-            .notified()
-            .await;
+        let news = delivery.env().require::<Arc<Notify>>()?;
+        news.notified().await;
         Ok(Submitted::Done)
     }
 }
@@ -140,8 +138,8 @@ struct Desk {
 
 impl DurableObject for Desk {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&ctx, outbox::Options::default())?;
-        let schedule = Schedule::open(&ctx, schedule::Options::default())?;
+        let outbox = Outbox::open(&ctx, outbox::OutboxOptions::default())?;
+        let schedule = Schedule::open(&ctx, schedule::ScheduleOptions::default())?;
         let storage = ctx.storage().clone();
         schedule.on_firing(move |firing| storage.put("fired", &firing.due_at))?;
         Ok(Self { outbox, schedule })

@@ -26,7 +26,7 @@ struct Meter {
 impl DurableObject for Meter {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         let count = Cell::new(ctx.storage().get("count")?.unwrap_or(0));
-        let outbox = Outbox::open(&ctx, outbox::Options::default())?;
+        let outbox = Outbox::open(&ctx, outbox::OutboxOptions::default())?;
         Ok(Self { ctx, count, outbox })
     }
 
@@ -169,7 +169,7 @@ async fn other_servers_answer_as_the_test_says() {
 async fn an_inbox_keeps_what_an_outbox_delivers() {
     let clock = TestClock::new();
     let inbox = Inbox::of(HttpDelivery::new());
-    inbox.fail_next(Failure::unknown("the response was lost"));
+    inbox.fail_next(Failure::temporary("the response was lost"));
     let registry = Registry::new().with(inbox.clone());
     let host = host(&clock, |host| host.with(registry)).await;
     let meter = meter(&host);
@@ -185,7 +185,7 @@ async fn an_inbox_keeps_what_an_outbox_delivers() {
         panic!("{attempts:?}")
     };
     assert_eq!(
-        lost.failure.as_ref().map(Failure::error),
+        lost.failure.as_ref().map(Failure::message),
         Some("the response was lost")
     );
     assert_eq!((&again.failure, again.delivery.attempt()), (&None, 2));

@@ -8,7 +8,9 @@ use abide::{
         AcsDelivery, CallDelivery, HttpDelivery, Secret, SmtpDelivery, StaticSecrets,
         WebhookDelivery,
     },
-    outbox::{BehindDeadLetter, GiveUp, Limit, Options, Pace, Rate, Registry, RetryPolicy, limits},
+    outbox::{
+        BehindDeadLetter, GiveUp, Limit, OutboxOptions, Pace, Rate, Registry, RetryPolicy, limits,
+    },
 };
 
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -48,7 +50,7 @@ struct Flow {
 
 impl Default for Settings {
     fn default() -> Self {
-        let options = Options::default();
+        let options = OutboxOptions::default();
         Self {
             http: true,
             call: false,
@@ -177,13 +179,13 @@ impl Section for Settings {
 
 impl Settings {
     /// The delivery options of all outboxes.
-    pub(crate) fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> OutboxOptions {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let limit = |flow: Flow| Limit {
             rate: Some(Rate::per_second(number(flow.rate), number(flow.rate))),
             concurrency: number(flow.concurrency),
         };
-        Options::default()
+        OutboxOptions::default()
             .pace(match self.tick {
                 Some(every) => Pace::Ticks {
                     every,
@@ -355,7 +357,7 @@ mod tests {
 
     #[test]
     fn without_settings_requests_are_delivered_as_the_library_does() {
-        assert_eq!(Settings::default().options(), Options::default());
+        assert_eq!(Settings::default().options(), OutboxOptions::default());
         assert_eq!(kinds(Settings::default()), ["http"]);
     }
 
@@ -461,7 +463,7 @@ mod tests {
         let path = dir.path().join("abide.toml");
         std::fs::write(&path, format!("[outbox]\n{example}")).unwrap();
         let (_, settings) = from_file(&path);
-        assert_eq!(settings.options(), Options::default());
+        assert_eq!(settings.options(), OutboxOptions::default());
         assert_eq!(kinds(settings), ["http"]);
         assert_eq!(example.lines().count(), Settings::SETTINGS.len());
     }

@@ -15,7 +15,7 @@ use std::{
 use abide::{
     Host,
     prelude::*,
-    queue::{self, Batch, Message, Queue, Queues},
+    queue::{self, Batch, Queue, QueueMessage, Queues},
     server::{ListenAddress, RunningHost, access::AccessStore},
     workflow::{self, Context, Failure, RetryPolicy, Workflow, Workflows},
 };
@@ -63,14 +63,14 @@ async fn start(data: &Path, mended: &Mended) -> RunningHost {
         }
         Ok(())
     });
-    let options = queue::Options::default().shards(2);
+    let options = queue::QueueOptions::default().shards(2);
     let queues = Queues::new().with("mails", options, take);
     let host = Host::builder(data).configure(|config| {
         config.server.listen = ListenAddress::any_port();
         config.admin.listen = None;
     });
-    let workflows = workflow::Registry::new().with(Signup(mended.clone()));
-    let host = workflow::install(host, workflows, workflow::Options::default());
+    let workflows = workflow::WorkflowRegistry::new().with(Signup(mended.clone()));
+    let host = workflow::install(host, workflows, workflow::WorkflowOptions::default());
     queue::install(host, queues).start().await.unwrap()
 }
 
@@ -163,8 +163,8 @@ async fn dead_letters_of_queues_are_seen_consumed_again_and_removed() {
     let mails = Queue::new(host.env(), "mails").unwrap();
     let mut ids = Vec::new();
     for key in ["a", "b", "c", "d"] {
-        let message = Message::new(&key).unwrap();
-        let message = Message {
+        let message = QueueMessage::new(&key).unwrap();
+        let message = QueueMessage {
             key: Some(key.to_owned()),
             ..message
         };

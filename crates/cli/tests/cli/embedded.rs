@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use abide::outbox::{self, Deliver, Delivery, Failure, Options, Outbox, Registry, Submitted};
+use abide::outbox::{self, Deliver, Delivery, Failure, Outbox, OutboxOptions, Registry, Submitted};
 use abide::{Host, prelude::*, server::RunningHost};
 
 /// Delivers letters while the recipient is at home.
@@ -37,7 +37,7 @@ struct Sender {
 impl DurableObject for Sender {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
         Ok(Self {
-            outbox: Outbox::open(&ctx, Options::default())?,
+            outbox: Outbox::open(&ctx, OutboxOptions::default())?,
         })
     }
 }

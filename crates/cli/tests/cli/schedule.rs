@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use abide::schedule::{Failure, Options, Phase, Schedule, Spec};
+use abide::schedule::{Failure, Phase, Schedule, ScheduleOptions, Spec};
 use abide::{
     Host,
     prelude::*,
@@ -30,7 +30,7 @@ struct Tower {
 
 impl DurableObject for Tower {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let schedule = Schedule::open(&ctx, Options::default())?;
+        let schedule = Schedule::open(&ctx, ScheduleOptions::default())?;
         let mended = env.require::<Mended>()?;
         schedule.on_firing(move |_| {
             if mended.0.load(Ordering::Relaxed) {

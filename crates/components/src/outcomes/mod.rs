@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide::outcomes::{Declaration, Entry, Machine, Options, Outcomes, OutcomesError};
+//! use abide::outcomes::{Declaration, Entry, Machine, OutcomesOptions, Outcomes, OutcomesError};
 //! use serde::{Deserialize, Serialize};
 //! use serde_json::json;
 //!
@@ -54,7 +54,7 @@
 //!
 //! impl DurableObject for Parcels {
 //!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-//!         Ok(Self { outcomes: Outcomes::open(&ctx, Options::default())? })
+//!         Ok(Self { outcomes: Outcomes::open(&ctx, OutcomesOptions::default())? })
 //!     }
 //! }
 //!
@@ -101,7 +101,7 @@ pub use check::Checked;
 pub use entry::{Entry, replay};
 pub use error::{Allowed, OutcomesError};
 pub use machine::{Machine, OldOutcome};
-pub use options::Options;
+pub use options::OutcomesOptions;
 pub use reached::Reached;
 pub use schema::{Declaration, Schema, SchemaError, Transition};
 pub use until::Until;
@@ -116,7 +116,7 @@ type Hook<M> = Box<dyn Fn(&Entry, &Reached<M>) -> Result<()>>;
 struct Inner<M> {
     ctx: Ctx,
     chain: Chain,
-    options: Options,
+    options: OutcomesOptions,
     hook: Option<Hook<M>>,
     /// The live state; `None` until it is needed, and whenever memory may differ from the table.
     live: RefCell<Option<Reached<M>>>,
@@ -143,7 +143,7 @@ impl<M: Machine> Outcomes<M> {
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if the schema or an option is invalid, or if the object has a
     /// chain of another schema; [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the
     /// version of the tables.
-    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: OutcomesOptions) -> Result<Self> {
         Self::new(ctx, options, None)
     }
 
@@ -154,13 +154,13 @@ impl<M: Machine> Outcomes<M> {
     /// It is not called in replays. It cannot use the chain that calls it.
     pub fn projected(
         ctx: &Ctx,
-        options: Options,
+        options: OutcomesOptions,
         hook: impl Fn(&Entry, &Reached<M>) -> Result<()> + 'static,
     ) -> Result<Self> {
         Self::new(ctx, options, Some(Box::new(hook)))
     }
 
-    fn new(ctx: &Ctx, options: Options, hook: Option<Hook<M>>) -> Result<Self> {
+    fn new(ctx: &Ctx, options: OutcomesOptions, hook: Option<Hook<M>>) -> Result<Self> {
         options.check()?;
         let schema = Schema::of::<M>()?;
         tables::prepare(ctx.storage(), schema.declaration().name)?;

@@ -6,14 +6,14 @@ use abide_macros::Setters;
 /// How a chain is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct OutcomesOptions {
     /// The number of outcomes after which a snapshot replaces the previous one; a cold start replays only the outcomes
     /// after it. Default: never. A chain of 1,000 outcomes replays in about a millisecond without one.
     #[setters(into)]
     pub snapshot_every: Option<i64>,
 }
 
-impl Options {
+impl OutcomesOptions {
     /// Refuses invalid options.
     pub(super) fn check(&self) -> Result<()> {
         match self.snapshot_every {

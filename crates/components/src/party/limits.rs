@@ -19,7 +19,7 @@ pub const MAX_STATE_BYTES: usize = 4_096;
 /// Bytes of what a component keeps with a connection, as JSON.
 pub(crate) const MAX_SHARE_BYTES: usize = 8_192;
 
-/// Connections of one room, unless its [`Options`](super::Options) say otherwise: a message to each of them is that many frames.
+/// Connections of one room, unless its [`RoomOptions`](super::RoomOptions) say otherwise: a message to each of them is that many frames.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 1_000;
 
 /// The most that a room may be given: fewer than the WebSockets of an object (32,768), where closing ones count, too.

@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide::party::{Options, Room};
+//! use abide::party::{RoomOptions, Room};
 //!
 //! #[durable_object]
 //! struct Table {
@@ -25,7 +25,7 @@
 //!
 //! impl DurableObject for Table {
 //!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-//!         Ok(Self { room: Room::open(&ctx, Options::default())? })
+//!         Ok(Self { room: Room::open(&ctx, RoomOptions::default())? })
 //!     }
 //!
 //!     async fn fetch(&self, request: Request) -> Result<Response> {
@@ -70,12 +70,12 @@ pub use router::Parties;
 /// How a room is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct RoomOptions {
     /// Connections at the same time, at most [`MAX_CONNECTIONS`].
     pub max_connections: usize,
 }
 
-impl Default for Options {
+impl Default for RoomOptions {
     fn default() -> Self {
         Self {
             max_connections: DEFAULT_MAX_CONNECTIONS,
@@ -89,7 +89,7 @@ pub struct Room(Rc<Inner>);
 
 struct Inner {
     ctx: Ctx,
-    options: Options,
+    options: RoomOptions,
     /// Clients without an id since the object was loaded.
     anonymous: Cell<u64>,
 }
@@ -99,7 +99,7 @@ impl Room {
     ///
     /// # Errors
     /// [`ErrorKind::Input`] if an option is invalid.
-    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: RoomOptions) -> Result<Self> {
         if !(1..=MAX_CONNECTIONS).contains(&options.max_connections) {
             return Err(Error::with_kind(
                 ErrorKind::Input,
@@ -117,7 +117,7 @@ impl Room {
     }
 
     /// How it is kept.
-    pub fn options(&self) -> Options {
+    pub fn options(&self) -> RoomOptions {
         self.0.options
     }
 

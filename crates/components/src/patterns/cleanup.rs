@@ -1,7 +1,7 @@
 //! Objects that delete themselves when they have not been used for a while.
 //!
 //! An object that holds a [`Cleanup`] says when it is used ([`Cleanup::used`]). When it has not been for the time of
-//! [`Options::after`], its alarm deletes all that it stores, and restarts it: the next call finds a new object.
+//! [`CleanupOptions::after`], its alarm deletes all that it stores, and restarts it: the next call finds a new object.
 //!
 //! Nothing is deleted that still has to do something: an object with open WebSockets, with an alarm, its own or of
 //! another component (a timer), or with an outbox that holds messages that have not ended, dead letters, fan-outs that
@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide::patterns::cleanup::{Cleanup, Options};
+//! use abide::patterns::cleanup::{Cleanup, CleanupOptions};
 //! use std::time::Duration;
 //!
 //! #[durable_object]
@@ -21,7 +21,7 @@
 //!
 //! impl DurableObject for Cart {
 //!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-//!         let month = Options::default().after(Duration::from_secs(30 * 86_400));
+//!         let month = CleanupOptions::default().after(Duration::from_secs(30 * 86_400));
 //!         let cleanup = Cleanup::open(&ctx, month)?;
 //!         Ok(Self { ctx, cleanup })
 //!     }
@@ -37,8 +37,9 @@
 //! # fn main() {}
 //! ```
 
-use abide_macros::Setters;
 use std::{rc::Rc, time::Duration};
+
+use abide_macros::Setters;
 
 use abide::{Ctx, Error, ErrorKind, Result};
 
@@ -54,13 +55,13 @@ const ALARM: &str = "cleanup";
 /// When an object deletes itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct CleanupOptions {
     /// How long after the last use the object is deleted. Uses are stored once in a sixteenth of this time, so that
     /// not every use is a write: the object may be deleted this much earlier. Default 30 days.
     pub after: Duration,
 }
 
-impl Default for Options {
+impl Default for CleanupOptions {
     fn default() -> Self {
         Self {
             after: Duration::from_hours(30 * 24),
@@ -91,7 +92,7 @@ impl Cleanup {
     ///
     /// # Errors
     /// [`ErrorKind::Input`] if an option is invalid, or the object has such a component already.
-    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: CleanupOptions) -> Result<Self> {
         Self::open_with(ctx, options, || Ok(Decision::Delete))
     }
 
@@ -101,7 +102,7 @@ impl Cleanup {
     /// What the hook writes is deleted with the rest; calls that it makes leave when the deletion is durable.
     pub fn open_with(
         ctx: &Ctx,
-        options: Options,
+        options: CleanupOptions,
         hook: impl Fn() -> Result<Decision> + 'static,
     ) -> Result<Self> {
         if !(MIN_KEPT_UNUSED..=MAX_KEPT_UNUSED).contains(&options.after) {

@@ -35,8 +35,9 @@
 //! # fn main() {}
 //! ```
 
-use abide_macros::Setters;
 use std::time::Duration;
+
+use abide_macros::Setters;
 
 use abide::{Call, Env, Error, ErrorKind, ObjectClass, Result, Stub};
 
@@ -45,7 +46,7 @@ use super::limits::{MAX_CALL_ATTEMPTS, MAX_CALL_PATIENCE};
 /// How a call is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct RetryOptions {
     /// Attempts in all. Default 8.
     pub attempts: u32,
     /// The longest wait before the second attempt; it doubles with each attempt. Default 50 ms.
@@ -56,7 +57,7 @@ pub struct Options {
     pub patience: Duration,
 }
 
-impl Default for Options {
+impl Default for RetryOptions {
     fn default() -> Self {
         Self {
             attempts: 8,
@@ -67,7 +68,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl RetryOptions {
     fn check(&self) -> Result<()> {
         let wrong = if !(1..=MAX_CALL_ATTEMPTS).contains(&self.attempts) {
             format!("a call has 1 to {MAX_CALL_ATTEMPTS} attempts")
@@ -94,7 +95,7 @@ impl Options {
 #[derive(Clone, Debug)]
 pub struct Retry {
     env: Env,
-    options: Options,
+    options: RetryOptions,
 }
 
 impl Retry {
@@ -102,7 +103,7 @@ impl Retry {
     pub fn new(env: &Env) -> Self {
         Self {
             env: env.clone(),
-            options: Options::default(),
+            options: RetryOptions::default(),
         }
     }
 
@@ -110,7 +111,7 @@ impl Retry {
     ///
     /// # Errors
     /// [`ErrorKind::Input`] if one is invalid.
-    pub fn with(env: &Env, options: Options) -> Result<Self> {
+    pub fn with(env: &Env, options: RetryOptions) -> Result<Self> {
         options.check()?;
         Ok(Self {
             env: env.clone(),

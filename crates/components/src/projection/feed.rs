@@ -7,20 +7,25 @@
 //! Rows that the queue has accepted are kept, too: after a restore the object sends all of them again, as of the restored
 //! state, and the read model removes the others.
 
-use std::{fmt, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, fmt, rc::Rc, sync::Arc, time::Duration};
 
 use abide::{Ctx, Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{Begun, Projection, ProjectionError, Row, limits, row::Sent};
-use crate::queue::{Message, Queue, QueueError};
+use crate::queue::{Queue, QueueError, QueueMessage};
 use abide_component::numbers::{millis, rows};
 use abide_component::worker::{May, Next, Turn, Work, Worker};
-use abide_component::{WakeUp, tables};
+use abide_component::{
+    WakeUp,
+    tables::{self, TablesSql},
+};
 
 /// The name of its alarm.
 const NAME: &str = "projection";
+
+const META: &str = "projection_meta";
 
 /// The version of the tables, kept in `projection_meta`.
 const VERSION: i64 = 1;
@@ -57,6 +62,9 @@ struct Inner {
     /// Sends the rows.
     worker: Worker,
     projection: Arc<Projection>,
+    sql: TablesSql,
+    /// Whether the object has deleted everything since the last turn.
+    deleted: Cell<bool>,
 }
 
 /// Where a feed is.
@@ -111,15 +119,23 @@ impl Feed {
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the version of the tables.
     pub fn open(ctx: &Ctx) -> Result<Self> {
         let projection = ctx.env().require::<Projection>()?;
-        tables::prepare(ctx.storage(), "feed", "projection_meta", VERSION, |sql| {
-            let tables = TABLES.replace("{source}", &ctx.id().to_string());
-            sql.exec(&tables, ()).map(drop)
+        let (storage, source) = (ctx.storage().clone(), ctx.id().to_string());
+        let sql = TablesSql::open(ctx.storage(), META, move || {
+            tables::prepare(&storage, "feed", META, VERSION, |sql| {
+                let tables = TABLES.replace("{source}", &source);
+                sql.exec(&tables, ()).map(drop)
+            })
         })?;
         let feed = Self(Rc::new(Inner {
             ctx: ctx.clone(),
+            sql,
+            deleted: Cell::default(),
             worker: Worker::new(ctx, WakeUp::new(ctx, NAME)),
             projection,
         }));
+        let (asked, told) = (feed.clone(), feed.clone());
+        let holds = move || Ok(asked.0.sql.are_there()? && asked.has_work()?);
+        ctx.has_duties(NAME, holds, move || told.0.deleted());
         let woken = feed.clone();
         ctx.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
         let answering = feed.clone();
@@ -183,7 +199,7 @@ impl Feed {
                 limits::MAX_ROW_BYTES
             )));
         }
-        inner.ctx.sql().exec(
+        inner.sql.exec(
             "INSERT INTO projection_feed (tbl, id, seq, at, data) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT DO UPDATE SET seq = excluded.seq, at = excluded.at, data = excluded.data, waits = 1
              WHERE excluded.seq >= seq",
@@ -196,8 +212,7 @@ impl Feed {
     pub fn waiting(&self) -> Result<u64> {
         let count: i64 = self
             .0
-            .ctx
-            .sql()
+            .sql
             .exec("SELECT count(*) FROM projection_feed WHERE waits = 1", ())?
             .one()?;
         Ok(count.unsigned_abs())
@@ -205,7 +220,7 @@ impl Feed {
 
     /// True if something waits for the queue.
     fn has_work(&self) -> Result<bool> {
-        let sql = self.0.ctx.sql();
+        let sql = &self.0.sql;
         let waits = "SELECT EXISTS (SELECT 1 FROM projection_feed WHERE waits = 1)
             OR (SELECT begun FROM projection_meta)";
         sql.exec(waits, ())?.one()
@@ -214,7 +229,7 @@ impl Feed {
     /// The object is on a new timeline: it sends all its rows, as of its present state, and the read model removes those
     /// that it does not send. Rows that a fork has inherited show its original.
     fn send_again(&self) -> Result<()> {
-        let sql = self.0.ctx.sql();
+        let sql = &self.0.sql;
         let own = self.0.ctx.id().to_string();
         let source: String = sql.exec("SELECT source FROM projection_meta", ())?.one()?;
         if source != own {
@@ -232,7 +247,7 @@ impl Feed {
     /// Where it is: what waits for the queue, and why.
     pub fn standing(&self) -> Result<FeedStanding> {
         let inner = &self.0;
-        let sql = inner.ctx.sql();
+        let sql = &inner.sql;
         let (waiting, oldest): (i64, Option<i64>) = sql
             .exec(
                 "SELECT count(*), min(at) FROM projection_feed WHERE waits = 1",
@@ -260,7 +275,7 @@ impl Feed {
     /// most [`limits::MAX_PAGE`].
     pub fn rows(&self, after: Option<(&str, &str)>, limit: usize) -> Result<Vec<WaitingRow>> {
         let (table, id) = after.unwrap_or_default();
-        let sql = self.0.ctx.sql();
+        let sql = &self.0.sql;
         let listed = "SELECT tbl AS \"table\", id, seq, at FROM projection_feed
              WHERE waits = 1 AND (tbl, id) > (?1, ?2) ORDER BY tbl, id LIMIT ?3";
         sql.exec(listed, (table, id, rows(limit.min(limits::MAX_PAGE))))?
@@ -324,6 +339,15 @@ impl Work for Sending {
         turn: Turn,
     ) -> Result<Option<Next<(), Answered>>> {
         let inner = &self.0;
+        if inner.deleted.replace(false) {
+            landed.clear();
+            if turn.in_flight > 0 {
+                return Ok(None);
+            }
+        }
+        if !inner.sql.are_there()? {
+            return Ok(None);
+        }
         while let Some((rows, sent)) = landed.first() {
             match sent {
                 Ok(()) => inner.taken(rows)?,
@@ -354,6 +378,13 @@ impl Work for Sending {
 }
 
 impl Inner {
+    /// The object has deleted everything, in a transaction that may be rolled back: what is in flight no longer matters.
+    fn deleted(&self) {
+        self.sql.are_deleted();
+        self.deleted.set(true);
+        self.worker.wake();
+    }
+
     async fn hand_over(self: Rc<Self>, waiting: Vec<Waiting>, begun: Option<Begun>) -> Answered {
         let sent = match Queue::new(self.ctx.env(), &self.projection.queue) {
             Ok(queue) => self.send(&queue, begun, &waiting).await,
@@ -374,7 +405,7 @@ impl Inner {
 
     /// The object's timeline, if the read model is to be told of it.
     fn begun(&self) -> Result<Option<Begun>> {
-        let sql = self.ctx.sql();
+        let sql = &self.sql;
         let is_due: bool = sql.exec("SELECT begun FROM projection_meta", ())?.one()?;
         Ok(is_due.then(|| Begun {
             source: self.ctx.id().to_string(),
@@ -391,7 +422,7 @@ impl Inner {
         let mut messages = Vec::with_capacity(waiting.len() + 1);
         if let Some(begun) = begun {
             let source = begun.source.clone();
-            messages.push(Message::new(&Sent::Timeline(begun))?.key(source));
+            messages.push(QueueMessage::new(&Sent::Timeline(begun))?.key(source));
         }
         for row in waiting {
             messages.push(row.message(&self.ctx)?);
@@ -401,7 +432,7 @@ impl Inner {
 
     /// Rows that the queue has accepted no longer wait, unless they have changed meanwhile.
     fn taken(&self, waiting: &[Waiting]) -> Result<()> {
-        let sql = self.ctx.sql();
+        let sql = &self.sql;
         for row in waiting {
             sql.exec(
                 "UPDATE projection_feed SET waits = 0 WHERE tbl = ?1 AND id = ?2 AND seq = ?3 AND at = ?4",
@@ -424,19 +455,19 @@ impl Inner {
         self.note_failures(failures)?;
         let mut text = error.to_string();
         text.truncate(text.floor_char_boundary(limits::MAX_ERROR_BYTES));
-        let sql = self.ctx.sql();
+        let sql = &self.sql;
         sql.exec("UPDATE projection_meta SET last_error = ?1", (text,))?;
         Ok(self.now().saturating_add(millis(pause)))
     }
 
     /// How many times in a row the queue has refused.
     fn failures(&self) -> Result<i64> {
-        let sql = self.ctx.sql();
+        let sql = &self.sql;
         sql.exec("SELECT failures FROM projection_meta", ())?.one()
     }
 
     fn note_failures(&self, failures: i64) -> Result<()> {
-        let sql = self.ctx.sql();
+        let sql = &self.sql;
         sql.exec(
             "UPDATE projection_meta SET failures = ?1 WHERE failures <> ?1",
             (failures,),
@@ -450,7 +481,7 @@ impl Inner {
 }
 
 impl Waiting {
-    fn message(&self, of: &Ctx) -> Result<Message, QueueError> {
+    fn message(&self, of: &Ctx) -> Result<QueueMessage, QueueError> {
         let row = Row {
             table: self.tbl.clone(),
             id: self.id.clone(),
@@ -460,7 +491,7 @@ impl Waiting {
             at: self.at,
             values: serde_json::from_str(&self.data).map_err(Error::from_std)?,
         };
-        Ok(Message::new(&Sent::Row(row))?.key(format!("{}/{}", self.tbl, self.id)))
+        Ok(QueueMessage::new(&Sent::Row(row))?.key(format!("{}/{}", self.tbl, self.id)))
     }
 }
 

@@ -136,7 +136,7 @@ impl Projection {
     pub fn install_with(
         &self,
         queues: Queues,
-        options: queue::Options,
+        options: queue::QueueOptions,
         model: Arc<dyn ReadModel>,
     ) -> Queues {
         queues.with(self.queue.clone(), options, Projector(model))
@@ -144,8 +144,8 @@ impl Projection {
 }
 
 /// The default options of a projection's queue: two shards, batches of up to 500 rows, attempts for a day.
-pub fn queue_options() -> queue::Options {
-    queue::Options {
+pub fn queue_options() -> queue::QueueOptions {
+    queue::QueueOptions {
         shards: 2,
         max_batch: 500,
         max_batch_bytes: 8 << 20,
@@ -156,6 +156,6 @@ pub fn queue_options() -> queue::Options {
             max: Duration::from_mins(5),
             max_attempts: 300,
         },
-        ..queue::Options::default()
+        ..queue::QueueOptions::default()
     }
 }

@@ -288,9 +288,9 @@ pub struct Function<T, F> {
 /// Turns a function into a consumer.
 ///
 /// ```
-/// use abide::queue::{self, Batch, Options, Queues};
+/// use abide::queue::{self, Batch, QueueOptions, Queues};
 ///
-/// let queues = Queues::new().with("words", Options::default(), queue::function(async |batch: &Batch<String>| {
+/// let queues = Queues::new().with("words", QueueOptions::default(), queue::function(async |batch: &Batch<String>| {
 ///     for word in batch.messages() {
 ///         println!("{}", word.body);
 ///     }

@@ -1,6 +1,7 @@
 //! Errors of queues.
 
 use abide::{Error, ErrorKind};
+use abide_component::Failure;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -78,5 +79,11 @@ impl From<QueueError> for Error {
             QueueError::Unknown { .. } | QueueError::NotFound { .. } => ErrorKind::NotFound,
         };
         Self::with_kind(kind, error.to_string())
+    }
+}
+
+impl From<QueueError> for Failure {
+    fn from(error: QueueError) -> Self {
+        Error::from(error).into()
     }
 }

@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Counts, DeadLetter, Message, MessageId, QueueError, QueueShard, Queues, Sent, limits,
+    Counts, DeadLetter, MessageId, QueueError, QueueMessage, QueueShard, Queues, Sent, limits,
     queues::Declared,
 };
 
@@ -44,8 +44,8 @@ impl Queue {
     /// # Errors
     /// [`QueueError::Full`] if its shard is full. If the result is lost ([`QueueError::Object`] that is not
     /// [`retryable`](QueueError::retryable)), the message may have been accepted: sending it again with the same
-    /// [`dedup_key`](Message::dedup_key) does not add it twice.
-    pub async fn send(&self, message: Message) -> Result<Sent, QueueError> {
+    /// [`dedup_key`](QueueMessage::dedup_key) does not add it twice.
+    pub async fn send(&self, message: QueueMessage) -> Result<Sent, QueueError> {
         let shard = self.shard_of(&message);
         let sent = self.shard(shard).send(vec![message]).await?;
         sent.first()
@@ -59,9 +59,9 @@ impl Queue {
     /// # Errors
     /// As [`send`](Self::send). Other shards may have accepted theirs, so messages for several shards should have dedup
     /// keys.
-    pub async fn send_batch(&self, messages: Vec<Message>) -> Result<Vec<Sent>, QueueError> {
+    pub async fn send_batch(&self, messages: Vec<QueueMessage>) -> Result<Vec<Sent>, QueueError> {
         let turn = self.next_turn();
-        let mut parts: BTreeMap<u32, (Vec<usize>, Vec<Message>)> = BTreeMap::new();
+        let mut parts: BTreeMap<u32, (Vec<usize>, Vec<QueueMessage>)> = BTreeMap::new();
         let count = messages.len();
         for (index, message) in messages.into_iter().enumerate() {
             let shard = self.keyed(&message).unwrap_or(turn);
@@ -159,12 +159,12 @@ impl Queue {
     }
 
     /// The shard of a message.
-    fn shard_of(&self, message: &Message) -> u32 {
+    fn shard_of(&self, message: &QueueMessage) -> u32 {
         self.keyed(message).unwrap_or_else(|| self.next_turn())
     }
 
     /// The shard of a message with a key of either kind.
-    fn keyed(&self, message: &Message) -> Option<u32> {
+    fn keyed(&self, message: &QueueMessage) -> Option<u32> {
         let key = message.key.as_ref().or(message.dedup_key.as_ref())?;
         let hash = Sha256::digest(key.as_bytes());
         let mut number = [0; 8];

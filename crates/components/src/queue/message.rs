@@ -9,7 +9,7 @@ use abide_component::numbers::millis;
 
 /// A message to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
+pub struct QueueMessage {
     /// What it says: a JSON text.
     pub body: String,
     /// Messages with the same key go to the same shard.
@@ -23,7 +23,7 @@ pub struct Message {
     pub delay: i64,
 }
 
-impl Message {
+impl QueueMessage {
     /// A message with this body.
     pub fn new(body: &(impl Serialize + ?Sized)) -> Result<Self, QueueError> {
         serde_json::to_string(body)

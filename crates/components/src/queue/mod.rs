@@ -1,7 +1,7 @@
 //! Durable queues: many send, few consume, in batches, at the consumer's pace.
 //!
 //! A queue consists of shards, objects of the built-in class [`QueueShard`]. A [`Queue`] is the handle: it sends a
-//! [`Message`] to a shard, and the shard passes batches of messages to the queue's [`Consumer`] until each is
+//! [`QueueMessage`] to a shard, and the shard passes batches of messages to the queue's [`Consumer`] until each is
 //! acknowledged, or is given up and becomes a dead letter, which waits for an operator.
 //!
 //! - A message is on disk when `send` returns, and is consumed at least once. Its id is the same on every attempt.
@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide::queue::{self, Batch, Consumer, Message, Options, Queue, QueueError, Queues};
+//! use abide::queue::{self, Batch, Consumer, QueueMessage, QueueOptions, Queue, QueueError, Queues};
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Serialize, Deserialize)]
@@ -38,12 +38,12 @@
 //!
 //! async fn upload(env: &Env, picture: String) -> Result<(), QueueError> {
 //!     let queue = Queue::new(env, "thumbnails")?;
-//!     queue.send(Message::new(&Thumbnail { picture })?).await?;
+//!     queue.send(QueueMessage::new(&Thumbnail { picture })?).await?;
 //!     Ok(())
 //! }
 //!
 //! # fn main() {
-//! let queues = Queues::new().with("thumbnails", Options::default().shards(4), Painter);
+//! let queues = Queues::new().with("thumbnails", QueueOptions::default().shards(4), Painter);
 //! let host = queue::install(abide::Host::builder("data"), queues);
 //! # }
 //! ```
@@ -79,8 +79,8 @@ pub use consumer::{Batch, Consumer, Function, Received, function};
 pub use delivery::{Dead, Delivery, Exceptions, Retry};
 pub use error::QueueError;
 pub use handle::Queue;
-pub use message::{Counts, DeadLetter, Message, MessageId, Sent};
-pub use options::{DeadLetters, Options};
+pub use message::{Counts, DeadLetter, MessageId, QueueMessage, Sent};
+pub use options::{DeadLetters, QueueOptions};
 pub use queues::Queues;
 pub use shard::{QueueShard, QueueShardStub};
 pub use to_http::ToHttp;

@@ -1,7 +1,8 @@
 //! Options of a queue: shards, batches, retries, limits.
 
-use abide_macros::Setters;
 use std::time::Duration;
+
+use abide_macros::Setters;
 
 use super::{QueueError, limits};
 use abide_component::RetryPolicy;
@@ -9,7 +10,7 @@ use abide_component::RetryPolicy;
 /// Options of a queue. Limits apply to each shard.
 #[derive(Clone, Debug, PartialEq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct QueueOptions {
     /// The number of shards. Default 1. After a reduction, the remaining messages of removed shards are consumed when
     /// they wake, but handles no longer see them; so let them run empty first.
     pub shards: u32,
@@ -51,7 +52,7 @@ pub enum DeadLetters {
     Queue(String),
 }
 
-impl Default for Options {
+impl Default for QueueOptions {
     fn default() -> Self {
         Self {
             shards: 1,
@@ -71,7 +72,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl QueueOptions {
     /// Refuses invalid options.
     pub(super) fn check(&self) -> Result<(), QueueError> {
         let wrong = if !(1..=limits::MAX_SHARDS).contains(&self.shards) {

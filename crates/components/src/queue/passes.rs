@@ -3,7 +3,7 @@
 use abide::Result;
 
 use super::{
-    DeadLetters, Options,
+    DeadLetters, QueueOptions,
     inner::Inner,
     limits,
     meta::Meta,
@@ -79,7 +79,7 @@ impl Inner {
     /// Claims batches, as many as may be in flight.
     fn take_batches(
         &self,
-        options: &Options,
+        options: &QueueOptions,
         meta: &mut Meta,
         mut flights: u32,
         taken: &mut Taken,
@@ -122,7 +122,7 @@ impl Inner {
 
     /// The messages of the next batch, in the order in which they are due. A message's last attempt is the only one
     /// in its batch, and with nothing else in flight if the attempt before it was cut off.
-    fn next_batch(&self, options: &Options, meta: &mut Meta, now: i64) -> Result<Next> {
+    fn next_batch(&self, options: &QueueOptions, meta: &mut Meta, now: i64) -> Result<Next> {
         let most = options.retry.max_attempts();
         let is_last = |due: &Due| due.attempts + 1 >= most;
         let mut due = self.rows.due(now, options.max_batch, None)?;
@@ -213,7 +213,7 @@ impl Inner {
 }
 
 /// How many batches may be on their way. A consumer that has failed is tried with one.
-fn concurrency(options: &Options, meta: &Meta) -> u32 {
+fn concurrency(options: &QueueOptions, meta: &Meta) -> u32 {
     match meta.failures {
         0 => options.concurrency,
         _ => 1,
@@ -221,7 +221,7 @@ fn concurrency(options: &Options, meta: &Meta) -> u32 {
 }
 
 /// When messages are due again whose attempt, which begins now, is heard nothing of.
-fn end_of_claim(options: &Options, now: i64) -> i64 {
+fn end_of_claim(options: &QueueOptions, now: i64) -> i64 {
     now.saturating_add(millis(options.timeout))
         .saturating_add(millis(limits::LEASE_GRACE))
 }

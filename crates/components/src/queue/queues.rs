@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Consumer, DeadLetters, Options, QueueError,
+    Consumer, DeadLetters, QueueError, QueueOptions,
     consumer::{AnyConsumer, Typed},
     limits,
 };
@@ -19,7 +19,7 @@ pub struct Queues(BTreeMap<String, Arc<Declared>>);
 /// A queue as the program has declared it.
 pub(super) struct Declared {
     pub(super) name: String,
-    pub(super) options: Options,
+    pub(super) options: QueueOptions,
     pub(super) consumer: Option<Arc<dyn AnyConsumer>>,
     /// The shard for the next message without a key; an increasing counter.
     pub(super) turn: AtomicU32,
@@ -37,7 +37,12 @@ impl Queues {
     /// If there is one of this name, the name has no or more than [`limits::MAX_NAME_BYTES`] bytes or a `/`, or the
     /// options are invalid.
     #[must_use]
-    pub fn with<C: Consumer>(self, name: impl Into<String>, options: Options, consumer: C) -> Self {
+    pub fn with<C: Consumer>(
+        self,
+        name: impl Into<String>,
+        options: QueueOptions,
+        consumer: C,
+    ) -> Self {
         self.add(
             &name.into(),
             options,
@@ -50,11 +55,16 @@ impl Queues {
     /// # Panics
     /// As [`with`](Self::with).
     #[must_use]
-    pub fn without_consumer(self, name: impl Into<String>, options: Options) -> Self {
+    pub fn without_consumer(self, name: impl Into<String>, options: QueueOptions) -> Self {
         self.add(&name.into(), options, None)
     }
 
-    fn add(mut self, name: &str, options: Options, consumer: Option<Arc<dyn AnyConsumer>>) -> Self {
+    fn add(
+        mut self,
+        name: &str,
+        options: QueueOptions,
+        consumer: Option<Arc<dyn AnyConsumer>>,
+    ) -> Self {
         assert!(
             (1..=limits::MAX_NAME_BYTES).contains(&name.len()) && !name.contains('/'),
             "a queue's name has 1 to {} bytes and no `/`: `{name}`",

@@ -7,7 +7,9 @@ use abide::{Result, Sql, Storage};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::{Delivery, Message, MessageId, Options, QueueError, Sent, limits, meta::Meta};
+use super::{
+    Delivery, MessageId, QueueError, QueueMessage, QueueOptions, Sent, limits, meta::Meta,
+};
 use abide_component::numbers::{millis, rows};
 use abide_component::texts::cut;
 
@@ -109,8 +111,8 @@ impl Rows {
     /// Accepts messages, all or none. Call it in a transaction.
     pub(super) fn take(
         &self,
-        messages: &[Message],
-        options: &Options,
+        messages: &[QueueMessage],
+        options: &QueueOptions,
         now: i64,
     ) -> Result<Vec<Sent>, QueueError> {
         let mut meta = self.meta()?;
@@ -160,7 +162,7 @@ impl Rows {
         }
     }
 
-    fn insert(&self, message: &Message, now: i64) -> Result<i64> {
+    fn insert(&self, message: &QueueMessage, now: i64) -> Result<i64> {
         let due_at = now.saturating_add(message.delay);
         let bytes = rows(message.body.len());
         let number: i64 = self
@@ -178,7 +180,7 @@ impl Rows {
     }
 
     /// The message that was accepted with this one's dedup key.
-    fn known(&self, message: &Message) -> Result<Option<i64>, QueueError> {
+    fn known(&self, message: &QueueMessage) -> Result<Option<i64>, QueueError> {
         let Some(key) = &message.dedup_key else {
             return Ok(None);
         };
@@ -199,7 +201,7 @@ impl Rows {
     }
 
     /// Removes dedup keys that are too old or too many; returns how many.
-    fn forget_keys(&self, keys: i64, now: i64, options: &Options) -> Result<i64> {
+    fn forget_keys(&self, keys: i64, now: i64, options: &QueueOptions) -> Result<i64> {
         if keys == 0 {
             return Ok(0);
         }
@@ -376,7 +378,7 @@ impl Rows {
 
 /// A fingerprint of a message: the beginning of a hash of its key and body. It distinguishes it from others with the
 /// same dedup key.
-fn content(message: &Message) -> Vec<u8> {
+fn content(message: &QueueMessage) -> Vec<u8> {
     let mut hash = Sha256::new();
     let key = message.key.as_deref().unwrap_or_default();
     hash.update((key.len() as u64).to_le_bytes());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide::Result;
 
 use super::{
-    DeadLetter, Delivery, Message,
+    DeadLetter, Delivery, QueueMessage,
     consumer::Verdict,
     inner::Inner,
     limits,
@@ -197,8 +197,8 @@ fn failed(error: &str) -> Verdict {
 
 impl DeadLetter {
     /// Its copy for another queue, which accepts it once, however often it is sent.
-    pub(super) fn again(&self, from: &str) -> Message {
-        let message = Message::from_json(self.body.clone())
+    pub(super) fn again(&self, from: &str) -> QueueMessage {
+        let message = QueueMessage::from_json(self.body.clone())
             .dedup_key(format!("dead/{from}/{}/{}", self.id.number, self.died_at));
         match &self.key {
             Some(key) => message.key(key.clone()),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use abide::prelude::*;
 
 use super::{
-    Counts, DeadLetter, Message, QueueError, Queues, Sent, inner::Inner, limits, operations,
+    Counts, DeadLetter, QueueError, QueueMessage, Queues, Sent, inner::Inner, limits, operations,
     rows::Rows, schema,
 };
 
@@ -68,7 +68,7 @@ impl DurableObject for QueueShard {
 #[rpc]
 impl QueueShard {
     /// Accepts all messages, or none.
-    pub async fn send(&self, messages: Vec<Message>) -> Result<Vec<Sent>, QueueError> {
+    pub async fn send(&self, messages: Vec<QueueMessage>) -> Result<Vec<Sent>, QueueError> {
         let inner = &self.inner;
         let declared = inner.declared()?;
         let bytes: usize = messages.iter().map(|message| message.body.len()).sum();

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::{Batch, Consumer, Exceptions, MessageId, Received, to_object::mark};
 use abide_component::{
-    Fault,
+    Failure,
     address::{target, uri},
     answer::{self, Answer, End},
 };
@@ -98,18 +98,18 @@ impl Consumer for ToHttp {
 
     async fn consume(&self, batch: &Batch<Self::Body>) -> Result<()> {
         let answer = answer::fetch(batch.env(), self.request(batch)?).await;
-        let answer = answer.map_err(|error| Fault::of_error(&error));
+        let answer = answer.map_err(Failure::from);
         let answer = match answer.and_then(Answer::check) {
             Ok(answer) => answer,
-            Err(fault) => {
-                if fault.kind.is_no_attempt() {
-                    batch.wait(fault.after, &fault.text);
-                } else if fault.after.is_some() {
+            Err(failure) => {
+                if failure.kind().is_no_attempt() {
+                    batch.wait(failure.after(), failure.message());
+                } else if failure.after().is_some() {
                     for message in batch.messages() {
-                        message.retry(fault.after, &fault.text);
+                        message.retry(failure.after(), failure.message());
                     }
                 }
-                return Err(Error::new(fault.text));
+                return Err(Error::new(failure.message().to_owned()));
             }
         };
         let messages: Vec<&Received<Box<RawValue>>> = batch.messages().iter().collect();

@@ -16,7 +16,7 @@ use super::{Batch, Consumer, Delivery, Exceptions, Received};
 ///
 /// ```
 /// use abide::prelude::*;
-/// use abide::queue::{Delivery, Exceptions, Options, Queues, ToObject};
+/// use abide::queue::{Delivery, Exceptions, QueueOptions, Queues, ToObject};
 ///
 /// #[durable_object]
 /// struct Ledger { ctx: Ctx }
@@ -41,7 +41,7 @@ use super::{Batch, Consumer, Delivery, Exceptions, Received};
 /// }
 ///
 /// # fn main() {
-/// let queues = Queues::new().with("entries", Options::default(), ToObject::named("Ledger", "all", "book"));
+/// let queues = Queues::new().with("entries", QueueOptions::default(), ToObject::named("Ledger", "all", "book"));
 /// # }
 /// ```
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl ToObject {
         }
     }
 
-    async fn give(&self, batch: &Batch<Box<RawValue>>, name: &str, messages: Vec<&Message>) {
+    async fn give(&self, batch: &Batch<Box<RawValue>>, name: &str, messages: Vec<&Raw>) {
         let deliveries: Vec<Delivery> = messages.iter().map(|message| delivery(message)).collect();
         match self.call(batch, name, &deliveries).await {
             Ok(exceptions) => mark(&messages, exceptions),
@@ -105,13 +105,13 @@ impl ToObject {
     }
 }
 
-type Message = Received<Box<RawValue>>;
+type Raw = Received<Box<RawValue>>;
 
 impl Consumer for ToObject {
     type Body = Box<RawValue>;
 
     async fn consume(&self, batch: &Batch<Self::Body>) -> Result<()> {
-        let mut parts: BTreeMap<&str, Vec<&Message>> = BTreeMap::new();
+        let mut parts: BTreeMap<&str, Vec<&Raw>> = BTreeMap::new();
         for message in batch.messages() {
             match self.name.as_deref().or_else(|| message.key()) {
                 Some(name) => parts.entry(name).or_default().push(message),
@@ -127,7 +127,7 @@ impl Consumer for ToObject {
     }
 }
 
-fn delivery(message: &Message) -> Delivery {
+fn delivery(message: &Raw) -> Delivery {
     Delivery {
         id: message.id(),
         key: message.key().map(str::to_owned),
@@ -138,7 +138,7 @@ fn delivery(message: &Message) -> Delivery {
 }
 
 /// Marks the messages according to a response.
-pub(super) fn mark(messages: &[&Message], exceptions: Exceptions) {
+pub(super) fn mark(messages: &[&Raw], exceptions: Exceptions) {
     for message in messages {
         message.ack();
     }

@@ -38,6 +38,7 @@ impl Inner {
         self: &Rc<Self>,
         handler: impl Fn(&Firing) -> Result<(), E>,
     ) -> Result<()> {
+        self.deleted.set(false);
         let Some(turn) = self.worker.claim() else {
             return Ok(());
         };
@@ -55,6 +56,9 @@ impl Inner {
             }
             self.rows.storage.sync().await?;
             for (index, claim) in claims.iter().enumerate() {
+                if self.deleted.replace(false) {
+                    break;
+                }
                 if self.attempt(claim, &handler)? == Attempted::Panicked {
                     // The object's memory may be in any state. What was written stays.
                     self.give_back_the_rest(&claims[index + 1..], self.now())?;
@@ -134,7 +138,7 @@ enum Attempted {
 fn panicked(panic: &(dyn Any + Send)) -> Failure {
     let Panicked { text, shown } = Panicked::new("the handler", panic);
     tracing::error!(%text, error = shown, "the handler of a timer panicked");
-    Failure::again(shown)
+    Failure::temporary(shown)
 }
 
 /// A background handler that panics has failed its attempt. It does not reset the object, because that would interrupt
@@ -158,18 +162,33 @@ impl Work for Background {
     type Landed = Ended;
 
     fn recover(&mut self, now: i64) -> Result<()> {
-        self.inner.recover(now)
+        if self.inner.rows.sql.are_there()? {
+            self.inner.recover(now)?;
+        }
+        Ok(())
     }
 
     /// Writes the results of attempts: in the poll in which their handlers finished, and therefore in one transaction
     /// with their last writes.
     fn arrived(&mut self, landed: &mut Vec<Ended>, now: i64) -> Result<()> {
+        if self.inner.deleted.get() {
+            landed.clear();
+        }
         worker::write_each(landed, |(claim, ended)| {
             self.inner.settle(claim, ended, now)
         })
     }
 
     fn turn(&mut self, landed: &mut Vec<Ended>, turn: Turn) -> Result<Option<Next<Claim, Ended>>> {
+        if self.inner.deleted.replace(false) {
+            landed.clear();
+            if turn.in_flight > 0 {
+                return Ok(None);
+            }
+        }
+        if !self.inner.rows.sql.are_there()? {
+            return Ok(None);
+        }
         self.arrived(landed, turn.now)?;
         let (inner, now) = (&self.inner, turn.now);
         let free = inner.options.concurrency.saturating_sub(turn.in_flight);
@@ -225,7 +244,7 @@ impl Background {
             let ended = tokio::select! {
                 biased;
                 ended = attempt => ended,
-                () = late => Err(Failure::again(format!("it did not finish within {} s", limit.as_secs_f64()))),
+                () = late => Err(Failure::temporary(format!("it did not finish within {} s", limit.as_secs_f64()))),
             };
             (claim, ended)
         })))

@@ -1,6 +1,7 @@
 //! Errors of schedules.
 
 use abide::{Error, ErrorKind};
+use abide_component::Failure;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -52,5 +53,11 @@ impl From<ScheduleError> for Error {
             ScheduleError::Busy { .. } | ScheduleError::NotFailed { .. } => ErrorKind::Application,
         };
         Self::with_kind(kind, error.to_string())
+    }
+}
+
+impl From<ScheduleError> for Failure {
+    fn from(error: ScheduleError) -> Self {
+        Error::from(error).into()
     }
 }

@@ -5,7 +5,7 @@ use std::{cell::Cell, fmt, rc::Rc};
 use abide::{Activation, Ctx, Result};
 use sha2::{Digest, Sha256};
 
-use super::{Options, limits::AGAIN, metrics, rows::Rows, runs::Claim, timers::Set};
+use super::{ScheduleOptions, limits::AGAIN, metrics, rows::Rows, runs::Claim, timers::Set};
 use abide_component::WakeUp;
 use abide_component::numbers::millis;
 use abide_component::suspects::Suspects;
@@ -19,25 +19,40 @@ pub(super) struct Inner {
     pub(super) ctx: Ctx,
     /// Claims due occurrences. A handler in the alarm takes its right.
     pub(super) worker: Worker,
-    pub(super) options: Options,
+    pub(super) options: ScheduleOptions,
     pub(super) rows: Rows,
     /// Whether other runs are stopped for one that may have ended the process.
     pub(super) suspects: Cell<Suspects>,
     /// The number of claims so far, for the share of those that catch up.
     pub(super) claimed: Cell<usize>,
+    /// Whether the object has deleted everything since the last look.
+    pub(super) deleted: Cell<bool>,
 }
 
 impl Inner {
-    pub(super) fn new(ctx: &Ctx, options: Options) -> Rc<Self> {
+    pub(super) fn open(ctx: &Ctx, options: ScheduleOptions) -> Result<Rc<Self>> {
         metrics::describe();
-        Rc::new(Self {
+        Ok(Rc::new(Self {
             ctx: ctx.clone(),
             worker: Worker::new(ctx, WakeUp::new(ctx, NAME)),
-            rows: Rows::new(ctx.storage(), options.history),
+            rows: Rows::open(ctx.storage(), options.history)?,
             options,
             suspects: Cell::default(),
             claimed: Cell::default(),
-        })
+            deleted: Cell::default(),
+        }))
+    }
+
+    /// Whether there is anything to do or to keep.
+    pub(super) fn holds(&self) -> Result<bool> {
+        Ok(self.rows.sql.are_there()? && self.rows.hold_work()?)
+    }
+
+    /// The object has deleted everything, in a transaction that may be rolled back: attempts in flight no longer matter.
+    pub(super) fn deleted(&self) {
+        self.rows.sql.are_deleted();
+        self.deleted.set(true);
+        self.worker.wake();
     }
 
     /// Milliseconds since 1970.
@@ -58,6 +73,9 @@ impl Inner {
     /// Wakes the object when the first timer or retry is due; at once if an occurrence is claimed and not being
     /// handled.
     pub(super) fn arm_next(&self) -> Result<()> {
+        if !self.rows.sql.are_there()? {
+            return self.worker.alarm().set(None);
+        }
         let (next, taken) = self.rows.next()?;
         let now = self.now();
         let at = if taken { Some(now) } else { next };

@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide::schedule::{Firing, Options, Schedule, ScheduleError, Spec};
+//! use abide::schedule::{Firing, ScheduleOptions, Schedule, ScheduleError, Spec};
 //! use std::time::Duration;
 //!
 //! #[durable_object]
@@ -24,7 +24,7 @@
 //!
 //! impl DurableObject for Subscription {
 //!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-//!         let schedule = Schedule::open(&ctx, Options::default())?;
+//!         let schedule = Schedule::open(&ctx, ScheduleOptions::default())?;
 //!         let storage = ctx.storage().clone();
 //!         // What is written here, and that the timer has gone off, is one transaction.
 //!         schedule.on_firing(move |firing: &Firing| match firing.kind.as_str() {
@@ -80,9 +80,10 @@ use inner::Inner;
 use timers::Set;
 
 pub use abide_component::RetryPolicy;
+pub use abide_component::{Failure, FailureKind};
 pub use error::ScheduleError;
-pub use options::Options;
-pub use record::{Entry, Failure, Firing, Phase, Run, Timer, Upserted};
+pub use options::ScheduleOptions;
+pub use record::{Entry, Firing, Phase, Run, Timer, Upserted};
 pub use spec::{Misfire, Overlap, Spec};
 pub use timing::Timing;
 
@@ -98,10 +99,11 @@ impl Schedule {
     /// # Errors
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option is invalid or the object already has a schedule,
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the version of the tables.
-    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: ScheduleOptions) -> Result<Self> {
         options.check()?;
-        schema::prepare(ctx.storage())?;
-        let inner = Inner::new(ctx, options);
+        let inner = Inner::open(ctx, options)?;
+        let (asked, told) = (Rc::clone(&inner), Rc::clone(&inner));
+        ctx.has_duties(inner::NAME, move || asked.holds(), move || told.deleted());
         inner.mind_clock(inner.now())?;
         inner.arm()?;
         let copied = Rc::clone(&inner);
@@ -279,8 +281,9 @@ impl Schedule {
     /// once; the handler owns clones of what it needs of the object, such as its storage.
     ///
     /// The handler's writes and the completion of the occurrence are one transaction. If it returns an error, its
-    /// writes are rolled back, and the attempt has failed. If it panics, the attempt has failed with the panic's text,
-    /// and the object restarts, because its memory may be in any state; the others continue. A handler may set and cancel timers, including its own.
+    /// writes are rolled back, and the attempt has failed. If it panics, the attempt has failed,
+    /// with a mark by which the log has the panic's text, and the object restarts, because its memory may be in any state; the others continue. A handler may set and cancel timers,
+    /// including its own.
     pub fn on_firing<E: Into<Failure>>(
         &self,
         handler: impl Fn(&Firing) -> Result<(), E> + 'static,
@@ -296,16 +299,16 @@ impl Schedule {
     ///
     /// A handler's writes after its last `await` and the completion of the occurrence are one transaction; earlier
     /// writes remain whatever happens, even if it panics, which fails the attempt like any error. An attempt that takes
-    /// longer than [`Options::timeout`] is dropped at its current await, and has failed.
+    /// longer than [`ScheduleOptions::timeout`] is dropped at its current await, and has failed.
     ///
     /// ```
     /// # use abide::prelude::*;
-    /// # use abide::schedule::{Firing, Options, Schedule};
+    /// # use abide::schedule::{Firing, ScheduleOptions, Schedule};
     /// # #[durable_object]
     /// # struct Pages { schedule: Schedule }
     /// # impl DurableObject for Pages {
     /// fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-    ///     let schedule = Schedule::open(&ctx, Options::default())?;
+    ///     let schedule = Schedule::open(&ctx, ScheduleOptions::default())?;
     ///     schedule.on_firing_in_background(move |firing: Firing| {
     ///         let ctx = ctx.clone();
     ///         async move {

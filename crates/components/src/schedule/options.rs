@@ -1,7 +1,8 @@
 //! How a schedule runs its timers.
 
-use abide_macros::Setters;
 use std::time::Duration;
+
+use abide_macros::Setters;
 
 use abide::{Error, ErrorKind, Result};
 
@@ -10,7 +11,7 @@ use super::{RetryPolicy, limits};
 /// How a schedule runs its timers.
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct ScheduleOptions {
     /// When a failed attempt is retried, unless the timer overrides it. Default: 12 attempts, the second after 2 s,
     /// doubling up to an hour.
     pub retry: RetryPolicy,
@@ -30,7 +31,7 @@ pub struct Options {
     pub history: i64,
 }
 
-impl Default for Options {
+impl Default for ScheduleOptions {
     fn default() -> Self {
         Self {
             retry: RetryPolicy::default(),
@@ -44,7 +45,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl ScheduleOptions {
     /// Refuses invalid options.
     pub(super) fn check(&self) -> Result<()> {
         let wrong = if self.timeout.is_zero() || self.timeout > limits::MAX_TIMEOUT {

@@ -1,9 +1,8 @@
 //! The state of timers, and what a handler receives. Times are milliseconds since 1970.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use abide::{Error, ErrorKind, Result};
-use abide_component::{Fault, FaultKind};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::Spec;
@@ -138,95 +137,5 @@ impl Firing {
                 format!("the metadata of timer `{}`: {error}", self.timer),
             )
         })
-    }
-}
-
-/// Why an attempt failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    pub(super) error: String,
-    pub(super) kind: FailureKind,
-    pub(super) after: Option<Duration>,
-}
-
-/// What a failure means for the next attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FailureKind {
-    Again,
-    Throttled,
-    Permanent,
-}
-
-impl Failure {
-    /// A later attempt may succeed.
-    pub fn again(error: impl Into<String>) -> Self {
-        Self::new(FailureKind::Again, error)
-    }
-
-    /// A receiver asks for patience, for this long if it says so: this attempt does not count. Without a time the wait is
-    /// 1 s, doubled each time up to 30 s. After a week of it the occurrence has failed.
-    pub fn throttled(error: impl Into<String>, after: Option<Duration>) -> Self {
-        Self {
-            after,
-            ..Self::new(FailureKind::Throttled, error)
-        }
-    }
-
-    /// It will never succeed: no other attempt is made.
-    pub fn permanent(error: impl Into<String>) -> Self {
-        Self::new(FailureKind::Permanent, error)
-    }
-
-    /// Not to be retried before this time has passed (`Retry-After`), at most a day, nor before the policy says.
-    #[must_use]
-    pub fn retry_after(mut self, after: Duration) -> Self {
-        self.after = Some(after);
-        self
-    }
-
-    fn new(kind: FailureKind, error: impl Into<String>) -> Self {
-        Self {
-            error: error.into(),
-            kind,
-            after: None,
-        }
-    }
-
-    /// What went wrong.
-    pub fn message(&self) -> &str {
-        &self.error
-    }
-
-    /// True if no other attempt is made.
-    pub fn is_permanent(&self) -> bool {
-        self.kind == FailureKind::Permanent
-    }
-}
-
-impl From<Error> for Failure {
-    /// An overloaded node or object asks for patience. Every other error may pass.
-    fn from(error: Error) -> Self {
-        let kind = match error.kind() {
-            ErrorKind::Overloaded => FailureKind::Throttled,
-            _ => FailureKind::Again,
-        };
-        Self {
-            after: error.retry_after(),
-            ..Self::new(kind, error.to_string())
-        }
-    }
-}
-
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Self {
-        let kind = match fault.kind {
-            FaultKind::NotSent | FaultKind::Throttled => FailureKind::Throttled,
-            FaultKind::Refused | FaultKind::Unknown => FailureKind::Again,
-            FaultKind::Permanent => FailureKind::Permanent,
-        };
-        Self {
-            after: fault.after,
-            ..Self::new(kind, fault.text)
-        }
     }
 }

@@ -4,26 +4,39 @@
 //! timers, except for the few marked ones. A run that waits or has failed belongs to its timer's current spec; a
 //! claimed run may belong to an earlier generation, or to a timer that is gone.
 
-use abide::{Error, ErrorKind, Result, Sql, Storage};
+use abide::{Error, ErrorKind, Result, Storage};
+use abide_component::tables::TablesSql;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
-use super::limits;
+use super::{limits, schema};
 
 /// The tables of one schedule.
 pub(super) struct Rows {
     pub(super) storage: Storage,
-    pub(super) sql: Sql,
+    pub(super) sql: TablesSql,
     /// Rows that the history may have.
     pub(super) history: i64,
 }
 
 impl Rows {
-    pub(super) fn new(storage: &Storage, history: i64) -> Self {
-        Self {
-            sql: storage.sql(),
+    /// Creates the tables unless they exist.
+    pub(super) fn open(storage: &Storage, history: i64) -> Result<Self> {
+        Ok(Self {
+            sql: schema::open(storage)?,
             storage: storage.clone(),
             history,
-        }
+        })
+    }
+
+    /// Whether there is anything to do or to keep: timers that go off, and occurrences that wait for an operator.
+    pub(super) fn hold_work(&self) -> Result<bool> {
+        self.sql
+            .exec(
+                "SELECT EXISTS (SELECT 1 FROM schedule_runs)
+                     OR EXISTS (SELECT 1 FROM schedule_timers WHERE due_at IS NOT NULL OR fire_at IS NOT NULL)",
+                (),
+            )?
+            .one()
     }
 
     /// When the first timer or retry is due, and whether a run is claimed.

@@ -2,7 +2,7 @@
 
 use abide::{Result, Storage};
 
-use abide_component::tables;
+use abide_component::tables::{self, TablesSql};
 
 /// The version of the tables, kept in `schedule_meta`.
 const VERSION: i64 = 1;
@@ -92,9 +92,14 @@ const TABLES: &str = "
     END;
 ";
 
+const META: &str = "schedule_meta";
+
 /// Creates the tables if the object has none.
-pub(super) fn prepare(storage: &Storage) -> Result<()> {
-    tables::prepare_waits(storage, "schedule", "schedule_meta", VERSION, |sql| {
-        sql.exec(TABLES, ()).map(drop)
+pub(super) fn open(storage: &Storage) -> Result<TablesSql> {
+    let stored = storage.clone();
+    TablesSql::open(storage, META, move || {
+        tables::prepare_waits(&stored, "schedule", META, VERSION, |sql| {
+            sql.exec(TABLES, ()).map(drop)
+        })
     })
 }

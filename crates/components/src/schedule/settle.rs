@@ -9,7 +9,6 @@ use super::{
     Failure, RetryPolicy,
     inner::{Inner, key},
     limits,
-    record::FailureKind,
     runs::{Claim, Retry, Taken},
     timers::Set,
 };
@@ -44,21 +43,21 @@ impl Inner {
         let Some(set) = self.current(claim)? else {
             return self.drop_stale(claim, now);
         };
-        let mut error = failure.error.clone();
-        let wait = match failure.kind {
-            FailureKind::Permanent => None,
-            FailureKind::Throttled => {
+        let mut error = failure.message().to_owned();
+        let wait = match failure.kind() {
+            kind if kind.is_no_attempt() => {
                 match throttle::why_over(PATIENCE, claim.created_at, now, &error) {
                     Some(over) => {
                         error = over;
                         None
                     }
-                    None => Some(self.pause(&set, claim, failure.after)),
+                    None => Some(self.pause(&set, claim, failure.after())),
                 }
             }
-            FailureKind::Again => self.wait(&set, claim, claim.counted(), failure.after),
+            kind if kind.is_retried() => self.wait(&set, claim, claim.counted(), failure.after()),
+            _ => None,
         };
-        let throttled = failure.kind == FailureKind::Throttled;
+        let throttled = failure.kind().is_no_attempt();
         match wait {
             Some(wait) => {
                 let retry = Retry {

@@ -170,7 +170,7 @@ impl Spec {
 }
 
 /// What happens to occurrences that were missed, because the node did not run, or was late by more than
-/// [`Options::grace`](super::Options::grace).
+/// [`ScheduleOptions::grace`](super::ScheduleOptions::grace).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Misfire {

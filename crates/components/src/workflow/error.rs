@@ -1,6 +1,7 @@
 //! Errors of workflows.
 
 use abide::{Error, ErrorKind};
+use abide_component::Failure;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -15,7 +16,7 @@ pub enum WorkflowError {
     Invalid(String),
     /// The program has no such workflow.
     #[error(
-        "there is no workflow `{name}`: add it to the program's `workflow::Registry`, which has `{known}`"
+        "there is no workflow `{name}`: add it to the program's `WorkflowRegistry`, which has `{known}`"
     )]
     Unknown {
         /// What was asked for.
@@ -79,5 +80,11 @@ impl From<WorkflowError> for Error {
             WorkflowError::TooManyEvents { .. } => ErrorKind::Overloaded,
         };
         Self::with_kind(kind, error.to_string())
+    }
+}
+
+impl From<WorkflowError> for Failure {
+    fn from(error: WorkflowError) -> Self {
+        Error::from(error).into()
     }
 }

@@ -6,9 +6,9 @@ use abide::{Ctx, Result};
 use tokio::sync::Notify;
 
 use super::{
-    Failure, Listed, Options, Registry, Status, StepKind, WorkflowError,
+    Failure, Listed, Status, StepKind, WorkflowError, WorkflowOptions, WorkflowRegistry,
     attempt::Cancel,
-    metrics,
+    failure, metrics,
     notices::{self, Child, ChildResult, NoticeOutcome, NoticeResult, Parent, Sender},
     rows::{Instance, Rows},
 };
@@ -19,8 +19,8 @@ use abide_component::worker::{Attempt, Worker};
 /// One instance's object.
 pub(super) struct Inner {
     pub(super) ctx: Ctx,
-    pub(super) registry: Arc<Registry>,
-    pub(super) options: Options,
+    pub(super) registry: Arc<WorkflowRegistry>,
+    pub(super) options: WorkflowOptions,
     pub(super) rows: Rows,
     /// Drives the instance.
     pub(super) worker: Worker,
@@ -98,7 +98,7 @@ impl Inner {
             Err(failure) if failure.is_canceled() && instance.cancel.is_some() => Status::Canceled,
             Err(_) => Status::Failed,
         };
-        let failure = result.as_ref().err().map(Failure::to_json);
+        let failure = result.as_ref().err().map(failure::to_json);
         self.rows
             .set_value("output", result.as_ref().ok().map(String::as_str))?;
         self.rows.set_value("failure", failure.as_deref())?;
@@ -211,7 +211,7 @@ impl Inner {
             }
             NoticeOutcome::NoChild(child, failure) => {
                 self.rows.remove_notice(heard.id)?;
-                let result = format!("{{\"Err\":{}}}", failure.to_json());
+                let result = format!("{{\"Err\":{}}}", failure::to_json(&failure));
                 self.rows.add_event(StepKind::Child, &child, &result, now)
             }
             NoticeOutcome::Again(error) => {

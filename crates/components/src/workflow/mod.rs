@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide::workflow::{self, Context, Failure, Registry, RetryPolicy, Workflow, WorkflowError, Workflows};
+//! use abide::workflow::{self, Context, Failure, WorkflowRegistry, RetryPolicy, Workflow, WorkflowError, Workflows};
 //! use std::time::Duration;
 //!
 //! struct Signup;
@@ -25,8 +25,7 @@
 //!         ctx.step("mail", RetryPolicy::default(), async |attempt| {
 //!             let request = abide::http::Request::post("https://example.com/mails")
 //!                 .header("idempotency-key", attempt.idempotency_key())
-//!                 .body(Body::from(address.clone()))
-//!                 .map_err(|error| Failure::permanent(error.to_string()))?;
+//!                 .body(Body::from(address.clone()))?;
 //!             match attempt.fetch(request).await?.status() {
 //!                 status if status.is_success() => Ok(()),
 //!                 status => Err(Failure::temporary(status.to_string())),
@@ -47,7 +46,7 @@
 //! }
 //!
 //! # fn main() {
-//! let host = workflow::install(abide::Host::builder("data"), Registry::new().with(Signup), workflow::Options::default());
+//! let host = workflow::install(abide::Host::builder("data"), WorkflowRegistry::new().with(Signup), workflow::WorkflowOptions::default());
 //! # }
 //! ```
 
@@ -87,28 +86,32 @@ use std::time::Duration;
 
 use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
 
+pub use abide_component::{Failure, FailureKind};
 pub use attempt::Attempt;
 pub use context::Context;
 pub use directory::ListedVersion;
 pub use error::WorkflowError;
-pub use failure::{Failure, FailureKind};
 pub use handle::{EventKey, Workflows};
 pub use notices::Parent;
 pub use object::{
     Order, RawResult, Started, WorkflowDirectory, WorkflowDirectoryStub, WorkflowInstance,
     WorkflowInstanceStub,
 };
-pub use options::Options;
+pub use options::WorkflowOptions;
 pub use record::{
     Ended, Filter, InstanceRecord, ListBy, Listed, Page, Status, StepKind, StepName, StepRecord,
     StepState,
 };
-pub use registry::Registry;
+pub use registry::WorkflowRegistry;
 pub use retry::RetryPolicy;
 pub use workflow::Workflow;
 
 /// Registers the classes, with the workflows of the program and their options.
-pub fn install(host: HostBuilder, registry: Registry, options: Options) -> HostBuilder {
+pub fn install(
+    host: HostBuilder,
+    registry: WorkflowRegistry,
+    options: WorkflowOptions,
+) -> HostBuilder {
     host.object_with::<WorkflowInstance>(class_options())
         .object::<WorkflowDirectory>()
         .with(registry)

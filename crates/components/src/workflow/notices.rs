@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::{
     Failure, Listed, WorkflowError,
     directory::ListedVersion,
-    limits,
+    failure, limits,
     object::{Order, WorkflowDirectory, WorkflowInstance},
     rows::NoticeRow,
 };
@@ -101,7 +101,7 @@ impl Sender {
 pub(super) fn result_json(result: &Result<String, Failure>) -> String {
     match result {
         Ok(output) => format!("{{\"Ok\":{output}}}"),
-        Err(failure) => format!("{{\"Err\":{}}}", failure.to_json()),
+        Err(failure) => format!("{{\"Err\":{}}}", failure::to_json(failure)),
     }
 }
 

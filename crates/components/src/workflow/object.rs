@@ -10,9 +10,10 @@ use tokio::sync::Notify;
 use abide_component::{WakeUp, worker::Worker};
 
 use super::{
-    Failure, Filter, InstanceRecord, Listed, Options, Page, Registry, Status, StepKind, StepName,
-    StepRecord, WorkflowError,
+    Failure, Filter, InstanceRecord, Listed, Page, Status, StepKind, StepName, StepRecord,
+    WorkflowError, WorkflowOptions, WorkflowRegistry,
     directory::{Directory, ListedVersion},
+    failure,
     inner::Inner,
     limits, metrics,
     notices::{self, Parent},
@@ -65,11 +66,11 @@ impl std::fmt::Debug for WorkflowInstance {
 impl DurableObject for WorkflowInstance {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let options = env
-            .get::<Options>()
-            .map_or_else(Options::default, |options| (*options).clone());
+            .get::<WorkflowOptions>()
+            .map_or_else(WorkflowOptions::default, |options| (*options).clone());
         options.check()?;
         let inner = Rc::new(Inner {
-            registry: env.require::<Registry>()?,
+            registry: env.require::<WorkflowRegistry>()?,
             options,
             rows: Rows::new(ctx.storage()),
             worker: Worker::new(&ctx, WakeUp::own(&ctx)),
@@ -179,7 +180,7 @@ impl WorkflowInstance {
             let instance = inner.instance()?;
             if instance.status.is_end() {
                 if let Some(failure) = inner.rows.value("failure")? {
-                    return Ok(Some(Err(Failure::from_json(&failure))));
+                    return Ok(Some(Err(failure::from_json(&failure))));
                 }
                 let output = inner.rows.value("output")?;
                 return Ok(Some(Ok(output.unwrap_or_else(|| "null".into()))));
@@ -224,10 +225,7 @@ impl WorkflowInstance {
         inner.rows.set_cancel(Some(&reason))?;
         if instance.status == Status::Stuck {
             instance.cancel = Some(reason);
-            inner.end(
-                &instance,
-                &Err(Failure::canceled("the instance was canceled")),
-            )?;
+            inner.end(&instance, &Err(failure::canceled()))?;
         } else if instance.status == Status::Paused {
             inner.set_status(&instance, Status::Running, None)?;
         }

@@ -1,14 +1,15 @@
 //! Options of instances.
 
-use abide_macros::Setters;
 use std::time::Duration;
+
+use abide_macros::Setters;
 
 use abide::{Error, ErrorKind, Result};
 
 /// Options of a program's instances.
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct WorkflowOptions {
     /// How long a finished instance is kept, with its history and its id. Default 30 days.
     pub keep_finished: Duration,
     /// How soon a running instance continues after its process or object has stopped. Default 5 s.
@@ -19,7 +20,7 @@ pub struct Options {
     pub rehearse: bool,
 }
 
-impl Default for Options {
+impl Default for WorkflowOptions {
     fn default() -> Self {
         Self {
             keep_finished: Duration::from_hours(30 * 24),
@@ -29,7 +30,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl WorkflowOptions {
     /// Refuses invalid options.
     pub(super) fn check(&self) -> Result<()> {
         if self.recovery.is_zero() {

@@ -1,7 +1,8 @@
 //! The state of instances and their steps.
 
-use abide_macros::Setters;
 use std::fmt;
+
+use abide_macros::Setters;
 
 use serde::{Deserialize, Serialize};
 

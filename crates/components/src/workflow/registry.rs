@@ -8,11 +8,11 @@ use super::{Context, Failure, Workflow, WorkflowError, limits};
 
 /// The workflows of a program. Share one with [`install`](super::install).
 #[derive(Default)]
-pub struct Registry {
+pub struct WorkflowRegistry {
     workflows: BTreeMap<&'static str, Arc<dyn AnyWorkflow>>,
 }
 
-impl Registry {
+impl WorkflowRegistry {
     /// An empty registry.
     pub fn new() -> Self {
         Self::default()
@@ -53,9 +53,9 @@ impl Registry {
     }
 }
 
-impl fmt::Debug for Registry {
+impl fmt::Debug for WorkflowRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Registry")
+        f.debug_tuple("WorkflowRegistry")
             .field(&self.workflows.keys())
             .finish()
     }

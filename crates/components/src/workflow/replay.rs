@@ -22,6 +22,7 @@ use sha2::Sha256;
 use super::{
     Failure,
     attempt::Cancel,
+    failure,
     metrics::Metrics,
     rows::{Instance, Rows, StepRow},
 };
@@ -109,7 +110,7 @@ impl Replay {
     pub(super) fn succeed(&self, input: String) -> Result<(), Failure> {
         let mut history = self.history.borrow_mut();
         if history.canceled {
-            return Err(asking::was_canceled());
+            return Err(failure::canceled());
         }
         history.successor = Some(input);
         Ok(())

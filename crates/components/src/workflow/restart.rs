@@ -7,7 +7,7 @@
 use abide::Result;
 
 use super::{
-    Failure, FailureKind, Status, StepKind, StepName, StepState, WorkflowError,
+    Status, StepKind, StepName, StepState, WorkflowError, failure,
     inner::Inner,
     notices,
     rows::{Instance, StepRow},
@@ -71,8 +71,7 @@ impl Inner {
             StepState::Done => false,
             StepState::Failed => {
                 let (_, _, error) = self.rows.outcome(step.id)?;
-                let failure = Failure::from_json(&error.unwrap_or_default());
-                failure.kind() == FailureKind::Temporary
+                failure::from_json(&error.unwrap_or_default()).is_after_effect()
             }
             _ => step.attempts > 0,
         };

@@ -6,8 +6,8 @@ use abide::{Result, Sql, Storage};
 use serde::Deserialize;
 
 use super::{
-    Failure, InstanceRecord, Status, StepKind, StepName, StepRecord, StepState, notices::Parent,
-    schema,
+    Failure, InstanceRecord, Status, StepKind, StepName, StepRecord, StepState, failure,
+    notices::Parent, schema,
 };
 
 /// The single row of `workflow_instance`.
@@ -256,7 +256,7 @@ impl Rows {
             .exec(sql, (after, i64::try_from(limit).unwrap_or(i64::MAX)))?;
         let mut steps: Vec<StepRecord> = rows.all()?;
         for step in &mut steps {
-            let failure = step.error.as_deref().map(Failure::from_json);
+            let failure = step.error.as_deref().map(failure::from_json);
             step.failure = failure.as_ref().map(Failure::kind);
             step.error = failure.map(|failure| failure.message().to_owned());
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Failure;
+use super::{Failure, failure};
 
 /// What earlier attempts of a step mean for the next one. A row has it as JSON, in place of the failure alone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ impl Setback {
     /// The stored form, with the newest failure.
     pub(super) fn to_json(&self, failure: &Failure) -> String {
         let stored = Stored {
-            failure: failure.shortened(),
+            failure: failure::shortened(failure),
             setback: self,
         };
         serde_json::to_string(&stored).unwrap_or_default()

@@ -5,7 +5,7 @@ use std::cell::{RefCell, RefMut};
 use abide::{Ctx, Error, Message, Result};
 
 use super::{
-    CUSTOM, Options, Received,
+    CUSTOM, DocumentOptions, Received,
     awareness::{self, Awareness},
     lib0::Reader,
     limits,
@@ -32,7 +32,7 @@ enum Rest {
 }
 
 impl Exchange {
-    pub(super) fn open(ctx: &Ctx, room: &Room, options: Options) -> Result<Self> {
+    pub(super) fn open(ctx: &Ctx, room: &Room, options: DocumentOptions) -> Result<Self> {
         Ok(Self {
             room: room.clone(),
             stored: Stored::open(ctx, options)?,

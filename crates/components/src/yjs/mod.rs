@@ -26,8 +26,8 @@
 //!
 //! impl DurableObject for Pad {
 //!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-//!         let room = Room::open(&ctx, party::Options::default())?;
-//!         let document = Document::open(&ctx, &room, yjs::Options::default())?;
+//!         let room = Room::open(&ctx, party::RoomOptions::default())?;
+//!         let document = Document::open(&ctx, &room, yjs::DocumentOptions::default())?;
 //!         Ok(Self { room, document })
 //!     }
 //!
@@ -84,7 +84,7 @@ use stored::Turn;
 
 use crate::party::{Connection, Room};
 
-pub use options::Options;
+pub use options::DocumentOptions;
 pub use refusal::Refusal;
 pub use yrs;
 
@@ -137,7 +137,7 @@ impl Document {
     /// # Errors
     /// [`ErrorKind::Input`] if an option is invalid; [`ErrorKind::Damaged`] if the tables are of a version that this program does
     /// not know.
-    pub fn open(ctx: &Ctx, room: &Room, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, room: &Room, options: DocumentOptions) -> Result<Self> {
         options.check()?;
         let exchange = Exchange::open(ctx, room, options)?;
         Ok(Self(Rc::new(exchange)))

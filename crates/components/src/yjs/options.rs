@@ -10,7 +10,7 @@ use super::limits;
 /// How a document is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct DocumentOptions {
     /// Most bytes of the stored document, and of one message: a client that was offline may bring all of it. An
     /// update that does not fit is refused, and its connection is closed with 4413.
     pub max_document_bytes: u64,
@@ -24,7 +24,7 @@ pub struct Options {
     pub compact_after_bytes: u64,
 }
 
-impl Default for Options {
+impl Default for DocumentOptions {
     fn default() -> Self {
         Self {
             max_document_bytes: limits::DEFAULT_MAX_DOCUMENT_BYTES,
@@ -35,7 +35,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl DocumentOptions {
     pub(super) fn check(&self) -> Result<()> {
         let most = limits::MAX_DOCUMENT_BYTES;
         let refuse = |text: String| Err(Error::with_kind(ErrorKind::Input, text));

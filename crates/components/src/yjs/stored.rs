@@ -9,7 +9,7 @@ use abide::{Ctx, Error, Result, storage::MemoryCharge};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::{
-    Options, Size,
+    DocumentOptions, Size,
     limits::{INLINE_DOCUMENT_BYTES, INLINE_TIME, INLINE_UPDATE_BYTES, LOAD_TIME, MEMORY_PER_BYTE},
     refusal::Refusal,
     replica::{Applied, Replica},
@@ -21,7 +21,7 @@ use super::{
 pub(super) struct Stored {
     ctx: Ctx,
     rows: UpdateRows,
-    pub(super) options: Options,
+    pub(super) options: DocumentOptions,
     /// `None` until it is needed, and whenever memory may differ from the rows.
     live: Mutex<Option<Live>>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Stored {
-    pub(super) fn open(ctx: &Ctx, options: Options) -> Result<Self> {
+    pub(super) fn open(ctx: &Ctx, options: DocumentOptions) -> Result<Self> {
         Ok(Self {
             ctx: ctx.clone(),
             rows: UpdateRows::open(ctx.storage())?,
@@ -149,7 +149,7 @@ impl Live {
         self.work > allowance(LOAD_TIME, self.size.total()) / 2
     }
 
-    fn is_compaction_due(&self, options: &Options) -> bool {
+    fn is_compaction_due(&self, options: &DocumentOptions) -> bool {
         let size = self.size;
         let bytes = options.compact_after_bytes.max(size.snapshot_bytes);
         size.updates >= options.compact_after_updates.saturating_mul(self.patience)

@@ -2,15 +2,12 @@
 
 use std::ops::Deref;
 
-use abide::{Error, Request, http::StatusCode};
-use abide_component::{
-    Fault, FaultKind as FaultIs,
-    answer::{self, fetch},
-};
+use abide::{Request, http::StatusCode};
+use abide_component::answer::{self, fetch};
 
 pub(super) use answer::End;
 
-use crate::{Delivery, Failure, FailureKind};
+use crate::{Delivery, Failure};
 
 /// A receiver's response to an attempt.
 pub(super) struct Answer {
@@ -31,7 +28,7 @@ impl Deref for Answer {
 pub(super) async fn send(delivery: &Delivery, request: Request) -> Result<Answer, Failure> {
     let answer = fetch(delivery.env(), request).await;
     Ok(Answer {
-        answer: answer.map_err(|error| failure(&error))?,
+        answer: answer?,
         repeated: delivery.unknown(),
     })
 }
@@ -41,35 +38,18 @@ impl Answer {
     pub(super) fn failure(&self) -> Failure {
         // The attempt whose response was lost may still be running there.
         if self.repeated && self.status == StatusCode::CONFLICT {
-            return Failure::unknown(self.text()).retry_after(self.after);
+            return Failure::temporary(self.text()).retry_after(self.after);
         }
-        Fault::of_answer(&self.answer).into()
+        Failure::of_answer(&self.answer)
     }
 
     /// The same, for a receiver that may later accept whatever it has refused.
     pub(super) fn passing_failure(&self) -> Failure {
         let failure = self.failure();
-        match failure.kind() {
-            FailureKind::Permanent => Failure::refused(failure.error()).retry_after(self.after),
-            _ => failure,
+        if failure.is_permanent() {
+            Failure::refused(failure.message()).retry_after(self.after)
+        } else {
+            failure
         }
-    }
-}
-
-/// The failure that an error of the HTTP client means.
-pub(super) fn failure(error: &Error) -> Failure {
-    Fault::of_error(error).into()
-}
-
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Self {
-        let failure = match fault.kind {
-            FaultIs::NotSent => Self::not_sent(fault.text),
-            FaultIs::Throttled => Self::throttled(fault.text, fault.after),
-            FaultIs::Refused => Self::refused(fault.text),
-            FaultIs::Unknown => Self::unknown(fault.text),
-            FaultIs::Permanent => return Self::permanent(fault.text),
-        };
-        failure.retry_after(fault.after)
     }
 }

@@ -163,7 +163,7 @@ fn failure(error: &Error) -> Failure {
         // The object is overloaded: others may not be.
         ErrorKind::Overloaded => Failure::throttled(text, None),
         // An earlier attempt is still running; its result answers the next one.
-        ErrorKind::InProgress => Failure::unknown(text),
+        ErrorKind::InProgress => Failure::temporary(text),
         ErrorKind::NotFound
         | ErrorKind::Decode
         | ErrorKind::Input
@@ -171,6 +171,6 @@ fn failure(error: &Error) -> Failure {
         | ErrorKind::KeyReused
         | ErrorKind::Damaged => Failure::permanent(text),
         _ if error.retryable() || error.kind() == ErrorKind::Deadlock => Failure::refused(text),
-        _ => Failure::unknown(text),
+        _ => Failure::temporary(text),
     }
 }

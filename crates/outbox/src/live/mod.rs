@@ -22,7 +22,7 @@
 //! use std::sync::Arc;
 //!
 //! use abide::prelude::*;
-//! use abide::outbox::{Options, Outbox, Registry, live::{Live, Table}};
+//! use abide::outbox::{OutboxOptions, Outbox, Registry, live::{Live, Table}};
 //!
 //! #[durable_object]
 //! pub struct Shop {
@@ -32,7 +32,7 @@
 //!
 //! impl DurableObject for Shop {
 //!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-//!         let outbox = Outbox::open(&ctx, Options::default())?;
+//!         let outbox = Outbox::open(&ctx, OutboxOptions::default())?;
 //!         let live = Live::open(&ctx, &outbox, Table)?;
 //!         Ok(Self { outbox, live })
 //!     }
@@ -77,7 +77,7 @@ pub use stream::{Action, refresh, remove, stream};
 use log::{Log, Position};
 use watch::{Format, Watch, Watcher};
 
-use super::{Counts, Filter, Outbox, Record, Status};
+use super::{Counts, MessageFilter, Outbox, Record, Status};
 
 /// Messages in a snapshot.
 const SNAPSHOT: usize = 50;
@@ -271,9 +271,9 @@ impl Inner {
         let (messages, complete) = match watch.message {
             Some(id) => (self.outbox.get(id)?.into_iter().collect(), true),
             None => {
-                let newest = Filter {
+                let newest = MessageFilter {
                     limit: SNAPSHOT,
-                    ..Filter::default()
+                    ..MessageFilter::default()
                 };
                 let page = self.outbox.list(&newest)?;
                 (page.records, page.next.is_none())
@@ -520,9 +520,9 @@ fn cut_off(socket: &WebSocket, error: &Error) {
 
 /// The newest message that there is. Ids rise.
 fn newest(outbox: &Outbox) -> Result<i64> {
-    let newest = outbox.list(&Filter {
+    let newest = outbox.list(&MessageFilter {
         limit: 1,
-        ..Filter::default()
+        ..MessageFilter::default()
     })?;
     Ok(newest.records.first().map_or(0, |record| record.id))
 }

@@ -4,7 +4,7 @@ use abide::Result;
 use jiff::{Timestamp, Unit};
 use maud::{Markup, PreEscaped, html};
 
-use crate::{Counts, Destination, Filter, Outbox, Record, Status};
+use crate::{Counts, Destination, MessageFilter, Outbox, Record, Status};
 
 /// Renders an outbox for pages. The HTML must already be escaped, as template libraries do it.
 pub trait Render: 'static {
@@ -62,9 +62,9 @@ impl Table {
     /// [`Live::accept`](super::Live::accept) answers, `assets` the folder with [`TURBO`](super::TURBO) and
     /// [`LIVE`](super::LIVE).
     pub fn page(self, title: &str, outbox: &Outbox, live: &str, assets: &str) -> Result<String> {
-        let newest = outbox.list(&Filter {
+        let newest = outbox.list(&MessageFilter {
             limit: self.rows(),
-            ..Filter::default()
+            ..MessageFilter::default()
         })?;
         let head = self.head(outbox)?;
         Ok(page(title, &head, &newest.records, live, assets))

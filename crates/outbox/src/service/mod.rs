@@ -6,11 +6,11 @@
 //!
 //! ```
 //! use abide::Host;
-//! use abide::{outbox::handlers::HttpDelivery, outbox::{Deliver, Options, Registry}, outbox::service};
+//! use abide::{outbox::handlers::HttpDelivery, outbox::{Deliver, OutboxOptions, Registry}, outbox::service};
 //!
 //! # fn build() -> abide::server::HostBuilder {
 //! let registry = Registry::new().with(HttpDelivery::new()).open_to_clients(HttpDelivery::KIND);
-//! service::install(Host::builder("data"), registry, Options::default()).router(service::router)
+//! service::install(Host::builder("data"), registry, OutboxOptions::default()).router(service::router)
 //! # }
 //! ```
 //!
@@ -44,7 +44,7 @@ mod router;
 
 use abide::server::{AuditedCall, HostBuilder};
 
-use crate::{Options, Registry};
+use crate::{OutboxOptions, Registry};
 
 pub use object::{Outbox, OutboxStub};
 pub use request::{Delayed, MAX_MESSAGES, Refused, Shown};
@@ -62,7 +62,7 @@ const AUDITED: &[AuditedCall] = &[
 ];
 
 /// Registers the class, with the handlers and the options of all its outboxes.
-pub fn install(host: HostBuilder, registry: Registry, options: Options) -> HostBuilder {
+pub fn install(host: HostBuilder, registry: Registry, options: OutboxOptions) -> HostBuilder {
     host.object::<Outbox>()
         .audit_calls::<Outbox>(AUDITED)
         .with(registry)

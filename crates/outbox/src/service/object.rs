@@ -6,19 +6,19 @@ use abide::prelude::*;
 
 use super::{Delayed, Refused, Shown};
 use crate::{
-    BulkResult, Counts, DeadLetterFilter, Destination, Enqueued, Filter, Options, OutboxError,
-    Page, Record, limits,
+    BulkResult, Counts, DeadLetterFilter, Destination, Enqueued, MessageFilter, OutboxError,
+    OutboxOptions, Page, Record, limits,
     live::{Live, Table},
 };
 
 /// An object with an outbox and nothing else. The program shares a [`Registry`](crate::Registry) and, if they are not the default,
-/// [`Options`]: see [`install`](super::install).
+/// [`OutboxOptions`]: see [`install`](super::install).
 ///
 /// Reads create nothing: the first message, or the first watcher, creates the outbox.
 #[durable_object]
 pub struct Outbox {
     ctx: Ctx,
-    options: Options,
+    options: OutboxOptions,
     opened: OnceCell<Opened>,
 }
 
@@ -39,8 +39,8 @@ impl DurableObject for Outbox {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
         let this = Self {
             options: env
-                .get::<Options>()
-                .map_or_else(Options::default, |options| (*options).clone()),
+                .get::<OutboxOptions>()
+                .map_or_else(OutboxOptions::default, |options| (*options).clone()),
             opened: OnceCell::new(),
             ctx,
         };
@@ -129,7 +129,7 @@ impl Outbox {
     }
 
     /// Messages, newest first.
-    pub async fn list(&self, filter: Filter) -> Result<Page> {
+    pub async fn list(&self, filter: MessageFilter) -> Result<Page> {
         self.read(|outbox| outbox.list(&filter))
     }
 

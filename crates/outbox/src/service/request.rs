@@ -9,7 +9,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::{Change, Message, OutboxError, Priority, Record, limits};
+use crate::{Change, OutboxError, OutboxMessage, Priority, Record, limits};
 
 /// Waits of a schedule that are parsed: one more than allowed, so it is refused.
 const WAITS: usize = limits::MAX_SCHEDULE + 1;
@@ -91,8 +91,8 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
 pub struct Delayed {
     /// The message.
     #[serde(deserialize_with = "from_program")]
-    pub message: Message,
-    /// Milliseconds from its enqueuing, whose time the object knows. A message has this or [`Message::not_before`].
+    pub message: OutboxMessage,
+    /// Milliseconds from its enqueuing, whose time the object knows. A message has this or [`OutboxMessage::not_before`].
     pub delay: Option<i64>,
 }
 
@@ -161,7 +161,7 @@ impl Sent {
         let wait = |millis: u64| i64::try_from(millis).unwrap_or(i64::MAX);
         Delayed {
             delay: self.delay.map(wait),
-            message: Message {
+            message: OutboxMessage {
                 dedup_key: self.dedup_key,
                 ordering_key: self.ordering_key,
                 not_before: self.not_before,
@@ -170,25 +170,25 @@ impl Sent {
                 schedule: self
                     .schedule
                     .map(|waits| waits.elements.into_iter().map(wait).collect()),
-                ..Message::from_json(self.kind, self.payload.get())
+                ..OutboxMessage::from_json(self.kind, self.payload.get())
             },
         }
     }
 }
 
 /// Deserializes a message from the format of calls between objects, and from no other.
-fn from_program<'de, D: Deserializer<'de>>(format: D) -> Result<Message, D::Error> {
+fn from_program<'de, D: Deserializer<'de>>(format: D) -> Result<OutboxMessage, D::Error> {
     if format.is_human_readable() {
         return Err(D::Error::custom(
             "only the program itself, or POST /outbox/{name}/messages, can enqueue messages",
         ));
     }
-    Message::deserialize(format)
+    OutboxMessage::deserialize(format)
 }
 
 impl Delayed {
     /// The message, as of this time.
-    pub(super) fn at(self, now: i64) -> Result<Message, OutboxError> {
+    pub(super) fn at(self, now: i64) -> Result<OutboxMessage, OutboxError> {
         let mut message = self.message;
         if let Some(delay) = self.delay {
             if message.not_before.is_some() {

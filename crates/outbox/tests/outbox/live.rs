@@ -10,7 +10,7 @@ use std::{
 };
 
 use abide::outbox::{
-    Deliver, Delivery, Failure, Message as Letter, Options, Outbox, Pace, Record, Registry,
+    Deliver, Delivery, Failure, Outbox, OutboxMessage, OutboxOptions, Pace, Record, Registry,
     RetryPolicy, Submitted,
     live::{LIVE, Live, MAX_READERS, Table, refresh},
 };
@@ -63,7 +63,7 @@ struct Shop {
 
 impl DurableObject for Shop {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let options = Options::clone(&*env.require()?);
+        let options = OutboxOptions::clone(&*env.require()?);
         let outbox = Outbox::open(&ctx, options)?;
         let live = Live::open(&ctx, &outbox, Table)?;
         Ok(Self { ctx, outbox, live })
@@ -84,7 +84,7 @@ impl Shop {
     pub async fn note(&self, notes: Vec<String>) -> Result<i64> {
         let mut last = 0;
         for note in notes {
-            last = self.outbox.enqueue(&Letter::new("note", &note)?)?.id;
+            last = self.outbox.enqueue(&OutboxMessage::new("note", &note)?)?.id;
         }
         Ok(last)
     }
@@ -96,7 +96,7 @@ impl Shop {
         self.ctx.spawn(async move {
             ctx.abort("the test wants it");
         })?;
-        Ok(self.outbox.enqueue(&Letter::new("note", &note)?)?.id)
+        Ok(self.outbox.enqueue(&OutboxMessage::new("note", &note)?)?.id)
     }
 
     /// Deletes everything.
@@ -118,10 +118,10 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 impl World {
     async fn new(idle: Duration) -> Self {
-        Self::with(idle, Options::default()).await
+        Self::with(idle, OutboxOptions::default()).await
     }
 
-    async fn with(idle: Duration, options: Options) -> Self {
+    async fn with(idle: Duration, options: OutboxOptions) -> Self {
         let attempts = Arc::<AtomicUsize>::default();
         let class = ClassOptions::default()
             .idle_timeout(idle)
@@ -480,7 +480,7 @@ async fn a_watcher_whose_position_is_forgotten_receives_a_snapshot() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removals_are_told_to_watchers_and_to_those_that_come_back() {
-    let options = Options::default().keep_finished(Duration::ZERO);
+    let options = OutboxOptions::default().keep_finished(Duration::ZERO);
     let world = World::with(Duration::from_secs(10), options).await;
     let mut turbo = world.watch("format=turbo").await;
     let mut json = world.watch("").await;

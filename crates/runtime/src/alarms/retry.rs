@@ -1,7 +1,8 @@
 //! When a failed alarm is retried, and when it is given up.
 
-use abide_macros::Setters;
 use std::time::Duration;
+
+use abide_macros::Setters;
 
 use crate::{limits, random::Randomness};
 

@@ -8,6 +8,17 @@ use crate::{Error, ErrorKind, Event, Result, limits::LEAVING_PAUSE};
 /// Called before the object leaves memory.
 pub(crate) type LeaveHook = Rc<dyn Fn() -> Result<()>>;
 
+/// Calls a function when it is dropped: at the object's end.
+pub(super) struct EndHook(Option<Box<dyn FnOnce()>>);
+
+impl Drop for EndHook {
+    fn drop(&mut self) {
+        if let Some(ended) = self.0.take() {
+            ended();
+        }
+    }
+}
+
 /// Whether the object's code knows that the object leaves memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Leaving {
@@ -23,6 +34,11 @@ impl Object {
     /// Adds a hook, for the lifetime of this incarnation.
     pub(crate) fn on_leave(&self, hook: LeaveHook) {
         self.leave_hooks.borrow_mut().push(hook);
+    }
+
+    /// Adds a function that is called when this incarnation has ended.
+    pub(crate) fn on_end(&self, ended: Box<dyn FnOnce()>) {
+        self.end_hooks.borrow_mut().push(EndHook(Some(ended)));
     }
 
     /// Tells an idle object's code, and evicts the object from memory: now, or when what its code wrote is durable. Returns

@@ -62,7 +62,7 @@ use crate::{
 
 use alarm::AlarmHandler;
 pub(crate) use duties::Duties;
-use leaving::{LeaveHook, Leaving};
+use leaving::{EndHook, LeaveHook, Leaving};
 use operations::Operations;
 use timeline::{ActivationHook, TimelineHook};
 
@@ -132,6 +132,7 @@ pub(crate) struct Object {
     timeline_hooks: RefCell<Vec<TimelineHook>>,
     activation_hooks: RefCell<Vec<ActivationHook>>,
     leave_hooks: RefCell<Vec<LeaveHook>>,
+    end_hooks: RefCell<Vec<EndHook>>,
     leaving: Cell<Leaving>,
     /// Why this incarnation has ended, once it has.
     fate: RefCell<Option<Error>>,
@@ -219,6 +220,7 @@ impl Object {
             timeline_hooks: RefCell::default(),
             activation_hooks: RefCell::default(),
             leave_hooks: RefCell::default(),
+            end_hooks: RefCell::default(),
             leaving: Cell::default(),
             fate: RefCell::default(),
             reset_after_turn: RefCell::default(),
@@ -521,6 +523,9 @@ impl Object {
             self.discard(hook);
         }
         for hook in self.leave_hooks.take() {
+            self.discard(hook);
+        }
+        for hook in self.end_hooks.take() {
             self.discard(hook);
         }
     }

@@ -1,7 +1,8 @@
 //! A node's WebSocket options.
 
-use abide_macros::Setters;
 use std::time::Duration;
+
+use abide_macros::Setters;
 
 use crate::limits;
 

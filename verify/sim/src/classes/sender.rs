@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use abide::outbox::{
-    Batch, BehindDeadLetter, Breaker, BulkResult, DeadLetterFilter, Deliver as _, FanOut, Filter,
-    Message, Options, Outbox, OutboxError, Pace, Polling, Record, RetryPolicy,
+    Batch, BehindDeadLetter, Breaker, BulkResult, DeadLetterFilter, Deliver as _, FanOut,
+    MessageFilter, Outbox, OutboxError, OutboxMessage, OutboxOptions, Pace, Polling, Record,
+    RetryPolicy,
 };
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -30,8 +31,8 @@ pub(crate) struct DeliveryOptions {
 }
 
 impl DeliveryOptions {
-    fn options(self) -> Options {
-        Options::default()
+    fn options(self) -> OutboxOptions {
+        OutboxOptions::default()
             .pace(if self.ticks {
                 Pace::Ticks {
                     every: Duration::from_secs(2),
@@ -102,7 +103,7 @@ impl FanOut for Circular {
     }
 }
 
-fn message(from: SenderNo, to: u8, value: Value) -> Result<Message> {
+fn message(from: SenderNo, to: u8, value: Value) -> Result<OutboxMessage> {
     ReceiverDelivery::message(&Note { from, to, value }).map_err(Error::from_std)
 }
 
@@ -156,7 +157,7 @@ impl Sender {
         let mut records = Vec::new();
         let mut before = None;
         loop {
-            let page = self.outbox.list(&Filter::default().before(before))?;
+            let page = self.outbox.list(&MessageFilter::default().before(before))?;
             records.extend(page.records);
             before = page.next;
             if before.is_none() {

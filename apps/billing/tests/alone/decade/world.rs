@@ -397,7 +397,7 @@ fn node(
         .class::<workflow::WorkflowDirectory>(ClassOptions::default())
         .class::<QueueShard>(queue::class_options())
         .with(payment::workflows())
-        .with(workflow::Options::default())
+        .with(workflow::WorkflowOptions::default())
         .with(queues)
         .with(projection)
         .with(AnyGateway::new(HttpGateway::new(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide::{
     projection::Row,
-    queue::{Message, Queue},
+    queue::{Queue, QueueMessage},
 };
 use billing::{Time, host::QUEUE, read::Reader};
 use serde_json::json;
@@ -71,7 +71,7 @@ async fn what_the_read_model_had_not_taken_is_forgotten_when_it_was_made_anew() 
         .create("/v1/products", json!({ "name": "Gold" }))
         .await;
     let queue = Queue::new(world.host.env(), QUEUE).unwrap();
-    let odd = Message::new(&json!({ "no": "row" })).unwrap();
+    let odd = QueueMessage::new(&json!({ "no": "row" })).unwrap();
     queue.send(odd).await.unwrap();
     let says = |lag: &Answer, dead: i64| lag.json()["dead"] == dead;
     world.until("/v1/read-model", |lag| says(lag, 1)).await;

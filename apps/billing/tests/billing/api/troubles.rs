@@ -1,7 +1,7 @@
 //! Work that is stuck is listed and can be resumed.
 
 use abide::{
-    queue::{Message, Queue},
+    queue::{Queue, QueueMessage},
     workflow::Workflows,
 };
 use billing::{
@@ -104,7 +104,7 @@ async fn a_payment_that_has_not_failed_is_not_resumed() {
 async fn what_the_read_model_does_not_take_is_counted() {
     let world = World::new().await;
     let queue = Queue::new(world.host.env(), QUEUE).unwrap();
-    let odd = Message::new(&json!({ "no": "row" })).unwrap();
+    let odd = QueueMessage::new(&json!({ "no": "row" })).unwrap();
     queue.send(odd).await.unwrap();
     world
         .until("/v1/troubles", |answer| answer.json()["dead"] == 1)

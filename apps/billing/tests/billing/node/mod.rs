@@ -29,7 +29,7 @@ pub(crate) fn engine(
         .class::<workflow::WorkflowInstance>(workflow::class_options())
         .class::<workflow::WorkflowDirectory>(ClassOptions::default())
         .with(payment::workflows())
-        .with(workflow::Options::default())
+        .with(workflow::WorkflowOptions::default())
         .with(gateway)
         .with(AnyPayments::new(WorkflowPayments))
         .outbound(Arc::new(network))

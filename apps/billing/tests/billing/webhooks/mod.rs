@@ -10,7 +10,7 @@ mod world;
 
 use abide::{
     outbox::service::Delayed,
-    outbox::{DeadLetterFilter, Filter, Message},
+    outbox::{DeadLetterFilter, MessageFilter, OutboxMessage},
 };
 use abide_harness::run;
 use billing::resources::{Customer, Product};
@@ -94,7 +94,7 @@ fn deliveries_to_a_deleted_endpoint_become_dead_letters() {
             "webhook": { "endpoint": gone.endpoint.url, "type": "product.created", "data": {} },
         });
         let message = Delayed {
-            message: Message::new("notice", &told).unwrap(),
+            message: OutboxMessage::new("notice", &told).unwrap(),
             delay: None,
         };
         let outbox = world.outbox(&gone);
@@ -105,7 +105,7 @@ fn deliveries_to_a_deleted_endpoint_become_dead_letters() {
                 !dead.await.unwrap().records.is_empty()
             })
             .await;
-        let dead = outbox.list(Filter::default()).await.unwrap();
+        let dead = outbox.list(MessageFilter::default()).await.unwrap();
         let error = dead.records[0].last_error.clone().unwrap();
         assert!(error.contains("was deleted"), "{error}");
 
@@ -137,7 +137,7 @@ fn a_notice_goes_nowhere_but_to_the_url_of_its_endpoint() {
             },
         });
         let message = Delayed {
-            message: Message::new("notice", &told).unwrap(),
+            message: OutboxMessage::new("notice", &told).unwrap(),
             delay: None,
         };
         let outbox = world.outbox(&endpoint);
@@ -149,7 +149,7 @@ fn a_notice_goes_nowhere_but_to_the_url_of_its_endpoint() {
             })
             .await;
         assert!(world.receiver.taken("/elsewhere").is_empty());
-        let dead = outbox.list(Filter::default()).await.unwrap();
+        let dead = outbox.list(MessageFilter::default()).await.unwrap();
         let error = dead.records[0].last_error.clone().unwrap();
         assert!(error.contains("registered with another URL"), "{error}");
     });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::outbox::Options;
+use abide::outbox::OutboxOptions;
 use abide_harness::{Random, run};
 use billing::resources::Product;
 use serde_json::json;
@@ -16,7 +16,7 @@ const ROOM: i64 = 4;
 const OUTCOMES: i64 = ROOM + 3;
 
 fn world() -> World {
-    let outbox = Options::default().max_queued(ROOM);
+    let outbox = OutboxOptions::default().max_queued(ROOM);
     World::with_outboxes(1, 0, outbox)
 }
 

@@ -15,7 +15,7 @@ use abide::{
 };
 use abide::{
     outbox::service,
-    outbox::{DeadLetterFilter, Options},
+    outbox::{DeadLetterFilter, OutboxOptions},
 };
 use abide_harness::Random;
 use billing::{
@@ -49,7 +49,7 @@ pub(crate) struct World {
     disk: SimDisk,
     node: Node,
     alive: Arc<AtomicBool>,
-    outbox: Options,
+    outbox: OutboxOptions,
 }
 
 /// The network, which ends with the process.
@@ -75,11 +75,11 @@ impl Outbound for Network {
 impl World {
     /// A node whose receiver misbehaves this many times of a hundred.
     pub(crate) fn new(seed: u64, mischief: u32) -> Self {
-        Self::with_outboxes(seed, mischief, Options::default())
+        Self::with_outboxes(seed, mischief, OutboxOptions::default())
     }
 
     /// The same, with outboxes that are as it is said.
-    pub(crate) fn with_outboxes(seed: u64, mischief: u32, outbox: Options) -> Self {
+    pub(crate) fn with_outboxes(seed: u64, mischief: u32, outbox: OutboxOptions) -> Self {
         let clock = TestClock::new();
         let gateway = LocalGateway::new(KEY, Mischief::none(seed), Arc::new(clock.clone()));
         let receiver = Receiver::new(&clock, seed, mischief);
@@ -91,7 +91,7 @@ impl World {
         gateway: LocalGateway,
         receiver: Receiver,
         disk: SimDisk,
-        outbox: Options,
+        outbox: OutboxOptions,
     ) -> Self {
         let alive = Arc::new(AtomicBool::new(true));
         let network = Network {

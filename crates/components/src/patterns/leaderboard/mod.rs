@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide::patterns::leaderboard::{self, Leaderboard, LeaderboardError, Options, Place};
+//! use abide::patterns::leaderboard::{self, Leaderboard, LeaderboardError, LeaderboardOptions, Place};
 //!
 //! async fn finish(env: &Env, player: &str, score: i64) -> Result<Vec<Place>, LeaderboardError> {
 //!     let board: Stub<Leaderboard> = env.object::<Leaderboard>().get_by_name("2026-W48");
@@ -18,7 +18,7 @@
 //! }
 //!
 //! # fn main() {
-//! let host = leaderboard::install(abide::Host::builder("data"), Options::default());
+//! let host = leaderboard::install(abide::Host::builder("data"), LeaderboardOptions::default());
 //! # }
 //! ```
 
@@ -33,14 +33,14 @@ use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
 
 pub use error::LeaderboardError;
 pub use object::{Leaderboard, LeaderboardStub};
-pub use options::Options;
+pub use options::LeaderboardOptions;
 pub use rows::Place;
 
 /// Registers the class.
 ///
 /// # Panics
 /// If an option is invalid.
-pub fn install(host: HostBuilder, options: Options) -> HostBuilder {
+pub fn install(host: HostBuilder, options: LeaderboardOptions) -> HostBuilder {
     options.check();
     host.object_with::<Leaderboard>(class_options())
         .with(options)

@@ -2,7 +2,7 @@
 
 use abide::prelude::*;
 
-use super::{LeaderboardError, Options, Place, rows::Rows};
+use super::{LeaderboardError, LeaderboardOptions, Place, rows::Rows};
 use crate::patterns::{limits, wrong_length};
 use abide_component::WakeUp;
 
@@ -13,7 +13,7 @@ const ALARM: &str = "leaderboard";
 #[durable_object]
 pub struct Leaderboard {
     rows: Rows,
-    options: Options,
+    options: LeaderboardOptions,
     alarm: WakeUp,
 }
 
@@ -27,7 +27,9 @@ impl std::fmt::Debug for Leaderboard {
 
 impl DurableObject for Leaderboard {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let options = env.get::<Options>().map(|options| (*options).clone());
+        let options = env
+            .get::<LeaderboardOptions>()
+            .map(|options| (*options).clone());
         let leaderboard = Self {
             rows: Rows::open(ctx.storage())?,
             options: options.unwrap_or_default(),

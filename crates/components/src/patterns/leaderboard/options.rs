@@ -7,12 +7,12 @@ use crate::patterns::limits::MAX_PLAYERS;
 /// How the leaderboards of a program work.
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct LeaderboardOptions {
     /// Most players of a board; further ones are refused. Default 100,000.
     pub max_players: u32,
 }
 
-impl Default for Options {
+impl Default for LeaderboardOptions {
     fn default() -> Self {
         Self {
             max_players: 100_000,
@@ -20,7 +20,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl LeaderboardOptions {
     pub(super) fn check(&self) {
         assert!(
             (1..=MAX_PLAYERS).contains(&self.max_players),

@@ -9,7 +9,7 @@
 //!   most a 256th of the window longer than it must to admit again.
 //! - A **token bucket** holds a burst, and one token comes back each interval.
 //!
-//! Counts are in memory and are saved a second after they change ([`Options::save_after`]). An object that leaves memory
+//! Counts are in memory and are saved a second after they change ([`LimiterOptions::save_after`]). An object that leaves memory
 //! forgets nothing. A crash forgets what was admitted in that last second, and nothing else. Once nothing counts any
 //! more, the object deletes all that it holds.
 //!
@@ -32,7 +32,7 @@
 //! }
 //!
 //! # fn main() {
-//! let host = limiter::install(abide::Host::builder("data"), limiter::Options::default());
+//! let host = limiter::install(abide::Host::builder("data"), limiter::LimiterOptions::default());
 //! # }
 //! ```
 
@@ -47,13 +47,13 @@ use abide::{ClassOptions, server::HostBuilder};
 pub use error::LimiterError;
 pub use limit::{Limit, Verdict};
 pub use object::{RateLimiter, RateLimiterStub};
-pub use options::Options;
+pub use options::LimiterOptions;
 
 /// Registers the class.
 ///
 /// # Panics
 /// If an option is invalid.
-pub fn install(host: HostBuilder, options: Options) -> HostBuilder {
+pub fn install(host: HostBuilder, options: LimiterOptions) -> HostBuilder {
     options.check();
     host.object_with::<RateLimiter>(class_options())
         .with(options)

@@ -8,7 +8,7 @@ use std::{
 
 use abide::prelude::*;
 
-use super::{Limit, LimiterError, Options, Verdict, usage::Usage};
+use super::{Limit, LimiterError, LimiterOptions, Verdict, usage::Usage};
 use crate::patterns::{
     limits::{MAX_LIMITER_KEY_BYTES, MAX_LIMITER_KEYS},
     now, wrong_length,
@@ -37,7 +37,7 @@ impl std::fmt::Debug for RateLimiter {
 
 struct Inner {
     ctx: Ctx,
-    options: Options,
+    options: LimiterOptions,
     alarm: WakeUp,
     /// The use of each key. Keys that were not used lately may be missing.
     usages: RefCell<BTreeMap<String, Usage>>,
@@ -47,7 +47,9 @@ struct Inner {
 
 impl DurableObject for RateLimiter {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let options = env.get::<Options>().map(|options| (*options).clone());
+        let options = env
+            .get::<LimiterOptions>()
+            .map(|options| (*options).clone());
         let usages = ctx.storage().get(SAVED)?.unwrap_or_default();
         let inner = Rc::new(Inner {
             alarm: WakeUp::new(&ctx, ALARM),

@@ -1,20 +1,21 @@
 //! How rate limiters work.
 
-use abide_macros::Setters;
 use std::time::Duration;
+
+use abide_macros::Setters;
 
 use crate::patterns::limits::MAX_SAVE_AFTER;
 
 /// How the rate limiters of a program work.
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct LimiterOptions {
     /// How long after a change the counts are saved. A crash forgets what was admitted in that time. With zero, each
     /// admission is on disk before the caller is told, and nothing is forgotten. Default 1 s.
     pub save_after: Duration,
 }
 
-impl Default for Options {
+impl Default for LimiterOptions {
     fn default() -> Self {
         Self {
             save_after: Duration::from_secs(1),
@@ -22,7 +23,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl LimiterOptions {
     pub(super) fn check(&self) {
         assert!(
             self.save_after <= MAX_SAVE_AFTER,

@@ -1,7 +1,7 @@
 //! Presence: which visitors are present.
 //!
 //! An object that holds a [`Presence`], such as a room, knows which visitors have sent a heartbeat within
-//! [`Options::timeout`], or up to a quarter longer: heartbeats that follow each other closely are not all stored.
+//! [`PresenceOptions::timeout`], or up to a quarter longer: heartbeats that follow each other closely are not all stored.
 //! Heartbeats are:
 //!
 //! - a WebSocket that is opened ([`Presence::enter`]), and each heartbeat on it. Heartbeats are texts that the gateway
@@ -17,7 +17,7 @@
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide::patterns::presence::{Change, Options, Presence};
+//! use abide::patterns::presence::{Change, PresenceOptions, Presence};
 //!
 //! #[durable_object]
 //! struct Room {
@@ -26,7 +26,7 @@
 //!
 //! impl DurableObject for Room {
 //!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-//!         let presence = Presence::open(&ctx, Options::default())?;
+//!         let presence = Presence::open(&ctx, PresenceOptions::default())?;
 //!         presence.on_change(move |change| {
 //!             ctx.broadcast(match change {
 //!                 Change::Came(who) => format!("{who} is here"),
@@ -69,7 +69,7 @@ use super::{limits, now, wrong_length};
 use abide_component::{WakeUp, numbers::millis};
 use rows::Rows;
 
-pub use options::Options;
+pub use options::PresenceOptions;
 pub use rows::Present;
 
 /// The alarm that looks for visitors that have timed out.
@@ -95,7 +95,7 @@ type Hook = Box<dyn Fn(&Change) -> Result<()>>;
 
 struct Inner {
     ctx: Ctx,
-    options: Options,
+    options: PresenceOptions,
     alarm: WakeUp,
     rows: Rows,
     hook: RefCell<Option<Rc<Hook>>>,
@@ -108,7 +108,7 @@ impl Presence {
     /// # Errors
     /// [`ErrorKind::Input`] if an option is invalid or the object has a presence already, [`ErrorKind::Damaged`] if the
     /// tables are of a version that this program does not know.
-    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: PresenceOptions) -> Result<Self> {
         options.check()?;
         let pair = RequestResponsePair::new(&options.ping, &options.pong)?;
         ctx.set_auto_response(Some(pair))?;
@@ -119,7 +119,8 @@ impl Presence {
             rows: Rows::open(ctx.storage())?,
             hook: RefCell::default(),
         });
-        let looking = Rc::clone(&inner);
+        let (looking, ended) = (Rc::clone(&inner), Rc::clone(&inner));
+        ctx.on_end(move || drop(ended.hook.take()));
         ctx.on_alarm(ALARM, move |_| std::future::ready(looking.look()))?;
         Ok(Self(inner))
     }

@@ -1,7 +1,8 @@
 //! How presence works: timeouts, heartbeats, bounds.
 
-use abide_macros::Setters;
 use std::time::Duration;
+
+use abide_macros::Setters;
 
 use abide::{Error, ErrorKind, Result};
 
@@ -10,7 +11,7 @@ use crate::patterns::limits;
 /// How an object's presence works.
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct PresenceOptions {
     /// How long a visitor counts as present after the last heartbeat, at least; up to a quarter longer. Clients send
     /// at least three heartbeats in it. Default 60 s.
     pub timeout: Duration,
@@ -24,7 +25,7 @@ pub struct Options {
     pub max_present: u32,
 }
 
-impl Default for Options {
+impl Default for PresenceOptions {
     fn default() -> Self {
         Self {
             timeout: Duration::from_mins(1),
@@ -35,7 +36,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl PresenceOptions {
     pub(super) fn check(&self) -> Result<()> {
         let (shortest, longest) = (limits::MIN_PRESENCE_TIMEOUT, limits::MAX_PRESENCE_TIMEOUT);
         let wrong = if !(shortest..=longest).contains(&self.timeout) {

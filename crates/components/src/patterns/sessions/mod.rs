@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide::patterns::sessions::{Options, SessionError, Sessions};
+//! use abide::patterns::sessions::{SessionOptions, SessionError, Sessions};
 //!
 //! #[durable_object]
 //! struct Account {
@@ -19,7 +19,7 @@
 //!
 //! impl DurableObject for Account {
 //!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-//!         let sessions = Sessions::open(&ctx, Options::default())?;
+//!         let sessions = Sessions::open(&ctx, SessionOptions::default())?;
 //!         Ok(Self { sessions })
 //!     }
 //! }
@@ -57,7 +57,7 @@ use abide_component::{WakeUp, numbers::millis};
 use rows::Rows;
 
 pub use error::SessionError;
-pub use options::Options;
+pub use options::SessionOptions;
 
 /// The alarm that deletes what has expired.
 const ALARM: &str = "sessions";
@@ -69,7 +69,7 @@ pub struct Sessions(Rc<Inner>);
 #[derive(Debug)]
 struct Inner {
     ctx: Ctx,
-    options: Options,
+    options: SessionOptions,
     alarm: WakeUp,
     rows: Rows,
 }
@@ -103,7 +103,7 @@ impl Sessions {
     /// # Errors
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option is invalid or the object has sessions already,
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if the tables are of a version that this program does not know.
-    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: SessionOptions) -> Result<Self> {
         options.check()?;
         let inner = Rc::new(Inner {
             ctx: ctx.clone(),
@@ -158,7 +158,7 @@ impl Sessions {
         }))
     }
 
-    /// Extends a session to one lifetime from now, and at most to [`Options::max_lifetime`] after it began. Returns
+    /// Extends a session to one lifetime from now, and at most to [`SessionOptions::max_lifetime`] after it began. Returns
     /// when it ends; `None` if it has ended.
     pub fn renew(&self, id: &str) -> Result<Option<i64>, SessionError> {
         let inner = &self.0;

@@ -1,7 +1,8 @@
 //! How sessions work: lifetimes, bounds.
 
-use abide_macros::Setters;
 use std::time::Duration;
+
+use abide_macros::Setters;
 
 use abide::{Error, ErrorKind, Result};
 
@@ -10,7 +11,7 @@ use crate::patterns::limits;
 /// How an object's sessions work.
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct SessionOptions {
     /// How long a session lasts after it was made or renewed. Default 24 h.
     pub lifetime: Duration,
     /// How long a session lasts at most, however often it is renewed. Default 30 days.
@@ -19,7 +20,7 @@ pub struct Options {
     pub max_sessions: u32,
 }
 
-impl Default for Options {
+impl Default for SessionOptions {
     fn default() -> Self {
         Self {
             lifetime: Duration::from_hours(24),
@@ -29,7 +30,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl SessionOptions {
     pub(super) fn check(&self) -> Result<()> {
         let longest = limits::MAX_SESSION_LIFETIME;
         let wrong = if self.lifetime.as_millis() == 0 || self.lifetime > self.max_lifetime {

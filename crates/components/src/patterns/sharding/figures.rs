@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use abide::{Ctx, Result, Sql, Stub};
 
-use super::{Coordinator, Options, ShardingError, sharded};
+use super::{Coordinator, ShardingError, ShardingOptions, sharded};
 use crate::patterns::{limits, now, wrong_length};
 use abide_component::{WakeUp, numbers::millis, numbers::rows, tables};
 
@@ -26,7 +26,7 @@ pub struct Figures(Rc<Inner>);
 #[derive(Debug)]
 struct Inner {
     ctx: Ctx,
-    options: Options,
+    options: ShardingOptions,
     alarm: WakeUp,
     sql: Sql,
     shard: u32,
@@ -40,7 +40,7 @@ impl Figures {
     /// # Errors
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if the object is no shard, if an option is invalid or the object has
     /// figures already; and one that says so if the coordinators' class is not [installed](super::install).
-    pub fn open(ctx: &Ctx, options: Options) -> Result<Self> {
+    pub fn open(ctx: &Ctx, options: ShardingOptions) -> Result<Self> {
         options.check()?;
         let name = ctx.name().unwrap_or_default();
         let place = name

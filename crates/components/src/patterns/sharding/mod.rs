@@ -4,7 +4,7 @@
 //! finds the shard of each key, an object of your class whose name is that of the sharded namespace, a `/` and a number.
 //!
 //! What concerns all shards, such as a total, is added up by a [`Coordinator`]: each shard keeps its [`Figures`] in the
-//! transaction that changes them, and reports them a second later ([`Options::report_after`]). Asking the coordinator is
+//! transaction that changes them, and reports them a second later ([`ShardingOptions::report_after`]). Asking the coordinator is
 //! one call; asking all shards ([`Sharded::each`]) is exact, and as many calls as there are shards.
 //!
 //! - Each key always has the same shard. The number of shards is fixed when [`Sharded::declare`] is called first; another
@@ -14,7 +14,7 @@
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide::patterns::sharding::{self, Figures, Options, Sharded, ShardingError};
+//! use abide::patterns::sharding::{self, Figures, ShardingOptions, Sharded, ShardingError};
 //!
 //! #[durable_object]
 //! struct Likes {
@@ -24,7 +24,7 @@
 //!
 //! impl DurableObject for Likes {
 //!     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-//!         let figures = Figures::open(&ctx, Options::default())?;
+//!         let figures = Figures::open(&ctx, ShardingOptions::default())?;
 //!         Ok(Self { ctx, figures })
 //!     }
 //! }
@@ -68,7 +68,7 @@ use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
 pub use coordinator::{Coordinator, CoordinatorStub, Totals};
 pub use error::ShardingError;
 pub use figures::Figures;
-pub use options::Options;
+pub use options::ShardingOptions;
 pub use sharded::Sharded;
 
 /// Registers the coordinators' class. The class of the shards is yours, and you register it yourself.

@@ -1,7 +1,8 @@
 //! How shards report.
 
-use abide_macros::Setters;
 use std::time::Duration;
+
+use abide_macros::Setters;
 
 use crate::patterns::limits::MAX_REPORT_AFTER;
 
@@ -10,13 +11,13 @@ use super::ShardingError;
 /// How the shards of a class report their figures.
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
-pub struct Options {
+pub struct ShardingOptions {
     /// How long after a change a shard reports. Totals are behind by this time, and each shard reports at most once
     /// in it. Default 1 s.
     pub report_after: Duration,
 }
 
-impl Default for Options {
+impl Default for ShardingOptions {
     fn default() -> Self {
         Self {
             report_after: Duration::from_secs(1),
@@ -24,7 +25,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl ShardingOptions {
     pub(super) fn check(&self) -> Result<(), ShardingError> {
         if self.report_after <= MAX_REPORT_AFTER {
             return Ok(());

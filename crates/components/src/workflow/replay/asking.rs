@@ -12,7 +12,7 @@ use super::{
     history::{History, Op, StepRequest},
 };
 use crate::workflow::{
-    Attempt, Failure, FailureKind, RetryPolicy, StepKind, StepName, StepState, limits,
+    Attempt, Failure, RetryPolicy, StepKind, StepName, StepState, failure, limits,
     metrics::Running,
     notices::{self, Child},
     rows::Outcome,
@@ -122,7 +122,7 @@ impl Replay {
         launch: Launch,
     ) -> Result<Asked, Failure> {
         if self.history.borrow().canceled && !shielded {
-            return Err(was_canceled());
+            return Err(failure::canceled());
         }
         check_name("a step", name)?;
         match self.meet(name, shielded, launch) {
@@ -268,7 +268,7 @@ impl Replay {
                 }
                 Ok((_, _, error)) => {
                     let error = error.unwrap_or_default();
-                    Some(Next::Result(Err(Failure::from_json(&error))))
+                    Some(Next::Result(Err(failure::from_json(&error))))
                 }
                 Err(error) => {
                     self.stop(Trouble::Storage(error));
@@ -277,7 +277,7 @@ impl Replay {
             };
         }
         if op.canceled {
-            return Some(Next::Result(Err(was_canceled())));
+            return Some(Next::Result(Err(failure::canceled())));
         }
         if !op.go {
             return None;
@@ -311,8 +311,8 @@ impl Replay {
     ) -> abide::Result<()> {
         history.ops[at].setback.cut_off = false;
         match failure.kind() {
-            FailureKind::Throttled => self.throttled(history, at, failure),
-            FailureKind::Temporary => {
+            kind if kind.is_no_attempt() => self.throttled(history, at, failure),
+            kind if kind.is_retried() => {
                 let op = &mut history.ops[at];
                 op.setback.throttled_since = None;
                 match self.wait_of(op, failure.after()) {
@@ -415,7 +415,7 @@ impl Replay {
             Err(_) => StepState::Failed,
         };
         row.finished_at = Some(now);
-        let error = result.err().map(Failure::to_json);
+        let error = result.err().map(failure::to_json);
         let outcome = Outcome {
             state: row.state,
             output: result.ok(),
@@ -476,8 +476,4 @@ fn fits(history: &History, at: usize, kind: StepKind) -> Result<(), Refusal> {
         )));
     }
     Ok(())
-}
-
-pub(super) fn was_canceled() -> Failure {
-    Failure::canceled("the instance was canceled")
 }

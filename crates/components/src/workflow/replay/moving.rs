@@ -9,7 +9,7 @@ use super::{
     history::History,
     ready::{Ready, next},
 };
-use crate::workflow::{Failure, StepKind, StepState, limits, rows::Outcome};
+use crate::workflow::{Failure, FailureKind, StepKind, StepState, limits, rows::Outcome};
 
 impl Replay {
     /// Delivers the next result to the run; false if it has all.
@@ -132,7 +132,10 @@ impl Replay {
             self.write(history, at, Ok("null"), now)?;
         } else {
             let event = op.asked.as_ref().map_or("", |asked| &asked.event);
-            let failure = Failure::timeout(format!("no event `{event}` arrived in time"));
+            let failure = Failure::new(
+                FailureKind::Timeout,
+                format!("no event `{event}` arrived in time"),
+            );
             self.write(history, at, Err(&failure), now)?;
         }
         if let Some(late) = late.filter(|late| *late >= 0) {

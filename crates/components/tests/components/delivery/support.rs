@@ -9,7 +9,7 @@ use abide::outbox::{
     self, Deliver, Outbox, Registry,
     handlers::{HttpCall, HttpDelivery},
 };
-use abide::queue::{self, Message, Queue, QueueShard, Queues, ToHttp};
+use abide::queue::{self, Queue, QueueMessage, QueueShard, Queues, ToHttp};
 use abide::schedule::{self, Firing, Schedule, Spec};
 use abide::workflow::{
     self, Context, Failure, StepState, Workflow, WorkflowDirectory, WorkflowInstance, Workflows,
@@ -62,30 +62,28 @@ pub(crate) struct Sender {
 
 impl DurableObject for Sender {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let options = outbox::Options::default().retry(policy()).jitter(false);
+        let options = outbox::OutboxOptions::default()
+            .retry(policy())
+            .jitter(false);
         let outbox = Outbox::open(&ctx, options)?;
-        let options = schedule::Options::default().retry(policy()).jitter(false);
+        let options = schedule::ScheduleOptions::default()
+            .retry(policy())
+            .jitter(false);
         let schedule = Schedule::open(&ctx, options)?;
         schedule.on_firing_in_background(move |firing: Firing| {
             let env = env.clone();
-            async move {
-                fetch(&env, &firing.timer)
-                    .await
-                    .map_err(schedule::Failure::from)
-            }
+            async move { fetch(&env, &firing.timer).await }
         })?;
         Ok(Self { outbox, schedule })
     }
 }
 
 /// Sends the request of a name, as the handlers of timers and the steps of workflows do.
-async fn fetch(env: &Env, name: &str) -> Result<(), abide::component::Fault> {
+async fn fetch(env: &Env, name: &str) -> Result<(), abide::component::Failure> {
     let request = abide::http::Request::post(url(name))
         .body(Body::empty())
         .unwrap();
-    let answer = answer::fetch(env, request).await;
-    let answer = answer.map_err(|error| abide::component::Fault::of_error(&error))?;
-    answer.check().map(drop)
+    answer::fetch(env, request).await?.check().map(drop)
 }
 
 /// Each name is another host: one that throttles delays no other.
@@ -154,7 +152,7 @@ impl Workflow for Steps {
             .backoff(BASE, BASE * 4);
         let steps = names.iter().map(|name| {
             ctx.step(name.clone(), policy.clone(), async |attempt| {
-                fetch(attempt.env(), name).await.map_err(Failure::from)
+                fetch(attempt.env(), name).await
             })
         });
         ctx.parallel(steps).await;
@@ -179,7 +177,7 @@ impl World {
     }
 
     fn at(through: Through, clock: TestClock, disk: SimDisk, server: Server) -> Self {
-        let options = queue::Options::default()
+        let options = queue::QueueOptions::default()
             .retry(policy())
             .jitter(false)
             .max_batch(1);
@@ -191,8 +189,8 @@ impl World {
             .class::<WorkflowDirectory>(ClassOptions::default())
             .with(Registry::new().with(HttpDelivery::new()))
             .with(Queues::new().with("requests", options, to))
-            .with(workflow::Registry::new().with(Steps))
-            .with(workflow::Options::default().recovery(Duration::from_secs(2)))
+            .with(workflow::WorkflowRegistry::new().with(Steps))
+            .with(workflow::WorkflowOptions::default().recovery(Duration::from_secs(2)))
             .clock(Arc::new(clock.clone()))
             .outbound(Arc::new(server.clone()))
             .workers(1)
@@ -235,7 +233,7 @@ impl World {
                 self.sender().set(all, now).await.unwrap();
             }
             Through::Queue => {
-                let messages = names.iter().map(|name| Message::new(name).unwrap());
+                let messages = names.iter().map(|name| QueueMessage::new(name).unwrap());
                 self.queue().send_batch(messages.collect()).await.unwrap();
             }
             Through::Workflow => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::outcomes::{Options, Until};
+use abide::outcomes::{OutcomesOptions, Until};
 use abide_harness::{Random, setting};
 use serde_json::{Value, json};
 
@@ -76,8 +76,8 @@ async fn check(world: &World, model: &Model, random: &mut Random, note: &str) {
 async fn a_chain_is_what_was_acknowledged_whatever_happens_to_the_node() {
     for seed in 1..=setting("ABIDE_OUTCOMES_SEEDS", 12) {
         let mut random = Random::new(seed);
-        let options =
-            Options::default().snapshot_every([None, Some(1), Some(7)][random.below(3) as usize]);
+        let options = OutcomesOptions::default()
+            .snapshot_every([None, Some(1), Some(7)][random.below(3) as usize]);
         let mut world = World::with(options);
         let mut model = Model {
             state: "fresh",

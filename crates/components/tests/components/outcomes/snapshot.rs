@@ -1,12 +1,12 @@
 //! Snapshots save work, but nothing depends on them.
 
-use abide::outcomes::{Options, Until, limits};
+use abide::outcomes::{OutcomesOptions, Until, limits};
 use serde_json::json;
 
 use crate::outcomes::support::{World, damage};
 
-fn every(outcomes: i64) -> Options {
-    Options::default().snapshot_every(outcomes)
+fn every(outcomes: i64) -> OutcomesOptions {
+    OutcomesOptions::default().snapshot_every(outcomes)
 }
 
 /// An account of 26 outcomes with a snapshot at the 20th.
@@ -79,7 +79,7 @@ async fn a_damaged_snapshot_is_not_used() {
 
 #[tokio::test]
 async fn a_snapshot_is_used_without_the_option_that_takes_them() {
-    let world = world().await.reopened(Options::default());
+    let world = world().await.reopened(OutcomesOptions::default());
     assert_eq!(world.seen().await.3, 6);
     world.deposited(10).await;
     assert_eq!(world.number("SELECT seq FROM outcomes_snapshot").await, 20);

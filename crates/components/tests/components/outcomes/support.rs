@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use abide::outcomes::{
-    Checked, Declaration, Entry, Machine, Options, Outcomes, OutcomesError, Transition, Until,
+    Checked, Declaration, Entry, Machine, Outcomes, OutcomesError, OutcomesOptions, Transition,
+    Until,
 };
 use abide::{
     ErrorKind, Node,
@@ -76,7 +77,7 @@ pub(crate) type Seen = (i64, String, i64, i64);
 
 /// How accounts are kept in a test.
 #[derive(Clone, Default)]
-pub(crate) struct Settings(pub(crate) Options);
+pub(crate) struct Settings(pub(crate) OutcomesOptions);
 
 #[durable_object]
 pub(crate) struct Bank {
@@ -202,19 +203,19 @@ pub(crate) struct World {
     pub(crate) disk: SimDisk,
     pub(crate) clock: TestClock,
     pub(crate) node: Node,
-    options: Options,
+    options: OutcomesOptions,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::with(Options::default())
+        Self::with(OutcomesOptions::default())
     }
 
-    pub(crate) fn with(options: Options) -> Self {
+    pub(crate) fn with(options: OutcomesOptions) -> Self {
         Self::at(TestClock::new(), SimDisk::new(), options)
     }
 
-    fn at(clock: TestClock, disk: SimDisk, options: Options) -> Self {
+    fn at(clock: TestClock, disk: SimDisk, options: OutcomesOptions) -> Self {
         let node = Node::builder(store(&disk, &clock))
             .class::<Bank>(ClassOptions::default())
             .with(Settings(options))
@@ -241,7 +242,7 @@ impl World {
     }
 
     /// Another node on the same disk, with other options.
-    pub(crate) fn reopened(self, options: Options) -> Self {
+    pub(crate) fn reopened(self, options: OutcomesOptions) -> Self {
         Self::at(self.clock.clone(), self.disk.after_kill(), options)
     }
 

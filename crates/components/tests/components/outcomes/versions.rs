@@ -1,7 +1,7 @@
 //! A program whose data, schema and state have changed reads what the older one wrote.
 
 use abide::outcomes::{
-    Declaration, Entry, Machine, OldOutcome, Options, Outcomes, OutcomesError, Transition,
+    Declaration, Entry, Machine, OldOutcome, Outcomes, OutcomesError, OutcomesOptions, Transition,
 };
 use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
 use serde::{Deserialize, Serialize};
@@ -148,7 +148,7 @@ struct Plank {
 
 impl DurableObject for Plank {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let options = Options::default().snapshot_every(2);
+        let options = OutcomesOptions::default().snapshot_every(2);
         let chain = match *env.require::<Program>()? {
             Program::First => Chain::First(Outcomes::open(&ctx, options)?),
             Program::Third => Chain::Third(Outcomes::open(&ctx, options)?),

@@ -3,7 +3,7 @@
 use abide::{
     ErrorKind,
     http::StatusCode,
-    party::{Options, limits},
+    party::{RoomOptions, limits},
 };
 use abide_harness::run;
 
@@ -12,7 +12,7 @@ use crate::party::support::World;
 #[test]
 fn a_full_room_refuses_connections_until_one_leaves() {
     run(async {
-        let world = World::with(Options::default().max_connections(2));
+        let world = World::with(RoomOptions::default().max_connections(2));
         let ada = world.connect("?_pk=ada").await;
         let _grace = world.connect("?_pk=grace").await;
         let refused = world.try_connect("?_pk=mary").await;
@@ -76,7 +76,7 @@ fn a_state_that_is_too_long_is_refused_and_the_one_before_stays() {
 fn invalid_options_are_refused() {
     run(async {
         for connections in [0, limits::MAX_CONNECTIONS + 1] {
-            let world = World::with(Options::default().max_connections(connections));
+            let world = World::with(RoomOptions::default().max_connections(connections));
             let error = world.lobby().there(None).await.unwrap_err();
             assert!(error.message().contains("connections"), "{error}");
         }

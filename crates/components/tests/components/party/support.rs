@@ -6,7 +6,7 @@ use abide::{
     Node,
     clock::TestClock,
     http::StatusCode,
-    party::{Connection, Options, Room},
+    party::{Connection, Room, RoomOptions},
     prelude::*,
     socket::{ClientSocket, Endpoint, Frame},
     storage::SimDisk,
@@ -18,7 +18,7 @@ use crate::world::store;
 
 /// How rooms are kept in a test.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Settings(pub(crate) Options);
+pub(crate) struct Settings(pub(crate) RoomOptions);
 
 /// Passes on what is said. The path of the address has the tags.
 #[durable_object]
@@ -105,10 +105,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::with(Options::default())
+        Self::with(RoomOptions::default())
     }
 
-    pub(crate) fn with(options: Options) -> Self {
+    pub(crate) fn with(options: RoomOptions) -> Self {
         let clock = TestClock::new();
         let node = Node::builder(store(&SimDisk::new(), &clock))
             .class::<Lobby>(ClassOptions::default())

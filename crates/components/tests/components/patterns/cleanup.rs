@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide::{
     patterns::{
-        cleanup::{Cleanup, Decision, Options},
+        cleanup::{Cleanup, CleanupOptions, Decision},
         limits::MAX_KEPT_UNUSED,
     },
     prelude::*,
@@ -25,7 +25,7 @@ impl DurableObject for Cart {
         let sql = ctx.sql();
         sql.exec("CREATE TABLE IF NOT EXISTS articles (name TEXT)", ())?;
         let asked = ctx.storage().clone();
-        let options = Options::default().after(millis(16_000));
+        let options = CleanupOptions::default().after(millis(16_000));
         let cleanup = Cleanup::open_with(&ctx, options, move || match asked.get("keep")? {
             Some(true) => Ok(Decision::Keep),
             _ => Ok(Decision::Delete),
@@ -65,7 +65,7 @@ impl Cart {
     }
 
     pub async fn open_with(&self, after: Duration) -> Option<String> {
-        let opened = Cleanup::open(&self.ctx, Options::default().after(after));
+        let opened = Cleanup::open(&self.ctx, CleanupOptions::default().after(after));
         opened.err().map(|error| error.to_string())
     }
 }

@@ -1,7 +1,7 @@
 //! Leaderboards.
 
 use abide::patterns::{
-    leaderboard::{self, Leaderboard, LeaderboardError, Options, Place},
+    leaderboard::{self, Leaderboard, LeaderboardError, LeaderboardOptions, Place},
     limits::MAX_PLACES,
 };
 
@@ -10,7 +10,7 @@ use crate::patterns::support::{Random, World, each_seed, run, secs};
 fn world(max_players: u32) -> World {
     World::new(move |node| {
         node.class::<Leaderboard>(leaderboard::class_options())
-            .with(Options::default().max_players(max_players))
+            .with(LeaderboardOptions::default().max_players(max_players))
     })
 }
 

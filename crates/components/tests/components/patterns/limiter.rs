@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use abide::patterns::{
-    limiter::{self, Limit, LimiterError, Options, RateLimiter, Verdict},
+    limiter::{self, Limit, LimiterError, LimiterOptions, RateLimiter, Verdict},
     limits::{MAX_LIMITER_KEYS, WINDOW_SLOTS},
 };
 
 use crate::patterns::support::{Random, World, each_seed, millis, run, secs};
 
-fn world(options: Options) -> World {
+fn world(options: LimiterOptions) -> World {
     World::new(move |node| {
         node.class::<RateLimiter>(limiter::class_options())
             .with(options.clone())
@@ -64,7 +64,7 @@ fn ms(time: Duration) -> i64 {
 async fn simulate(seed: u64, mut random: Random, limit: Limit, late: i64) {
     // Every other limiter saves at once, and forgets nothing.
     let save_after = secs(seed % 2);
-    let mut world = world(Options::default().save_after(save_after));
+    let mut world = world(LimiterOptions::default().save_after(save_after));
     let mut model = Model::default();
     for step in 0..120 {
         match random.below(10) {
@@ -133,7 +133,7 @@ fn a_bucket_admits_exactly_what_its_tokens_allow() {
 #[test]
 fn a_limit_is_exact_at_its_edges() {
     run(async {
-        let world = world(Options::default());
+        let world = world(LimiterOptions::default());
         let limit = Limit::window(2, millis(256));
         assert_eq!(take(&world, limit, 1).await, Verdict::Admitted { left: 1 });
         world.pass(millis(100)).await;
@@ -159,7 +159,7 @@ fn a_limit_is_exact_at_its_edges() {
 fn a_clock_set_back_blocks_no_key_longer_than_a_full_window() {
     run(async {
         for limit in [Limit::window(2, secs(60)), Limit::bucket(2, secs(30))] {
-            let world = world(Options::default());
+            let world = world(LimiterOptions::default());
             assert!(admits(take(&world, limit, 2).await));
             world.clock.set_wall(-3_600_000 * 24);
             let Verdict::Refused { retry_after } = take(&world, limit, 1).await else {
@@ -175,7 +175,7 @@ fn a_clock_set_back_blocks_no_key_longer_than_a_full_window() {
 #[test]
 fn keys_are_counted_apart_and_a_key_can_be_forgotten() {
     run(async {
-        let world = world(Options::default());
+        let world = world(LimiterOptions::default());
         let ada = world.object::<RateLimiter>("ada");
         let limit = Limit::window(1, secs(60));
         for key in ["login", "comment"] {
@@ -204,7 +204,7 @@ fn keys_are_counted_apart_and_a_key_can_be_forgotten() {
 #[test]
 fn invalid_input_is_refused_and_counts_nothing() {
     run(async {
-        let world = world(Options::default().save_after(Duration::ZERO));
+        let world = world(LimiterOptions::default().save_after(Duration::ZERO));
         let ada = world.object::<RateLimiter>("ada");
         let fine = Limit::window(1, secs(60));
         let wrong = [

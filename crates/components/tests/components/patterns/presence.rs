@@ -11,7 +11,7 @@ use abide::{
     ErrorKind,
     patterns::{
         limits::MAX_PRESENT,
-        presence::{Change, Options, Presence, Present},
+        presence::{Change, Presence, PresenceOptions, Present},
     },
     prelude::*,
     socket::{ClientSocket, CloseFrame, Endpoint, Frame},
@@ -32,7 +32,7 @@ struct Room {
 
 impl DurableObject for Room {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let options = env.require::<Options>()?;
+        let options = env.require::<PresenceOptions>()?;
         let presence = Presence::open(&ctx, (*options).clone())?;
         let news = env.require::<News>()?;
         presence.on_change(move |change| {
@@ -80,7 +80,7 @@ impl Room {
     }
 
     pub async fn open_with(&self, timeout: Duration, max: u32) -> Option<String> {
-        let options = Options::default().timeout(timeout).max_present(max);
+        let options = PresenceOptions::default().timeout(timeout).max_present(max);
         let opened = Presence::open(&self.ctx, options);
         opened.err().map(|error| error.to_string())
     }
@@ -91,7 +91,7 @@ const TIMEOUT: i64 = 20_000;
 fn world(max_present: u32) -> (World, News) {
     let news = News::default();
     let shared = news.clone();
-    let options = Options::default()
+    let options = PresenceOptions::default()
         .timeout(millis(20_000))
         .max_present(max_present);
     let world = World::new(move |node| {

@@ -8,7 +8,7 @@ use std::{
 
 use abide::{
     ErrorKind,
-    patterns::retry::{Options, Retry},
+    patterns::retry::{Retry, RetryOptions},
     prelude::*,
 };
 
@@ -140,7 +140,7 @@ fn a_call_that_was_not_accepted_is_made_again_and_runs_once() {
         let refused = ada(&world).balance().await.unwrap_err();
         assert!(refused.overloaded(), "{refused:?}");
         // This many attempts that chance does not decide.
-        let often = Options::default().attempts(100).max_wait(millis(500));
+        let often = RetryOptions::default().attempts(100).max_wait(millis(500));
         let retry = Retry::with(world.node.env(), often).unwrap();
         let call = retry.call(|| ada(&world).deposit(1));
         let sum = passing(&world, call).await.unwrap();
@@ -158,8 +158,8 @@ fn patience_has_an_end() {
         let _waiting = ada(&world).balance();
         world.node.settle().await.unwrap();
         for options in [
-            Options::default().patience(secs(2)),
-            Options::default().attempts(3),
+            RetryOptions::default().patience(secs(2)),
+            RetryOptions::default().attempts(3),
         ] {
             let before = world.now();
             let retry = Retry::with(world.node.env(), options).unwrap();
@@ -239,11 +239,11 @@ fn bad_options_are_refused() {
     run(async {
         let (world, _) = world(&[]);
         for options in [
-            Options::default().attempts(0),
-            Options::default().attempts(101),
-            Options::default().patience(Duration::MAX),
-            Options::default().base(secs(6)),
-            Options::default()
+            RetryOptions::default().attempts(0),
+            RetryOptions::default().attempts(101),
+            RetryOptions::default().patience(Duration::MAX),
+            RetryOptions::default().base(secs(6)),
+            RetryOptions::default()
                 .base(Duration::MAX)
                 .max_wait(Duration::MAX),
         ] {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use abide::{
     patterns::{
         limits::{MAX_SESSION_BYTES, MAX_SESSIONS, MAX_SUBJECT_BYTES},
-        sessions::{NewSession, Options, Session, SessionError, Sessions},
+        sessions::{NewSession, Session, SessionError, SessionOptions, Sessions},
     },
     prelude::*,
 };
@@ -20,7 +20,7 @@ struct Accounts {
 
 impl DurableObject for Accounts {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let options = env.require::<Options>()?;
+        let options = env.require::<SessionOptions>()?;
         let sessions = Sessions::open(&ctx, (*options).clone())?;
         Ok(Self { ctx, sessions })
     }
@@ -71,7 +71,7 @@ impl Accounts {
 
     pub async fn open_with(&self, options: (Duration, Duration, u32)) -> Option<String> {
         let (lifetime, max_lifetime, max_sessions) = options;
-        let options = Options::default()
+        let options = SessionOptions::default()
             .lifetime(lifetime)
             .max_lifetime(max_lifetime)
             .max_sessions(max_sessions);
@@ -80,7 +80,7 @@ impl Accounts {
     }
 }
 
-fn world(options: Options) -> World {
+fn world(options: SessionOptions) -> World {
     World::new(move |node| {
         node.class::<Accounts>(ClassOptions::default())
             .with(options.clone())
@@ -96,7 +96,7 @@ const MAX_LIFETIME: i64 = 45_000;
 const MAX: u32 = 8;
 
 async fn simulate(seed: u64, mut random: Random) {
-    let options = Options::default()
+    let options = SessionOptions::default()
         .lifetime(secs(20))
         .max_lifetime(secs(45))
         .max_sessions(MAX);
@@ -192,7 +192,7 @@ fn a_session_lives_exactly_as_long_as_it_was_promised() {
 #[test]
 fn an_id_is_a_secret_that_is_stored_nowhere() {
     run(async {
-        let world = world(Options::default());
+        let world = world(SessionOptions::default());
         let shard = accounts(&world);
         let made = shard
             .create("ada".to_owned(), "phone".to_owned())
@@ -217,7 +217,7 @@ fn an_id_is_a_secret_that_is_stored_nowhere() {
 #[test]
 fn many_that_expire_together_are_deleted_in_several_passes() {
     run(async {
-        let world = world(Options::default().max_sessions(MAX_SESSIONS));
+        let world = world(SessionOptions::default().max_sessions(MAX_SESSIONS));
         let shard = accounts(&world);
         let made: Vec<_> = (0..2_100)
             .map(|_| shard.create("ada".to_owned(), String::new()))
@@ -234,7 +234,7 @@ fn many_that_expire_together_are_deleted_in_several_passes() {
 #[test]
 fn invalid_input_is_refused_and_changes_nothing() {
     run(async {
-        let world = world(Options::default());
+        let world = world(SessionOptions::default());
         let shard = accounts(&world);
         for (subject, data) in [
             ("", "data"),

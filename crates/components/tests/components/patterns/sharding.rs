@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use abide::{
     patterns::{
         limits::{MAX_FIGURES, MAX_SHARDS, MAX_TOTALS},
-        sharding::{self, Coordinator, Figures, Options, Sharded, ShardingError},
+        sharding::{self, Coordinator, Figures, Sharded, ShardingError, ShardingOptions},
     },
     prelude::*,
 };
@@ -20,7 +20,7 @@ struct Views {
 
 impl DurableObject for Views {
     fn new(ctx: Ctx, _: Env) -> Result<Self> {
-        let figures = Figures::open(&ctx, Options::default())?;
+        let figures = Figures::open(&ctx, ShardingOptions::default())?;
         Ok(Self { ctx, figures })
     }
 }

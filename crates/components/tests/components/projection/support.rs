@@ -18,7 +18,7 @@ use abide::{
         Begun, Feed, Found, Projection, ProjectionError, ReadModel, Row, SqliteModel, Table,
         Tables, Type, Written, queue_options,
     },
-    queue::{self, Counts, Options, Queue, QueueShard, Queues},
+    queue::{self, Counts, Queue, QueueOptions, QueueShard, Queues},
 };
 use abide_harness::setting;
 use futures_util::future::BoxFuture;
@@ -257,7 +257,7 @@ pub(crate) struct World {
     pub(crate) node: Node,
     pub(crate) model: Moody,
     pub(crate) projection: Projection,
-    options: Options,
+    options: QueueOptions,
     /// Where the read model is, if it is a file.
     dir: Option<Arc<TempDir>>,
 }
@@ -268,7 +268,7 @@ impl World {
         Self::with_options(queue_options())
     }
 
-    pub(crate) fn with_options(options: Options) -> Self {
+    pub(crate) fn with_options(options: QueueOptions) -> Self {
         let dir = Arc::new(TempDir::new().unwrap());
         let model = SqliteModel::open(dir.path().join("read-model.db"), tables()).unwrap();
         let mut world = Self::of(Arc::new(model), options);
@@ -276,13 +276,13 @@ impl World {
         world
     }
 
-    pub(crate) fn of(model: Arc<dyn ReadModel>, options: Options) -> Self {
+    pub(crate) fn of(model: Arc<dyn ReadModel>, options: QueueOptions) -> Self {
         let clock = TestClock::new();
         let model = Moody::new(model, clock.clone());
         Self::at(clock, SimDisk::new(), model, options)
     }
 
-    fn at(clock: TestClock, disk: SimDisk, model: Moody, options: Options) -> Self {
+    fn at(clock: TestClock, disk: SimDisk, model: Moody, options: QueueOptions) -> Self {
         let projection = Projection::new("read-model", &model);
         let queues =
             projection.install_with(Queues::new(), options.clone(), Arc::new(model.clone()));
@@ -319,7 +319,7 @@ impl World {
     }
 
     /// Another node, whose queue works otherwise.
-    pub(crate) fn with(mut self, options: Options) -> Self {
+    pub(crate) fn with(mut self, options: QueueOptions) -> Self {
         self.options = options;
         self.killed()
     }

@@ -309,7 +309,7 @@ fn a_function_can_consume() {
             Queues::new().with("words", plain(), add)
         };
         let world = World::new(make);
-        let body = queue::Message::new(&("ab", 3)).unwrap();
+        let body = queue::QueueMessage::new(&("ab", 3)).unwrap();
         world.queue("words").send(body).await.unwrap();
         world.until_consumed(1).await;
     });

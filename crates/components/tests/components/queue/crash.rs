@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use abide::queue::{Message, Options, Queues};
+use abide::queue::{QueueMessage, QueueOptions, Queues};
 use abide_harness::{Random, setting};
 
 use crate::queue::restores::{Restores, SHARDS, Senders};
@@ -112,7 +112,7 @@ fn a_queue_that_the_program_does_not_know_any_more_keeps_its_messages() {
 }
 
 /// Of two shards, with small batches.
-fn small() -> Options {
+fn small() -> QueueOptions {
     plain()
         .shards(SHARDS)
         .max_batch(3)
@@ -176,7 +176,7 @@ fn no_message_is_lost_or_taken_twice_whatever_happens() {
                         renumbered.insert(body.clone());
                     }
                     world.script.say(&body, act);
-                    let message = Message::new(&body).unwrap().dedup_key(&body);
+                    let message = QueueMessage::new(&body).unwrap().dedup_key(&body);
                     // The answer may be lost with the power: then it is sent again.
                     if random.below(4) > 0 {
                         queue.send(message.clone()).await.unwrap();
@@ -216,7 +216,7 @@ fn no_message_is_lost_or_taken_twice_whatever_happens() {
             queue.resume().await.unwrap();
             for number in 0..sent {
                 let body = format!("{seed}/{number}");
-                let message = Message::new(&body).unwrap().dedup_key(&body);
+                let message = QueueMessage::new(&body).unwrap().dedup_key(&body);
                 let again = queue.send(message).await.unwrap();
                 assert!(
                     again.duplicate || !senders.acknowledged.contains(&body),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::queue::{DeadLetters, Message, QueueError, Queues, RetryPolicy};
+use abide::queue::{DeadLetters, QueueError, QueueMessage, Queues, RetryPolicy};
 
 use crate::queue::support::{Act, Script, Scripted, World, message, plain, run, words, words_with};
 
@@ -32,7 +32,7 @@ fn a_message_is_given_up_at_once_if_it_is_refused_or_does_not_fit() {
         let world = World::new(words);
         world.script.say("a", [Act::Refuse]);
         let queue = world.queue("words");
-        let odd = Message::new(&17).unwrap();
+        let odd = QueueMessage::new(&17).unwrap();
         queue
             .send_batch(vec![message("a"), odd, message("b")])
             .await

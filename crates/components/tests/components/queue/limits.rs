@@ -2,34 +2,34 @@
 
 use std::time::Duration;
 
-use abide::queue::{Options, Queues, RetryPolicy, limits};
+use abide::queue::{QueueOptions, Queues, RetryPolicy, limits};
 
-fn refused(options: Options) -> bool {
+fn refused(options: QueueOptions) -> bool {
     let declare = move || Queues::new().without_consumer("words", options);
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(declare)).is_err()
 }
 
 #[test]
 fn invalid_options_are_refused_when_the_queue_is_declared() {
-    assert!(!refused(Options::default()));
+    assert!(!refused(QueueOptions::default()));
     let none = RetryPolicy::Exponential {
         base: Duration::from_secs(1),
         max: Duration::from_secs(1),
         max_attempts: 0,
     };
     let bad = [
-        Options::default().shards(0),
-        Options::default().shards(limits::MAX_SHARDS + 1),
-        Options::default().max_batch(0),
-        Options::default().max_batch(limits::MAX_BATCH + 1),
-        Options::default().max_batch_bytes(limits::MAX_BATCH_BYTES + 1),
-        Options::default().max_wait(limits::MAX_WAIT * 2),
-        Options::default().concurrency(0),
-        Options::default().timeout(Duration::ZERO),
-        Options::default().timeout(limits::MAX_TIMEOUT * 2),
-        Options::default().retry(none),
-        Options::default().max_messages(0),
-        Options::default().recovery(Duration::ZERO),
+        QueueOptions::default().shards(0),
+        QueueOptions::default().shards(limits::MAX_SHARDS + 1),
+        QueueOptions::default().max_batch(0),
+        QueueOptions::default().max_batch(limits::MAX_BATCH + 1),
+        QueueOptions::default().max_batch_bytes(limits::MAX_BATCH_BYTES + 1),
+        QueueOptions::default().max_wait(limits::MAX_WAIT * 2),
+        QueueOptions::default().concurrency(0),
+        QueueOptions::default().timeout(Duration::ZERO),
+        QueueOptions::default().timeout(limits::MAX_TIMEOUT * 2),
+        QueueOptions::default().retry(none),
+        QueueOptions::default().max_messages(0),
+        QueueOptions::default().recovery(Duration::ZERO),
     ];
     for options in bad {
         assert!(refused(options.clone()), "{options:?}");
@@ -39,7 +39,7 @@ fn invalid_options_are_refused_when_the_queue_is_declared() {
 #[test]
 fn names_are_checked_when_a_queue_is_declared() {
     for name in ["", "a/b", &"x".repeat(limits::MAX_NAME_BYTES + 1)] {
-        let declare = || Queues::new().without_consumer(name, Options::default());
+        let declare = || Queues::new().without_consumer(name, QueueOptions::default());
         assert!(std::panic::catch_unwind(declare).is_err(), "{name}");
     }
 }

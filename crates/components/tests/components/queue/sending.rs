@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use abide::queue::{Message, Queue, QueueError, limits};
+use abide::queue::{Queue, QueueError, QueueMessage, limits};
 
 use crate::queue::support::{World, message, plain, run, words, words_with};
 
@@ -143,9 +143,9 @@ fn invalid_input_is_refused_with_a_reason() {
         let world = World::new(words);
         let queue = world.queue("words");
         for (bad, reason) in [
-            (Message::from_json("{"), "not JSON"),
+            (QueueMessage::from_json("{"), "not JSON"),
             (
-                Message::new(&"x".repeat(limits::MAX_BODY_BYTES)).unwrap(),
+                QueueMessage::new(&"x".repeat(limits::MAX_BODY_BYTES)).unwrap(),
                 "bytes",
             ),
             (message("a").key(""), "key"),

@@ -10,7 +10,8 @@ use std::{
 };
 
 use abide::queue::{
-    self, Batch, Consumer, Counts, Message, Options, Queue, QueueShard, Queues, RetryPolicy,
+    self, Batch, Consumer, Counts, Queue, QueueMessage, QueueOptions, QueueShard, Queues,
+    RetryPolicy,
 };
 use abide::{
     Fetching, Node, Outbound,
@@ -399,13 +400,13 @@ impl World {
     }
 }
 
-pub(crate) fn message(body: &str) -> Message {
-    Message::new(body).unwrap()
+pub(crate) fn message(body: &str) -> QueueMessage {
+    QueueMessage::new(body).unwrap()
 }
 
 /// A queue `words` of one shard, whose retries come after 1 s, 2 s, 4 s, exactly.
-pub(crate) fn plain() -> Options {
-    Options::default()
+pub(crate) fn plain() -> QueueOptions {
+    QueueOptions::default()
         .retry(RetryPolicy::Schedule(
             [1, 2, 4].map(Duration::from_secs).to_vec(),
         ))
@@ -417,7 +418,7 @@ pub(crate) fn words(script: &Script, life: usize) -> Queues {
 }
 
 /// The same with other options.
-pub(crate) fn words_with(options: Options) -> impl Fn(&Script, usize) -> Queues {
+pub(crate) fn words_with(options: QueueOptions) -> impl Fn(&Script, usize) -> Queues {
     move |script, life| {
         let consumer = Scripted(script.clone(), life);
         Queues::new().with("words", options.clone(), consumer)

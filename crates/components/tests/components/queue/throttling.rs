@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use abide::queue::{Options, Queues, RetryPolicy, ToHttp};
+use abide::queue::{QueueOptions, Queues, RetryPolicy, ToHttp};
 
 use crate::queue::support::{Script, World, plain, run};
 
-fn to_a_server(options: Options) -> impl Fn(&Script, usize) -> Queues {
+fn to_a_server(options: QueueOptions) -> impl Fn(&Script, usize) -> Queues {
     move |_, _| {
         let to = ToHttp::new("https://example.com/mails").unwrap();
         Queues::new().with("words", options.clone(), to)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide::{
     prelude::*,
-    queue::{Message, QueueShard},
+    queue::{QueueMessage, QueueShard},
 };
 
 use crate::queue::support::{World, message, run, words};
@@ -19,7 +19,7 @@ async fn bookmark(world: &World) -> Bookmark {
     world.node.bookmark(shard.untyped(), None).await.unwrap()
 }
 
-fn later(body: &str) -> Message {
+fn later(body: &str) -> QueueMessage {
     message(body).delay(Duration::from_mins(1))
 }
 

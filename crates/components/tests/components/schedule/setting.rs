@@ -1,7 +1,7 @@
 //! Setting timers, and what is refused.
 
 use abide::schedule::{
-    Options, Overlap, Phase, RetryPolicy, ScheduleError, Spec, Upserted, limits,
+    Overlap, Phase, RetryPolicy, ScheduleError, ScheduleOptions, Spec, Upserted, limits,
 };
 use abide::{Error, ErrorKind};
 use std::time::Duration;
@@ -160,9 +160,9 @@ fn what_is_asked_of_a_timer_that_is_not_there_or_not_so_is_refused() {
 fn invalid_options_are_refused_when_the_object_starts() {
     run(async {
         let wrong = [
-            Options::default().timeout(Duration::ZERO),
-            Options::default().concurrency(0),
-            Options::default().history(-1),
+            ScheduleOptions::default().timeout(Duration::ZERO),
+            ScheduleOptions::default().concurrency(0),
+            ScheduleOptions::default().history(-1),
         ];
         for options in wrong {
             let world = World::new(options);

@@ -8,8 +8,8 @@ use std::{
 };
 
 use abide::schedule::{
-    Entry, Failure, Firing, Options, RetryPolicy, Run, Schedule, ScheduleError, Spec, Timer,
-    Upserted,
+    Entry, Failure, Firing, RetryPolicy, Run, Schedule, ScheduleError, ScheduleOptions, Spec,
+    Timer, Upserted,
 };
 use abide::{
     Node,
@@ -113,9 +113,9 @@ impl Parts {
             "CREATE TABLE IF NOT EXISTS effects (id INTEGER PRIMARY KEY, timer TEXT, due_at INTEGER, at INTEGER)",
             (),
         )?;
-        let options = env.require::<Options>()?;
+        let options = env.require::<ScheduleOptions>()?;
         Ok(Self {
-            schedule: Schedule::open(&ctx, Options::clone(&options))?,
+            schedule: Schedule::open(&ctx, ScheduleOptions::clone(&options))?,
             calls: env.require::<Calls>()?,
             disk: env.get::<SimDisk>(),
             ctx,
@@ -144,7 +144,7 @@ impl Parts {
             return Err(Failure::throttled("later", deed.after));
         }
         if firing.attempt <= deed.fails {
-            return Err(Failure::again(format!("failure {}", firing.attempt)));
+            return Err(Failure::temporary(format!("failure {}", firing.attempt)));
         }
         if deed.never {
             return Err(Failure::permanent("never"));
@@ -280,15 +280,15 @@ pub(crate) struct World {
     pub(crate) clock: TestClock,
     pub(crate) node: Node,
     pub(crate) calls: Calls,
-    options: Options,
+    options: ScheduleOptions,
 }
 
 impl World {
-    pub(crate) fn new(options: Options) -> Self {
+    pub(crate) fn new(options: ScheduleOptions) -> Self {
         Self::at(TestClock::new(), SimDisk::new(), Calls::default(), options)
     }
 
-    fn at(clock: TestClock, disk: SimDisk, calls: Calls, options: Options) -> Self {
+    fn at(clock: TestClock, disk: SimDisk, calls: Calls, options: ScheduleOptions) -> Self {
         let node = Node::builder(store(&disk, &clock))
             .class::<Sync>(ClassOptions::default())
             .class::<Background>(ClassOptions::default())
@@ -431,9 +431,9 @@ fn dues_of(name: &str, effects: Result<Vec<Effect>>) -> Vec<i64> {
 }
 
 /// Retries after 1 s, 2 s, 4 s exactly: four attempts.
-pub(crate) fn plain() -> Options {
+pub(crate) fn plain() -> ScheduleOptions {
     let waits = [1, 2, 4].map(Duration::from_secs).to_vec();
-    Options::default()
+    ScheduleOptions::default()
         .retry(RetryPolicy::Schedule(waits))
         .jitter(false)
 }

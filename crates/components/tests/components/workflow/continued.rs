@@ -127,9 +127,9 @@ impl Workflow for Many {
 fn an_instance_that_continues_as_new_has_steps_without_number() {
     run(async {
         use abide::Host;
-        use abide::workflow::{self, Ended, Options, Registry, Workflows};
-        let registry = Registry::new().with(Many);
-        let host = workflow::install(Host::open_in_memory(), registry, Options::default());
+        use abide::workflow::{self, Ended, WorkflowOptions, WorkflowRegistry, Workflows};
+        let registry = WorkflowRegistry::new().with(Many);
+        let host = workflow::install(Host::open_in_memory(), registry, WorkflowOptions::default());
         let host = host.start().await.unwrap();
         let workflows = Workflows::<Many>::new(host.env());
         workflows.start("a", &0).await.unwrap();

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use abide::Host;
 use abide::workflow::{
-    self, Context, Ended, Failure, Options, Registry, RetryPolicy, Workflow, Workflows,
+    self, Context, Ended, Failure, RetryPolicy, Workflow, WorkflowOptions, WorkflowRegistry,
+    Workflows,
 };
 use abide_harness::{Client, Version};
 
@@ -32,8 +33,8 @@ impl Workflow for Figured {
 #[test]
 fn a_host_shows_outcomes_of_instances_and_steps() {
     run(async {
-        let registry = Registry::new().with(Figured);
-        let host = workflow::install(Host::open_in_memory(), registry, Options::default());
+        let registry = WorkflowRegistry::new().with(Figured);
+        let host = workflow::install(Host::open_in_memory(), registry, WorkflowOptions::default());
         let host = host.start().await.unwrap();
         let workflows = Workflows::<Figured>::new(host.env());
         workflows.start("a", &()).await.unwrap();

@@ -15,9 +15,9 @@ use std::{
 };
 
 use abide::workflow::{
-    self, Attempt, Context, Ended, Failure, Filter, InstanceRecord, Options, Registry, RetryPolicy,
-    Status, StepRecord, StepState, Workflow, WorkflowDirectory, WorkflowError, WorkflowInstance,
-    Workflows,
+    self, Attempt, Context, Ended, Failure, Filter, InstanceRecord, RetryPolicy, Status,
+    StepRecord, StepState, Workflow, WorkflowDirectory, WorkflowError, WorkflowInstance,
+    WorkflowOptions, WorkflowRegistry, Workflows,
 };
 use abide::{
     Node,
@@ -267,13 +267,13 @@ impl World {
         programs: Programs,
         rehearse: bool,
     ) -> Self {
-        let registry = Registry::new().with(Test(programs.clone(), script.clone()));
+        let registry = WorkflowRegistry::new().with(Test(programs.clone(), script.clone()));
         let node = Node::builder(store(&disk, &clock))
             .class::<WorkflowInstance>(workflow::class_options())
             .class::<WorkflowDirectory>(ClassOptions::default())
             .with(registry)
             .with(
-                Options::default()
+                WorkflowOptions::default()
                     .keep_finished(Duration::from_hours(24 * 30))
                     .recovery(Duration::from_secs(2))
                     .rehearse(rehearse),

@@ -1,12 +1,12 @@
 //! The stored document stays small, and is the same.
 
-use abide::{ErrorKind, yjs::Options};
+use abide::{ErrorKind, yjs::DocumentOptions};
 use abide_harness::run;
 
 use crate::yjs::support::{Peer, World};
 
-fn every(updates: u64) -> Options {
-    Options::default().compact_after_updates(updates)
+fn every(updates: u64) -> DocumentOptions {
+    DocumentOptions::default().compact_after_updates(updates)
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn updates_become_a_snapshot_past_their_number() {
 #[test]
 fn what_was_deleted_is_forgotten() {
     run(async {
-        let options = Options::default().compact_after_bytes(10_000);
+        let options = DocumentOptions::default().compact_after_bytes(10_000);
         let world = World::with(options);
         let mut ada = Peer::connect(&world, 1).await;
         let mut most = 0;
@@ -85,7 +85,7 @@ fn a_long_update_takes_several_rows_and_comes_back_whole() {
 #[test]
 fn a_document_that_would_be_too_long_is_compacted_first_and_then_refused() {
     run(async {
-        let options = Options::default().max_document_bytes(5_000);
+        let options = DocumentOptions::default().max_document_bytes(5_000);
         let world = World::with(options);
         let mut ada = Peer::connect(&world, 1).await;
         for _ in 0..20 {
@@ -141,7 +141,10 @@ fn invalid_options_are_refused() {
     run(async {
         for (options, word) in [
             (every(0), "merged"),
-            (Options::default().max_document_bytes(1 << 40), "document"),
+            (
+                DocumentOptions::default().max_document_bytes(1 << 40),
+                "document",
+            ),
         ] {
             let world = World::with(options);
             let error = world.pad().size().await.unwrap_err();

@@ -1,6 +1,6 @@
 //! Invalid messages change nothing, and the client is told why.
 
-use abide::yjs::{Options, limits, yrs};
+use abide::yjs::{DocumentOptions, limits, yrs};
 use abide_harness::{Random, run};
 use yrs::{
     sync::{Message as Yjs, SyncMessage},
@@ -29,7 +29,7 @@ fn awareness_of(bytes: usize) -> Vec<u8> {
 #[test]
 fn what_is_no_message_closes_its_connection_and_no_other() {
     run(async {
-        let options = Options::default().max_document_bytes(10_000);
+        let options = DocumentOptions::default().max_document_bytes(10_000);
         let world = World::with(options);
         let mut ada = Peer::connect(&world, 1).await;
         ada.insert(0, "kept").await;

@@ -9,7 +9,7 @@ use abide::{
     prelude::*,
     socket::{ClientSocket, CloseFrame, Endpoint, Frame},
     storage::{MemoryUse, SimDisk},
-    yjs::{self, Document, Options, Received, Size, yrs},
+    yjs::{self, Document, DocumentOptions, Received, Size, yrs},
 };
 use abide_harness::in_time;
 use yrs::{GetString, Text, Transact};
@@ -18,7 +18,7 @@ use crate::{world::store, yjs::client::YjsClient};
 
 /// How documents are kept in a test.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Settings(pub(crate) Options);
+pub(crate) struct Settings(pub(crate) DocumentOptions);
 
 #[durable_object]
 pub(crate) struct Pad {
@@ -29,7 +29,7 @@ pub(crate) struct Pad {
 
 impl DurableObject for Pad {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let room = Room::open(&ctx, party::Options::default())?;
+        let room = Room::open(&ctx, party::RoomOptions::default())?;
         let document = Document::open(&ctx, &room, env.require::<Settings>()?.0)?;
         Ok(Self {
             ctx,
@@ -114,19 +114,19 @@ pub(crate) struct World {
     pub(crate) disk: SimDisk,
     pub(crate) clock: TestClock,
     pub(crate) node: Node,
-    options: Options,
+    options: DocumentOptions,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::with(Options::default())
+        Self::with(DocumentOptions::default())
     }
 
-    pub(crate) fn with(options: Options) -> Self {
+    pub(crate) fn with(options: DocumentOptions) -> Self {
         Self::at(TestClock::new(), SimDisk::new(), options)
     }
 
-    fn at(clock: TestClock, disk: SimDisk, options: Options) -> Self {
+    fn at(clock: TestClock, disk: SimDisk, options: DocumentOptions) -> Self {
         let node = Node::builder(store(&disk, &clock))
             .class::<Pad>(ClassOptions::default())
             .with(Settings(options))

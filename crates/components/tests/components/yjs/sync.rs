@@ -151,7 +151,7 @@ fn texts_of_the_program_are_handed_to_it() {
 fn replicas_converge_whatever_happens() {
     for seed in 1..=6 {
         run(async {
-            let options = abide::yjs::Options::default().compact_after_updates(7);
+            let options = abide::yjs::DocumentOptions::default().compact_after_updates(7);
             let mut random = Random::new(seed);
             let mut world = World::with(options);
             let mut peers = Vec::new();

@@ -241,7 +241,7 @@ impl Deliver for SmtpDelivery {
             expect(
                 &answer.map_err(|error| lost(&error))?,
                 250,
-                Failure::unknown,
+                Failure::temporary,
             )
         };
         let sent = self
@@ -249,7 +249,7 @@ impl Deliver for SmtpDelivery {
                 delivery,
                 (began, 5 * self.timeout),
                 sending,
-                Failure::unknown,
+                Failure::temporary,
             )
             .await;
         if sent.is_ok() {
@@ -332,7 +332,7 @@ fn lost(error: &smtp::Error) -> Failure {
     if error.status().is_some() {
         return refused(error);
     }
-    Failure::unknown(format!(
+    Failure::temporary(format!(
         "the email was sent, but the relay's reply was lost: {error}"
     ))
 }

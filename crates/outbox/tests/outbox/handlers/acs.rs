@@ -83,9 +83,9 @@ async fn a_submission_whose_answer_was_lost_is_repeated_and_is_one_mail() {
     let (host, (server, service)) = (host().await, service().await);
     server.script_sends([AcsSend::Drop, AcsSend::Lose]);
     let first = attempt(&host);
-    failed(begin(&service, &first).await, FailureKind::Unknown, "");
+    failed(begin(&service, &first).await, FailureKind::Temporary, "");
     let second = first.again(true);
-    failed(begin(&service, &second).await, FailureKind::Unknown, "");
+    failed(begin(&service, &second).await, FailureKind::Temporary, "");
     let third = second.again(true);
     let operation = begin(&service, &third).await.unwrap();
     assert_eq!(
@@ -111,7 +111,7 @@ async fn a_refusal_that_names_an_operation_has_begun_it_and_any_other_has_not() 
         (400, FailureKind::Permanent),
         (401, FailureKind::Permanent),
         (429, FailureKind::Throttled),
-        (500, FailureKind::Unknown),
+        (500, FailureKind::Temporary),
         (503, FailureKind::Throttled),
     ] {
         server.script_sends([AcsSend::Refuse(status, Some(7))]);
@@ -146,7 +146,7 @@ async fn an_operation_that_fails_says_why_and_a_bad_poll_is_not_its_end() {
     let operation = begin(&service, &delivery).await.unwrap();
     let poll = || async { service.poll(&delivery, &mail(), &operation).await };
     failed(poll().await, FailureKind::Throttled, "503");
-    failed(poll().await, FailureKind::Unknown, "");
+    failed(poll().await, FailureKind::Temporary, "");
     assert_eq!(
         poll().await,
         Ok(Polled::Failed {
@@ -188,10 +188,14 @@ async fn a_mail_that_was_refused_is_taken_once_after_a_long_outage() {
     failed(begin(&service, &first).await, FailureKind::Throttled, "429");
     clock.advance(Duration::from_mins(6));
     let second = first.again(false);
-    failed(begin(&service, &second).await, FailureKind::Unknown, "503");
+    failed(
+        begin(&service, &second).await,
+        FailureKind::Temporary,
+        "503",
+    );
     clock.advance(Duration::from_mins(6));
     let third = second.again(true);
-    failed(begin(&service, &third).await, FailureKind::Unknown, "");
+    failed(begin(&service, &third).await, FailureKind::Temporary, "");
     clock.advance(Duration::from_mins(6));
     let operation = begin(&service, &third.again(true)).await.unwrap();
     let mails = server.mails();

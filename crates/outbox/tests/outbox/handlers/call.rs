@@ -126,7 +126,7 @@ async fn a_receiver_that_breaks_down_is_called_again_and_applies_the_call_once()
     for _ in 0..2 {
         failed(
             CallDelivery.submit(&delivery, &deposit()).await,
-            FailureKind::Unknown,
+            FailureKind::Temporary,
             "",
         );
         delivery = delivery.again(true);

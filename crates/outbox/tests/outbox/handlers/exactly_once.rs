@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
 use abide::{
     outbox::handlers::{CallDelivery, ObjectCall},
-    outbox::{Counts, Deliver, Options, Outbox, Registry},
+    outbox::{Counts, Deliver, Outbox, OutboxOptions, Registry},
 };
 
 use crate::world::store;
@@ -21,7 +21,7 @@ struct Account {
 
 impl DurableObject for Account {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&ctx, Options::default())?;
+        let outbox = Outbox::open(&ctx, OutboxOptions::default())?;
         Ok(Self { ctx, outbox })
     }
 }

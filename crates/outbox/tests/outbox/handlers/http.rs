@@ -111,15 +111,15 @@ async fn the_response_status_decides_the_message_s_outcome() {
         (422, FailureKind::Permanent),
         (425, FailureKind::Refused),
         (429, FailureKind::Throttled),
-        (500, FailureKind::Unknown),
-        (502, FailureKind::Unknown),
-        (503, FailureKind::Unknown),
-        (504, FailureKind::Unknown),
+        (500, FailureKind::Temporary),
+        (502, FailureKind::Temporary),
+        (503, FailureKind::Temporary),
+        (504, FailureKind::Temporary),
     ] {
         receiver.script([ReceiverAct::body(status, "so\n not")]);
         let failure = failed(handler.submit(&delivery, &call).await, fate, ": so not");
         assert!(
-            failure.error().starts_with(&status.to_string()),
+            failure.message().starts_with(&status.to_string()),
             "{failure:?}"
         );
     }
@@ -152,7 +152,7 @@ async fn a_lost_answer_is_unknown_and_the_request_keeps_its_key() {
     let first = attempt(&host);
     failed(
         handler.submit(&first, &call).await,
-        FailureKind::Unknown,
+        FailureKind::Temporary,
         "the request failed",
     );
     let second = handler.submit(&first.again(true), &call).await;
@@ -179,7 +179,7 @@ async fn a_receiver_that_says_nothing_is_unknown() {
         (!receiver.received().is_empty()).then_some(submitted)
     })
     .await;
-    failed(submitted, FailureKind::Unknown, "no response within");
+    failed(submitted, FailureKind::Temporary, "no response within");
     host.shutdown().await.unwrap();
 }
 
@@ -188,10 +188,10 @@ async fn a_body_without_end_holds_no_attempt_and_its_head_counts() {
     assert_eq!(post(ReceiverAct::endless(200)).await, Ok(Submitted::Done));
     let failure = failed(
         post(ReceiverAct::endless(500)).await,
-        FailureKind::Unknown,
+        FailureKind::Temporary,
         "500",
     );
-    assert!(failure.error().len() < 1_024, "{failure:?}");
+    assert!(failure.message().len() < 1_024, "{failure:?}");
 }
 
 /// Answers requests, which have no body, one after the other on each connection, and counts connections.
@@ -352,7 +352,7 @@ async fn an_operation_is_asked_about_until_it_ends() {
             FailureKind::Throttled,
             "429",
         ),
-        (ReceiverAct::status(503), FailureKind::Unknown, "503"),
+        (ReceiverAct::status(503), FailureKind::Temporary, "503"),
         (
             ReceiverAct::status(404),
             FailureKind::Refused,
@@ -369,7 +369,7 @@ async fn an_operation_is_asked_about_until_it_ends() {
             FailureKind::Refused,
             "is too long",
         ),
-        (ReceiverAct::lost(), FailureKind::Unknown, ""),
+        (ReceiverAct::lost(), FailureKind::Temporary, ""),
     ] {
         receiver.script([answer]);
         failed(poll().await, kind, text);
@@ -392,8 +392,8 @@ async fn an_operation_that_cannot_be_asked_about_is_accepted_all_the_same() {
         FailureKind::Permanent,
         "it was accepted, but",
     );
-    assert!(!failure.error().contains("secret"), "{failure:?}");
-    for (status, fate) in [(429, FailureKind::Throttled), (500, FailureKind::Unknown)] {
+    assert!(!failure.message().contains("secret"), "{failure:?}");
+    for (status, fate) in [(429, FailureKind::Throttled), (500, FailureKind::Temporary)] {
         failed(post(answer(status)).await, fate, &status.to_string());
     }
 }
@@ -549,7 +549,7 @@ async fn a_receiver_still_working_after_a_lost_answer_is_asked_again() {
     let call = HttpCall::post(receiver.url("/"));
     let second = attempt(&host).again(true);
     let submitted = HttpDelivery::new().submit(&second, &call).await;
-    failed(submitted, FailureKind::Unknown, "409");
+    failed(submitted, FailureKind::Temporary, "409");
     host.shutdown().await.unwrap();
 }
 

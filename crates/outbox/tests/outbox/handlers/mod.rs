@@ -49,6 +49,6 @@ fn attempt(host: &LocalHost) -> Delivery {
 fn failed<T: Debug>(result: Result<T, Failure>, fate: FailureKind, text: &str) -> Failure {
     let failure = result.unwrap_err();
     assert_eq!(failure.kind(), fate, "{failure:?}");
-    assert!(failure.error().contains(text), "{failure:?}");
+    assert!(failure.message().contains(text), "{failure:?}");
     failure
 }

@@ -86,18 +86,18 @@ async fn the_relay_s_reply_and_its_phase_decide_the_mail_s_outcome() {
         (Refuse(Recipient, 550), FailureKind::Permanent, 0),
         (Refuse(Data, 421), FailureKind::Refused, 0),
         (Refuse(Data, 250), FailureKind::Refused, 0),
-        (Refuse(End, 354), FailureKind::Unknown, 0),
+        (Refuse(End, 354), FailureKind::Temporary, 0),
         (Refuse(End, 452), FailureKind::Refused, 0),
         (Refuse(End, 554), FailureKind::Permanent, 0),
         (Drop(Recipient), FailureKind::Refused, 0),
         // The mail has left, and it is unknown whether the relay has it.
-        (Drop(End), FailureKind::Unknown, 1),
+        (Drop(End), FailureKind::Temporary, 1),
     ] {
         server.script([act]);
         let submitted = relay.submit(&attempt(&host), &mail()).await;
         let failure = failed(submitted, fate, "relay");
         if let Refuse(_, code) = act {
-            assert!(failure.error().contains(&code.to_string()), "{failure:?}");
+            assert!(failure.message().contains(&code.to_string()), "{failure:?}");
         }
         assert_eq!(server.received().len(), kept, "{act:?}");
     }
@@ -123,7 +123,7 @@ async fn a_relay_that_says_nothing_has_the_mail_or_not() {
     let relay = SmtpDelivery::new(&server.url()).unwrap();
     for (stage, minutes, fate, kept) in [
         (SmtpStage::Data, 1, FailureKind::Refused, 0),
-        (SmtpStage::End, 5, FailureKind::Unknown, 1),
+        (SmtpStage::End, 5, FailureKind::Temporary, 1),
     ] {
         server.always(SmtpAct::Stall(stage));
         let (delivery, mail) = (attempt(&host), mail());
@@ -150,7 +150,7 @@ async fn a_mail_is_the_same_bytes_at_every_attempt() {
     let first = attempt(&host);
     failed(
         relay.submit(&first, &mail).await,
-        FailureKind::Unknown,
+        FailureKind::Temporary,
         "reply was lost",
     );
     assert!(relay.submit(&first.again(true), &mail).await.is_ok());

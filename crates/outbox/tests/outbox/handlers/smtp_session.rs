@@ -291,6 +291,6 @@ async fn a_mail_whose_answer_has_no_end_may_have_been_taken() {
             endless(stream, &[]).await
         }
     );
-    failed(submitted, FailureKind::Unknown, "too much");
+    failed(submitted, FailureKind::Temporary, "too much");
     host.shutdown().await.unwrap();
 }

@@ -13,7 +13,8 @@ use abide::{
         Webhook, WebhookDelivery,
     },
     outbox::{
-        Message, Options, Outbox, OutboxError, Polling, Record, Registry, RetryPolicy, Status,
+        Outbox, OutboxError, OutboxMessage, OutboxOptions, Polling, Record, Registry, RetryPolicy,
+        Status,
     },
 };
 use abide_harness::{
@@ -39,7 +40,7 @@ struct Teller {
 
 impl DurableObject for Teller {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-        let options = Options::default()
+        let options = OutboxOptions::default()
             .retry(retry())
             .polling(Polling::default().interval(SOON));
         let outbox = Outbox::open(&ctx, options)?;
@@ -53,7 +54,7 @@ impl DurableObject for Teller {
 )]
 #[rpc]
 impl Teller {
-    pub async fn tell(&self, message: Message) -> Result<i64, OutboxError> {
+    pub async fn tell(&self, message: OutboxMessage) -> Result<i64, OutboxError> {
         Ok(self.outbox.enqueue(&message)?.id)
     }
 
@@ -114,12 +115,12 @@ fn teller(host: &LocalHost, name: &str) -> Stub<Teller> {
     host.env().object::<Teller>().get_by_name(name)
 }
 
-fn message(kind: &'static str, payload: &impl serde::Serialize) -> Message {
-    Message::new(kind, payload).unwrap()
+fn message(kind: &'static str, payload: &impl serde::Serialize) -> OutboxMessage {
+    OutboxMessage::new(kind, payload).unwrap()
 }
 
 /// Enqueues a message, waits until it is not on its way any more, and gives its record.
-async fn settled(teller: &Stub<Teller>, message: Message) -> Record {
+async fn settled(teller: &Stub<Teller>, message: OutboxMessage) -> Record {
     let id = teller.tell(message).await.unwrap();
     settled_again(teller, id).await
 }

@@ -57,13 +57,13 @@ async fn every_attempt_has_the_same_id_and_body() {
     let first = attempt(&host);
     failed(
         handler.submit(&first, &event).await,
-        FailureKind::Unknown,
+        FailureKind::Temporary,
         "500",
     );
     let second = first.again(true);
     failed(
         handler.submit(&second, &event).await,
-        FailureKind::Unknown,
+        FailureKind::Temporary,
         "",
     );
     assert!(handler.submit(&second.again(true), &event).await.is_ok());

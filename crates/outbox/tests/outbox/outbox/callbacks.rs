@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use abide::outbox::{Options, RetryPolicy, Status};
+use abide::outbox::{OutboxOptions, RetryPolicy, Status};
 
 use crate::outbox::support::{Act, Callback, Script, World, gone, note, plain, run};
 use abide::{clock::TestClock, storage::SimDisk};
 
-fn world(options: Options) -> World {
+fn world(options: OutboxOptions) -> World {
     let script = Script::default();
     script.call_back();
     World::at(TestClock::new(), SimDisk::new(), script, options)

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use abide::outbox::{BulkResult, DeadLetterFilter, Failure, Filter, Message, OutboxError, Status};
+use abide::outbox::{
+    BulkResult, DeadLetterFilter, Failure, MessageFilter, OutboxError, OutboxMessage, Status,
+};
 
 use crate::outbox::support::{Act, World, gone, note, plain, refused, run};
 
@@ -98,14 +100,14 @@ fn pages_follow_each_other() {
     run(async {
         let world = World::new(plain());
         for number in 0..25 {
-            let mut message: Message = note("bob", &format!("b{number}"));
+            let mut message: OutboxMessage = note("bob", &format!("b{number}"));
             message.not_before = Some(i64::from(number) + 1_767_225_700_000);
             world.enqueue(message).await;
         }
         let mut before = None;
         let mut seen = Vec::new();
         loop {
-            let filter = Filter::default()
+            let filter = MessageFilter::default()
                 .status(Status::Queued)
                 .before(before)
                 .limit(10);
@@ -117,7 +119,7 @@ fn pages_follow_each_other() {
             }
         }
         assert_eq!(seen, (1..=25).rev().collect::<Vec<i64>>());
-        let all = world.sender().list(Filter::default()).await.unwrap();
+        let all = world.sender().list(MessageFilter::default()).await.unwrap();
         assert_eq!(all.records.len(), 25);
     });
 }

@@ -11,7 +11,7 @@ use std::{
 
 use abide::outbox::{
     self, Batch, BehindDeadLetter, Breaker, Counts, DeadLetterFilter, Deliver, Delivery, Failure,
-    FanOut, Options, Outbox, OutboxError, Pace, Polling, Registry, Status, Submitted, limits,
+    FanOut, Outbox, OutboxError, OutboxOptions, Pace, Polling, Registry, Status, Submitted, limits,
 };
 use abide::{
     Node,
@@ -29,7 +29,7 @@ use crate::{
 /// What the objects of these tests share with them.
 #[derive(Clone)]
 struct Shared {
-    options: Arc<Options>,
+    options: Arc<OutboxOptions>,
     /// Held by each listener.
     token: Arc<()>,
     listener_panics: Arc<AtomicBool>,
@@ -100,7 +100,7 @@ impl Owner {
         let storage = self.ctx.storage();
         storage.transaction(|| {
             storage.put("member", &name)?;
-            let message = outbox::Message::from_json(kind, "{}");
+            let message = outbox::OutboxMessage::from_json(kind, "{}");
             self.outbox.enqueue(&message)?;
             Ok(())
         })
@@ -232,7 +232,7 @@ fn the_object_s_own_alarm_does_not_stop_the_outbox_s_retries() {
 #[test]
 fn an_object_restarts_after_a_crash_with_the_largest_payloads() {
     run(async {
-        let world = World::new(Options::default());
+        let world = World::new(OutboxOptions::default());
         let long = "x".repeat(limits::MAX_PAYLOAD_BYTES - 100);
         // They have as many at a time as they may once they have answered.
         for number in 0..12 {

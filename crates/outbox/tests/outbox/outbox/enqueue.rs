@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use abide::clock::TestClock;
-use abide::outbox::{Breaker, Counts, Message, OutboxError, Pace, Priority, Status, limits};
+use abide::outbox::{Breaker, Counts, OutboxError, OutboxMessage, Pace, Priority, Status, limits};
 use futures_util::future::join_all;
 
 use crate::outbox::support::{Act, World, note, plain, refused, run};
@@ -99,17 +99,17 @@ fn high_priority_goes_first_and_low_last() {
 fn invalid_input_is_refused_with_what_is_expected() {
     run(async {
         let world = World::new(plain().max_payload_bytes(1_000));
-        let cases: Vec<(Message, &str)> = vec![
+        let cases: Vec<(OutboxMessage, &str)> = vec![
             (
-                Message::from_json("letter", "{}"),
+                OutboxMessage::from_json("letter", "{}"),
                 "no handler for kind `letter`; there is one for `http`, `note`, `other`",
             ),
             (
-                Message::from_json("note", "{}"),
+                OutboxMessage::from_json("note", "{}"),
                 "the payload does not match its kind: missing field `to`",
             ),
             (
-                Message::from_json("note", "{"),
+                OutboxMessage::from_json("note", "{"),
                 "the payload does not match its kind: EOF",
             ),
             (note("bob", ""), "a note has a text"),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use abide::outbox::{Breaker, Limit, Options, Pace, Priority, Rate, Status, limits};
+use abide::outbox::{Breaker, Limit, OutboxOptions, Pace, Priority, Rate, Status, limits};
 
 use crate::outbox::support::{Act, World, at_a_time, note, plain, refused, run};
 
 /// A destination takes 20 a second.
-fn slow() -> Options {
+fn slow() -> OutboxOptions {
     plain().pace(Pace::AtOnce {
         outbox: Limit {
             rate: None,

@@ -132,7 +132,7 @@ fn a_failed_fan_out_is_kept_until_it_is_ended() {
 }
 
 /// At most a thousand queued messages, and ten attempts a second to each destination.
-fn slow() -> abide::outbox::Options {
+fn slow() -> abide::outbox::OutboxOptions {
     let limit = |rate| Limit {
         rate,
         concurrency: 16,

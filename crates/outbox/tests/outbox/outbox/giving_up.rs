@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use abide::outbox::{Failure, GiveUp, Options, Polled, Polling, Record, Status, Submitted};
+use abide::outbox::{Failure, GiveUp, OutboxOptions, Polled, Polling, Record, Status, Submitted};
 
 use crate::outbox::support::{Act, World, gone, note, plain, refused, run};
 
-fn never() -> Options {
+fn never() -> OutboxOptions {
     plain().give_up(GiveUp::Never).polling(
         Polling::default()
             .deadline(Duration::from_mins(1))

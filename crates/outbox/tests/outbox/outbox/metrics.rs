@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use abide::outbox::{Breaker, Failure, Options, Registry, Status};
+use abide::outbox::{Breaker, Failure, OutboxOptions, Registry, Status};
 use abide::{ClassOptions, Host, server::RunningHost};
 use abide_harness::{Client, Version, until};
 use tracing::{
@@ -117,7 +117,7 @@ struct Shown {
 }
 
 impl Shown {
-    async fn new(class: &'static str, options: Options) -> Self {
+    async fn new(class: &'static str, options: OutboxOptions) -> Self {
         let script = Script::default();
         let of_class = ClassOptions::default()
             .binding(class.to_owned())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::outbox::{Breaker, Failure, Options, Polled, Polling, Status, Submitted};
+use abide::outbox::{Breaker, Failure, OutboxOptions, Polled, Polling, Status, Submitted};
 
 use crate::outbox::support::{Act, World, note, plain, run};
 
@@ -23,7 +23,7 @@ fn silent() -> Act {
     Act::Poll(Err(Failure::refused("503")))
 }
 
-fn options() -> Options {
+fn options() -> OutboxOptions {
     plain().polling(
         Polling::default()
             .interval(Duration::from_secs(10))

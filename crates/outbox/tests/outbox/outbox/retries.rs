@@ -186,7 +186,7 @@ fn a_lost_answer_is_unknown_and_tried_again_with_the_same_key() {
         let world = World::new(plain());
         world.script.say(
             "hello",
-            [submit(Failure::unknown("connection reset")), refused()],
+            [submit(Failure::temporary("connection reset")), refused()],
         );
         let id = world.enqueue(note("bob", "hello")).await;
         let lost = world.until(id, |record| record.last_error.is_some()).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::outbox::{Options, Pace, Status};
+use abide::outbox::{OutboxOptions, Pace, Status};
 
 use abide::clock::TestClock;
 
@@ -59,7 +59,7 @@ fn silent_destinations_do_not_delay_answering_ones() {
 #[test]
 fn silent_receivers_delay_neither_a_known_nor_a_new_one_after_a_restart() {
     run(async {
-        let mut world = World::new(Options::default().jitter(false));
+        let mut world = World::new(OutboxOptions::default().jitter(false));
         for number in 0..3 {
             world.enqueue(note("eve", &format!("first {number}"))).await;
             seconds(&world, 1).await;

@@ -9,8 +9,8 @@ mod checks;
 use std::{collections::HashMap, time::Duration};
 
 use abide::outbox::{
-    BehindDeadLetter, Breaker, DeadLetterFilter, Failure, Filter, Limit, Options, Pace, Polled,
-    Polling, Priority, Rate, Record, RetryPolicy, Status, Submitted,
+    BehindDeadLetter, Breaker, DeadLetterFilter, Failure, Limit, MessageFilter, OutboxOptions,
+    Pace, Polled, Polling, Priority, Rate, Record, RetryPolicy, Status, Submitted,
 };
 use abide_harness::{Random, setting};
 
@@ -56,7 +56,7 @@ struct Done {
     deaths: Vec<(usize, usize)>,
 }
 
-fn options(random: &mut Random) -> Options {
+fn options(random: &mut Random) -> OutboxOptions {
     let pace = match random.below(3) {
         0 => Pace::unlimited(16),
         1 => Pace::AtOnce {
@@ -75,7 +75,7 @@ fn options(random: &mut Random) -> Options {
             polls: 3,
         },
     };
-    Options::default()
+    OutboxOptions::default()
         .pace(pace)
         .retry(RetryPolicy::Exponential {
             base: Duration::from_secs(1),
@@ -354,13 +354,13 @@ async fn simulate(seed: u64) {
 }
 
 /// Lets everything come to its end.
-async fn finish(world: &World, options: &Options, seed: u64) {
+async fn finish(world: &World, options: &OutboxOptions, seed: u64) {
     for _ in 0..900 {
         let counts = world.counts().await;
         let held = if counts.failed > 0 {
             // Those behind dead letters wait for a person.
             let page = world.sender().list(
-                Filter::default()
+                MessageFilter::default()
                     .status(Status::Queued)
                     .before(None)
                     .limit(0),
@@ -381,7 +381,7 @@ async fn finish(world: &World, options: &Options, seed: u64) {
             world.sender().fence().await.unwrap();
         }
     }
-    let page = world.sender().list(Filter::default()).await;
+    let page = world.sender().list(MessageFilter::default()).await;
     panic!(
         "seed {seed}: it does not come to an end: {:?} at {}, alarm {:?}, {:?}, {:?}, {:#?}",
         world.counts().await,
@@ -394,7 +394,12 @@ async fn finish(world: &World, options: &Options, seed: u64) {
 }
 
 /// What the script has against a message ends, so that it is sent in the end if a person insists.
-async fn redrive_until_all_is_sent(world: &World, done: &mut Done, options: &Options, seed: u64) {
+async fn redrive_until_all_is_sent(
+    world: &World,
+    done: &mut Done,
+    options: &OutboxOptions,
+    seed: u64,
+) {
     for _ in 0..20 {
         let filter = DeadLetterFilter::default();
         let dead = world.sender().dead_letters(filter.clone()).await;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use abide::outbox::{GiveUp, Options, Polled, Polling, Record, RetryPolicy, Status, Submitted};
+use abide::outbox::{
+    GiveUp, OutboxOptions, Polled, Polling, Record, RetryPolicy, Status, Submitted,
+};
 
 use crate::outbox::support::{Act, World, at_a_time, note, plain, refused, run};
 
@@ -20,7 +22,7 @@ fn never_finishes(world: &World, text: &str) {
     world.script.say(text, vec![running; 2_000]);
 }
 
-fn policies() -> [Options; 2] {
+fn policies() -> [OutboxOptions; 2] {
     let polling = Polling::default().interval(Duration::from_secs(5));
     [GiveUp::DeadLetter, GiveUp::Never].map(|give_up| plain().give_up(give_up).polling(polling))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::outbox::{Options, Polling, RetryPolicy, Status, Submitted};
+use abide::outbox::{OutboxOptions, Polling, RetryPolicy, Status, Submitted};
 
 use crate::outbox::support::{Act, World, note, plain, run};
 
@@ -62,7 +62,7 @@ fn a_message_that_ends_the_process_is_buried_and_no_other() {
 }
 
 /// With one attempt for each message.
-fn once() -> Options {
+fn once() -> OutboxOptions {
     plain().retry(RetryPolicy::Schedule(Vec::new()))
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use abide::outbox::{
-    Counts, Deliver, Delivery, Failure, Options, Outbox, OutboxError, Registry, RetryPolicy,
+    Counts, Deliver, Delivery, Failure, Outbox, OutboxError, OutboxOptions, Registry, RetryPolicy,
     Status, Submitted,
 };
 use abide::{
@@ -71,7 +71,7 @@ struct Pinger {
 
 impl DurableObject for Pinger {
     fn new(ctx: Ctx, _env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&ctx, Options::default())?;
+        let outbox = Outbox::open(&ctx, OutboxOptions::default())?;
         Ok(Self { ctx, outbox })
     }
 }

@@ -1,6 +1,6 @@
 //! Dead letters: edited, redriven, discarded.
 
-use abide::outbox::{GiveUp, Options};
+use abide::outbox::{GiveUp, OutboxOptions};
 use axum::http::{Method, StatusCode};
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::service::support::{Api, note};
 
 #[tokio::test]
 async fn a_dead_letter_that_was_edited_keeps_its_dedup_key_for_what_it_was() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let path = "/outbox/box/messages";
     let bad = json!({ "kind": "note", "payload": { "good": false }, "dedup_key": "one" });
     api.post(path, &bad).await;
@@ -24,7 +24,7 @@ async fn a_dead_letter_that_was_edited_keeps_its_dedup_key_for_what_it_was() {
 
 #[tokio::test]
 async fn a_dead_letter_is_edited_and_redriven_or_discarded() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     for _ in 0..3 {
         api.post("/outbox/box/messages", &note(false)).await;
     }
@@ -89,7 +89,7 @@ async fn a_dead_letter_is_edited_and_redriven_or_discarded() {
 
 #[tokio::test]
 async fn what_is_failing_is_listed_with_its_destinations() {
-    let api = Api::start(Options::default().give_up(GiveUp::Never)).await;
+    let api = Api::start(OutboxOptions::default().give_up(GiveUp::Never)).await;
     let none = api.get("/outbox/box/failing").await.body;
     let nothing = json!({ "destinations": [], "messages": [], "next": null });
     assert_eq!(none, nothing, "an outbox that is not there");

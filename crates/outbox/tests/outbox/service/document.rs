@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use abide::outbox::Options;
+use abide::outbox::OutboxOptions;
 use axum::{
     body::Body,
     http::{Method, Request, header},
@@ -14,7 +14,7 @@ use crate::service::support::{Api, assert_fits, document};
 
 #[tokio::test]
 async fn the_document_has_every_method_of_every_address() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let served = api.get("/outbox/openapi.json").await;
     assert_eq!(served.body, api.document);
     for (path, operations) in api.document["paths"].as_object().unwrap() {
@@ -112,7 +112,7 @@ fn integers(value: &Value, place: &str, found: &mut usize) {
 
 #[tokio::test]
 async fn a_sweep_takes_what_its_schema_allows() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let which = &api.document["components"]["schemas"]["Which"];
     for field in which["properties"].as_object().unwrap().keys() {
         for sweep in ["redrive", "discard"] {

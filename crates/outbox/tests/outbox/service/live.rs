@@ -1,6 +1,6 @@
 //! Watchers.
 
-use abide::outbox::Options;
+use abide::outbox::OutboxOptions;
 use abide_harness::in_time;
 use axum::{
     body::Body,
@@ -13,7 +13,7 @@ use crate::service::support::{Api, note};
 
 #[tokio::test]
 async fn a_watcher_gets_a_snapshot_and_then_changes() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let request = Request::get("/outbox/box/live").header("accept", "text/event-stream");
     let request = request.body(Body::empty()).unwrap();
     let response = api.router.clone().oneshot(request).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_watcher_gets_a_snapshot_and_then_changes() {
 
 #[tokio::test]
 async fn the_page_and_its_scripts_are_there() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     api.post("/outbox/a%20%3Cbox%3E/messages", &note(true))
         .await;
     let request = Request::get("/outbox/a%20%3Cbox%3E/page")

@@ -1,6 +1,6 @@
 //! Messages: accepted, shown, listed, remembered by their keys.
 
-use abide::outbox::Options;
+use abide::outbox::OutboxOptions;
 use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::service::support::{Api, note};
 
 /// An outbox that holds one message.
 async fn small() -> Api {
-    Api::start(Options::default().max_queued(1)).await
+    Api::start(OutboxOptions::default().max_queued(1)).await
 }
 
 /// A message that waits for an hour.
@@ -20,7 +20,7 @@ fn later() -> Value {
 
 #[tokio::test]
 async fn a_message_is_taken_delivered_and_shown_with_its_history() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let taken = api.post("/outbox/box/messages", &note(true)).await;
     assert_eq!(taken.status, StatusCode::ACCEPTED);
     assert_eq!(taken.body, json!({ "id": 1, "duplicate": false }));
@@ -39,7 +39,7 @@ async fn a_message_is_taken_delivered_and_shown_with_its_history() {
 
 #[tokio::test]
 async fn messages_of_one_request_are_all_taken_or_none_is() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let bad = json!({ "kind": "note", "payload": { "good": "maybe" } });
     let refused = api
         .post("/outbox/box/messages", &json!([note(true), bad]))
@@ -80,7 +80,7 @@ async fn messages_of_one_request_are_all_taken_or_none_is() {
 
 #[tokio::test]
 async fn a_request_with_an_idempotency_key_is_applied_once() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let key = [("idempotency-key", "\"order 4711\"")];
     let path = "/outbox/box/messages";
     let body = json!({ "kind": "note", "payload": { "good": true }, "delay": 60_000 });
@@ -167,7 +167,7 @@ async fn a_full_outbox_accepts_a_repeated_dedup_key() {
 
 #[tokio::test]
 async fn a_destination_that_rests_is_sent_to_again_if_it_is_known() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let path = "/outbox/box/destinations/resume";
     let unknown = api.post(path, &json!({ "destination": "none" })).await;
     assert_eq!(
@@ -184,7 +184,7 @@ async fn a_destination_that_rests_is_sent_to_again_if_it_is_known() {
 
 #[tokio::test]
 async fn an_outbox_that_is_not_there_reads_as_an_empty_one() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     for (path, status) in [
         ("/outbox/box", StatusCode::OK),
         ("/outbox/box/messages", StatusCode::OK),
@@ -204,7 +204,7 @@ async fn an_outbox_that_is_not_there_reads_as_an_empty_one() {
 
 #[tokio::test]
 async fn credentials_in_headers_are_never_shown() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let payload = json!({ "good": false, "headers": { "Authorization": "Bearer hunter2" } });
     let message = json!({ "kind": "note", "payload": payload });
     api.post("/outbox/box/messages", &message).await;

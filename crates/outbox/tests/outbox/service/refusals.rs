@@ -3,7 +3,7 @@
 use abide::server::Hosts;
 use abide::{
     outbox::service::{self, Delayed, Outbox},
-    outbox::{Message, Options, limits},
+    outbox::{OutboxMessage, OutboxOptions, limits},
 };
 use axum::{
     body::Body,
@@ -16,7 +16,7 @@ use crate::service::support::{Api, SIGNED, note};
 
 #[tokio::test]
 async fn invalid_requests_are_refused_with_the_reason() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     api.post("/outbox/box/messages", &note(true)).await;
     api.until(1, "sent").await;
     let messages = "/outbox/box/messages";
@@ -110,7 +110,7 @@ async fn invalid_requests_are_refused_with_the_reason() {
 
 #[tokio::test]
 async fn an_undeliverable_message_is_refused() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let large = "x".repeat(limits::MAX_PAYLOAD_BYTES);
     for (message, status, code) in [
         (json!({ "kind": "fax", "payload": 1 }), 400, "unknown_kind"),
@@ -148,7 +148,7 @@ async fn an_undeliverable_message_is_refused() {
 
 #[tokio::test]
 async fn a_web_page_of_another_origin_is_refused() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let body = note(true).to_string();
     for (origin, status) in [
         ("http://127.0.0.1:8080", StatusCode::ACCEPTED),
@@ -167,11 +167,11 @@ async fn a_web_page_of_another_origin_is_refused() {
 
 #[tokio::test]
 async fn a_host_name_a_stranger_could_own_is_refused_unless_configured() {
-    let own = Api::start_with(Options::default(), |host| {
+    let own = Api::start_with(OutboxOptions::default(), |host| {
         let own = Hosts::Named(vec!["outbox.example.com".to_owned()]);
         host.configure(|c| c.server.hosts = own)
     });
-    let (api, own) = (Api::start(Options::default()).await, own.await);
+    let (api, own) = (Api::start(OutboxOptions::default()).await, own.await);
     for (api, host, status) in [
         (&api, "127.0.0.1:8080", StatusCode::OK),
         (&api, "abide:8080", StatusCode::OK),
@@ -194,7 +194,7 @@ async fn a_host_name_a_stranger_could_own_is_refused_unless_configured() {
 /// A handler that signs what it is given must not sign what a client says.
 #[tokio::test]
 async fn a_client_writes_no_message_of_a_kind_that_is_not_open() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let signed = |good| json!({ "kind": SIGNED, "payload": { "good": good } });
     let closed = (StatusCode::FORBIDDEN, "closed_kind");
     for body in [signed(true), json!([note(true), signed(true)])] {
@@ -215,7 +215,7 @@ async fn a_client_writes_no_message_of_a_kind_that_is_not_open() {
 
     // A dead letter that the program has written.
     let outbox = api.host.env().object::<Outbox>().get_by_name("box");
-    let message = Message::new(SIGNED, &json!({ "good": false })).unwrap();
+    let message = OutboxMessage::new(SIGNED, &json!({ "good": false })).unwrap();
     let delayed = Delayed {
         message,
         delay: None,
@@ -235,10 +235,10 @@ async fn a_client_writes_no_message_of_a_kind_that_is_not_open() {
 
 #[tokio::test]
 async fn a_call_by_json_enqueues_nothing() {
-    let api = Api::start(Options::default()).await;
+    let api = Api::start(OutboxOptions::default()).await;
     let outbox = api.host.env().any_namespace("Outbox").unwrap();
     let outbox = outbox.get_by_name("box");
-    let message = Message::new(SIGNED, &json!({ "good": true })).unwrap();
+    let message = OutboxMessage::new(SIGNED, &json!({ "good": true })).unwrap();
     let delayed = Delayed {
         message,
         delay: None,
@@ -256,7 +256,7 @@ async fn a_call_by_json_enqueues_nothing() {
 async fn operators_see_and_send_again_and_write_nothing() {
     let api = Api::with_router(service::operators_router).await;
     let outbox = api.host.env().object::<Outbox>().get_by_name("box");
-    let message = Message::new(SIGNED, &json!({ "good": false })).unwrap();
+    let message = OutboxMessage::new(SIGNED, &json!({ "good": false })).unwrap();
     let delayed = Delayed {
         message,
         delay: None,

@@ -8,7 +8,7 @@ use abide::{
 };
 use abide::{
     outbox::service,
-    outbox::{Deliver, Delivery, Failure, Options, Registry, Submitted},
+    outbox::{Deliver, Delivery, Failure, OutboxOptions, Registry, Submitted},
 };
 use abide_harness::until;
 use axum::{
@@ -73,12 +73,12 @@ impl Answer {
 }
 
 impl Api {
-    pub(crate) async fn start(options: Options) -> Self {
+    pub(crate) async fn start(options: OutboxOptions) -> Self {
         Self::start_with(options, |host| host).await
     }
 
     pub(crate) async fn start_with(
-        options: Options,
+        options: OutboxOptions,
         with: impl FnOnce(HostBuilder) -> HostBuilder,
     ) -> Self {
         let with = |host| with(host).router(service::router);
@@ -87,10 +87,13 @@ impl Api {
 
     /// With a part of the API.
     pub(crate) async fn with_router(router: fn(Env) -> Router) -> Self {
-        Self::started(Options::default(), |host| host.router(router)).await
+        Self::started(OutboxOptions::default(), |host| host.router(router)).await
     }
 
-    async fn started(options: Options, with: impl FnOnce(HostBuilder) -> HostBuilder) -> Self {
+    async fn started(
+        options: OutboxOptions,
+        with: impl FnOnce(HostBuilder) -> HostBuilder,
+    ) -> Self {
         let registry = Registry::new()
             .with(Note)
             .with_kind(SIGNED, Note)

@@ -306,7 +306,7 @@ pub(super) fn code(result: &Result<i64, FailureKind>) -> i64 {
         Err(FailureKind::Permanent) => -2,
         Err(FailureKind::Timeout) => -3,
         Err(FailureKind::Canceled) => -4,
-        Err(FailureKind::Throttled) => -5,
+        Err(_) => -5,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use abide::workflow::{
-    self, Options, Registry, StepKind, StepName, WorkflowDirectory, WorkflowError,
-    WorkflowInstance, Workflows,
+    self, StepKind, StepName, WorkflowDirectory, WorkflowError, WorkflowInstance, WorkflowOptions,
+    WorkflowRegistry, Workflows,
 };
 use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
 
@@ -30,9 +30,9 @@ impl Wild {
         let node = Node::builder(store(&disk, &clock))
             .class::<WorkflowInstance>(workflow::class_options())
             .class::<WorkflowDirectory>(ClassOptions::default())
-            .with(Registry::new().with(workflow.clone()))
+            .with(WorkflowRegistry::new().with(workflow.clone()))
             .with(
-                Options::default()
+                WorkflowOptions::default()
                     .recovery(Duration::from_millis(500))
                     .rehearse(true),
             )

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use abide::clock::TestClock;
 use abide::outbox::{
-    BehindDeadLetter, FanOutStatus, Filter, Limit, Options, Pace, Rate, Record, Status,
+    BehindDeadLetter, FanOutStatus, Limit, MessageFilter, OutboxOptions, Pace, Rate, Record, Status,
 };
 
 use super::{Done, Sent};
@@ -13,8 +13,8 @@ use crate::outbox::support::{Call, World};
 /// Attempts before a message is given up.
 pub(super) const MAX_ATTEMPTS: u32 = 6;
 
-pub(super) async fn check(world: &World, done: &Done, options: &Options, seed: u64) {
-    let page = world.sender().list(Filter::default()).await;
+pub(super) async fn check(world: &World, done: &Done, options: &OutboxOptions, seed: u64) {
+    let page = world.sender().list(MessageFilter::default()).await;
     let page = page.unwrap();
     assert_eq!(page.next, None, "seed {seed}: there is more than a page");
     let mut records = HashMap::new();
@@ -145,7 +145,7 @@ fn keys_are_kept(world: &World, done: &Done, seed: u64) {
 
 /// Messages with an ordering key take effect in their order. One that others have overtaken, because they may continue behind
 /// dead letters, comes when it is redriven.
-fn order_is_kept(world: &World, done: &Done, options: &Options, seed: u64) {
+fn order_is_kept(world: &World, done: &Done, options: &OutboxOptions, seed: u64) {
     let goes_on = options.behind_dead_letter == BehindDeadLetter::GoOn;
     let mut reached: HashMap<&str, usize> = HashMap::new();
     for effect in &world.script.effects() {
@@ -283,7 +283,7 @@ async fn fan_outs_are_whole(
     world: &World,
     done: &Done,
     records: &HashMap<String, Record>,
-    options: &Options,
+    options: &OutboxOptions,
     seed: u64,
 ) {
     let all = world.sender().fan_outs().await.unwrap();
