@@ -21,7 +21,8 @@
 //! steps is the same.
 //!
 //! A crash at any point leaves a manifest whose redo position still covers everything that files may lack or hold in
-//! part, because replay rewrites every page that was written since. Commits continue during a checkpoint; an object is
+//! part, because replay rewrites every page that was written since. Page 1 is written without a commit of it, but then
+//! differs only in fields of its first sector, which a crash leaves old or new ([`header::set_commit`]). Commits continue during a checkpoint; an object is
 //! locked only while its pages are listed.
 
 use crate::alarms::{self, AlarmIndex};
@@ -508,6 +509,10 @@ fn write_first_page(snapshot: &Snapshot, file: &dyn DiskFile) -> io::Result<()> 
         _ => {
             let mut page = [0; PAGE_BYTES];
             file.read_at(&mut page, 0)?;
+            if !header::is_database(&page) {
+                let why = "it does not begin like a database: something else has changed it";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
             page
         }
     };

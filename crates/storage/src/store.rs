@@ -500,7 +500,8 @@ impl Store {
         self.0.engine.shared.catalog.current().archive.holes.clone()
     }
 
-    /// Prepares segments, merges runs of the archive, and takes a checkpoint if one is due. For `manual` stores.
+    /// Prepares segments, merges runs of the archive, and takes a checkpoint if one is due, as the threads of a store do unless
+    /// it is `manual`.
     pub fn run_maintenance(&self) -> Result<()> {
         self.0.engine.run_maintenance()
     }

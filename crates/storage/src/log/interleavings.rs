@@ -16,7 +16,7 @@ struct Provider {
 }
 
 impl Durability for Provider {
-    fn append(&mut self, group: &Group<'_>) -> Result<Duration, NotDurable> {
+    fn append(&mut self, group: &Group<'_>) -> std::io::Result<Duration> {
         let number = self.groups;
         self.groups += 1;
         assert_whole(group);
@@ -25,7 +25,7 @@ impl Durability for Provider {
             quiet_panic();
         }
         if self.fails_at == Some(number) {
-            return Err(NotDurable::Unknown(std::io::Error::other("on purpose")));
+            return Err(std::io::Error::other("on purpose"));
         }
         Ok(Duration::ZERO)
     }
@@ -338,7 +338,7 @@ struct Bounded {
 }
 
 impl Durability for Bounded {
-    fn append(&mut self, _: &Group<'_>) -> Result<Duration, NotDurable> {
+    fn append(&mut self, _: &Group<'_>) -> std::io::Result<Duration> {
         for _ in 0..4 {
             thread::yield_now();
             let log = self.log.get().and_then(std::sync::Weak::upgrade).unwrap();
@@ -453,7 +453,7 @@ fn who_gives_up_waiting_for_room_is_in_nobodys_way() {
 struct Times(Arc<Mutex<Vec<(Lsn, u64)>>>);
 
 impl Durability for Times {
-    fn append(&mut self, group: &Group<'_>) -> Result<Duration, NotDurable> {
+    fn append(&mut self, group: &Group<'_>) -> std::io::Result<Duration> {
         let headers = group.records().filter_map(Header::read);
         let times = headers.map(|header| (header.lsn, header.unix_millis));
         self.0.lock().extend(times);

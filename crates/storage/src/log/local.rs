@@ -3,10 +3,9 @@
 //! A segment is synced before the next one is begun. A valid header therefore proves that everything before its first
 //! position was durable.
 
-use super::provider::{Durability, Group, NotDurable};
+use super::provider::{Durability, Group};
 use super::segment::{HEADER_BLOCK, Segment, SegmentHeader};
 use super::segment_pool::SegmentPool;
-use crate::error::Result;
 use crate::ident::{Epoch, Lsn};
 use crate::limits::GATHERED_BYTES;
 use crate::timing;
@@ -119,7 +118,7 @@ impl LocalSegments {
 }
 
 impl Durability for LocalSegments {
-    fn append(&mut self, group: &Group<'_>) -> Result<Duration, NotDurable> {
-        self.write(group).map_err(NotDurable::Unknown)
+    fn append(&mut self, group: &Group<'_>) -> io::Result<Duration> {
+        self.write(group)
     }
 }

@@ -35,7 +35,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::timing;
 use announcer::Announcer;
-use provider::{Durability, Group, NotDurable};
+use provider::{Durability, Group};
 pub(crate) use room::Shortage;
 use room::{Room, Ticket};
 use std::sync::OnceLock;
@@ -505,11 +505,7 @@ impl Log {
         *self.writing_since.lock() = None;
         let sync = match written {
             Ok(Ok(sync)) => sync,
-            Ok(Err(NotDurable::Fenced)) => {
-                self.poison("another owner has taken over");
-                return false;
-            }
-            Ok(Err(NotDurable::Unknown(error))) => {
+            Ok(Err(error)) => {
                 self.poison(&format!("a write or sync of the log failed: {error}"));
                 return false;
             }

@@ -1,10 +1,10 @@
 //! The durability provider: makes groups of records durable.
 //!
 //! The log gathers records, assigns their positions and passes them on group by group, always in order and one group at
-//! a time. [`super::local::LocalSegments`] writes them to this machine's disk; a replicated log would be another
-//! implementation. Nothing above the log depends on which one is used.
+//! a time. [`super::local::LocalSegments`] writes them to this machine's disk.
 
 use crate::ident::Lsn;
+use std::io;
 use std::time::Duration;
 
 /// Records that become durable together.
@@ -33,19 +33,9 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The outcome of a group that may not be durable.
-#[derive(Debug)]
-pub(crate) enum NotDurable {
-    /// Another owner has taken over; the group is void.
-    #[allow(dead_code, reason = "a replicated provider answers it")]
-    Fenced,
-    /// It may or may not be durable; only recovery can tell.
-    Unknown(std::io::Error),
-}
-
 /// Makes groups durable, in order.
 pub(crate) trait Durability: Send {
-    /// Returns when the group is durable, with the time it waited for the disk sync. After an error the provider is not
-    /// called again.
-    fn append(&mut self, group: &Group<'_>) -> Result<Duration, NotDurable>;
+    /// Returns when the group is durable, with the time it waited for the disk sync. After an error the group may or may not
+    /// be durable, which only recovery can tell, and the provider is not called again.
+    fn append(&mut self, group: &Group<'_>) -> io::Result<Duration>;
 }

@@ -3,7 +3,8 @@
 //! A record is accepted if its header's checksum, position and epoch are valid, and so is its payload's checksum. The
 //! first invalid record ends the log, **unless** it was provably durable, which means damage:
 //! - a later segment begins after it (a segment is begun only when everything before it is durable), or
-//! - a valid record after it says that the durable LSN had passed it.
+//! - a valid record after it says that the durable LSN had passed it, or
+//! - a segment without a valid header begins with exactly the record that should come next.
 //!
 //! A transaction of several records counts only once its last part is present.
 

@@ -125,3 +125,30 @@ fn only_the_programs_own_user_reads_what_is_on_disk() {
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o750)).unwrap();
     assert!(RealDisk.others_may_read(&dir));
 }
+
+#[test]
+fn a_file_that_something_else_has_emptied_is_not_taken_for_a_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).unwrap();
+    let key = ObjectKey {
+        namespace: store.namespace("seats").unwrap(),
+        id: [7; 32],
+    };
+    let db = store.open_object(key).unwrap();
+    db.exec("CREATE TABLE t (n INTEGER)", ()).unwrap();
+    db.commit().unwrap();
+    store.checkpoint().unwrap();
+    std::fs::File::create(store.object_path(key).unwrap()).unwrap();
+    let checkpoint = |n: i64| {
+        db.exec("INSERT INTO t VALUES (?1)", (n,)).unwrap();
+        db.commit().unwrap();
+        store.checkpoint()
+    };
+    // The log keeps what the file lacks.
+    let error = checkpoint(1).unwrap_err().to_string();
+    assert!(error.contains("does not begin like a database"), "{error}");
+    while checkpoint(2).is_err() {}
+    let quarantined = store.quarantined();
+    assert_eq!(quarantined.len(), 1);
+    assert_eq!(quarantined[0].key, key);
+}
