@@ -33,6 +33,9 @@ struct Outbox;
 #[doc = include_str!("../../../docs/outcomes.md")]
 struct Outcomes;
 
+#[doc = include_str!("../../../docs/own-component.md")]
+struct OwnComponent;
+
 #[doc = include_str!("../../../docs/patterns.md")]
 struct Patterns;
 

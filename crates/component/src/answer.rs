@@ -17,6 +17,7 @@ use jiff::{
     fmt::{rfc2822::DateTimeParser, strtime},
     tz::TimeZone,
 };
+use serde::de::DeserializeOwned;
 
 use crate::{Failure, address::without_query, limits};
 
@@ -72,6 +73,21 @@ impl Answer {
             return Ok(self);
         }
         Err(Failure::of_answer(&self))
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Errors
+    /// A temporary failure if the body is cut off or has another shape: the receiver may have done its work.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        if self.end != End::Whole {
+            let text = format!("{}: the response is truncated or too long", self.status);
+            return Err(Failure::temporary(text));
+        }
+        serde_json::from_slice(&self.body).map_err(|error| {
+            let text = format!("{}: the response cannot be read: {error}", self.status);
+            Failure::temporary(text)
+        })
     }
 
     /// The status, a redirect's target, and the beginning of the body.
@@ -178,6 +194,23 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::RETRY_AFTER, value.parse().unwrap());
         retry_after(&headers, now)
+    }
+
+    #[test]
+    fn a_body_is_read_as_json_if_it_is_whole() {
+        let answer = |body: &str, end| Answer {
+            status: StatusCode::OK,
+            headers: HeaderMap::new(),
+            body: body.into(),
+            end,
+            after: None,
+        };
+        assert_eq!(answer("[1, 2]", End::Whole).json(), Ok(vec![1, 2]));
+        for wrong in [answer("[1, 2]", End::Broken), answer("{}", End::Whole)] {
+            let failure = wrong.json::<Vec<u8>>().unwrap_err();
+            assert!(failure.is_after_effect(), "{failure}");
+            assert!(failure.message().starts_with("200 OK: "), "{failure}");
+        }
     }
 
     #[test]

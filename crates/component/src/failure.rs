@@ -223,6 +223,13 @@ impl From<http::Error> for Failure {
     }
 }
 
+impl From<serde_json::Error> for Failure {
+    /// A value that has no JSON form, or a text of another shape: permanent.
+    fn from(error: serde_json::Error) -> Self {
+        Self::permanent(error.to_string())
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

@@ -1,4 +1,4 @@
-//! Building blocks that the components of `abide` share, also for custom components.
+//! Building blocks that the components of `abide` share, also for custom components: the guide "Your own component" shows one.
 //!
 //! - [`WakeUp`]: when a component wants its object to be woken.
 //! - [`worker`]: the background task that does a component's work.

@@ -2,44 +2,46 @@
 
 use std::{cell::Cell, fmt, rc::Rc};
 
-use abide::{Error, ErrorKind, Params, Result, Rows, Sql, Storage};
+use abide::{Ctx, Error, ErrorKind, Params, Result, Rows, Sql, Storage};
 
 /// The SQL of a component whose object may [delete everything](Storage::delete_all): the next statement creates the tables
 /// again. Clones are the same.
 #[derive(Clone)]
 pub struct TablesSql(Rc<Inner>);
 
+type Prepare = Box<dyn Fn(&Storage) -> Result<()>>;
+
 struct Inner {
     sql: Sql,
+    storage: Storage,
     meta: &'static str,
-    prepare: Box<dyn Fn() -> Result<()>>,
+    prepare: Prepare,
     /// Whether the tables may be gone.
     may_lack: Cell<bool>,
 }
 
 impl TablesSql {
-    /// Calls `prepare`, which creates the tables unless they exist, as [`prepare`] does. `meta` is one of them.
+    /// Calls `prepare`, which creates the tables unless they exist, as [`prepare`] does. `meta` is one of them. Call it in
+    /// the object's constructor.
     ///
     /// # Errors
     /// Those of `prepare`.
     pub fn open(
-        storage: &Storage,
+        ctx: &Ctx,
         meta: &'static str,
-        prepare: impl Fn() -> Result<()> + 'static,
+        prepare: impl Fn(&Storage) -> Result<()> + 'static,
     ) -> Result<Self> {
-        prepare()?;
-        Ok(Self(Rc::new(Inner {
-            sql: storage.sql(),
+        prepare(ctx.storage())?;
+        let inner = Rc::new(Inner {
+            sql: ctx.sql(),
+            storage: ctx.storage().clone(),
             meta,
             prepare: Box::new(prepare),
             may_lack: Cell::new(false),
-        })))
-    }
-
-    /// The object has deleted everything, in a transaction that may be rolled back: call it in the callback of
-    /// [`Ctx::has_duties`](abide::Ctx::has_duties).
-    pub fn are_deleted(&self) {
-        self.0.may_lack.set(true);
+        });
+        let deleted = Rc::clone(&inner);
+        ctx.on_delete_all(move || deleted.may_lack.set(true));
+        Ok(Self(inner))
     }
 
     /// False if the tables are gone. Call it when earlier transactions are complete, as a turn of a
@@ -54,7 +56,7 @@ impl TablesSql {
     /// The object's SQL. The tables exist.
     pub fn get(&self) -> Result<&Sql> {
         if self.0.may_lack.get() {
-            (self.0.prepare)()?;
+            (self.0.prepare)(&self.0.storage)?;
         }
         Ok(&self.0.sql)
     }

@@ -378,6 +378,8 @@ impl<W: Work> Task<W> {
                 Ok(None) if !self.flights.is_empty() => {
                     self.flights.clear();
                     self.landed.clear();
+                    // If the deletion was rolled back, their claims are there.
+                    self.work.recover(now)?;
                     continue;
                 }
                 Ok(None) => {

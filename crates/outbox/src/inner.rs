@@ -69,7 +69,7 @@ impl Inner {
             ctx: ctx.clone(),
             worker: Worker::new(ctx, WakeUp::new(ctx, NAME)),
             registry,
-            rows: Rows::open(ctx.storage().clone(), options)?,
+            rows: Rows::open(ctx, options)?,
             flights: RefCell::default(),
             overload: Cell::default(),
             suspects: Cell::default(),

@@ -182,7 +182,8 @@ impl Outbox {
         let woken = Rc::clone(&inner);
         ctx.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
         let (asked, told) = (Rc::clone(&inner), Rc::clone(&inner));
-        ctx.has_duties(NAME, move || asked.holds(), move || told.deleted());
+        ctx.has_duties(NAME, move || asked.holds());
+        ctx.on_delete_all(move || told.deleted());
         let (copied, ended) = (Rc::clone(&inner), Rc::clone(&inner));
         ctx.on_end(move || ended.forget_functions());
         ctx.on_activation(move |how| copied.activated(how));

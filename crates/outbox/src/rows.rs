@@ -8,7 +8,7 @@ use std::{
     rc::Rc,
 };
 
-use abide::{Result, Storage, params};
+use abide::{Ctx, Result, Storage, params};
 
 use super::{
     OutboxError, OutboxOptions, Record, Status,
@@ -124,10 +124,10 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Creates the tables unless they exist.
-    pub(super) fn open(storage: Storage, options: OutboxOptions) -> Result<Self> {
+    pub(super) fn open(ctx: &Ctx, options: OutboxOptions) -> Result<Self> {
         Ok(Self {
-            sql: Sql::open(&storage)?,
-            storage,
+            sql: Sql::open(ctx)?,
+            storage: ctx.storage().clone(),
             options: Rc::new(options),
             changes: Rc::default(),
             notes: Rc::default(),
@@ -172,7 +172,6 @@ impl Rows {
 
     /// The tables are gone, unless the transaction that deleted them is rolled back.
     pub(super) fn are_deleted(&self) {
-        self.sql.are_deleted();
         self.ledger.set(self.ledger.get().forget());
         self.agenda_changes();
         self.forget_destinations();

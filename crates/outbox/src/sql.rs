@@ -3,7 +3,7 @@
 //! Contract: the cost of a statement does not grow with the number of rows, except for the few marked ones. In debug
 //! builds the plan of each statement is checked before it first runs, so every test checks the statements that it uses.
 
-use abide::{Params, Result, Rows, Storage};
+use abide::{Ctx, Params, Result, Rows};
 use abide_component::tables::TablesSql;
 
 use super::schema;
@@ -17,13 +17,9 @@ pub(super) struct Sql {
 }
 
 impl Sql {
-    pub(super) fn open(storage: &Storage) -> Result<Self> {
-        let tables = {
-            let storage = storage.clone();
-            move || schema::prepare(&storage)
-        };
+    pub(super) fn open(ctx: &Ctx) -> Result<Self> {
         Ok(Self {
-            tables: TablesSql::open(storage, schema::META, tables)?,
+            tables: TablesSql::open(ctx, schema::META, schema::prepare)?,
             #[cfg(test)]
             statements: std::rc::Rc::default(),
         })
@@ -33,11 +29,6 @@ impl Sql {
     #[cfg(test)]
     pub(super) fn statements(&self) -> usize {
         self.statements.get()
-    }
-
-    /// The object has deleted everything: the next statement creates the tables again.
-    pub(super) fn are_deleted(&self) {
-        self.tables.are_deleted();
     }
 
     /// False if the tables are gone. Call it when earlier transactions are complete.

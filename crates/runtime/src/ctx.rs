@@ -276,20 +276,19 @@ impl Ctx {
 
     /// Registers what a component answers; call it when the component is opened, with the name of its alarm. `has_work`
     /// says whether the component still has something to do or to keep, such as messages that wait for an operator,
-    /// whether or not its alarm is set. `deleted` is called when the object has [deleted
-    /// everything](crate::Storage::delete_all), in the transaction that does it, which may be rolled back: the component
-    /// forgets what it knows of its tables, and creates them again when it is next used.
-    pub fn has_duties(
-        &self,
-        component: &str,
-        has_work: impl Fn() -> Result<bool> + 'static,
-        deleted: impl Fn() + 'static,
-    ) {
+    /// whether or not its alarm is set.
+    pub fn has_duties(&self, component: &str, has_work: impl Fn() -> Result<bool> + 'static) {
         self.object().has_duties(Duties {
             component: component.into(),
             has_work: Rc::new(has_work),
-            deleted: Rc::new(deleted),
         });
+    }
+
+    /// Registers a function that is called when the object has [deleted everything](crate::Storage::delete_all), in the
+    /// transaction that does it, which may be rolled back: call it when a component is opened. The component forgets what it
+    /// knows of its tables, and creates them again when it is next used.
+    pub fn on_delete_all(&self, deleted: impl Fn() + 'static) {
+        self.object().on_delete_all(Rc::new(deleted));
     }
 
     /// True if the object has work: a component says so (see [`has_duties`](Self::has_duties)), or an alarm is set that

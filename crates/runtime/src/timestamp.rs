@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    ops::{Add, Sub},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 /// let opens = Timestamp::from("2026-12-01T08:30:00Z".parse::<jiff::Timestamp>().unwrap());
 /// assert_eq!(opens.to_string(), "2026-12-01T08:30:00.000Z");
 /// assert_eq!(opens.unix_millis(), 1_796_113_800_000);
+/// assert_eq!((opens - std::time::Duration::from_secs(1)).since(opens), std::time::Duration::ZERO);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -44,6 +46,12 @@ impl Timestamp {
         }
     }
 
+    /// The time since an earlier one; zero if that is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        let millis = i128::from(self.0) - i128::from(earlier.0);
+        Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+    }
+
     /// Milliseconds since 1970, as a commit stores them; times before 1970 become 1970.
     pub(crate) fn of_a_commit(self) -> u64 {
         u64::try_from(self.0).unwrap_or(0)
@@ -61,6 +69,28 @@ impl fmt::Display for Timestamp {
             Err(_) => write!(f, "{} ms since 1970", self.0),
         }
     }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    /// Saturates at the bounds of the type.
+    fn add(self, time: Duration) -> Self {
+        Self(self.0.saturating_add_unsigned(millis(time)))
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    /// Saturates at the bounds of the type.
+    fn sub(self, time: Duration) -> Self {
+        Self(self.0.saturating_sub_unsigned(millis(time)))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl From<SystemTime> for Timestamp {
@@ -102,6 +132,22 @@ mod tests {
         ] {
             assert_eq!(Timestamp::from_unix_millis(millis).to_string(), text);
         }
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        let (time, hour) = (Timestamp::from_unix_millis(5), Duration::from_hours(1));
+        assert_eq!((time + hour).unix_millis(), 3_600_005);
+        assert_eq!((time - hour).unix_millis(), 5 - 3_600_000);
+        assert_eq!((time + hour).since(time), hour);
+        assert_eq!(time.since(time + hour), Duration::ZERO);
+        let (first, last) = (
+            Timestamp::from_unix_millis(i64::MIN),
+            Timestamp::from_unix_millis(i64::MAX),
+        );
+        assert_eq!(last + Duration::MAX, last);
+        assert_eq!(first - Duration::MAX, first);
+        assert_eq!(last.since(first), Duration::from_millis(u64::MAX));
     }
 
     #[test]

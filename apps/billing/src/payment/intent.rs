@@ -40,7 +40,7 @@ pub(super) async fn write(
     outcome: &str,
     data: &impl Serialize,
 ) -> Result<(), Failure> {
-    let data = serde_json::to_value(data).map_err(|error| Failure::permanent(error.to_string()))?;
+    let data = serde_json::to_value(data)?;
     let intent = attempt.env().object::<PaymentIntent>();
     let intent = intent.get_by_name(&order.id);
     let written = intent.transition_once(action.to_owned(), outcome.to_owned(), data);

@@ -249,7 +249,7 @@ async fn write(
     data: &RefundSettled,
 ) -> Result<(), Failure> {
     let refund = attempt.env().object::<Refund>().get_by_name(id);
-    let data = serde_json::to_value(data).map_err(|error| Failure::permanent(error.to_string()))?;
+    let data = serde_json::to_value(data)?;
     let written = refund.transition_once(action.to_owned(), outcome.to_owned(), data);
     written.await.map_err(steps::refused)?;
     Ok(())

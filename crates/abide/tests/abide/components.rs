@@ -24,9 +24,11 @@ use abide::{
         Registry, Submitted,
         live::{self, Live},
     },
+    outcomes::{Declaration, Entry, Machine, Outcomes, OutcomesOptions},
     party::{self, Room},
     patterns::{
         cleanup::{self, Cleanup},
+        lock::Fence,
         presence::{self, Presence},
         sessions::{self, Sessions},
         sharding::{self, Coordinator, Figures},
@@ -40,6 +42,7 @@ use abide::{
 use abide_harness::{run, until};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::sync::Notify;
 use world::store;
 
 #[derive(Serialize, Deserialize)]
@@ -730,5 +733,192 @@ fn functions_that_own_their_component_leave_memory_with_the_object() {
             node.evict(circle.untyped()).await.unwrap();
             assert_eq!(in_memory(), 0);
         }
+    });
+}
+
+/// A parcel that can be delivered once.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Parcel;
+
+impl Machine for Parcel {
+    const SCHEMA: Declaration = Declaration {
+        name: "parcel",
+        initial: "sent",
+        states: &["sent", "delivered"],
+        terminal: &["delivered"],
+        actions: &["deliver"],
+        outcomes: &["accepted"],
+        transitions: &[("sent", "deliver", "accepted", "delivered")],
+    };
+
+    fn apply(&mut self, _: &Entry) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A shard with tables of many components.
+#[durable_object]
+struct House {
+    ctx: Ctx,
+    fence: Fence,
+    figures: Figures,
+    outcomes: Outcomes<Parcel>,
+    presence: Presence,
+    sessions: Sessions,
+}
+
+impl DurableObject for House {
+    fn new(ctx: Ctx, _env: Env) -> Result<Self> {
+        Ok(Self {
+            fence: Fence::open(&ctx, "door")?,
+            figures: Figures::open(&ctx, sharding::ShardingOptions::default())?,
+            outcomes: Outcomes::open(&ctx, OutcomesOptions::default())?,
+            presence: Presence::open(&ctx, presence::PresenceOptions::default())?,
+            sessions: Sessions::open(&ctx, sessions::SessionOptions::default())?,
+            ctx,
+        })
+    }
+}
+
+/// How many are present and logged in, a figure, and whether the parcel was delivered.
+type InHouse = (usize, i64, i64, bool);
+
+#[rpc]
+impl House {
+    /// Deletes everything and uses each component, in one transaction; undone, if that is wanted.
+    pub fn begin_anew(&self, undo: bool) -> Result<InHouse> {
+        self.ctx.storage().delete_all()?;
+        self.fence.newest()?;
+        self.figures.add("likes", 1)?;
+        self.outcomes.transition("deliver", "accepted", &())?;
+        self.presence.beat("ada")?;
+        self.sessions.create("ada", &())?;
+        if undo {
+            return Err(Error::new("undone"));
+        }
+        self.state()
+    }
+
+    pub fn delete_all(&self) -> Result<()> {
+        self.ctx.storage().delete_all()
+    }
+
+    pub fn state(&self) -> Result<InHouse> {
+        Ok((
+            self.presence.here()?.len(),
+            self.sessions.count()?,
+            self.figures.get("likes")?,
+            self.outcomes.state()? == "delivered",
+        ))
+    }
+}
+
+#[test]
+fn components_are_empty_and_work_after_everything_was_deleted() {
+    run(async {
+        let world = World::new();
+        let node = Node::builder(store(&world.disk, &world.clock))
+            .class::<House>(ClassOptions::default())
+            .class::<Coordinator>(ClassOptions::default())
+            .clock(Arc::new(world.clock.clone()))
+            .workers(1)
+            .start()
+            .unwrap();
+        let house = node.env().object::<House>().get_by_name("likes/1");
+        let (used, empty) = ((1, 1, 1, true), (0, 0, 0, false));
+        assert_eq!(house.state().await.unwrap(), empty);
+        assert_eq!(house.begin_anew(false).await.unwrap(), used);
+        assert!(house.begin_anew(true).await.is_err());
+        assert_eq!(house.state().await.unwrap(), used, "it was undone");
+        assert_eq!(house.begin_anew(false).await.unwrap(), used);
+        house.delete_all().await.unwrap();
+        assert_eq!(house.state().await.unwrap(), empty);
+        assert_eq!(house.begin_anew(false).await.unwrap(), used);
+    });
+}
+
+/// Holds the attempts of timers until it is opened.
+#[derive(Clone, Default)]
+struct Barrier(Arc<(AtomicUsize, Notify)>);
+
+/// Has a timer whose handler waits.
+#[durable_object]
+struct Slow {
+    ctx: Ctx,
+    schedule: Schedule,
+}
+
+impl DurableObject for Slow {
+    fn new(ctx: Ctx, env: Env) -> Result<Self> {
+        let schedule = Schedule::open(&ctx, schedule::ScheduleOptions::default())?;
+        let (storage, barrier) = (ctx.storage().clone(), env.require::<Barrier>()?);
+        schedule.on_firing_in_background(move |_| {
+            let (storage, barrier) = (storage.clone(), barrier.0.clone());
+            async move {
+                barrier.0.fetch_add(1, Ordering::SeqCst);
+                barrier.1.notified().await;
+                let fired: i64 = storage.get("fired")?.unwrap_or(0);
+                storage.put("fired", &(fired + 1))
+            }
+        })?;
+        Ok(Self { ctx, schedule })
+    }
+}
+
+#[rpc]
+impl Slow {
+    pub fn begin_anew(&self, undo: bool) -> Result<()> {
+        self.ctx.storage().delete_all()?;
+        let spec = Spec::after("bell", Duration::from_secs(1));
+        self.schedule.upsert("bell", &spec)?;
+        if undo {
+            return Err(Error::new("undone"));
+        }
+        Ok(())
+    }
+
+    pub fn fired(&self) -> Result<i64> {
+        Ok(self.ctx.storage().get("fired")?.unwrap_or(0))
+    }
+}
+
+#[test]
+fn an_attempt_ends_with_its_timer_when_everything_is_deleted() {
+    run(async {
+        let world = World::new();
+        let barrier = Barrier::default();
+        let node = Node::builder(store(&world.disk, &world.clock))
+            .class::<Slow>(ClassOptions::default())
+            .with(barrier.clone())
+            .clock(Arc::new(world.clock.clone()))
+            .workers(1)
+            .start()
+            .unwrap();
+        let slow = node.env().object::<Slow>().get_by_name("ada");
+        let begins = async |attempts| {
+            until("the attempt", async || {
+                world.pass(1).await;
+                (barrier.0.0.load(Ordering::SeqCst) == attempts).then_some(())
+            })
+            .await;
+        };
+        let fired = async || {
+            barrier.0.1.notify_waiters();
+            node.settle().await.unwrap();
+            slow.fired().await.unwrap()
+        };
+        slow.begin_anew(false).await.unwrap();
+        begins(1).await;
+        slow.begin_anew(false).await.unwrap();
+        // Nothing rests while an attempt waits.
+        node.settle().await.unwrap();
+        assert_eq!(fired().await, 0, "the first attempt is gone");
+        begins(2).await;
+        assert!(slow.begin_anew(true).await.is_err());
+        node.settle().await.unwrap();
+        assert_eq!(fired().await, 0, "so is the second");
+        // Its timer is there again, and repeats it.
+        begins(3).await;
+        assert_eq!(fired().await, 1);
     });
 }

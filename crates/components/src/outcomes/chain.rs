@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use abide::{Result, Sql, Storage};
+use abide::{Result, Storage};
+use abide_component::tables::TablesSql;
 
 use super::{
     Entry, Machine, Schema, Until, limits,
@@ -14,15 +15,15 @@ use super::{
 pub(super) struct Chain {
     pub(super) schema: Arc<Schema>,
     pub(super) storage: Storage,
-    pub(super) sql: Sql,
+    pub(super) sql: TablesSql,
 }
 
 impl Chain {
-    pub(super) fn new(schema: Arc<Schema>, storage: &Storage) -> Self {
+    pub(super) fn new(schema: Arc<Schema>, storage: &Storage, sql: TablesSql) -> Self {
         Self {
             schema,
             storage: storage.clone(),
-            sql: storage.sql(),
+            sql,
         }
     }
 
@@ -56,7 +57,7 @@ impl Chain {
         mut each: impl FnMut(&Entry, &Reached<M>) -> Result<()>,
     ) -> Result<()> {
         let (seq, ts) = until.bounds();
-        self.sql.for_each(
+        self.sql.get()?.for_each(
             "SELECT seq, action, outcome, version, data, ts FROM outcomes
              WHERE seq > ?1 AND seq <= ?2 AND ts <= ?3 ORDER BY seq",
             (reached.seq, seq, ts),
@@ -73,7 +74,7 @@ impl Chain {
     /// Outcomes after one, oldest first, upcast.
     pub(super) fn history<M: Machine>(&self, after: i64, limit: usize) -> Result<Vec<Entry>> {
         let (mut page, mut bytes) = (Vec::new(), 0);
-        self.sql.for_each(
+        self.sql.get()?.for_each(
             "SELECT seq, action, outcome, version, data, ts FROM outcomes WHERE seq > ?1 ORDER BY seq LIMIT ?2",
             (after, limit.min(limits::MAX_PAGE).cast_signed() as i64),
             |row| {

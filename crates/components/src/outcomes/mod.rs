@@ -163,10 +163,10 @@ impl<M: Machine> Outcomes<M> {
     fn new(ctx: &Ctx, options: OutcomesOptions, hook: Option<Hook<M>>) -> Result<Self> {
         options.check()?;
         let schema = Schema::of::<M>()?;
-        tables::prepare(ctx.storage(), schema.declaration().name)?;
+        let sql = tables::open(ctx, schema.declaration().name)?;
         Ok(Self(Rc::new(Inner {
             ctx: ctx.clone(),
-            chain: Chain::new(schema, ctx.storage()),
+            chain: Chain::new(schema, ctx.storage(), sql),
             options,
             hook,
             live: RefCell::new(None),

@@ -28,7 +28,7 @@ impl Chain {
 
     /// The snapshot, if there is a usable one.
     pub(super) fn snapshot<M: Machine>(&self) -> Result<Option<Reached<M>>> {
-        if !tables::has_snapshot(&self.sql)? {
+        if !tables::has_snapshot(self.sql.get()?)? {
             return Ok(None);
         }
         let rows = self.sql.exec(
@@ -74,7 +74,7 @@ impl Chain {
         };
         let Reached { seq, ts, state, .. } = reached;
         let sum = checksum::<M>(&self.schema, *seq, *ts, state, &text);
-        tables::prepare_snapshot(&self.sql)?;
+        tables::prepare_snapshot(self.sql.get()?)?;
         self.sql.exec(
             "INSERT OR REPLACE INTO outcomes_snapshot VALUES (1, ?1, ?2, ?3, ?4, ?5)",
             (*seq, *ts, *state, &text, sum),
@@ -83,7 +83,7 @@ impl Chain {
     }
 
     pub(super) fn delete_snapshot(&self) -> Result<()> {
-        if tables::has_snapshot(&self.sql)? {
+        if tables::has_snapshot(self.sql.get()?)? {
             self.sql.exec("DELETE FROM outcomes_snapshot", ())?;
         }
         Ok(())

@@ -1,8 +1,10 @@
 //! The tables of a chain, in its object's database. `docs/format.md` documents them.
 
-use abide::{Error, ErrorKind, Result, Sql, Storage};
+use abide::{Ctx, Error, ErrorKind, Result, Sql, Storage};
 
-use abide_component::tables::{check, exists};
+use abide_component::tables::{TablesSql, check, exists};
+
+const META: &str = "outcomes_meta";
 
 /// The version of the tables, kept in `outcomes_meta`.
 const VERSION: i64 = 1;
@@ -36,9 +38,13 @@ const SNAPSHOT: &str = "
 ";
 
 /// Creates the tables if the object has none, for the schema of this name.
-pub(super) fn prepare(storage: &Storage, schema: &str) -> Result<()> {
+pub(super) fn open(ctx: &Ctx, schema: &'static str) -> Result<TablesSql> {
+    TablesSql::open(ctx, META, move |storage| prepare(storage, schema))
+}
+
+fn prepare(storage: &Storage, schema: &str) -> Result<()> {
     let sql = storage.sql();
-    if !exists(&sql, "outcomes_meta")? {
+    if !exists(&sql, META)? {
         return storage.set_up(|| {
             sql.exec(DEFINITIONS, ())?;
             let insert = "INSERT INTO outcomes_meta VALUES (?1, ?2)";

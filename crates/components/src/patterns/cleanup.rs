@@ -123,7 +123,7 @@ impl Cleanup {
         let (going, hook) = (cleanup.clone(), Rc::new(hook));
         ctx.on_alarm(ALARM, move |_| std::future::ready(going.go(&*hook)))?;
         // Its own alarm is no work.
-        ctx.has_duties(ALARM, || Ok(false), || ());
+        ctx.has_duties(ALARM, || Ok(false));
         Ok(cleanup)
     }
 

@@ -119,9 +119,9 @@ impl Feed {
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if this program does not know the version of the tables.
     pub fn open(ctx: &Ctx) -> Result<Self> {
         let projection = ctx.env().require::<Projection>()?;
-        let (storage, source) = (ctx.storage().clone(), ctx.id().to_string());
-        let sql = TablesSql::open(ctx.storage(), META, move || {
-            tables::prepare(&storage, "feed", META, VERSION, |sql| {
+        let source = ctx.id().to_string();
+        let sql = TablesSql::open(ctx, META, move |storage| {
+            tables::prepare(storage, "feed", META, VERSION, |sql| {
                 let tables = TABLES.replace("{source}", &source);
                 sql.exec(&tables, ()).map(drop)
             })
@@ -135,7 +135,8 @@ impl Feed {
         }));
         let (asked, told) = (feed.clone(), feed.clone());
         let holds = move || Ok(asked.0.sql.are_there()? && asked.has_work()?);
-        ctx.has_duties(NAME, holds, move || told.0.deleted());
+        ctx.has_duties(NAME, holds);
+        ctx.on_delete_all(move || told.0.deleted());
         let woken = feed.clone();
         ctx.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
         let answering = feed.clone();
@@ -380,7 +381,6 @@ impl Work for Sending {
 impl Inner {
     /// The object has deleted everything, in a transaction that may be rolled back: what is in flight no longer matters.
     fn deleted(&self) {
-        self.sql.are_deleted();
         self.deleted.set(true);
         self.worker.wake();
     }

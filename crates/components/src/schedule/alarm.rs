@@ -185,6 +185,8 @@ impl Work for Background {
             if turn.in_flight > 0 {
                 return Ok(None);
             }
+            // If the deletion was rolled back, their claims are there.
+            self.recover(turn.now)?;
         }
         if !self.inner.rows.sql.are_there()? {
             return Ok(None);

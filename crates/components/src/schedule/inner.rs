@@ -35,7 +35,7 @@ impl Inner {
         Ok(Rc::new(Self {
             ctx: ctx.clone(),
             worker: Worker::new(ctx, WakeUp::new(ctx, NAME)),
-            rows: Rows::open(ctx.storage(), options.history)?,
+            rows: Rows::open(ctx, options.history)?,
             options,
             suspects: Cell::default(),
             claimed: Cell::default(),
@@ -50,7 +50,6 @@ impl Inner {
 
     /// The object has deleted everything, in a transaction that may be rolled back: attempts in flight no longer matter.
     pub(super) fn deleted(&self) {
-        self.rows.sql.are_deleted();
         self.deleted.set(true);
         self.worker.wake();
     }

@@ -103,7 +103,8 @@ impl Schedule {
         options.check()?;
         let inner = Inner::open(ctx, options)?;
         let (asked, told) = (Rc::clone(&inner), Rc::clone(&inner));
-        ctx.has_duties(inner::NAME, move || asked.holds(), move || told.deleted());
+        ctx.has_duties(inner::NAME, move || asked.holds());
+        ctx.on_delete_all(move || told.deleted());
         inner.mind_clock(inner.now())?;
         inner.arm()?;
         let copied = Rc::clone(&inner);
@@ -281,9 +282,9 @@ impl Schedule {
     /// once; the handler owns clones of what it needs of the object, such as its storage.
     ///
     /// The handler's writes and the completion of the occurrence are one transaction. If it returns an error, its
-    /// writes are rolled back, and the attempt has failed. If it panics, the attempt has failed,
-    /// with a mark by which the log has the panic's text, and the object restarts, because its memory may be in any state; the others continue. A handler may set and cancel timers,
-    /// including its own.
+    /// writes are rolled back, and the attempt has failed. If it panics, the attempt has failed, with a mark by which the log
+    /// has the panic's text, and the object restarts, because its memory may be in any state; the others continue. A handler
+    /// may set and cancel timers, including its own.
     pub fn on_firing<E: Into<Failure>>(
         &self,
         handler: impl Fn(&Firing) -> Result<(), E> + 'static,

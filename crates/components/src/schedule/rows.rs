@@ -4,7 +4,7 @@
 //! timers, except for the few marked ones. A run that waits or has failed belongs to its timer's current spec; a
 //! claimed run may belong to an earlier generation, or to a timer that is gone.
 
-use abide::{Error, ErrorKind, Result, Storage};
+use abide::{Ctx, Error, ErrorKind, Result, Storage};
 use abide_component::tables::TablesSql;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
@@ -20,10 +20,10 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Creates the tables unless they exist.
-    pub(super) fn open(storage: &Storage, history: i64) -> Result<Self> {
+    pub(super) fn open(ctx: &Ctx, history: i64) -> Result<Self> {
         Ok(Self {
-            sql: schema::open(storage)?,
-            storage: storage.clone(),
+            sql: schema::open(ctx)?,
+            storage: ctx.storage().clone(),
             history,
         })
     }

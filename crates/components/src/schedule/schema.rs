@@ -1,6 +1,6 @@
 //! The schedule's tables, in its object's database. `docs/format.md` documents them.
 
-use abide::{Result, Storage};
+use abide::{Ctx, Result};
 
 use abide_component::tables::{self, TablesSql};
 
@@ -95,10 +95,9 @@ const TABLES: &str = "
 const META: &str = "schedule_meta";
 
 /// Creates the tables if the object has none.
-pub(super) fn open(storage: &Storage) -> Result<TablesSql> {
-    let stored = storage.clone();
-    TablesSql::open(storage, META, move || {
-        tables::prepare_waits(&stored, "schedule", META, VERSION, |sql| {
+pub(super) fn open(ctx: &Ctx) -> Result<TablesSql> {
+    TablesSql::open(ctx, META, |storage| {
+        tables::prepare_waits(storage, "schedule", META, VERSION, |sql| {
             sql.exec(TABLES, ()).map(drop)
         })
     })

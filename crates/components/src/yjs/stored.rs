@@ -49,6 +49,9 @@ pub(super) struct Turn<'a> {
 
 impl Stored {
     pub(super) fn open(ctx: &Ctx, options: DocumentOptions) -> Result<Self> {
+        let deleted = ctx.clone();
+        // Memory has the document, and so have the clients.
+        ctx.on_delete_all(move || deleted.restart());
         Ok(Self {
             ctx: ctx.clone(),
             rows: UpdateRows::open(ctx.storage())?,

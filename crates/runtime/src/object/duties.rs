@@ -11,12 +11,18 @@ pub(crate) struct Duties {
     /// Its name, which is also that of its alarm.
     pub(crate) component: Rc<str>,
     pub(crate) has_work: Rc<dyn Fn() -> Result<bool>>,
-    pub(crate) deleted: Rc<dyn Fn()>,
 }
+
+/// Called when everything was deleted.
+pub(crate) type DeleteHook = Rc<dyn Fn()>;
 
 impl Object {
     pub(crate) fn has_duties(&self, duties: Duties) {
         self.duties.borrow_mut().push(duties);
+    }
+
+    pub(crate) fn on_delete_all(&self, hook: DeleteHook) {
+        self.delete_hooks.borrow_mut().push(hook);
     }
 
     /// True if a component says that it has work, or an alarm is set that is of no such component.
@@ -34,9 +40,9 @@ impl Object {
 
     /// Tells the components that everything was deleted.
     pub(super) fn tell_deleted(&self) {
-        let duties = self.duties.borrow().clone();
-        for component in duties {
-            (component.deleted)();
+        let hooks = self.delete_hooks.borrow().clone();
+        for deleted in hooks {
+            deleted();
         }
     }
 }

@@ -61,7 +61,7 @@ use crate::{
 };
 
 use alarm::AlarmHandler;
-pub(crate) use duties::Duties;
+pub(crate) use duties::{DeleteHook, Duties};
 use leaving::{EndHook, LeaveHook, Leaving};
 use operations::Operations;
 use timeline::{ActivationHook, TimelineHook};
@@ -123,6 +123,7 @@ pub(crate) struct Object {
     components: RefCell<BTreeMap<String, Operations>>,
     /// Whether components have work, and what they do when everything is deleted.
     duties: RefCell<Vec<Duties>>,
+    delete_hooks: RefCell<Vec<DeleteHook>>,
     /// The alarms that the object's class does not handle, by name.
     alarm_handlers: RefCell<BTreeMap<Box<str>, AlarmHandler>>,
     /// As in the database, once it is open.
@@ -215,6 +216,7 @@ impl Object {
             instance: RefCell::default(),
             components: RefCell::default(),
             duties: RefCell::default(),
+            delete_hooks: RefCell::default(),
             alarm_handlers: RefCell::default(),
             timeline_changed: Cell::new(false),
             timeline_hooks: RefCell::default(),
@@ -512,6 +514,9 @@ impl Object {
         }
         for duties in self.duties.take() {
             self.discard(duties);
+        }
+        for hook in self.delete_hooks.take() {
+            self.discard(hook);
         }
         for handler in self.alarm_handlers.take() {
             self.discard(handler);

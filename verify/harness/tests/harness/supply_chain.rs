@@ -22,7 +22,7 @@ const BUILDS: [(&[&str], usize); 3] = [
     (&["--package", "abide", "--no-default-features"], 81),
     // A program with a server and without components.
     (&["--package", "flight-seating"], 190),
-    (&["--workspace"], 289),
+    (&["--workspace"], 291),
 ];
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";

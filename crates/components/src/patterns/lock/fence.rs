@@ -1,6 +1,7 @@
 //! The resource's side: it refuses holders whose lease is older than one that it has seen.
 
-use abide::{Ctx, Error, Result, Storage};
+use abide::{Ctx, Error, Result};
+use abide_component::tables::TablesSql;
 
 use super::{LockError, Token};
 use crate::patterns::{limits::MAX_RESOURCE_BYTES, wrong_length};
@@ -8,7 +9,7 @@ use crate::patterns::{limits::MAX_RESOURCE_BYTES, wrong_length};
 /// A resource of an object that a [`Lock`](super::Lock) protects. Open it in the constructor.
 #[derive(Clone, Debug)]
 pub struct Fence {
-    storage: Storage,
+    sql: TablesSql,
     resource: String,
 }
 
@@ -22,15 +23,14 @@ impl Fence {
         if let Some(wrong) = wrong_length("the resource's name", resource, MAX_RESOURCE_BYTES) {
             return Err(LockError::Invalid(wrong));
         }
-        let storage = ctx.storage().clone();
-        storage.sql().exec(
-            "CREATE TABLE IF NOT EXISTS lock_fences (
+        let sql = TablesSql::open(ctx, "lock_fences", |storage| {
+            let table = "CREATE TABLE IF NOT EXISTS lock_fences (
                  resource TEXT PRIMARY KEY, timeline TEXT NOT NULL, number INTEGER NOT NULL
-             ) WITHOUT ROWID",
-            (),
-        )?;
+             ) WITHOUT ROWID";
+            storage.sql().exec(table, ()).map(drop)
+        })?;
         Ok(Self {
-            storage,
+            sql,
             resource: resource.to_owned(),
         })
     }
@@ -49,7 +49,7 @@ impl Fence {
             });
         }
         if newest != Some(token) {
-            self.storage.sql().exec(
+            self.sql.exec(
                 "INSERT OR REPLACE INTO lock_fences (resource, timeline, number) VALUES (?1, ?2, ?3)",
                 (&self.resource, token.timeline.to_string(), token.number),
             )?;
@@ -59,9 +59,8 @@ impl Fence {
 
     /// The highest token that was admitted.
     pub fn newest(&self) -> Result<Option<Token>> {
-        let sql = self.storage.sql();
         let select = "SELECT timeline, number FROM lock_fences WHERE resource = ?1";
-        let newest: Option<(String, i64)> = sql.exec(select, (&self.resource,))?.optional()?;
+        let newest: Option<(String, i64)> = self.sql.exec(select, (&self.resource,))?.optional()?;
         newest
             .map(|(timeline, number)| {
                 let timeline = timeline.parse().map_err(Error::from_std)?;

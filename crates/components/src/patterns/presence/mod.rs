@@ -116,7 +116,7 @@ impl Presence {
             ctx: ctx.clone(),
             options,
             alarm: WakeUp::new(ctx, ALARM),
-            rows: Rows::open(ctx.storage())?,
+            rows: Rows::open(ctx)?,
             hook: RefCell::default(),
         });
         let (looking, ended) = (Rc::clone(&inner), Rc::clone(&inner));

@@ -1,9 +1,11 @@
 //! The present visitors, as rows.
 
-use abide::{Result, Sql, Storage};
+use abide::{Ctx, Result};
 use serde::{Deserialize, Serialize};
 
-use abide_component::tables;
+use abide_component::tables::{self, TablesSql};
+
+const META: &str = "presence_meta";
 
 /// The version of the tables, kept in `presence_meta`.
 const VERSION: i64 = 1;
@@ -25,14 +27,16 @@ pub struct Present {
     pub seen_at: i64,
 }
 
-pub(super) struct Rows(Sql);
+pub(super) struct Rows(TablesSql);
 
 impl Rows {
-    pub(super) fn open(storage: &Storage) -> Result<Self> {
-        tables::prepare(storage, "presence", "presence_meta", VERSION, |sql| {
-            sql.exec(TABLES, ()).map(drop)
+    pub(super) fn open(ctx: &Ctx) -> Result<Self> {
+        let sql = TablesSql::open(ctx, META, |storage| {
+            tables::prepare(storage, "presence", META, VERSION, |sql| {
+                sql.exec(TABLES, ()).map(drop)
+            })
         })?;
-        Ok(Self(storage.sql()))
+        Ok(Self(sql))
     }
 
     pub(super) fn seen_at(&self, who: &str) -> Result<Option<i64>> {

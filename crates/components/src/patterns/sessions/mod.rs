@@ -109,7 +109,7 @@ impl Sessions {
             ctx: ctx.clone(),
             options,
             alarm: WakeUp::new(ctx, ALARM),
-            rows: Rows::open(ctx.storage())?,
+            rows: Rows::open(ctx)?,
         });
         let sweeping = Rc::clone(&inner);
         ctx.on_alarm(ALARM, move |_| std::future::ready(sweeping.sweep()))?;

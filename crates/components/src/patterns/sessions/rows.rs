@@ -1,11 +1,16 @@
 //! Sessions as rows, in the database of the object that holds them.
 
-use abide::{Result, Sql, Storage};
+use abide::{Ctx, Result};
 use serde::Deserialize;
 
 use super::id::digest;
 use crate::patterns::limits::MAX_SESSIONS_SWEPT;
-use abide_component::{numbers::rows, tables};
+use abide_component::{
+    numbers::rows,
+    tables::{self, TablesSql},
+};
+
+const META: &str = "sessions_meta";
 
 /// The version of the tables, kept in `sessions_meta`.
 const VERSION: i64 = 1;
@@ -24,7 +29,7 @@ const TABLES: &str = "
 ";
 
 #[derive(Debug)]
-pub(super) struct Rows(Sql);
+pub(super) struct Rows(TablesSql);
 
 #[derive(Deserialize)]
 pub(super) struct Row {
@@ -35,11 +40,13 @@ pub(super) struct Row {
 }
 
 impl Rows {
-    pub(super) fn open(storage: &Storage) -> Result<Self> {
-        tables::prepare(storage, "sessions", "sessions_meta", VERSION, |sql| {
-            sql.exec(TABLES, ()).map(drop)
+    pub(super) fn open(ctx: &Ctx) -> Result<Self> {
+        let sql = TablesSql::open(ctx, META, |storage| {
+            tables::prepare(storage, "sessions", META, VERSION, |sql| {
+                sql.exec(TABLES, ()).map(drop)
+            })
         })?;
-        Ok(Self(storage.sql()))
+        Ok(Self(sql))
     }
 
     pub(super) fn insert(

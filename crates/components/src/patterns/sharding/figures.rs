@@ -2,14 +2,20 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use abide::{Ctx, Result, Sql, Stub};
+use abide::{Ctx, Result, Stub};
 
 use super::{Coordinator, ShardingError, ShardingOptions, sharded};
 use crate::patterns::{limits, now, wrong_length};
-use abide_component::{WakeUp, numbers::millis, numbers::rows, tables};
+use abide_component::{
+    WakeUp,
+    numbers::{millis, rows},
+    tables::{self, TablesSql},
+};
 
 /// The alarm that reports.
 const ALARM: &str = "figures";
+
+const META: &str = "figures_meta";
 
 /// The version of the tables, kept in `figures_meta`.
 const VERSION: i64 = 1;
@@ -28,7 +34,7 @@ struct Inner {
     ctx: Ctx,
     options: ShardingOptions,
     alarm: WakeUp,
-    sql: Sql,
+    sql: TablesSql,
     shard: u32,
     coordinator: Stub<Coordinator>,
 }
@@ -54,12 +60,14 @@ impl Figures {
         };
         sharded::check(sharded, shard.saturating_add(1))?;
         let coordinators = ctx.env().try_object::<Coordinator>()?;
-        tables::prepare(ctx.storage(), "figures", "figures_meta", VERSION, |sql| {
-            sql.exec(TABLES, ()).map(drop)
+        let sql = TablesSql::open(ctx, META, |storage| {
+            tables::prepare(storage, "figures", META, VERSION, |sql| {
+                sql.exec(TABLES, ()).map(drop)
+            })
         })?;
         let inner = Rc::new(Inner {
             alarm: WakeUp::new(ctx, ALARM),
-            sql: ctx.sql(),
+            sql,
             coordinator: coordinators.get_by_name(sharded),
             ctx: ctx.clone(),
             options,
