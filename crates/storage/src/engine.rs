@@ -301,6 +301,7 @@ impl Engine {
         if let Some(number) = number() {
             return Ok(number);
         }
+        self.finish_deletion_of(unique_key)?;
         self.shared.publish(|manifest| {
             if manifest.namespace(unique_key).is_none() {
                 manifest.namespaces.push(unique_key.to_owned());

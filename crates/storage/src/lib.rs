@@ -79,6 +79,7 @@ mod archive;
 mod catalog;
 mod checkpoint;
 mod database;
+mod deletion;
 mod delta;
 mod disk;
 mod encoding;

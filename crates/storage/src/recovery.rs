@@ -33,7 +33,7 @@ use crate::temporary::Temporary;
 use crate::timing;
 use crate::vfs::Vfs;
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -68,6 +68,8 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
         Loaded::Whole(alarms) => (*alarms, None),
         Loaded::Damaged(run) => (AlarmIndex::default(), Some(run)),
     };
+    // A run may be older than the deletion of a namespace.
+    alarms.forget(|namespace| manifest.is_deleted(namespace));
     let segments = reader::list(&*disk, &log_dir)?;
     let mut objects = FxHashMap::default();
     let begun = timing::now();
@@ -136,6 +138,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
     if let Some(run) = damaged {
         run.rebuild(&engine)?;
     }
+    engine.finish_deletions();
     engine.count_stored()?;
     Ok(engine)
 }
@@ -177,6 +180,7 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
         redo: 0,
         segment_bytes: options.segment_bytes,
         namespaces: Vec::new(),
+        removing: BTreeSet::new(),
         quarantined: BTreeMap::new(),
         alarms: Runs::default(),
         clock: ClockReading::default(),

@@ -287,7 +287,21 @@ impl Store {
         (1..)
             .map(NamespaceNo)
             .zip(manifest.namespaces.iter().cloned())
+            .filter(|(_, unique_key)| !unique_key.is_empty())
             .collect()
+    }
+
+    /// Deletes a namespace with all its objects and their alarms. Returns whether there was one. This cannot be undone.
+    /// A new namespace with the same unique key has nothing of it. The archive drops the history of the objects when it
+    /// merges the runs that hold it, at the latest when it expires.
+    ///
+    /// The deletion is durable when this returns; if the process ends before all files are removed, the next start
+    /// removes the rest. Takes a checkpoint: not for a thread that runs objects.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`]: one of its objects is open. Nothing has changed.
+    pub fn delete_namespace(&self, unique_key: &str) -> Result<bool> {
+        self.0.engine.delete_namespace(unique_key)
     }
 
     /// Opens an object's database, or creates a new one. An object has one connection at a time.

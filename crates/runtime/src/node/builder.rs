@@ -39,6 +39,8 @@ use crate::{
 pub struct NodeBuilder {
     store: Store,
     classes: Vec<Registration>,
+    /// The unique keys of classes to be deleted.
+    deleted: Vec<String>,
     workers: Option<usize>,
     parts: NodeParts,
     values: Values,
@@ -50,11 +52,19 @@ struct Registration {
     options: ClassOptions,
 }
 
+impl Registration {
+    fn unique_key(&self) -> &str {
+        let own = self.options.unique_key.as_deref();
+        own.unwrap_or_else(|| self.class.name())
+    }
+}
+
 impl NodeBuilder {
     pub(super) fn new(store: Store) -> Self {
         Self {
             store,
             classes: Vec::new(),
+            deleted: Vec::new(),
             workers: None,
             parts: NodeParts {
                 clock: Arc::new(SystemClock::new()),
@@ -85,6 +95,18 @@ impl NodeBuilder {
             native: None,
             options,
         });
+        self
+    }
+
+    /// Deletes a class that the program no longer has, with all its objects, their alarms and their files, when the node
+    /// starts. This cannot be undone. It is named by its [unique key](ClassOptions::unique_key), by default its name; if
+    /// there is none, nothing happens, so this can stay in the program. The archive drops the history of the objects at
+    /// the latest when it expires.
+    ///
+    /// # Errors
+    /// The node does not start if the class is also registered.
+    pub fn delete_class(mut self, unique_key: impl Into<String>) -> Self {
+        self.deleted.push(unique_key.into());
         self
     }
 
@@ -198,6 +220,10 @@ impl NodeBuilder {
                 "WebSocketOptions has max_in_flight = 0: it must be at least 1".to_owned(),
             ));
         }
+        // A rehearsal is about constructors.
+        if !self.parts.rehearsal {
+            delete(&self.store, &self.classes, &self.deleted)?;
+        }
         let bindings = bind(&self.store, self.classes)?;
 
         let drain = Arc::new(Drain::default());
@@ -309,15 +335,13 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
     let mut names = HashSet::new();
     let mut keys = HashSet::new();
     let mut bindings = Vec::with_capacity(classes.len());
-    for (
-        index,
-        Registration {
+    for (index, registration) in classes.into_iter().enumerate() {
+        let unique_key = registration.unique_key().to_owned();
+        let Registration {
             class,
             native,
             options,
-        },
-    ) in classes.into_iter().enumerate()
-    {
+        } = registration;
         let name = options
             .binding
             .clone()
@@ -348,10 +372,6 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
                 "binding `{name}` is registered twice: set another name in ClassOptions::binding"
             )));
         }
-        let unique_key = options
-            .unique_key
-            .clone()
-            .unwrap_or_else(|| class.name().to_owned());
         if !keys.insert(unique_key.clone()) {
             return Err(refused(format!(
                 "binding `{name}` has the same unique key as another binding (`{unique_key}`), so they would share objects: \
@@ -378,6 +398,21 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
         }));
     }
     Ok(bindings.into())
+}
+
+/// Deletes the classes with these unique keys.
+fn delete(store: &Store, classes: &[Registration], deleted: &[String]) -> Result<()> {
+    for unique_key in deleted {
+        if classes.iter().any(|class| class.unique_key() == unique_key) {
+            return Err(refused(format!(
+                "the class `{unique_key}` is both registered and to be deleted: remove one of them from the program"
+            )));
+        }
+        if store.delete_namespace(unique_key)? {
+            tracing::info!(class = unique_key, "deleted a class and all its objects");
+        }
+    }
+    Ok(())
 }
 
 fn refused(message: String) -> Error {

@@ -68,6 +68,10 @@ pub trait Disk: Send + Sync + 'static {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory, which must be empty. A disk that stores no directories has nothing to remove.
+    fn remove_dir(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Opens a directory and returns a function that makes its names durable, as [`Disk::sync_dir`] does. For callers

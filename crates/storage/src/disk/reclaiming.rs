@@ -58,6 +58,10 @@ impl Disk for ReclaimingDisk {
         self.disk.remove(path)
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.remove_dir(dir)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.attempt(|| self.disk.sync_dir(dir))
     }

@@ -306,6 +306,19 @@ impl AlarmIndex {
         self.take_effect(&layout, place, effect);
     }
 
+    /// Forgets the alarms of some namespaces. The next run does not have them.
+    pub(crate) fn forget(&self, is_gone: impl Fn(NamespaceNo) -> bool) {
+        let mut gone = Vec::new();
+        for shard in self.layout().each() {
+            let keys = shard.entries.keys().copied();
+            gone.extend(keys.filter(|key| is_gone(key.namespace)));
+        }
+        gone.sort_unstable();
+        for key in gone {
+            self.apply(key, AlarmChange::Cleared, Lsn::ZERO);
+        }
+    }
+
     /// The sum of the wall clock's steps back since the store was created, in milliseconds. Waits are measured in the
     /// wall clock's time plus this.
     pub fn set_back(&self) -> i64 {
