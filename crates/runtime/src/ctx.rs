@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::{
     Activation, Alarm, AlarmInfo, Env, Error, ErrorKind, LocalFuture, ObjectId, Request, Response,
     Result, Sql, Storage, Timeline, Timestamp,
-    object::{Duties, Object},
+    object::{CallerGone, Duties, Object},
     socket::{Audience, Message, RequestResponsePair, WebSocket},
 };
 
@@ -295,6 +295,28 @@ impl Ctx {
     /// belongs to the object itself or to a component that does not say whether it has work.
     pub fn has_work(&self) -> Result<bool> {
         self.object().has_work()
+    }
+
+    /// Completes when nobody waits any more for the handler that is running: its caller has dropped the call, its time
+    /// limit has passed, or the HTTP client has disconnected. A handler that does not ask runs to its end.
+    ///
+    /// Use it to end long work early, at an `await`; what was written before remains. It never completes in an alarm, in a
+    /// socket's event, in background work, or in a call with an idempotency key, whose result is kept for whoever repeats
+    /// it.
+    ///
+    /// ```
+    /// # use abide_runtime as abide;
+    /// # use abide::{Ctx, Error, Result};
+    /// # async fn render() -> Result<String> { Ok(String::new()) }
+    /// async fn report(ctx: &Ctx) -> Result<String> {
+    ///     tokio::select! {
+    ///         report = render() => report,
+    ///         () = ctx.caller_gone() => Err(Error::new("nobody waits for the report")),
+    ///     }
+    /// }
+    /// ```
+    pub fn caller_gone(&self) -> CallerGone {
+        self.object().caller_gone()
     }
 
     /// Prevents the call whose method is running in this poll from being remembered under its idempotency key: a

@@ -5,6 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -301,6 +302,14 @@ impl Replier {
     /// Returns whether a caller waits for the answer.
     pub(crate) fn has_caller(&self) -> bool {
         matches!(self.to, Origin::Caller(_))
+    }
+
+    /// Ready once the caller no longer waits for the answer. A socket always does.
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.to {
+            Origin::Caller(caller) => caller.poll_closed(cx),
+            Origin::Socket(_) => Poll::Pending,
+        }
     }
 
     /// Records that the runtime will answer the event with an error.

@@ -113,6 +113,7 @@ pub use crate::{
     listing::ObjectPage,
     namespace::{AnyNamespace, Namespace},
     node::{Node, NodeBuilder},
+    object::CallerGone,
     outbound::{Fetching, NoRedirects, Outbound},
     recovery::{Moment, QuarantineListing},
     rows::{Row, Rows},

@@ -56,6 +56,7 @@ impl Object {
     /// Called when the task has ended, or was never suspended.
     pub(super) fn forget_task(&self, token: Token) {
         self.chains.borrow_mut().remove(&token);
+        self.callers.borrow_mut().remove(&token);
         self.creators.borrow_mut().remove(&token);
         if self.alarm_task.get() == Some(token) {
             self.alarm_task.set(None);

@@ -21,6 +21,7 @@ mod access;
 mod alarm;
 mod attempt;
 mod behalf;
+mod caller;
 mod duties;
 mod events;
 mod idempotency;
@@ -61,6 +62,8 @@ use crate::{
 };
 
 use alarm::AlarmHandler;
+pub use caller::CallerGone;
+use caller::CallerWatch;
 pub(crate) use duties::{DeleteHook, Duties};
 use leaving::{EndHook, LeaveHook, Leaving};
 use operations::Operations;
@@ -149,6 +152,8 @@ pub(crate) struct Object {
     handlers: Cell<usize>,
     /// The waiters behind a closed gate of running tasks; usually empty.
     chains: RefCell<BTreeMap<Token, Arc<Link>>>,
+    /// Of the running handlers that have asked for their callers; usually empty.
+    callers: RefCell<BTreeMap<Token, Rc<CallerWatch>>>,
     /// The creators of running tasks, where known.
     creators: RefCell<BTreeMap<Token, Creator>>,
     /// The creator of the current turn.
@@ -232,6 +237,7 @@ impl Object {
             running: RefCell::default(),
             handlers: Cell::new(0),
             chains: RefCell::default(),
+            callers: RefCell::default(),
             creators: RefCell::default(),
             creator: Cell::new(None),
             uses_reserve: Cell::new(false),
