@@ -298,7 +298,8 @@ impl Ctx {
     }
 
     /// Completes when nobody waits any more for the handler that is running: its caller has dropped the call, its time
-    /// limit has passed, or the HTTP client has disconnected. A handler that does not ask runs to its end.
+    /// limit has passed, or the HTTP client has disconnected. (An HTTP/1 client that closes its connection looks for 10 s
+    /// like one that still reads.) A handler that does not ask runs to its end.
     ///
     /// Use it to end long work early, at an `await`; what was written before remains. It never completes in an alarm, in a
     /// socket's event, in background work, or in a call with an idempotency key, whose result is kept for whoever repeats
