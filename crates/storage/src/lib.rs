@@ -135,12 +135,12 @@ pub use alarms::{
 pub use archive::ArchiveOptions;
 pub use archive::bookmark::Bookmark;
 pub use archive::hole::ArchiveHole;
-pub use database::{ObjectDb, SqlError, SqlErrorKind};
+pub use database::ObjectDb;
 pub use disk::{
     Barrier, Disk, DiskEvent, DiskFile, DiskOp, Fault, FaultyDisk, OpenMode, RealDisk, ScratchDisk,
     SimDisk, errno,
 };
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, SqlError, SqlErrorKind};
 pub use idempotency::{KeyedCall, Remembered};
 pub use ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
 pub use kv::ListOptions;

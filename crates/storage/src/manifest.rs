@@ -5,8 +5,8 @@
 
 use crate::alarms::{ClockReading, Runs};
 use crate::archive::ArchiveState;
-use crate::disk::{Disk, Failure, OpenMode};
-use crate::error::{Error, Result};
+use crate::disk::{Disk, OpenMode};
+use crate::error::{Error, Failure, Result};
 use crate::ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
 use crate::log::segment::MIN_SEGMENT_BYTES;
 use crate::quarantine::Quarantine;

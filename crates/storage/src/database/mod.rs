@@ -13,7 +13,6 @@ mod error;
 mod name;
 mod query;
 mod restore;
-mod sql_error;
 mod text;
 pub(crate) mod timeline;
 
@@ -33,8 +32,6 @@ use rusqlite::{Connection, Params, TransactionState};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
-
-pub use sql_error::{SqlError, SqlErrorKind};
 
 /// Ends each of the engine's own statements, so that a user's text never matches one in the statement cache.
 const MARK: &str = "/*abide*/";

@@ -7,8 +7,8 @@
 //! their number in advance. The header is written when the segment is begun, and synced before any record. Until then
 //! its header block is zero.
 
-use crate::disk::{Disk, DiskFile, Failure, OpenMode};
-use crate::error::{Error, Result};
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{Error, Failure, Result};
 use crate::ident::{Epoch, Lsn};
 use bytes::{Buf, BufMut};
 use std::path::{Path, PathBuf};
