@@ -97,6 +97,7 @@ mod manifest;
 mod memory;
 mod objects;
 mod open_files;
+mod options;
 mod overlay;
 mod pagefile;
 mod panics;
@@ -132,7 +133,6 @@ pub use alarms::{
     AlarmChange, AlarmCounts, AlarmCursor, AlarmEntry, AlarmIndex, AlarmRow, AlarmState,
     BegunAttempt, ClockTime, DueAlarm, Isolation,
 };
-pub use archive::ArchiveOptions;
 pub use archive::bookmark::Bookmark;
 pub use archive::hole::ArchiveHole;
 pub use database::ObjectDb;
@@ -146,12 +146,13 @@ pub use ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
 pub use kv::ListOptions;
 pub use log::Progress;
 pub use memory::{MemoryAccount, MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse};
+pub use options::{ArchiveOptions, StoreOptions};
 pub use quarantine::QuarantinedObject;
 pub use random::SplitMix64;
 pub use repair::{Repair, Repaired};
 pub use rows::{Row, Rows};
 pub use sql_limits::SqlLimits;
-pub use store::{Store, StoreOptions, StoreStats};
+pub use store::{Store, StoreStats};
 pub use template::RESERVED_PREFIX;
 pub use timeline::{Afterwards, StoredCause, TimelineId, TimelineRow, Untold};
 pub use waits::{CommitWait, WaitReason, WaitStats};

@@ -8,7 +8,7 @@ use crate::archive::ArchiveState;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Failure, Result};
 use crate::ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
-use crate::log::segment::MIN_SEGMENT_BYTES;
+use crate::limits::MIN_SEGMENT_BYTES;
 use crate::quarantine::Quarantine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -46,11 +46,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::RESTORE_PAGES_IN_MEMORY;
 use crate::manifest::Manifest;
+use crate::options::ArchiveOptions;
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::timing;
-use abide_macros::Setters;
 use hole::ArchiveHole;
 use image::Image;
 use lookup::Lookup;
@@ -64,34 +64,6 @@ use stream::Stream;
 
 /// The archive's directory in the data directory.
 const DIR: &str = "archive";
-
-/// How much history is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
-#[non_exhaustive]
-pub struct ArchiveOptions {
-    /// Keep history. While it is off, nothing is archived and existing history stays unchanged. When it is switched on
-    /// (again), the history of an object that was written in the meantime begins with the checkpoint after its next
-    /// commit. Until then, up to [`crate::StoreOptions::checkpoint_interval`], only its latest state can be restored.
-    /// Default true.
-    pub enabled: bool,
-    /// Every commit within this time can be restored; older history is folded. Default 30 days.
-    pub retention: Duration,
-    /// The size limit of the archive in bytes: beyond it the oldest history is folded before it expires. One snapshot
-    /// of each object always stays. Default 64 GiB. A merge temporarily needs space for a second copy of its input; it
-    /// waits if there is none. When the disk has less free space than a full log needs, and less than the archive
-    /// takes, the oldest history is folded too: commits take precedence over history.
-    pub max_bytes: u64,
-}
-
-impl Default for ArchiveOptions {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            retention: Duration::from_hours(30 * 24),
-            max_bytes: 64 << 30,
-        }
-    }
-}
 
 /// The archive's part of the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
