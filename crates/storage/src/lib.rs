@@ -76,6 +76,7 @@
 
 mod alarms;
 mod archive;
+mod bookmark;
 mod catalog;
 mod checkpoint;
 mod database;
@@ -133,8 +134,7 @@ pub use alarms::{
     AlarmChange, AlarmCounts, AlarmCursor, AlarmEntry, AlarmIndex, AlarmRow, AlarmState,
     BegunAttempt, ClockTime, DueAlarm, Isolation,
 };
-pub use archive::bookmark::Bookmark;
-pub use archive::hole::ArchiveHole;
+pub use bookmark::Bookmark;
 pub use database::ObjectDb;
 pub use disk::{
     Barrier, Disk, DiskEvent, DiskFile, DiskOp, Fault, FaultyDisk, OpenMode, RealDisk, ScratchDisk,
@@ -145,6 +145,7 @@ pub use idempotency::{KeyedCall, Remembered};
 pub use ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
 pub use kv::ListOptions;
 pub use log::Progress;
+pub use manifest::ArchiveHole;
 pub use memory::{MemoryAccount, MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse};
 pub use options::{ArchiveOptions, StoreOptions};
 pub use quarantine::QuarantinedObject;

@@ -11,7 +11,7 @@
 //! knows.
 
 use crate::alarms::AlarmChange;
-use crate::archive::bookmark::Bookmark;
+use crate::bookmark::Bookmark;
 use crate::delta::{self, Encoded};
 use crate::encoding::{Basis, Encoding};
 use crate::engine::Engine;

@@ -9,8 +9,8 @@
 //! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header
 //!    records where the old epoch ended.
 
-use crate::alarms::{self, AlarmIndex, ClockReading, Loaded, Runs};
-use crate::archive::{self, ArchiveState};
+use crate::alarms::{self, AlarmIndex, Loaded};
+use crate::archive;
 use crate::catalog::{Catalog, object_path};
 use crate::disk::{Disk, ReclaimingDisk};
 use crate::engine::Engine;
@@ -22,7 +22,7 @@ use crate::log::local::LocalSegments;
 use crate::log::reader::{self, Found, Logged};
 use crate::log::segment::FoundHeader;
 use crate::log::segment_pool::{SegmentPool, UsedSegment};
-use crate::manifest::Manifest;
+use crate::manifest::{ArchiveState, ClockReading, Manifest, Runs};
 use crate::open_files::OpenFiles;
 use crate::options::StoreOptions;
 use crate::overlay::Object;

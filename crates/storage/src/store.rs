@@ -1,8 +1,7 @@
 //! The store: an open data directory.
 
 use crate::alarms::AlarmIndex;
-use crate::archive::bookmark::Bookmark;
-use crate::archive::hole::ArchiveHole;
+use crate::bookmark::Bookmark;
 use crate::database::ObjectDb;
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -10,6 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::limits::MIN_SEGMENT_BYTES;
 use crate::log::{Counter, Progress};
+use crate::manifest::ArchiveHole;
 use crate::memory::MemoryBudget;
 use crate::options::StoreOptions;
 use crate::quarantine::QuarantinedObject;

@@ -25,8 +25,7 @@ pub(crate) use rebuild::DamagedRun;
 pub use row::{AlarmRow, BegunAttempt};
 #[cfg(feature = "fuzzing")]
 pub(crate) use run::seal as seal_run;
-pub(crate) use run::{Loaded, Runs, dir_of, load, remove_others, write};
-pub(crate) use wall_clock::ClockReading;
+pub(crate) use run::{Loaded, dir_of, load, remove_others, write};
 pub use wall_clock::ClockTime;
 
 use serde::{Deserialize, Serialize};

@@ -4,18 +4,19 @@
 //! or of a commit that was lost in a crash before it was durable, does not match any commit of the history.
 
 use super::Archive;
-use super::bookmark::{self, Bookmark};
 use super::chain::Chain;
 use super::entry::{Entry, Head, Kind};
-use super::hole::ArchiveHole;
 use super::image::Image;
 use super::index::IndexEntry;
 use super::lookup::Lookup;
 use super::run::RunReader;
 use super::stream::Stream;
+use crate::bookmark::{self, Bookmark};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey};
+use crate::manifest::ArchiveHole;
+use crate::timing::time;
 
 /// The archive's content for one object: a section for each run that contains it, oldest first.
 struct History {
@@ -235,12 +236,6 @@ fn shows(chain: &Chain, target: &Bookmark) -> bool {
         Chain::Nothing => target.commit == CommitNo(0),
         _ => false,
     }
-}
-
-/// Formats a time as RFC 3339.
-pub(super) fn time(unix_millis: u64) -> String {
-    jiff::Timestamp::from_millisecond(unix_millis.cast_signed())
-        .map_or_else(|_| format!("{unix_millis} ms"), |time| time.to_string())
 }
 
 impl Archive {

@@ -3,10 +3,11 @@
 
 use super::Archive;
 use super::index::IndexEntry;
-use super::run::{RunMeta, RunReader};
+use super::run::RunReader;
 use crate::error::{Error, Result};
 use crate::ident::ObjectKey;
 use crate::limits::OPEN_RUNS;
+use crate::manifest::RunMeta;
 use std::collections::VecDeque;
 
 /// The runs of an archive. An unreadable run is skipped: its content is missing, and commit numbers reveal the gap.

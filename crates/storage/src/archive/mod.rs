@@ -26,12 +26,10 @@
 
 pub(crate) mod archiver;
 pub(crate) mod block;
-pub(crate) mod bookmark;
 pub(crate) mod chain;
 pub(crate) mod compactor;
 pub(crate) mod entry;
 pub(crate) mod history;
-pub(crate) mod hole;
 pub(crate) mod image;
 pub(crate) mod index;
 pub(crate) mod lookup;
@@ -45,18 +43,15 @@ use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::RESTORE_PAGES_IN_MEMORY;
-use crate::manifest::Manifest;
+use crate::manifest::{ArchiveHole, ArchiveState, Manifest, RunMeta};
 use crate::options::ArchiveOptions;
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::timing;
-use hole::ArchiveHole;
 use image::Image;
 use lookup::Lookup;
-use run::{RunMeta, RunReader, RunWriter};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use run::{RunReader, RunWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,40 +59,6 @@ use stream::Stream;
 
 /// The archive's directory in the data directory.
 const DIR: &str = "archive";
-
-/// The archive's part of the manifest.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ArchiveState {
-    /// Everything before this position of the log is archived; `None` while the archive is off.
-    pub(crate) archived: Option<u64>,
-    /// The runs, oldest first; their ranges of the log do not overlap.
-    pub(crate) runs: Vec<RunMeta>,
-    /// The numbers of damaged runs: they are not merged.
-    pub(crate) damaged: BTreeSet<u64>,
-    /// History before this position has a hole: an object whose newest archived commit is before it gets a snapshot
-    /// with its next commit.
-    pub(crate) rebase: u64,
-    /// Parts of the history that were dropped, oldest first.
-    pub(crate) holes: Vec<ArchiveHole>,
-}
-
-impl ArchiveState {
-    pub(crate) fn bytes(&self) -> u64 {
-        self.runs.iter().map(|run| run.bytes).sum()
-    }
-
-    /// Records that a part of the history is gone.
-    fn lose_history(&mut self) {
-        let newest = self.runs.iter().map(|run| run.to).max();
-        self.rebase = self.rebase.max(newest.unwrap_or(0));
-    }
-
-    /// The time of the oldest commit of the history; `None` if there is none.
-    pub(crate) fn horizon(&self) -> Option<u64> {
-        let history = self.runs.iter().filter(|run| !run.base);
-        history.map(|run| run.first_millis).min()
-    }
-}
 
 /// Prepares the archive's directory when a store is opened: removes what a crash has left, and records in `manifest`,
 /// which the caller publishes, where archiving begins or that it has ended.

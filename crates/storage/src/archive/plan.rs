@@ -1,8 +1,7 @@
 //! Plans compaction: a pure decision from the list of runs and the disk space.
 
-use super::ArchiveState;
-use super::run::RunMeta;
 use crate::limits::{ARCHIVE_FAN_IN, ARCHIVE_FOLD_SHARE, ARCHIVE_FULL_AFTER, ARCHIVE_SPAN_SHARE};
+use crate::manifest::{ArchiveState, RunMeta};
 use crate::options::ArchiveOptions;
 use std::ops::Range;
 

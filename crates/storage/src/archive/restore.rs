@@ -3,8 +3,8 @@
 //! A restore is one ordinary commit: the pages that differ are staged and go through the log like any others. After a
 //! crash it is therefore complete or absent, and another restore can undo it.
 
-use super::bookmark::{self, Bookmark};
 use super::image::Image;
+use crate::bookmark::{self, Bookmark};
 use crate::database::ObjectDb;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};

@@ -17,7 +17,7 @@ mod text;
 pub(crate) mod timeline;
 
 use crate::alarms::KnownAlarms;
-use crate::archive::bookmark::Bookmark;
+use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::ident::{Epoch, Lsn};

@@ -1,7 +1,7 @@
 //! The object's present timeline: a row that the restoring or forking commit itself writes.
 
 use super::ObjectDb;
-use crate::archive::bookmark::Bookmark;
+use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
 use crate::timeline::{Afterwards, StoredCause, TimelineId, TimelineRow, Untold};
 

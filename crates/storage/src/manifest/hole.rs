@@ -2,10 +2,10 @@
 //!
 //! The manifest lists them, and a request for a state inside a hole is rejected with the reason.
 
-use super::ArchiveState;
-use super::history::time;
+use super::archive::ArchiveState;
 use crate::ident::Lsn;
 use crate::limits::MAX_ARCHIVE_HOLES;
+use crate::timing::time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -47,7 +47,7 @@ impl ArchiveHole {
 
 impl ArchiveState {
     /// Records a hole. It is joined to the newest one if they are adjacent.
-    pub(super) fn add_hole(&mut self, hole: ArchiveHole) {
+    pub(crate) fn add_hole(&mut self, hole: ArchiveHole) {
         match self.holes.last_mut() {
             Some(last) if last.to >= hole.from => {
                 last.from = last.from.min(hole.from);
@@ -65,7 +65,7 @@ impl ArchiveState {
     }
 
     /// Forgets the holes that are older than any possible history.
-    pub(super) fn forget_holes(&mut self, horizon: u64) {
+    pub(crate) fn forget_holes(&mut self, horizon: u64) {
         self.holes.retain(|hole| hole.until_millis > horizon);
     }
 }
