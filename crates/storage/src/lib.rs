@@ -74,6 +74,7 @@
     warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
 )]
 
+mod alarm_entry;
 mod alarms;
 mod archive;
 mod bookmark;
@@ -105,6 +106,7 @@ mod panics;
 mod parallel;
 mod quarantine;
 mod random;
+mod reclaiming;
 mod recovery;
 mod repair;
 mod reserve;
@@ -130,9 +132,9 @@ pub mod fuzzing;
 pub mod cbor;
 pub mod limits;
 
+pub use alarm_entry::{AlarmChange, AlarmEntry, Isolation};
 pub use alarms::{
-    AlarmChange, AlarmCounts, AlarmCursor, AlarmEntry, AlarmIndex, AlarmRow, AlarmState,
-    BegunAttempt, ClockTime, DueAlarm, Isolation,
+    AlarmCounts, AlarmCursor, AlarmIndex, AlarmRow, AlarmState, BegunAttempt, ClockTime, DueAlarm,
 };
 pub use bookmark::Bookmark;
 pub use database::ObjectDb;

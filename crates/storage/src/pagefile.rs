@@ -10,7 +10,7 @@
 //! such a page would read as whatever the file still holds after an earlier end, which neither replay nor the archive
 //! knows.
 
-use crate::alarms::AlarmChange;
+use crate::alarm_entry::AlarmChange;
 use crate::bookmark::Bookmark;
 use crate::delta::{self, Encoded};
 use crate::encoding::{Basis, Encoding};

@@ -6,7 +6,7 @@
 //! manifest lists it any more. Bytes: `docs/format.md`.
 
 use super::index::{AlarmIndex, Unsaved};
-use super::{AlarmChange, DamagedRun, flags};
+use crate::alarm_entry::{AlarmChange, flags};
 use crate::disk::{Disk, DiskFile, OpenMode, sync_names};
 use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
@@ -26,6 +26,12 @@ const FLAGS_SHIFT: u32 = 1;
 
 /// Entries read and written at a time.
 const CHUNK: usize = 16 * 1024;
+
+/// A run that cannot be read.
+pub(crate) struct DamagedRun {
+    pub(crate) path: PathBuf,
+    pub(crate) why: io::Error,
+}
 
 /// The directory of the runs.
 pub(crate) fn dir_of(data: &Path) -> PathBuf {
@@ -252,7 +258,7 @@ pub(crate) fn remove_others(disk: &dyn Disk, data: &Path, runs: &Runs) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alarms::{AlarmEntry, Isolation};
+    use crate::alarm_entry::{AlarmEntry, Isolation};
     use crate::disk::SimDisk;
     use crate::limits::MAX_ALARM_RUNS;
 

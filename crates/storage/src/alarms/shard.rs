@@ -1,6 +1,7 @@
 //! One shard of the alarm index, with its own lock: the alarms of one class on one worker.
 
-use super::{AlarmChange, AlarmEntry, AlarmState, Isolation};
+use super::AlarmState;
+use crate::alarm_entry::{AlarmChange, AlarmEntry, Isolation};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};

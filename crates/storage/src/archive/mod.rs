@@ -41,7 +41,6 @@ pub(crate) mod stream;
 
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::RESTORE_PAGES_IN_MEMORY;
 use crate::manifest::{ArchiveHole, ArchiveState, Manifest, RunMeta};
 use crate::options::ArchiveOptions;
@@ -50,7 +49,6 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::timing;
 use image::Image;
-use lookup::Lookup;
 use run::{RunReader, RunWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -262,12 +260,6 @@ impl Archive {
         let number = self.next_scratch.fetch_add(1, Ordering::Relaxed);
         let scratch = self.dir.join(format!("{number}.scratch"));
         Image::new(self.shared.disk.clone(), scratch, RESTORE_PAGES_IN_MEMORY)
-    }
-
-    /// The number of the newest commit of an object that is archived; 0 if there is none.
-    pub(crate) fn newest_commit(&self, key: ObjectKey) -> CommitNo {
-        let newest = Lookup::new(self).newest(key);
-        newest.map_or(CommitNo(0), |index| index.last_commit)
     }
 
     /// Reads the whole archive and returns the number of entries. Damage is an error that names the file.

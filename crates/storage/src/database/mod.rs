@@ -5,6 +5,7 @@
 //! transaction. After an error of `commit` the connection is unusable: drop it and open the object again to continue
 //! from the committed state.
 
+mod alarms;
 mod bound;
 mod changes;
 mod deferral;
@@ -14,9 +15,8 @@ mod name;
 mod query;
 mod restore;
 mod text;
-pub(crate) mod timeline;
+mod timeline;
 
-use crate::alarms::KnownAlarms;
 use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
@@ -25,6 +25,7 @@ use crate::limits::{CONNECTION_BYTES, PAGE_BYTES, STATEMENT_CACHE};
 use crate::pagefile::PageFile;
 use crate::stored::Bound;
 use crate::vfs::{self, Control};
+use alarms::KnownAlarms;
 use changes::Changes;
 use deferral::Stage;
 use rusqlite::config::DbConfig;

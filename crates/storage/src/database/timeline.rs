@@ -89,7 +89,7 @@ impl ObjectDb {
 }
 
 /// Reads the row's text.
-pub(crate) fn read(text: &str) -> Result<TimelineRow> {
+pub(super) fn read(text: &str) -> Result<TimelineRow> {
     serde_json::from_str(text)
         .map_err(|error| Error::damaged(format!("the object's timeline cannot be read: {error}")))
 }

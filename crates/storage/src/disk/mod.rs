@@ -9,13 +9,11 @@
 
 mod faulty;
 mod real;
-mod reclaiming;
 mod scratch;
 mod sim;
 
 pub use faulty::{DiskOp, Fault, FaultyDisk, errno};
 pub use real::RealDisk;
-pub(crate) use reclaiming::ReclaimingDisk;
 pub use scratch::ScratchDisk;
 pub use sim::{DiskEvent, SimDisk};
 

@@ -19,7 +19,7 @@ mod unsaved;
 
 pub(super) use self::unsaved::Unsaved;
 use super::shard::{Effect, Shard};
-use super::{AlarmChange, AlarmEntry, Isolation};
+use crate::alarm_entry::{AlarmChange, AlarmEntry, Isolation};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};

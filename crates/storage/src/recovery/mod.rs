@@ -9,10 +9,12 @@
 //! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header
 //!    records where the old epoch ended.
 
+mod rebuild;
+
 use crate::alarms::{self, AlarmIndex, Loaded};
 use crate::archive;
-use crate::catalog::{Catalog, object_path};
-use crate::disk::{Disk, ReclaimingDisk};
+use crate::catalog::{Catalog, DirLock, object_path};
+use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
@@ -26,6 +28,7 @@ use crate::manifest::{ArchiveState, ClockReading, Manifest, Runs};
 use crate::open_files::OpenFiles;
 use crate::options::StoreOptions;
 use crate::overlay::Object;
+use crate::reclaiming::ReclaimingDisk;
 use crate::reserve::Reserve;
 use crate::shared::Shared;
 use crate::template;
@@ -39,9 +42,6 @@ use std::sync::Arc;
 
 /// The lock file's name.
 const LOCK: &str = "LOCK";
-
-/// The held lock of the data directory.
-pub(crate) type DirLock = Box<dyn Send + Sync>;
 
 pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Result<Arc<Engine>> {
     let failed = |error| {
