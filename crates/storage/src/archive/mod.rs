@@ -34,7 +34,6 @@ pub(crate) mod image;
 pub(crate) mod index;
 pub(crate) mod lookup;
 mod plan;
-pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod snapshot;
 pub(crate) mod stream;
@@ -142,7 +141,7 @@ impl Archive {
     }
 
     /// The archive's part of the manifest.
-    fn state(&self) -> ArchiveState {
+    pub(crate) fn state(&self) -> ArchiveState {
         self.shared.catalog.current().archive.clone()
     }
 
@@ -246,7 +245,12 @@ impl Archive {
 
     /// True while the log cannot be archived.
     pub(crate) fn failing(&self) -> bool {
-        self.failing.lock().is_some()
+        self.failure().is_some()
+    }
+
+    /// Why the log cannot be archived; `None` if it can.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failing.lock().clone()
     }
 
     /// Bytes that can still be written to the disk.

@@ -12,6 +12,7 @@ mod deferral;
 mod delete;
 mod error;
 mod name;
+mod open;
 mod query;
 mod restore;
 mod text;
