@@ -125,6 +125,13 @@ impl TimelineRow {
             dormant: false,
         }
     }
+
+    /// Reads the row's text.
+    pub(crate) fn read(text: &str) -> Result<Self> {
+        serde_json::from_str(text).map_err(|error| {
+            Error::damaged(format!("the object's timeline cannot be read: {error}"))
+        })
+    }
 }
 
 /// Whether an object acts after a restore.

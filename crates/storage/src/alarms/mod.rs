@@ -17,9 +17,10 @@ mod run;
 mod shard;
 mod wall_clock;
 
-pub use index::{AlarmCounts, AlarmCursor, AlarmIndex, AlarmState, DueAlarm};
+pub use index::{AlarmCounts, AlarmCursor, AlarmIndex, DueAlarm};
 pub use row::{AlarmRow, BegunAttempt};
 #[cfg(feature = "fuzzing")]
 pub(crate) use run::seal as seal_run;
 pub(crate) use run::{DamagedRun, Loaded, dir_of, load, remove_others, write};
+pub use shard::AlarmState;
 pub use wall_clock::ClockTime;

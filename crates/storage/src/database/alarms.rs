@@ -1,12 +1,13 @@
 //! The alarms of an object, as its database holds them. The unnamed alarm is a row of `_abide_meta`: JSON text under
 //! the key `alarm`. Named alarms are rows of `_abide_alarms`, a table that is created for the first of them.
 
-use super::{ObjectDb, timeline};
+use super::ObjectDb;
 use crate::alarm_entry::{AlarmChange, AlarmEntry};
 use crate::alarms::AlarmRow;
 use crate::error::{Error, Result};
 use crate::ident::Epoch;
 use crate::limits::{MAX_ALARM_NAME_BYTES, MAX_NAMED_ALARMS};
+use crate::timeline::TimelineRow;
 use std::collections::BTreeMap;
 
 /// What a connection knows of its object's alarms.
@@ -255,7 +256,7 @@ impl ObjectDb {
         let timeline;
         (alarms.has_table, alarms.due_for_restore, timeline) = present.unwrap_or_default();
         if let Some(timeline) = timeline {
-            let timeline = timeline::read(&timeline)?;
+            let timeline = TimelineRow::read(&timeline)?;
             alarms.tell_at = timeline.untold.map(|untold| untold.due);
             alarms.dormant = timeline.dormant;
         }

@@ -25,7 +25,7 @@ use crate::ident::{Epoch, Lsn};
 use crate::limits::{CONNECTION_BYTES, PAGE_BYTES, STATEMENT_CACHE};
 use crate::pagefile::PageFile;
 use crate::stored::Bound;
-use crate::vfs::{self, Control};
+use crate::vfs::{self, Control, PageIo};
 use alarms::KnownAlarms;
 use changes::Changes;
 use deferral::Stage;
@@ -111,7 +111,11 @@ impl std::fmt::Debug for ObjectDb {
 impl ObjectDb {
     pub(crate) fn open(file: Rc<PageFile>, cache_kib: usize) -> Result<Self> {
         let was_new = file.is_new();
-        let mut connection = vfs::open_connection(file.vfs(), &file)?;
+        let opened = vfs::open_connection(file.vfs(), file.clone());
+        let mut connection = opened.map_err(|error| {
+            let why = file.take_error();
+            why.unwrap_or_else(|| Error::input(format!("opening the database: {error}")))
+        })?;
         let guard = Guard::default();
         let changes = Changes::default();
         let setup = |connection: &mut Connection| {

@@ -87,9 +87,3 @@ impl ObjectDb {
         Ok(())
     }
 }
-
-/// Reads the row's text.
-pub(super) fn read(text: &str) -> Result<TimelineRow> {
-    serde_json::from_str(text)
-        .map_err(|error| Error::damaged(format!("the object's timeline cannot be read: {error}")))
-}

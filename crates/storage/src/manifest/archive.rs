@@ -1,6 +1,7 @@
 //! The archive's part of the manifest: how far the log is archived, and in which runs.
 
 use super::hole::ArchiveHole;
+use crate::limits::MAX_ARCHIVE_HOLES;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -29,6 +30,29 @@ impl ArchiveState {
     pub(crate) fn lose_history(&mut self) {
         let newest = self.runs.iter().map(|run| run.to).max();
         self.rebase = self.rebase.max(newest.unwrap_or(0));
+    }
+
+    /// Records a hole. It is joined to the newest one if they are adjacent.
+    pub(crate) fn add_hole(&mut self, hole: ArchiveHole) {
+        match self.holes.last_mut() {
+            Some(last) if last.to >= hole.from => {
+                last.from = last.from.min(hole.from);
+                last.to = last.to.max(hole.to);
+                last.after_millis = last.after_millis.min(hole.after_millis);
+                last.until_millis = last.until_millis.max(hole.until_millis);
+                last.given_up_millis = hole.given_up_millis;
+                last.reason = hole.reason;
+            }
+            _ => self.holes.push(hole),
+        }
+        if self.holes.len() > MAX_ARCHIVE_HOLES {
+            self.holes.remove(0);
+        }
+    }
+
+    /// Forgets the holes that are older than any possible history.
+    pub(crate) fn forget_holes(&mut self, horizon: u64) {
+        self.holes.retain(|hole| hole.until_millis > horizon);
     }
 
     /// The time of the oldest commit of the history; `None` if there is none.

@@ -17,6 +17,7 @@ use crate::pagefile::PageFile;
 use crate::quarantine::{self, needs_repair};
 use crate::repair::Repair;
 use crate::timeline::{Afterwards, StoredCause};
+use crate::vfs::PageIo;
 use std::sync::Arc;
 
 impl Engine {
