@@ -27,8 +27,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A main database, page by page, for one connection. The reasons of its failures are for whoever made it: SQLite gets a
-/// number.
+/// A main database, page by page, for one connection. It keeps the reason of a failure: SQLite gets only a number.
 pub(crate) trait PageIo {
     /// Reads bytes; bytes after the end read as zeros. Returns the number of bytes that exist.
     fn read(&self, out: &mut [u8], offset: u64) -> Result<usize>;
