@@ -14,6 +14,34 @@
 //! superfluous, that part goes to the archive, from which an object can be restored to any bookmark. The crate has no
 //! async runtime, and knows nothing of HTTP or of objects' code.
 //!
+//! # Layers
+//!
+//! A module imports only from its own layer and from those below; a test of `verify/harness` checks that. From bottom to
+//! top:
+//!
+//! 1. **Plain data**, errors, options, locks and small tools: `ident`, `limits`, `sql_limits`, `options`, `error`,
+//!    `alarm_entry`, `bookmark`, `timeline`, `cbor`, `sync`, `panics`, `parallel`, `wakeup`, `timing`, `random`,
+//!    `memory`, `waits`.
+//! 2. **The disk**, and the files that any part may need: `disk`, `reserve`, `temporary`.
+//! 3. **The manifest**, which lists the contents of the data directory: `manifest`, `catalog`.
+//! 4. **The log**, and transactions as bytes: `delta`, `log`, `encoding`.
+//! 5. **The alarm index** of all objects: `alarms`.
+//! 6. **The VFS**, through which SQLite reads and writes pages: `vfs`.
+//! 7. **Pages in memory**, open files, and what all parts of the engine share: `overlay`, `open_files`, `reclaiming`,
+//!    `shared`.
+//! 8. **The archive**, and the pages saved for quarantined objects: `archive`, `quarantine`.
+//! 9. **Live objects** and checkpoints: `objects`, `checkpoint`, `stored`.
+//! 10. **The engine**, which holds these parts, and its threads: `engine`, `counting`, `maintenance`, `threads`.
+//! 11. **The page file**, which commits to the engine: `pagefile`.
+//! 12. **The database** of one object: `template`, `guard`, `rows`, `database`, `kv`, `idempotency`.
+//! 13. **Restore and repair**, which open databases: `restore`, `repair`.
+//! 14. **The store**, and how it is opened: `recovery`, `store`.
+//!
+//! Data flows in both directions: a commit goes down from the database to the log, a checkpoint up to the files. The
+//! layers follow the imports, so the engine is below the page file that calls it. No modules import each other in
+//! circles, except a module and its own private parts: the database, the log and the alarm index are each split into
+//! several files around one type.
+//!
 //! # Invariants
 //!
 //! Each is checked by a test named after it in `tests/`.
