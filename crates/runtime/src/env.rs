@@ -11,12 +11,13 @@ use crate::{
     AnyNamespace, Call, Error, ErrorKind, Namespace, ObjectClass, Request, Response, Result,
     Timestamp,
     clock::Clock,
-    context::Holder,
-    creation::CreationLimit,
+    creator::CreationLimit,
+    handle::RouterHandle,
+    holder::Holder,
     namespace::Binding,
     outbound,
     random::Randomness,
-    router::{Phase, Router, RouterHandle},
+    router::{Phase, Router},
 };
 
 /// The typed values that a program shares with its objects.

@@ -17,7 +17,7 @@ use crate::{
     backlog::Backlog,
     call::Answer,
     chain::Link,
-    creation::Creator,
+    creator::Creator,
     gate::{Egress, Lane, Released},
     limits::{
         EVENT_BYTES, GATED_SHARE, MAX_GATED_PER_WORKER, MAX_QUEUED_PER_WORKER, OBJECTS_SHARE,

@@ -5,8 +5,8 @@ use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc};
 use abide_storage::{NamespaceNo, ObjectKey};
 
 use crate::{
-    AnyStub, Class, ClassOptions, Error, ErrorKind, ObjectClass, ObjectId, Result, Stub, id::IdKey,
-    router::RouterHandle,
+    AnyStub, Class, ClassOptions, Error, ErrorKind, ObjectClass, ObjectId, Result, Stub,
+    handle::RouterHandle, id::IdKey,
 };
 
 /// A node's data about one binding.

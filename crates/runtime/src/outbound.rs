@@ -12,9 +12,10 @@ use crate::{
     Call, Error, ErrorKind, Reply, Request, Response, Result, body,
     envelope::Ticket,
     gate::{Departure, Released},
+    handle::RouterHandle,
     limits::EVENT_BYTES,
     object::Object,
-    router::{Phase, Router, RouterHandle},
+    router::{Phase, Router},
 };
 
 /// The future response to a request that was sent.

@@ -1,26 +1,20 @@
 //! Routes from a stub to the worker that an object is on.
 
-use std::{
-    ops::Deref,
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering, fence},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering, fence},
 };
 
 use abide_storage::{Progress, Store};
 use tokio::sync::watch;
 
 use crate::{
-    Error, ObjectId, Outbound, Result,
+    Error, ObjectId, Outbound,
     alarms::NodeClock,
     clock::Clock,
-    context::{self, Holder},
-    creation::CreationLimit,
-    envelope::{Drain, Envelope, Mailbox},
-    gate::{Departure, Egress},
-    object::Object,
+    creator::CreationLimit,
+    envelope::{Drain, Mailbox},
+    gate::Egress,
     random::Randomness,
     socket::{WebSocketConnector, WebSocketOptions},
     unwind::guarded,
@@ -130,31 +124,6 @@ impl Router {
         &self.workers[id.worker(self.workers.len())]
     }
 
-    /// Sends an event: immediately from outside, through the output gate from inside an object. In both cases an
-    /// overloaded worker is reported immediately, so that the gate cannot hold more than workers may.
-    pub(crate) fn send(
-        &self,
-        sender: Option<Rc<Object>>,
-        worker: &Mailbox,
-        envelope: Envelope,
-    ) -> Result<()> {
-        if self.store.failed() {
-            return Err(Error::log_failed());
-        }
-        match sender {
-            Some(object) => {
-                worker.admit()?;
-                object.push(Departure::Call(envelope));
-                Ok(())
-            }
-            None if self.phase() != Phase::Running => Err(Error::stopping()),
-            None => {
-                worker.admit_from_outside()?;
-                worker.post(envelope).map_err(|refusal| refusal.error)
-            }
-        }
-    }
-
     /// Returns whether every event has been answered, checking each worker once.
     pub(crate) fn is_drained(&self) -> bool {
         self.workers.iter().all(|worker| worker.outstanding() == 0)
@@ -218,34 +187,5 @@ pub(crate) fn drop_router(router: Arc<Router>) {
         let _ = std::thread::Builder::new()
             .name("abide-end".to_owned())
             .spawn(move || drop(router));
-    }
-}
-
-/// A router handle held by the program or by an object.
-#[derive(Clone)]
-pub(crate) struct RouterHandle {
-    router: Arc<Router>,
-    holder: Holder,
-}
-
-impl RouterHandle {
-    pub(crate) fn new(router: &Arc<Router>, holder: Holder) -> Self {
-        Self {
-            router: Arc::clone(router),
-            holder,
-        }
-    }
-
-    /// The object whose output gate a message sent here and now passes, as in [`context::sender`].
-    pub(crate) fn sender(&self) -> Result<Option<Rc<Object>>> {
-        context::sender(self.holder)
-    }
-}
-
-impl Deref for RouterHandle {
-    type Target = Arc<Router>;
-
-    fn deref(&self) -> &Arc<Router> {
-        &self.router
     }
 }

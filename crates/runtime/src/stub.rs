@@ -14,10 +14,10 @@ use crate::{
     Activation, Call, Encoding, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply,
     Request, Response, Result, body, creation,
     envelope::{Envelope, Mailbox, Replier},
+    handle::RouterHandle,
     handover,
     limits::{FOR_EVER, MAX_NAME_BYTES},
     namespace::Binding,
-    router::RouterHandle,
     rpc,
 };
 

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{Discarded, Released};
 use crate::{
-    Error, ErrorKind, Fetching, context, outbound::OutgoingRequest, stats::Counter, unwind::guarded,
+    Error, ErrorKind, Fetching, holder, outbound::OutgoingRequest, stats::Counter, unwind::guarded,
 };
 
 /// The remaining work of a departure. Bounded by the tickets of the events that it belongs to.
@@ -124,7 +124,7 @@ fn send(request: OutgoingRequest, panics: &Counter) {
             Box::pin(std::future::ready(Err(error)))
         }
         None => guarded(panics, "the HTTP client", || {
-            context::outside(|| client.fetch(request))
+            holder::outside(|| client.fetch(request))
         })
         .unwrap_or_else(|_| Box::pin(std::future::ready(Err(panicked())))),
     };

@@ -19,11 +19,11 @@ use crate::{
     Class, ClassOptions, Env, Error, ErrorKind, LocalFuture, Native, ObjectClass, Outbound, Result,
     alarms::{Schedulers, fire_suspects},
     clock::{Clock, SystemClock},
-    context,
-    creation::CreationLimit,
+    creator::CreationLimit,
     env::Values,
     envelope::{Drain, Mailbox},
     gate::Egress,
+    holder,
     id::IdKey,
     limits::{FOR_EVER, MAX_WORKERS},
     namespace::Binding,
@@ -412,9 +412,9 @@ fn spawn(task: Task) -> Result<WorkerThread> {
         let _guard = guard;
         let mut builder = Builder::new_current_thread();
         if role == Role::Worker {
-            context::runs_objects();
+            holder::runs_objects();
             // This includes the threads of blocking tasks.
-            builder.on_thread_start(context::runs_objects);
+            builder.on_thread_start(holder::runs_objects);
         }
         match builder.enable_all().build_local(LocalOptions::default()) {
             Ok(runtime) => runtime.block_on(async move { work().await }),

@@ -6,7 +6,7 @@ use std::{rc::Rc, sync::Arc};
 use abide_storage::ObjectDb;
 
 use super::{Arrival, Kind, Object};
-use crate::{Error, Event, Result, creation::Creator, gate::Token};
+use crate::{Error, Event, Result, creator::Creator, gate::Token};
 
 impl Object {
     /// The creator of the current turn.

@@ -11,7 +11,7 @@ use abide_storage::{MemoryUse, ObjectDb};
 use super::{Arrival, Object, Turn};
 use crate::{
     Ctx, Error, ErrorKind, Event, Reply, Result, body,
-    creation::Creator,
+    creator::Creator,
     envelope::Replier,
     gate::{Departure, refuse},
     limits::{EVENT_BYTES, INSTANCE_BYTES},

@@ -49,7 +49,7 @@ use crate::{
     alarms::Cause,
     chain::Link,
     context,
-    creation::Creator,
+    creator::Creator,
     envelope::{Envelope, Replier},
     gate::{Departure, InputGate, Token},
     limits::{BLOCK_CONCURRENCY_LIMIT, REHEARSAL_IDLE},
