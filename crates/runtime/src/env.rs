@@ -10,12 +10,12 @@ use std::{
 use crate::{
     AnyNamespace, Call, Error, ErrorKind, Namespace, ObjectClass, Request, Response, Result,
     Timestamp,
+    binding::Binding,
     clock::Clock,
     creator::CreationLimit,
+    fetch,
     handle::RouterHandle,
     holder::Holder,
-    namespace::Binding,
-    outbound,
     random::Randomness,
     router::{Phase, Router},
 };
@@ -164,7 +164,7 @@ impl Env {
     /// does each part of a body that is not ready immediately. It is sent whether or not the returned future is
     /// awaited. A program that must know that a request arrived keeps it in storage until then, and retries it.
     pub fn fetch(&self, request: Request) -> Call<Response> {
-        outbound::fetch(&RouterHandle::new(&self.inner.router, self.holder), request)
+        fetch::fetch(&RouterHandle::new(&self.inner.router, self.holder), request)
     }
 
     /// The time of the node's clock, which a test can move.

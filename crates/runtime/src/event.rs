@@ -9,10 +9,9 @@ use axum_core::body::Body;
 
 use crate::{
     Activation, AlarmInfo, Error, ErrorKind, Result, Timeline, body,
-    handover::HandedOver,
     limits::EVENT_BYTES,
     socket::{Close, Message, WebSocket},
-    testing::Visit,
+    visit::Visit,
 };
 
 /// The HTTP request passed to an object's `fetch`.
@@ -93,6 +92,16 @@ pub enum Event {
 /// In a request's extensions: its creator charges its body to the memory budget while it arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeteredBody;
+
+/// In a request's extensions: the encoded value with which [`Stub::upgrade`](crate::Stub::upgrade) has sent it.
+#[derive(Clone)]
+pub(crate) struct HandedOver(pub(crate) Vec<u8>);
+
+impl HandedOver {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
 
 impl Event {
     /// Returns whether this is a message of a socket's peer, and not an event of the socket's end.

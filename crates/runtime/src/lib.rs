@@ -41,8 +41,11 @@ mod alarms;
 #[doc(hidden)]
 pub mod answer;
 mod backlog;
+mod binding;
+mod blocking;
 mod body;
 mod call;
+mod census;
 mod chain;
 mod class;
 pub mod clock;
@@ -56,6 +59,7 @@ mod error;
 mod event;
 #[cfg(feature = "axum")]
 mod extract;
+mod fetch;
 mod find;
 mod gate;
 mod handle;
@@ -65,9 +69,12 @@ mod id;
 pub mod limits;
 mod listing;
 mod namespace;
+mod native;
 mod node;
+mod node_clock;
 mod object;
 mod outbound;
+mod poll_watch;
 pub mod random;
 mod recovery;
 mod router;
@@ -89,6 +96,7 @@ mod timelines;
 mod timers;
 mod timestamp;
 mod unwind;
+mod visit;
 mod waits;
 mod watchdog;
 mod worker;
@@ -101,10 +109,7 @@ pub use crate::body::counted_bytes;
 pub use crate::{
     alarms::{Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, ScheduledTime},
     call::Call,
-    class::{
-        Class, ClassOptions, DurableObject, Instance, LocalFuture, Native, ObjectClass, Remote,
-        handler,
-    },
+    class::{Class, ClassOptions, Instance, LocalFuture},
     ctx::{BlockConcurrency, Ctx},
     env::Env,
     error::{Error, ErrorKind, Result},
@@ -115,6 +120,7 @@ pub use crate::{
     id::ObjectId,
     listing::ObjectPage,
     namespace::{AnyNamespace, Namespace},
+    native::{DurableObject, Native, ObjectClass, Remote, handler},
     node::{Node, NodeBuilder},
     outbound::{Fetching, NoRedirects, Outbound},
     recovery::{Moment, QuarantineListing},
@@ -125,8 +131,8 @@ pub use crate::{
     stats::NodeStats,
     storage::{PutOptions, Storage},
     stub::{AnyStub, Stub},
-    testing::Visit,
     timeline::{Activation, Timeline, TimelineCause},
     timelines::{DormantPage, TimelineListing},
     timestamp::Timestamp,
+    visit::Visit,
 };

@@ -6,7 +6,8 @@ use abide_storage::{Bookmark, ObjectKey, QuarantinedObject, Repair, Repaired, St
 use tokio::sync::oneshot;
 
 use crate::{
-    Activation, AnyStub, Error, ErrorKind, Node, ObjectId, Result, Timestamp,
+    Activation, AnyStub, Error, Node, ObjectId, Result, Timestamp,
+    blocking::on_a_thread,
     envelope::{AdminTask, Message, Tell},
 };
 
@@ -55,16 +56,6 @@ impl Moment {
             Self::Bookmark(bookmark) => Ok(bookmark),
             Self::Time(time) => store.bookmark_at(key, time.of_a_commit()),
         }
-    }
-}
-
-/// Runs work that reads files on its own thread.
-pub(crate) async fn on_a_thread<R: Send + 'static>(
-    work: impl FnOnce() -> abide_storage::Result<R> + Send + 'static,
-) -> Result<R> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => Ok(result?),
-        Err(error) => Err(Error::with_kind(ErrorKind::Io, error.to_string())),
     }
 }
 

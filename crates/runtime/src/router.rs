@@ -10,11 +10,11 @@ use tokio::sync::watch;
 
 use crate::{
     Error, ObjectId, Outbound,
-    alarms::NodeClock,
     clock::Clock,
     creator::CreationLimit,
     envelope::{Drain, Mailbox},
     gate::Egress,
+    node_clock::NodeClock,
     random::Randomness,
     socket::{WebSocketConnector, WebSocketOptions},
     unwind::guarded,

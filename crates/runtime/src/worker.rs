@@ -20,16 +20,15 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::{
     Env, Error, ErrorKind, Event, ObjectId, Result,
     alarms::AlarmRequest,
+    binding::Binding,
+    census::{Census, YIELDS},
     clock::{Clock, Sleep},
-    envelope::{AdminTask, Envelope, Mailbox, Message},
+    envelope::{AdminTask, Envelope, Eviction, Mailbox, Message},
     gate::{Token, refuse},
     limits::{EVICTION_EIGHTHS, EVICTION_PAUSE, LEAVING_LIMIT, WEBSOCKET_RETRY, WORKER_BATCH},
-    namespace::Binding,
     object::{Arrival, Object},
     router::Phase,
-    settle::{Census, YIELDS},
     socket::{Registry, Sent},
-    testing::Eviction,
     timers::{Due, Timers},
 };
 

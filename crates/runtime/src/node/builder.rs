@@ -18,6 +18,7 @@ use super::{Inner, Node, WorkerThread};
 use crate::{
     Class, ClassOptions, Env, Error, ErrorKind, LocalFuture, Native, ObjectClass, Outbound, Result,
     alarms::{Schedulers, fire_suspects},
+    binding::Binding,
     clock::{Clock, SystemClock},
     creator::CreationLimit,
     env::Values,
@@ -26,7 +27,6 @@ use crate::{
     holder,
     id::IdKey,
     limits::{FOR_EVER, MAX_WORKERS},
-    namespace::Binding,
     random::{Randomness, SystemRandomness},
     router::{NodeParts, OutboundClients, Phase, Router},
     socket::{WebSocketConnector, WebSocketOptions},

@@ -8,9 +8,9 @@ use std::{
 
 use abide_storage::{MemoryUse, ObjectDb};
 
-use super::{Arrival, Object, Turn};
+use super::{Arrival, Object, Turn, streaming};
 use crate::{
-    Ctx, Error, ErrorKind, Event, Reply, Result, body,
+    Ctx, Error, ErrorKind, Event, Reply, Result,
     creator::Creator,
     envelope::Replier,
     gate::{Departure, refuse},
@@ -324,7 +324,7 @@ impl Object {
             }
         }
         match result {
-            Ok(Reply::Fetch(response)) => body::answer(self, replier, response),
+            Ok(Reply::Fetch(response)) => streaming::answer(self, replier, response),
             // The handler has run: the event is done.
             Err(_) if !replier.has_caller() => {
                 self.push(Departure::Reply(replier, Ok(Reply::Done)));

@@ -24,11 +24,13 @@ mod behalf;
 mod duties;
 mod events;
 mod idempotency;
+mod known;
 mod leaving;
 mod operations;
 mod rest;
 mod restoring;
 mod sockets;
+pub(crate) mod streaming;
 mod timeline;
 mod turns;
 
@@ -47,13 +49,13 @@ use abide_storage::{Lsn, MemoryUse, ObjectDb, ObjectKey, TimelineRow};
 use crate::{
     AlarmInfo, Error, ErrorKind, Event, Instance, ObjectId,
     alarms::Cause,
+    binding::Binding,
     chain::Link,
     context,
     creator::Creator,
     envelope::{Envelope, Replier},
     gate::{Departure, InputGate, Token},
     limits::{BLOCK_CONCURRENCY_LIMIT, REHEARSAL_IDLE},
-    namespace::Binding,
     task::Work,
     timers::Due,
     waits::Waits,
