@@ -7,11 +7,10 @@ use tokio::sync::oneshot;
 use crate::{
     Call, Error, ErrorKind, Outbound, Reply, Request, Response, Result, body,
     envelope::Ticket,
-    gate::Departure,
+    gate::{Departure, OutgoingRequest},
     handle::RouterHandle,
     limits::EVENT_BYTES,
     object::{Object, streaming},
-    outbound::OutgoingRequest,
     router::{Phase, Router},
 };
 

@@ -25,6 +25,27 @@
 //! 8. A WebSocket outlives its object in memory; its outgoing messages are bounded; it ends with one close event.
 //! 9. All timing uses the [`clock::Clock`]; every random byte comes from a [`random::Randomness`].
 //!
+//! # Layers
+//!
+//! A module imports only from its own layer and from those below; a test of `verify/harness` checks that, and has the few
+//! exceptions with their reasons. From bottom to top:
+//!
+//! 1. **Plain data**, errors and small tools: `error`, `limits`, `id`, `timestamp`, `timeline`, `random`, `clock`, `waits`,
+//!    `timers`, `backlog`, `stats`, `stall`, `census`, `poll_watch`, `unwind`, `sync`, `rows`, `answer`, `chain`, `creator`,
+//!    `holder`, `visit`, `blocking`, `alarms`, `socket`, `gate::input`, `gate::released`.
+//! 2. **Replies**, and how they reach their callers: `reply`, `body`, `outbound`, `call`.
+//! 3. **Events and gates**: `event`, `class`, `binding`, `envelope`, `gate`, `router`, `node_clock`, `alarms::request`,
+//!    `socket::websocket`, `socket::link`, `socket::delivery`, `socket::registry`, `socket::connector`.
+//! 4. **Objects and workers**: `object`, `task`, `worker`, `context`, `creation`, `socket::endpoint`, `socket::client`.
+//! 5. **Handles**, which the code of programs and objects uses: `ctx`, `storage`, `sql`, `env`, `namespace`, `stub`,
+//!    `handle`, `handover`, `fetch`, `rpc`, `native`, `extract`, `alarms::named`, `socket::sending`, `socket::audience`.
+//! 6. **The node**, and what operators and tests ask of it: `node`, `watchdog`, `recovery`, `timelines`, `listing`, `find`,
+//!    `settle`, `testing`, `alarms::scheduler`, `alarms::firer`, `alarms::suspects`.
+//!
+//! Within three layers modules import each other in circles, because their data does: a worker's mailbox has the gate that
+//! holds messages to other mailboxes; a worker has its objects, each object its worker, and its tasks their object; and
+//! an environment leads to stubs, with which the code of a class is typed.
+//!
 //! # Out of scope
 //!
 //! HTTP servers and clients (a request is a value here, and leaves through [`Outbound`]), and what a class is written
@@ -77,6 +98,7 @@ mod outbound;
 mod poll_watch;
 pub mod random;
 mod recovery;
+mod reply;
 mod router;
 mod rows;
 #[doc(hidden)]
@@ -113,7 +135,7 @@ pub use crate::{
     ctx::{BlockConcurrency, Ctx},
     env::Env,
     error::{Error, ErrorKind, Result},
-    event::{Encoding, Event, MeteredBody, Reply, Request, Response},
+    event::{Event, MeteredBody},
     find::FoundObject,
     gate::Released,
     handover::handed_over,
@@ -124,6 +146,7 @@ pub use crate::{
     node::{Node, NodeBuilder},
     outbound::{Fetching, NoRedirects, Outbound},
     recovery::{Moment, QuarantineListing},
+    reply::{Encoding, Reply, Request, Response},
     rows::{Row, Rows},
     rpc::JsonResult,
     sql::Sql,

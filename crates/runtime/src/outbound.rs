@@ -1,14 +1,12 @@
-//! Requests that leave the node, and the interface of the HTTP client that sends them.
+//! The interface of the HTTP client that sends requests to other servers.
 //!
 //! Inside an object a request leaves through the output gate: not before the object's earlier writes are durable, and
 //! in the order of the other requests. An answer or a call sent after it may overtake it, because the client does not
 //! run on the log's writer thread. Once it has left, it cannot be recalled.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{future::Future, pin::Pin};
 
-use tokio::sync::oneshot;
-
-use crate::{Error, Request, Response, Result, envelope::Ticket, gate::Released};
+use crate::{Request, Response, Result};
 
 /// The future response to a request that was sent.
 pub type Fetching = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
@@ -31,21 +29,3 @@ pub trait Outbound: Send + Sync + 'static {
 /// does nothing, and reveals the request's headers to the redirect's target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoRedirects;
-
-/// A request that waits at an output gate.
-pub(crate) struct OutgoingRequest {
-    pub(crate) client: Arc<dyn Outbound>,
-    pub(crate) request: Request,
-    /// Why it must not be sent.
-    pub(crate) failure: Option<Error>,
-    pub(crate) left: oneshot::Sender<Released<Fetching>>,
-    /// Bounds what the gate holds.
-    pub(crate) ticket: Ticket,
-}
-
-impl OutgoingRequest {
-    /// Marks the request as failed: it must not be sent.
-    pub(crate) fn fail(&mut self, error: Error) {
-        self.failure = Some(error);
-    }
-}

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 pub use self::builder::NodeBuilder;
 use crate::{
-    AlarmListing, AlarmStatus, AnyStub, Env, Error, ErrorKind, NodeStats, Result,
+    AlarmListing, AlarmStatus, AnyStub, CommitStall, Env, Error, ErrorKind, NodeStats, Result,
     alarms::{AlarmRequest, Cause},
     envelope::Replier,
     limits::{EVENT_BYTES, FOR_EVER, MAX_LISTED_ALARMS},
@@ -79,6 +79,11 @@ impl Node {
             .iter()
             .filter(|worker| worker.watch.is_stuck())
             .count()
+    }
+
+    /// The stall of the node's commits, if there is one: they have waited longer than [`COMMIT_STALL`](crate::limits::COMMIT_STALL).
+    pub fn commit_stall(&self) -> Option<CommitStall> {
+        CommitStall::of(self.store())
     }
 
     /// The objects with alarms in this state, ordered by the time of the first, after a position in the list; at most

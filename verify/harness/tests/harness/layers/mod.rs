@@ -26,12 +26,59 @@ struct Layered {
     left_out: &'static [&'static str],
 }
 
-const CRATES: &[Layered] = &[Layered {
-    name: "storage",
-    upward: &[],
-    circular: &[],
-    left_out: &["fuzzing", "interleavings"],
-}];
+const CRATES: &[Layered] = &[
+    Layered {
+        name: "storage",
+        upward: &[],
+        circular: &[],
+        left_out: &["fuzzing", "interleavings"],
+    },
+    Layered {
+        name: "runtime",
+        upward: &[
+            (
+                "class",
+                "ctx",
+                "a class gets the context of each object that it creates",
+            ),
+            (
+                "class",
+                "env",
+                "a class gets the environment of each object that it creates",
+            ),
+            (
+                "object::events",
+                "ctx",
+                "an object passes its context to its class",
+            ),
+            (
+                "worker",
+                "env",
+                "a worker passes the environment to its objects",
+            ),
+            (
+                "socket::connector",
+                "socket::endpoint",
+                "a connector serves an endpoint",
+            ),
+        ],
+        circular: &[
+            (
+                "events and gates",
+                "a mailbox has the gate that holds messages to other mailboxes",
+            ),
+            (
+                "objects and workers",
+                "a worker has its objects, an object its worker and its tasks",
+            ),
+            (
+                "handles",
+                "an environment leads to stubs, with which a class is typed",
+            ),
+        ],
+        left_out: &["interleavings"],
+    },
+];
 
 /// A layer as the documentation lists it.
 #[derive(Debug, PartialEq, Eq)]
