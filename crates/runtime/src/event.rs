@@ -1,7 +1,7 @@
 //! Events that reach an object.
 //!
-//! [`Event`] and [`Reply`](crate::Reply) are the complete interface between the runtime and a class, whatever language the class is
-//! written in: a method is a name, arguments and results are bytes.
+//! [`Event`] and [`Reply`](crate::Reply) are the complete interface between the runtime and a class, whatever language
+//! the class is written in: a method is a name, arguments and results are bytes.
 
 use std::borrow::Cow;
 

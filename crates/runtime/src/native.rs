@@ -45,8 +45,8 @@ pub trait DurableObject: Sized + 'static {
     /// soon after, and its [named alarms](Ctx::alarm); at least once.
     ///
     /// When it returns `Ok`, the alarm is done, in the transaction of the last poll. An `Err` or a panic does not undo
-    /// the writes of earlier polls; the alarm is retried according to [`ClassOptions::alarm_retry`](crate::ClassOptions::alarm_retry). An alarm that the
-    /// handler sets replaces the one being handled, including its retries.
+    /// the writes of earlier polls; the alarm is retried according to
+    /// [`ClassOptions::alarm_retry`](crate::ClassOptions::alarm_retry). An alarm that the handler sets replaces the one being handled, including its retries.
     fn alarm(&self, info: AlarmInfo) -> impl Future<Output = Result<()>> {
         let which = info
             .name

@@ -1,7 +1,7 @@
 //! Alarms: each object may have one unnamed alarm and several named ones. The node has one index over all objects.
 //!
 //! The rows in the object's own database ([`AlarmRow`]) are the truth, written in the transaction that sets them. What
-//! the node needs to know, an [`AlarmEntry`], travels in the header of the record that commits a row. The commit puts
+//! the node needs to know, an [`AlarmEntry`](crate::AlarmEntry), travels in the header of the record that commits a row. The commit puts
 //! it into the [`AlarmIndex`] before that object's next commit can. A checkpoint saves the changes to the index as a
 //! *run*. A restart reads the runs and replays the log after them, without opening any object. If a run is damaged or
 //! missing, the index is rebuilt from the rows.

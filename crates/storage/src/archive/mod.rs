@@ -22,7 +22,7 @@
 //! No error of the archive's own files stops the node. An unreadable run is skipped, and commit numbers reveal the gap.
 //! If runs cannot be written, for whatever reason, the log is kept for the next attempt as long as commits have space
 //! ([`crate::StoreStats::archive_failing`]). When no space is left and retries have not helped, the history in that
-//! part of the log is dropped, and a [`hole`] in the manifest records it.
+//! part of the log is dropped, and an [`ArchiveHole`] in the manifest records it.
 
 pub(crate) mod archiver;
 pub(crate) mod block;

@@ -168,7 +168,7 @@ impl Reader<'_> {
             }
             UseTree::Name(name) => {
                 let name = name.ident.to_string();
-                ([before, &[name.clone()]].concat(), name)
+                ([before, std::slice::from_ref(&name)].concat(), name)
             }
             UseTree::Rename(rename) => {
                 let path = match rename.ident.to_string() {
