@@ -1,10 +1,10 @@
 //! Bindings: a class and its options, under a name.
 
-use std::{any::TypeId, sync::Arc};
+use std::any::TypeId;
 
 use abide_storage::{NamespaceNo, ObjectKey};
 
-use crate::{Class, ClassOptions, ObjectId, id::IdKey};
+use crate::{ClassOptions, ObjectId, id::IdKey};
 
 /// A node's data about one binding.
 pub(crate) struct Binding {
@@ -14,7 +14,8 @@ pub(crate) struct Binding {
     pub(crate) unique_key: String,
     pub(crate) no: NamespaceNo,
     pub(crate) ids: IdKey,
-    pub(crate) class: Arc<dyn Class>,
+    /// The class's name.
+    pub(crate) class: String,
     /// The Rust type, if the class is one.
     pub(crate) native: Option<TypeId>,
     pub(crate) options: ClassOptions,

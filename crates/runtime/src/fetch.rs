@@ -57,7 +57,7 @@ fn client<'a>(router: &'a Router, request: &Request) -> Result<&'a Arc<dyn Outbo
             ),
         ));
     }
-    router.clients.requests.as_ref().ok_or_else(|| {
+    router.outbound.as_ref().ok_or_else(|| {
         Error::with_kind(
             ErrorKind::NotFound,
             "this node has no HTTP client: set one with NodeBuilder::outbound",

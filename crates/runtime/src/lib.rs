@@ -27,18 +27,19 @@
 //!
 //! # Layers
 //!
-//! A module imports only from its own layer and from those below; a test of `verify/harness` checks that, and has the few
-//! exceptions with their reasons. From bottom to top:
+//! A module imports only from its own layer and from those below; a test of `verify/harness` checks that. From bottom to
+//! top:
 //!
 //! 1. **Plain data**, errors and small tools: `error`, `limits`, `id`, `timestamp`, `timeline`, `random`, `clock`, `waits`,
 //!    `timers`, `backlog`, `stats`, `stall`, `census`, `poll_watch`, `unwind`, `sync`, `rows`, `answer`, `chain`, `creator`,
-//!    `holder`, `visit`, `blocking`, `alarms`, `socket`, `gate::input`, `gate::released`.
+//!    `class_options`, `holder`, `visit`, `blocking`, `alarms`, `socket`, `gate::input`, `gate::released`.
 //! 2. **Replies**, and how they reach their callers: `reply`, `body`, `outbound`, `call`.
-//! 3. **Events and gates**: `event`, `class`, `binding`, `envelope`, `gate`, `router`, `node_clock`, `alarms::request`,
-//!    `socket::websocket`, `socket::link`, `socket::delivery`, `socket::registry`, `socket::connector`.
-//! 4. **Objects and workers**: `object`, `task`, `worker`, `context`, `creation`, `socket::endpoint`, `socket::client`.
+//! 3. **Events and gates**: `event`, `instance`, `binding`, `envelope`, `gate`, `router`, `node_clock`, `alarms::request`,
+//!    `socket::websocket`, `socket::link`, `socket::delivery`, `socket::registry`.
+//! 4. **Objects and workers**: `object`, `task`, `worker`, `context`, `creation`, `socket::endpoint`, `socket::client`,
+//!    `socket::connector`.
 //! 5. **Handles**, which the code of programs and objects uses: `ctx`, `storage`, `sql`, `env`, `namespace`, `stub`,
-//!    `handle`, `handover`, `fetch`, `rpc`, `native`, `extract`, `alarms::named`, `socket::sending`, `socket::audience`.
+//!    `handle`, `handover`, `fetch`, `rpc`, `class`, `native`, `extract`, `alarms::named`, `socket::sending`, `socket::audience`.
 //! 6. **The node**, and what operators and tests ask of it: `node`, `watchdog`, `recovery`, `timelines`, `listing`, `find`,
 //!    `settle`, `testing`, `alarms::scheduler`, `alarms::firer`, `alarms::suspects`.
 //!
@@ -69,6 +70,7 @@ mod call;
 mod census;
 mod chain;
 mod class;
+mod class_options;
 pub mod clock;
 mod context;
 pub mod creation;
@@ -87,6 +89,7 @@ mod handle;
 mod handover;
 mod holder;
 mod id;
+mod instance;
 pub mod limits;
 mod listing;
 mod namespace;
@@ -131,7 +134,8 @@ pub use crate::body::counted_bytes;
 pub use crate::{
     alarms::{Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, ScheduledTime},
     call::Call,
-    class::{Class, ClassOptions, Instance, LocalFuture},
+    class::Class,
+    class_options::ClassOptions,
     ctx::{BlockConcurrency, Ctx},
     env::Env,
     error::{Error, ErrorKind, Result},
@@ -140,6 +144,7 @@ pub use crate::{
     gate::Released,
     handover::handed_over,
     id::ObjectId,
+    instance::{Instance, LocalFuture},
     listing::ObjectPage,
     namespace::{AnyNamespace, Namespace},
     native::{DurableObject, Native, ObjectClass, Remote, handler},

@@ -16,7 +16,7 @@ use crate::{
     gate::Egress,
     node_clock::NodeClock,
     random::Randomness,
-    socket::{WebSocketConnector, WebSocketOptions},
+    socket::WebSocketOptions,
     unwind::guarded,
 };
 
@@ -29,19 +29,13 @@ pub(crate) enum Phase {
     Stopped = 2,
 }
 
-/// The clients through which objects reach other servers.
-#[derive(Default)]
-pub(crate) struct OutboundClients {
-    pub(crate) requests: Option<Arc<dyn Outbound>>,
-    pub(crate) websockets: Option<Arc<dyn WebSocketConnector>>,
-}
-
 /// What the program supplies to a node.
 pub(crate) struct NodeParts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) websockets: WebSocketOptions,
-    pub(crate) clients: OutboundClients,
+    /// The HTTP client for requests to other servers.
+    pub(crate) outbound: Option<Arc<dyn Outbound>>,
     pub(crate) creation: Option<Arc<dyn CreationLimit>>,
     pub(crate) rehearsal: bool,
 }
@@ -52,7 +46,8 @@ pub(crate) struct Router {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) websockets: WebSocketOptions,
-    pub(crate) clients: OutboundClients,
+    /// The HTTP client for requests to other servers.
+    pub(crate) outbound: Option<Arc<dyn Outbound>>,
     /// Limits how many objects each creator may create.
     pub(crate) creation: Option<Arc<dyn CreationLimit>>,
     /// Objects are made, and do nothing themselves: see [`NodeBuilder::rehearsal`](crate::NodeBuilder::rehearsal).
@@ -77,7 +72,7 @@ impl Router {
             clock,
             randomness,
             websockets,
-            clients,
+            outbound,
             creation,
             rehearsal,
         } = parts;
@@ -90,7 +85,7 @@ impl Router {
             clock: Arc::new(NodeClock::new(clock, router.clone())),
             randomness,
             websockets,
-            clients,
+            outbound,
             creation,
             rehearsal,
             drain,

@@ -41,6 +41,7 @@ impl Node {
     ) -> Result<R> {
         let result = Arc::new(Mutex::new(None));
         let kept = Arc::clone(&result);
+        let env = self.env().for_objects();
         let visit = Visit(Box::new(move |instance| {
             let (Some(instance), Some(object)) = (instance.downcast_ref::<T>(), context::current())
             else {
@@ -49,7 +50,7 @@ impl Node {
                     "the object is of another class than its stub",
                 ));
             };
-            let result = run(instance, &Ctx::new(object))?;
+            let result = run(instance, &Ctx::new(object, env))?;
             *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             Ok(())
         }));

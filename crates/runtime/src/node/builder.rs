@@ -4,6 +4,7 @@ use std::{
     any::{Any, TypeId},
     collections::HashSet,
     fmt,
+    rc::Rc,
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
@@ -27,8 +28,9 @@ use crate::{
     holder,
     id::IdKey,
     limits::{FOR_EVER, MAX_WORKERS},
+    object::Object,
     random::{Randomness, SystemRandomness},
-    router::{NodeParts, OutboundClients, Phase, Router},
+    router::{NodeParts, Phase, Router},
     socket::{WebSocketConnector, WebSocketOptions},
     watchdog,
     worker::Worker,
@@ -39,6 +41,8 @@ use crate::{
 pub struct NodeBuilder {
     store: Store,
     classes: Vec<Registration>,
+    /// Opens the WebSockets of objects to other servers.
+    connector: Option<Arc<dyn WebSocketConnector>>,
     workers: Option<usize>,
     parts: NodeParts,
     values: Values,
@@ -55,12 +59,13 @@ impl NodeBuilder {
         Self {
             store,
             classes: Vec::new(),
+            connector: None,
             workers: None,
             parts: NodeParts {
                 clock: Arc::new(SystemClock::new()),
                 randomness: Arc::new(SystemRandomness),
                 websockets: WebSocketOptions::default(),
-                clients: OutboundClients::default(),
+                outbound: None,
                 creation: None,
                 rehearsal: false,
             },
@@ -114,13 +119,13 @@ impl NodeBuilder {
 
     /// The connector that opens WebSockets for objects. Without it they cannot open any.
     pub fn websocket_connector(mut self, connector: Arc<dyn WebSocketConnector>) -> Self {
-        self.parts.clients.websockets = Some(connector);
+        self.connector = Some(connector);
         self
     }
 
     /// The HTTP client for requests to other servers ([`Env::fetch`]); without one they fail.
     pub fn outbound(mut self, client: Arc<dyn Outbound>) -> Self {
-        self.parts.clients.requests = Some(client);
+        self.parts.outbound = Some(client);
         self
     }
 
@@ -183,7 +188,8 @@ impl NodeBuilder {
     /// The node, and the tasks that it needs.
     fn assemble(mut self) -> Result<(Node, Vec<Task>)> {
         if self.parts.rehearsal {
-            self.parts.clients = OutboundClients::default();
+            self.parts.outbound = None;
+            self.connector = None;
         }
         let workers = self
             .workers
@@ -198,6 +204,11 @@ impl NodeBuilder {
                 "WebSocketOptions has max_in_flight = 0: it must be at least 1".to_owned(),
             ));
         }
+        let classes = self
+            .classes
+            .iter()
+            .map(|of| Arc::clone(&of.class))
+            .collect();
         let bindings = bind(&self.store, self.classes)?;
 
         let drain = Arc::new(Drain::default());
@@ -211,11 +222,17 @@ impl NodeBuilder {
             })
             .unzip();
         let router = Router::new(mailboxes.into(), self.store, self.parts, drain, egress);
-        let env = Env::new(Arc::clone(&router), Arc::clone(&bindings), self.values);
+        let env = Env::new(
+            Arc::clone(&router),
+            Arc::clone(&bindings),
+            classes,
+            self.values,
+        );
         let node = Node(Arc::new(Inner {
             env,
             router: Arc::clone(&router),
             threads: Mutex::default(),
+            _connector: self.connector.clone(),
         }));
 
         let task = |name: String, role: Role, work: Work| Task {
@@ -234,6 +251,7 @@ impl NodeBuilder {
                 Arc::clone(&bindings),
             );
             let alarms = schedulers.clone();
+            let connector = self.connector.clone();
             // A panic in the scheduler must not go unnoticed.
             let guard = Guard(Arc::clone(&router));
             let work = move || -> LocalFuture<()> {
@@ -242,7 +260,9 @@ impl NodeBuilder {
                         let _guard = guard;
                         alarms.run(index).await;
                     });
-                    Worker::new(mailbox, store, env, bindings)
+                    let router = Arc::clone(env.router());
+                    let create = Box::new(move |object: &Rc<Object>| env.instantiate(object));
+                    Worker::new(mailbox, store, router, create, bindings, connector)
                         .run(channel)
                         .await;
                 })
@@ -372,7 +392,7 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
             unique_key,
             no,
             ids,
-            class,
+            class: class.name().to_owned(),
             native,
             options,
         }));

@@ -20,6 +20,7 @@ use crate::{
     envelope::Replier,
     limits::{EVENT_BYTES, FOR_EVER, MAX_LISTED_ALARMS},
     router::{Phase, Router},
+    socket::WebSocketConnector,
     watchdog,
 };
 
@@ -35,6 +36,8 @@ struct Inner {
     env: Env,
     router: Arc<Router>,
     threads: Mutex<Vec<WorkerThread>>,
+    /// Held so that its destructor, which is code of the program, does not run on a worker's thread.
+    _connector: Option<Arc<dyn WebSocketConnector>>,
 }
 
 /// A thread, and the signal that it is about to end.

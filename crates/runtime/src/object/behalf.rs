@@ -64,7 +64,8 @@ impl Object {
 
     /// Rejects a commit that would create the object, if its creator has reached the limit.
     pub(super) fn may_create(&self, db: &ObjectDb) -> Result<()> {
-        let (Some(creator), Some(limit)) = (self.creator.get(), self.worker.env.creation_limit())
+        let (Some(creator), Some(limit)) =
+            (self.creator.get(), self.worker.router.creation.as_deref())
         else {
             return Ok(());
         };

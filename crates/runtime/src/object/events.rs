@@ -10,7 +10,7 @@ use abide_storage::{MemoryUse, ObjectDb};
 
 use super::{Arrival, Object, Turn, streaming};
 use crate::{
-    Ctx, Error, ErrorKind, Event, Reply, Result,
+    Error, ErrorKind, Event, Reply, Result,
     creator::Creator,
     envelope::Replier,
     gate::{Departure, refuse},
@@ -83,7 +83,7 @@ impl Object {
             format!(
                 "the call would wait for itself: {} {} is inside block_concurrency_while, which waits for this call \
                  ({calls} calls in a circle); make the call before or after the block, or do not wait for it inside",
-                self.binding.class.name(),
+                self.binding.class.as_str(),
                 self.name().unwrap_or_else(|| self.id.to_string()),
             ),
         ))
@@ -250,10 +250,7 @@ impl Object {
             db.begin_construction();
         }
         self.worker.mailbox.counters.started.add();
-        let made = self
-            .binding
-            .class
-            .instantiate(Ctx::new(Rc::clone(self)), self.worker.env.clone());
+        let made = (self.worker.create)(self);
         *self.instance.borrow_mut() = Some(made.map_err(Error::into_remote)?);
         Ok(())
     }
@@ -318,7 +315,7 @@ impl Object {
             self.worker.mailbox.counters.errors.add();
             if !replier.has_caller() {
                 tracing::warn!(
-                    class = self.binding.class.name(), id = %self.id, %error,
+                    class = self.binding.class.as_str(), id = %self.id, %error,
                     "a WebSocket handler returned an error"
                 );
             }

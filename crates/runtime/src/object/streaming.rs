@@ -68,7 +68,7 @@ async fn pump(
         let permit = match sender.clone().try_reserve_owned() {
             Ok(permit) => permit,
             Err(_) => {
-                let clock = object.worker.env.clock();
+                let clock = &object.worker.router.clock;
                 tokio::select! {
                     biased;
                     permit = sender.clone().reserve_owned() => match permit {
@@ -112,7 +112,7 @@ async fn pump(
 async fn has_memory(object: &Rc<Object>, sender: &mpsc::Sender<Released<BodyMessage>>) -> bool {
     // One place is for the next frame, and one for the end of the body.
     let all_taken = || sender.capacity() + 2 > BODY_CHANNEL_FRAMES;
-    let clock = object.worker.env.clock();
+    let clock = &object.worker.router.clock;
     while object.worker.mailbox.memory.budget().is_over() && !all_taken() {
         tokio::select! {
             biased;
