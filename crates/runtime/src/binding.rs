@@ -14,8 +14,7 @@ pub(crate) struct Binding {
     pub(crate) unique_key: String,
     pub(crate) no: NamespaceNo,
     pub(crate) ids: IdKey,
-    /// The class's name.
-    pub(crate) class: String,
+    pub(crate) class_name: String,
     /// The Rust type, if the class is one.
     pub(crate) native: Option<TypeId>,
     pub(crate) options: ClassOptions,

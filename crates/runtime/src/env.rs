@@ -130,7 +130,7 @@ impl Env {
                 ErrorKind::NotFound,
                 format!(
                     "binding `{binding}` is of class {}, not {}",
-                    found.class.as_str(),
+                    found.class_name.as_str(),
                     T::NAME
                 ),
             ));

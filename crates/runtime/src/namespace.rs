@@ -28,7 +28,7 @@ impl AnyNamespace {
 
     /// The class's name.
     pub fn class(&self) -> &str {
-        self.binding.class.as_str()
+        self.binding.class_name.as_str()
     }
 
     /// The key that ids are derived from.

@@ -68,7 +68,7 @@ fn inspect(
             let (binding, id) = worker.watch.object();
             let class = bindings
                 .get(binding)
-                .map_or("?", |binding| binding.class.as_str());
+                .map_or("?", |binding| binding.class_name.as_str());
             tracing::error!(
                 worker = index, class, %id, seconds = age.as_secs_f64(),
                 "a handler runs without awaiting and blocks its worker; other objects on this worker wait"

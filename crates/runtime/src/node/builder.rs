@@ -191,14 +191,7 @@ impl NodeBuilder {
             self.parts.outbound = None;
             self.connector = None;
         }
-        let workers = self
-            .workers
-            .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-        if !(1..=MAX_WORKERS).contains(&workers) {
-            return Err(refused(format!(
-                "a node must have 1 to {MAX_WORKERS} workers, not {workers}"
-            )));
-        }
+        let workers = worker_count(self.workers)?;
         if self.parts.websockets.max_in_flight == 0 {
             return Err(refused(
                 "WebSocketOptions has max_in_flight = 0: it must be at least 1".to_owned(),
@@ -324,6 +317,16 @@ impl fmt::Debug for NodeBuilder {
     }
 }
 
+fn worker_count(wanted: Option<usize>) -> Result<usize> {
+    let workers = wanted.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    if !(1..=MAX_WORKERS).contains(&workers) {
+        return Err(refused(format!(
+            "a node must have 1 to {MAX_WORKERS} workers, not {workers}"
+        )));
+    }
+    Ok(workers)
+}
+
 /// Checks the registrations and assigns their numbers.
 fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>> {
     let mut names = HashSet::new();
@@ -392,7 +395,7 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
             unique_key,
             no,
             ids,
-            class: class.name().to_owned(),
+            class_name: class.name().to_owned(),
             native,
             options,
         }));

@@ -83,7 +83,7 @@ impl Object {
             format!(
                 "the call would wait for itself: {} {} is inside block_concurrency_while, which waits for this call \
                  ({calls} calls in a circle); make the call before or after the block, or do not wait for it inside",
-                self.binding.class.as_str(),
+                self.binding.class_name.as_str(),
                 self.name().unwrap_or_else(|| self.id.to_string()),
             ),
         ))
@@ -315,7 +315,7 @@ impl Object {
             self.worker.mailbox.counters.errors.add();
             if !replier.has_caller() {
                 tracing::warn!(
-                    class = self.binding.class.as_str(), id = %self.id, %error,
+                    class = self.binding.class_name.as_str(), id = %self.id, %error,
                     "a WebSocket handler returned an error"
                 );
             }

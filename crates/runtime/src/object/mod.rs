@@ -372,7 +372,7 @@ impl Object {
         }
         if is_overdue(Kind::Handler) {
             tracing::error!(
-                class = self.binding.class.as_str(), id = %self.id, seconds = options.event_timeout.as_secs_f64(),
+                class = self.binding.class_name.as_str(), id = %self.id, seconds = options.event_timeout.as_secs_f64(),
                 "a handler did not finish in time; resetting its object"
             );
             return self.kill(
@@ -380,7 +380,7 @@ impl Object {
                     ErrorKind::Timeout,
                     format!(
                         "a handler of {} did not finish within {} s, so the object was reset",
-                        self.binding.class.as_str(),
+                        self.binding.class_name.as_str(),
                         options.event_timeout.as_secs_f64()
                     ),
                 )
@@ -451,7 +451,7 @@ impl Object {
         for waker in woken {
             self.worker.mailbox.counters.background_timeouts.add();
             tracing::warn!(
-                class = self.binding.class.as_str(), id = %self.id,
+                class = self.binding.class_name.as_str(), id = %self.id,
                 seconds = self.binding.options.background_timeout.as_secs_f64(),
                 "dropping background work that did not finish in time; its object continues to run"
             );

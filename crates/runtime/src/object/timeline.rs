@@ -140,7 +140,7 @@ impl Object {
         self.deliver_at_once(Event::Activation(how))?;
         // Its components begin anew, with what the activation has left.
         self.restart_after_turn("the object was activated");
-        tracing::info!(class = self.binding.class.as_str(), id = %self.id, inherited_work = %how, "a dormant object was activated");
+        tracing::info!(class = self.binding.class_name.as_str(), id = %self.id, inherited_work = %how, "a dormant object was activated");
         Ok(())
     }
 

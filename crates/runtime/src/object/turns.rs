@@ -165,7 +165,7 @@ impl Object {
     pub(super) fn panicked(&self, panic: &(dyn Any + Send)) -> Error {
         self.worker.mailbox.counters.panics.add();
         let text = unwind::message(panic);
-        tracing::error!(class = self.binding.class.as_str(), id = %self.id, panic = text, "an object panicked; resetting it");
+        tracing::error!(class = self.binding.class_name.as_str(), id = %self.id, panic = text, "an object panicked; resetting it");
         Error::panicked(text)
     }
 
