@@ -24,12 +24,15 @@ use crate::{
 #[derive(Clone)]
 pub struct Ctx {
     storage: Storage,
+    env: Env,
 }
 
 impl Ctx {
-    pub(crate) fn new(object: Rc<Object>) -> Self {
+    /// `env` is the environment for objects.
+    pub(crate) fn new(object: Rc<Object>, env: Env) -> Self {
         Self {
             storage: Storage::new(object),
+            env,
         }
     }
 
@@ -65,7 +68,7 @@ impl Ctx {
 
     /// The environment: other objects, shared values.
     pub fn env(&self) -> &Env {
-        &self.object().worker.env
+        &self.env
     }
 
     /// The alarm being handled, if any.

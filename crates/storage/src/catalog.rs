@@ -6,10 +6,12 @@ use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::ident::{NamespaceNo, ObjectKey};
 use crate::manifest::Manifest;
-use crate::recovery::DirLock;
 use crate::sync::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The held lock of the data directory.
+pub(crate) type DirLock = Box<dyn Send + Sync>;
 
 pub(crate) struct Catalog {
     disk: Arc<dyn Disk>,

@@ -4,6 +4,7 @@ use std::{
     any::{Any, TypeId},
     collections::HashSet,
     fmt,
+    rc::Rc,
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
@@ -18,17 +19,18 @@ use super::{Inner, Node, WorkerThread};
 use crate::{
     Class, ClassOptions, Env, Error, ErrorKind, LocalFuture, Native, ObjectClass, Outbound, Result,
     alarms::{Schedulers, fire_suspects},
+    binding::Binding,
     clock::{Clock, SystemClock},
-    context,
-    creation::CreationLimit,
+    creator::CreationLimit,
     env::Values,
     envelope::{Drain, Mailbox},
     gate::Egress,
+    holder,
     id::IdKey,
     limits::{FOR_EVER, MAX_WORKERS},
-    namespace::Binding,
+    object::Object,
     random::{Randomness, SystemRandomness},
-    router::{NodeParts, OutboundClients, Phase, Router},
+    router::{NodeParts, Phase, Router},
     socket::{WebSocketConnector, WebSocketOptions},
     watchdog,
     worker::Worker,
@@ -41,6 +43,8 @@ pub struct NodeBuilder {
     classes: Vec<Registration>,
     /// The unique keys of classes to be deleted.
     deleted: Vec<String>,
+    /// Opens the WebSockets of objects to other servers.
+    connector: Option<Arc<dyn WebSocketConnector>>,
     workers: Option<usize>,
     parts: NodeParts,
     values: Values,
@@ -65,12 +69,13 @@ impl NodeBuilder {
             store,
             classes: Vec::new(),
             deleted: Vec::new(),
+            connector: None,
             workers: None,
             parts: NodeParts {
                 clock: Arc::new(SystemClock::new()),
                 randomness: Arc::new(SystemRandomness),
                 websockets: WebSocketOptions::default(),
-                clients: OutboundClients::default(),
+                outbound: None,
                 creation: None,
                 rehearsal: false,
             },
@@ -136,13 +141,13 @@ impl NodeBuilder {
 
     /// The connector that opens WebSockets for objects. Without it they cannot open any.
     pub fn websocket_connector(mut self, connector: Arc<dyn WebSocketConnector>) -> Self {
-        self.parts.clients.websockets = Some(connector);
+        self.connector = Some(connector);
         self
     }
 
     /// The HTTP client for requests to other servers ([`Env::fetch`]); without one they fail.
     pub fn outbound(mut self, client: Arc<dyn Outbound>) -> Self {
-        self.parts.clients.requests = Some(client);
+        self.parts.outbound = Some(client);
         self
     }
 
@@ -205,16 +210,10 @@ impl NodeBuilder {
     /// The node, and the tasks that it needs.
     fn assemble(mut self) -> Result<(Node, Vec<Task>)> {
         if self.parts.rehearsal {
-            self.parts.clients = OutboundClients::default();
+            self.parts.outbound = None;
+            self.connector = None;
         }
-        let workers = self
-            .workers
-            .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-        if !(1..=MAX_WORKERS).contains(&workers) {
-            return Err(refused(format!(
-                "a node must have 1 to {MAX_WORKERS} workers, not {workers}"
-            )));
-        }
+        let workers = worker_count(self.workers)?;
         if self.parts.websockets.max_in_flight == 0 {
             return Err(refused(
                 "WebSocketOptions has max_in_flight = 0: it must be at least 1".to_owned(),
@@ -224,6 +223,11 @@ impl NodeBuilder {
         if !self.parts.rehearsal {
             delete(&self.store, &self.classes, &self.deleted)?;
         }
+        let classes = self
+            .classes
+            .iter()
+            .map(|of| Arc::clone(&of.class))
+            .collect();
         let bindings = bind(&self.store, self.classes)?;
 
         let drain = Arc::new(Drain::default());
@@ -237,11 +241,17 @@ impl NodeBuilder {
             })
             .unzip();
         let router = Router::new(mailboxes.into(), self.store, self.parts, drain, egress);
-        let env = Env::new(Arc::clone(&router), Arc::clone(&bindings), self.values);
+        let env = Env::new(
+            Arc::clone(&router),
+            Arc::clone(&bindings),
+            classes,
+            self.values,
+        );
         let node = Node(Arc::new(Inner {
             env,
             router: Arc::clone(&router),
             threads: Mutex::default(),
+            _connector: self.connector.clone(),
         }));
 
         let task = |name: String, role: Role, work: Work| Task {
@@ -260,6 +270,7 @@ impl NodeBuilder {
                 Arc::clone(&bindings),
             );
             let alarms = schedulers.clone();
+            let connector = self.connector.clone();
             // A panic in the scheduler must not go unnoticed.
             let guard = Guard(Arc::clone(&router));
             let work = move || -> LocalFuture<()> {
@@ -268,7 +279,9 @@ impl NodeBuilder {
                         let _guard = guard;
                         alarms.run(index).await;
                     });
-                    Worker::new(mailbox, store, env, bindings)
+                    let router = Arc::clone(env.router());
+                    let create = Box::new(move |object: &Rc<Object>| env.instantiate(object));
+                    Worker::new(mailbox, store, router, create, bindings, connector)
                         .run(channel)
                         .await;
                 })
@@ -328,6 +341,16 @@ impl fmt::Debug for NodeBuilder {
             .field("workers", &self.workers)
             .finish_non_exhaustive()
     }
+}
+
+fn worker_count(wanted: Option<usize>) -> Result<usize> {
+    let workers = wanted.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    if !(1..=MAX_WORKERS).contains(&workers) {
+        return Err(refused(format!(
+            "a node must have 1 to {MAX_WORKERS} workers, not {workers}"
+        )));
+    }
+    Ok(workers)
 }
 
 /// Checks the registrations and assigns their numbers.
@@ -392,7 +415,7 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
             unique_key,
             no,
             ids,
-            class,
+            class_name: class.name().to_owned(),
             native,
             options,
         }));
@@ -447,9 +470,9 @@ fn spawn(task: Task) -> Result<WorkerThread> {
         let _guard = guard;
         let mut builder = Builder::new_current_thread();
         if role == Role::Worker {
-            context::runs_objects();
+            holder::runs_objects();
             // This includes the threads of blocking tasks.
-            builder.on_thread_start(context::runs_objects);
+            builder.on_thread_start(holder::runs_objects);
         }
         match builder.enable_all().build_local(LocalOptions::default()) {
             Ok(runtime) => runtime.block_on(async move { work().await }),

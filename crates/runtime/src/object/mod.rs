@@ -25,11 +25,13 @@ mod caller;
 mod duties;
 mod events;
 mod idempotency;
+mod known;
 mod leaving;
 mod operations;
 mod rest;
 mod restoring;
 mod sockets;
+pub(crate) mod streaming;
 mod timeline;
 mod turns;
 
@@ -48,13 +50,13 @@ use abide_storage::{Lsn, MemoryUse, ObjectDb, ObjectKey, TimelineRow};
 use crate::{
     AlarmInfo, Error, ErrorKind, Event, Instance, ObjectId,
     alarms::Cause,
+    binding::Binding,
     chain::Link,
     context,
-    creation::Creator,
+    creator::Creator,
     envelope::{Envelope, Replier},
     gate::{Departure, InputGate, Token},
     limits::{BLOCK_CONCURRENCY_LIMIT, REHEARSAL_IDLE},
-    namespace::Binding,
     task::Work,
     timers::Due,
     waits::Waits,
@@ -376,7 +378,7 @@ impl Object {
         }
         if is_overdue(Kind::Handler) {
             tracing::error!(
-                class = self.binding.class.name(), id = %self.id, seconds = options.event_timeout.as_secs_f64(),
+                class = self.binding.class_name.as_str(), id = %self.id, seconds = options.event_timeout.as_secs_f64(),
                 "a handler did not finish in time; resetting its object"
             );
             return self.kill(
@@ -384,7 +386,7 @@ impl Object {
                     ErrorKind::Timeout,
                     format!(
                         "a handler of {} did not finish within {} s, so the object was reset",
-                        self.binding.class.name(),
+                        self.binding.class_name.as_str(),
                         options.event_timeout.as_secs_f64()
                     ),
                 )
@@ -455,7 +457,7 @@ impl Object {
         for waker in woken {
             self.worker.mailbox.counters.background_timeouts.add();
             tracing::warn!(
-                class = self.binding.class.name(), id = %self.id,
+                class = self.binding.class_name.as_str(), id = %self.id,
                 seconds = self.binding.options.background_timeout.as_secs_f64(),
                 "dropping background work that did not finish in time; its object continues to run"
             );
@@ -474,7 +476,7 @@ impl Object {
     /// How long the object may be idle.
     fn idle_timeout(&self) -> Duration {
         let usual = self.binding.options.idle_timeout;
-        if self.worker.env.router().rehearsal {
+        if self.worker.router.rehearsal {
             return usual.min(REHEARSAL_IDLE);
         }
         if self.alarm_only.get() {

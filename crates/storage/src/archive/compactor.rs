@@ -14,21 +14,21 @@
 //! A run that cannot be read is not merged; the others are merged around it, since an operator may restore it. Once it has
 //! expired, a fold salvages the readable part of it. No error here stops the node; compaction is retried later.
 
-use super::hole::ArchiveHole;
+use super::Archive;
 use super::image::Image;
 use super::index::NO_BASE;
 use super::plan::retention_millis;
 use super::plan::{Compaction, Room, plan};
-use super::run::{RunMeta, RunWriter};
+use super::run::RunWriter;
 use super::snapshot;
 use super::stream::{Merged, Stream};
-use super::{Archive, ArchiveState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, ObjectKey};
 use crate::limits::{
     ARCHIVE_FULL_AFTER, ARCHIVE_ROOM_CHECK_BYTES, ARCHIVE_SET_ASIDE_AFTER, LOG_TAIL_FACTOR,
     PAGE_BYTES,
 };
+use crate::manifest::{ArchiveHole, ArchiveState, RunMeta};
 use crate::shared::Shared;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;

@@ -1,8 +1,7 @@
 //! Translates SQLite's errors for users.
 
-use super::sql_error::{SqlError, SqlErrorKind};
 use super::{ObjectDb, State};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, SqlError, SqlErrorKind};
 use crate::guard::NO_ATTACH;
 use crate::stored::BoundOf;
 use crate::vfs;

@@ -5,27 +5,28 @@
 //! transaction. After an error of `commit` the connection is unusable: drop it and open the object again to continue
 //! from the committed state.
 
+mod alarms;
 mod bound;
 mod changes;
 mod deferral;
 mod delete;
 mod error;
 mod name;
+mod open;
 mod query;
 mod restore;
-mod sql_error;
 mod text;
-pub(crate) mod timeline;
+mod timeline;
 
-use crate::alarms::KnownAlarms;
-use crate::archive::bookmark::Bookmark;
+use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::ident::{Epoch, Lsn};
 use crate::limits::{CONNECTION_BYTES, PAGE_BYTES, STATEMENT_CACHE};
 use crate::pagefile::PageFile;
 use crate::stored::Bound;
-use crate::vfs::{self, Control};
+use crate::vfs::{self, Control, PageIo};
+use alarms::KnownAlarms;
 use changes::Changes;
 use deferral::Stage;
 use rusqlite::config::DbConfig;
@@ -33,8 +34,6 @@ use rusqlite::{Connection, Params, TransactionState};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
-
-pub use sql_error::{SqlError, SqlErrorKind};
 
 /// Ends each of the engine's own statements, so that a user's text never matches one in the statement cache.
 const MARK: &str = "/*abide*/";
@@ -112,7 +111,11 @@ impl std::fmt::Debug for ObjectDb {
 impl ObjectDb {
     pub(crate) fn open(file: Rc<PageFile>, cache_kib: usize) -> Result<Self> {
         let was_new = file.is_new();
-        let mut connection = vfs::open_connection(file.vfs(), &file)?;
+        let opened = vfs::open_connection(file.vfs(), file.clone());
+        let mut connection = opened.map_err(|error| {
+            let why = file.take_error();
+            why.unwrap_or_else(|| Error::input(format!("opening the database: {error}")))
+        })?;
         let guard = Guard::default();
         let changes = Changes::default();
         let setup = |connection: &mut Connection| {

@@ -7,17 +7,13 @@
 //! after [`Disk::sync_dir`] of its directory, and either after [`Barrier::wait`]. After a failed sync it is unknown
 //! what is durable, and another sync does not tell.
 
-mod failure;
 mod faulty;
 mod real;
-mod reclaiming;
 mod scratch;
 mod sim;
 
-pub(crate) use failure::Failure;
 pub use faulty::{DiskOp, Fault, FaultyDisk, errno};
 pub use real::RealDisk;
-pub(crate) use reclaiming::ReclaimingDisk;
 pub use scratch::ScratchDisk;
 pub use sim::{DiskEvent, SimDisk};
 

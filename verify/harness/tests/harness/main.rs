@@ -5,6 +5,7 @@ mod acs;
 mod awaits;
 mod ci;
 mod doubles;
+mod layers;
 mod page;
 mod supply_chain;
 mod words;

@@ -3,13 +3,22 @@
 //! Text: a first line `abide manifest VERSION CRC`, where CRC is the CRC-32C of everything that follows in hex, then
 //! JSON. It is replaced as a whole: written to a new file, synced, renamed, and the directory synced.
 
-use crate::alarms::{ClockReading, Runs};
-use crate::archive::ArchiveState;
-use crate::disk::{Disk, Failure, OpenMode};
-use crate::error::{Error, Result};
+mod alarm_runs;
+mod archive;
+mod clock;
+mod hole;
+mod quarantine;
+
+pub(crate) use alarm_runs::{RunRef, Runs};
+pub(crate) use archive::{ArchiveState, RunMeta};
+pub(crate) use clock::ClockReading;
+pub use hole::ArchiveHole;
+pub(crate) use quarantine::{Aside, Quarantine, Saved};
+
+use crate::disk::{Disk, OpenMode};
+use crate::error::{Error, Failure, Result};
 use crate::ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
-use crate::log::segment::MIN_SEGMENT_BYTES;
-use crate::quarantine::Quarantine;
+use crate::limits::MIN_SEGMENT_BYTES;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -9,25 +9,28 @@
 //! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header
 //!    records where the old epoch ended.
 
-use crate::alarms::{self, AlarmIndex, ClockReading, Loaded, Runs};
-use crate::archive::{self, ArchiveState};
-use crate::catalog::{Catalog, object_path};
-use crate::disk::{Disk, ReclaimingDisk};
+mod rebuild;
+
+use crate::alarms::{self, AlarmIndex, Loaded};
+use crate::archive;
+use crate::catalog::{Catalog, DirLock, object_path};
+use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
-use crate::limits::{PREPARED_SEGMENTS, TEMPORARY_RESERVE_SEGMENTS};
+use crate::limits::{MIN_SEGMENT_BYTES, PREPARED_SEGMENTS, TEMPORARY_RESERVE_SEGMENTS};
 use crate::log::Log;
 use crate::log::local::LocalSegments;
 use crate::log::reader::{self, Found, Logged};
-use crate::log::segment::{FoundHeader, MIN_SEGMENT_BYTES};
+use crate::log::segment::FoundHeader;
 use crate::log::segment_pool::{SegmentPool, UsedSegment};
-use crate::manifest::Manifest;
+use crate::manifest::{ArchiveState, ClockReading, Manifest, Runs};
 use crate::open_files::OpenFiles;
+use crate::options::StoreOptions;
 use crate::overlay::Object;
+use crate::reclaiming::ReclaimingDisk;
 use crate::reserve::Reserve;
 use crate::shared::Shared;
-use crate::store::StoreOptions;
 use crate::template;
 use crate::temporary::Temporary;
 use crate::timing;
@@ -39,9 +42,6 @@ use std::sync::Arc;
 
 /// The lock file's name.
 const LOCK: &str = "LOCK";
-
-/// The held lock of the data directory.
-pub(crate) type DirLock = Box<dyn Send + Sync>;
 
 pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Result<Arc<Engine>> {
     let failed = |error| {

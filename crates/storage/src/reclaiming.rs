@@ -1,7 +1,7 @@
 //! A disk that frees descriptors when the process has none left, and retries.
 
-use super::failure::is_without_descriptors;
-use super::{Barrier, Disk, DiskFile, OpenMode};
+use crate::disk::{Barrier, Disk, DiskFile, OpenMode};
+use crate::error::is_without_descriptors;
 use crate::open_files::OpenFiles;
 use std::io;
 use std::path::Path;
