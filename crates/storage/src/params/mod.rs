@@ -83,11 +83,17 @@ pub struct ParamsFromIter<I>(I);
 
 /// The values of an iterator as parameters, such as those of a `Vec` whose length is only known at run time. The text has
 /// as many `?`, up to [`MAX_BOUND_PARAMETERS`](crate::limits::MAX_BOUND_PARAMETERS) by default.
-pub fn params_from_iter<I: IntoIterator<Item: ToSql>>(values: I) -> ParamsFromIter<I> {
+pub fn params_from_iter<I: IntoIterator>(values: I) -> ParamsFromIter<I>
+where
+    I::Item: ToSql,
+{
     ParamsFromIter(values)
 }
 
-impl<I: IntoIterator<Item: ToSql>> Params for ParamsFromIter<I> {
+impl<I: IntoIterator> Params for ParamsFromIter<I>
+where
+    I::Item: ToSql,
+{
     #[inline]
     fn bind_to(self, binder: &mut Binder<'_, '_>) -> Result<(), Unbound> {
         binder.bind_iter(self.0)
