@@ -60,7 +60,7 @@ impl<'a, const N: usize> From<&'a [u8; N]> for Param<'a> {
     }
 }
 
-impl<'a, T: Into<Self>> From<Option<T>> for Param<'a> {
+impl<T: Into<Self>> From<Option<T>> for Param<'_> {
     #[inline]
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)

@@ -8,6 +8,9 @@ use abide_storage::{
 
 use crate::sql::database;
 
+/// How SQLite stores a value: its type, and itself.
+type Stored = (&'static str, Value);
+
 /// A statement's only value.
 fn only(db: &ObjectDb, sql: &str, params: impl Params) -> Value {
     db.exec(sql, params).unwrap().raw().remove(0).remove(0)
@@ -28,7 +31,7 @@ fn each_type_becomes_one_of_sqlite_s() {
     let null = || ("null", Value::Null);
     let real = || ("real", Value::Real(0.5));
     let one = NonZero::new(1_u64).unwrap();
-    let parameters: Vec<(Box<dyn ToSql>, (&str, Value))> = vec![
+    let parameters: Vec<(Box<dyn ToSql>, Stored)> = vec![
         (Box::new(true), integer(1)),
         (Box::new(false), integer(0)),
         (Box::new(i8::MIN), integer(-128)),
@@ -109,10 +112,12 @@ fn parameters_are_passed_in_many_ways() {
     assert_eq!(only(&db, joined, (1, "2")), expected);
     assert_eq!(only(&db, joined, [1, 2]), expected);
     assert_eq!(only(&db, joined, ["1", "2"]), expected);
-    assert_eq!(only(&db, joined, &["1", "2"]), expected);
-    assert_eq!(only(&db, joined, &[&1, &2]), expected);
-    assert_eq!(only(&db, joined, &[one, two]), expected);
-    assert_eq!(only(&db, joined, &[one, two][..]), expected);
+    assert_eq!(only(&db, joined, [one, two]), expected);
+    let (texts, numbers, any) = (&["1", "2"], &[&1, &2], &[one, two]);
+    assert_eq!(only(&db, joined, texts), expected);
+    assert_eq!(only(&db, joined, numbers), expected);
+    assert_eq!(only(&db, joined, any), expected);
+    assert_eq!(only(&db, joined, &any[..]), expected);
     assert_eq!(only(&db, joined, params![1, "2"]), expected);
     assert_eq!(only(&db, joined, params![1, "2",]), expected);
     assert_eq!(only(&db, joined, params_from_iter(1..=2)), expected);
@@ -175,7 +180,8 @@ fn a_wrong_number_of_parameters_is_an_error() {
     misfit(&db, two, [], none);
     misfit(&db, two, (1,), one);
     misfit(&db, two, [1, 2, 3], three);
-    misfit(&db, two, &[&1], one);
+    let short = &[&1];
+    misfit(&db, two, short, one);
     misfit(&db, two, params![1, 2, 3], three);
     misfit(&db, two, params_from_iter([1]), one);
     let endless = params_from_iter(1..);
