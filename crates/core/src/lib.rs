@@ -156,8 +156,8 @@ pub use abide_runtime::{
     socket::{Audience, Close, Message, ReadyState, RequestResponsePair, WebSocket},
 };
 pub use abide_storage::{
-    Bookmark, ListOptions, Params, SqlError, SqlErrorKind, TimelineId, ToSql, Value, params,
-    params_from_iter,
+    Bookmark, ListOptions, Param, Params, ParamsFromIter, SqlError, SqlErrorKind, TimelineId,
+    ToSql, ToSqlError, Value, params, params_from_iter,
 };
 
 pub mod storage {

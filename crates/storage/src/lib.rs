@@ -33,7 +33,8 @@
 //! 9. **Live objects** and checkpoints: `objects`, `checkpoint`, `stored`.
 //! 10. **The engine**, which holds these parts, what it does on its own, and its threads: `engine`, `deletion`, `counting`, `maintenance`, `threads`.
 //! 11. **The page file**, which commits to the engine: `pagefile`.
-//! 12. **The database** of one object: `template`, `guard`, `rows`, `database`, `kv`, `idempotency`.
+//! 12. **The database** of one object: `params`, `template`, `guard`, `rows`, `database`, `kv`,
+//!     `idempotency`.
 //! 13. **Restore and repair**, which open databases: `restore`, `repair`.
 //! 14. **The store**, and how it is opened: `recovery`, `store`.
 //!
@@ -134,6 +135,7 @@ mod overlay;
 mod pagefile;
 mod panics;
 mod parallel;
+mod params;
 mod quarantine;
 mod random;
 mod reclaiming;
@@ -181,6 +183,7 @@ pub use log::Progress;
 pub use manifest::ArchiveHole;
 pub use memory::{MemoryAccount, MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse};
 pub use options::{ArchiveOptions, StoreOptions};
+pub use params::{Param, Params, ParamsFromIter, ToSql, ToSqlError, Value, params_from_iter};
 pub use quarantine::QuarantinedObject;
 pub use random::SplitMix64;
 pub use repair::{Repair, Repaired};
@@ -190,6 +193,3 @@ pub use store::{Store, StoreStats};
 pub use template::RESERVED_PREFIX;
 pub use timeline::{Afterwards, StoredCause, TimelineId, TimelineRow, Untold};
 pub use waits::{CommitWait, WaitReason, WaitStats};
-
-pub use rusqlite::types::Value;
-pub use rusqlite::{Params, ToSql, params, params_from_iter};

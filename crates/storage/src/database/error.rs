@@ -6,7 +6,6 @@ use crate::guard::NO_ATTACH;
 use crate::stored::BoundOf;
 use crate::vfs;
 use rusqlite::ErrorCode;
-use std::num::TryFromIntError;
 
 impl ObjectDb {
     /// Translates an error of SQLite for the user.
@@ -64,15 +63,6 @@ impl ObjectDb {
             }
             rusqlite::Error::SqliteFailure(_, Some(text)) => text.clone(),
             rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
-            rusqlite::Error::InvalidParameterCount(given, wanted) => {
-                format!("{given} parameters were passed, but the statement has {wanted}")
-            }
-            rusqlite::Error::ToSqlConversionFailure(why) if why.is::<TryFromIntError>() => {
-                format!(
-                    "a parameter exceeds {}, the largest SQLite integer: bind it as text or a blob",
-                    i64::MAX
-                )
-            }
             other => other.to_string(),
         };
         match error.sqlite_error_code() {

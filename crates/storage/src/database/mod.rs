@@ -24,13 +24,14 @@ use crate::guard::Guard;
 use crate::ident::{Epoch, Lsn};
 use crate::limits::{CONNECTION_BYTES, PAGE_BYTES, STATEMENT_CACHE};
 use crate::pagefile::PageFile;
+use crate::params::Params;
 use crate::stored::Bound;
 use crate::vfs::{self, Control, PageIo};
 use alarms::KnownAlarms;
 use changes::Changes;
 use deferral::Stage;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, Params, TransactionState};
+use rusqlite::{Connection, TransactionState};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -461,7 +462,8 @@ impl ObjectDb {
                 .connection
                 .prepare_cached(sql)
                 .map_err(|e| self.sql_error(&e))?;
-            let mut rows = statement.query(params).map_err(|e| self.sql_error(&e))?;
+            self.bind(&mut statement, params)?;
+            let mut rows = statement.raw_query();
             while let Some(row) = rows.next().map_err(|e| self.sql_error(&e))? {
                 take(row)?;
             }

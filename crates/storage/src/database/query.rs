@@ -5,9 +5,10 @@ use super::{MARK, ObjectDb};
 use crate::error::{Error, Result};
 use crate::guard::hides_reserved_name;
 use crate::limits::{MAX_RESULT_BYTES, MAX_SQL_BYTES};
+use crate::params::{Binder, Params, Unbound};
 use crate::rows::{Cells, Gathered, Row, Rows, Source};
 use rusqlite::fallible_iterator::FallibleIterator;
-use rusqlite::{Batch, Params, Statement};
+use rusqlite::{Batch, Statement};
 use std::sync::Arc;
 
 impl ObjectDb {
@@ -176,11 +177,21 @@ impl ObjectDb {
         params: impl Params,
         mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut rows = statement.query(params).map_err(|e| self.sql_error(&e))?;
+        self.bind(statement, params)?;
+        let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(|e| self.sql_error(&e))? {
             take(row)?;
         }
         Ok(())
+    }
+
+    #[inline]
+    pub(super) fn bind(&self, statement: &mut Statement<'_>, params: impl Params) -> Result<()> {
+        match params.bind_to(&mut Binder::new(statement)) {
+            Ok(()) => Ok(()),
+            Err(Unbound::Misfit(error)) => Err(error),
+            Err(Unbound::Sqlite(error)) => Err(self.sql_error(&error)),
+        }
     }
 
     /// Begins a transaction, if there is none and the statement writes. Returns what it writes, if it does.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod acs;
+mod api;
 mod awaits;
 mod ci;
 mod doubles;
