@@ -20,11 +20,14 @@
 // Examples name the core as users do: as the crate `abide`.
 extern crate abide_core as abide;
 
+#[cfg(feature = "server")]
 pub mod address;
+#[cfg(feature = "server")]
 pub mod answer;
 mod failure;
 pub mod limits;
 pub mod numbers;
+#[cfg(feature = "server")]
 pub mod operating;
 mod retry;
 pub mod steps_back;

@@ -112,7 +112,7 @@ pub use crate::{
     id::ObjectId,
     listing::ObjectPage,
     namespace::{AnyNamespace, Namespace},
-    node::{Node, NodeBuilder},
+    node::{Node, NodeBuilder, Registrar},
     outbound::{Fetching, NoRedirects, Outbound},
     recovery::{Moment, QuarantineListing},
     rows::{Row, Rows},
