@@ -149,10 +149,10 @@ pub use abide_runtime::{
     BlockConcurrency, Body, Call, Class, ClassOptions, ClockTime, CommitStall, Ctx, DormantPage,
     DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching, FoundObject, Instance,
     JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats,
-    ObjectClass, ObjectId, ObjectPage, Outbound, PutOptions, QuarantineListing, Registrar, Released, Remote,
-    Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql, StallCause, Storage, Stub,
-    Timeline, TimelineCause, TimelineListing, Timestamp, clock, handed_over, limits, random,
-    socket,
+    ObjectClass, ObjectId, ObjectPage, Outbound, PutOptions, QuarantineListing, Registrar,
+    Released, Remote, Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql, StallCause,
+    Storage, Stub, Timeline, TimelineCause, TimelineListing, Timestamp, clock, handed_over, limits,
+    random, socket,
     socket::{Audience, Close, Message, ReadyState, RequestResponsePair, WebSocket},
 };
 pub use abide_storage::{

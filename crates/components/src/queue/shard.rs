@@ -5,8 +5,8 @@ use std::rc::Rc;
 use abide::prelude::*;
 
 use super::{
-    Counts, DeadLetter, QueueError, QueueMessage, Queues, Sent, inner::Inner, limits,
-    rows::Rows, schema,
+    Counts, DeadLetter, QueueError, QueueMessage, Queues, Sent, inner::Inner, limits, rows::Rows,
+    schema,
 };
 
 /// A shard of a queue: its name is the queue's, a `/` and its number. A [`Queue`](super::Queue) finds the right one.
