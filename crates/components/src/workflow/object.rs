@@ -51,7 +51,7 @@ pub type RawResult = Option<Result<String, Failure>>;
 /// Programs use the handle [`Workflows`](super::Workflows).
 #[durable_object]
 pub struct WorkflowInstance {
-    inner: Rc<Inner>,
+    pub(super) inner: Rc<Inner>,
 }
 
 impl std::fmt::Debug for WorkflowInstance {
