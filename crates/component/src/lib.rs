@@ -9,6 +9,8 @@
 //! - [`tables`]: a component's tables in its object's database.
 //! - [`Failure`]: why an attempt failed, and what that means for the next one.
 //! - [`answer`], [`address`]: outgoing HTTP requests and their responses.
+//!
+//! With the feature `server` alone: `operating`, `answer` and `address`.
 
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]

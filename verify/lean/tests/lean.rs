@@ -14,7 +14,7 @@ use abide::{
 };
 use abide_lean::{Greeting, NOTES, Sent, Subscription, install};
 
-const IN_A_MINUTE: i64 = TestClock::START_UNIX_MILLIS as i64 + 60_000;
+const IN_A_MINUTE: i64 = TestClock::START_UNIX_MILLIS.cast_signed() + 60_000;
 
 fn start(clock: &TestClock, sent: &Sent) -> Node {
     let disk = Arc::new(SimDisk::new());
