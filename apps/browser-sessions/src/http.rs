@@ -18,6 +18,7 @@ use abide::{
     server::{
         ApiError, JsonBody, UrlPath, UrlQuery,
         access::{Access, Need, Route},
+        asset_router,
     },
 };
 use axum::{
@@ -32,7 +33,8 @@ use axum::{
 use serde::Deserialize;
 
 use crate::{
-    BrowserSession, List, Shot, assets,
+    BrowserSession, List, Shot,
+    assets::STYLE,
     browser::pool::Browsers,
     limits, pages,
     pictures::Pictures,
@@ -60,7 +62,7 @@ pub fn router(env: Env) -> Router {
         .route("/sessions", get(go_to_session))
         .nest("/sessions/{session}", session)
         .route("/pictures/{session}/{time}/{file}", get(picture))
-        .route("/assets/{name}", get(assets::asset))
+        .nest("/assets", asset_router([&*STYLE]))
         .layer(middleware::map_response(with_policy));
     Access::of(&env).protect(router.with_state(env), need)
 }

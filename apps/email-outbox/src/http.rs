@@ -11,12 +11,16 @@
 //!
 //! Access is controlled by the host (`server.access`): anyone on a loopback address, elsewhere holders of a token.
 
-use abide::outbox::{BulkResult, DeadLetterFilter, OutboxError, Page};
+use abide::outbox::{
+    BulkResult, DeadLetterFilter, OutboxError, Page,
+    live::{LIVE, TURBO},
+};
 use abide::{
     Call, Env, Request, Response,
     server::{
         ApiError, UrlPath, UrlQuery,
         access::{Access, Need, Route},
+        asset_router,
     },
 };
 use axum::{
@@ -31,7 +35,8 @@ use maud::Markup;
 use serde::Deserialize;
 
 use crate::{
-    Composed, Draft, api, assets,
+    Composed, Draft, api,
+    assets::{SCRIPT, STYLE},
     mails::mails,
     pages,
     request::{ById, PAGE, Wanted, told},
@@ -62,7 +67,10 @@ pub fn router(env: Env) -> Router {
         .merge(pages)
         .nest("/api", api::router())
         .route("/live", get(live))
-        .route("/assets/{name}", get(assets::asset));
+        .nest(
+            "/assets",
+            asset_router([&*STYLE, &*SCRIPT, &*TURBO, &*LIVE]),
+        );
     let access = Access::of(&env);
     access.protect(router.with_state(env), need)
 }

@@ -18,6 +18,7 @@ use abide::{
     server::{
         ApiError, JsonBody, UrlPath, UrlQuery,
         access::{Access, Need, Route},
+        asset_router,
     },
 };
 use axum::{
@@ -32,7 +33,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Capacity, Definition, Index, ListFilter, Phase, Place, Put, ScheduledRequest, SchedulerError,
-    api, assets, error::check_id, limits, pages,
+    api,
+    assets::{SCRIPT, STYLE},
+    error::check_id,
+    limits, pages,
 };
 
 /// The pages load their own files and ask their own server.
@@ -57,7 +61,7 @@ pub fn router(env: Env) -> Router {
         .route("/{id}", post(replace).fallback(not_so))
         .merge(pages)
         .nest("/api", api::router())
-        .route("/assets/{name}", get(assets::asset));
+        .nest("/assets", asset_router([&*STYLE, &*SCRIPT]));
     let access = Access::of(&env);
     access.protect(router.with_state(env), need)
 }

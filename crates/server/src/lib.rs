@@ -14,6 +14,7 @@ mod admin;
 mod api_error;
 #[cfg(feature = "clap")]
 mod args;
+mod asset;
 mod client;
 mod config;
 mod connection_headers;
@@ -55,6 +56,7 @@ mod websocket;
 pub use api_error::ApiError;
 #[cfg(feature = "clap")]
 pub use args::{MigrateArgs, ServeArgs};
+pub use asset::{Asset, asset_router};
 pub use client::{ClientAddr, ForwardedHeader};
 pub use config::section as setting;
 pub use config::{

@@ -48,8 +48,8 @@ async fn a_queue_a_workflow_and_a_lock_are_installed_on_a_node() {
     let node = start(&clock, &sent);
     let env = node.env();
 
-    let note = QueueMessage::new(&"Remember the milk.").unwrap();
-    Queue::new(env, NOTES).unwrap().send(note).await.unwrap();
+    let message = QueueMessage::new(&"Remember the milk.").unwrap();
+    Queue::new(env, NOTES).unwrap().send(message).await.unwrap();
     node.settle().await.unwrap();
     assert_eq!(sent.all(), ["Remember the milk."]);
 

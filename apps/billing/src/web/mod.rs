@@ -29,14 +29,17 @@ mod upkeep;
 use abide::outbox::service;
 use abide::{
     Env,
-    server::access::{Access, Need},
+    server::{
+        access::{Access, Need},
+        asset_router,
+    },
 };
 use axum::{
     Router, middleware,
     routing::{get, post},
 };
 
-use crate::assets;
+use crate::assets::STYLE;
 
 pub use api::OPENAPI;
 pub(crate) use troubles::Troubles;
@@ -53,7 +56,7 @@ pub fn router(env: Env) -> Router {
     let own = Router::new()
         .merge(pages)
         .nest("/v1", api::router())
-        .route("/assets/{name}", get(assets::asset))
+        .nest("/assets", asset_router([&*STYLE]))
         .with_state(env.clone());
     // The gateway uses its own secret.
     let gateway = Router::new()
