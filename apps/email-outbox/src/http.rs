@@ -20,14 +20,14 @@ use abide::{
     server::{
         ApiError, UrlPath, UrlQuery,
         access::{Access, Need, Route},
-        asset_router,
+        asset_router, page_headers,
     },
 };
 use axum::{
     Router,
     extract::{Form, FromRequestParts, rejection::FormRejection},
-    http::{HeaderValue, Method, StatusCode, header, request::Parts},
-    middleware,
+    http::{Method, StatusCode, request::Parts},
+    middleware::map_response,
     response::{Html, IntoResponse, Redirect, Response as Answer},
     routing::{get, post},
 };
@@ -62,7 +62,7 @@ pub fn router(env: Env) -> Router {
         .route("/lists/{id}/cancel", post(cancel_list))
         .fallback(nowhere)
         .method_not_allowed_fallback(not_so)
-        .layer(middleware::map_response(with_policy));
+        .layer(map_response(page_headers(POLICY)));
     let router = Router::new()
         .merge(pages)
         .nest("/api", api::router())
@@ -179,19 +179,6 @@ struct Typed {
 
 fn page(markup: Markup) -> Html<String> {
     Html(markup.into_string())
-}
-
-async fn with_policy(mut answer: Answer) -> Answer {
-    let headers = answer.headers_mut();
-    for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "same-origin"),
-        (header::CACHE_CONTROL, "no-store"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    answer
 }
 
 async fn queue(

@@ -84,3 +84,49 @@ pub fn asset_router<S: Clone + Send + Sync + 'static>(
 fn no_such_file() -> ApiError {
     ApiError::not_found("no_such_file", "There is no such file.")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use axum::{body::Body, extract::Request};
+    use http::StatusCode;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    static STYLE: LazyLock<Asset> = LazyLock::new(|| Asset::style("style", "body { margin: 0 }"));
+
+    async fn get(path: &str) -> Response {
+        let router = Router::new().nest("/assets", asset_router([&*STYLE]));
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        router.oneshot(request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_asset_is_found_by_its_whole_name_and_cached_for_ever() {
+        let found = get(&format!("/assets/{}", STYLE.name)).await;
+        assert_eq!(found.status(), StatusCode::OK);
+        assert_eq!(
+            found.headers()[header::CONTENT_TYPE],
+            "text/css; charset=utf-8"
+        );
+        let caching = &found.headers()[header::CACHE_CONTROL];
+        assert_eq!(caching, "public, max-age=31536000, immutable");
+        for other in ["style.css", "style-0123456789abcdef.css"] {
+            let missing = get(&format!("/assets/{other}")).await;
+            assert_eq!(missing.status(), StatusCode::NOT_FOUND, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_an_asset_changes_with_its_content() {
+        let other = Asset::style("style", "body { margin: 1px }");
+        assert_ne!(other.name, STYLE.name);
+        assert_eq!(
+            Asset::style("style", STYLE.content).name,
+            STYLE.name,
+            "the same in each run"
+        );
+    }
+}

@@ -77,7 +77,7 @@ pub use outbound::policy::{
     AddressBlock, AddressPolicy, AllowPrivate, ForbiddenAddress, Unresolved,
 };
 pub use outbound::tls::client_config as tls_client_config;
-pub use page::Page;
+pub use page::{Page, page_headers};
 pub use request_host::{InvalidHost, RequestHost};
 pub use request_log::RequestId;
 pub use running::{LocalHost, RunningHost};

@@ -31,7 +31,7 @@ use abide::{
     Env,
     server::{
         access::{Access, Need},
-        asset_router,
+        asset_router, page_headers,
     },
 };
 use axum::{
@@ -52,7 +52,7 @@ pub fn router(env: Env) -> Router {
         .route("/subscriptions", get(site::subscriptions))
         .route("/subscriptions/{id}", get(site::subscription))
         .fallback(site::nowhere)
-        .layer(middleware::map_response(page::with_policy));
+        .layer(middleware::map_response(page_headers(page::POLICY)));
     let own = Router::new()
         .merge(pages)
         .nest("/v1", api::router())
