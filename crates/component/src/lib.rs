@@ -12,6 +12,7 @@
 //!
 //! With the feature `server` alone: `operating`, `answer` and `address`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 #![cfg_attr(

@@ -2,6 +2,7 @@
 //!
 //! Programs depend on `abide`, which adds the components; components depend on this crate.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
