@@ -14,6 +14,10 @@ lint:
     .ci/steps format clippy
     if command -v typos; then typos; fi
 
+# Checks each feature of `abide` alone, and tests components without a server. A separate build.
+features:
+    .ci/steps 'each feature alone' 'components without a server'
+
 # Builds the API documentation without warnings, and checks the links between pages.
 docs:
     .ci/steps documentation

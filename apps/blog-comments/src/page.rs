@@ -2,12 +2,12 @@
 
 use axum::{
     http::header,
-    response::{Html, IntoResponse, Response},
+    response::{IntoResponse, Response},
 };
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use abide::outbox::Counts;
+use abide::{outbox::Counts, server};
 
 use crate::{
     Comment, GivenUp, MAX_EMAIL, MAX_NAME, MAX_TEXT, NewComment, Post, Site, ThankYou, ThanksState,
@@ -27,14 +27,9 @@ pub(crate) struct Page(Markup);
 
 impl IntoResponse for Page {
     fn into_response(self) -> Response {
-        let headers = [
-            (header::CONTENT_SECURITY_POLICY, POLICY),
-            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            // Links from mails contain tokens.
-            (header::REFERRER_POLICY, "same-origin"),
-            (header::CACHE_CONTROL, "no-store"),
-        ];
-        (headers, Html(self.0.into_string())).into_response()
+        // Its policy of referrers keeps the tokens in links of mails from others.
+        let uncached = [(header::CACHE_CONTROL, "no-store")];
+        (uncached, server::Page::new(self.0.into_string(), POLICY)).into_response()
     }
 }
 

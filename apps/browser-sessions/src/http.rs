@@ -18,6 +18,7 @@ use abide::{
     server::{
         ApiError, JsonBody, UrlPath, UrlQuery,
         access::{Access, Need, Route},
+        asset_router, page_headers,
     },
 };
 use axum::{
@@ -25,14 +26,15 @@ use axum::{
     body::Body,
     extract::rejection::FormRejection,
     http::{HeaderMap, HeaderValue, StatusCode, header},
-    middleware,
+    middleware::map_response,
     response::{Html, IntoResponse, Redirect, Response},
     routing::{delete, get, post},
 };
 use serde::Deserialize;
 
 use crate::{
-    BrowserSession, List, Shot, assets,
+    BrowserSession, List, Shot,
+    assets::STYLE,
     browser::pool::Browsers,
     limits, pages,
     pictures::Pictures,
@@ -60,8 +62,8 @@ pub fn router(env: Env) -> Router {
         .route("/sessions", get(go_to_session))
         .nest("/sessions/{session}", session)
         .route("/pictures/{session}/{time}/{file}", get(picture))
-        .route("/assets/{name}", get(assets::asset))
-        .layer(middleware::map_response(with_policy));
+        .nest("/assets", asset_router([&*STYLE]))
+        .layer(map_response(page_headers(POLICY)));
     Access::of(&env).protect(router.with_state(env), need)
 }
 
@@ -358,19 +360,4 @@ fn finish(session: &str, result: Result<(), ApiError>) -> Result<Redirect, Faile
 
 fn back(session: &str) -> Redirect {
     Redirect::to(&format!("/sessions/{session}"))
-}
-
-async fn with_policy(mut answer: Response) -> Response {
-    let headers = answer.headers_mut();
-    for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "same-origin"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    headers
-        .entry(header::CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-store"));
-    answer
 }

@@ -53,7 +53,7 @@ fn frame(title: &str, session: &str, body: &Markup) -> Markup {
                 meta name="color-scheme" content="light dark";
                 title { (title) " · Browser sessions" }
                 link rel="icon" href=(ICON);
-                link rel="stylesheet" href={ "/assets/" (*STYLE) };
+                link rel="stylesheet" href={ "/assets/" (STYLE.name) };
             }
             body {
                 header.top {

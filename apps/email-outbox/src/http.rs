@@ -11,19 +11,23 @@
 //!
 //! Access is controlled by the host (`server.access`): anyone on a loopback address, elsewhere holders of a token.
 
-use abide::outbox::{BulkResult, DeadLetterFilter, OutboxError, Page};
+use abide::outbox::{
+    BulkResult, DeadLetterFilter, OutboxError, Page,
+    live::{LIVE, TURBO},
+};
 use abide::{
     Call, Env, Request, Response,
     server::{
         ApiError, UrlPath, UrlQuery,
         access::{Access, Need, Route},
+        asset_router, page_headers,
     },
 };
 use axum::{
     Router,
     extract::{Form, FromRequestParts, rejection::FormRejection},
-    http::{HeaderValue, Method, StatusCode, header, request::Parts},
-    middleware,
+    http::{Method, StatusCode, request::Parts},
+    middleware::map_response,
     response::{Html, IntoResponse, Redirect, Response as Answer},
     routing::{get, post},
 };
@@ -31,7 +35,8 @@ use maud::Markup;
 use serde::Deserialize;
 
 use crate::{
-    Composed, Draft, api, assets,
+    Composed, Draft, api,
+    assets::{SCRIPT, STYLE},
     mails::mails,
     pages,
     request::{ById, PAGE, Wanted, told},
@@ -57,12 +62,15 @@ pub fn router(env: Env) -> Router {
         .route("/lists/{id}/cancel", post(cancel_list))
         .fallback(nowhere)
         .method_not_allowed_fallback(not_so)
-        .layer(middleware::map_response(with_policy));
+        .layer(map_response(page_headers(POLICY)));
     let router = Router::new()
         .merge(pages)
         .nest("/api", api::router())
         .route("/live", get(live))
-        .route("/assets/{name}", get(assets::asset));
+        .nest(
+            "/assets",
+            asset_router([&*STYLE, &*SCRIPT, &*TURBO, &*LIVE]),
+        );
     let access = Access::of(&env);
     access.protect(router.with_state(env), need)
 }
@@ -171,19 +179,6 @@ struct Typed {
 
 fn page(markup: Markup) -> Html<String> {
     Html(markup.into_string())
-}
-
-async fn with_policy(mut answer: Answer) -> Answer {
-    let headers = answer.headers_mut();
-    for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "same-origin"),
-        (header::CACHE_CONTROL, "no-store"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    answer
 }
 
 async fn queue(

@@ -12,7 +12,7 @@
 use abide::{
     Env, Stub,
     server::{
-        ApiError, JsonBody, UrlPath,
+        ApiError, JsonBody, Page, UrlPath,
         access::{Access, Need},
     },
 };
@@ -20,7 +20,7 @@ use axum::{
     Json, Router,
     extract::Request,
     http::{HeaderMap, StatusCode, header},
-    response::{Html, IntoResponse, Response},
+    response::{IntoResponse, Response},
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
@@ -184,12 +184,8 @@ async fn read(
         .into_response())
 }
 
-async fn page() -> impl IntoResponse {
-    let headers = [
-        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
-    (headers, Html(PAGE))
+async fn page() -> Page {
+    Page::new(PAGE, PAGE_POLICY)
 }
 
 /// Browsers that open a URL accept HTML; programs, and the page's own script, do not.

@@ -18,13 +18,14 @@ use abide::{
     server::{
         ApiError, JsonBody, UrlPath, UrlQuery,
         access::{Access, Need, Route},
+        asset_router, page_headers,
     },
 };
 use axum::{
     Json, Router,
     extract::FromRequestParts,
-    http::{HeaderValue, Method, StatusCode, header, request::Parts},
-    middleware,
+    http::{Method, StatusCode, request::Parts},
+    middleware::map_response,
     response::{Html, IntoResponse, Redirect, Response as Answer},
     routing::{get, post},
 };
@@ -32,7 +33,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Capacity, Definition, Index, ListFilter, Phase, Place, Put, ScheduledRequest, SchedulerError,
-    api, assets, error::check_id, limits, pages,
+    api,
+    assets::{SCRIPT, STYLE},
+    error::check_id,
+    limits, pages,
 };
 
 /// The pages load their own files and ask their own server.
@@ -51,13 +55,13 @@ pub fn router(env: Env) -> Router {
         .route("/requests/{id}/resume", post(resume))
         .route("/requests/{id}/retry", post(retry))
         .route("/requests/{id}/cancel", post(cancel))
-        .layer(middleware::map_response(with_policy));
+        .layer(map_response(page_headers(POLICY)));
     let router = Router::new()
         .route("/", post(make).fallback(not_so))
         .route("/{id}", post(replace).fallback(not_so))
         .merge(pages)
         .nest("/api", api::router())
-        .route("/assets/{name}", get(assets::asset));
+        .nest("/assets", asset_router([&*STYLE, &*SCRIPT]));
     let access = Access::of(&env);
     access.protect(router.with_state(env), need)
 }
@@ -234,19 +238,6 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failed> {
         Ok(Self(T::from_request_parts(parts, state).await?))
     }
-}
-
-async fn with_policy(mut answer: Answer) -> Answer {
-    let headers = answer.headers_mut();
-    for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "same-origin"),
-        (header::CACHE_CONTROL, "no-store"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    answer
 }
 
 async fn list_page(

@@ -12,16 +12,11 @@ use abide::{
     Env,
     party::Parties,
     server::{
-        ApiError, UrlPath,
+        ApiError, Page, UrlPath,
         access::{Access, Need, Role, Route},
     },
 };
-use axum::{
-    Router,
-    http::header,
-    response::{Html, IntoResponse, Response},
-    routing::get,
-};
+use axum::{Router, http::header, response::IntoResponse, routing::get};
 use maud::Markup;
 use serde::Deserialize;
 
@@ -42,7 +37,7 @@ pub fn router(env: Env) -> Router {
         .party::<Channel>("channel");
     let of_room = parties.need();
     let pages = Router::new()
-        .route("/", get(async || with_policy(page::home())))
+        .route("/", get(async || shown(page::home())))
         .route("/d/{name}", get(document))
         .route("/assets/editor.js", get(script))
         .route("/assets/LICENSES.txt", get(async || page::LICENSES));
@@ -60,7 +55,7 @@ struct DocumentPath {
     name: String,
 }
 
-async fn document(UrlPath(path): UrlPath<DocumentPath>) -> Result<Response, ApiError> {
+async fn document(UrlPath(path): UrlPath<DocumentPath>) -> Result<Page, ApiError> {
     let name = path.name;
     let fits = (1..=MAX_NAME_CHARS).contains(&name.chars().count());
     if !fits || name.chars().any(|one| one.is_control() || one == '/') {
@@ -69,15 +64,11 @@ async fn document(UrlPath(path): UrlPath<DocumentPath>) -> Result<Response, ApiE
         );
         return Err(ApiError::bad_request("invalid_name", text));
     }
-    Ok(with_policy(page::document(&name)))
+    Ok(shown(page::document(&name)))
 }
 
-fn with_policy(page: Markup) -> Response {
-    let headers = [
-        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
-    (headers, Html(page.into_string())).into_response()
+fn shown(page: Markup) -> Page {
+    Page::new(page.into_string(), PAGE_POLICY)
 }
 
 async fn script() -> impl IntoResponse {

@@ -37,7 +37,7 @@
 //! - [`DurableObject`], [`Ctx`], [`Storage`], [`Sql`]: what an object is made of.
 //! - [`Env`], [`Namespace`], [`Stub`], [`Call`]: finding and calling objects.
 //! - [`Error`]: what went wrong and what to do.
-//! - [`Node`]: runs objects on a [`Store`](storage::Store).
+//! - [`Node`]: runs objects on a [`Store`](storage::Store); [`Registrar`]: what classes are registered with.
 //!
 //! # What you need not do
 //!
@@ -112,6 +112,22 @@
 //! | `yjs` | [`yjs`]: documents that several people edit at once, by the protocols of Yjs |
 //! | `component` | [`component`]: building blocks for custom components |
 //! | `full` | all of these |
+//!
+//! `projection` includes `queue`, `postgres` includes `projection`, and `yjs` includes `party`.
+//!
+//! # Without a server
+//!
+//! With `default-features = false` objects and components run on a [`Node`] in the program's own process, and a build has about
+//! half of the packages:
+//!
+//! ```toml
+//! abide = { version = "0.1", default-features = false, features = ["outbox", "schedule"] }
+//! ```
+//!
+//! Components then have all but what speaks HTTP: an outbox has the program's own handlers and
+//! [`CallDelivery`](outbox::handlers::CallDelivery), but not those for HTTP requests and webhooks, no live pages and no
+//! [service](outbox::service); queues have no [`ToHttp`](queue::ToHttp); and operators cannot ask them. `clap`, `smtp`,
+//! `postgres`, `party` and `yjs` include `server`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

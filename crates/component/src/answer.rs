@@ -19,7 +19,7 @@ use jiff::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::{Failure, address::without_query, limits};
+use crate::{Failure, FailureKind, address::without_query, limits};
 
 /// A receiver's response.
 #[derive(Debug)]
@@ -112,6 +112,21 @@ impl Answer {
             .filter(|word| !word.is_empty())
             .collect();
         words.join(" ")
+    }
+}
+
+impl Failure {
+    /// The failure that an unsuccessful response means.
+    pub fn of_answer(answer: &Answer) -> Self {
+        let kind = match answer.status {
+            StatusCode::TOO_MANY_REQUESTS => FailureKind::Throttled,
+            StatusCode::SERVICE_UNAVAILABLE if answer.after.is_some() => FailureKind::Throttled,
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => FailureKind::Refused,
+            // The receiver may have failed after it had done its work, and a gateway cannot know.
+            status if status.is_server_error() => FailureKind::Temporary,
+            _ => FailureKind::Permanent,
+        };
+        Self::new(kind, answer.text()).retry_after(answer.after)
     }
 }
 

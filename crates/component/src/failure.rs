@@ -2,13 +2,8 @@
 
 use std::{fmt, time::Duration};
 
-use abide::{
-    Error, ErrorKind,
-    http::{self, StatusCode},
-};
+use abide::{Error, ErrorKind, http};
 use serde::{Deserialize, Serialize};
-
-use crate::answer::Answer;
 
 /// Why an attempt failed: of an outbox's handler, of a timer, or of a workflow's step.
 ///
@@ -104,19 +99,6 @@ impl Failure {
             ),
             remembered: false,
         }
-    }
-
-    /// The failure that an unsuccessful response means.
-    pub fn of_answer(answer: &Answer) -> Self {
-        let kind = match answer.status {
-            StatusCode::TOO_MANY_REQUESTS => FailureKind::Throttled,
-            StatusCode::SERVICE_UNAVAILABLE if answer.after.is_some() => FailureKind::Throttled,
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => FailureKind::Refused,
-            // The receiver may have failed after it had done its work, and a gateway cannot know.
-            status if status.is_server_error() => FailureKind::Temporary,
-            _ => FailureKind::Permanent,
-        };
-        Self::new(kind, answer.text()).retry_after(answer.after)
     }
 
     /// No attempt is made before this time has passed (`Retry-After`), at most a day, nor before the policy says. An outbox

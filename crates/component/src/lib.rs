@@ -9,7 +9,10 @@
 //! - [`tables`]: a component's tables in its object's database.
 //! - [`Failure`]: why an attempt failed, and what that means for the next one.
 //! - [`answer`], [`address`]: outgoing HTTP requests and their responses.
+//!
+//! With the feature `server` alone: `operating`, `answer` and `address`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 #![cfg_attr(
@@ -20,11 +23,14 @@
 // Examples name the core as users do: as the crate `abide`.
 extern crate abide_core as abide;
 
+#[cfg(feature = "server")]
 pub mod address;
+#[cfg(feature = "server")]
 pub mod answer;
 mod failure;
 pub mod limits;
 pub mod numbers;
+#[cfg(feature = "server")]
 pub mod operating;
 mod retry;
 pub mod steps_back;

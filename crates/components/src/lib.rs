@@ -9,6 +9,7 @@
 //! - [`workflow`]: durable functions that run to completion, even across crashes.
 //! - [`yjs`]: documents that several people edit at once, by the protocols of Yjs.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 #![cfg_attr(

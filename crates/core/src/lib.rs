@@ -2,6 +2,7 @@
 //!
 //! Programs depend on `abide`, which adds the components; components depend on this crate.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
@@ -150,9 +151,9 @@ pub use abide_runtime::{
     DormantPage, DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching, FoundObject,
     Instance, JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder,
     NodeStats, ObjectClass, ObjectId, ObjectPage, Outbound, PutOptions, QuarantineListing,
-    Released, Remote, Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql, StallCause,
-    Storage, Stub, Timeline, TimelineCause, TimelineListing, Timestamp, clock, handed_over, limits,
-    random, socket,
+    Registrar, Released, Remote, Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql,
+    StallCause, Storage, Stub, Timeline, TimelineCause, TimelineListing, Timestamp, clock,
+    handed_over, limits, random, socket,
     socket::{Audience, Close, Message, ReadyState, RequestResponsePair, WebSocket},
 };
 pub use abide_storage::{

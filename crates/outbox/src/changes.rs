@@ -52,11 +52,13 @@ impl Changes {
 
     /// Calls a function when there are changes for the first time since the last report: they are reported later, or
     /// never if the object is reset.
+    #[cfg(feature = "server")]
     pub(super) fn warn(&self, warned: Warned) {
         self.warned.borrow_mut().push(warned);
     }
 
     /// Calls a function when many messages are deleted, without a note of each. The transaction may be rolled back.
+    #[cfg(feature = "server")]
     pub(super) fn on_loss(&self, lost: Lost) {
         self.lost.borrow_mut().push(lost);
     }

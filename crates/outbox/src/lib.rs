@@ -73,6 +73,7 @@
 //! # }
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 #![cfg_attr(
@@ -98,6 +99,7 @@ mod destinations;
 mod error;
 mod fan_out;
 mod flights;
+#[cfg(feature = "server")]
 pub(crate) mod forms;
 pub mod handlers;
 mod held;
@@ -106,11 +108,13 @@ mod inherited;
 mod inner;
 pub mod limits;
 mod list;
+#[cfg(feature = "server")]
 pub mod live;
 mod message;
 mod meta;
 mod metrics;
 mod notes;
+#[cfg(feature = "server")]
 pub(crate) mod operations;
 mod options;
 mod order;
@@ -121,11 +125,14 @@ mod poll_turns;
 mod polls;
 mod pump;
 mod ready;
+#[cfg(feature = "server")]
 pub(crate) mod redaction;
+#[cfg(feature = "server")]
 pub(crate) mod refusal;
 mod registry;
 mod rows;
 mod schema;
+#[cfg(feature = "server")]
 pub mod service;
 mod settle;
 mod sql;
@@ -195,8 +202,8 @@ impl Outbox {
         }
         inner.show(inner.now())?;
         let outbox = Self(inner);
-        let answering = outbox.clone();
-        ctx.serve_operations(NAME, move |request| answering.clone().operate(request))?;
+        #[cfg(feature = "server")]
+        outbox.serve_operators(ctx)?;
         Ok(outbox)
     }
 

@@ -197,6 +197,7 @@ impl Rows {
     }
 
     /// The number of a new log of changes, higher than that of all before.
+    #[cfg(feature = "server")]
     pub(super) fn next_log(&self, now: i64) -> Result<i64> {
         let next = "UPDATE outbox_meta SET log = max(log + 1, ?1) RETURNING log";
         self.sql.exec(next, (now,))?.one()

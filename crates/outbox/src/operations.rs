@@ -5,7 +5,7 @@
 //! listed and repeated, which a built-in outbox does not have. An edit needs a kind
 //! that is [open to clients](super::Registry::open_to_clients), as it does there.
 
-use abide::{Request, Response, Result, server::ApiError};
+use abide::{Ctx, Request, Response, Result, server::ApiError};
 use axum::{
     http::{Method, StatusCode},
     response::IntoResponse,
@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Outbox, OutboxError, Record, Status,
+    NAME, Outbox, OutboxError, Record, Status,
     forms::{
         Failing, Listed, Overview, Resumed, Wanted, WantedDead, WantedFailing, Which, Whole,
         page_size,
@@ -25,8 +25,14 @@ use super::{
 use abide_component::operating::{Answer, body, json, no_operation, query};
 
 impl Outbox {
+    /// Serves operators through the object's component.
+    pub(super) fn serve_operators(&self, ctx: &Ctx) -> Result<()> {
+        let outbox = self.clone();
+        ctx.serve_operations(NAME, move |request| outbox.clone().operate(request))
+    }
+
     /// Answers an operator.
-    pub(super) async fn operate(self, request: Request) -> Result<Response> {
+    async fn operate(self, request: Request) -> Result<Response> {
         let answer = self.answer(request).await;
         Ok(answer.unwrap_or_else(IntoResponse::into_response))
     }

@@ -148,7 +148,7 @@ pub use crate::{
     listing::ObjectPage,
     namespace::{AnyNamespace, Namespace},
     native::{DurableObject, Native, ObjectClass, Remote, handler},
-    node::{Node, NodeBuilder},
+    node::{Node, NodeBuilder, Registrar},
     object::CallerGone,
     outbound::{Fetching, NoRedirects, Outbound},
     recovery::{Moment, QuarantineListing},

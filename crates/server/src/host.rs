@@ -6,7 +6,7 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use abide_runtime::{
-    ClassOptions, Env, Error, NodeBuilder, ObjectClass, Outbound, clock::Clock,
+    ClassOptions, Env, Error, NodeBuilder, ObjectClass, Outbound, Registrar, clock::Clock,
     socket::WebSocketOptions,
 };
 use abide_storage::{Disk, RealDisk, SimDisk};
@@ -307,6 +307,20 @@ impl HostBuilder {
             node,
             self.router.unwrap_or_else(|| Box::new(|_| Router::new())),
         )
+    }
+}
+
+impl Registrar for HostBuilder {
+    fn object<T: ObjectClass>(self) -> Self {
+        HostBuilder::object::<T>(self)
+    }
+
+    fn object_with<T: ObjectClass>(self, options: ClassOptions) -> Self {
+        HostBuilder::object_with::<T>(self, options)
+    }
+
+    fn with<C: Send + Sync + 'static>(self, value: C) -> Self {
+        HostBuilder::with(self, value)
     }
 }
 

@@ -14,6 +14,7 @@ mod admin;
 mod api_error;
 #[cfg(feature = "clap")]
 mod args;
+mod asset;
 mod client;
 mod config;
 mod connection_headers;
@@ -55,6 +56,7 @@ mod websocket;
 pub use api_error::ApiError;
 #[cfg(feature = "clap")]
 pub use args::{MigrateArgs, ServeArgs};
+pub use asset::{Asset, asset_router};
 pub use client::{ClientAddr, ForwardedHeader};
 pub use config::section as setting;
 pub use config::{
@@ -75,7 +77,7 @@ pub use outbound::policy::{
     AddressBlock, AddressPolicy, AllowPrivate, ForbiddenAddress, Unresolved,
 };
 pub use outbound::tls::client_config as tls_client_config;
-pub use page::Page;
+pub use page::{Page, page_headers};
 pub use request_host::{InvalidHost, RequestHost};
 pub use request_log::RequestId;
 pub use running::{LocalHost, RunningHost};

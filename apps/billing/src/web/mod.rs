@@ -29,14 +29,17 @@ mod upkeep;
 use abide::outbox::service;
 use abide::{
     Env,
-    server::access::{Access, Need},
+    server::{
+        access::{Access, Need},
+        asset_router, page_headers,
+    },
 };
 use axum::{
     Router, middleware,
     routing::{get, post},
 };
 
-use crate::assets;
+use crate::assets::STYLE;
 
 pub use api::OPENAPI;
 pub(crate) use troubles::Troubles;
@@ -49,11 +52,11 @@ pub fn router(env: Env) -> Router {
         .route("/subscriptions", get(site::subscriptions))
         .route("/subscriptions/{id}", get(site::subscription))
         .fallback(site::nowhere)
-        .layer(middleware::map_response(page::with_policy));
+        .layer(middleware::map_response(page_headers(page::POLICY)));
     let own = Router::new()
         .merge(pages)
         .nest("/v1", api::router())
-        .route("/assets/{name}", get(assets::asset))
+        .nest("/assets", asset_router([&*STYLE]))
         .with_state(env.clone());
     // The gateway uses its own secret.
     let gateway = Router::new()

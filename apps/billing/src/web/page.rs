@@ -10,7 +10,7 @@ use maud::Markup;
 use crate::pages;
 
 /// The pages load their own style and nothing else.
-const POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
+pub(super) const POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
 /// An error as a page.
@@ -32,19 +32,6 @@ impl IntoResponse for Failed {
 
 pub(super) fn html(page: Markup) -> Html<String> {
     Html(page.into_string())
-}
-
-pub(super) async fn with_policy(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    let policy = HeaderValue::from_static(POLICY);
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    for (name, value) in [
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::CACHE_CONTROL, "no-store"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
 }
 
 /// No browser guesses what a response is, be it a page or JSON.

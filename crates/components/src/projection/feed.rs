@@ -23,7 +23,7 @@ use abide_component::{
 };
 
 /// The name of its alarm.
-const NAME: &str = "projection";
+pub(super) const NAME: &str = "projection";
 
 const META: &str = "projection_meta";
 
@@ -139,8 +139,8 @@ impl Feed {
         ctx.on_delete_all(move || told.0.deleted());
         let woken = feed.clone();
         ctx.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
-        let answering = feed.clone();
-        ctx.serve_operations(NAME, move |request| answering.clone().operate(request))?;
+        #[cfg(feature = "server")]
+        feed.serve_operators(ctx)?;
         let told = feed.clone();
         ctx.on_timeline(move |_| told.send_again());
         let activated = feed.clone();
@@ -291,6 +291,7 @@ impl Feed {
         self.go_on_now()
     }
 
+    #[cfg(feature = "server")]
     pub(super) fn env(&self) -> &abide::Env {
         self.0.ctx.env()
     }

@@ -71,6 +71,7 @@ mod feed;
 pub mod limits;
 mod metrics;
 mod model;
+#[cfg(feature = "server")]
 mod operations;
 #[cfg(feature = "postgres")]
 mod postgres;

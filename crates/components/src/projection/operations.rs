@@ -8,12 +8,12 @@
 //!
 //! A read model is paused, and its dead letters are consumed again, by the operations of its queue.
 
-use abide::{Request, Response, Result};
+use abide::{Ctx, Request, Response, Result};
 use axum::{http::Method, response::IntoResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Feed, FeedStanding, limits};
+use super::{Feed, FeedStanding, feed::NAME, limits};
 use crate::queue::{Counts, Queue};
 use abide_component::operating::{Answer, json, no_operation, page, query};
 
@@ -33,8 +33,14 @@ struct Standing {
 }
 
 impl Feed {
+    /// Serves operators through the object's component.
+    pub(super) fn serve_operators(&self, ctx: &Ctx) -> Result<()> {
+        let feed = self.clone();
+        ctx.serve_operations(NAME, move |request| feed.clone().operate(request))
+    }
+
     /// Answers an operator.
-    pub(super) async fn operate(self, request: Request) -> Result<Response> {
+    async fn operate(self, request: Request) -> Result<Response> {
         let answer = self.answer(request).await;
         Ok(answer.unwrap_or_else(IntoResponse::into_response))
     }

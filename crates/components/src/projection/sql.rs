@@ -80,6 +80,7 @@ pub(super) fn add_column(table: &Table, name: &str, of: Type, type_name: TypeNam
 }
 
 /// The names of a table's columns, in order.
+#[cfg(feature = "postgres")]
 pub(super) fn names(table: &Table) -> String {
     let names: Vec<String> = table.all_columns().map(|(name, _)| quoted(name)).collect();
     names.join(", ")

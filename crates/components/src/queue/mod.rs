@@ -58,6 +58,7 @@ pub mod limits;
 mod message;
 mod meta;
 mod metrics;
+#[cfg(feature = "server")]
 mod operations;
 mod options;
 mod passes;
@@ -68,12 +69,13 @@ mod schema;
 mod settle;
 mod shard;
 mod timelines;
+#[cfg(feature = "server")]
 mod to_http;
 mod to_object;
 
 use std::time::Duration;
 
-use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
+use abide::{AlarmRetry, ClassOptions, Registrar};
 
 pub use consumer::{Batch, Consumer, Function, Received, function};
 pub use delivery::{Dead, Delivery, Exceptions, Retry};
@@ -83,14 +85,17 @@ pub use message::{Counts, DeadLetter, MessageId, QueueMessage, Sent};
 pub use options::{DeadLetters, QueueOptions};
 pub use queues::Queues;
 pub use shard::{QueueShard, QueueShardStub};
+#[cfg(feature = "server")]
 pub use to_http::ToHttp;
 pub use to_object::ToObject;
 
 pub use abide_component::RetryPolicy;
 
 /// Registers the class, with the queues of the program.
-pub fn install(host: HostBuilder, queues: Queues) -> HostBuilder {
-    host.object_with::<QueueShard>(class_options()).with(queues)
+pub fn install<R: Registrar>(registrar: R, queues: Queues) -> R {
+    registrar
+        .object_with::<QueueShard>(class_options())
+        .with(queues)
 }
 
 /// The class's options: its alarm is retried until it succeeds, with waits of at most a minute.

@@ -8,6 +8,8 @@
 //! | `POST /redrive`, `POST /discard` with `{"id":MESSAGE}` | the same; 404 `no_such_dead_letter` |
 //! | the same with `{"died_until":MILLISECONDS}` | 200 and `{"count":N}`: this many of those that had died until then; again if that is 1,000 |
 
+use std::rc::Rc;
+
 use abide::{Request, Response, Result, server::ApiError};
 use axum::{http::Method, response::IntoResponse};
 use serde::{Deserialize, Serialize};
@@ -18,7 +20,7 @@ use abide_component::operating::{Answer, body, json, no_operation, page, query};
 use abide_component::texts::sentence;
 
 /// The component of a shard.
-pub(super) const NAME: &str = "queue";
+const NAME: &str = "queue";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,8 +45,17 @@ struct Shard {
 }
 
 impl QueueShard {
+    /// Serves operators through the object's component.
+    pub(super) fn serve_operators(&self) -> Result<()> {
+        let inner = Rc::clone(&self.inner);
+        self.inner.ctx.serve_operations(NAME, move |request| {
+            let inner = Rc::clone(&inner);
+            Self { inner }.operate(request)
+        })
+    }
+
     /// Answers an operator.
-    pub(super) async fn operate(self, request: Request) -> Result<Response> {
+    async fn operate(self, request: Request) -> Result<Response> {
         let answer = self.answer(request).await;
         Ok(answer.unwrap_or_else(IntoResponse::into_response))
     }

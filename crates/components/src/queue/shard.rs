@@ -5,8 +5,8 @@ use std::rc::Rc;
 use abide::prelude::*;
 
 use super::{
-    Counts, DeadLetter, QueueError, QueueMessage, Queues, Sent, inner::Inner, limits, operations,
-    rows::Rows, schema,
+    Counts, DeadLetter, QueueError, QueueMessage, Queues, Sent, inner::Inner, limits, rows::Rows,
+    schema,
 };
 
 /// A shard of a queue: its name is the queue's, a `/` and its number. A [`Queue`](super::Queue) finds the right one.
@@ -50,14 +50,10 @@ impl DurableObject for QueueShard {
             .on_timeline(move |timeline| on_timeline.begin(timeline));
         let copied = Rc::clone(&inner);
         inner.ctx.on_activation(move |how| copied.activated(how));
-        let answering = Rc::clone(&inner);
-        inner
-            .ctx
-            .serve_operations(operations::NAME, move |request| {
-                let inner = Rc::clone(&answering);
-                Self { inner }.operate(request)
-            })?;
-        Ok(Self { inner })
+        let shard = Self { inner };
+        #[cfg(feature = "server")]
+        shard.serve_operators()?;
+        Ok(shard)
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {

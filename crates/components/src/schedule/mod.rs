@@ -58,6 +58,7 @@ mod history;
 mod inner;
 pub mod limits;
 mod metrics;
+#[cfg(feature = "server")]
 mod operations;
 mod options;
 mod pass;
@@ -110,10 +111,8 @@ impl Schedule {
         let copied = Rc::clone(&inner);
         ctx.on_activation(move |how| copied.activated(how));
         let schedule = Self(inner);
-        let answering = schedule.clone();
-        ctx.serve_operations(inner::NAME, move |request| {
-            answering.clone().operate(request)
-        })?;
+        #[cfg(feature = "server")]
+        schedule.serve_operators(ctx)?;
         Ok(schedule)
     }
 

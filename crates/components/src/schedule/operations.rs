@@ -7,12 +7,12 @@
 //! | `GET /history?timer=&before=&limit=` | 200 and `{"entries":[…]}`, newest first, from the first whose id is lower |
 //! | `POST /run`, `/retry`, `/discard` with `{"timer":NAME}` | 200 and the timer, or `null` if it has ended and is forgotten; 404 `no_such_timer`; 409 `timer_busy`, `timer_not_failed` |
 
-use abide::{Request, Response, Result, server::ApiError};
+use abide::{Ctx, Request, Response, Result, server::ApiError};
 use axum::{http::Method, response::IntoResponse};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Schedule, ScheduleError, limits};
+use super::{Schedule, ScheduleError, inner::NAME, limits};
 use abide_component::operating::{Answer, body, json, no_operation, page, query};
 
 #[derive(Deserialize)]
@@ -44,8 +44,14 @@ struct Which {
 }
 
 impl Schedule {
+    /// Serves operators through the object's component.
+    pub(super) fn serve_operators(&self, ctx: &Ctx) -> Result<()> {
+        let schedule = self.clone();
+        ctx.serve_operations(NAME, move |request| schedule.clone().operate(request))
+    }
+
     /// Answers an operator.
-    pub(super) async fn operate(self, request: Request) -> Result<Response> {
+    async fn operate(self, request: Request) -> Result<Response> {
         let answer = self.answer(request).await;
         Ok(answer.unwrap_or_else(IntoResponse::into_response))
     }

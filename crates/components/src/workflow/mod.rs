@@ -61,6 +61,7 @@ pub mod limits;
 mod metrics;
 mod notices;
 mod object;
+#[cfg(feature = "server")]
 mod operations;
 mod options;
 mod record;
@@ -84,7 +85,7 @@ mod workflow;
 
 use std::time::Duration;
 
-use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
+use abide::{AlarmRetry, ClassOptions, Registrar};
 
 pub use abide_component::{Failure, FailureKind};
 pub use attempt::Attempt;
@@ -107,18 +108,19 @@ pub use retry::RetryPolicy;
 pub use workflow::Workflow;
 
 /// Registers the classes, with the workflows of the program and their options.
-pub fn install(
-    host: HostBuilder,
+pub fn install<R: Registrar>(
+    registrar: R,
     registry: WorkflowRegistry,
     options: WorkflowOptions,
-) -> HostBuilder {
-    host.object_with::<WorkflowInstance>(class_options())
+) -> R {
+    registrar
+        .object_with::<WorkflowInstance>(class_options())
         .object::<WorkflowDirectory>()
         .with(registry)
         .with(options)
 }
 
-/// The options of the class of instances, for a node without a host: its alarm is retried until it succeeds, with waits
+/// The options of the class of instances: its alarm is retried until it succeeds, with waits
 /// of at most a minute.
 pub fn class_options() -> ClassOptions {
     ClassOptions::default().alarm_retry(AlarmRetry::for_ever(Duration::from_mins(1)))

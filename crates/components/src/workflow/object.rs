@@ -17,7 +17,6 @@ use super::{
     inner::Inner,
     limits, metrics,
     notices::{self, Parent},
-    operations,
     rows::Rows,
 };
 
@@ -52,7 +51,7 @@ pub type RawResult = Option<Result<String, Failure>>;
 /// Programs use the handle [`Workflows`](super::Workflows).
 #[durable_object]
 pub struct WorkflowInstance {
-    inner: Rc<Inner>,
+    pub(super) inner: Rc<Inner>,
 }
 
 impl std::fmt::Debug for WorkflowInstance {
@@ -84,14 +83,10 @@ impl DurableObject for WorkflowInstance {
             .on_timeline(move |timeline| told.begin_timeline(timeline));
         let copied = Rc::clone(&inner);
         inner.ctx.on_activation(move |how| copied.activated(how));
-        let answering = Rc::clone(&inner);
-        inner
-            .ctx
-            .serve_operations(operations::NAME, move |request| {
-                let inner = Rc::clone(&answering);
-                Self { inner }.operate(request)
-            })?;
-        Ok(Self { inner })
+        let instance = Self { inner };
+        #[cfg(feature = "server")]
+        instance.serve_operators()?;
+        Ok(instance)
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
@@ -431,12 +426,10 @@ impl DurableObject for WorkflowDirectory {
         let directory = Rc::new(Directory::new(&ctx));
         let asking = Rc::clone(&directory);
         ctx.on_timeline(move |timeline| asking.begin_timeline(timeline));
-        let answering = Rc::clone(&directory);
-        ctx.serve_operations(operations::NAME, move |request| {
-            let directory = Rc::clone(&answering);
-            std::future::ready(Ok(Self { directory }.operate(&request)))
-        })?;
-        Ok(Self { directory })
+        let directory = Self { directory };
+        #[cfg(feature = "server")]
+        directory.serve_operators(&ctx)?;
+        Ok(directory)
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {

@@ -12,7 +12,9 @@
 //! |---|---|
 //! | `GET /instances?status=&after=&after_id=&limit=` | 200 and a page of instances, the latest first; `next` of a page is `after` and `after_id` of the one that follows |
 
-use abide::{Request, Response, Result, server::ApiError};
+use std::{future::ready, rc::Rc};
+
+use abide::{Ctx, Request, Response, Result, server::ApiError};
 use axum::{http::Method, response::IntoResponse};
 use serde::Deserialize;
 use serde_json::json;
@@ -22,7 +24,7 @@ use abide_component::operating::{Answer, body, json, no_operation, page, query};
 use abide_component::texts::sentence;
 
 /// The component of an instance, and of a directory.
-pub(super) const NAME: &str = "workflow";
+const NAME: &str = "workflow";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,8 +61,17 @@ fn first() -> u32 {
 }
 
 impl WorkflowInstance {
+    /// Serves operators through the object's component.
+    pub(super) fn serve_operators(&self) -> Result<()> {
+        let inner = Rc::clone(&self.inner);
+        self.inner.ctx.serve_operations(NAME, move |request| {
+            let inner = Rc::clone(&inner);
+            Self { inner }.operate(request)
+        })
+    }
+
     /// Answers an operator.
-    pub(super) async fn operate(self, request: Request) -> Result<Response> {
+    async fn operate(self, request: Request) -> Result<Response> {
         let answer = self.answer(request).await;
         Ok(answer.unwrap_or_else(IntoResponse::into_response))
     }
@@ -96,8 +107,17 @@ impl WorkflowInstance {
 }
 
 impl WorkflowDirectory {
+    /// Serves operators through the object's component.
+    pub(super) fn serve_operators(&self, ctx: &Ctx) -> Result<()> {
+        let directory = Rc::clone(&self.directory);
+        ctx.serve_operations(NAME, move |request| {
+            let directory = Rc::clone(&directory);
+            ready(Ok(Self { directory }.operate(&request)))
+        })
+    }
+
     /// Answers an operator.
-    pub(super) fn operate(&self, request: &Request) -> Response {
+    fn operate(&self, request: &Request) -> Response {
         let answer = self.answer(request);
         answer.unwrap_or_else(IntoResponse::into_response)
     }

@@ -25,14 +25,19 @@
 //! Requests leave through [`Env::fetch`](abide::Env::fetch), under the address policy of the node's settings. SMTP relays
 //! are named by the program, not by messages, and are not under it.
 
+#[cfg(feature = "server")]
 mod address;
+#[cfg(feature = "server")]
 mod answer;
 mod call;
 #[cfg(feature = "smtp")]
 mod email;
+#[cfg(feature = "server")]
 mod http;
 pub mod limits;
+#[cfg(feature = "server")]
 mod operation;
+#[cfg(feature = "server")]
 mod webhook;
 
 use abide::{Error, ErrorKind, Result};
@@ -42,7 +47,9 @@ use serde_json::value::{RawValue, to_raw_value};
 pub use call::{CallDelivery, ObjectCall};
 #[cfg(feature = "smtp")]
 pub use email::{AcsDelivery, Attachment, Email, SmtpDelivery};
+#[cfg(feature = "server")]
 pub use http::{HttpBody, HttpCall, HttpDelivery};
+#[cfg(feature = "server")]
 pub use webhook::{
     NoSecret, NotVerified, Secret, Secrets, StaticSecrets, Webhook, WebhookDelivery, verify,
 };

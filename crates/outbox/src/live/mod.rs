@@ -69,7 +69,7 @@ use abide::{
 };
 use serde::Serialize;
 
-pub use assets::{Asset, LIVE, TURBO};
+pub use assets::{LIVE, TURBO};
 pub use render::{DEAD_LETTERS, HEAD, NEWEST, ONLY, Render, Table, newest_of, row_id, utc};
 pub use sse::MAX_READERS;
 pub use stream::{Action, refresh, remove, stream};

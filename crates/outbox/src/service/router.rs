@@ -336,7 +336,7 @@ async fn asset(UrlPath(path): UrlPath<AssetPath>) -> Result<Response, ApiError> 
     let asset = known.into_iter().find(|asset| asset.name == path.file);
     let asset =
         asset.ok_or_else(|| ApiError::not_found("no_such_file", "There is no such file."))?;
-    Ok(asset.response().map(axum::body::Body::new))
+    Ok(asset.into_response())
 }
 
 fn object(env: &Env, name: &str) -> Result<Stub<Outbox>, ApiError> {

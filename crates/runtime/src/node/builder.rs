@@ -63,6 +63,36 @@ impl Registration {
     }
 }
 
+/// What object classes are registered with: a [`NodeBuilder`] or the builder of a host. The `install` functions of components
+/// take either.
+pub trait Registrar: Sized {
+    /// Registers a class: with the options in a host's `[objects]` settings, or with the default options.
+    #[must_use]
+    fn object<T: ObjectClass>(self) -> Self;
+
+    /// Registers a class with these options.
+    #[must_use]
+    fn object_with<T: ObjectClass>(self, options: ClassOptions) -> Self;
+
+    /// Shares a value with objects, which find it with [`Env::get`]: one for each type.
+    #[must_use]
+    fn with<C: Send + Sync + 'static>(self, value: C) -> Self;
+}
+
+impl Registrar for NodeBuilder {
+    fn object<T: ObjectClass>(self) -> Self {
+        self.class::<T>(ClassOptions::default())
+    }
+
+    fn object_with<T: ObjectClass>(self, options: ClassOptions) -> Self {
+        self.class::<T>(options)
+    }
+
+    fn with<C: Send + Sync + 'static>(self, value: C) -> Self {
+        NodeBuilder::with(self, value)
+    }
+}
+
 impl NodeBuilder {
     pub(super) fn new(store: Store) -> Self {
         Self {

@@ -13,7 +13,7 @@ use std::{
 use abide_storage::{AlarmCursor, AlarmState, Store};
 use tokio::sync::oneshot;
 
-pub use self::builder::NodeBuilder;
+pub use self::builder::{NodeBuilder, Registrar};
 use crate::{
     AlarmListing, AlarmStatus, AnyStub, CommitStall, Env, Error, ErrorKind, NodeStats, Result,
     alarms::{AlarmRequest, Cause},

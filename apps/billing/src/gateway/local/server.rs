@@ -4,10 +4,11 @@
 
 use std::net::SocketAddr;
 
+use abide::server::page_headers;
 use axum::{
     Router,
     extract::{Path, Request, State},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, header, uri::Authority},
+    http::{HeaderMap, Method, StatusCode, header, uri::Authority},
     middleware::{Next, from_fn, map_response},
     response::{Html, IntoResponse, Redirect, Response},
     routing::{get, post},
@@ -33,7 +34,7 @@ pub fn router(gateway: LocalGateway, address: SocketAddr) -> Router {
     Router::new()
         .route("/pay/{id}", get(page))
         .route("/pay/{id}/{answer}", post(authenticate))
-        .layer(map_response(with_policy))
+        .layer(map_response(page_headers(POLICY)))
         .fallback(api)
         .layer(from_fn(move |request, next| {
             own_only(own.clone(), request, next)
@@ -67,15 +68,6 @@ async fn own_only(own: [String; 2], request: Request, next: Next) -> Response {
 fn one<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let value = headers.get(name)?;
     Some(value.to_str().unwrap_or("?"))
-}
-
-async fn with_policy(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    let policy = HeaderValue::from_static(POLICY);
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    let nosniff = HeaderValue::from_static("nosniff");
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-    response
 }
 
 async fn api(State(gateway): State<LocalGateway>, request: Request) -> Response {

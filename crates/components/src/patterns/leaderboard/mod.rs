@@ -29,7 +29,7 @@ mod rows;
 
 use std::time::Duration;
 
-use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
+use abide::{AlarmRetry, ClassOptions, Registrar};
 
 pub use error::LeaderboardError;
 pub use object::{Leaderboard, LeaderboardStub};
@@ -40,9 +40,10 @@ pub use rows::Place;
 ///
 /// # Panics
 /// If an option is invalid.
-pub fn install(host: HostBuilder, options: LeaderboardOptions) -> HostBuilder {
+pub fn install<R: Registrar>(registrar: R, options: LeaderboardOptions) -> R {
     options.check();
-    host.object_with::<Leaderboard>(class_options())
+    registrar
+        .object_with::<Leaderboard>(class_options())
         .with(options)
 }
 

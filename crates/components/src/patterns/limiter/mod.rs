@@ -42,7 +42,7 @@ mod object;
 mod options;
 mod usage;
 
-use abide::{ClassOptions, server::HostBuilder};
+use abide::{ClassOptions, Registrar};
 
 pub use error::LimiterError;
 pub use limit::{Limit, Verdict};
@@ -53,9 +53,10 @@ pub use options::LimiterOptions;
 ///
 /// # Panics
 /// If an option is invalid.
-pub fn install(host: HostBuilder, options: LimiterOptions) -> HostBuilder {
+pub fn install<R: Registrar>(registrar: R, options: LimiterOptions) -> R {
     options.check();
-    host.object_with::<RateLimiter>(class_options())
+    registrar
+        .object_with::<RateLimiter>(class_options())
         .with(options)
 }
 

@@ -57,7 +57,7 @@ mod token;
 
 use std::time::Duration;
 
-use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
+use abide::{AlarmRetry, ClassOptions, Registrar};
 
 pub use error::LockError;
 pub use fence::Fence;
@@ -66,8 +66,8 @@ pub use object::{Lock, LockStub};
 pub use token::Token;
 
 /// Registers the class.
-pub fn install(host: HostBuilder) -> HostBuilder {
-    host.object_with::<Lock>(class_options())
+pub fn install<R: Registrar>(registrar: R) -> R {
+    registrar.object_with::<Lock>(class_options())
 }
 
 /// How to run the class: its alarm is tried until it succeeds, at most a minute apart.

@@ -63,7 +63,7 @@ mod sharded;
 
 use std::time::Duration;
 
-use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
+use abide::{AlarmRetry, ClassOptions, Registrar};
 
 pub use coordinator::{Coordinator, CoordinatorStub, Totals};
 pub use error::ShardingError;
@@ -72,8 +72,8 @@ pub use options::ShardingOptions;
 pub use sharded::Sharded;
 
 /// Registers the coordinators' class. The class of the shards is yours, and you register it yourself.
-pub fn install(host: HostBuilder) -> HostBuilder {
-    host.object_with::<Coordinator>(class_options())
+pub fn install<R: Registrar>(registrar: R) -> R {
+    registrar.object_with::<Coordinator>(class_options())
 }
 
 /// How to run the coordinators' class.
