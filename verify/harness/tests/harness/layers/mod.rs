@@ -1,6 +1,6 @@
-//! The modules of a crate are in layers, which its `lib.rs` lists from bottom to top under the heading “Layers”: a module imports
-//! only from its own layer and from those below. What is an exception, and where modules of a layer may import each
-//! other in circles, is here, with the reasons.
+//! The modules of a crate are in layers, which its `lib.rs` lists from bottom to top under the heading “Layers”: a
+//! module imports only from its own layer and from those below. Exceptions, and layers whose modules may import each
+//! other in circles, are listed here, with the reasons.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod imports;
