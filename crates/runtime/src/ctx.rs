@@ -300,13 +300,13 @@ impl Ctx {
         self.object().has_work()
     }
 
-    /// Completes when nobody waits any more for the handler that is running: its caller has dropped the call, its time
-    /// limit has passed, or the HTTP client has disconnected. (An HTTP/1 client that closes its connection looks for 10 s
+    /// Completes when the caller of the running handler has stopped waiting: it has dropped the call, its time limit has
+    /// passed, or it was an HTTP client that has disconnected. (An HTTP/1 client that closes its connection looks for 10 s
     /// like one that still reads.) A handler that does not ask runs to its end.
     ///
     /// Use it to end long work early, at an `await`; what was written before remains. It never completes in an alarm, in a
-    /// socket's event, in background work, or in a call with an idempotency key, whose result is kept for whoever repeats
-    /// it.
+    /// socket's event, in background work, or in a call with an idempotency key, whose result is kept for the caller that
+    /// repeats it.
     ///
     /// ```
     /// # use abide_runtime as abide;
@@ -315,7 +315,7 @@ impl Ctx {
     /// async fn report(ctx: &Ctx) -> Result<String> {
     ///     tokio::select! {
     ///         report = render() => report,
-    ///         () = ctx.caller_gone() => Err(Error::new("nobody waits for the report")),
+    ///         () = ctx.caller_gone() => Err(Error::new("the caller has stopped waiting")),
     ///     }
     /// }
     /// ```

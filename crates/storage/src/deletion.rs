@@ -46,7 +46,7 @@ impl Engine {
             .into_iter()
             .for_each(|pages| self.stored.changed(pages, 0));
         for saved in quarantined.iter().filter_map(|of| of.pages.as_ref()) {
-            // Nobody reads a run that the manifest does not list.
+            // A run that the manifest does not list is never read.
             let _ = self
                 .shared
                 .disk
@@ -122,7 +122,7 @@ fn is_part(name: &str) -> bool {
     name.len() == 2 && name.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Returns whether a file is an object's, was kept by a repair of the object, or was put beside it by SQLite's tools.
+/// Returns whether a file is an object's, was kept by a repair of the object, or was put next to it by SQLite's tools.
 fn is_of_object(name: &str) -> bool {
     let id = name.split_once('.').map(|(id, _)| id);
     id.and_then(ObjectKey::parse_id).is_some()

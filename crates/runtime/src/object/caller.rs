@@ -31,7 +31,7 @@ impl Future for CallerGone {
             return Poll::Ready(());
         }
         let mut wakers = self.0.wakers.borrow_mut();
-        // Parts of a handler may have wakers of their own.
+        // Each part of a handler may have its own waker.
         if !wakers.iter().any(|known| known.will_wake(cx.waker())) {
             wakers.push(cx.waker().clone());
         }
@@ -50,7 +50,7 @@ impl fmt::Debug for CallerGone {
 impl Object {
     /// See [`Ctx::caller_gone`](crate::Ctx::caller_gone).
     pub(crate) fn caller_gone(&self) -> CallerGone {
-        // The result of a keyed call is kept for whoever repeats it.
+        // The result of a keyed call is kept for the caller that repeats it.
         if self.keyed_poll.borrow().is_some() {
             return CallerGone(Rc::default());
         }

@@ -81,7 +81,7 @@ impl Worker {
         other.work_while_called().await
     }
 
-    /// Two parts that wait for the caller, behind wakers of their own.
+    /// Two parts that wait for the caller, each with its own waker.
     pub async fn watch_twice(&self) -> Result<()> {
         self.signals.give("begun");
         let mut parts = futures_util::stream::FuturesUnordered::new();
