@@ -315,11 +315,6 @@ impl Flights {
         registration
     }
 
-    /// The messages in flight.
-    pub(super) fn messages(&self) -> impl Iterator<Item = i64> {
-        self.interrupts.keys().copied()
-    }
-
     /// Interrupts the attempt or poll of a message: it is dropped, and lands as interrupted.
     pub(super) fn interrupt(&mut self, message: i64) {
         let Some(interrupt) = self.interrupts.get(&message) else {

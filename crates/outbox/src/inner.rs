@@ -371,18 +371,6 @@ impl Inner {
         self.rows.changes.forget_listeners();
     }
 
-    /// The object has deleted everything, in a transaction that may be rolled back: memory knows nothing of the tables,
-    /// and attempts in flight are interrupted if their messages are gone.
-    pub(super) fn deleted(self: &Rc<Self>) {
-        self.rows.are_deleted();
-        let in_flight = self.flights.borrow();
-        let unwritten = self.unwritten.borrow();
-        let lost = unwritten.iter().map(|(claim, _)| claim.id);
-        let mut ended = self.ended.borrow_mut();
-        ended.extend(in_flight.messages().chain(lost));
-        self.worker.wake();
-    }
-
     /// True if the outbox has anything to do, now or later: messages to deliver, operations to poll, fan-outs to
     /// continue, callbacks to repeat.
     pub(super) fn has_work(&self) -> Result<bool> {

@@ -92,6 +92,8 @@ impl Inner {
                 self.rows.turn(|| {
                     self.rows.unpark(&freed, now)?;
                     let unwritten = self.write(&landed, how, now)?;
+                    // A callback may have deleted everything: what has come since waits for the next turn.
+                    let passes = passes && !self.worker.is_cut_off();
                     if passes && let Err(error) = self.try_pass(taken, how, now) {
                         if how == How::Together {
                             return Err(error);
@@ -346,24 +348,16 @@ impl Work for Pump {
     type Claim = Claim;
     type Landed = Landed;
 
+    fn has_tables(&self) -> Result<bool> {
+        self.inner.rows.sql.has_tables()
+    }
+
     fn recover(&mut self, now: i64) -> Result<()> {
-        if !self.inner.rows.sql.has_tables()? {
-            return Ok(());
-        }
         self.inner.recover(now)
     }
 
-    fn turn(
-        &mut self,
-        landed: &mut Vec<Landed>,
-        turn: Turn,
-    ) -> Result<Option<Next<Claim, Landed>>> {
+    fn turn(&mut self, landed: &mut Vec<Landed>, turn: Turn) -> Result<Next<Claim, Landed>> {
         let (inner, now) = (&self.inner, turn.now);
-        if !inner.rows.sql.has_tables()? {
-            // The object has deleted everything, and the messages with it.
-            inner.forget_flights();
-            return Ok(None);
-        }
         inner.interrupt_ended(landed)?;
         let turned = inner.turn(std::mem::take(landed), turn.may == May::Claim, now);
         let are_unwritten = !inner.unwritten.borrow().is_empty();
@@ -375,8 +369,8 @@ impl Work for Pump {
             }
             Err(error) => return Err(error),
         };
-        if turn.may != May::Claim {
-            return Ok(Some(Next::at(None)));
+        if turn.may != May::Claim || inner.worker.is_cut_off() {
+            return Ok(Next::at(None));
         }
         let again = are_unwritten.then(|| now.saturating_add(millis(worker::SOON)));
         let mut next = Next::at(taken.wake.into_iter().chain(again).min());
@@ -386,7 +380,7 @@ impl Work for Pump {
             next.wake = Some(now);
         }
         self.unreported = inner.rows.notes.len();
-        Ok(Some(next))
+        Ok(next)
     }
 
     fn begin(

@@ -36,6 +36,10 @@ impl Inner {
             now,
         };
         settlement.settle(outcome, &mut to)?;
+        if !self.rows.sql.has_tables()? {
+            // A callback has deleted everything.
+            return Ok(());
+        }
         // It may be sent to again, after those that already wait.
         to.due_at = Some(now);
         self.rows.save_destination(to)

@@ -79,6 +79,11 @@ impl Script {
         self.0.lock().unwrap().most_tasks
     }
 
+    /// Lets an attempt that waits for a stop end.
+    pub(crate) fn notify(&self) {
+        self.1.notify_one();
+    }
+
     fn end_life(&self) {
         let mut told = self.0.lock().unwrap();
         told.life += 1;
@@ -146,11 +151,7 @@ struct Job {
 
 impl DurableObject for Desk {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let sql = ctx.sql();
-        sql.exec(
-            "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY, name TEXT, due INTEGER, state TEXT)",
-            (),
-        )?;
+        create(&ctx)?;
         let worker = Worker::new(&ctx, WakeUp::own(&ctx));
         let life = env.require::<Life>()?;
         let inner = Rc::new(Inner { ctx, worker, life });
@@ -168,13 +169,7 @@ impl DurableObject for Desk {
 #[rpc]
 impl Desk {
     pub async fn add(&self, name: String, wait: i64) -> Result<()> {
-        let inner = &self.inner;
-        let due = inner.worker.now() + wait;
-        inner.ctx.sql().exec(
-            "INSERT INTO jobs (name, due, state) VALUES (?1, ?2, 'waiting')",
-            (name, due),
-        )?;
-        inner.carry_on()
+        self.inner.add(&name, wait)
     }
 
     pub async fn done(&self) -> Result<i64> {
@@ -188,13 +183,38 @@ impl Desk {
     }
 
     pub async fn wipe(&self) -> Result<()> {
-        self.inner.ctx.storage().delete_all()?;
-        self.inner.worker.wake();
-        Ok(())
+        self.inner.ctx.storage().delete_all()
+    }
+
+    /// Deletes everything and adds a job, in one transaction; undone, if that is wanted.
+    pub async fn begin_anew(&self, name: String, undo: bool) -> Result<()> {
+        self.inner.ctx.storage().transaction(|| {
+            self.inner.ctx.storage().delete_all()?;
+            create(&self.inner.ctx)?;
+            self.inner.add(&name, 0)?;
+            if undo {
+                return Err(Error::new("undone"));
+            }
+            Ok(())
+        })
     }
 }
 
+fn create(ctx: &Ctx) -> Result<()> {
+    let table = "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY, name TEXT, due INTEGER, state TEXT)";
+    ctx.sql().exec(table, ()).map(drop)
+}
+
 impl Inner {
+    fn add(self: &Rc<Self>, name: &str, wait: i64) -> Result<()> {
+        let due = self.worker.now() + wait;
+        self.ctx.sql().exec(
+            "INSERT INTO jobs (name, due, state) VALUES (?1, ?2, 'waiting')",
+            (name, due),
+        )?;
+        self.carry_on()
+    }
+
     fn has_work(&self) -> Result<bool> {
         let sql = self.ctx.sql();
         let open = "SELECT EXISTS (SELECT 1 FROM jobs WHERE state <> 'done')";
@@ -220,17 +240,18 @@ impl Work for Jobs {
     type Claim = Job;
     type Landed = i64;
 
+    fn has_tables(&self) -> Result<bool> {
+        tables::exists(&self.inner.ctx.sql(), "jobs")
+    }
+
     fn recover(&mut self, _now: i64) -> Result<()> {
         let sql = self.inner.ctx.sql();
         let again = "UPDATE jobs SET state = 'waiting' WHERE state = 'running'";
         sql.exec(again, ()).map(drop)
     }
 
-    fn turn(&mut self, landed: &mut Vec<i64>, turn: Turn) -> Result<Option<Next<Job, i64>>> {
+    fn turn(&mut self, landed: &mut Vec<i64>, turn: Turn) -> Result<Next<Job, i64>> {
         let sql = self.inner.ctx.sql();
-        if !tables::exists(&sql, "jobs")? {
-            return Ok(None);
-        }
         if self.inner.life.0.turn_fails() {
             return Err(Error::new("the script says so"));
         }
@@ -239,7 +260,7 @@ impl Work for Jobs {
             sql.exec(done, (*id,)).map(drop)
         })?;
         if turn.may != May::Claim {
-            return Ok(Some(Next::at(None)));
+            return Ok(Next::at(None));
         }
         let due = "UPDATE jobs SET state = 'running' WHERE state = 'waiting' AND due <= ?1
              RETURNING id, name";
@@ -248,7 +269,7 @@ impl Work for Jobs {
         let mut next = Next::at(sql.exec(wake, ())?.one()?);
         let claims = claims.into_iter();
         next.claims = claims.map(|(id, name)| Job { id, name }).collect();
-        Ok(Some(next))
+        Ok(next)
     }
 
     fn begin(
@@ -329,7 +350,7 @@ impl World {
         let end = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             self.clock.advance(Duration::from_secs(1));
-            self.script.1.notify_one();
+            self.script.notify();
         };
         let (stopped, ()) = tokio::join!(stop, end);
         stopped.unwrap();

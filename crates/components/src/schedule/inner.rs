@@ -25,8 +25,6 @@ pub(super) struct Inner {
     pub(super) suspects: Cell<Suspects>,
     /// The number of claims so far, for the share of those that catch up.
     pub(super) claimed: Cell<usize>,
-    /// Whether the object has deleted everything since the last look.
-    pub(super) deleted: Cell<bool>,
 }
 
 impl Inner {
@@ -39,19 +37,12 @@ impl Inner {
             options,
             suspects: Cell::default(),
             claimed: Cell::default(),
-            deleted: Cell::default(),
         }))
     }
 
     /// Whether there is anything to do or to keep.
     pub(super) fn holds(&self) -> Result<bool> {
         Ok(self.rows.sql.are_there()? && self.rows.hold_work()?)
-    }
-
-    /// The object has deleted everything, in a transaction that may be rolled back: attempts in flight no longer matter.
-    pub(super) fn deleted(&self) {
-        self.deleted.set(true);
-        self.worker.wake();
     }
 
     /// Milliseconds since 1970.

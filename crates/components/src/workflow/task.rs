@@ -47,7 +47,7 @@ impl Work for Task {
     type Claim = ();
     type Landed = NoticeResult;
 
-    fn turn(&mut self, landed: &mut Vec<NoticeResult>, turn: Turn) -> Result<Option<NextTurn>> {
+    fn turn(&mut self, landed: &mut Vec<NoticeResult>, turn: Turn) -> Result<NextTurn> {
         // A notice whose result cannot be written is sent again.
         let mut heard = landed.drain(..);
         let heard = heard.try_for_each(|heard| self.inner.heard(heard));
@@ -78,12 +78,12 @@ impl Work for Task {
 
 impl Task {
     /// Advances the run and sends due notices.
-    fn advance(&mut self, turn: Turn) -> Result<Option<NextTurn>> {
+    fn advance(&mut self, turn: Turn) -> Result<NextTurn> {
         let inner = Rc::clone(&self.inner);
         let now = turn.now;
         loop {
             let Some(instance) = inner.rows.instance()? else {
-                return Ok(None);
+                return Ok(Next::at(None));
             };
             if let Some(by) = inner.mind_clock(&instance, now)?
                 && let Some(run) = &self.run
@@ -91,7 +91,7 @@ impl Task {
                 run.bring_nearer(by);
             }
             if turn.may == May::HandOver {
-                return Ok(Some(Next::at(None)));
+                return Ok(Next::at(None));
             }
             let stopping = turn.may == May::Finish;
             let mut next = match self.turn_of_run(&instance, now, stopping)? {
@@ -113,14 +113,14 @@ impl Task {
                 run::Turn::More => {
                     let mut next = Next::at(Some(now));
                     next.is_busy = true;
-                    return Ok(Some(next));
+                    return Ok(next);
                 }
                 run::Turn::Rest(due) => Next::at(due),
             };
             next.is_busy = self.run.as_ref().is_some_and(Run::is_flying);
             if stopping {
                 next.wake = None;
-                return Ok(Some(next));
+                return Ok(next);
             }
             let room = limits::MAX_TELLING.saturating_sub(turn.in_flight);
             next.attempts = inner.tell(&instance, now, room)?;
@@ -142,7 +142,7 @@ impl Task {
                     next.wake = Some(forget);
                 }
             }
-            return Ok(Some(next));
+            return Ok(next);
         }
     }
 

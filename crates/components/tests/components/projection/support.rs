@@ -205,6 +205,17 @@ impl Bank {
         })
     }
 
+    /// Deposits and, while the rows are in flight, deletes everything and makes the first deposit again.
+    pub async fn deposit_anew(&self, amount: i64) -> Result<i64> {
+        self.deposit(amount).await?;
+        for _ in 0..10 {
+            // The feed has its turn.
+            tokio::task::yield_now().await;
+        }
+        self.ctx.storage().delete_all()?;
+        self.deposit(amount).await
+    }
+
     /// Deposits, and then does not.
     pub async fn deposit_and_fail(&self) -> Result<()> {
         self.ctx.storage().transaction(|| {
