@@ -149,6 +149,10 @@ impl Bounds {
 }
 
 impl Flights {
+    pub(super) fn are_none(&self) -> bool {
+        self.sends.total() + self.polls.total() == 0
+    }
+
     /// Waits are counted from the new time.
     pub(super) fn clock_went_back(&mut self) {
         self.poll_turns = PollTurns::default();

@@ -129,7 +129,6 @@ mod schema;
 pub mod service;
 mod settle;
 mod sql;
-mod suspects;
 mod throttle;
 mod turns;
 
@@ -154,7 +153,7 @@ pub use message::{Change, Counts, Enqueued, OutboxMessage, Priority, Record, Sta
 pub use options::{BehindDeadLetter, Breaker, GiveUp, Limit, OutboxOptions, Pace, Polling, Rate};
 pub use registry::Registry;
 
-use abide_component::{numbers::millis, worker};
+use abide_component::{numbers::millis, operating, worker};
 
 pub use abide_component::RetryPolicy;
 
@@ -196,7 +195,7 @@ impl Outbox {
         inner.show(inner.now())?;
         let outbox = Self(inner);
         let answering = outbox.clone();
-        ctx.serve_operations(NAME, move |request| answering.clone().operate(request))?;
+        operating::serve(ctx, NAME, move |request| answering.clone().operate(request))?;
         Ok(outbox)
     }
 

@@ -5,7 +5,7 @@
 //! listed and repeated, which a built-in outbox does not have. An edit needs a kind
 //! that is [open to clients](super::Registry::open_to_clients), as it does there.
 
-use abide::{Request, Response, Result, server::ApiError};
+use abide::{Request, Result, server::ApiError};
 use axum::{
     http::{Method, StatusCode},
     response::IntoResponse,
@@ -15,23 +15,15 @@ use serde_json::value::RawValue;
 
 use super::{
     Outbox, OutboxError, Record, Status,
-    forms::{
-        Failing, Listed, Overview, Resumed, Wanted, WantedDead, WantedFailing, Which, Whole,
-        page_size,
-    },
+    forms::{Failing, Listed, Overview, Resumed, Wanted, WantedDead, WantedFailing, Which, Whole},
     limits, redaction,
     refusal::refused,
 };
-use abide_component::operating::{Answer, body, json, no_operation, query};
+use abide_component::operating::{Answer, body, json, no_operation, page, query};
 
 impl Outbox {
     /// Answers an operator.
-    pub(super) async fn operate(self, request: Request) -> Result<Response> {
-        let answer = self.answer(request).await;
-        Ok(answer.unwrap_or_else(IntoResponse::into_response))
-    }
-
-    async fn answer(&self, request: Request) -> Answer {
+    pub(super) async fn operate(self, request: Request) -> Answer {
         let path = request.uri().path().to_owned();
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let method = match request.method() {
@@ -54,7 +46,8 @@ impl Outbox {
             (Method::GET, ["failing"]) => {
                 let wanted: WantedFailing = query(&request)?;
                 let destinations = self.failing_destinations(limits::MAX_PAGE)?;
-                let page = self.failing(wanted.before, page_size(wanted.limit)?)?;
+                let limit = page(wanted.limit, limits::MAX_PAGE)?;
+                let page = self.failing(wanted.before, limit)?;
                 Ok(json(&Failing::new(destinations, page)))
             }
             (Method::GET, ["messages", id]) => {

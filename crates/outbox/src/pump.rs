@@ -27,7 +27,7 @@ use abide::Result;
 use futures_util::{FutureExt, future::Abortable};
 
 use super::{
-    Delivery, Failure, FailureKind,
+    Delivery, Failure,
     claim::Claim,
     flights::Flights,
     inner::Inner,
@@ -36,7 +36,6 @@ use super::{
     overload::Overload,
     passes::Taken,
     registry::{Attempt, Handler},
-    suspects::Suspects,
 };
 use abide_component::numbers::millis;
 use abide_component::waits;
@@ -47,9 +46,6 @@ type Flight = worker::Attempt<Landed>;
 
 /// One that has finished.
 type Landed = (Claim, Outcome);
-
-/// The error of attempts that no task awaits any more.
-const CUT_OFF: &str = "the object or its process stopped before the response arrived";
 
 impl Inner {
     /// Wakes the worker.
@@ -135,10 +131,8 @@ impl Inner {
         taken: &mut Taken,
         f: impl FnOnce(&mut Taken) -> Result<T>,
     ) -> Result<T> {
-        let suspects = self.suspects.get();
         let result = f(taken);
         if result.is_err() {
-            self.suspects.set(suspects);
             let undone = std::mem::take(taken);
             let mut flights = self.flights.borrow_mut();
             flights.retract(&undone.sends, &undone.polls);
@@ -153,7 +147,7 @@ impl Inner {
         for (claim, outcome) in landed {
             freed.append(&mut flights.end(claim, outcome));
             if claim.alone {
-                self.suspects.set(self.suspects.get().end(now));
+                self.suspects.end(now);
             }
             if outcome.could_not_leave() {
                 self.overload.set(self.overload.get().refused(now));
@@ -219,7 +213,6 @@ impl Inner {
         *self.flights.borrow_mut() = Flights::default();
         self.unwritten.borrow_mut().clear();
         self.ended.borrow_mut().clear();
-        self.suspects.set(Suspects::default());
     }
 
     /// Settles attempts in flight without a task as unknown: their task, object or process has stopped.
@@ -230,7 +223,7 @@ impl Inner {
             self.rows.unpark_all(now)?;
         }
         let landed = claims.into_iter().map(|claim| {
-            let outcome = Outcome::failed(&claim, Failure::new(FailureKind::CutOff, CUT_OFF));
+            let outcome = Outcome::failed(&claim, Failure::cut_off());
             (claim, outcome)
         });
         self.turn(landed.collect(), false, now).map(drop)

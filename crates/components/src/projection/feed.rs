@@ -18,7 +18,7 @@ use crate::queue::{Queue, QueueError, QueueMessage};
 use abide_component::numbers::{millis, rows};
 use abide_component::worker::{May, Next, Turn, Work, Worker};
 use abide_component::{
-    WakeUp,
+    WakeUp, operating,
     tables::{self, TablesSql},
 };
 
@@ -136,7 +136,7 @@ impl Feed {
         let woken = feed.clone();
         ctx.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
         let answering = feed.clone();
-        ctx.serve_operations(NAME, move |request| answering.clone().operate(request))?;
+        operating::serve(ctx, NAME, move |request| answering.clone().operate(request))?;
         let told = feed.clone();
         ctx.on_timeline(move |_| told.send_again());
         let activated = feed.clone();

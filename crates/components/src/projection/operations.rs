@@ -8,14 +8,13 @@
 //!
 //! A read model is paused, and its dead letters are consumed again, by the operations of its queue.
 
-use abide::{Request, Response, Result};
-use axum::{http::Method, response::IntoResponse};
+use abide::Request;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Feed, FeedStanding, limits};
 use crate::queue::{Counts, Queue};
-use abide_component::operating::{Answer, json, no_operation, page, query};
+use abide_component::operating::{Answer, Verb, asked, json, no_operation, page, query};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,25 +33,18 @@ struct Standing {
 
 impl Feed {
     /// Answers an operator.
-    pub(super) async fn operate(self, request: Request) -> Result<Response> {
-        let answer = self.answer(request).await;
-        Ok(answer.unwrap_or_else(IntoResponse::into_response))
-    }
-
-    async fn answer(&self, request: Request) -> Answer {
-        let path = request.uri().path().trim_matches('/').to_owned();
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        let is_post = *request.method() == Method::POST;
-        match (is_read, &*path) {
-            (true, "") => {}
-            (true, "rows") => {
+    pub(super) async fn operate(self, request: Request) -> Answer {
+        let (verb, path) = asked(&request);
+        match (verb, &*path) {
+            (Verb::Read, "") => {}
+            (Verb::Read, "rows") => {
                 let wanted: Wanted = query(&request)?;
                 let limit = page(wanted.limit, limits::MAX_PAGE)?;
                 let id = wanted.id.unwrap_or_default();
                 let after = wanted.table.as_deref().map(|table| (table, &*id));
                 return Ok(json(&json!({ "rows": self.rows(after, limit)? })));
             }
-            (false, "retry") if is_post => self.retry()?,
+            (Verb::Change, "retry") => self.retry()?,
             _ => return Err(no_operation("A feed")),
         }
         let feed = self.standing()?;

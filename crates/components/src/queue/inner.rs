@@ -26,7 +26,7 @@ pub(super) struct Inner {
     /// Passes batches to the consumer.
     pub(super) worker: Worker,
     /// Whether other messages are stopped for one that may have ended the process.
-    pub(super) suspects: Cell<Suspects>,
+    pub(super) suspects: Suspects,
     /// Until when dead letters wait that the other queue refused.
     pub(super) forward_after: Cell<i64>,
     /// Why the queue cannot be consumed, as last logged.
@@ -41,7 +41,7 @@ impl Inner {
             ctx,
             rows,
             queues,
-            suspects: Cell::default(),
+            suspects: Suspects::default(),
             forward_after: Cell::new(0),
             told: RefCell::default(),
         })

@@ -8,13 +8,12 @@
 //! | `POST /redrive`, `POST /discard` with `{"id":MESSAGE}` | the same; 404 `no_such_dead_letter` |
 //! | the same with `{"died_until":MILLISECONDS}` | 200 and `{"count":N}`: this many of those that had died until then; again if that is 1,000 |
 
-use abide::{Request, Response, Result, server::ApiError};
-use axum::{http::Method, response::IntoResponse};
+use abide::{Request, server::ApiError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Counts, MessageId, Queue, QueueError, QueueShard, limits};
-use abide_component::operating::{Answer, body, json, no_operation, page, query};
+use abide_component::operating::{Answer, Verb, asked, body, json, no_operation, page, query};
 use abide_component::texts::sentence;
 
 /// The component of a shard.
@@ -44,26 +43,19 @@ struct Shard {
 
 impl QueueShard {
     /// Answers an operator.
-    pub(super) async fn operate(self, request: Request) -> Result<Response> {
-        let answer = self.answer(request).await;
-        Ok(answer.unwrap_or_else(IntoResponse::into_response))
-    }
-
-    async fn answer(&self, request: Request) -> Answer {
-        let path = request.uri().path().trim_matches('/').to_owned();
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        let is_post = *request.method() == Method::POST;
-        match (is_read, &*path) {
-            (true, "") => {}
-            (true, "dead-letters") => {
+    pub(super) async fn operate(self, request: Request) -> Answer {
+        let (verb, path) = asked(&request);
+        match (verb, &*path) {
+            (Verb::Read, "") => {}
+            (Verb::Read, "dead-letters") => {
                 let wanted: Wanted = query(&request)?;
                 let limit = page(wanted.limit, limits::MAX_PAGE)?;
                 let letters = self.dead_letters(limit).await.map_err(refused)?;
                 return Ok(json(&json!({ "dead_letters": letters })));
             }
-            (false, "pause") if is_post => self.queue()?.pause().await.map_err(refused)?,
-            (false, "resume") if is_post => self.queue()?.resume().await.map_err(refused)?,
-            (false, "redrive" | "discard") if is_post => {
+            (Verb::Change, "pause") => self.queue()?.pause().await.map_err(refused)?,
+            (Verb::Change, "resume") => self.queue()?.resume().await.map_err(refused)?,
+            (Verb::Change, "redrive" | "discard") => {
                 let redrive = path == "redrive";
                 match body(request).await? {
                     Which::Some { died_until } => {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use abide::prelude::*;
+use abide_component::operating;
 
 use super::{
     Counts, DeadLetter, QueueError, QueueMessage, Queues, Sent, inner::Inner, limits, operations,
@@ -51,12 +52,10 @@ impl DurableObject for QueueShard {
         let copied = Rc::clone(&inner);
         inner.ctx.on_activation(move |how| copied.activated(how));
         let answering = Rc::clone(&inner);
-        inner
-            .ctx
-            .serve_operations(operations::NAME, move |request| {
-                let inner = Rc::clone(&answering);
-                Self { inner }.operate(request)
-            })?;
+        operating::serve(&inner.ctx, operations::NAME, move |request| {
+            let inner = Rc::clone(&answering);
+            Self { inner }.operate(request)
+        })?;
         Ok(Self { inner })
     }
 

@@ -196,7 +196,7 @@ impl Work for Background {
         }
         let looks = match turn.may {
             // While something that may end the process is in flight, or is to be, nothing else begins.
-            May::Claim if turn.in_flight > 0 => free > 0 && !inner.suspects.get().stop_others(),
+            May::Claim if turn.in_flight > 0 => free > 0 && !inner.suspects.stop_others(),
             May::Claim => true,
             May::Finish => turn.in_flight == 0,
             May::HandOver => false,
@@ -251,7 +251,7 @@ impl Inner {
             Err(failure) => self.failed(claim, failure, now),
         })?;
         if claim.alone {
-            self.suspects.set(self.suspects.get().end(now));
+            self.suspects.end(now);
         }
         Ok(())
     }

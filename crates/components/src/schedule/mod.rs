@@ -75,7 +75,7 @@ use std::{future::Future, rc::Rc};
 
 use abide::{Ctx, Result};
 
-use abide_component::numbers::rows as count;
+use abide_component::{numbers::rows as count, operating};
 use inner::Inner;
 use timers::Set;
 
@@ -110,7 +110,7 @@ impl Schedule {
         ctx.on_activation(move |how| copied.activated(how));
         let schedule = Self(inner);
         let answering = schedule.clone();
-        ctx.serve_operations(inner::NAME, move |request| {
+        operating::serve(ctx, inner::NAME, move |request| {
             answering.clone().operate(request)
         })?;
         Ok(schedule)

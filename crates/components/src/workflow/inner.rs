@@ -10,6 +10,7 @@ use super::{
     attempt::Cancel,
     failure, metrics,
     notices::{self, Child, ChildResult, NoticeOutcome, NoticeResult, Parent, Sender},
+    operations::NAME,
     rows::{Instance, Rows},
 };
 use abide_component::numbers::millis;
@@ -43,19 +44,13 @@ impl Inner {
 
     /// If the clock was set back, moves waits earlier by as much, and returns by how much.
     pub(super) fn mind_clock(&self, instance: &Instance, now: i64) -> Result<Option<i64>> {
-        let Some(step) = steps_back::since(self.ctx.storage(), instance.set_back, now) else {
+        let Some(step) = steps_back::noticed(&self.ctx, NAME, instance.set_back, now) else {
             return Ok(None);
         };
         self.rows.save_set_back(step.sum)?;
         if step.by == 0 {
             return Ok(None);
         }
-        tracing::warn!(
-            by_millis = step.by,
-            workflow = instance.workflow,
-            instance = instance.id,
-            "the wall clock was set back: waits of the workflow are counted from the new time"
-        );
         self.rows.bring_nearer(step.by, now)?;
         Ok(Some(step.by))
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
-use abide_component::{WakeUp, worker::Worker};
+use abide_component::{WakeUp, operating, worker::Worker};
 
 use super::{
     Failure, Filter, InstanceRecord, Listed, Page, Status, StepKind, StepName, StepRecord,
@@ -85,12 +85,10 @@ impl DurableObject for WorkflowInstance {
         let copied = Rc::clone(&inner);
         inner.ctx.on_activation(move |how| copied.activated(how));
         let answering = Rc::clone(&inner);
-        inner
-            .ctx
-            .serve_operations(operations::NAME, move |request| {
-                let inner = Rc::clone(&answering);
-                Self { inner }.operate(request)
-            })?;
+        operating::serve(&inner.ctx, operations::NAME, move |request| {
+            let inner = Rc::clone(&answering);
+            Self { inner }.operate(request)
+        })?;
         Ok(Self { inner })
     }
 
@@ -432,9 +430,9 @@ impl DurableObject for WorkflowDirectory {
         let asking = Rc::clone(&directory);
         ctx.on_timeline(move |timeline| asking.begin_timeline(timeline));
         let answering = Rc::clone(&directory);
-        ctx.serve_operations(operations::NAME, move |request| {
+        operating::serve(&ctx, operations::NAME, move |request| {
             let directory = Rc::clone(&answering);
-            std::future::ready(Ok(Self { directory }.operate(&request)))
+            std::future::ready(Self { directory }.operate(&request))
         })?;
         Ok(Self { directory })
     }

@@ -12,13 +12,12 @@
 //! |---|---|
 //! | `GET /instances?status=&after=&after_id=&limit=` | 200 and a page of instances, the latest first; `next` of a page is `after` and `after_id` of the one that follows |
 
-use abide::{Request, Response, Result, server::ApiError};
-use axum::{http::Method, response::IntoResponse};
+use abide::{Request, server::ApiError};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{Filter, Status, StepName, WorkflowDirectory, WorkflowError, WorkflowInstance, limits};
-use abide_component::operating::{Answer, body, json, no_operation, page, query};
+use abide_component::operating::{Answer, Verb, asked, body, json, no_operation, page, query};
 use abide_component::texts::sentence;
 
 /// The component of an instance, and of a directory.
@@ -60,31 +59,24 @@ fn first() -> u32 {
 
 impl WorkflowInstance {
     /// Answers an operator.
-    pub(super) async fn operate(self, request: Request) -> Result<Response> {
-        let answer = self.answer(request).await;
-        Ok(answer.unwrap_or_else(IntoResponse::into_response))
-    }
-
-    async fn answer(&self, request: Request) -> Answer {
-        let path = request.uri().path().trim_matches('/').to_owned();
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        let is_post = *request.method() == Method::POST;
-        match (is_read, &*path) {
-            (true, "") => {}
-            (true, "steps") => {
+    pub(super) async fn operate(self, request: Request) -> Answer {
+        let (verb, path) = asked(&request);
+        match (verb, &*path) {
+            (Verb::Read, "") => {}
+            (Verb::Read, "steps") => {
                 let wanted: WantedSteps = query(&request)?;
                 let limit = page(wanted.limit, limits::MAX_PAGE)?;
                 let after = wanted.after.unwrap_or_default();
                 let steps = self.history(after, limit).await.map_err(refused)?;
                 return Ok(json(&json!({ "steps": steps })));
             }
-            (false, "pause") if is_post => self.pause().await.map_err(refused)?,
-            (false, "resume") if is_post => self.resume().await.map_err(refused)?,
-            (false, "cancel") if is_post => {
+            (Verb::Change, "pause") => self.pause().await.map_err(refused)?,
+            (Verb::Change, "resume") => self.resume().await.map_err(refused)?,
+            (Verb::Change, "cancel") => {
                 let Cancellation { reason } = body(request).await?;
                 self.cancel(reason).await.map_err(refused)?;
             }
-            (false, "restart") if is_post => {
+            (Verb::Change, "restart") => {
                 let Restart { step, occurrence } = body(request).await?;
                 let step = StepName::from((step.as_str(), occurrence));
                 self.restart(step).await.map_err(refused)?;
@@ -97,14 +89,9 @@ impl WorkflowInstance {
 
 impl WorkflowDirectory {
     /// Answers an operator.
-    pub(super) fn operate(&self, request: &Request) -> Response {
-        let answer = self.answer(request);
-        answer.unwrap_or_else(IntoResponse::into_response)
-    }
-
-    fn answer(&self, request: &Request) -> Answer {
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        if !is_read || request.uri().path().trim_matches('/') != "instances" {
+    pub(super) fn operate(&self, request: &Request) -> Answer {
+        let (verb, path) = asked(request);
+        if (verb, &*path) != (Verb::Read, "instances") {
             return Err(no_operation("A directory of workflows"));
         }
         let wanted: WantedInstances = query(request)?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use abide::{
+    component::Failure,
     patterns::{
         limits::{FORGET_LOCK_AFTER, MAX_LEASE, MAX_LOCK_WAIT},
         lock::{self, Fence, Lease, Lock, LockError, Token},
@@ -407,4 +408,10 @@ fn a_fork_of_a_lock_grants_nothing() {
         assert_ne!(bob.token, ada.token);
         lock(&world).renew(ada.token, secs(10)).await.unwrap();
     });
+}
+
+#[test]
+fn work_waits_for_a_lock_with_too_many_waiters() {
+    let failure = Failure::from(LockError::TooManyWaiters { max: 1 });
+    assert!(failure.kind().is_no_attempt(), "{failure:?}");
 }

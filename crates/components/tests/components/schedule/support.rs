@@ -30,7 +30,7 @@ pub(crate) struct Deed {
     pub(crate) panics: u32,
     /// It fails for good.
     pub(crate) never: bool,
-    /// This many attempts are throttled, for this long.
+    /// This many attempts after those that fail are throttled, for this long.
     pub(crate) throttled: u32,
     pub(crate) after: Option<Duration>,
     /// The process ends during each attempt: nothing that is not on disk remains.
@@ -140,11 +140,11 @@ impl Parts {
             disk.stop_at(disk.changes());
             self.calls.end();
         }
-        if firing.attempt <= deed.throttled {
-            return Err(Failure::throttled("later", deed.after));
-        }
         if firing.attempt <= deed.fails {
             return Err(Failure::temporary(format!("failure {}", firing.attempt)));
+        }
+        if firing.attempt <= deed.fails + deed.throttled {
+            return Err(Failure::throttled("later", deed.after));
         }
         if deed.never {
             return Err(Failure::permanent("never"));
