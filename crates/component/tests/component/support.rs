@@ -10,15 +10,14 @@ use std::{
     time::Duration,
 };
 
-use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
+use abide::{NodeBuilder, prelude::*, storage::SimDisk};
 use abide_component::{
     WakeUp, tables,
     worker::{self, Attempt, May, Next, Turn, Work, Worker},
 };
-use abide_harness::setting;
 use tokio::sync::Notify;
 
-use crate::world::store;
+use crate::world::{self, Setup};
 
 /// How soon a desk continues after a crash.
 const RECOVERY: Duration = Duration::from_secs(5);
@@ -300,13 +299,30 @@ impl Work for Jobs {
     }
 }
 
-pub(crate) struct World {
-    pub(crate) disk: SimDisk,
-    pub(crate) clock: TestClock,
-    pub(crate) node: Node,
+/// What the desks do, and the timeout of their background tasks.
+pub(crate) struct Office {
     pub(crate) script: Script,
     timeout: Duration,
 }
+
+impl Setup for Office {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        let life = self.script.0.lock().unwrap().life;
+        node.class::<Desk>(ClassOptions::default().background_timeout(self.timeout))
+            .with(Life(self.script.clone(), life))
+            .workers(2)
+    }
+
+    fn end_life(&mut self) {
+        self.script.end_life();
+    }
+
+    fn seen(&self) -> String {
+        format!("{:#?}", self.script)
+    }
+}
+
+pub(crate) type World = world::World<Office>;
 
 impl World {
     pub(crate) fn new() -> Self {
@@ -315,33 +331,8 @@ impl World {
 
     /// The timeout of background tasks.
     pub(crate) fn with_timeout(timeout: Duration) -> Self {
-        Self::at(TestClock::new(), SimDisk::new(), Script::default(), timeout)
-    }
-
-    fn at(clock: TestClock, disk: SimDisk, script: Script, timeout: Duration) -> Self {
-        let life = script.0.lock().unwrap().life;
-        let options = ClassOptions::default().background_timeout(timeout);
-        let node = Node::builder(store(&disk, &clock))
-            .class::<Desk>(options)
-            .with(Life(script.clone(), life))
-            .clock(Arc::new(clock.clone()))
-            .workers(2)
-            .start()
-            .unwrap();
-        Self {
-            disk,
-            clock,
-            node,
-            script,
-            timeout,
-        }
-    }
-
-    /// Another node on the state that a kill of this one leaves.
-    pub(crate) fn killed(self) -> Self {
-        self.script.end_life();
-        let disk = self.disk.after_kill();
-        Self::at(self.clock.clone(), disk, self.script.clone(), self.timeout)
+        let script = Script::default();
+        Self::of(Office { script, timeout })
     }
 
     /// Another node after this one was stopped.
@@ -360,7 +351,7 @@ impl World {
     }
 
     pub(crate) fn desk(&self, name: &str) -> Stub<Desk> {
-        self.node.env().object::<Desk>().get_by_name(name)
+        self.stub(name)
     }
 
     /// Adds a job that is due after `wait` milliseconds.
@@ -372,37 +363,26 @@ impl World {
     /// Waits until this many jobs are done, and does not move the clock.
     pub(crate) async fn until_done(&self, count: i64) {
         let done = async || self.desk("desk").done().await.unwrap() == count;
-        self.wait("jobs are done", Duration::ZERO, done).await;
+        self.wait(Duration::ZERO, "jobs are done", done).await;
     }
 
     /// The same, and moves the clock.
     pub(crate) async fn pass_until_done(&self, count: i64) {
         let done = async || self.desk("desk").done().await.unwrap() == count;
         let step = Duration::from_millis(100);
-        self.wait("jobs are done", step, done).await;
+        self.wait(step, "jobs are done", done).await;
     }
 
     /// Waits until a job's attempts have begun, and does not move the clock.
     pub(crate) async fn until_begun(&self, job: &str, count: usize) {
         let begun = async || self.script.count(job) == count;
-        self.wait("attempts begin", Duration::ZERO, begun).await;
+        self.wait(Duration::ZERO, "attempts begin", begun).await;
     }
 
     /// The same, and moves the clock. Calls no object.
     pub(crate) async fn pass_until_begun(&self, job: &str, count: usize) {
         let begun = async || self.script.count(job) == count;
         let step = Duration::from_millis(100);
-        self.wait("attempts begin", step, begun).await;
-    }
-
-    async fn wait(&self, what: &str, step: Duration, so: impl AsyncFn() -> bool) {
-        for _ in 0..setting("ABIDE_TEST_ROUNDS", 10_000) {
-            if so().await {
-                return;
-            }
-            self.clock.advance(step);
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        panic!("never: {what}; {:#?}", self.script);
+        self.wait(step, "attempts begin", begun).await;
     }
 }

@@ -9,11 +9,7 @@ use std::{
 };
 
 use abide::{
-    Node, NodeBuilder,
-    clock::TestClock,
-    outbox::{
-        Counts, DeadLetterFilter, Deliver, Failure, Outbox, OutboxError, OutboxOptions, Registry,
-    },
+    outbox::{Counts, DeadLetterFilter, Deliver, Failure, Outbox, OutboxError, OutboxOptions},
     outcomes::{Declaration, Entry, Machine, Outcomes, OutcomesOptions},
     patterns::{
         cleanup::{self, Cleanup},
@@ -25,14 +21,13 @@ use abide::{
     prelude::*,
     projection::Feed,
     schedule::{self, Schedule, Spec},
-    storage::SimDisk,
 };
 use abide_harness::until;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::{Letter, Post, World, run, world::store};
+use super::{Letter, Post, World, run};
 
 /// An object that deletes itself when it is not used for an hour.
 #[durable_object]
@@ -114,42 +109,27 @@ impl Cart {
     }
 }
 
-/// A node with a cart, and its clock. Attempts at letters succeed.
-fn with_cart() -> (Node, TestClock, Stub<Cart>) {
-    let (clock, disk) = (TestClock::new(), SimDisk::new());
-    let post = Post(Arc::new(AtomicUsize::new(1)));
-    let node = Node::builder(store(&disk, &clock))
-        .class::<Cart>(ClassOptions::default())
-        .with(Registry::new().with(post))
-        .clock(Arc::new(clock.clone()))
-        .workers(1)
-        .start()
-        .unwrap();
-    let cart = node.env().object::<Cart>().get_by_name("ada");
-    (node, clock, cart)
-}
-
-async fn pass(node: &Node, clock: &TestClock, minutes: u32) {
-    for _ in 0..minutes {
-        node.settle().await.unwrap();
-        clock.advance(Duration::from_mins(1));
-    }
-    node.settle().await.unwrap();
+/// A node with a cart. Attempts at letters succeed.
+fn with_cart() -> (World, Stub<Cart>) {
+    let world = World::with_class::<Cart>();
+    world.post.0.store(1, Ordering::SeqCst);
+    let cart = world.stub("ada");
+    (world, cart)
 }
 
 #[test]
 fn cleanup_keeps_an_object_whose_messages_wait_for_an_operator() {
     run(async {
-        let (node, clock, cart) = with_cart();
+        let (world, cart) = with_cart();
         let texts = ["never", "paid: ship the goods", "third"].map(str::to_owned);
         cart.send(texts.to_vec()).await.unwrap();
-        pass(&node, &clock, 150).await;
+        world.pass_minutes(150).await;
         let counts = cart.counts().await.unwrap();
         assert_eq!((counts.failed, counts.queued), (1, 2));
         cart.discard_all().await.unwrap();
-        node.settle().await.unwrap();
+        world.node.settle().await.unwrap();
         assert_eq!(cart.counts().await.unwrap().sent, 2);
-        pass(&node, &clock, 150).await;
+        world.pass_minutes(150).await;
         let counts = cart.counts().await.unwrap();
         assert_eq!((counts.sent, counts.discarded), (0, 0), "nothing waits");
     });
@@ -158,23 +138,23 @@ fn cleanup_keeps_an_object_whose_messages_wait_for_an_operator() {
 #[test]
 fn an_outbox_works_after_everything_was_deleted() {
     run(async {
-        let (node, clock, cart) = with_cart();
+        let (world, cart) = with_cart();
         let sent = async || cart.counts().await.unwrap().sent;
         cart.send(vec!["one".to_owned()]).await.unwrap();
-        node.settle().await.unwrap();
+        world.node.settle().await.unwrap();
         let undone = cart.delete_and_send("two".to_owned(), true).await;
         assert!(undone.is_err());
-        pass(&node, &clock, 1).await;
+        world.pass_minutes(1).await;
         assert_eq!(sent().await, 1, "what was deleted is there again");
         cart.delete_and_send("two".to_owned(), false).await.unwrap();
-        node.settle().await.unwrap();
+        world.node.settle().await.unwrap();
         assert_eq!(sent().await, 1);
         cart.delete_all().await.unwrap();
-        node.settle().await.unwrap();
+        world.node.settle().await.unwrap();
         assert_eq!(cart.tables().await.unwrap(), 0, "nothing is left");
         for count in 1..4 {
             cart.send(vec!["more".to_owned()]).await.unwrap();
-            node.settle().await.unwrap();
+            world.node.settle().await.unwrap();
             assert_eq!(sent().await, count);
         }
     });
@@ -183,15 +163,15 @@ fn an_outbox_works_after_everything_was_deleted() {
 #[test]
 fn a_callback_may_delete_everything() {
     run(async {
-        let (node, _, cart) = with_cart();
+        let (world, cart) = with_cart();
         let texts = ["one", "the last", "two"].map(str::to_owned);
         cart.send(texts.to_vec()).await.unwrap();
-        node.settle().await.unwrap();
+        world.node.settle().await.unwrap();
         assert_eq!(cart.tables().await.unwrap(), 0, "nothing is left");
         cart.send(vec!["the last but one".to_owned()])
             .await
             .unwrap();
-        node.settle().await.unwrap();
+        world.node.settle().await.unwrap();
         // It was not interrupted: the clock stands still.
         assert_eq!(cart.counts().await.unwrap().sent, 1, "what it has sent");
     });
@@ -272,17 +252,16 @@ impl Stand {
 #[test]
 fn cleanup_keeps_an_object_whose_timers_wait_for_an_operator() {
     run(async {
-        let world = World::new();
-        let node = world.node(&world.disk, NodeBuilder::class::<Stand>);
-        let stand = node.env().object::<Stand>().get_by_name("ada");
+        let world = World::with_class::<Stand>();
+        let stand = world.stub::<Stand>("ada");
         let set = |timer: &str, kind: &str| stand.set(timer.to_owned(), kind.to_owned());
         set("bell", "works").await.unwrap();
         set("gong", "broken").await.unwrap();
-        pass(&node, &world.clock, 150).await;
+        world.pass_minutes(150).await;
         assert_eq!(stand.failed().await.unwrap(), 1);
         assert_eq!(stand.state().await.unwrap().0.as_deref(), Some("bell"));
         stand.discard("gong".to_owned()).await.unwrap();
-        pass(&node, &world.clock, 150).await;
+        world.pass_minutes(150).await;
         assert_eq!(stand.state().await.unwrap().0, None, "nothing waits");
     });
 }
@@ -290,13 +269,12 @@ fn cleanup_keeps_an_object_whose_timers_wait_for_an_operator() {
 #[test]
 fn a_schedule_and_a_feed_work_after_everything_was_deleted() {
     run(async {
-        let world = World::new();
-        let node = world.node(&world.disk, NodeBuilder::class::<Stand>);
-        let stand = node.env().object::<Stand>().get_by_name("ada");
+        let world = World::with_class::<Stand>();
+        let stand = world.stub::<Stand>("ada");
         let state = async || {
-            node.settle().await.unwrap();
+            world.node.settle().await.unwrap();
             world.clock.advance(Duration::from_secs(2));
-            node.settle().await.unwrap();
+            world.node.settle().await.unwrap();
             let (fired, waiting, tables) = stand.state().await.unwrap();
             (fired.unwrap_or_default(), waiting, tables > 0)
         };
@@ -319,13 +297,12 @@ fn a_schedule_and_a_feed_work_after_everything_was_deleted() {
 #[test]
 fn a_timer_may_delete_everything() {
     run(async {
-        let world = World::new();
-        let node = world.node(&world.disk, NodeBuilder::class::<Stand>);
-        let stand = node.env().object::<Stand>().get_by_name("ada");
+        let world = World::with_class::<Stand>();
+        let stand = world.stub::<Stand>("ada");
         for (timer, kind) in [("bell", "works"), ("end", "last"), ("gong", "works")] {
             stand.set(timer.to_owned(), kind.to_owned()).await.unwrap();
         }
-        pass(&node, &world.clock, 1).await;
+        world.pass_minutes(1).await;
         assert_eq!(
             stand.state().await.unwrap(),
             (None, 0, 0),
@@ -335,7 +312,7 @@ fn a_timer_may_delete_everything() {
             .set("bell".to_owned(), "works".to_owned())
             .await
             .unwrap();
-        pass(&node, &world.clock, 1).await;
+        world.pass_minutes(1).await;
         assert_eq!(stand.state().await.unwrap().0.as_deref(), Some("bell"));
     });
 }
@@ -420,15 +397,11 @@ impl House {
 #[test]
 fn components_are_empty_and_work_after_everything_was_deleted() {
     run(async {
-        let world = World::new();
-        let node = Node::builder(store(&world.disk, &world.clock))
-            .class::<House>(ClassOptions::default())
-            .class::<Coordinator>(ClassOptions::default())
-            .clock(Arc::new(world.clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
-        let house = node.env().object::<House>().get_by_name("likes/1");
+        let world = World::new(|node| {
+            node.class::<House>(ClassOptions::default())
+                .class::<Coordinator>(ClassOptions::default())
+        });
+        let house = world.stub::<House>("likes/1");
         let (used, empty) = ((1, 1, 1, true), (0, 0, 0, false));
         assert_eq!(house.state().await.unwrap(), empty);
         assert_eq!(house.begin_anew(false).await.unwrap(), used);
@@ -489,16 +462,13 @@ impl Slow {
 #[test]
 fn an_attempt_ends_with_its_timer_when_everything_is_deleted() {
     run(async {
-        let world = World::new();
         let barrier = Barrier::default();
-        let node = Node::builder(store(&world.disk, &world.clock))
-            .class::<Slow>(ClassOptions::default())
-            .with(barrier.clone())
-            .clock(Arc::new(world.clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
-        let slow = node.env().object::<Slow>().get_by_name("ada");
+        let held = barrier.clone();
+        let world = World::new(move |node| {
+            node.class::<Slow>(ClassOptions::default())
+                .with(held.clone())
+        });
+        let slow = world.stub::<Slow>("ada");
         let begins = async |attempts| {
             until("the attempt", async || {
                 world.pass(1).await;
@@ -508,18 +478,18 @@ fn an_attempt_ends_with_its_timer_when_everything_is_deleted() {
         };
         let fired = async || {
             barrier.0.1.notify_waiters();
-            node.settle().await.unwrap();
+            world.node.settle().await.unwrap();
             slow.fired().await.unwrap()
         };
         slow.begin_anew(false).await.unwrap();
         begins(1).await;
         slow.begin_anew(false).await.unwrap();
         // Nothing rests while an attempt waits.
-        node.settle().await.unwrap();
+        world.node.settle().await.unwrap();
         assert_eq!(fired().await, 0, "the first attempt is gone");
         begins(2).await;
         assert!(slow.begin_anew(true).await.is_err());
-        node.settle().await.unwrap();
+        world.node.settle().await.unwrap();
         assert_eq!(fired().await, 0, "so is the second");
         // Its timer is there again, and repeats it.
         begins(3).await;

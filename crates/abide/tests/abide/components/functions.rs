@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use abide::{
-    Node,
     outbox::{
-        Deliver, Outbox, OutboxOptions, Registry,
+        Deliver, Outbox, OutboxOptions,
         live::{self, Live},
     },
     patterns::presence::{self, Presence},
@@ -14,7 +13,7 @@ use abide::{
     schedule::{self, Schedule},
 };
 
-use super::{Post, World, run, world::store};
+use super::{Post, World, run};
 
 /// Counts the functions that are in memory.
 #[derive(Clone, Default)]
@@ -67,23 +66,18 @@ impl Circle {
 #[test]
 fn functions_that_own_their_component_leave_memory_with_the_object() {
     run(async {
-        let world = World::new();
         let functions = Functions::default();
-        let node = Node::builder(store(&world.disk, &world.clock))
-            .class::<Circle>(ClassOptions::default())
-            .with(Registry::new().with(world.post.clone()))
-            .with(world.projection.clone())
-            .with(functions.clone())
-            .clock(Arc::new(world.clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
-        let circle = node.env().object::<Circle>().get_by_name("ada");
-        let in_memory = || Arc::strong_count(&functions.0) - 2;
+        let counted = functions.clone();
+        let world = World::new(move |node| {
+            node.class::<Circle>(ClassOptions::default())
+                .with(counted.clone())
+        });
+        let circle = world.stub::<Circle>("ada");
+        let in_memory = || Arc::strong_count(&functions.0) - 3;
         for _ in 0..3 {
             assert_eq!(circle.failed().await.unwrap(), 0);
             assert_eq!(in_memory(), 5);
-            node.evict(circle.untyped()).await.unwrap();
+            world.node.evict(circle.untyped()).await.unwrap();
             assert_eq!(in_memory(), 0);
         }
     });

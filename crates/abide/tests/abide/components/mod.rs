@@ -16,8 +16,7 @@ use std::{
 };
 
 use abide::{
-    Node, NodeBuilder,
-    clock::TestClock,
+    NodeBuilder, ObjectClass,
     outbox::{Deliver, Delivery, Failure, Registry, Submitted},
     prelude::*,
     projection::{Projection, SqliteModel, Table, Tables, Type},
@@ -25,7 +24,7 @@ use abide::{
 };
 use abide_harness::run;
 use serde::{Deserialize, Serialize};
-use world::store;
+use world::Setup;
 
 #[derive(Serialize, Deserialize)]
 struct Letter {
@@ -51,38 +50,41 @@ impl Deliver for Post {
     }
 }
 
-struct World {
-    clock: TestClock,
-    disk: SimDisk,
-    _dir: tempfile::TempDir,
-    projection: Projection,
+/// The classes of a test, and what their objects send to.
+struct Parts {
+    install: Box<dyn Fn(NodeBuilder) -> NodeBuilder>,
     post: Post,
+    projection: Projection,
+    _dir: tempfile::TempDir,
 }
 
+impl Setup for Parts {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        (self.install)(node)
+            .with(Registry::new().with(self.post.clone()))
+            .with(self.projection.clone())
+    }
+}
+
+type World = world::World<Parts>;
+
 impl World {
-    fn new() -> Self {
+    fn new(install: impl Fn(NodeBuilder) -> NodeBuilder + 'static) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let desks = Table::new("desks").column("open", Type::Integer);
         let tables = Tables::new([desks]).unwrap();
         let model = SqliteModel::open(dir.path().join("model.db"), tables).unwrap();
-        Self {
-            clock: TestClock::new(),
-            disk: SimDisk::new(),
-            _dir: dir,
-            projection: Projection::new("model", &model),
+        Self::of(Parts {
+            install: Box::new(install),
             post: Post::default(),
-        }
+            projection: Projection::new("model", &model),
+            _dir: dir,
+        })
     }
 
-    fn node(&self, disk: &SimDisk, class: fn(NodeBuilder, ClassOptions) -> NodeBuilder) -> Node {
-        let options = ClassOptions::default().unique_key("Desk".to_owned());
-        class(Node::builder(store(disk, &self.clock)), options)
-            .with(Registry::new().with(self.post.clone()))
-            .with(self.projection.clone())
-            .clock(Arc::new(self.clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap()
+    /// A node with objects of one class.
+    fn with_class<T: ObjectClass>() -> Self {
+        Self::new(|node| node.class::<T>(ClassOptions::default()))
     }
 
     async fn pass(&self, half_seconds: u32) {
@@ -90,5 +92,13 @@ impl World {
             self.clock.advance(Duration::from_millis(500));
             tokio::task::yield_now().await;
         }
+    }
+
+    async fn pass_minutes(&self, minutes: u32) {
+        for _ in 0..minutes {
+            self.node.settle().await.unwrap();
+            self.clock.advance(Duration::from_mins(1));
+        }
+        self.node.settle().await.unwrap();
     }
 }

@@ -1,11 +1,8 @@
 //! Components are opened in any combination and order, and refuse tables that they do not know.
 
-use std::sync::Arc;
-
 use abide::{
     Node, NodeBuilder,
-    clock::Clock as _,
-    outbox::{Deliver as _, Outbox, OutboxOptions, Registry},
+    outbox::{Deliver as _, Outbox, OutboxOptions},
     party::{self, Room},
     patterns::{
         presence::{self, Presence},
@@ -16,14 +13,13 @@ use abide::{
     projection::Feed,
     queue::{self, QueueShard},
     schedule::{self, Schedule, Spec},
-    storage::SimDisk,
     workflow::{self, WorkflowInstance},
     yjs::{self, Document},
 };
 use abide_harness::until;
 use serde_json::json;
 
-use super::{Letter, Post, World, run, world::store};
+use super::{Letter, Post, World, run};
 
 /// Opens what its name says, in that order: its outbox, its schedule, its feed.
 #[durable_object]
@@ -117,10 +113,9 @@ fn components_work_in_any_combination_and_order() {
         let all = ["x", "o", "s", "f", "os", "so", "of", "fo", "sf", "fs"];
         let orders = ["osf", "ofs", "sof", "sfo", "fos", "fso"];
         for name in all.iter().chain(&orders) {
-            let world = World::new();
-            let node = world.node(&world.disk, NodeBuilder::class::<Desk>);
-            let desk = node.env().object::<Desk>().get_by_name(name);
-            let start = world.clock.unix_millis().cast_signed();
+            let world = World::with_class::<Desk>();
+            let desk = world.stub::<Desk>(name);
+            let start = world.now();
             desk.begin().await.unwrap();
             let fired = name.contains('s').then_some(start + 2_000);
             let rang = Some(Timestamp::from_unix_millis(start + 3_000));
@@ -145,9 +140,8 @@ fn components_work_in_any_combination_and_order() {
 #[test]
 fn a_second_component_of_a_name_is_refused() {
     run(async {
-        let world = World::new();
-        let node = world.node(&world.disk, NodeBuilder::class::<Desk>);
-        let desk = node.env().object::<Desk>().get_by_name("o");
+        let world = World::with_class::<Desk>();
+        let desk = world.stub::<Desk>("o");
         let error = desk.open_again().await.unwrap_err();
         assert!(error.message().contains("`outbox`"), "{error}");
     });
@@ -219,39 +213,33 @@ impl Opener {
 /// The error of opening an object whose table has a version that the program does not know. The object must be left as
 /// it is.
 async fn refused(
-    class: &str,
+    class: &'static str,
     name: &str,
     (table, column): (&str, &str),
     version: i64,
-    open: impl AsyncFn(Node, &str) -> String,
+    open: impl AsyncFn(&Node, &str) -> String,
     install: fn(NodeBuilder, ClassOptions) -> NodeBuilder,
 ) -> String {
-    let world = World::new();
-    let start = |disk: &SimDisk, install: fn(NodeBuilder, ClassOptions) -> NodeBuilder| {
-        let options = ClassOptions::with_unique_key(class);
-        install(Node::builder(store(disk, &world.clock)), options)
-            .with(Registry::new().with(world.post.clone()))
-            .with(world.projection.clone())
-            .with(workflow::WorkflowRegistry::new())
-            .with(queue::Queues::new().without_consumer("words", queue::QueueOptions::default()))
-            .clock(Arc::new(world.clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap()
+    type Install = fn(NodeBuilder, ClassOptions) -> NodeBuilder;
+    let with = move |install: Install| {
+        move |node: NodeBuilder| {
+            install(node, ClassOptions::with_unique_key(class))
+                .with(workflow::WorkflowRegistry::new())
+                .with(
+                    queue::Queues::new().without_consumer("words", queue::QueueOptions::default()),
+                )
+        }
     };
-    let versioned: fn(NodeBuilder, ClassOptions) -> NodeBuilder =
-        |node, options| node.class::<Versioned>(options);
-    let node = start(&world.disk, versioned);
-    let object = node.env().object::<Versioned>().get_by_name(name);
+    let versioned: Install = |node, options| node.class::<Versioned>(options);
+    let world = World::new(with(versioned));
+    let object = world.stub::<Versioned>(name);
     let (table, column) = (table.to_owned(), column.to_owned());
-    object
-        .make(table.clone(), column.clone(), version)
-        .await
-        .unwrap();
-    let disk = world.disk.after_kill();
-    let told = open(start(&disk, install), name).await;
-    let node = start(&disk.after_kill(), versioned);
-    let object = node.env().object::<Versioned>().get_by_name(name);
+    let made = object.make(table.clone(), column.clone(), version).await;
+    made.unwrap();
+    let world = world.restarted_with(|parts| parts.install = Box::new(with(install)));
+    let told = open(&world.node, name).await;
+    let world = world.restarted_with(|parts| parts.install = Box::new(with(versioned)));
+    let object = world.stub::<Versioned>(name);
     let found = object.found(table.clone(), column).await.unwrap();
     assert_eq!(found, (vec![table], version), "{name}");
     told
@@ -260,15 +248,15 @@ async fn refused(
 #[test]
 fn tables_of_another_version_are_refused_and_left_as_they_are() {
     run(async {
-        let opened = async |node: Node, name: &str| {
+        let opened = async |node: &Node, name: &str| {
             let object = node.env().object::<Opener>().get_by_name(name);
             object.open().await.unwrap_err().to_string()
         };
-        let shard = async |node: Node, _: &str| {
+        let shard = async |node: &Node, _: &str| {
             let queue = queue::Queue::new(node.env(), "words").unwrap();
             queue.counts().await.unwrap_err().to_string()
         };
-        let instance = async |node: Node, name: &str| {
+        let instance = async |node: &Node, name: &str| {
             let object = node.env().object::<WorkflowInstance>().get_by_name(name);
             object.record().await.unwrap_err().to_string()
         };
