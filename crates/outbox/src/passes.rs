@@ -53,6 +53,17 @@ struct Suspect {
     bucket: Bucket,
 }
 
+impl Budget {
+    /// False if there is no token, or the node is overloaded.
+    fn has_room(&self, suspect: &Suspect) -> bool {
+        if suspect.alone.is_operation {
+            self.polls.left > 0
+        } else {
+            self.sends > 0
+        }
+    }
+}
+
 impl Inner {
     /// Counts waits from the new time if the clock was set back. Call this before writing any wait that is already
     /// counted from the new time: such a wait must not be shortened.
@@ -84,16 +95,13 @@ impl Inner {
         let is_due = |time: Option<i64>| time.is_some_and(|at| at <= now);
         // A due message may be past its deadline as well: nothing begins before all late messages have failed.
         let are_late = is_due(agenda.deadline);
-        let suspect = match is_due(agenda.alone) && !are_late {
-            true => self.suspect(now)?,
-            false => None,
-        };
+        let mut suspect = None;
+        if is_due(agenda.alone) && !are_late {
+            suspect = self.suspect(now)?;
+        }
         let has_room = suspect
             .as_ref()
-            .is_none_or(|suspect| match suspect.alone.is_operation {
-                true => budget.polls.left > 0,
-                false => budget.sends > 0,
-            });
+            .is_none_or(|suspect| budget.has_room(suspect));
         let is_idle = self.flights.borrow().are_none();
         if let MayBegin::Suspect(suspect) = self.suspects.next(suspect, is_idle && has_room, now) {
             self.take_alone(suspect, &mut budget, taken, now)?;

@@ -17,6 +17,9 @@ use abide_component::{
     worker::{self, Worker},
 };
 
+/// The component of a shard, for operators.
+pub(super) const NAME: &str = "queue";
+
 /// One shard.
 pub(super) struct Inner {
     pub(super) ctx: Ctx,

@@ -16,9 +16,6 @@ use super::{Counts, MessageId, Queue, QueueError, QueueShard, limits};
 use abide_component::operating::{Answer, Verb, asked, body, json, no_operation, page, query};
 use abide_component::texts::sentence;
 
-/// The component of a shard.
-pub(super) const NAME: &str = "queue";
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {

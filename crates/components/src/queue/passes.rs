@@ -4,10 +4,9 @@ use abide::Result;
 
 use super::{
     DeadLetters, QueueOptions,
-    inner::Inner,
+    inner::{Inner, NAME},
     limits,
     meta::Meta,
-    operations::NAME,
     pump::{InFlight, Taken},
     queues::Declared,
     rows::Due,

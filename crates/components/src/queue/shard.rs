@@ -6,8 +6,11 @@ use abide::prelude::*;
 use abide_component::operating;
 
 use super::{
-    Counts, DeadLetter, QueueError, QueueMessage, Queues, Sent, inner::Inner, limits, operations,
-    rows::Rows, schema,
+    Counts, DeadLetter, QueueError, QueueMessage, Queues, Sent,
+    inner::{self, Inner},
+    limits,
+    rows::Rows,
+    schema,
 };
 
 /// A shard of a queue: its name is the queue's, a `/` and its number. A [`Queue`](super::Queue) finds the right one.
@@ -52,7 +55,7 @@ impl DurableObject for QueueShard {
         let copied = Rc::clone(&inner);
         inner.ctx.on_activation(move |how| copied.activated(how));
         let answering = Rc::clone(&inner);
-        operating::serve(&inner.ctx, operations::NAME, move |request| {
+        operating::serve(&inner.ctx, inner::NAME, move |request| {
             let inner = Rc::clone(&answering);
             Self { inner }.operate(request)
         })?;

@@ -14,10 +14,9 @@ use super::{
     WorkflowError, WorkflowOptions, WorkflowRegistry,
     directory::{Directory, ListedVersion},
     failure,
-    inner::Inner,
+    inner::{self, Inner},
     limits, metrics,
-    notices::{self, Parent},
-    operations,
+    notice::{self, Parent},
     rows::Rows,
 };
 
@@ -85,7 +84,7 @@ impl DurableObject for WorkflowInstance {
         let copied = Rc::clone(&inner);
         inner.ctx.on_activation(move |how| copied.activated(how));
         let answering = Rc::clone(&inner);
-        operating::serve(&inner.ctx, operations::NAME, move |request| {
+        operating::serve(&inner.ctx, inner::NAME, move |request| {
             let inner = Rc::clone(&answering);
             Self { inner }.operate(request)
         })?;
@@ -107,7 +106,7 @@ impl WorkflowInstance {
         let inner = &self.inner;
         if let Some(instance) = inner.rows.instance()? {
             let known = inner.rows.value("input")?.unwrap_or_default();
-            let parent = order.parent.as_ref().map(notices::to_json).transpose()?;
+            let parent = order.parent.as_ref().map(notice::to_json).transpose()?;
             // An instance that has continued as new now has another input.
             let is_other = instance.run == 1 && !is_same(&known, &order.input);
             if is_other || instance.parent != parent {
@@ -265,7 +264,7 @@ impl WorkflowInstance {
         let instance = inner.instance()?;
         inner
             .rows
-            .add_notice(notices::LIST, &instance.workflow, "", inner.now())?;
+            .add_notice(notice::LIST, &instance.workflow, "", inner.now())?;
         Ok(inner.kick()?)
     }
 
@@ -295,7 +294,7 @@ impl WorkflowInstance {
             check_event(name, payload)?;
         }
         let inner = &self.inner;
-        let parent = order.parent.as_ref().map(notices::to_json).transpose()?;
+        let parent = order.parent.as_ref().map(notice::to_json).transpose()?;
         let now = inner.now();
         let instance = inner.ctx.storage().transaction(|| {
             let rows = &inner.rows;
@@ -304,7 +303,7 @@ impl WorkflowInstance {
             if let Some((name, payload)) = event {
                 rows.add_event(StepKind::Event, &name, &payload, now)?;
             }
-            rows.add_notice(notices::LIST, &order.workflow, "", now)?;
+            rows.add_notice(notice::LIST, &order.workflow, "", now)?;
             inner.guard()?;
             inner.instance()
         })?;
@@ -430,7 +429,7 @@ impl DurableObject for WorkflowDirectory {
         let asking = Rc::clone(&directory);
         ctx.on_timeline(move |timeline| asking.begin_timeline(timeline));
         let answering = Rc::clone(&directory);
-        operating::serve(&ctx, operations::NAME, move |request| {
+        operating::serve(&ctx, inner::NAME, move |request| {
             let directory = Rc::clone(&answering);
             std::future::ready(Self { directory }.operate(&request))
         })?;

@@ -20,9 +20,6 @@ use super::{Filter, Status, StepName, WorkflowDirectory, WorkflowError, Workflow
 use abide_component::operating::{Answer, Verb, asked, body, json, no_operation, page, query};
 use abide_component::texts::sentence;
 
-/// The component of an instance, and of a directory.
-pub(super) const NAME: &str = "workflow";
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WantedSteps {

@@ -31,10 +31,10 @@ impl Setback {
     /// An attempt has failed.
     pub(super) fn failed(&mut self, failure: &Failure, now: i64) {
         self.cut_off = failure.kind() == FailureKind::CutOff;
-        self.throttled_since = match failure.kind().is_no_attempt() {
-            true => self.throttled_since.or(Some(now)),
-            false => None,
-        };
+        self.throttled_since = failure
+            .kind()
+            .is_no_attempt()
+            .then(|| self.throttled_since.unwrap_or(now));
     }
 
     /// Parses the stored form.

@@ -13,14 +13,15 @@ use super::{
     attempt::Cancel,
     inner::Inner,
     limits,
-    notices::{self, NoticeResult},
+    notice::{self, NoticeResult},
+    notices,
     replay::{Mode, Replay},
     rows::Instance,
     run::{self, Rehearsals, Run, is_paused},
 };
 use abide_component::numbers::millis;
 use abide_component::waits;
-use abide_component::worker::{May, Next, Turn, Work};
+use abide_component::worker::{Attempt, May, Next, Turn, Work};
 
 impl Inner {
     /// Continues the work: now, and by the alarm in case the task stops.
@@ -31,6 +32,24 @@ impl Inner {
             run: None,
         });
         Ok(())
+    }
+
+    /// Starts sending due notices, within bounds.
+    pub(super) fn tell(
+        &self,
+        instance: &Instance,
+        now: i64,
+        room: usize,
+    ) -> Result<Vec<Attempt<NoticeResult>>> {
+        let mut telling = Vec::new();
+        for notice in self.rows.notices(now, room)? {
+            let again = millis(notices::PATIENCE).saturating_add(notice::wait(notice.attempts));
+            self.rows.telling(notice.id, now.saturating_add(again))?;
+            let env = self.ctx.env().clone();
+            let sent = notices::tell(env, self.teller(instance), notice);
+            telling.push(Box::pin(sent) as Attempt<NoticeResult>);
+        }
+        Ok(telling)
     }
 }
 
@@ -135,7 +154,7 @@ impl Task {
                 let forget = finished.saturating_add(millis(inner.options.keep_finished));
                 if forget <= now {
                     let workflow = &instance.workflow;
-                    inner.rows.add_notice(notices::FORGET, workflow, "", now)?;
+                    inner.rows.add_notice(notice::FORGET, workflow, "", now)?;
                     // The notice is sent by the next turn.
                     next.wake = Some(now);
                 } else {

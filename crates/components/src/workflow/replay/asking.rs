@@ -14,7 +14,7 @@ use super::{
 use crate::workflow::{
     Attempt, Failure, RetryPolicy, StepKind, StepName, StepState, failure, limits,
     metrics::Running,
-    notices::{self, Child},
+    notice::{self, Child},
     rows::Outcome,
 };
 use abide_component::{Decision, Tried, numbers::millis};
@@ -246,7 +246,7 @@ impl Replay {
                     input: input.clone(),
                 };
                 self.rows
-                    .add_notice(notices::START, event, &notices::to_json(&child)?, now)?;
+                    .add_notice(notice::START, event, &notice::to_json(&child)?, now)?;
                 self.rows.wait_for_child(row.id, event, workflow)?;
             }
         }
