@@ -250,7 +250,7 @@ fn rerun(args: &RerunArgs, out: &mut impl Write) -> Result<()> {
             if rerun.is_empty() {
                 bail!("the object has no such alarm that was given up or waits for a retry");
             }
-            data.audited("rerun_alarm", &object, None, || {
+            data.audited("rerun_alarm", Some(&object), None, || {
                 for (name, row) in &rerun {
                     db.set_named_alarm(name, Some(row))?;
                 }

@@ -190,12 +190,18 @@ impl Data {
     pub(crate) fn audited<R>(
         &self,
         action: &str,
-        object: &FoundObject,
+        object: Option<&FoundObject>,
         detail: Option<String>,
         change: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
         let log = AccessStore::open(&self.dir)?;
-        audited(&log, action, Some(object.to_string()), detail, change)
+        audited(
+            &log,
+            action,
+            object.map(ToString::to_string),
+            detail,
+            change,
+        )
     }
 
     /// Makes everything durable and releases the directory.

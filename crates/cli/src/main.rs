@@ -3,6 +3,7 @@
 
 mod alarms;
 mod audit;
+mod class;
 mod client;
 mod data;
 mod front;
@@ -42,6 +43,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use crate::{
     alarms::Alarms,
     audit::AuditArgs,
+    class::Classes,
     data::DataArgs,
     new::NewArgs,
     node::NodeArgs,
@@ -72,8 +74,8 @@ Objects:
 
 Data directories:
   alarms, bookmark, restore, fork, timeline, dormant, quarantined and repair work on a directory that no node serves,
-  and otherwise use the node that serves it. activate needs a running node. objects, sql, verify and checkpoint need a
-  directory that no node serves. token and audit work either way.
+  and otherwise use the node that serves it. activate needs a running node. class, objects, sql, verify and checkpoint
+  need a directory that no node serves. token and audit work either way.
 
 Exit codes:
   0 done, 1 failed (one line on standard error says why), 2 the command line is invalid. RUST_BACKTRACE=1 adds a stack
@@ -108,6 +110,9 @@ enum Command {
     /// List the objects of a data directory
     #[command(subcommand)]
     Objects(Objects),
+    /// List the classes of a data directory, and delete one with all its objects
+    #[command(subcommand)]
+    Class(Classes),
     /// Run SQL on one object
     Sql(SqlArgs),
     /// Print the bookmark of an object, now or at an earlier time
@@ -204,6 +209,7 @@ fn run() -> Result<ExitCode> {
         Command::Projection(command) => projection::run(&command, &mut out)?,
         Command::Outbox(command) => outbox::run(&command, &mut out)?,
         Command::Objects(Objects::List(args)) => objects::list(&args, &mut out)?,
+        Command::Class(command) => class::run(&command, &mut out)?,
         Command::Sql(args) => sql::run(&args, &mut out)?,
         Command::Bookmark(args) => recovery::bookmark(&args, &mut out)?,
         Command::Restore(args) => recovery::restore(&args, &mut out)?,

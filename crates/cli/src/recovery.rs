@@ -236,7 +236,7 @@ pub(crate) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Result<()> {
         Source::Data(data) => {
             let found = object.in_data(&data)?;
             let to = to.find(&data.store, found.key)?;
-            let undo = data.audited("restore", &found, Some(to.to_string()), || {
+            let undo = data.audited("restore", Some(&found), Some(to.to_string()), || {
                 Ok(if args.dormant {
                     data.store.restore_dormant(found.key, &to)?
                 } else {
@@ -292,7 +292,7 @@ pub(crate) fn fork(args: &ForkArgs, out: &mut impl Write) -> Result<()> {
                 ..from.key
             };
             let detail = format!("at {at} as {}", args.to);
-            data.audited("fork", &from, Some(detail), || {
+            data.audited("fork", Some(&from), Some(detail), || {
                 Ok(data.store.fork(from.key, &at, to, Some(&args.to))?)
             })?;
             data.close()?;

@@ -109,7 +109,7 @@ pub(crate) fn repair(args: &RepairArgs, out: &mut impl Write) -> Result<()> {
         Source::Data(data) => {
             let found = object.in_data(&data)?;
             let detail = serde_json::to_string(&RepairRequest { with })?;
-            let repaired = data.audited("repair", &found, Some(detail), || {
+            let repaired = data.audited("repair", Some(&found), Some(detail), || {
                 Ok(data.store.repair(found.key, how)?)
             })?;
             data.close()?;

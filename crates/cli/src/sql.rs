@@ -38,7 +38,9 @@ pub(crate) fn run(args: &SqlArgs, out: &mut impl Write) -> Result<()> {
                 "the statements would change the object, and were rolled back; add --write to keep the changes"
             );
         }
-        data.audited("sql", &object, Some(args.sql.clone()), || Ok(db.commit()?))?;
+        data.audited("sql", Some(&object), Some(args.sql.clone()), || {
+            Ok(db.commit()?)
+        })?;
     }
     print(rows.columns(), &rows.raw(), out)?;
     drop(db);

@@ -87,6 +87,14 @@ impl Failure {
         Self::new(FailureKind::NotSent, message)
     }
 
+    /// The attempt was dropped with its task, its object or the process: it may have had its effect, or ended the process.
+    pub fn cut_off() -> Self {
+        Self::new(
+            FailureKind::CutOff,
+            "the object or its process stopped before the response arrived",
+        )
+    }
+
     /// A failure of a kind.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {

@@ -2,12 +2,14 @@
 //!
 //! - [`WakeUp`]: when a component wants its object to be woken.
 //! - [`worker`]: the background task that does a component's work.
-//! - [`RetryPolicy`], [`doubled`], [`throttle`]: the waits of retries, and of receivers that ask for patience.
+//! - [`RetryPolicy`]: what follows a failure. [`doubled`], [`throttle`]: the waits of retries, and of receivers that ask for
+//!   patience.
 //! - [`suspects`]: work that may have ended the process.
 //! - [`steps_back`]: a clock that was set back.
 //! - [`operating`]: an operator's request to a component.
 //! - [`tables`]: a component's tables in its object's database.
 //! - [`Failure`]: why an attempt failed, and what that means for the next one.
+//! - [`error_kinds`]: from a component's own error to the errors of all.
 //! - [`answer`], [`address`]: outgoing HTTP requests and their responses.
 //!
 //! With the feature `server` alone: `operating`, `answer` and `address`.
@@ -27,6 +29,7 @@ extern crate abide_core as abide;
 pub mod address;
 #[cfg(feature = "server")]
 pub mod answer;
+mod error_kinds;
 mod failure;
 pub mod limits;
 pub mod numbers;
@@ -43,5 +46,5 @@ mod wake_up;
 pub mod worker;
 
 pub use failure::{Failure, FailureKind};
-pub use retry::{RetryPolicy, doubled, jittered};
+pub use retry::{Decision, RetryPolicy, Tried, doubled, jittered};
 pub use wake_up::WakeUp;

@@ -1,7 +1,8 @@
 //! Common code of component operations: reading an operator's request and answering it.
 
 use abide::{
-    Request,
+    Ctx, Request,
+    http::Method,
     server::{ApiError, JsonBody},
 };
 use axum::{
@@ -16,6 +17,45 @@ const DEFAULT_PAGE: usize = 100;
 
 /// The response to an operator, or an error.
 pub type Answer = Result<Response, ApiError>;
+
+/// What a request is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// `GET` and `HEAD`: to read.
+    Read,
+    /// `POST`: to change something.
+    Change,
+    /// Any other method.
+    Other,
+}
+
+/// Answers the operator requests to the component of this name: [`Ctx::serve_operations`].
+///
+/// # Errors
+/// [`ErrorKind::Input`](abide::ErrorKind::Input) if the object already has a component of this name.
+pub fn serve<F>(
+    ctx: &Ctx,
+    component: &str,
+    answer: impl Fn(Request) -> F + 'static,
+) -> abide::Result<()>
+where
+    F: Future<Output = Answer> + 'static,
+{
+    ctx.serve_operations(component, move |request| {
+        let answer = answer(request);
+        async move { Ok(answer.await.unwrap_or_else(IntoResponse::into_response)) }
+    })
+}
+
+/// What a request is to do, and its path without slashes at both ends.
+pub fn asked(request: &Request) -> (Verb, String) {
+    let verb = match *request.method() {
+        Method::GET | Method::HEAD => Verb::Read,
+        Method::POST => Verb::Change,
+        _ => Verb::Other,
+    };
+    (verb, request.uri().path().trim_matches('/').to_owned())
+}
 
 /// A value as a JSON response.
 pub fn json(value: &impl Serialize) -> Response {

@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    limits::{JITTER, MAX_RETRY_AFTER, SCHEDULE_JITTER},
+    Failure, FailureKind,
+    limits::{JITTER, MAX_RETRY_AFTER, PATIENCE, SCHEDULE_JITTER},
     numbers::millis,
+    throttle,
 };
 
 /// When failed attempts are retried, and when they are given up.
@@ -25,6 +27,37 @@ pub enum RetryPolicy {
     },
     /// The wait before each attempt except the first; after the last one no more attempts are made.
     Schedule(Vec<Duration>),
+}
+
+/// What was tried when an attempt failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Tried<'a> {
+    /// Attempts that count, with this one.
+    pub attempts: u32,
+    /// Attempts before this one that do not count.
+    pub throttled: u32,
+    /// Since when each attempt was throttled, if this one was, in milliseconds since 1970.
+    pub throttled_since: i64,
+    /// True if nothing else was in flight.
+    pub alone: bool,
+    /// What names the attempt: with it, waits have jitter.
+    pub parts: Option<&'a [&'a [u8]]>,
+}
+
+/// What follows a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Another attempt.
+    Again {
+        /// The wait before it, in milliseconds.
+        wait: i64,
+        /// True if the failed attempt counts.
+        counts: bool,
+        /// True if nothing else is to be in flight with it: it may end the process.
+        alone: bool,
+    },
+    /// No attempt. The text says why.
+    GiveUp(String),
 }
 
 impl Default for RetryPolicy {
@@ -86,6 +119,47 @@ impl RetryPolicy {
         }
     }
 
+    /// What follows a failure, by the rules of delivery. An attempt that was [cut off](FailureKind::CutOff) may have ended
+    /// the process: the last one is made alone, and only work that was alone is given up for it. Work that was throttled
+    /// for [`PATIENCE`] is given up.
+    pub fn decide(&self, failure: &Failure, tried: Tried<'_>, now: i64) -> Decision {
+        let Tried {
+            attempts, parts, ..
+        } = tried;
+        let error = failure.message();
+        if failure.kind().is_no_attempt() {
+            if let Some(over) = throttle::why_over(PATIENCE, tried.throttled_since, now, error) {
+                return Decision::GiveUp(over);
+            }
+            let pause = millis(throttle::pause(failure.after(), tried.throttled));
+            return Decision::Again {
+                wait: parts.map_or(pause, |parts| jittered(pause, JITTER, parts)),
+                counts: false,
+                alone: false,
+            };
+        }
+        if !failure.kind().is_retried() {
+            return Decision::GiveUp(error.to_owned());
+        }
+        let is_suspect = failure.kind() == FailureKind::CutOff;
+        let wait_after = |attempts| self.next(attempts, failure.after(), parts);
+        let (wait, alone) = match wait_after(attempts) {
+            Some(wait) => (wait, wait_after(attempts.saturating_add(1)).is_none()),
+            None if is_suspect && !tried.alone => {
+                let last = wait_after(self.max_attempts().saturating_sub(1));
+                (last.unwrap_or_default(), true)
+            }
+            None => {
+                return Decision::GiveUp(format!("{error}; attempt {attempts} was the last"));
+            }
+        };
+        Decision::Again {
+            wait,
+            counts: true,
+            alone: alone && is_suspect,
+        }
+    }
+
     /// Milliseconds until the attempt after this many; `None` after the last. A receiver that asks for a pause gets it,
     /// up to [`MAX_RETRY_AFTER`], and never an earlier attempt than the policy allows. With `parts`, which name the
     /// attempt, there is jitter.
@@ -140,6 +214,62 @@ mod tests {
         assert_eq!(policy.next(2, Some(Duration::from_mins(1)), None), None);
         let long = next(None).and(policy.next(1, None, Some(&[b"a"]))).unwrap();
         assert!((10_000..=11_000).contains(&long), "{long}");
+    }
+
+    #[test]
+    fn a_suspect_is_given_up_only_if_it_was_alone() {
+        let policy = RetryPolicy::Schedule([1, 2].map(Duration::from_secs).to_vec());
+        let decide = |failure: &Failure, attempts, alone| {
+            let tried = Tried {
+                attempts,
+                throttled: 0,
+                throttled_since: 0,
+                alone,
+                parts: None,
+            };
+            policy.decide(failure, tried, 0)
+        };
+        let again = |seconds: i64, alone| Decision::Again {
+            wait: seconds * 1_000,
+            counts: true,
+            alone,
+        };
+        let cut_off = Failure::cut_off();
+        assert_eq!(decide(&cut_off, 1, false), again(1, false));
+        assert_eq!(decide(&cut_off, 2, false), again(2, true));
+        assert_eq!(decide(&cut_off, 3, false), again(2, true));
+        let over = Decision::GiveUp(format!("{cut_off}; attempt 3 was the last"));
+        assert_eq!(decide(&cut_off, 3, true), over);
+        let other = Failure::temporary("no");
+        assert_eq!(decide(&other, 2, false), again(2, false));
+        assert!(matches!(decide(&other, 3, false), Decision::GiveUp(_)));
+        let never = Failure::permanent("never");
+        let over = Decision::GiveUp("never".to_owned());
+        assert_eq!(decide(&never, 1, false), over);
+    }
+
+    #[test]
+    fn throttled_attempts_do_not_count_until_patience_ends() {
+        let policy = RetryPolicy::Schedule(Vec::new());
+        let failure = Failure::throttled("429", None);
+        let decide = |throttled, now| {
+            let tried = Tried {
+                attempts: 1,
+                throttled,
+                throttled_since: 0,
+                alone: true,
+                parts: None,
+            };
+            policy.decide(&failure, tried, now)
+        };
+        let again = |wait| Decision::Again {
+            wait,
+            counts: false,
+            alone: false,
+        };
+        assert_eq!(decide(0, 0), again(1_000));
+        assert_eq!(decide(2, 0), again(4_000));
+        assert!(matches!(decide(2, millis(PATIENCE)), Decision::GiveUp(_)));
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //!
 //! A component that stores waits as times stores the sum of the clock's steps back with them, in the column `set_back`
 //! of its table with one row ([`tables::prepare_waits`](crate::tables::prepare_waits)). Before it reads or writes waits,
-//! it asks whether the clock [was set back](since), and shifts them.
+//! it asks whether the clock [was set back](noticed), and shifts them.
 
-use abide::Storage;
+use abide::{Ctx, Storage};
 
 use crate::{limits, numbers::millis};
 
@@ -31,4 +31,16 @@ pub fn since(storage: &Storage, sum: i64, now: i64) -> Option<StepBack> {
         by: time.set_back.saturating_sub(sum).max(0),
         sum: time.set_back,
     })
+}
+
+/// The same for a component of this name that now shifts its waits and stores the sum. A line in the log says so.
+pub fn noticed(ctx: &Ctx, component: &str, sum: i64, now: i64) -> Option<StepBack> {
+    let step = since(ctx.storage(), sum, now)?;
+    if step.by > 0 {
+        tracing::warn!(
+            by_millis = step.by, component, class = ctx.class(), object = %ctx.id(),
+            "the wall clock was set back: waits are counted from the new time"
+        );
+    }
+    Some(step)
 }

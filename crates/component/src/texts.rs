@@ -45,7 +45,7 @@ pub fn sentence(error: &impl Display) -> String {
         .into_iter()
         .flatten()
         .chain(chars)
-        .chain(['.'])
+        .chain((!text.ends_with('.')).then_some('.'))
         .collect()
 }
 
@@ -78,6 +78,10 @@ mod tests {
     fn a_sentence_begins_with_a_capital_and_ends_with_a_full_stop() {
         assert_eq!(sentence(&"there is no timer `a`"), "There is no timer `a`.");
         assert_eq!(sentence(&"über"), "Über.");
+        assert_eq!(
+            sentence(&"it is full. Try later."),
+            "It is full. Try later."
+        );
         assert_eq!(sentence(&""), ".");
     }
 }

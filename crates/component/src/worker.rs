@@ -25,7 +25,7 @@
 //! | The task cannot start | The guard continues. |
 //! | The node stops | Attempts in flight finish and their results are written. Nothing is claimed. The guard continues after the restart. |
 //! | The object is restored | It starts anew, with the rows of the restored state and their alarm: as after a crash. |
-//! | The object deletes everything | [`Work::turn`] returns `None`: attempts in flight are dropped, and it is called again, or the task ends if there were none. |
+//! | The object deletes everything | Attempts in flight, and results that are not written, are dropped. The task ends if the [tables](Work::has_tables) are gone. Otherwise it calls [`Work::recover`]: a deletion that is rolled back leaves claims. |
 //! | The object is dormant | No task starts. The object starts anew when it is activated. |
 
 use std::{cell::Cell, fmt, future::pending, pin::pin, rc::Rc, sync::Arc, time::Duration};
@@ -63,7 +63,13 @@ pub trait Work: Sized + 'static {
     /// A task waits this long for what is due; later work is left to the alarm.
     const SOON: Duration = SOON;
 
-    /// Settles attempts that were dropped with an earlier task, object or process. Called before the first turn.
+    /// False if the component's tables are gone: the task ends without a turn.
+    fn has_tables(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// Settles attempts that were dropped, with an earlier task, object or process, or because the object has deleted
+    /// everything. Called before a turn.
     fn recover(&mut self, _now: i64) -> Result<()> {
         Ok(())
     }
@@ -74,14 +80,14 @@ pub trait Work: Sized + 'static {
         Ok(())
     }
 
-    /// Makes a turn: writes all results and, if it may, claims what is due. `None` if the component's rows are gone.
+    /// Makes a turn: writes all results and, if it may, claims what is due.
     ///
     /// If it fails it is called again; results that it has written must not be in `landed` any more.
     fn turn(
         &mut self,
         landed: &mut Vec<Self::Landed>,
         turn: Turn,
-    ) -> Result<Option<Next<Self::Claim, Self::Landed>>>;
+    ) -> Result<Next<Self::Claim, Self::Landed>>;
 
     /// Begins claimed work. `durable` says whether the claims are on disk; `landed` has finished since the turn. An
     /// error ends the task. Work that claims nothing does without.
@@ -194,7 +200,7 @@ struct Shared {
     alarm: WakeUp,
     /// True while the worker's right is taken.
     running: Cell<bool>,
-    /// True if attempts may have been dropped.
+    /// True if attempts are to be dropped, or may have been, and are not settled.
     cut_off: Cell<bool>,
     /// Wakes the task.
     news: Notify,
@@ -203,13 +209,22 @@ struct Shared {
 impl Worker {
     /// The worker of a component with this alarm, whose handler kicks it.
     pub fn new(ctx: &Ctx, alarm: WakeUp) -> Self {
-        Self(Rc::new(Shared {
+        let worker = Self(Rc::new(Shared {
             ctx: ctx.clone(),
             alarm,
             running: Cell::new(false),
             cut_off: Cell::new(true),
             news: Notify::new(),
-        }))
+        }));
+        let told = worker.clone();
+        ctx.on_delete_all(move || told.deleted());
+        worker
+    }
+
+    /// The object has deleted everything, in a transaction that may be rolled back.
+    fn deleted(&self) {
+        self.0.cut_off.set(true);
+        self.wake();
     }
 
     /// The alarm.
@@ -276,9 +291,10 @@ impl Worker {
         })
     }
 
-    /// True if attempts may have been dropped since this was last called.
-    fn is_cut_off(&self) -> bool {
-        self.0.cut_off.take()
+    /// True if claims are void: attempts were dropped, or the object has deleted everything, and [`Work::recover`] was not
+    /// called since. A turn that finds this after it has called the program's code writes nothing more.
+    pub fn is_cut_off(&self) -> bool {
+        self.0.cut_off.get()
     }
 
     /// True if the worker was kicked since the last turn.
@@ -304,6 +320,13 @@ pub struct Right {
     is_at_rest: bool,
 }
 
+impl Right {
+    /// True if what was claimed is now to be settled: see [`Worker::is_cut_off`].
+    pub fn recovers(&self) -> bool {
+        self.worker.0.cut_off.take()
+    }
+}
+
 impl Drop for Right {
     fn drop(&mut self) {
         let shared = &self.worker.0;
@@ -321,6 +344,8 @@ enum TaskEnd {
     Rest,
     /// Something is, and another task continues with it.
     HandOver,
+    /// The component has no tables any more.
+    Gone,
 }
 
 struct Task<W: Work> {
@@ -345,6 +370,7 @@ impl<W: Work> Task<W> {
         };
         match end {
             Ok(TaskEnd::Rest) => self.right.is_at_rest = true,
+            Ok(TaskEnd::Gone) => {}
             Ok(TaskEnd::HandOver) => {
                 if let Err(error) = self.spawn() {
                     tracing::warn!(%error, class, %object, "background work cannot continue and waits for the alarm");
@@ -361,31 +387,26 @@ impl<W: Work> Task<W> {
         let env = worker.0.ctx.env();
         let clock = Arc::clone(env.clock());
         let end = clock.now() + TASK_LIFE;
-        if worker.is_cut_off() {
-            self.work.recover(worker.now())?;
-        }
         loop {
             // A turn looks at everything.
             worker.has_news();
+            if !self.work.has_tables()? {
+                worker.alarm().set(None)?;
+                return Ok(TaskEnd::Gone);
+            }
             let now = worker.now();
+            if self.right.recovers() {
+                self.flights.clear();
+                self.landed.clear();
+                self.work.recover(now)?;
+            }
             let may = match (env.is_stopping(), clock.now() >= end) {
                 (true, _) => May::Finish,
                 (false, true) => May::HandOver,
                 (false, false) => May::Claim,
             };
             let (next, has_failed) = match self.turn(now, may) {
-                Ok(Some(next)) => (next, false),
-                Ok(None) if !self.flights.is_empty() => {
-                    self.flights.clear();
-                    self.landed.clear();
-                    // If the deletion was rolled back, their claims are there.
-                    self.work.recover(now)?;
-                    continue;
-                }
-                Ok(None) => {
-                    worker.alarm().set(None)?;
-                    return Ok(TaskEnd::Rest);
-                }
+                Ok(next) => (next, false),
                 Err(error) if self.can_try_again(may) => {
                     let (class, object) = (worker.0.ctx.class(), worker.0.ctx.id());
                     tracing::error!(%error, class, %object, "background work could not be recorded: it is tried again");
@@ -394,6 +415,11 @@ impl<W: Work> Task<W> {
                 }
                 Err(error) => return Err(error),
             };
+            if worker.is_cut_off() {
+                // The turn itself has deleted everything. The next one is another transaction.
+                tokio::task::yield_now().await;
+                continue;
+            }
             if may == May::HandOver {
                 return Ok(TaskEnd::HandOver);
             }
@@ -437,7 +463,7 @@ impl<W: Work> Task<W> {
     }
 
     /// Makes a turn. An error leaves the results that are not written.
-    fn turn(&mut self, now: i64, may: May) -> Result<Option<Next<W::Claim, W::Landed>>> {
+    fn turn(&mut self, now: i64, may: May) -> Result<Next<W::Claim, W::Landed>> {
         let turn = Turn {
             now,
             in_flight: self.flights.len(),
@@ -460,7 +486,8 @@ impl<W: Work> Task<W> {
         Ok(!worker.has_news())
     }
 
-    /// Begins what a turn claimed, when the claims are durable. True if attempts have finished meanwhile.
+    /// Begins what a turn claimed, when the claims are durable. True if attempts have finished meanwhile, or everything was
+    /// deleted.
     async fn launch(&mut self, claims: Vec<W::Claim>, now: i64, may: May) -> Result<bool> {
         let worker = self.right.worker.clone();
         let mut synced = pin!(worker.0.ctx.storage().sync());
@@ -476,6 +503,9 @@ impl<W: Work> Task<W> {
                 }
             }
         };
+        if worker.is_cut_off() {
+            return Ok(true);
+        }
         let turn = Turn {
             now,
             in_flight: self.flights.len(),
@@ -488,10 +518,13 @@ impl<W: Work> Task<W> {
 
     /// Gives the work the results that have arrived in this poll. Those that it cannot write are kept for the next turn.
     fn arrived(&mut self) {
+        let worker = &self.right.worker;
+        if worker.is_cut_off() {
+            self.landed.clear();
+        }
         if self.landed.is_empty() {
             return;
         }
-        let worker = &self.right.worker;
         if let Err(error) = self.work.arrived(&mut self.landed, worker.now()) {
             let (class, object) = (worker.0.ctx.class(), worker.0.ctx.id());
             tracing::error!(%error, class, %object, "the result of background work could not be recorded: it is tried again");

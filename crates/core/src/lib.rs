@@ -147,18 +147,18 @@ pub use abide_macros::durable_object;
 pub use abide_macros::rpc;
 pub use abide_runtime::{
     Activation, Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, AnyNamespace, AnyStub,
-    BlockConcurrency, Body, Call, Class, ClassOptions, ClockTime, CommitStall, Ctx, DormantPage,
-    DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching, FoundObject, Instance,
-    JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats,
-    ObjectClass, ObjectId, ObjectPage, Outbound, PutOptions, QuarantineListing, Registrar,
-    Released, Remote, Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql, StallCause,
-    Storage, Stub, Timeline, TimelineCause, TimelineListing, Timestamp, clock, handed_over, limits,
-    random, socket,
+    BlockConcurrency, Body, Call, CallerGone, Class, ClassOptions, ClockTime, CommitStall, Ctx,
+    DormantPage, DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching, FoundObject,
+    Instance, JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder,
+    NodeStats, ObjectClass, ObjectId, ObjectPage, Outbound, PutOptions, QuarantineListing,
+    Registrar, Released, Remote, Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql,
+    StallCause, Storage, Stub, Timeline, TimelineCause, TimelineListing, Timestamp, clock,
+    handed_over, limits, random, socket,
     socket::{Audience, Close, Message, ReadyState, RequestResponsePair, WebSocket},
 };
 pub use abide_storage::{
-    Bookmark, ListOptions, Params, SqlError, SqlErrorKind, TimelineId, ToSql, Value, params,
-    params_from_iter,
+    Bookmark, ListOptions, Param, Params, ParamsFromIter, SqlError, SqlErrorKind, TimelineId,
+    ToSql, ToSqlError, Value, params, params_from_iter,
 };
 
 pub mod storage {

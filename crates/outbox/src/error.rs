@@ -1,7 +1,6 @@
 //! Errors of an outbox.
 
-use abide::{Error, ErrorKind};
-use abide_component::Failure;
+use abide::Error;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -60,25 +59,13 @@ pub enum OutboxError {
     Object(#[from] Error),
 }
 
-impl From<OutboxError> for Error {
-    fn from(error: OutboxError) -> Self {
-        let kind = match &error {
-            OutboxError::Object(error) => return error.clone(),
-            OutboxError::Invalid(_) | OutboxError::ClosedKind { .. } => ErrorKind::Input,
-            OutboxError::Full { .. } => ErrorKind::Overloaded,
-            OutboxError::KeyReused { .. } => ErrorKind::KeyReused,
-            OutboxError::NotFound { .. } => ErrorKind::NotFound,
-            OutboxError::Conflict { .. } => ErrorKind::Application,
-        };
-        Self::with_kind(kind, error.to_string())
-    }
-}
-
-impl From<OutboxError> for Failure {
-    fn from(error: OutboxError) -> Self {
-        Error::from(error).into()
-    }
-}
+abide_component::error_kinds!(OutboxError {
+    Invalid | ClosedKind => Input,
+    Full => Overloaded,
+    KeyReused => KeyReused,
+    NotFound => NotFound,
+    Conflict => Application,
+});
 
 fn any_of(statuses: &[Status]) -> String {
     let names: Vec<_> = statuses.iter().map(|status| status.as_str()).collect();

@@ -149,6 +149,10 @@ impl Bounds {
 }
 
 impl Flights {
+    pub(super) fn are_none(&self) -> bool {
+        self.sends.total() + self.polls.total() == 0
+    }
+
     /// Waits are counted from the new time.
     pub(super) fn clock_went_back(&mut self) {
         self.poll_turns = PollTurns::default();
@@ -313,11 +317,6 @@ impl Flights {
             self.interrupts.remove(&message);
         }
         registration
-    }
-
-    /// The messages in flight.
-    pub(super) fn messages(&self) -> impl Iterator<Item = i64> {
-        self.interrupts.keys().copied()
     }
 
     /// Interrupts the attempt or poll of a message: it is dropped, and lands as interrupted.

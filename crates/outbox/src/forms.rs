@@ -1,15 +1,13 @@
 //! Request and response bodies of the HTTP API.
 
 use abide::server::ApiError;
+use abide_component::operating::page;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{
     Change, Counts, DeadLetterFilter, Destination, MessageFilter, Page, Record, Status, limits,
 };
-
-/// Default number of messages in a page.
-const DEFAULT_PAGE: usize = 100;
 
 /// The query for a page of messages.
 #[derive(Deserialize)]
@@ -86,7 +84,7 @@ impl Wanted {
         Ok(MessageFilter {
             status: self.status,
             before: self.before,
-            limit: page_size(self.limit)?,
+            limit: page(self.limit, limits::MAX_PAGE)?,
         })
     }
 }
@@ -97,7 +95,7 @@ impl WantedDead {
             kind: self.kind,
             destination: self.destination,
             before: self.before,
-            limit: page_size(self.limit)?,
+            limit: page(self.limit, limits::MAX_PAGE)?,
             after: None,
         })
     }
@@ -146,15 +144,4 @@ impl From<Which> for DeadLetterFilter {
             after: which.after,
         }
     }
-}
-
-pub(crate) fn page_size(limit: Option<usize>) -> Result<usize, ApiError> {
-    let limit = limit.unwrap_or(DEFAULT_PAGE);
-    if (1..=limits::MAX_PAGE).contains(&limit) {
-        return Ok(limit);
-    }
-    Err(ApiError::bad_request(
-        "invalid_query",
-        format!("limit is from 1 to {}.", limits::MAX_PAGE),
-    ))
 }

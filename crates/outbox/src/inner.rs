@@ -22,10 +22,10 @@ use super::{
     polls::Reserved,
     registry::Accepted,
     rows::{New, Rows},
-    suspects::Suspects,
 };
 use abide_component::WakeUp;
 use abide_component::numbers::millis;
+use abide_component::suspects::Suspects;
 use abide_component::worker::Worker;
 
 /// One object's outbox.
@@ -40,7 +40,7 @@ pub(super) struct Inner {
     /// Whether this node is overloaded.
     pub(super) overload: Cell<Overload>,
     /// Whether others are stopped while a suspect is attempted alone.
-    pub(super) suspects: Cell<Suspects>,
+    pub(super) suspects: Suspects,
     /// What the current tick is to poll.
     pub(super) reserved: RefCell<Reserved>,
     /// Messages that were ended while in flight, in transactions that may be rolled back: their attempts are to be
@@ -72,7 +72,7 @@ impl Inner {
             rows: Rows::open(ctx, options)?,
             flights: RefCell::default(),
             overload: Cell::default(),
-            suspects: Cell::default(),
+            suspects: Suspects::default(),
             reserved: RefCell::default(),
             ended: RefCell::default(),
             unwritten: RefCell::default(),
@@ -369,18 +369,6 @@ impl Inner {
     pub(super) fn forget_functions(&self) {
         self.rows.callbacks.forget();
         self.rows.changes.forget_listeners();
-    }
-
-    /// The object has deleted everything, in a transaction that may be rolled back: memory knows nothing of the tables,
-    /// and attempts in flight are interrupted if their messages are gone.
-    pub(super) fn deleted(self: &Rc<Self>) {
-        self.rows.are_deleted();
-        let in_flight = self.flights.borrow();
-        let unwritten = self.unwritten.borrow();
-        let lost = unwritten.iter().map(|(claim, _)| claim.id);
-        let mut ended = self.ended.borrow_mut();
-        ended.extend(in_flight.messages().chain(lost));
-        self.worker.wake();
     }
 
     /// True if the outbox has anything to do, now or later: messages to deliver, operations to poll, fan-outs to

@@ -136,7 +136,6 @@ mod schema;
 pub mod service;
 mod settle;
 mod sql;
-mod suspects;
 mod throttle;
 mod turns;
 
@@ -190,7 +189,7 @@ impl Outbox {
         ctx.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
         let (asked, told) = (Rc::clone(&inner), Rc::clone(&inner));
         ctx.has_duties(NAME, move || asked.holds());
-        ctx.on_delete_all(move || told.deleted());
+        ctx.on_delete_all(move || told.rows.are_deleted());
         let (copied, ended) = (Rc::clone(&inner), Rc::clone(&inner));
         ctx.on_end(move || ended.forget_functions());
         ctx.on_activation(move |how| copied.activated(how));

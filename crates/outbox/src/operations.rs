@@ -5,7 +5,7 @@
 //! listed and repeated, which a built-in outbox does not have. An edit needs a kind
 //! that is [open to clients](super::Registry::open_to_clients), as it does there.
 
-use abide::{Ctx, Request, Response, Result, server::ApiError};
+use abide::{Ctx, Request, Result, server::ApiError};
 use axum::{
     http::{Method, StatusCode},
     response::IntoResponse,
@@ -15,29 +15,21 @@ use serde_json::value::RawValue;
 
 use super::{
     NAME, Outbox, OutboxError, Record, Status,
-    forms::{
-        Failing, Listed, Overview, Resumed, Wanted, WantedDead, WantedFailing, Which, Whole,
-        page_size,
-    },
+    forms::{Failing, Listed, Overview, Resumed, Wanted, WantedDead, WantedFailing, Which, Whole},
     limits, redaction,
     refusal::refused,
 };
-use abide_component::operating::{Answer, body, json, no_operation, query};
+use abide_component::operating::{self, Answer, body, json, no_operation, page, query};
 
 impl Outbox {
     /// Serves operators through the object's component.
     pub(super) fn serve_operators(&self, ctx: &Ctx) -> Result<()> {
         let outbox = self.clone();
-        ctx.serve_operations(NAME, move |request| outbox.clone().operate(request))
+        operating::serve(ctx, NAME, move |request| outbox.clone().operate(request))
     }
 
     /// Answers an operator.
-    async fn operate(self, request: Request) -> Result<Response> {
-        let answer = self.answer(request).await;
-        Ok(answer.unwrap_or_else(IntoResponse::into_response))
-    }
-
-    async fn answer(&self, request: Request) -> Answer {
+    pub(super) async fn operate(self, request: Request) -> Answer {
         let path = request.uri().path().to_owned();
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let method = match request.method() {
@@ -60,7 +52,8 @@ impl Outbox {
             (Method::GET, ["failing"]) => {
                 let wanted: WantedFailing = query(&request)?;
                 let destinations = self.failing_destinations(limits::MAX_PAGE)?;
-                let page = self.failing(wanted.before, page_size(wanted.limit)?)?;
+                let limit = page(wanted.limit, limits::MAX_PAGE)?;
+                let page = self.failing(wanted.before, limit)?;
                 Ok(json(&Failing::new(destinations, page)))
             }
             (Method::GET, ["messages", id]) => {

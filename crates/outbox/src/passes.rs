@@ -9,10 +9,11 @@ use abide::{Error, Result};
 use serde::Deserialize;
 
 use super::{
-    Batch, FanOutStatus, Limit, Pace, Status,
+    Batch, FanOutStatus, Limit, NAME, Pace, Status,
     agenda::Agenda,
     bucket::{self, Bucket},
     claim::Claim,
+    claims::IsolatedWork,
     destination,
     flights::{Bounds, Full, InFlight, Standing},
     inner::{Added, Inner},
@@ -24,6 +25,7 @@ use super::{
 };
 use abide_component::numbers::{millis, rows};
 use abide_component::steps_back;
+use abide_component::suspects::MayBegin;
 use abide_component::texts::{Panicked, cut};
 
 /// What a pass has claimed.
@@ -44,12 +46,30 @@ struct Budget {
     tick: i64,
 }
 
+/// A message that is to be attempted or polled alone, at a destination that is not paused.
+struct Suspect {
+    alone: IsolatedWork,
+    to: destination::Row,
+    bucket: Bucket,
+}
+
+impl Budget {
+    /// False if there is no token, or the node is overloaded.
+    fn has_room(&self, suspect: &Suspect) -> bool {
+        if suspect.alone.is_operation {
+            self.polls.left > 0
+        } else {
+            self.sends > 0
+        }
+    }
+}
+
 impl Inner {
     /// Counts waits from the new time if the clock was set back. Call this before writing any wait that is already
     /// counted from the new time: such a wait must not be shortened.
     pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
         let mut meta = self.rows.meta()?;
-        let Some(step) = steps_back::since(self.ctx.storage(), meta.set_back, now) else {
+        let Some(step) = steps_back::noticed(&self.ctx, NAME, meta.set_back, now) else {
             return Ok(());
         };
         if step.by > 0 {
@@ -73,16 +93,22 @@ impl Inner {
         let meta = self.rows.meta()?;
         let mut budget = self.budget(meta, now);
         let is_due = |time: Option<i64>| time.is_some_and(|at| at <= now);
-        if is_due(agenda.alone) && !is_due(agenda.deadline) {
-            self.take_alone(&mut budget, taken, now)?;
-        } else if !self.suspects.get().is_tried() && self.suspects.get().stop_others() {
-            self.suspects.set(self.suspects.get().end(now));
-        }
-        if self.suspects.get().stop_others() {
-            (budget.sends, budget.polls) = (0, Polls::default());
-        }
         // A due message may be past its deadline as well: nothing begins before all late messages have failed.
         let are_late = is_due(agenda.deadline);
+        let mut suspect = None;
+        if is_due(agenda.alone) && !are_late {
+            suspect = self.suspect(now)?;
+        }
+        let has_room = suspect
+            .as_ref()
+            .is_none_or(|suspect| budget.has_room(suspect));
+        let is_idle = self.flights.borrow().are_none();
+        if let MayBegin::Suspect(suspect) = self.suspects.next(suspect, is_idle && has_room, now) {
+            self.take_alone(suspect, &mut budget, taken, now)?;
+        }
+        if self.suspects.stop_others() {
+            (budget.sends, budget.polls) = (0, Polls::default());
+        }
         if !are_late {
             self.take_due(&mut budget, &mut taken.sends, now)?;
         }
@@ -163,8 +189,7 @@ impl Inner {
             (budget.sends, budget.polls) = (0, Polls::default());
             budget.tick = budget.tick.max(until);
         } else if overload.is_probed() {
-            let flights = self.flights.borrow();
-            let idle = flights.sends.total() + flights.polls.total() == 0;
+            let idle = self.flights.borrow().are_none();
             budget.polls.left = budget.polls.left.min(u32::from(idle));
             budget.sends = budget.sends.min(u32::from(idle));
         }
@@ -209,19 +234,9 @@ impl Inner {
         }
     }
 
-    /// Attempts or polls a due suspect alone, when nothing else is in flight; until then nothing else begins. A suspect
-    /// whose destination is paused is postponed.
-    fn take_alone(&self, budget: &mut Budget, taken: &mut Taken, now: i64) -> Result<()> {
-        let suspects = self.suspects.get();
-        if suspects.is_tried() || suspects.after() > now {
-            return Ok(());
-        }
+    /// The first due suspect. One whose destination is paused is put off.
+    fn suspect(&self, now: i64) -> Result<Option<Suspect>> {
         while let Some(alone) = self.rows.first_alone(now)? {
-            let room = if alone.is_operation {
-                budget.polls.left
-            } else {
-                budget.sends
-            };
             let mut to = self.rows.destination(&alone.destination)?;
             let bucket = to.bucket(self.destination_limit().rate, now);
             let put_off = match to.rests_until(now) {
@@ -229,42 +244,43 @@ impl Inner {
                 None if alone.is_operation || bucket.tokens(now) > 0 => None,
                 None => Some(bucket.next_token().max(now + 1)),
             };
-            if let Some(until) = put_off {
-                self.rows.put_off(alone.id, until)?;
-                continue;
-            }
-            let is_idle = {
-                let flights = self.flights.borrow();
-                flights.sends.total() + flights.polls.total() == 0
+            let Some(until) = put_off else {
+                return Ok(Some(Suspect { alone, to, bucket }));
             };
-            if !is_idle {
-                self.suspects.set(suspects.wait(now));
-                return Ok(());
-            }
-            if room == 0 {
-                // There is no token, or the node is overloaded.
-                return Ok(());
-            }
-            self.suspects.set(suspects.begin(now));
-            if alone.is_operation {
-                let claim = self.rows.claim_poll(alone.id, now)?;
-                self.flights.borrow_mut().begin(&claim);
-                taken.polls.push(claim);
-                return Ok(());
-            }
-            to.served = to.served.wrapping_add(1);
-            to.set_bucket(bucket.take(1));
-            self.rows.save_destination(to)?;
-            budget.bucket = budget.bucket.take(1);
-            let mut claims = self.rows.claim(&alone.destination, &[alone.id], now)?;
-            for claim in &mut claims {
-                claim.taken_at = now;
-                self.flights.borrow_mut().begin(claim);
-            }
-            taken.sends.extend(claims);
+            self.rows.put_off(alone.id, until)?;
+        }
+        Ok(None)
+    }
+
+    /// Attempts or polls a suspect.
+    fn take_alone(
+        &self,
+        suspect: Suspect,
+        budget: &mut Budget,
+        taken: &mut Taken,
+        now: i64,
+    ) -> Result<()> {
+        let Suspect {
+            alone,
+            mut to,
+            bucket,
+        } = suspect;
+        if alone.is_operation {
+            let claim = self.rows.claim_poll(alone.id, now)?;
+            self.flights.borrow_mut().begin(&claim);
+            taken.polls.push(claim);
             return Ok(());
         }
-        self.suspects.set(suspects.end(now));
+        to.served = to.served.wrapping_add(1);
+        to.set_bucket(bucket.take(1));
+        self.rows.save_destination(to)?;
+        budget.bucket = budget.bucket.take(1);
+        let mut claims = self.rows.claim(&alone.destination, &[alone.id], now)?;
+        for claim in &mut claims {
+            claim.taken_at = now;
+            self.flights.borrow_mut().begin(claim);
+        }
+        taken.sends.extend(claims);
         Ok(())
     }
 
@@ -543,11 +559,9 @@ impl Inner {
         // Without room it waits for an attempt to finish; without tokens, for the next token.
         let flights = self.flights.borrow();
         let most = self.most();
-        let probed =
-            self.overload.get().is_probed() && flights.sends.total() + flights.polls.total() > 0;
-        let suspects = self.suspects.get();
+        let probed = self.overload.get().is_probed() && !flights.are_none();
         // The next attempt to finish continues.
-        let stopped = suspects.stop_others() && flights.sends.total() + flights.polls.total() > 0;
+        let stopped = self.suspects.stop_others() && !flights.are_none();
         if flights.sends.total() < most && !probed && !stopped {
             let token = match budget.bucket.tokens(now) {
                 0 => budget.bucket.next_token(),
@@ -558,7 +572,10 @@ impl Inner {
                 flights.next_first(self.bounds(), now),
                 token.max(budget.tick),
             );
-            wake.not_before(agenda.alone, token.max(budget.tick).max(suspects.after()));
+            wake.not_before(
+                agenda.alone,
+                token.max(budget.tick).max(self.suspects.after()),
+            );
         }
         if flights.polls.total() < most && !probed && !stopped {
             let from = if budget.polls.free() == 0 {
@@ -579,13 +596,9 @@ impl Inner {
 
     /// A wait for a retry, a poll or the end of a pause is no longer than before.
     fn clock_went_back(&self, by: i64, now: i64) -> Result<()> {
-        tracing::warn!(
-            by_millis = by,
-            "the wall clock was set back: waits of the outbox are counted from the new time"
-        );
         self.flights.borrow_mut().clock_went_back();
         self.overload.set(Overload::default());
-        self.suspects.set(self.suspects.get().clock_went_back(now));
+        self.suspects.clock_went_back(now);
         self.rows.agenda_changes();
         self.rows.write_destinations()?;
         let sql = &self.rows.sql;

@@ -27,7 +27,7 @@ use abide::Result;
 use futures_util::{FutureExt, future::Abortable};
 
 use super::{
-    Delivery, Failure, FailureKind,
+    Delivery, Failure,
     claim::Claim,
     flights::Flights,
     inner::Inner,
@@ -36,7 +36,6 @@ use super::{
     overload::Overload,
     passes::Taken,
     registry::{Attempt, Handler},
-    suspects::Suspects,
 };
 use abide_component::numbers::millis;
 use abide_component::waits;
@@ -47,9 +46,6 @@ type Flight = worker::Attempt<Landed>;
 
 /// One that has finished.
 type Landed = (Claim, Outcome);
-
-/// The error of attempts that no task awaits any more.
-const CUT_OFF: &str = "the object or its process stopped before the response arrived";
 
 impl Inner {
     /// Wakes the worker.
@@ -92,6 +88,8 @@ impl Inner {
                 self.rows.turn(|| {
                     self.rows.unpark(&freed, now)?;
                     let unwritten = self.write(&landed, how, now)?;
+                    // A callback may have deleted everything: what has come since waits for the next turn.
+                    let passes = passes && !self.worker.is_cut_off();
                     if passes && let Err(error) = self.try_pass(taken, how, now) {
                         if how == How::Together {
                             return Err(error);
@@ -133,10 +131,8 @@ impl Inner {
         taken: &mut Taken,
         f: impl FnOnce(&mut Taken) -> Result<T>,
     ) -> Result<T> {
-        let suspects = self.suspects.get();
         let result = f(taken);
         if result.is_err() {
-            self.suspects.set(suspects);
             let undone = std::mem::take(taken);
             let mut flights = self.flights.borrow_mut();
             flights.retract(&undone.sends, &undone.polls);
@@ -151,7 +147,7 @@ impl Inner {
         for (claim, outcome) in landed {
             freed.append(&mut flights.end(claim, outcome));
             if claim.alone {
-                self.suspects.set(self.suspects.get().end(now));
+                self.suspects.end(now);
             }
             if outcome.could_not_leave() {
                 self.overload.set(self.overload.get().refused(now));
@@ -217,7 +213,6 @@ impl Inner {
         *self.flights.borrow_mut() = Flights::default();
         self.unwritten.borrow_mut().clear();
         self.ended.borrow_mut().clear();
-        self.suspects.set(Suspects::default());
     }
 
     /// Settles attempts in flight without a task as unknown: their task, object or process has stopped.
@@ -228,7 +223,7 @@ impl Inner {
             self.rows.unpark_all(now)?;
         }
         let landed = claims.into_iter().map(|claim| {
-            let outcome = Outcome::failed(&claim, Failure::new(FailureKind::CutOff, CUT_OFF));
+            let outcome = Outcome::failed(&claim, Failure::cut_off());
             (claim, outcome)
         });
         self.turn(landed.collect(), false, now).map(drop)
@@ -346,24 +341,16 @@ impl Work for Pump {
     type Claim = Claim;
     type Landed = Landed;
 
+    fn has_tables(&self) -> Result<bool> {
+        self.inner.rows.sql.has_tables()
+    }
+
     fn recover(&mut self, now: i64) -> Result<()> {
-        if !self.inner.rows.sql.has_tables()? {
-            return Ok(());
-        }
         self.inner.recover(now)
     }
 
-    fn turn(
-        &mut self,
-        landed: &mut Vec<Landed>,
-        turn: Turn,
-    ) -> Result<Option<Next<Claim, Landed>>> {
+    fn turn(&mut self, landed: &mut Vec<Landed>, turn: Turn) -> Result<Next<Claim, Landed>> {
         let (inner, now) = (&self.inner, turn.now);
-        if !inner.rows.sql.has_tables()? {
-            // The object has deleted everything, and the messages with it.
-            inner.forget_flights();
-            return Ok(None);
-        }
         inner.interrupt_ended(landed)?;
         let turned = inner.turn(std::mem::take(landed), turn.may == May::Claim, now);
         let are_unwritten = !inner.unwritten.borrow().is_empty();
@@ -375,8 +362,8 @@ impl Work for Pump {
             }
             Err(error) => return Err(error),
         };
-        if turn.may != May::Claim {
-            return Ok(Some(Next::at(None)));
+        if turn.may != May::Claim || inner.worker.is_cut_off() {
+            return Ok(Next::at(None));
         }
         let again = are_unwritten.then(|| now.saturating_add(millis(worker::SOON)));
         let mut next = Next::at(taken.wake.into_iter().chain(again).min());
@@ -386,7 +373,7 @@ impl Work for Pump {
             next.wake = Some(now);
         }
         self.unreported = inner.rows.notes.len();
-        Ok(Some(next))
+        Ok(next)
     }
 
     fn begin(

@@ -1,13 +1,14 @@
 //! The response to a client when an outbox refuses.
 
 use abide::{ErrorKind, server::ApiError};
+use abide_component::texts::sentence;
 use axum::http::StatusCode;
 
 use super::OutboxError;
 
 /// An outbox's refusal, as a response.
 pub(crate) fn refused(error: OutboxError) -> ApiError {
-    let text = sentence(&error.to_string());
+    let text = sentence(&error);
     match error {
         OutboxError::Invalid(_) => ApiError::bad_request("invalid_message", text),
         OutboxError::Full { .. } => {
@@ -38,18 +39,6 @@ pub(crate) fn refused(error: OutboxError) -> ApiError {
             }
         },
     }
-}
-
-/// The text with a capital letter and a full stop.
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_ascii_uppercase());
-    let end = if text.ends_with('.') { "" } else { "." };
-    first
-        .into_iter()
-        .chain(letters)
-        .chain(end.chars())
-        .collect()
 }
 
 #[cfg(test)]

@@ -148,7 +148,10 @@ impl Rows {
         let result = self.transaction(|| {
             self.read_destinations()?;
             let value = f()?;
-            self.write_ledger()?;
+            // A callback may have deleted everything.
+            if self.sql.has_tables()? {
+                self.write_ledger()?;
+            }
             Ok(value)
         });
         self.ledger.set(self.ledger.get().end());

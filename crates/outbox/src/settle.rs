@@ -21,6 +21,7 @@ use super::{
 };
 use abide_component::jittered;
 use abide_component::numbers::{micros, millis};
+use abide_component::throttle;
 
 impl Inner {
     /// Writes the result of a claim, to its row and to its destination's.
@@ -36,6 +37,10 @@ impl Inner {
             now,
         };
         settlement.settle(outcome, &mut to)?;
+        if !self.rows.sql.has_tables()? {
+            // A callback has deleted everything.
+            return Ok(());
+        }
         // It may be sent to again, after those that already wait.
         to.due_at = Some(now);
         self.rows.save_destination(to)
@@ -209,13 +214,8 @@ impl Settlement<'_> {
             rows, claim, now, ..
         } = self;
         let patience = rows.options.patience;
-        if now.saturating_sub(claim.since) >= millis(patience) {
-            let days = patience.as_secs_f64() / 86_400.0;
-            let error = format!(
-                "it was throttled for {days:.1} days; the last response: {}",
-                again.error
-            );
-            return self.give_up(&error, again.unknown);
+        if let Some(over) = throttle::why_over(patience, claim.since, now, again.error) {
+            return self.give_up(&over, again.unknown);
         }
         self.count(Event::Throttled);
         let (at, attempts) = self.in_its_place();

@@ -7,24 +7,16 @@
 //! reveal data that is not durable. Handles given to an object ([`Holder::Object`]) therefore send nothing outside
 //! polls, on any thread; and on the threads that run objects no other handle does.
 
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-};
+use std::{cell::RefCell, rc::Rc};
 
-use crate::{Error, ErrorKind, Result, object::Object};
+use crate::{
+    Error, ErrorKind, Result,
+    holder::{self, Holder},
+    object::Object,
+};
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Object>>> = const { RefCell::new(None) };
-    /// Code that runs here between polls was started by objects.
-    static OF_OBJECTS: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Who owns an environment and the handles created from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holder {
-    Program,
-    Object,
 }
 
 /// The object whose output gate a message sent here and now must pass; `None` if the program sends it.
@@ -33,30 +25,13 @@ pub(crate) enum Holder {
 /// If an object sends it outside its polls.
 pub(crate) fn sender(holder: Holder) -> Result<Option<Rc<Object>>> {
     match current() {
-        None if holder == Holder::Object || OF_OBJECTS.get() => Err(Error::with_kind(
+        None if holder == Holder::Object || holder::is_of_objects() => Err(Error::with_kind(
             ErrorKind::Input,
             "an object can call others only inside its own handlers, so that the call leaves once its writes are durable: \
              start background work with `ctx.spawn(…)` instead of your own task or thread",
         )),
         object => Ok(object),
     }
-}
-
-/// Marks this thread as one that runs objects, or code that they have started.
-pub(crate) fn runs_objects() {
-    OF_OBJECTS.set(true);
-}
-
-/// Runs code of the program that belongs to no object, between polls.
-pub(crate) fn outside<R>(f: impl FnOnce() -> R) -> R {
-    struct OutsideGuard(bool);
-    impl Drop for OutsideGuard {
-        fn drop(&mut self) {
-            OF_OBJECTS.set(self.0);
-        }
-    }
-    let _outside = OutsideGuard(OF_OBJECTS.replace(false));
-    f()
 }
 
 /// The object whose code runs now.

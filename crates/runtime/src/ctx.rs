@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::{
     Activation, Alarm, AlarmInfo, Env, Error, ErrorKind, LocalFuture, ObjectId, Request, Response,
     Result, Sql, Storage, Timeline, Timestamp,
-    object::{Duties, Object},
+    object::{CallerGone, Duties, Object},
     socket::{Audience, Message, RequestResponsePair, WebSocket},
 };
 
@@ -24,12 +24,15 @@ use crate::{
 #[derive(Clone)]
 pub struct Ctx {
     storage: Storage,
+    env: Env,
 }
 
 impl Ctx {
-    pub(crate) fn new(object: Rc<Object>) -> Self {
+    /// `env` is the environment for objects.
+    pub(crate) fn new(object: Rc<Object>, env: Env) -> Self {
         Self {
             storage: Storage::new(object),
+            env,
         }
     }
 
@@ -65,7 +68,7 @@ impl Ctx {
 
     /// The environment: other objects, shared values.
     pub fn env(&self) -> &Env {
-        &self.object().worker.env
+        &self.env
     }
 
     /// The alarm being handled, if any.
@@ -295,6 +298,29 @@ impl Ctx {
     /// belongs to the object itself or to a component that does not say whether it has work.
     pub fn has_work(&self) -> Result<bool> {
         self.object().has_work()
+    }
+
+    /// Completes when the caller of the running handler has stopped waiting: it has dropped the call, its time limit has
+    /// passed, or it was an HTTP client that has disconnected. (An HTTP/1 client that closes its connection looks for 10 s
+    /// like one that still reads.) A handler that does not ask runs to its end.
+    ///
+    /// Use it to end long work early, at an `await`; what was written before remains. It never completes in an alarm, in a
+    /// socket's event, in background work, or in a call with an idempotency key, whose result is kept for the caller that
+    /// repeats it.
+    ///
+    /// ```
+    /// # use abide_runtime as abide;
+    /// # use abide::{Ctx, Error, Result};
+    /// # async fn render() -> Result<String> { Ok(String::new()) }
+    /// async fn report(ctx: &Ctx) -> Result<String> {
+    ///     tokio::select! {
+    ///         report = render() => report,
+    ///         () = ctx.caller_gone() => Err(Error::new("the caller has stopped waiting")),
+    ///     }
+    /// }
+    /// ```
+    pub fn caller_gone(&self) -> CallerGone {
+        self.object().caller_gone()
     }
 
     /// Prevents the call whose method is running in this poll from being remembered under its idempotency key: a

@@ -4,19 +4,21 @@ use std::{
     any::{Any, TypeId, type_name},
     collections::HashMap,
     fmt,
+    rc::Rc,
     sync::Arc,
 };
 
 use crate::{
-    AnyNamespace, Call, Error, ErrorKind, Namespace, ObjectClass, Request, Response, Result,
-    Timestamp,
+    AnyNamespace, Call, Class, Ctx, Error, ErrorKind, Instance, Namespace, ObjectClass, Request,
+    Response, Result, Timestamp,
+    binding::Binding,
     clock::Clock,
-    context::Holder,
-    creation::CreationLimit,
-    namespace::Binding,
-    outbound,
+    fetch,
+    handle::RouterHandle,
+    holder::Holder,
+    object::Object,
     random::Randomness,
-    router::{Phase, Router, RouterHandle},
+    router::{Phase, Router},
 };
 
 /// The typed values that a program shares with its objects.
@@ -35,15 +37,23 @@ pub struct Env {
 struct Inner {
     router: Arc<Router>,
     bindings: Arc<[Arc<Binding>]>,
+    /// The class of each binding.
+    classes: Box<[Arc<dyn Class>]>,
     values: Values,
 }
 
 impl Env {
-    pub(crate) fn new(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>, values: Values) -> Self {
+    pub(crate) fn new(
+        router: Arc<Router>,
+        bindings: Arc<[Arc<Binding>]>,
+        classes: Box<[Arc<dyn Class>]>,
+        values: Values,
+    ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 router,
                 bindings,
+                classes,
                 values,
             }),
             holder: Holder::Program,
@@ -58,9 +68,10 @@ impl Env {
         }
     }
 
-    /// How many objects each creator may create.
-    pub(crate) fn creation_limit(&self) -> Option<&dyn CreationLimit> {
-        self.inner.router.creation.as_deref()
+    /// Creates the instance of an object. This is the environment for objects.
+    pub(crate) fn instantiate(&self, object: &Rc<Object>) -> Result<Box<dyn Instance>> {
+        let ctx = Ctx::new(Rc::clone(object), self.clone());
+        self.inner.classes[object.binding.index].instantiate(ctx, self.clone())
     }
 
     /// All bindings.
@@ -119,7 +130,7 @@ impl Env {
                 ErrorKind::NotFound,
                 format!(
                     "binding `{binding}` is of class {}, not {}",
-                    found.class.name(),
+                    found.class_name.as_str(),
                     T::NAME
                 ),
             ));
@@ -163,7 +174,7 @@ impl Env {
     /// does each part of a body that is not ready immediately. It is sent whether or not the returned future is
     /// awaited. A program that must know that a request arrived keeps it in storage until then, and retries it.
     pub fn fetch(&self, request: Request) -> Call<Response> {
-        outbound::fetch(&RouterHandle::new(&self.inner.router, self.holder), request)
+        fetch::fetch(&RouterHandle::new(&self.inner.router, self.holder), request)
     }
 
     /// The time of the node's clock, which a test can move.

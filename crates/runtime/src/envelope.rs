@@ -5,10 +5,11 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
-use abide_storage::{MemoryAccount, MemoryBudget, MemoryUse, Store};
+use abide_storage::{MemoryAccount, MemoryBudget, MemoryUse, Store, TimelineRow};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
@@ -16,19 +17,17 @@ use crate::{
     alarms::AlarmRequest,
     backlog::Backlog,
     call::Answer,
+    census::Census,
     chain::Link,
-    creation::Creator,
+    creator::Creator,
     gate::{Egress, Lane, Released},
     limits::{
         EVENT_BYTES, GATED_SHARE, MAX_GATED_PER_WORKER, MAX_QUEUED_PER_WORKER, OBJECTS_SHARE,
     },
-    settle::Census,
+    poll_watch::PollWatch,
     socket::Delivery,
     stats::Counters,
-    testing::Eviction,
-    timelines::Known,
     unwind::guarded,
-    watchdog::PollWatch,
 };
 
 /// An event addressed to an object.
@@ -67,11 +66,22 @@ pub(crate) struct AdminTask {
     pub(crate) refused: oneshot::Sender<Error>,
 }
 
+/// What a worker knows of an object's timeline.
+pub(crate) type Known = (TimelineRow, Option<String>);
+
 /// An operator's question about an object's timeline.
 pub(crate) struct TimelineQuestion {
     pub(crate) binding: usize,
     pub(crate) id: ObjectId,
     pub(crate) tell: oneshot::Sender<Result<Known>>,
+}
+
+/// Asks a worker to evict an object.
+pub(crate) struct Eviction {
+    pub(crate) binding: usize,
+    pub(crate) id: ObjectId,
+    /// Receives what keeps the object in memory, for people; `None` if it is not in memory.
+    pub(crate) tell: oneshot::Sender<Option<String>>,
 }
 
 /// A message in a worker's channel.
@@ -301,6 +311,14 @@ impl Replier {
     /// Returns whether a caller waits for the answer.
     pub(crate) fn has_caller(&self) -> bool {
         matches!(self.to, Origin::Caller(_))
+    }
+
+    /// Ready once the caller no longer waits for the answer. A socket always does.
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.to {
+            Origin::Caller(caller) => caller.poll_closed(cx),
+            Origin::Socket(_) => Poll::Pending,
+        }
     }
 
     /// Records that the runtime will answer the event with an error.

@@ -1,35 +1,16 @@
-//! Events that reach an object, and its replies.
+//! Events that reach an object.
 //!
-//! [`Event`] and [`Reply`] are the complete interface between the runtime and a class, whatever language the class is
-//! written in: a method is a name, arguments and results are bytes.
+//! [`Event`] and [`Reply`](crate::Reply) are the complete interface between the runtime and a class, whatever language
+//! the class is written in: a method is a name, arguments and results are bytes.
 
 use std::borrow::Cow;
 
-use axum_core::body::Body;
-
 use crate::{
-    Activation, AlarmInfo, Error, ErrorKind, Result, Timeline, body,
-    handover::HandedOver,
+    Activation, AlarmInfo, Encoding, Error, Request, Timeline, body,
     limits::EVENT_BYTES,
     socket::{Close, Message, WebSocket},
-    testing::Visit,
+    visit::Visit,
 };
-
-/// The HTTP request passed to an object's `fetch`.
-pub type Request<T = Body> = http::Request<T>;
-
-/// The HTTP response returned by an object's `fetch`.
-pub type Response<T = Body> = http::Response<T>;
-
-/// How arguments and results are encoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Encoding {
-    /// CBOR (RFC 8949), as between Rust programs.
-    #[default]
-    Cbor = 0,
-    /// JSON (RFC 8259), for callers without Rust types. A method's `Result` is `{"Ok":…}` or `{"Err":…}`.
-    Json = 1,
-}
 
 /// An event for an object.
 #[derive(Debug)]
@@ -94,6 +75,16 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeteredBody;
 
+/// In a request's extensions: the encoded value with which [`Stub::upgrade`](crate::Stub::upgrade) has sent it.
+#[derive(Clone)]
+pub(crate) struct HandedOver(pub(crate) Vec<u8>);
+
+impl HandedOver {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
 impl Event {
     /// Returns whether this is a message of a socket's peer, and not an event of the socket's end.
     pub(crate) fn is_socket_message(&self) -> bool {
@@ -145,48 +136,6 @@ impl Event {
             Self::WebSocketMessage { .. }
                 | Self::WebSocketClose { .. }
                 | Self::WebSocketError { .. }
-        )
-    }
-}
-
-/// An object's reply to an [`Event`].
-#[derive(Debug)]
-pub enum Reply {
-    /// To [`Event::Fetch`] and [`Event::Operation`].
-    Fetch(Response),
-    /// To [`Event::Rpc`]: the result, encoded as the arguments were.
-    Rpc(Vec<u8>),
-    /// To an event without an answer: it has been handled.
-    Done,
-}
-
-impl Reply {
-    pub(crate) fn into_response(self) -> Result<Result<Response>> {
-        let Self::Fetch(response) = self else {
-            return Err(Self::wrong());
-        };
-        Ok(Ok(response))
-    }
-
-    pub(crate) fn into_result(self) -> Result<Vec<u8>> {
-        let Self::Rpc(result) = self else {
-            return Err(Self::wrong());
-        };
-        Ok(result)
-    }
-
-    pub(crate) fn into_done(self) -> Result<Result<()>> {
-        let Self::Done = self else {
-            return Err(Self::wrong());
-        };
-        Ok(Ok(()))
-    }
-
-    /// The error for a class that answers with the wrong kind of reply.
-    fn wrong() -> Error {
-        Error::with_kind(
-            ErrorKind::Decode,
-            "the object's class answered with the wrong kind of reply",
         )
     }
 }

@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr};
 use abide_storage::{NamespaceNo, ObjectKey, Store};
 
 use crate::{
-    AnyStub, Error, ErrorKind, Node, ObjectId, Result, limits::MIN_ID_PREFIX, recovery::on_a_thread,
+    AnyStub, Error, ErrorKind, Node, ObjectId, Result, blocking::on_a_thread, limits::MIN_ID_PREFIX,
 };
 
 /// Objects listed in the error for an ambiguous text.

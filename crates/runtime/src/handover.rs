@@ -4,18 +4,9 @@
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    AnyStub, Call, Error, ErrorKind, ObjectClass, Reply, Request, Response, Result, Stub, rpc,
+    AnyStub, Call, Error, ErrorKind, ObjectClass, Reply, Request, Response, Result, Stub,
+    event::HandedOver, rpc,
 };
-
-/// The encoded value, in the request's extensions.
-#[derive(Clone)]
-pub(crate) struct HandedOver(Vec<u8>);
-
-impl HandedOver {
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-}
 
 /// Removes the value of a request, which is for its receiver alone.
 pub(crate) fn remove(request: &mut Request) {

@@ -25,6 +25,28 @@
 //! 8. A WebSocket outlives its object in memory; its outgoing messages are bounded; it ends with one close event.
 //! 9. All timing uses the [`clock::Clock`]; every random byte comes from a [`random::Randomness`].
 //!
+//! # Layers
+//!
+//! A module imports only from its own layer and from those below; a test of `verify/harness` checks that. From bottom to
+//! top:
+//!
+//! 1. **Plain data**, errors and small tools: `error`, `limits`, `id`, `timestamp`, `timeline`, `random`, `clock`, `waits`,
+//!    `timers`, `backlog`, `stats`, `stall`, `census`, `poll_watch`, `unwind`, `sync`, `rows`, `answer`, `chain`, `creator`,
+//!    `class_options`, `holder`, `visit`, `blocking`, `alarms`, `socket`, `gate::input`, `gate::released`.
+//! 2. **Replies**, and how they reach their callers: `reply`, `body`, `outbound`, `call`.
+//! 3. **Events and gates**: `event`, `instance`, `binding`, `envelope`, `gate`, `router`, `node_clock`, `alarms::request`,
+//!    `socket::websocket`, `socket::link`, `socket::delivery`, `socket::registry`.
+//! 4. **Objects and workers**: `object`, `task`, `worker`, `context`, `creation`, `socket::endpoint`, `socket::client`,
+//!    `socket::connector`.
+//! 5. **Handles**, which the code of programs and objects uses: `ctx`, `storage`, `sql`, `env`, `namespace`, `stub`,
+//!    `handle`, `handover`, `fetch`, `rpc`, `class`, `native`, `extract`, `alarms::named`, `socket::sending`, `socket::audience`.
+//! 6. **The node**, and what operators and tests ask of it: `node`, `watchdog`, `recovery`, `timelines`, `listing`, `find`,
+//!    `settle`, `testing`, `alarms::scheduler`, `alarms::firer`, `alarms::suspects`.
+//!
+//! Within three layers modules import each other in circles, because their data does: a worker's mailbox has the gate that
+//! holds messages to other mailboxes; a worker has its objects, each object its worker, and its tasks their object; and
+//! an environment leads to stubs, with which the code of a class is typed.
+//!
 //! # Out of scope
 //!
 //! HTTP servers and clients (a request is a value here, and leaves through [`Outbound`]), and what a class is written
@@ -41,13 +63,18 @@ mod alarms;
 #[doc(hidden)]
 pub mod answer;
 mod backlog;
+mod binding;
+mod blocking;
 mod body;
 mod call;
+mod census;
 mod chain;
 mod class;
+mod class_options;
 pub mod clock;
 mod context;
 pub mod creation;
+mod creator;
 mod ctx;
 mod env;
 mod envelope;
@@ -55,18 +82,26 @@ mod error;
 mod event;
 #[cfg(feature = "axum")]
 mod extract;
+mod fetch;
 mod find;
 mod gate;
+mod handle;
 mod handover;
+mod holder;
 mod id;
+mod instance;
 pub mod limits;
 mod listing;
 mod namespace;
+mod native;
 mod node;
+mod node_clock;
 mod object;
 mod outbound;
+mod poll_watch;
 pub mod random;
 mod recovery;
+mod reply;
 mod router;
 mod rows;
 #[doc(hidden)]
@@ -86,6 +121,7 @@ mod timelines;
 mod timers;
 mod timestamp;
 mod unwind;
+mod visit;
 mod waits;
 mod watchdog;
 mod worker;
@@ -98,23 +134,25 @@ pub use crate::body::counted_bytes;
 pub use crate::{
     alarms::{Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, ScheduledTime},
     call::Call,
-    class::{
-        Class, ClassOptions, DurableObject, Instance, LocalFuture, Native, ObjectClass, Remote,
-        handler,
-    },
+    class::Class,
+    class_options::ClassOptions,
     ctx::{BlockConcurrency, Ctx},
     env::Env,
     error::{Error, ErrorKind, Result},
-    event::{Encoding, Event, MeteredBody, Reply, Request, Response},
+    event::{Event, MeteredBody},
     find::FoundObject,
     gate::Released,
     handover::handed_over,
     id::ObjectId,
+    instance::{Instance, LocalFuture},
     listing::ObjectPage,
     namespace::{AnyNamespace, Namespace},
+    native::{DurableObject, Native, ObjectClass, Remote, handler},
     node::{Node, NodeBuilder, Registrar},
+    object::CallerGone,
     outbound::{Fetching, NoRedirects, Outbound},
     recovery::{Moment, QuarantineListing},
+    reply::{Encoding, Reply, Request, Response},
     rows::{Row, Rows},
     rpc::JsonResult,
     sql::Sql,
@@ -122,8 +160,8 @@ pub use crate::{
     stats::NodeStats,
     storage::{PutOptions, Storage},
     stub::{AnyStub, Stub},
-    testing::Visit,
     timeline::{Activation, Timeline, TimelineCause},
     timelines::{DormantPage, TimelineListing},
     timestamp::Timestamp,
+    visit::Visit,
 };

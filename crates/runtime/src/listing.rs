@@ -4,7 +4,7 @@ use abide_storage::ObjectKey;
 
 use crate::{
     AnyNamespace, AnyStub, ErrorKind, Namespace, ObjectClass, ObjectId, Result, Stub,
-    limits::MAX_LISTED, recovery::on_a_thread,
+    blocking::on_a_thread, limits::MAX_LISTED,
 };
 
 /// Some of a namespace's stored objects, as [`Namespace::list`] returns them.

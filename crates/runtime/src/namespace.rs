@@ -1,36 +1,13 @@
 //! Namespaces: all objects of one class under one binding.
 
-use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
-use abide_storage::{NamespaceNo, ObjectKey};
+use abide_storage::NamespaceNo;
 
 use crate::{
-    AnyStub, Class, ClassOptions, Error, ErrorKind, ObjectClass, ObjectId, Result, Stub, id::IdKey,
-    router::RouterHandle,
+    AnyStub, Error, ErrorKind, ObjectClass, ObjectId, Result, Stub, binding::Binding,
+    handle::RouterHandle,
 };
-
-/// A node's data about one binding.
-pub(crate) struct Binding {
-    /// Position in the node's list of bindings.
-    pub(crate) index: usize,
-    pub(crate) name: String,
-    pub(crate) unique_key: String,
-    pub(crate) no: NamespaceNo,
-    pub(crate) ids: IdKey,
-    pub(crate) class: Arc<dyn Class>,
-    /// The Rust type, if the class is one.
-    pub(crate) native: Option<TypeId>,
-    pub(crate) options: ClassOptions,
-}
-
-impl Binding {
-    pub(crate) fn key(&self, id: ObjectId) -> ObjectKey {
-        ObjectKey {
-            namespace: self.no,
-            id: *id.as_bytes(),
-        }
-    }
-}
 
 /// The objects under one binding, whatever their class.
 #[derive(Clone)]
@@ -51,7 +28,7 @@ impl AnyNamespace {
 
     /// The class's name.
     pub fn class(&self) -> &str {
-        self.binding.class.name()
+        self.binding.class_name.as_str()
     }
 
     /// The key that ids are derived from.

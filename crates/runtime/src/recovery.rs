@@ -6,7 +6,8 @@ use abide_storage::{Bookmark, ObjectKey, QuarantinedObject, Repair, Repaired, St
 use tokio::sync::oneshot;
 
 use crate::{
-    Activation, AnyStub, Error, ErrorKind, Node, ObjectId, Result, Timestamp,
+    Activation, AnyStub, Error, Node, ObjectId, Result, Timestamp,
+    blocking::on_a_thread,
     envelope::{AdminTask, Message, Tell},
 };
 
@@ -58,22 +59,12 @@ impl Moment {
     }
 }
 
-/// Runs work that reads files on its own thread.
-pub(crate) async fn on_a_thread<R: Send + 'static>(
-    work: impl FnOnce() -> abide_storage::Result<R> + Send + 'static,
-) -> Result<R> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => Ok(result?),
-        Err(error) => Err(Error::with_kind(ErrorKind::Io, error.to_string())),
-    }
-}
-
 impl Node {
     /// The bookmark of an object at a moment; `None` means now. Needs tokio.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if the object did not exist then or its history begins later; the message says when.
-    /// [`ErrorKind::Damaged`] with the damaged file.
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the object did not exist then or its history begins later; the
+    /// message says when. [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) with the damaged file.
     pub async fn bookmark(&self, object: &AnyStub, at: Option<Moment>) -> Result<Bookmark> {
         object.checked_id()?;
         let (store, key) = (self.store().clone(), object.key());
@@ -91,8 +82,8 @@ impl Node {
     /// The object's alarm is restored, too.
     ///
     /// # Errors
-    /// As [`Node::bookmark`]; [`ErrorKind::Limit`] if the difference exceeds what one transaction may change. The
-    /// object then keeps its state, but has been reset.
+    /// As [`Node::bookmark`]; [`ErrorKind::Limit`](crate::ErrorKind::Limit) if the difference exceeds what one
+    /// transaction may change. The object then keeps its state, but has been reset.
     pub async fn restore(&self, object: &AnyStub, to: impl Into<Moment>) -> Result<Bookmark> {
         object.checked_id()?;
         let (to, key) = (to.into(), object.key());
@@ -127,7 +118,7 @@ impl Node {
     /// returns.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if the object is not dormant; otherwise as a call of the object.
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the object is not dormant; otherwise as a call of the object.
     pub async fn activate(&self, object: &AnyStub, how: Activation) -> Result<()> {
         object.activate(how).await
     }
@@ -154,8 +145,8 @@ impl Node {
     /// [`Node::restore`] also ends a quarantine, using the object's history.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if the object is not quarantined; [`ErrorKind::Unavailable`] if it has no valid database to
-    /// accept. The object then stays quarantined, and nothing is lost.
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the object is not quarantined;
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if it has no valid database to accept. The object then stays quarantined, and nothing is lost.
     pub async fn repair(&self, object: &AnyStub, how: Repair) -> Result<Repaired> {
         object.checked_id()?;
         let key = object.key();
@@ -167,7 +158,7 @@ impl Node {
     /// [dormant](crate::Ctx::is_dormant) until it is [activated](Self::activate). Returns its id. Durable when it returns; `object` is not affected.
     ///
     /// # Errors
-    /// As [`Node::bookmark`]; [`ErrorKind::Input`] if an object with that name exists.
+    /// As [`Node::bookmark`]; [`ErrorKind::Input`](crate::ErrorKind::Input) if an object with that name exists.
     pub async fn fork(
         &self,
         object: &AnyStub,

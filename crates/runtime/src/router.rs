@@ -1,28 +1,22 @@
 //! Routes from a stub to the worker that an object is on.
 
-use std::{
-    ops::Deref,
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering, fence},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering, fence},
 };
 
 use abide_storage::{Progress, Store};
 use tokio::sync::watch;
 
 use crate::{
-    Error, ObjectId, Outbound, Result,
-    alarms::NodeClock,
+    Error, ObjectId, Outbound,
     clock::Clock,
-    context::{self, Holder},
-    creation::CreationLimit,
-    envelope::{Drain, Envelope, Mailbox},
-    gate::{Departure, Egress},
-    object::Object,
+    creator::CreationLimit,
+    envelope::{Drain, Mailbox},
+    gate::Egress,
+    node_clock::NodeClock,
     random::Randomness,
-    socket::{WebSocketConnector, WebSocketOptions},
+    socket::WebSocketOptions,
     unwind::guarded,
 };
 
@@ -35,19 +29,13 @@ pub(crate) enum Phase {
     Stopped = 2,
 }
 
-/// The clients through which objects reach other servers.
-#[derive(Default)]
-pub(crate) struct OutboundClients {
-    pub(crate) requests: Option<Arc<dyn Outbound>>,
-    pub(crate) websockets: Option<Arc<dyn WebSocketConnector>>,
-}
-
 /// What the program supplies to a node.
 pub(crate) struct NodeParts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) websockets: WebSocketOptions,
-    pub(crate) clients: OutboundClients,
+    /// The HTTP client for requests to other servers.
+    pub(crate) outbound: Option<Arc<dyn Outbound>>,
     pub(crate) creation: Option<Arc<dyn CreationLimit>>,
     pub(crate) rehearsal: bool,
 }
@@ -58,7 +46,8 @@ pub(crate) struct Router {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) websockets: WebSocketOptions,
-    pub(crate) clients: OutboundClients,
+    /// The HTTP client for requests to other servers.
+    pub(crate) outbound: Option<Arc<dyn Outbound>>,
     /// Limits how many objects each creator may create.
     pub(crate) creation: Option<Arc<dyn CreationLimit>>,
     /// Objects are made, and do nothing themselves: see [`NodeBuilder::rehearsal`](crate::NodeBuilder::rehearsal).
@@ -83,7 +72,7 @@ impl Router {
             clock,
             randomness,
             websockets,
-            clients,
+            outbound,
             creation,
             rehearsal,
         } = parts;
@@ -96,7 +85,7 @@ impl Router {
             clock: Arc::new(NodeClock::new(clock, router.clone())),
             randomness,
             websockets,
-            clients,
+            outbound,
             creation,
             rehearsal,
             drain,
@@ -128,31 +117,6 @@ impl Router {
 
     pub(crate) fn worker_of(&self, id: &ObjectId) -> &Arc<Mailbox> {
         &self.workers[id.worker(self.workers.len())]
-    }
-
-    /// Sends an event: immediately from outside, through the output gate from inside an object. In both cases an
-    /// overloaded worker is reported immediately, so that the gate cannot hold more than workers may.
-    pub(crate) fn send(
-        &self,
-        sender: Option<Rc<Object>>,
-        worker: &Mailbox,
-        envelope: Envelope,
-    ) -> Result<()> {
-        if self.store.failed() {
-            return Err(Error::log_failed());
-        }
-        match sender {
-            Some(object) => {
-                worker.admit()?;
-                object.push(Departure::Call(envelope));
-                Ok(())
-            }
-            None if self.phase() != Phase::Running => Err(Error::stopping()),
-            None => {
-                worker.admit_from_outside()?;
-                worker.post(envelope).map_err(|refusal| refusal.error)
-            }
-        }
     }
 
     /// Returns whether every event has been answered, checking each worker once.
@@ -218,34 +182,5 @@ pub(crate) fn drop_router(router: Arc<Router>) {
         let _ = std::thread::Builder::new()
             .name("abide-end".to_owned())
             .spawn(move || drop(router));
-    }
-}
-
-/// A router handle held by the program or by an object.
-#[derive(Clone)]
-pub(crate) struct RouterHandle {
-    router: Arc<Router>,
-    holder: Holder,
-}
-
-impl RouterHandle {
-    pub(crate) fn new(router: &Arc<Router>, holder: Holder) -> Self {
-        Self {
-            router: Arc::clone(router),
-            holder,
-        }
-    }
-
-    /// The object whose output gate a message sent here and now passes, as in [`context::sender`].
-    pub(crate) fn sender(&self) -> Result<Option<Rc<Object>>> {
-        context::sender(self.holder)
-    }
-}
-
-impl Deref for RouterHandle {
-    type Target = Arc<Router>;
-
-    fn deref(&self) -> &Arc<Router> {
-        &self.router
     }
 }

@@ -1,6 +1,6 @@
 //! Waits until the node is idle. For tests, with a clock that does not advance.
 //!
-//! Each worker is asked in turn for the activity of its thread ([`Census`]), after all that was ready there has run. The node rests
+//! Each worker is asked in turn for the activity of its thread ([`Census`](crate::census::Census)), after all that was ready there has run. The node rests
 //! if two rounds in a row find nothing, and between them no object has had a turn and no alarm has left or entered the
 //! index: then whatever was on its way, before or after a worker was asked, would have been seen.
 
@@ -16,25 +16,10 @@ use crate::{
     router::Phase,
 };
 
-/// How often a worker lets others go first before it reports: what is ready has run then.
-pub(crate) const YIELDS: usize = 3;
-
 /// Rounds that follow each other at once. After them something takes its time, such as another server, and is looked at
 /// less often.
 const QUICK_ROUNDS: u64 = 200;
 const PACE: Duration = Duration::from_millis(1);
-
-/// The activity of one worker.
-pub(crate) struct Census {
-    /// How many turns its objects have had.
-    pub(crate) turns: u64,
-    /// The objects that do not rest, and why.
-    pub(crate) busy: Vec<String>,
-    /// Something of no particular object is on its way.
-    pub(crate) is_moving: bool,
-    /// The object that had the last turn.
-    pub(crate) last: Option<String>,
-}
 
 /// What only grows while a node works.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

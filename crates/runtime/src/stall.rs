@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use abide_storage::{Store, WaitReason};
 
-use crate::{Node, limits::COMMIT_STALL};
+use crate::limits::COMMIT_STALL;
 
 /// Commits of a node that have waited longer than [`COMMIT_STALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,12 +80,5 @@ impl CommitStall {
             cause: StallCause::Room(wait.reason),
             lasted: wait.lasted,
         })
-    }
-}
-
-impl Node {
-    /// The stall of the node's commits, if there is one: they have waited longer than [`COMMIT_STALL`].
-    pub fn commit_stall(&self) -> Option<CommitStall> {
-        CommitStall::of(self.store())
     }
 }

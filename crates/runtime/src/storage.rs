@@ -11,9 +11,8 @@ use abide_storage::{Bookmark, ClockTime, ListOptions, ObjectDb, cbor, limits::MA
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Error, ErrorKind, Result, ScheduledTime, Sql, Timestamp,
+    Error, ErrorKind, Result, ScheduledTime, Sql, Timestamp, blocking,
     object::{Confirmation, Object},
-    recovery,
 };
 
 /// Options for writing a value.
@@ -222,7 +221,7 @@ impl Storage {
         self.object.must_be_current()?;
         let store = self.object.worker.store.clone();
         let (key, time) = (self.object.key(), time.into().of_a_commit());
-        recovery::on_a_thread(move || store.bookmark_at(key, time)).await
+        blocking::on_a_thread(move || store.bookmark_at(key, time)).await
     }
 
     /// Requests that the object be restored to a bookmark when it next starts; [`Ctx::abort`](crate::Ctx::abort)

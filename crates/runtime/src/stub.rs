@@ -12,12 +12,14 @@ use tokio::sync::oneshot;
 
 use crate::{
     Activation, Call, Encoding, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply,
-    Request, Response, Result, body, creation,
+    Request, Response, Result,
+    binding::Binding,
+    creation,
     envelope::{Envelope, Mailbox, Replier},
+    handle::RouterHandle,
     handover,
     limits::{FOR_EVER, MAX_NAME_BYTES},
-    namespace::Binding,
-    router::RouterHandle,
+    object::streaming,
     rpc,
 };
 
@@ -76,7 +78,7 @@ impl AnyStub {
             Ok(None) => Ok(request),
             Ok(Some(caller)) => {
                 let (parts, body) = request.into_parts();
-                body::gated(&caller, body).map(|body| Request::from_parts(parts, body))
+                streaming::gated(&caller, body).map(|body| Request::from_parts(parts, body))
             }
             Err(error) => Err(error),
         };

@@ -90,7 +90,13 @@ impl Task {
             Some(Work::Background { future, .. }) => {
                 future.as_mut().poll(cx).map(|()| Step::End(Ok(())))
             }
-            Some(Work::Event { future, .. }) => future.as_mut().poll(cx).map(Step::Answer),
+            Some(Work::Event { future, replier }) => {
+                let polled = future.as_mut().poll(cx);
+                if polled.is_pending() {
+                    self.object.look_for_caller(self.token, replier, cx);
+                }
+                polled.map(Step::Answer)
+            }
             Some(Work::Block { future, .. } | Work::Inner { future, .. }) => {
                 future.as_mut().poll(cx).map(Step::End)
             }

@@ -2,8 +2,6 @@
 //! the test says so.
 
 use std::{
-    any::Any,
-    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -11,41 +9,14 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    AnyStub, Ctx, Error, ErrorKind, Event, Node, ObjectClass, ObjectId, Reply, Result, Stub, class,
-    context, envelope::Message, limits::SETTLE_PATIENCE,
+    AnyStub, Ctx, Error, ErrorKind, Event, Node, ObjectClass, Result, Stub, context,
+    envelope::{Eviction, Message},
+    limits::SETTLE_PATIENCE,
+    visit::Visit,
 };
 
 /// How often an object that cannot leave memory yet is asked again.
 const PACE: Duration = Duration::from_millis(1);
-
-/// A function that runs inside an object. See [`Node::run_in`].
-pub struct Visit(Box<Visitor>);
-
-/// Takes the object's instance.
-type Visitor = dyn FnOnce(&dyn Any) -> Result<()> + Send;
-
-impl Visit {
-    /// Runs the function on the object's instance, in one transaction.
-    pub(crate) async fn run(self, object: &dyn Any) -> Result<Reply> {
-        class::handler(|| (self.0)(object))
-            .await
-            .map(|()| Reply::Done)
-    }
-}
-
-impl fmt::Debug for Visit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Visit").finish_non_exhaustive()
-    }
-}
-
-/// Asks a worker to evict an object.
-pub(crate) struct Eviction {
-    pub(crate) binding: usize,
-    pub(crate) id: ObjectId,
-    /// Receives what keeps the object in memory, for people; `None` if it is not in memory.
-    pub(crate) tell: oneshot::Sender<Option<String>>,
-}
 
 impl Node {
     /// Runs a function inside a live object, for tests: it sees the object's fields and its context. It is an event like any other:
@@ -70,6 +41,7 @@ impl Node {
     ) -> Result<R> {
         let result = Arc::new(Mutex::new(None));
         let kept = Arc::clone(&result);
+        let env = self.env().for_objects();
         let visit = Visit(Box::new(move |instance| {
             let (Some(instance), Some(object)) = (instance.downcast_ref::<T>(), context::current())
             else {
@@ -78,7 +50,7 @@ impl Node {
                     "the object is of another class than its stub",
                 ));
             };
-            let result = run(instance, &Ctx::new(object))?;
+            let result = run(instance, &Ctx::new(object, env))?;
             *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             Ok(())
         }));

@@ -1,16 +1,11 @@
 //! The timelines of objects on a running node, for operators. No code of an object runs.
 
-use std::rc::Rc;
-
-use abide_storage::{ObjectDb, TimelineRow};
 use tokio::sync::oneshot;
 
 use crate::{
     AnyNamespace, AnyStub, Error, ErrorKind, Node, ObjectId, Result, Timeline,
-    envelope::{Message, TimelineQuestion},
+    envelope::{Known, Message, TimelineQuestion},
     limits::TIMELINES_READ,
-    object::Object,
-    worker::Worker,
 };
 
 /// The timeline of an object, as [`Node::timeline`] returns it.
@@ -38,9 +33,6 @@ pub struct DormantPage {
     /// After which object the next page begins: its class and id. `None` on the last page.
     pub next: Option<(String, ObjectId)>,
 }
-
-/// What a worker knows of an object's timeline.
-pub(crate) type Known = (TimelineRow, Option<String>);
 
 impl Node {
     /// The timeline of an object. It is not started for that.
@@ -127,44 +119,4 @@ async fn written(class: AnyNamespace) -> Result<Vec<ObjectId>> {
         Ok(written) => written,
         Err(error) => Err(Error::with_kind(ErrorKind::Io, error.to_string())),
     }
-}
-
-impl Worker {
-    pub(crate) fn tell_timeline(&self, question: TimelineQuestion) {
-        let known = self.known_timeline(question.binding, question.id);
-        self.mailbox
-            .guard("the waker of an operator's request", || {
-                // The caller may be gone.
-                let _ = question.tell.send(known);
-            });
-    }
-
-    /// The timeline of an object in memory, or that in its database.
-    fn known_timeline(&self, binding: usize, id: ObjectId) -> Result<Known> {
-        let key = self.bindings[binding].key(id);
-        let object: Option<Rc<Object>> = self.objects.borrow().get(&key).map(Rc::clone);
-        if let Some(object) = object {
-            if object.is_held() {
-                return Err(Error::with_kind(
-                    ErrorKind::Overloaded,
-                    "the object is being restored: retry when the restore is complete",
-                ));
-            }
-            if let Some(known) = object.open_timeline()? {
-                return Ok(known);
-            }
-        }
-        if !self.store.has_object(key)? {
-            let text = format!("there is no object {id}: nothing of it is stored");
-            return Err(Error::with_kind(ErrorKind::NotFound, text));
-        }
-        let db = self.store.open_object(key)?;
-        Ok(read(&db)?)
-    }
-}
-
-/// The timeline and the name in an object's database.
-pub(crate) fn read(db: &ObjectDb) -> abide_storage::Result<Known> {
-    let (name, row) = db.identity()?;
-    Ok((row, name))
 }

@@ -6,9 +6,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use abide_storage::{Param, ToSql, ToSqlError};
 use serde::{Deserialize, Serialize};
 
-/// A point in time: whole milliseconds since 1970-01-01T00:00:00Z. Serializes as that number.
+/// A point in time: whole milliseconds since 1970-01-01T00:00:00Z. Serializes as that number, and SQL stores that number.
 ///
 /// Converts from [`SystemTime`] and [`jiff::Timestamp`]; what is less than a millisecond is cut off.
 ///
@@ -106,6 +107,12 @@ impl From<SystemTime> for Timestamp {
 impl From<jiff::Timestamp> for Timestamp {
     fn from(time: jiff::Timestamp) -> Self {
         Self(time.as_millisecond())
+    }
+}
+
+impl ToSql for Timestamp {
+    fn to_sql(&self) -> Result<Param<'_>, ToSqlError> {
+        Ok(self.0.into())
     }
 }
 

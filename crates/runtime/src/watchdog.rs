@@ -6,81 +6,19 @@
 //! continues.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use crate::{
-    ObjectId,
+    binding::Binding,
     envelope::{Mailbox, Message},
     limits::{STUCK_POLL, WATCHDOG_INTERVAL},
-    namespace::Binding,
     router::{Phase, Router},
     stall::{CommitStall, StallCause},
     stats::{NodeStats, publish_memory},
     unwind::guarded,
 };
-
-/// A worker's record of its current poll. Written only by the worker.
-#[derive(Default)]
-pub(crate) struct PollWatch {
-    /// Nanoseconds plus one at which the poll began; 0 between polls.
-    began: AtomicU64,
-    binding: AtomicU64,
-    id: [AtomicU64; 4],
-    stuck: AtomicBool,
-}
-
-impl PollWatch {
-    pub(crate) fn begin(&self, now: Duration, binding: usize, id: ObjectId) -> Watched<'_> {
-        self.binding.store(binding as u64, Ordering::Relaxed);
-        for (word, bytes) in self.id.iter().zip(id.as_bytes().chunks_exact(8)) {
-            word.store(
-                bytes.try_into().map_or(0, u64::from_le_bytes),
-                Ordering::Relaxed,
-            );
-        }
-        self.began
-            .store(now.as_nanos() as u64 + 1, Ordering::Release);
-        Watched(self)
-    }
-
-    pub(crate) fn is_stuck(&self) -> bool {
-        self.stuck.load(Ordering::Relaxed)
-    }
-
-    /// How long the current poll has lasted, and when it began.
-    fn age(&self, now: Duration) -> Option<(u64, Duration)> {
-        match self.began.load(Ordering::Acquire) {
-            0 => None,
-            began => Some((began, now.saturating_sub(Duration::from_nanos(began - 1)))),
-        }
-    }
-
-    /// The object being polled. Accurate whenever the poll has lasted long enough to be reported.
-    fn object(&self) -> (usize, ObjectId) {
-        let mut id = [0; 32];
-        for (word, bytes) in self.id.iter().zip(id.chunks_exact_mut(8)) {
-            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-        }
-        (
-            self.binding.load(Ordering::Relaxed) as usize,
-            ObjectId::from_bytes(id),
-        )
-    }
-}
-
-/// Marks the end of the poll when dropped.
-pub(crate) struct Watched<'a>(&'a PollWatch);
-
-impl Drop for Watched<'_> {
-    fn drop(&mut self) {
-        self.0.began.store(0, Ordering::Release);
-    }
-}
 
 /// Watches the workers until the node stops, and publishes the metrics.
 pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
@@ -123,14 +61,14 @@ fn inspect(
     reported: &mut u64,
 ) {
     let stuck = worker.watch.age(now).filter(|(_, age)| *age >= STUCK_POLL);
-    worker.watch.stuck.store(stuck.is_some(), Ordering::Relaxed);
+    worker.watch.set_stuck(stuck.is_some());
     match stuck {
         Some((began, age)) if began != *reported => {
             *reported = began;
             let (binding, id) = worker.watch.object();
             let class = bindings
                 .get(binding)
-                .map_or("?", |binding| binding.class.name());
+                .map_or("?", |binding| binding.class_name.as_str());
             tracing::error!(
                 worker = index, class, %id, seconds = age.as_secs_f64(),
                 "a handler runs without awaiting and blocks its worker; other objects on this worker wait"

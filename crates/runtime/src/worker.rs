@@ -18,27 +18,33 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
-    Env, Error, ErrorKind, Event, ObjectId, Result,
+    Error, ErrorKind, Event, Instance, ObjectId, Result,
     alarms::AlarmRequest,
+    binding::Binding,
+    census::{Census, YIELDS},
     clock::{Clock, Sleep},
-    envelope::{AdminTask, Envelope, Mailbox, Message},
+    envelope::{AdminTask, Envelope, Eviction, Mailbox, Message},
     gate::{Token, refuse},
     limits::{EVICTION_EIGHTHS, EVICTION_PAUSE, LEAVING_LIMIT, WEBSOCKET_RETRY, WORKER_BATCH},
-    namespace::Binding,
     object::{Arrival, Object},
-    router::Phase,
-    settle::{Census, YIELDS},
-    socket::{Registry, Sent},
-    testing::Eviction,
+    router::{Phase, Router},
+    socket::{Registry, Sent, WebSocketConnector},
     timers::{Due, Timers},
 };
+
+/// Creates the instance of an object, with its context and the environment for objects.
+pub(crate) type Create = Box<dyn Fn(&Rc<Object>) -> Result<Box<dyn Instance>>>;
 
 pub(crate) struct Worker {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) store: Store,
-    pub(crate) env: Env,
+    pub(crate) router: Arc<Router>,
+    /// Creates instances.
+    pub(crate) create: Create,
     clock: Arc<dyn Clock>,
     pub(crate) bindings: Arc<[Arc<Binding>]>,
+    /// Opens sockets to other servers.
+    pub(crate) connector: Option<Arc<dyn WebSocketConnector>>,
     pub(crate) objects: RefCell<FxHashMap<ObjectKey, Rc<Object>>>,
     timers: RefCell<Timers>,
     /// A timer is due earlier than the loop knows.
@@ -63,16 +69,20 @@ impl Worker {
     pub(crate) fn new(
         mailbox: Arc<Mailbox>,
         store: Store,
-        env: Env,
+        router: Arc<Router>,
+        create: Create,
         bindings: Arc<[Arc<Binding>]>,
+        connector: Option<Arc<dyn WebSocketConnector>>,
     ) -> Rc<Self> {
-        let observes = env.clock().stands_still();
+        let observes = router.clock.stands_still();
         Rc::new(Self {
             mailbox,
             store,
-            clock: Arc::clone(env.clock()),
-            env,
+            clock: Arc::clone(&router.clock),
+            router,
+            create,
             bindings,
+            connector,
             objects: RefCell::default(),
             timers: RefCell::default(),
             earlier: Notify::new(),
@@ -294,7 +304,7 @@ impl Worker {
         events: impl DoubleEndedIterator<Item = Envelope>,
         reason: &Error,
     ) {
-        let router = self.env.router();
+        let router = &self.router;
         let (now, patience) = (self.now(), router.websockets.delivery_patience);
         let phase = router.phase();
         let mut all = self.put_off.borrow_mut();

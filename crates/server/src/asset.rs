@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_asset_is_found_by_its_whole_name_and_cached_forever() {
+    async fn an_asset_is_found_by_its_whole_name_and_cached() {
         let found = get(&format!("/assets/{}", STYLE.name)).await;
         assert_eq!(found.status(), StatusCode::OK);
         assert_eq!(

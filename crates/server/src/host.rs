@@ -144,6 +144,13 @@ impl HostBuilder {
         self
     }
 
+    /// Deletes a class that the program no longer has, with all its objects, at the start. This cannot be undone: see
+    /// [`NodeBuilder::delete_class`].
+    pub fn delete_class(self, unique_key: impl Into<String>) -> Self {
+        let unique_key = unique_key.into();
+        self.register(move |node, _| node.delete_class(unique_key))
+    }
+
     /// Sets the axum router that answers HTTP requests; it is created with the host's [`Env`].
     pub fn router(mut self, make: impl FnOnce(Env) -> Router + Send + 'static) -> Self {
         self.router = Some(Box::new(make));

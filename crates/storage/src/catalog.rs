@@ -6,10 +6,12 @@ use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::ident::{NamespaceNo, ObjectKey};
 use crate::manifest::Manifest;
-use crate::recovery::DirLock;
 use crate::sync::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The held lock of the data directory.
+pub(crate) type DirLock = Box<dyn Send + Sync>;
 
 pub(crate) struct Catalog {
     disk: Arc<dyn Disk>,
@@ -73,6 +75,11 @@ impl Catalog {
     pub(crate) fn namespace_dir(&self, namespace: NamespaceNo) -> Option<PathBuf> {
         namespace_dir(&self.dir, &self.current(), namespace)
     }
+
+    /// Where the object files of a namespace with this unique key are, or were.
+    pub(crate) fn dir_of(&self, unique_key: &str) -> PathBuf {
+        dir_of(&self.dir, unique_key)
+    }
 }
 
 fn given_up() -> Error {
@@ -80,8 +87,12 @@ fn given_up() -> Error {
 }
 
 fn namespace_dir(dir: &Path, manifest: &Manifest, namespace: NamespaceNo) -> Option<PathBuf> {
-    let name = directory_name(manifest.unique_key(namespace)?);
-    Some(dir.join("objects").join(name))
+    Some(dir_of(dir, manifest.unique_key(namespace)?))
+}
+
+/// The directory of the object files of a namespace with this unique key.
+fn dir_of(dir: &Path, unique_key: &str) -> PathBuf {
+    dir.join("objects").join(directory_name(unique_key))
 }
 
 /// The file of an object in the data directory.

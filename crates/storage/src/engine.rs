@@ -4,6 +4,7 @@ use crate::alarms::AlarmIndex;
 use crate::archive::Archive;
 use crate::archive::archiver::Archiver;
 use crate::archive::compactor::Compactor;
+use crate::bookmark::{self, Bookmark};
 use crate::catalog;
 use crate::checkpoint::Checkpointer;
 use crate::error::{Error, Result};
@@ -12,7 +13,7 @@ use crate::limits::CLOCK_TOLERANCE;
 use crate::log::segment_pool::SegmentPool;
 use crate::log::{Shortage, Transaction, WallTime};
 use crate::objects::ObjectTable;
-use crate::overlay::Object;
+use crate::overlay::{Object, Pages};
 use crate::shared::Shared;
 use crate::stored::Stored;
 use crate::sync::Mutex;
@@ -301,11 +302,22 @@ impl Engine {
         if let Some(number) = number() {
             return Ok(number);
         }
+        self.finish_deletion_of(unique_key)?;
         self.shared.publish(|manifest| {
             if manifest.namespace(unique_key).is_none() {
                 manifest.namespaces.push(unique_key.to_owned());
             }
         })?;
         number().ok_or_else(Error::no_space)
+    }
+
+    /// The bookmark of an object's newest commit.
+    pub(crate) fn bookmark_of(&self, key: ObjectKey, pages: &Pages) -> Bookmark {
+        Bookmark {
+            epoch: self.shared.log.epoch,
+            lsn: pages.newest,
+            commit: pages.commit,
+            object: bookmark::mark(key),
+        }
     }
 }

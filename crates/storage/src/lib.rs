@@ -14,6 +14,35 @@
 //! superfluous, that part goes to the archive, from which an object can be restored to any bookmark. The crate has no
 //! async runtime, and knows nothing of HTTP or of objects' code.
 //!
+//! # Layers
+//!
+//! A module imports only from its own layer and from those below; a test of `verify/harness` checks that. From bottom to
+//! top:
+//!
+//! 1. **Plain data**, errors, options, locks and small tools: `ident`, `limits`, `sql_limits`, `options`, `error`,
+//!    `alarm_entry`, `bookmark`, `timeline`, `cbor`, `sync`, `panics`, `parallel`, `wakeup`, `timing`, `random`,
+//!    `memory`, `waits`.
+//! 2. **The disk**, and the files that any part may need: `disk`, `reserve`, `temporary`.
+//! 3. **The manifest**, which lists the contents of the data directory: `manifest`, `catalog`.
+//! 4. **The log**, and transactions as bytes: `delta`, `log`, `encoding`.
+//! 5. **The alarm index** of all objects: `alarms`.
+//! 6. **The VFS**, through which SQLite reads and writes pages: `vfs`.
+//! 7. **Pages in memory**, open files, and what all parts of the engine share: `overlay`, `open_files`, `reclaiming`,
+//!    `shared`.
+//! 8. **The archive**, and the pages saved for quarantined objects: `archive`, `quarantine`.
+//! 9. **Live objects** and checkpoints: `objects`, `checkpoint`, `stored`.
+//! 10. **The engine**, which holds these parts, what it does on its own, and its threads: `engine`, `deletion`, `counting`, `maintenance`, `threads`.
+//! 11. **The page file**, which commits to the engine: `pagefile`.
+//! 12. **The database** of one object: `params`, `template`, `guard`, `rows`, `database`, `kv`,
+//!     `idempotency`.
+//! 13. **Restore and repair**, which open databases: `restore`, `repair`.
+//! 14. **The store**, and how it is opened: `recovery`, `store`.
+//!
+//! Data flows in both directions: a commit goes down from the database to the log, a checkpoint up to the files. The
+//! layers follow the imports, so the engine is below the page file that calls it. No modules import each other in
+//! circles, except a module and its own private parts: the database, the log and the alarm index are each split into
+//! several files around one type.
+//!
 //! # Invariants
 //!
 //! Each is checked by a test named after it in `tests/`.
@@ -74,11 +103,15 @@
     warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
 )]
 
+mod alarm_entry;
 mod alarms;
 mod archive;
+mod bookmark;
 mod catalog;
 mod checkpoint;
+mod counting;
 mod database;
+mod deletion;
 mod delta;
 mod disk;
 mod encoding;
@@ -97,15 +130,19 @@ mod manifest;
 mod memory;
 mod objects;
 mod open_files;
+mod options;
 mod overlay;
 mod pagefile;
 mod panics;
 mod parallel;
+mod params;
 mod quarantine;
 mod random;
+mod reclaiming;
 mod recovery;
 mod repair;
 mod reserve;
+mod restore;
 mod rows;
 mod shared;
 mod sql_limits;
@@ -128,33 +165,31 @@ pub mod fuzzing;
 pub mod cbor;
 pub mod limits;
 
+pub use alarm_entry::{AlarmChange, AlarmEntry, Isolation};
 pub use alarms::{
-    AlarmChange, AlarmCounts, AlarmCursor, AlarmEntry, AlarmIndex, AlarmRow, AlarmState,
-    BegunAttempt, ClockTime, DueAlarm, Isolation,
+    AlarmCounts, AlarmCursor, AlarmIndex, AlarmRow, AlarmState, BegunAttempt, ClockTime, DueAlarm,
 };
-pub use archive::ArchiveOptions;
-pub use archive::bookmark::Bookmark;
-pub use archive::hole::ArchiveHole;
-pub use database::{ObjectDb, SqlError, SqlErrorKind};
+pub use bookmark::Bookmark;
+pub use database::ObjectDb;
 pub use disk::{
     Barrier, Disk, DiskEvent, DiskFile, DiskOp, Fault, FaultyDisk, OpenMode, RealDisk, ScratchDisk,
     SimDisk, errno,
 };
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, SqlError, SqlErrorKind};
 pub use idempotency::{KeyedCall, Remembered};
 pub use ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
 pub use kv::ListOptions;
 pub use log::Progress;
+pub use manifest::ArchiveHole;
 pub use memory::{MemoryAccount, MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse};
+pub use options::{ArchiveOptions, StoreOptions};
+pub use params::{Param, Params, ParamsFromIter, ToSql, ToSqlError, Value, params_from_iter};
 pub use quarantine::QuarantinedObject;
 pub use random::SplitMix64;
 pub use repair::{Repair, Repaired};
 pub use rows::{Row, Rows};
 pub use sql_limits::SqlLimits;
-pub use store::{Store, StoreOptions, StoreStats};
+pub use store::{Store, StoreStats};
 pub use template::RESERVED_PREFIX;
 pub use timeline::{Afterwards, StoredCause, TimelineId, TimelineRow, Untold};
 pub use waits::{CommitWait, WaitReason, WaitStats};
-
-pub use rusqlite::types::Value;
-pub use rusqlite::{Params, ToSql, params, params_from_iter};

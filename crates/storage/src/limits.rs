@@ -114,6 +114,10 @@ pub(crate) const SPARE_BUFFERS: usize = 64;
 pub(crate) const KEPT_ENCODING_BYTES: usize = 64 * 1024;
 pub(crate) const MAX_KEPT_PAGES: usize = 256;
 
+/// Bytes of the log's first segment, and the fewest of any: enough for a record with the largest payload, one more page,
+/// and the header block.
+pub(crate) const MIN_SEGMENT_BYTES: u64 = 512 << 10;
+
 /// Bytes of small transactions that one call writes to a segment of the log.
 pub(crate) const GATHERED_BYTES: usize = 1024 * 1024;
 

@@ -6,7 +6,7 @@
 use crate::alarms::AlarmIndex;
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{Error, Result};
-use crate::ident::ObjectKey;
+use crate::ident::{NamespaceNo, ObjectKey};
 use crate::limits::{OVERLAY_FACTOR, OVERLAY_PAGE_BYTES, OVERLAY_SHARE, PAGE_BYTES};
 use crate::memory::MemoryUse;
 use crate::overlay::{FileState, Object, Pages, header};
@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -28,6 +28,8 @@ pub(crate) struct ObjectTable {
     overlay_pages: AtomicU64,
     /// Quarantined objects that the manifest does not list yet, and why.
     newly_quarantined: Mutex<BTreeMap<ObjectKey, String>>,
+    /// The namespaces that are being deleted, or were.
+    shut: Mutex<BTreeSet<NamespaceNo>>,
 }
 
 impl ObjectTable {
@@ -48,6 +50,7 @@ impl ObjectTable {
         Self {
             overlay_pages: AtomicU64::new(overlay_pages),
             newly_quarantined: Mutex::new(quarantined.collect()),
+            shut: Mutex::default(),
             shared,
             alarms,
             live: Mutex::new(objects),
@@ -127,6 +130,12 @@ impl ObjectTable {
         let key = object.key;
         if pages.open {
             return Err(in_use(key));
+        }
+        // After the object was put into the table, where the one who shuts the namespace looks for it.
+        if self.shut.lock().contains(&key.namespace) {
+            return Err(Error::refused(format!(
+                "the class of the object {key} is being deleted"
+            )));
         }
         self.look_at_file(object, pages)?;
         if let Some(why) = &pages.quarantined {
@@ -226,13 +235,53 @@ impl ObjectTable {
             if pages.open {
                 return Err(in_use(key));
             }
-            self.close_file(object, pages);
-            self.count_overlay(pages.overlay.len(), 0);
-            pages.overlay = FxHashMap::default();
-            pages.retired = true;
-            self.live.lock().remove(&key);
+            self.retire(object, pages);
             Ok(())
         })?
+    }
+
+    /// Lets no object of a namespace be opened from now on.
+    ///
+    /// # Errors
+    /// One of them is open. Nothing has changed.
+    pub(crate) fn shut(&self, namespace: NamespaceNo) -> Result<()> {
+        self.shut.lock().insert(namespace);
+        let mut objects = self.all().into_iter();
+        match objects.find(|object| object.key.namespace == namespace && object.pages().open) {
+            None => Ok(()),
+            Some(object) => {
+                self.admit(namespace);
+                Err(in_use(object.key))
+            }
+        }
+    }
+
+    /// Lets objects of a namespace be opened again.
+    pub(crate) fn admit(&self, namespace: NamespaceNo) {
+        self.shut.lock().remove(&namespace);
+    }
+
+    /// Forgets the objects of a namespace that was shut.
+    pub(crate) fn forget(&self, namespace: NamespaceNo) {
+        for object in self.all() {
+            if object.key.namespace != namespace {
+                continue;
+            }
+            let mut pages = object.pages();
+            if !pages.retired {
+                self.retire(&object, &mut pages);
+            }
+            self.quarantine_is_listed([object.key]);
+        }
+    }
+
+    /// Removes an object, which is not open, from the table.
+    fn retire(&self, object: &Object, pages: &mut Pages) {
+        self.close_file(object, pages);
+        self.count_overlay(pages.overlay.len(), 0);
+        pages.overlay = FxHashMap::default();
+        pages.retired = true;
+        self.live.lock().remove(&object.key);
     }
 
     /// Records that a connection has closed.
@@ -247,9 +296,7 @@ impl ObjectTable {
         let mut pages = object.pages();
         let idle = !pages.open && pages.overlay.is_empty() && pages.quarantined.is_none();
         if idle && !pages.retired {
-            self.close_file(object, &mut pages);
-            pages.retired = true;
-            self.live.lock().remove(&object.key);
+            self.retire(object, &mut pages);
         }
     }
 

@@ -33,14 +33,6 @@ struct Shard {
     open: Mutex<BTreeMap<(u64, ObjectKey), Weak<Object>>>,
 }
 
-/// When an object's file was used.
-#[derive(Default)]
-pub(crate) struct FileUse {
-    last: AtomicU64,
-    /// The key under which the table lists the file; 0 if it does not. Changed under the shard's lock.
-    listed: AtomicU64,
-}
-
 impl OpenFiles {
     /// A table for a machine with this many cores. On a small machine there is no lock contention, and a single shard
     /// knows best which file to close.

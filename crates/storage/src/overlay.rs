@@ -7,7 +7,7 @@
 use crate::delta::Entry;
 use crate::disk::DiskFile;
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page, ZERO_PAGE};
-use crate::open_files::FileUse;
+use crate::sync::atomic::AtomicU64;
 use crate::sync::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use std::path::PathBuf;
@@ -52,6 +52,14 @@ pub(crate) struct OverlayPage {
     pub(crate) lsn: Lsn,
     /// The position of the record that holds the newest full image.
     pub(crate) full_at: Lsn,
+}
+
+/// When an object's file was used, for [`crate::open_files`].
+#[derive(Default)]
+pub(crate) struct FileUse {
+    pub(crate) last: AtomicU64,
+    /// The key under which the table lists the file; 0 if it does not. Changed under the shard's lock.
+    pub(crate) listed: AtomicU64,
 }
 
 /// The state of the object's file.

@@ -10,8 +10,8 @@
 //! such a page would read as whatever the file still holds after an earlier end, which neither replay nor the archive
 //! knows.
 
-use crate::alarms::AlarmChange;
-use crate::archive::bookmark::Bookmark;
+use crate::alarm_entry::AlarmChange;
+use crate::bookmark::Bookmark;
 use crate::delta::{self, Encoded};
 use crate::encoding::{Basis, Encoding};
 use crate::engine::Engine;
@@ -25,7 +25,7 @@ use crate::overlay::{Object, OverlayPage, Pages, header};
 use crate::quarantine;
 use crate::sql_limits::SqlLimits;
 use crate::stored::{Bound, BoundOf};
-use crate::vfs::Vfs;
+use crate::vfs::{PageIo, Vfs};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::sync::Arc;
@@ -171,36 +171,11 @@ impl PageFile {
         *self.error.borrow_mut() = Some(error);
     }
 
-    /// The database's size in pages.
-    pub(crate) fn size(&self) -> u32 {
-        self.staged_size
-            .get()
-            .unwrap_or_else(|| self.base_size(&self.object.pages()))
-    }
-
     fn base_size(&self, pages: &Pages) -> u32 {
         match pages.size {
             0 => self.engine.template.len() as u32,
             size => size,
         }
-    }
-
-    /// Reads bytes; bytes after the end read as zeros. Returns the number of bytes that exist.
-    pub(crate) fn read(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        let end = u64::from(self.size()) * PAGE_BYTES as u64;
-        let available = (end.saturating_sub(offset) as usize).min(buf.len());
-        buf[available..].fill(0);
-        let mut done = 0;
-        while done < available {
-            let at = offset + done as u64;
-            let page_no = (at / PAGE_BYTES as u64) as u32 + 1;
-            let within = (at % PAGE_BYTES as u64) as usize;
-            let n = (PAGE_BYTES - within).min(available - done);
-            self.read_page(page_no, within, &mut buf[done..done + n])
-                .inspect_err(|error| self.fail(error.clone()))?;
-            done += n;
-        }
-        Ok(available)
     }
 
     /// A number that changes when SQLite's page cache may have grown: it has read a page, or the database has grown.
@@ -246,51 +221,6 @@ impl PageFile {
         }
     }
 
-    /// Stages whole pages.
-    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let (chunks, rest) = bytes.as_chunks::<PAGE_BYTES>();
-        if !rest.is_empty() || !offset.is_multiple_of(PAGE_BYTES as u64) {
-            let error = Error::new(
-                ErrorKind::Io,
-                "SQLite wrote something other than whole pages",
-            );
-            self.fail(error.clone());
-            return Err(error);
-        }
-        let mut staged = self.staged.borrow_mut();
-        let first = (offset / PAGE_BYTES as u64) as u32 + 1;
-        for (page_no, chunk) in (first..).zip(chunks) {
-            // Pages that are already staged may be restored: SQLite does that when it rolls back.
-            let more = !staged.contains_key(&page_no);
-            if more && (staged.len() + 1) * PAGE_BYTES > MAX_TRANSACTION_BYTES {
-                let error = Error::limit(format!(
-                    "a transaction may change at most {} MiB of pages: write less between two awaits",
-                    MAX_TRANSACTION_BYTES >> 20
-                ));
-                self.fail(error.clone());
-                return Err(error);
-            }
-            match staged.get_mut(&page_no).and_then(Arc::get_mut) {
-                Some(page) => *page = *chunk,
-                None => drop(staged.insert(page_no, spare::page(chunk))),
-            }
-        }
-        let end = first + chunks.len() as u32 - 1;
-        if end > self.size() {
-            self.staged_size.set(Some(end));
-        }
-        Ok(())
-    }
-
-    /// Stages a new size.
-    pub(crate) fn truncate(&self, bytes: u64) {
-        let size = (bytes / PAGE_BYTES as u64) as u32;
-        self.staged
-            .borrow_mut()
-            .retain(|&page_no, _| page_no <= size);
-        self.staged_size.set(Some(size));
-    }
-
     /// Discards the staged pages.
     pub(crate) fn discard(&self) {
         self.staged.borrow_mut().clear();
@@ -298,19 +228,6 @@ impl PageFile {
         self.alarm.set(None);
         self.needs_commit.set(false);
         self.refused.set(false);
-    }
-
-    /// The commit point: appends the staged pages to the log and moves them to the overlay.
-    pub(crate) fn commit(&self) -> Result<()> {
-        if self.refused.get() {
-            // SQLite discards the staged pages when it is done.
-            return Ok(());
-        }
-        let mut encoding = Encoding::take(&self.engine.shared.log);
-        self.append(&mut encoding).inspect_err(|error| {
-            self.refused.set(true);
-            self.fail(error.clone());
-        })
     }
 
     fn append(&self, encoding: &mut Encoding) -> Result<()> {
@@ -509,6 +426,89 @@ impl PageFile {
         };
         header.write(&mut bytes[part.start..]);
         transaction.lengths.push(length);
+    }
+}
+
+impl PageIo for PageFile {
+    fn read(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let end = u64::from(self.size()) * PAGE_BYTES as u64;
+        let available = (end.saturating_sub(offset) as usize).min(buf.len());
+        buf[available..].fill(0);
+        let mut done = 0;
+        while done < available {
+            let at = offset + done as u64;
+            let page_no = (at / PAGE_BYTES as u64) as u32 + 1;
+            let within = (at % PAGE_BYTES as u64) as usize;
+            let n = (PAGE_BYTES - within).min(available - done);
+            self.read_page(page_no, within, &mut buf[done..done + n])
+                .inspect_err(|error| self.fail(error.clone()))?;
+            done += n;
+        }
+        Ok(available)
+    }
+
+    /// Stages whole pages.
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let (chunks, rest) = bytes.as_chunks::<PAGE_BYTES>();
+        if !rest.is_empty() || !offset.is_multiple_of(PAGE_BYTES as u64) {
+            let error = Error::new(
+                ErrorKind::Io,
+                "SQLite wrote something other than whole pages",
+            );
+            self.fail(error.clone());
+            return Err(error);
+        }
+        let mut staged = self.staged.borrow_mut();
+        let first = (offset / PAGE_BYTES as u64) as u32 + 1;
+        for (page_no, chunk) in (first..).zip(chunks) {
+            // Pages that are already staged may be restored: SQLite does that when it rolls back.
+            let more = !staged.contains_key(&page_no);
+            if more && (staged.len() + 1) * PAGE_BYTES > MAX_TRANSACTION_BYTES {
+                let error = Error::limit(format!(
+                    "a transaction may change at most {} MiB of pages: write less between two awaits",
+                    MAX_TRANSACTION_BYTES >> 20
+                ));
+                self.fail(error.clone());
+                return Err(error);
+            }
+            match staged.get_mut(&page_no).and_then(Arc::get_mut) {
+                Some(page) => *page = *chunk,
+                None => drop(staged.insert(page_no, spare::page(chunk))),
+            }
+        }
+        let end = first + chunks.len() as u32 - 1;
+        if end > self.size() {
+            self.staged_size.set(Some(end));
+        }
+        Ok(())
+    }
+
+    /// Stages a new size.
+    fn truncate(&self, bytes: u64) {
+        let size = (bytes / PAGE_BYTES as u64) as u32;
+        self.staged
+            .borrow_mut()
+            .retain(|&page_no, _| page_no <= size);
+        self.staged_size.set(Some(size));
+    }
+
+    fn size(&self) -> u32 {
+        self.staged_size
+            .get()
+            .unwrap_or_else(|| self.base_size(&self.object.pages()))
+    }
+
+    /// The commit point: appends the staged pages to the log and moves them to the overlay.
+    fn commit(&self) -> Result<()> {
+        if self.refused.get() {
+            // SQLite discards the staged pages when it is done.
+            return Ok(());
+        }
+        let mut encoding = Encoding::take(&self.engine.shared.log);
+        self.append(&mut encoding).inspect_err(|error| {
+            self.refused.set(true);
+            self.fail(error.clone());
+        })
     }
 }
 

@@ -12,16 +12,16 @@
 //! crash, or hold pages that a repair did not use. [`crate::repair`] ends a quarantine.
 
 use crate::archive::entry::{Head, Kind};
-use crate::archive::run::{RunMeta, RunReader, RunWriter};
+use crate::archive::run::{RunReader, RunWriter};
 use crate::archive::snapshot;
 use crate::archive::stream::Stream;
 use crate::delta;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, ObjectKey, Page, ZERO_PAGE};
+use crate::manifest::{RunMeta, Saved};
 use crate::overlay::Object;
 use crate::shared::Shared;
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The directory's name in the data directory.
@@ -29,45 +29,6 @@ const DIR: &str = "quarantine";
 
 /// Saved pages are kept for a long time, so slow compression is acceptable.
 const COMPRESSION: i32 = 3;
-
-/// The manifest's entry of a quarantined object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Quarantine {
-    pub(crate) why: String,
-    /// The pages that its file lacks, if any.
-    pub(crate) pages: Option<Saved>,
-    /// Set once a repair has begun.
-    pub(crate) aside: Option<Aside>,
-}
-
-/// Pages of a quarantined object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Saved {
-    pub(crate) run: RunMeta,
-    /// The number of the first commit that they belong to; `None` if they are known to continue the file.
-    pub(crate) first: Option<u32>,
-}
-
-/// What a repair does with the file that it replaces.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Aside {
-    /// There is no file to replace.
-    Nothing,
-    /// The file has this name in the same directory, or is about to get it.
-    File(String),
-}
-
-impl Quarantine {
-    /// The quarantine of an object whose file lacks nothing.
-    pub(crate) fn new(why: String) -> Self {
-        Self {
-            why,
-            pages: None,
-            aside: None,
-        }
-    }
-}
 
 /// An object that is unavailable until it is repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]

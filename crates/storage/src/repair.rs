@@ -14,17 +14,18 @@
 //! name is in the manifest. Nothing is lost: the old file stays in the directory, and saved pages that the repair did
 //! not use stay in `quarantine`.
 
-use crate::archive::bookmark::Bookmark;
 use crate::archive::image::Image;
+use crate::bookmark::Bookmark;
 use crate::database::ObjectDb;
 use crate::disk::{DiskFile, OpenMode, sync_names};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, ObjectKey, Page, ZERO_PAGE};
 use crate::limits::{FILE_ATTEMPTS, MAX_OBJECT_BYTES, MAX_OBJECT_RESERVE_BYTES, PAGE_BYTES};
+use crate::manifest::{Aside, Quarantine};
 use crate::overlay::header;
 use crate::pagefile::PageFile;
-use crate::quarantine::{self, Aside, Quarantine, SavedPages};
+use crate::quarantine::{self, SavedPages};
 use crate::timeline::{Afterwards, StoredCause};
 use std::io;
 use std::path::{Path, PathBuf};

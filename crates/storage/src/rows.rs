@@ -1,7 +1,8 @@
 //! The rows of a statement, and their conversion to a user's types through serde.
 
 use crate::error::{Error, ErrorKind, Result};
-use rusqlite::types::{Value, ValueRef};
+use crate::params::Value;
+use rusqlite::types::ValueRef;
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, SeqAccess, Visitor,

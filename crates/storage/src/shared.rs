@@ -1,18 +1,17 @@
 //! State shared by every part of the engine: the disk, the options, the log and the catalog, and whether the disk is
 //! full.
 
-use crate::alarms::ClockReading;
 use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LOG_TAIL_FACTOR;
 use crate::log::{Log, Progress, WallTime};
-use crate::manifest::Manifest;
+use crate::manifest::{ClockReading, Manifest};
 use crate::memory::{MemoryAccount, MemoryUse};
 use crate::open_files::OpenFiles;
+use crate::options::StoreOptions;
 use crate::parallel;
 use crate::reserve::Reserve;
-use crate::store::StoreOptions;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, RwLock};
 use crate::vfs::Vfs;

@@ -4,6 +4,29 @@
 //! All synchronization between threads of a store comes from here. With the feature `interleavings` it is that of a
 //! model checker instead of the standard library: at each of these operations the checker decides which thread runs
 //! next.
+//!
+//! # Order of locks
+//!
+//! A thread that holds a lock takes only locks of a later rank, and no two locks of one rank, except as noted. Nothing in the
+//! code enforces this: a new lock gets its place here, and the models of interleavings report deadlocks.
+//!
+//! | rank | locks | notes |
+//! |---|---|---|
+//! | 1 | `Store`: `closed`, then `threads` | held while threads are joined, which take all other locks |
+//! | 2 | `Engine::repairs` | held during a whole repair |
+//! | 3 | `Checkpointer::running`, `Compactor::state`, `SegmentPool::preparing` | each held during a whole step |
+//! | 4 | `Shared::clock_watch` | read while the watch runs, which may call `Store::clock_set_back` |
+//! | 5 | `Catalog::owned` | held while the manifest is written |
+//! | 6 | the progress of a checkpoint | one for each checkpoint |
+//! | 7 | `Object::pages` | one object at a time; of others only with `try_pages` |
+//! | 8 | `Log::provider` | held while a group is written and the listeners are notified; never taken with pages locked |
+//! | 9 | `AlarmIndex::layout`, then a `Shard` of it | the layout is read while its listener is called, a shard is not locked then |
+//! | 10 | `Announcer::notified`; `Announcer::listeners` | listeners must not call the store |
+//! | 11 | all others | held for a few assignments, or to compress a block; nothing is taken while one is held, except that a shard of `OpenFiles` tries the pages of objects |
+//!
+//! Among the others are the log's `state`, the catalog's `published`, the table of live objects, the segments of the pool,
+//! and every `Wakeup`. A listener of the log may drop the last handle of the store, and so take rank 1 with the provider
+//! locked: no other thread can then have it.
 
 #[cfg(feature = "interleavings")]
 use shuttle::sync;

@@ -7,7 +7,7 @@
 //! named by the state that was *left* when it began, which is known before. These bookmarks rise along an object's life,
 //! also when a restore undoes another and when a damaged object is repaired.
 
-use crate::archive::bookmark::{Bookmark, mark};
+use crate::bookmark::{Bookmark, mark};
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
 use serde::{Deserialize, Serialize};
@@ -124,6 +124,13 @@ impl TimelineRow {
             untold: None,
             dormant: false,
         }
+    }
+
+    /// Reads the row's text.
+    pub(crate) fn read(text: &str) -> Result<Self> {
+        serde_json::from_str(text).map_err(|error| {
+            Error::damaged(format!("the object's timeline cannot be read: {error}"))
+        })
     }
 }
 

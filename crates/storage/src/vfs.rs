@@ -1,9 +1,9 @@
-//! The SQLite VFS: the only `unsafe` code of the crate. It translates SQLite's C calls into those of [`PageFile`] and
+//! The SQLite VFS: the only `unsafe` code of the crate. It translates SQLite's C calls into those of [`PageIo`] and
 //! [`TemporaryFile`] and decides nothing.
 //!
 //! Each store registers its own [`Vfs`]. It opens main databases, and files without a name, which are the temporary
 //! files of statements. With `journal_mode=MEMORY` SQLite never opens any other file; if it did, the call would fail.
-//! The [`PageFile`] for an open call is passed in a thread-local slot, because the call happens within
+//! The [`PageIo`] for an open call is passed in a thread-local slot, because the call happens within
 //! [`open_connection`] on the same thread.
 //!
 //! The commit point is `SQLITE_FCNTL_SYNC` on the main database, which SQLite sends before the sync of every commit,
@@ -17,7 +17,6 @@
 )]
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::pagefile::PageFile;
 use crate::temporary::{Temporary, TemporaryFile};
 use rusqlite::{Connection, OpenFlags, ffi};
 use std::cell::RefCell;
@@ -28,8 +27,22 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+/// A main database, page by page, for one connection. It keeps the reason of a failure: SQLite gets only a number.
+pub(crate) trait PageIo {
+    /// Reads bytes; bytes after the end read as zeros. Returns the number of bytes that exist.
+    fn read(&self, out: &mut [u8], offset: u64) -> Result<usize>;
+    /// Writes whole pages.
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<()>;
+    /// Sets the size in bytes.
+    fn truncate(&self, bytes: u64);
+    /// The size in pages.
+    fn size(&self) -> u32;
+    /// The commit point: all pages of a transaction are written.
+    fn commit(&self) -> Result<()>;
+}
+
 thread_local! {
-    static OPENING: RefCell<Option<Rc<PageFile>>> = const { RefCell::new(None) };
+    static OPENING: RefCell<Option<Rc<dyn PageIo>>> = const { RefCell::new(None) };
     /// Why the last operation on a temporary file of this thread failed.
     static REFUSED: RefCell<Option<Error>> = const { RefCell::new(None) };
 }
@@ -40,16 +53,12 @@ pub(crate) fn take_temporary_error() -> Option<Error> {
 }
 
 /// Opens a connection whose main database is `file`.
-pub(crate) fn open_connection(vfs: &Vfs, file: &Rc<PageFile>) -> Result<Connection> {
-    OPENING.set(Some(file.clone()));
+pub(crate) fn open_connection(vfs: &Vfs, file: Rc<dyn PageIo>) -> rusqlite::Result<Connection> {
+    OPENING.set(Some(file));
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let opened = Connection::open_with_flags_and_vfs("object", flags, vfs.name.as_c_str());
-    let opened = opened.map_err(|error| {
-        file.take_error()
-            .unwrap_or_else(|| Error::input(format!("opening the database: {error}")))
-    });
     OPENING.set(None);
     opened
 }
@@ -242,10 +251,13 @@ impl Drop for Vfs {
 #[repr(C)]
 struct File {
     base: ffi::sqlite3_file,
-    /// With [`METHODS`] a [`PageFile`], created by `Rc::into_raw` in [`x_open`] and released in [`x_close`]; with
+    /// With [`METHODS`] a [`Pages`], created by `Box::into_raw` in [`x_open`] and released in [`x_close`]; with
     /// [`TEMPORARY_METHODS`] a [`TemporaryFile`], created by `Box::into_raw` and released in [`temporary_close`].
     state: *const c_void,
 }
+
+/// What a thin pointer can point to.
+type Pages = Rc<dyn PageIo>;
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     iVersion: 1,
@@ -280,10 +292,10 @@ static TEMPORARY_METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
 };
 
 /// Runs `call` on the file's pages; a panic must not unwind into C, so it becomes an I/O error.
-fn with_pages(file: *mut ffi::sqlite3_file, call: impl FnOnce(&PageFile) -> c_int) -> c_int {
+fn with_pages(file: *mut ffi::sqlite3_file, call: impl FnOnce(&dyn PageIo) -> c_int) -> c_int {
     // SAFETY: SQLite passes the handle that `x_open` filled, on the thread that owns the connection, until `x_close`.
-    let pages = unsafe { &*(*file.cast::<File>()).state.cast::<PageFile>() };
-    catch_unwind(AssertUnwindSafe(|| call(pages))).unwrap_or(ffi::SQLITE_IOERR)
+    let pages = unsafe { &*(*file.cast::<File>()).state.cast::<Pages>() };
+    catch_unwind(AssertUnwindSafe(|| call(&**pages))).unwrap_or(ffi::SQLITE_IOERR)
 }
 
 unsafe extern "C" fn x_open(
@@ -307,9 +319,10 @@ unsafe extern "C" fn x_open(
             (state.cast(), &raw const TEMPORARY_METHODS)
         })
     } else if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
-        OPENING
-            .take()
-            .map(|pages| (Rc::into_raw(pages).cast(), &raw const METHODS))
+        OPENING.take().map(|pages| {
+            let state: *const Pages = Box::into_raw(Box::new(pages));
+            (state.cast(), &raw const METHODS)
+        })
     } else {
         None
     };
@@ -329,8 +342,11 @@ unsafe extern "C" fn x_open(
 }
 
 unsafe extern "C" fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
-    // SAFETY: called once for a handle that `x_open` filled; the pointer came from `Rc::into_raw`.
-    let pages = unsafe { Rc::from_raw((*file.cast::<File>()).state.cast::<PageFile>()) };
+    // SAFETY: called once for a handle that `x_open` filled; the pointer came from `Box::into_raw`.
+    let pages = unsafe {
+        let state = (*file.cast::<File>()).state.cast_mut();
+        Box::from_raw(state.cast::<Pages>())
+    };
     catch_unwind(AssertUnwindSafe(|| drop(pages))).map_or(ffi::SQLITE_IOERR, |()| ffi::SQLITE_OK)
 }
 

@@ -146,6 +146,29 @@ async fn what_was_served_is_listed_queried_and_verified() {
         (true, "2 objects, 0 damaged\n".to_owned(), String::new())
     );
     assert!(run(&["checkpoint"], &data).0);
+
+    let (done, listed, said) = run(&["class", "list"], &data);
+    assert!(done && listed.contains("\nKv\t2\n"), "{listed}{said}");
+    let (done, _, said) = run(&["class", "delete", "Ledger", "--yes"], &data);
+    assert!(!done && said.contains("it has Kv, "), "{said}");
+    let (done, told, _) = run(&["class", "delete", "Kv"], &data);
+    assert!(done && told.contains("add --yes"), "{told}");
+    assert!(run(&["sql", "ada", query], &data).0, "nothing was deleted");
+    let (done, told, said) = run(&["class", "delete", "Kv", "--yes"], &data);
+    assert!(
+        done && told == "deleted Kv and its 2 objects\n",
+        "{told}{said}"
+    );
+    assert!(!data.join("objects/Kv").exists());
+    let (_, audit, _) = run(&["audit"], &data);
+    assert!(
+        audit.contains("delete_class") && audit.contains("Kv: 2 objects"),
+        "{audit}"
+    );
+    for command in [["class", "list"], ["objects", "list"]] {
+        let (done, listed, said) = run(&command, &data);
+        assert!(done && !listed.contains("Kv"), "{listed}{said}");
+    }
 }
 
 #[test]

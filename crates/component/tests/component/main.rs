@@ -181,6 +181,48 @@ fn an_object_that_deletes_everything_drops_what_is_in_flight() {
 }
 
 #[test]
+fn what_was_in_flight_is_dropped_although_work_was_added_again() {
+    run(async {
+        let world = World::new();
+        world.script.say("a", [Act::Hang]);
+        world.script.say("b", [Act::Hang]);
+        world.add("desk", "a", 0).await;
+        world.until_begun("a", 1).await;
+        let desk = world.desk("desk");
+        desk.begin_anew("b".to_owned(), false).await.unwrap();
+        world.until_begun("b", 1).await;
+        desk.begin_anew("c".to_owned(), true).await.unwrap_err();
+        world.until_begun("b", 2).await;
+        world.until_done(1).await;
+        assert_eq!((world.script.count("a"), world.script.count("c")), (1, 0));
+    });
+}
+
+#[test]
+fn a_result_from_before_a_deletion_is_not_written() {
+    run(async {
+        let world = World::new();
+        world.script.say("a", [Act::UntilStop]);
+        world.script.say("b", [Act::Hang]);
+        world.add("desk", "a", 0).await;
+        world.until_begun("a", 1).await;
+        // Both jobs have the same id.
+        world.disk.hold_syncs();
+        let desk = world.desk("desk");
+        let anew = desk.begin_anew("b".to_owned(), false);
+        let end = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            world.script.notify();
+            world.disk.release_syncs();
+        };
+        let (anew, ()) = tokio::join!(anew, end);
+        anew.unwrap();
+        world.until_begun("b", 1).await;
+        assert_eq!(world.desk("desk").done().await.unwrap(), 0);
+    });
+}
+
+#[test]
 fn a_fork_works_only_when_it_is_activated() {
     run(async {
         let world = World::new();

@@ -10,15 +10,14 @@ use std::{
     time::Duration,
 };
 
-use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
+use abide::{NodeBuilder, prelude::*, storage::SimDisk};
 use abide_component::{
     WakeUp, tables,
     worker::{self, Attempt, May, Next, Turn, Work, Worker},
 };
-use abide_harness::setting;
 use tokio::sync::Notify;
 
-use crate::world::store;
+use crate::world::{self, Setup};
 
 /// How soon a desk continues after a crash.
 const RECOVERY: Duration = Duration::from_secs(5);
@@ -77,6 +76,11 @@ impl Script {
     /// How many have run at a time.
     pub(crate) fn most_tasks(&self) -> usize {
         self.0.lock().unwrap().most_tasks
+    }
+
+    /// Lets an attempt that waits for a stop end.
+    pub(crate) fn notify(&self) {
+        self.1.notify_one();
     }
 
     fn end_life(&self) {
@@ -146,11 +150,7 @@ struct Job {
 
 impl DurableObject for Desk {
     fn new(ctx: Ctx, env: Env) -> Result<Self> {
-        let sql = ctx.sql();
-        sql.exec(
-            "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY, name TEXT, due INTEGER, state TEXT)",
-            (),
-        )?;
+        create(&ctx)?;
         let worker = Worker::new(&ctx, WakeUp::own(&ctx));
         let life = env.require::<Life>()?;
         let inner = Rc::new(Inner { ctx, worker, life });
@@ -168,13 +168,7 @@ impl DurableObject for Desk {
 #[rpc]
 impl Desk {
     pub async fn add(&self, name: String, wait: i64) -> Result<()> {
-        let inner = &self.inner;
-        let due = inner.worker.now() + wait;
-        inner.ctx.sql().exec(
-            "INSERT INTO jobs (name, due, state) VALUES (?1, ?2, 'waiting')",
-            (name, due),
-        )?;
-        inner.carry_on()
+        self.inner.add(&name, wait)
     }
 
     pub async fn done(&self) -> Result<i64> {
@@ -188,13 +182,38 @@ impl Desk {
     }
 
     pub async fn wipe(&self) -> Result<()> {
-        self.inner.ctx.storage().delete_all()?;
-        self.inner.worker.wake();
-        Ok(())
+        self.inner.ctx.storage().delete_all()
+    }
+
+    /// Deletes everything and adds a job, in one transaction; undone, if that is wanted.
+    pub async fn begin_anew(&self, name: String, undo: bool) -> Result<()> {
+        self.inner.ctx.storage().transaction(|| {
+            self.inner.ctx.storage().delete_all()?;
+            create(&self.inner.ctx)?;
+            self.inner.add(&name, 0)?;
+            if undo {
+                return Err(Error::new("undone"));
+            }
+            Ok(())
+        })
     }
 }
 
+fn create(ctx: &Ctx) -> Result<()> {
+    let table = "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY, name TEXT, due INTEGER, state TEXT)";
+    ctx.sql().exec(table, ()).map(drop)
+}
+
 impl Inner {
+    fn add(self: &Rc<Self>, name: &str, wait: i64) -> Result<()> {
+        let due = self.worker.now() + wait;
+        self.ctx.sql().exec(
+            "INSERT INTO jobs (name, due, state) VALUES (?1, ?2, 'waiting')",
+            (name, due),
+        )?;
+        self.carry_on()
+    }
+
     fn has_work(&self) -> Result<bool> {
         let sql = self.ctx.sql();
         let open = "SELECT EXISTS (SELECT 1 FROM jobs WHERE state <> 'done')";
@@ -220,17 +239,18 @@ impl Work for Jobs {
     type Claim = Job;
     type Landed = i64;
 
+    fn has_tables(&self) -> Result<bool> {
+        tables::exists(&self.inner.ctx.sql(), "jobs")
+    }
+
     fn recover(&mut self, _now: i64) -> Result<()> {
         let sql = self.inner.ctx.sql();
         let again = "UPDATE jobs SET state = 'waiting' WHERE state = 'running'";
         sql.exec(again, ()).map(drop)
     }
 
-    fn turn(&mut self, landed: &mut Vec<i64>, turn: Turn) -> Result<Option<Next<Job, i64>>> {
+    fn turn(&mut self, landed: &mut Vec<i64>, turn: Turn) -> Result<Next<Job, i64>> {
         let sql = self.inner.ctx.sql();
-        if !tables::exists(&sql, "jobs")? {
-            return Ok(None);
-        }
         if self.inner.life.0.turn_fails() {
             return Err(Error::new("the script says so"));
         }
@@ -239,7 +259,7 @@ impl Work for Jobs {
             sql.exec(done, (*id,)).map(drop)
         })?;
         if turn.may != May::Claim {
-            return Ok(Some(Next::at(None)));
+            return Ok(Next::at(None));
         }
         let due = "UPDATE jobs SET state = 'running' WHERE state = 'waiting' AND due <= ?1
              RETURNING id, name";
@@ -248,7 +268,7 @@ impl Work for Jobs {
         let mut next = Next::at(sql.exec(wake, ())?.one()?);
         let claims = claims.into_iter();
         next.claims = claims.map(|(id, name)| Job { id, name }).collect();
-        Ok(Some(next))
+        Ok(next)
     }
 
     fn begin(
@@ -279,13 +299,30 @@ impl Work for Jobs {
     }
 }
 
-pub(crate) struct World {
-    pub(crate) disk: SimDisk,
-    pub(crate) clock: TestClock,
-    pub(crate) node: Node,
+/// What the desks do, and the timeout of their background tasks.
+pub(crate) struct Office {
     pub(crate) script: Script,
     timeout: Duration,
 }
+
+impl Setup for Office {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        let life = self.script.0.lock().unwrap().life;
+        node.class::<Desk>(ClassOptions::default().background_timeout(self.timeout))
+            .with(Life(self.script.clone(), life))
+            .workers(2)
+    }
+
+    fn end_life(&mut self) {
+        self.script.end_life();
+    }
+
+    fn seen(&self) -> String {
+        format!("{:#?}", self.script)
+    }
+}
+
+pub(crate) type World = world::World<Office>;
 
 impl World {
     pub(crate) fn new() -> Self {
@@ -294,33 +331,8 @@ impl World {
 
     /// The timeout of background tasks.
     pub(crate) fn with_timeout(timeout: Duration) -> Self {
-        Self::at(TestClock::new(), SimDisk::new(), Script::default(), timeout)
-    }
-
-    fn at(clock: TestClock, disk: SimDisk, script: Script, timeout: Duration) -> Self {
-        let life = script.0.lock().unwrap().life;
-        let options = ClassOptions::default().background_timeout(timeout);
-        let node = Node::builder(store(&disk, &clock))
-            .class::<Desk>(options)
-            .with(Life(script.clone(), life))
-            .clock(Arc::new(clock.clone()))
-            .workers(2)
-            .start()
-            .unwrap();
-        Self {
-            disk,
-            clock,
-            node,
-            script,
-            timeout,
-        }
-    }
-
-    /// Another node on the state that a kill of this one leaves.
-    pub(crate) fn killed(self) -> Self {
-        self.script.end_life();
-        let disk = self.disk.after_kill();
-        Self::at(self.clock.clone(), disk, self.script.clone(), self.timeout)
+        let script = Script::default();
+        Self::of(Office { script, timeout })
     }
 
     /// Another node after this one was stopped.
@@ -329,7 +341,7 @@ impl World {
         let end = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             self.clock.advance(Duration::from_secs(1));
-            self.script.1.notify_one();
+            self.script.notify();
         };
         let (stopped, ()) = tokio::join!(stop, end);
         stopped.unwrap();
@@ -339,7 +351,7 @@ impl World {
     }
 
     pub(crate) fn desk(&self, name: &str) -> Stub<Desk> {
-        self.node.env().object::<Desk>().get_by_name(name)
+        self.stub(name)
     }
 
     /// Adds a job that is due after `wait` milliseconds.
@@ -351,37 +363,26 @@ impl World {
     /// Waits until this many jobs are done, and does not move the clock.
     pub(crate) async fn until_done(&self, count: i64) {
         let done = async || self.desk("desk").done().await.unwrap() == count;
-        self.wait("jobs are done", Duration::ZERO, done).await;
+        self.wait(Duration::ZERO, "jobs are done", done).await;
     }
 
     /// The same, and moves the clock.
     pub(crate) async fn pass_until_done(&self, count: i64) {
         let done = async || self.desk("desk").done().await.unwrap() == count;
         let step = Duration::from_millis(100);
-        self.wait("jobs are done", step, done).await;
+        self.wait(step, "jobs are done", done).await;
     }
 
     /// Waits until a job's attempts have begun, and does not move the clock.
     pub(crate) async fn until_begun(&self, job: &str, count: usize) {
         let begun = async || self.script.count(job) == count;
-        self.wait("attempts begin", Duration::ZERO, begun).await;
+        self.wait(Duration::ZERO, "attempts begin", begun).await;
     }
 
     /// The same, and moves the clock. Calls no object.
     pub(crate) async fn pass_until_begun(&self, job: &str, count: usize) {
         let begun = async || self.script.count(job) == count;
         let step = Duration::from_millis(100);
-        self.wait("attempts begin", step, begun).await;
-    }
-
-    async fn wait(&self, what: &str, step: Duration, so: impl AsyncFn() -> bool) {
-        for _ in 0..setting("ABIDE_TEST_ROUNDS", 10_000) {
-            if so().await {
-                return;
-            }
-            self.clock.advance(step);
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        panic!("never: {what}; {:#?}", self.script);
+        self.wait(step, "attempts begin", begun).await;
     }
 }

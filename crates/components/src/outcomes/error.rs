@@ -1,6 +1,6 @@
 //! Errors of outcomes.
 
-use abide::{Error, ErrorKind};
+use abide::Error;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -68,16 +68,8 @@ fn say(allowed: &[Allowed]) -> String {
     format!("allowed are {}", each.join(", "))
 }
 
-impl From<OutcomesError> for Error {
-    fn from(error: OutcomesError) -> Self {
-        let kind = match &error {
-            OutcomesError::Object(error) => return error.clone(),
-            OutcomesError::Refused { .. } | OutcomesError::Rejected { .. } => {
-                ErrorKind::Application
-            }
-            OutcomesError::Invalid(_) => ErrorKind::Input,
-            OutcomesError::NotFound { .. } => ErrorKind::NotFound,
-        };
-        Self::with_kind(kind, error.to_string())
-    }
-}
+abide_component::error_kinds!(OutcomesError {
+    Refused | Rejected => Application,
+    Invalid => Input,
+    NotFound => NotFound,
+});

@@ -1,6 +1,6 @@
 //! Why a request to a room is refused.
 
-use abide::{Error, ErrorKind, Response, http::StatusCode, server::ApiError};
+use abide::{Error, Response, http::StatusCode, server::ApiError};
 use axum::response::IntoResponse;
 use thiserror::Error;
 
@@ -64,14 +64,8 @@ impl From<PartyError> for ApiError {
     }
 }
 
-impl From<PartyError> for Error {
-    fn from(error: PartyError) -> Self {
-        let kind = match &error {
-            PartyError::Object(error) => return error.clone(),
-            PartyError::NoParty { .. } => ErrorKind::NotFound,
-            PartyError::Full { .. } => ErrorKind::Limit,
-            _ => ErrorKind::Input,
-        };
-        Self::with_kind(kind, error.to_string())
-    }
-}
+abide_component::error_kinds!(PartyError {
+    NoParty => NotFound,
+    InvalidRoom | InvalidId | LongAddress => Input,
+    Full => Overloaded,
+});

@@ -7,7 +7,7 @@
 //! Rows that the queue has accepted are kept, too: after a restore the object sends all of them again, as of the restored
 //! state, and the read model removes the others.
 
-use std::{cell::Cell, fmt, rc::Rc, sync::Arc, time::Duration};
+use std::{fmt, rc::Rc, sync::Arc, time::Duration};
 
 use abide::{Ctx, Error, Result};
 use serde::{Deserialize, Serialize};
@@ -63,8 +63,6 @@ struct Inner {
     worker: Worker,
     projection: Arc<Projection>,
     sql: TablesSql,
-    /// Whether the object has deleted everything since the last turn.
-    deleted: Cell<bool>,
 }
 
 /// Where a feed is.
@@ -129,14 +127,12 @@ impl Feed {
         let feed = Self(Rc::new(Inner {
             ctx: ctx.clone(),
             sql,
-            deleted: Cell::default(),
             worker: Worker::new(ctx, WakeUp::new(ctx, NAME)),
             projection,
         }));
-        let (asked, told) = (feed.clone(), feed.clone());
+        let asked = feed.clone();
         let holds = move || Ok(asked.0.sql.are_there()? && asked.has_work()?);
         ctx.has_duties(NAME, holds);
-        ctx.on_delete_all(move || told.0.deleted());
         let woken = feed.clone();
         ctx.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
         #[cfg(feature = "server")]
@@ -335,57 +331,42 @@ impl Work for Sending {
     /// The pause of a feed that was refused is the alarm's.
     const SOON: Duration = Duration::ZERO;
 
-    fn turn(
-        &mut self,
-        landed: &mut Vec<Answered>,
-        turn: Turn,
-    ) -> Result<Option<Next<(), Answered>>> {
+    fn has_tables(&self) -> Result<bool> {
+        self.0.sql.are_there()
+    }
+
+    fn turn(&mut self, landed: &mut Vec<Answered>, turn: Turn) -> Result<Next<(), Answered>> {
         let inner = &self.0;
-        if inner.deleted.replace(false) {
-            landed.clear();
-            if turn.in_flight > 0 {
-                return Ok(None);
-            }
-        }
-        if !inner.sql.are_there()? {
-            return Ok(None);
-        }
         while let Some((rows, sent)) = landed.first() {
             match sent {
                 Ok(()) => inner.taken(rows)?,
                 Err(error) => {
                     let again = inner.refused(error)?;
                     landed.clear();
-                    return Ok(Some(Next::at(Some(again))));
+                    return Ok(Next::at(Some(again)));
                 }
             }
             drop(landed.remove(0));
         }
         if turn.in_flight > 0 || turn.may == May::HandOver {
-            return Ok(Some(Next::at(None)));
+            return Ok(Next::at(None));
         }
         let (waiting, begun) = (inner.first()?, inner.begun()?);
         if waiting.is_empty() && begun.is_none() {
             inner.note_failures(0)?;
-            return Ok(Some(Next::at(None)));
+            return Ok(Next::at(None));
         }
         if turn.may == May::Finish {
-            return Ok(Some(Next::at(Some(turn.now))));
+            return Ok(Next::at(Some(turn.now)));
         }
         let mut next = Next::at(None);
         next.attempts
             .push(Box::pin(Rc::clone(inner).hand_over(waiting, begun)));
-        Ok(Some(next))
+        Ok(next)
     }
 }
 
 impl Inner {
-    /// The object has deleted everything, in a transaction that may be rolled back: what is in flight no longer matters.
-    fn deleted(&self) {
-        self.deleted.set(true);
-        self.worker.wake();
-    }
-
     async fn hand_over(self: Rc<Self>, waiting: Vec<Waiting>, begun: Option<Begun>) -> Answered {
         let sent = match Queue::new(self.ctx.env(), &self.projection.queue) {
             Ok(queue) => self.send(&queue, begun, &waiting).await,

@@ -8,14 +8,13 @@
 //!
 //! A read model is paused, and its dead letters are consumed again, by the operations of its queue.
 
-use abide::{Ctx, Request, Response, Result};
-use axum::{http::Method, response::IntoResponse};
+use abide::{Ctx, Request, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Feed, FeedStanding, feed::NAME, limits};
 use crate::queue::{Counts, Queue};
-use abide_component::operating::{Answer, json, no_operation, page, query};
+use abide_component::operating::{self, Answer, Verb, asked, json, no_operation, page, query};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,29 +35,22 @@ impl Feed {
     /// Serves operators through the object's component.
     pub(super) fn serve_operators(&self, ctx: &Ctx) -> Result<()> {
         let feed = self.clone();
-        ctx.serve_operations(NAME, move |request| feed.clone().operate(request))
+        operating::serve(ctx, NAME, move |request| feed.clone().operate(request))
     }
 
     /// Answers an operator.
-    async fn operate(self, request: Request) -> Result<Response> {
-        let answer = self.answer(request).await;
-        Ok(answer.unwrap_or_else(IntoResponse::into_response))
-    }
-
-    async fn answer(&self, request: Request) -> Answer {
-        let path = request.uri().path().trim_matches('/').to_owned();
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        let is_post = *request.method() == Method::POST;
-        match (is_read, &*path) {
-            (true, "") => {}
-            (true, "rows") => {
+    pub(super) async fn operate(self, request: Request) -> Answer {
+        let (verb, path) = asked(&request);
+        match (verb, &*path) {
+            (Verb::Read, "") => {}
+            (Verb::Read, "rows") => {
                 let wanted: Wanted = query(&request)?;
                 let limit = page(wanted.limit, limits::MAX_PAGE)?;
                 let id = wanted.id.unwrap_or_default();
                 let after = wanted.table.as_deref().map(|table| (table, &*id));
                 return Ok(json(&json!({ "rows": self.rows(after, limit)? })));
             }
-            (false, "retry") if is_post => self.retry()?,
+            (Verb::Change, "retry") => self.retry()?,
             _ => return Err(no_operation("A feed")),
         }
         let feed = self.standing()?;

@@ -8,7 +8,10 @@ use std::{
 
 use abide::Value;
 use futures_util::future::BoxFuture;
-use rusqlite::{Connection, ErrorCode, OpenFlags, types::ValueRef};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, ToSql,
+    types::{ToSqlOutput, ValueRef},
+};
 use serde_json::Value as Json;
 
 use super::{
@@ -173,7 +176,7 @@ impl File {
             let statement = sql::upsert(table, &fed);
             let mut statement = transaction.prepare_cached(&statement).map_err(failed)?;
             let count = statement
-                .execute(rusqlite::params_from_iter(cells))
+                .execute(rusqlite::params_from_iter(cells.iter().map(Param)))
                 .map_err(failed)?;
             *written.entry(table.name.clone()).or_default() += count as u64;
         }
@@ -210,7 +213,7 @@ impl File {
                 ProjectionError::Invalid(format!("the query has no parameter {name}"))
             })?;
             statement
-                .raw_bind_parameter(place, value)
+                .raw_bind_parameter(place, Param(value))
                 .map_err(refused)?;
         }
         let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
@@ -245,6 +248,21 @@ impl File {
             transaction.execute(&delete, ()).map_err(failed)?;
         }
         transaction.commit().map_err(failed)
+    }
+}
+
+/// A value as a parameter.
+struct Param<'a>(&'a Value);
+
+impl ToSql for Param<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self.0 {
+            Value::Null => ValueRef::Null,
+            Value::Integer(integer) => ValueRef::Integer(*integer),
+            Value::Real(real) => ValueRef::Real(*real),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Errors of queues.
 
-use abide::{Error, ErrorKind};
-use abide_component::Failure;
+use abide::Error;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -69,21 +68,9 @@ impl QueueError {
     }
 }
 
-impl From<QueueError> for Error {
-    fn from(error: QueueError) -> Self {
-        let kind = match &error {
-            QueueError::Object(error) => return error.clone(),
-            QueueError::Invalid(_) => ErrorKind::Input,
-            QueueError::Full { .. } => ErrorKind::Overloaded,
-            QueueError::KeyReused { .. } => ErrorKind::KeyReused,
-            QueueError::Unknown { .. } | QueueError::NotFound { .. } => ErrorKind::NotFound,
-        };
-        Self::with_kind(kind, error.to_string())
-    }
-}
-
-impl From<QueueError> for Failure {
-    fn from(error: QueueError) -> Self {
-        Error::from(error).into()
-    }
-}
+abide_component::error_kinds!(QueueError {
+    Invalid => Input,
+    Full => Overloaded,
+    KeyReused => KeyReused,
+    Unknown | NotFound => NotFound,
+});

@@ -17,6 +17,9 @@ use abide_component::{
     worker::{self, Worker},
 };
 
+/// The component of a shard, for operators.
+pub(super) const NAME: &str = "queue";
+
 /// One shard.
 pub(super) struct Inner {
     pub(super) ctx: Ctx,
@@ -26,7 +29,7 @@ pub(super) struct Inner {
     /// Passes batches to the consumer.
     pub(super) worker: Worker,
     /// Whether other messages are stopped for one that may have ended the process.
-    pub(super) suspects: Cell<Suspects>,
+    pub(super) suspects: Suspects,
     /// Until when dead letters wait that the other queue refused.
     pub(super) forward_after: Cell<i64>,
     /// Why the queue cannot be consumed, as last logged.
@@ -41,7 +44,7 @@ impl Inner {
             ctx,
             rows,
             queues,
-            suspects: Cell::default(),
+            suspects: Suspects::default(),
             forward_after: Cell::new(0),
             told: RefCell::default(),
         })

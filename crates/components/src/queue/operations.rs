@@ -10,17 +10,16 @@
 
 use std::rc::Rc;
 
-use abide::{Request, Response, Result, server::ApiError};
-use axum::{http::Method, response::IntoResponse};
+use abide::{Request, Result, server::ApiError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::inner::NAME;
 use super::{Counts, MessageId, Queue, QueueError, QueueShard, limits};
-use abide_component::operating::{Answer, body, json, no_operation, page, query};
+use abide_component::operating::{
+    self, Answer, Verb, asked, body, json, no_operation, page, query,
+};
 use abide_component::texts::sentence;
-
-/// The component of a shard.
-const NAME: &str = "queue";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,33 +47,26 @@ impl QueueShard {
     /// Serves operators through the object's component.
     pub(super) fn serve_operators(&self) -> Result<()> {
         let inner = Rc::clone(&self.inner);
-        self.inner.ctx.serve_operations(NAME, move |request| {
+        operating::serve(&self.inner.ctx, NAME, move |request| {
             let inner = Rc::clone(&inner);
             Self { inner }.operate(request)
         })
     }
 
     /// Answers an operator.
-    async fn operate(self, request: Request) -> Result<Response> {
-        let answer = self.answer(request).await;
-        Ok(answer.unwrap_or_else(IntoResponse::into_response))
-    }
-
-    async fn answer(&self, request: Request) -> Answer {
-        let path = request.uri().path().trim_matches('/').to_owned();
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        let is_post = *request.method() == Method::POST;
-        match (is_read, &*path) {
-            (true, "") => {}
-            (true, "dead-letters") => {
+    pub(super) async fn operate(self, request: Request) -> Answer {
+        let (verb, path) = asked(&request);
+        match (verb, &*path) {
+            (Verb::Read, "") => {}
+            (Verb::Read, "dead-letters") => {
                 let wanted: Wanted = query(&request)?;
                 let limit = page(wanted.limit, limits::MAX_PAGE)?;
                 let letters = self.dead_letters(limit).await.map_err(refused)?;
                 return Ok(json(&json!({ "dead_letters": letters })));
             }
-            (false, "pause") if is_post => self.queue()?.pause().await.map_err(refused)?,
-            (false, "resume") if is_post => self.queue()?.resume().await.map_err(refused)?,
-            (false, "redrive" | "discard") if is_post => {
+            (Verb::Change, "pause") => self.queue()?.pause().await.map_err(refused)?,
+            (Verb::Change, "resume") => self.queue()?.resume().await.map_err(refused)?,
+            (Verb::Change, "redrive" | "discard") => {
                 let redrive = path == "redrive";
                 match body(request).await? {
                     Which::Some { died_until } => {

@@ -4,7 +4,7 @@ use abide::Result;
 
 use super::{
     DeadLetters, QueueOptions,
-    inner::Inner,
+    inner::{Inner, NAME},
     limits,
     meta::Meta,
     pump::{InFlight, Taken},
@@ -14,6 +14,7 @@ use super::{
 use abide_component::{
     numbers::{millis, rows},
     steps_back::{self, StepBack},
+    suspects::MayBegin,
 };
 
 /// The next batch.
@@ -85,30 +86,18 @@ impl Inner {
         taken: &mut Taken,
         now: i64,
     ) -> Result<()> {
-        if flights == 0 && self.suspects.get().is_tried() {
-            // Its task was dropped.
-            self.suspects.set(self.suspects.get().end(now));
-        }
-        while flights < concurrency(options, meta) && !self.suspects.get().is_tried() {
+        while flights < concurrency(options, meta) {
             if meta.rest_until > now {
                 let first = self.rows.first_due()?;
                 wake(&mut taken.wake, first.map(|at| at.max(meta.rest_until)));
                 break;
             }
-            let (messages, alone) = match self.next_batch(options, meta, now)? {
+            let (messages, alone) = match self.next_batch(options, meta, flights == 0, now)? {
                 Next::Not(at) => {
                     wake(&mut taken.wake, at);
                     break;
                 }
-                Next::Alone(_) if flights > 0 => {
-                    // It begins when the others have landed.
-                    self.suspects.set(self.suspects.get().wait(now));
-                    break;
-                }
-                Next::Alone(message) => {
-                    self.suspects.set(self.suspects.get().begin(now));
-                    (vec![message], true)
-                }
+                Next::Alone(message) => (vec![message], true),
                 Next::Batch(messages) => (messages, false),
             };
             meta.claims += 1;
@@ -122,25 +111,30 @@ impl Inner {
 
     /// The messages of the next batch, in the order in which they are due. A message's last attempt is the only one
     /// in its batch, and with nothing else in flight if the attempt before it was cut off.
-    fn next_batch(&self, options: &QueueOptions, meta: &mut Meta, now: i64) -> Result<Next> {
+    fn next_batch(
+        &self,
+        options: &QueueOptions,
+        meta: &mut Meta,
+        is_idle: bool,
+        now: i64,
+    ) -> Result<Next> {
         let most = options.retry.max_attempts();
         let is_last = |due: &Due| due.attempts + 1 >= most;
         let mut due = self.rows.due(now, options.max_batch, None)?;
         while self.bury_exhausted(&due, most, meta, now)? {
             due = self.rows.due(now, options.max_batch, None)?;
         }
-        let suspects = self.suspects.get();
         let suspect = due.iter().find(|due| due.is_suspect(most)).copied();
-        match suspect {
-            Some(suspect) if suspects.after() <= now => return Ok(Next::Alone(suspect)),
-            Some(_) => {
+        match self.suspects.next(suspect, is_idle, now) {
+            MayBegin::Suspect(message) => return Ok(Next::Alone(message)),
+            MayBegin::Nothing => return Ok(Next::Not(None)),
+            MayBegin::Others if suspect.is_some() => {
                 due = self.rows.due(now, options.max_batch, Some(most))?;
                 if due.is_empty() {
-                    return Ok(Next::Not(Some(suspects.after())));
+                    return Ok(Next::Not(Some(self.suspects.after())));
                 }
             }
-            None if suspects.stop_others() => self.suspects.set(suspects.end(now)),
-            None => {}
+            MayBegin::Others => {}
         }
         let Some(first) = due.first().copied() else {
             let first = self.rows.first_due()?;
@@ -182,7 +176,7 @@ impl Inner {
 
     /// Counts waits from the new time if the clock was set back. Call it before writing waits from the new time.
     pub(super) fn mind_clock(&self, meta: &mut Meta, now: i64) -> Result<()> {
-        let Some(StepBack { by, sum }) = steps_back::since(&self.rows.storage, meta.set_back, now)
+        let Some(StepBack { by, sum }) = steps_back::noticed(&self.ctx, NAME, meta.set_back, now)
         else {
             return Ok(());
         };
@@ -190,16 +184,11 @@ impl Inner {
         if by == 0 {
             return self.rows.save_meta(meta);
         }
-        tracing::warn!(
-            by_millis = by,
-            queue = self.rows.queue,
-            "the wall clock was set back: waits of the queue are counted from the new time"
-        );
         self.rows.clock_went_back(by, now)?;
         if meta.rest_until > now {
             meta.rest_until = meta.rest_until.saturating_sub(by).max(now);
         }
-        self.suspects.set(self.suspects.get().clock_went_back(now));
+        self.suspects.clock_went_back(now);
         self.forward_after.set(0);
         self.rows.save_meta(meta)
     }

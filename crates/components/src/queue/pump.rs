@@ -125,11 +125,7 @@ impl Work for Pump {
     type Claim = Claim;
     type Landed = Finished;
 
-    fn turn(
-        &mut self,
-        landed: &mut Vec<Finished>,
-        turn: Turn,
-    ) -> Result<Option<Next<Claim, Finished>>> {
+    fn turn(&mut self, landed: &mut Vec<Finished>, turn: Turn) -> Result<Next<Claim, Finished>> {
         let inner = &self.inner;
         worker::write_each(landed, |finished| {
             inner.land(&self.declared, finished, turn.now)?;
@@ -137,7 +133,7 @@ impl Work for Pump {
             Ok(())
         })?;
         if turn.may != May::Claim {
-            return Ok(Some(Next::at(None)));
+            return Ok(Next::at(None));
         }
         let taken = inner.pass(&self.declared, self.flying, turn.now)?;
         let mut next = Next::at(taken.wake);
@@ -149,7 +145,7 @@ impl Work for Pump {
         }
         self.flying.batches += u32::try_from(taken.batches.len()).unwrap_or(u32::MAX);
         next.claims = taken.batches;
-        Ok(Some(next))
+        Ok(next)
     }
 
     fn begin(

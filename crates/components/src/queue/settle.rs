@@ -66,7 +66,7 @@ impl Inner {
     /// A batch has ended: if it was attempted alone, others may begin.
     fn end_suspect(&self, claim: &Claim, now: i64) {
         if claim.alone {
-            self.suspects.set(self.suspects.get().end(now));
+            self.suspects.end(now);
         }
     }
 

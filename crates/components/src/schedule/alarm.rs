@@ -38,8 +38,7 @@ impl Inner {
         self: &Rc<Self>,
         handler: impl Fn(&Firing) -> Result<(), E>,
     ) -> Result<()> {
-        self.deleted.set(false);
-        let Some(turn) = self.worker.claim() else {
+        let Some(right) = self.worker.claim() else {
             return Ok(());
         };
         let clock = Arc::clone(self.ctx.env().clock());
@@ -48,21 +47,23 @@ impl Inner {
         // happens.
         let again = self.now().saturating_add(millis(limits::AFTER_RESET));
         self.worker.alarm().set(Some(again))?;
-        self.recover(self.now())?;
-        while clock.now() < end && !self.ctx.env().is_stopping() {
+        while clock.now() < end && !self.ctx.env().is_stopping() && self.rows.sql.are_there()? {
+            if right.recovers() {
+                self.recover(self.now())?;
+            }
             let claims = self.pass(Taken::Claimed, limits::MAX_CLAIMS, 0, self.now())?;
             if claims.is_empty() {
                 break;
             }
             self.rows.storage.sync().await?;
             for (index, claim) in claims.iter().enumerate() {
-                if self.deleted.replace(false) {
+                if self.worker.is_cut_off() {
                     break;
                 }
                 if self.attempt(claim, &handler)? == Attempted::Panicked {
                     // The object's memory may be in any state. What was written stays.
                     self.give_back_the_rest(&claims[index + 1..], self.now())?;
-                    drop(turn);
+                    drop(right);
                     self.arm_next()?;
                     self.ctx.restart();
                     return Ok(());
@@ -71,7 +72,7 @@ impl Inner {
                 tokio::task::yield_now().await;
             }
         }
-        drop(turn);
+        drop(right);
         self.arm_next()
     }
 
@@ -96,7 +97,9 @@ impl Inner {
                     return Err(panicked(&*panic));
                 }
             }
-            self.done(claim, now)?;
+            if !self.worker.is_cut_off() {
+                self.done(claim, now)?;
+            }
             Ok::<(), Failure>(())
         };
         if let Err(failure) = storage.transaction(goes_off) {
@@ -161,36 +164,23 @@ impl Work for Background {
     type Claim = Claim;
     type Landed = Ended;
 
+    fn has_tables(&self) -> Result<bool> {
+        self.inner.rows.sql.are_there()
+    }
+
     fn recover(&mut self, now: i64) -> Result<()> {
-        if self.inner.rows.sql.are_there()? {
-            self.inner.recover(now)?;
-        }
-        Ok(())
+        self.inner.recover(now)
     }
 
     /// Writes the results of attempts: in the poll in which their handlers finished, and therefore in one transaction
     /// with their last writes.
     fn arrived(&mut self, landed: &mut Vec<Ended>, now: i64) -> Result<()> {
-        if self.inner.deleted.get() {
-            landed.clear();
-        }
         worker::write_each(landed, |(claim, ended)| {
             self.inner.settle(claim, ended, now)
         })
     }
 
-    fn turn(&mut self, landed: &mut Vec<Ended>, turn: Turn) -> Result<Option<Next<Claim, Ended>>> {
-        if self.inner.deleted.replace(false) {
-            landed.clear();
-            if turn.in_flight > 0 {
-                return Ok(None);
-            }
-            // If the deletion was rolled back, their claims are there.
-            self.recover(turn.now)?;
-        }
-        if !self.inner.rows.sql.are_there()? {
-            return Ok(None);
-        }
+    fn turn(&mut self, landed: &mut Vec<Ended>, turn: Turn) -> Result<Next<Claim, Ended>> {
         self.arrived(landed, turn.now)?;
         let (inner, now) = (&self.inner, turn.now);
         let free = inner.options.concurrency.saturating_sub(turn.in_flight);
@@ -201,18 +191,18 @@ impl Work for Background {
                 // There may be more.
                 let mut next = Next::at(Some(now));
                 next.claims = claims;
-                return Ok(Some(next));
+                return Ok(next);
             }
         }
         let looks = match turn.may {
             // While something that may end the process is in flight, or is to be, nothing else begins.
-            May::Claim if turn.in_flight > 0 => free > 0 && !inner.suspects.get().stop_others(),
+            May::Claim if turn.in_flight > 0 => free > 0 && !inner.suspects.stop_others(),
             May::Claim => true,
             May::Finish => turn.in_flight == 0,
             May::HandOver => false,
         };
         let at = inner.rows.next()?.0.filter(|_| looks);
-        Ok(Some(Next::at(at.map(|at| inner.look_at(at, now)))))
+        Ok(Next::at(at.map(|at| inner.look_at(at, now))))
     }
 
     fn begin(
@@ -261,7 +251,7 @@ impl Inner {
             Err(failure) => self.failed(claim, failure, now),
         })?;
         if claim.alone {
-            self.suspects.set(self.suspects.get().end(now));
+            self.suspects.end(now);
         }
         Ok(())
     }

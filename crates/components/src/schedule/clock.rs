@@ -8,7 +8,11 @@
 
 use abide::Result;
 
-use super::{Timing, inner::Inner, limits};
+use super::{
+    Timing,
+    inner::{Inner, NAME},
+    limits,
+};
 use abide_component::{
     numbers::millis,
     steps_back::{self, StepBack},
@@ -18,7 +22,7 @@ impl Inner {
     /// Corrects waits if the clock was set back. Call it before waits are read, or written from the new time.
     pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
         let known = self.rows.set_back()?;
-        let Some(StepBack { by: back, sum }) = steps_back::since(&self.rows.storage, known, now)
+        let Some(StepBack { by: back, sum }) = steps_back::noticed(&self.ctx, NAME, known, now)
         else {
             return Ok(());
         };
@@ -28,7 +32,7 @@ impl Inner {
         }
         self.rows.pull_retries(back, now)?;
         self.rows.none_is_behind()?;
-        self.suspects.set(self.suspects.get().clock_went_back(now));
+        self.suspects.clock_went_back(now);
         let was_wrong = back > millis(limits::CLOCK_CORRECTION);
         for set in self.rows.movable()? {
             let timing = &set.spec.0.timing;

@@ -1,7 +1,6 @@
 //! Errors of schedules.
 
-use abide::{Error, ErrorKind};
-use abide_component::Failure;
+use abide::Error;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -43,21 +42,9 @@ pub enum ScheduleError {
     Object(#[from] Error),
 }
 
-impl From<ScheduleError> for Error {
-    fn from(error: ScheduleError) -> Self {
-        let kind = match &error {
-            ScheduleError::Object(error) => return error.clone(),
-            ScheduleError::Invalid(_) => ErrorKind::Input,
-            ScheduleError::Full { .. } => ErrorKind::Limit,
-            ScheduleError::NotFound { .. } => ErrorKind::NotFound,
-            ScheduleError::Busy { .. } | ScheduleError::NotFailed { .. } => ErrorKind::Application,
-        };
-        Self::with_kind(kind, error.to_string())
-    }
-}
-
-impl From<ScheduleError> for Failure {
-    fn from(error: ScheduleError) -> Self {
-        Error::from(error).into()
-    }
-}
+abide_component::error_kinds!(ScheduleError {
+    Invalid => Input,
+    Full => Limit,
+    NotFound => NotFound,
+    Busy | NotFailed => Application,
+});

@@ -22,11 +22,9 @@ pub(super) struct Inner {
     pub(super) options: ScheduleOptions,
     pub(super) rows: Rows,
     /// Whether other runs are stopped for one that may have ended the process.
-    pub(super) suspects: Cell<Suspects>,
+    pub(super) suspects: Suspects,
     /// The number of claims so far, for the share of those that catch up.
     pub(super) claimed: Cell<usize>,
-    /// Whether the object has deleted everything since the last look.
-    pub(super) deleted: Cell<bool>,
 }
 
 impl Inner {
@@ -37,21 +35,14 @@ impl Inner {
             worker: Worker::new(ctx, WakeUp::new(ctx, NAME)),
             rows: Rows::open(ctx, options.history)?,
             options,
-            suspects: Cell::default(),
+            suspects: Suspects::default(),
             claimed: Cell::default(),
-            deleted: Cell::default(),
         }))
     }
 
     /// Whether there is anything to do or to keep.
     pub(super) fn holds(&self) -> Result<bool> {
         Ok(self.rows.sql.are_there()? && self.rows.hold_work()?)
-    }
-
-    /// The object has deleted everything, in a transaction that may be rolled back: attempts in flight no longer matter.
-    pub(super) fn deleted(&self) {
-        self.deleted.set(true);
-        self.worker.wake();
     }
 
     /// Milliseconds since 1970.
@@ -84,7 +75,7 @@ impl Inner {
 
     /// When to look at what is due at a time: a run that is to be attempted alone may have to wait for its turn.
     pub(super) fn look_at(&self, at: i64, now: i64) -> i64 {
-        let turn = self.suspects.get().after();
+        let turn = self.suspects.after();
         if at <= now && turn > now {
             return turn.min(now.saturating_add(millis(SOON)));
         }

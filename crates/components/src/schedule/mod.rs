@@ -103,9 +103,8 @@ impl Schedule {
     pub fn open(ctx: &Ctx, options: ScheduleOptions) -> Result<Self> {
         options.check()?;
         let inner = Inner::open(ctx, options)?;
-        let (asked, told) = (Rc::clone(&inner), Rc::clone(&inner));
+        let asked = Rc::clone(&inner);
         ctx.has_duties(inner::NAME, move || asked.holds());
-        ctx.on_delete_all(move || told.deleted());
         inner.mind_clock(inner.now())?;
         inner.arm()?;
         let copied = Rc::clone(&inner);

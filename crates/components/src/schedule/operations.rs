@@ -7,13 +7,15 @@
 //! | `GET /history?timer=&before=&limit=` | 200 and `{"entries":[…]}`, newest first, from the first whose id is lower |
 //! | `POST /run`, `/retry`, `/discard` with `{"timer":NAME}` | 200 and the timer, or `null` if it has ended and is forgotten; 404 `no_such_timer`; 409 `timer_busy`, `timer_not_failed` |
 
-use abide::{Ctx, Request, Response, Result, server::ApiError};
-use axum::{http::Method, response::IntoResponse};
+use abide::{Ctx, Request, Result, server::ApiError};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{Schedule, ScheduleError, inner::NAME, limits};
-use abide_component::operating::{Answer, body, json, no_operation, page, query};
+use abide_component::{
+    operating::{self, Answer, Verb, asked, body, json, no_operation, page, query},
+    texts::sentence,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,20 +49,14 @@ impl Schedule {
     /// Serves operators through the object's component.
     pub(super) fn serve_operators(&self, ctx: &Ctx) -> Result<()> {
         let schedule = self.clone();
-        ctx.serve_operations(NAME, move |request| schedule.clone().operate(request))
+        operating::serve(ctx, NAME, move |request| schedule.clone().operate(request))
     }
 
     /// Answers an operator.
-    async fn operate(self, request: Request) -> Result<Response> {
-        let answer = self.answer(request).await;
-        Ok(answer.unwrap_or_else(IntoResponse::into_response))
-    }
-
-    async fn answer(&self, request: Request) -> Answer {
-        let path = request.uri().path().trim_matches('/').to_owned();
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        match (is_read, &*path) {
-            (true, "timers") => {
+    pub(super) async fn operate(self, request: Request) -> Answer {
+        let (verb, path) = asked(&request);
+        match (verb, &*path) {
+            (Verb::Read, "timers") => {
                 let wanted: WantedTimers = query(&request)?;
                 let timers = self.list(
                     wanted.after.as_deref(),
@@ -68,20 +64,20 @@ impl Schedule {
                 )?;
                 Ok(json(&json!({ "timers": timers })))
             }
-            (true, "failed") => {
+            (Verb::Read, "failed") => {
                 let wanted: WantedFailed = query(&request)?;
                 let runs = self.failed(wanted.after, page(wanted.limit, limits::MAX_PAGE)?)?;
                 Ok(json(&json!({ "runs": runs })))
             }
-            (true, "history") => {
+            (Verb::Read, "history") => {
                 let wanted: WantedHistory = query(&request)?;
                 let limit = page(wanted.limit, limits::MAX_PAGE)?;
                 let entries = self.history(wanted.timer.as_deref(), wanted.before, limit)?;
                 Ok(json(&json!({ "entries": entries })))
             }
-            (false, "run") => self.change_timer(request, Self::run_now).await,
-            (false, "retry") => self.change_timer(request, Self::retry).await,
-            (false, "discard") => self.change_timer(request, Self::discard).await,
+            (Verb::Change, "run") => self.change_timer(request, Self::run_now).await,
+            (Verb::Change, "retry") => self.change_timer(request, Self::retry).await,
+            (Verb::Change, "discard") => self.change_timer(request, Self::discard).await,
             _ => Err(no_operation("A schedule")),
         }
     }
@@ -91,9 +87,6 @@ impl Schedule {
         request: Request,
         change: impl Fn(&Self, &str) -> Result<(), ScheduleError>,
     ) -> Answer {
-        if *request.method() != Method::POST {
-            return Err(no_operation("A schedule"));
-        }
         let Which { timer } = body(request).await?;
         change(self, &timer).map_err(refused)?;
         Ok(json(&self.get(&timer)?))
@@ -101,20 +94,11 @@ impl Schedule {
 }
 
 fn refused(error: ScheduleError) -> ApiError {
+    let text = sentence(&error);
     match error {
-        ScheduleError::NotFound { name } => {
-            ApiError::not_found("no_such_timer", format!("There is no timer `{name}`."))
-        }
-        ScheduleError::Busy { name } => ApiError::conflict(
-            "timer_busy",
-            format!("The last occurrence of timer `{name}` has not finished."),
-        ),
-        ScheduleError::NotFailed { name } => ApiError::conflict(
-            "timer_not_failed",
-            format!(
-                "Timer `{name}` has not failed: only a failed timer can be retried or discarded."
-            ),
-        ),
+        ScheduleError::NotFound { .. } => ApiError::not_found("no_such_timer", text),
+        ScheduleError::Busy { .. } => ApiError::conflict("timer_busy", text),
+        ScheduleError::NotFailed { .. } => ApiError::conflict("timer_not_failed", text),
         error => abide::Error::from(error).into(),
     }
 }

@@ -10,6 +10,7 @@ use super::{
     timers::{Plan, Set},
 };
 use abide_component::numbers::millis;
+use abide_component::suspects::MayBegin;
 
 impl Inner {
     /// Claims due runs, at most `limit`, each with one attempt more.
@@ -43,30 +44,12 @@ impl Inner {
 
     /// The runs to be claimed next.
     fn next_runs(&self, limit: usize, in_flight: usize, now: i64) -> Result<Vec<i64>> {
-        let mut suspects = self.suspects.get();
-        if suspects.is_tried() && in_flight == 0 {
-            suspects = suspects.end(now);
+        let suspect = self.rows.suspect(now)?;
+        match self.suspects.next(suspect, in_flight == 0, now) {
+            MayBegin::Suspect(run) => Ok(vec![run]),
+            MayBegin::Others => self.shared(limit, now),
+            MayBegin::Nothing => Ok(Vec::new()),
         }
-        let next = match self.rows.suspect(now)? {
-            _ if suspects.is_tried() => Some(Vec::new()),
-            Some(_) if suspects.after() > now => None,
-            Some(_) if in_flight > 0 => {
-                suspects = suspects.wait(now);
-                Some(Vec::new())
-            }
-            Some(suspect) => {
-                suspects = suspects.begin(now);
-                Some(vec![suspect])
-            }
-            None => {
-                if suspects.stop_others() {
-                    suspects = suspects.end(now);
-                }
-                None
-            }
-        };
-        self.suspects.set(suspects);
-        next.map_or_else(|| self.shared(limit, now), Ok)
     }
 
     /// Due runs: first those that are due for the first time, but for the share of those that catch up.

@@ -24,14 +24,15 @@ pub(super) struct Claim {
     /// Attempts, with those that were throttled.
     pub(super) attempts: u32,
     pub(super) throttled: u32,
+    /// Since when each attempt was throttled.
+    pub(super) throttled_since: Option<i64>,
     /// True if nothing else is in flight.
     pub(super) alone: bool,
-    /// When the occurrence went off.
-    pub(super) created_at: i64,
 }
 
 /// The columns of a [`Claim`].
-const CLAIM: &str = "id, timer, generation, due_at, number, attempts, throttled, alone, created_at";
+const CLAIM: &str =
+    "id, timer, generation, due_at, number, attempts, throttled, throttled_since, alone";
 
 impl Claim {
     /// Attempts that count.
@@ -172,7 +173,7 @@ impl Rows {
     pub(super) fn retry(&self, claim: &Claim, retry: &Retry<'_>, now: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, last_error = ?3, alone = ?4, throttled = throttled + ?5,
-                 updated_at = ?6
+                 throttled_since = iif(?5, coalesce(throttled_since, ?6), NULL), updated_at = ?6
              WHERE id = ?1",
             (claim.id, retry.at, retry.error, retry.alone, retry.throttled, now),
         )?;
@@ -269,8 +270,8 @@ impl Rows {
     /// Retries all failed runs of a timer, with fresh counts of attempts. False if there are none.
     pub(super) fn revive(&self, timer: i64, now: i64) -> Result<bool> {
         let revived = self.sql.exec(
-            "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, attempts = 0, throttled = 0, alone = 0, behind = 0, created_at = ?2,
-                 updated_at = ?2
+            "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, attempts = 0, throttled = 0, throttled_since = NULL, alone = 0, behind = 0,
+                 created_at = ?2, updated_at = ?2
              WHERE timer = ?1 AND state = 'failed' AND fire_at IS NULL",
             (timer, now),
         )?;

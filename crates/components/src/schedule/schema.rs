@@ -50,6 +50,8 @@ const TABLES: &str = "
         attempts   INTEGER NOT NULL DEFAULT 0,
         -- How many of the attempts were throttled and do not count.
         throttled  INTEGER NOT NULL DEFAULT 0,
+        -- Since when each attempt was throttled; NULL if the newest was not.
+        throttled_since INTEGER,
         last_error TEXT,
         created_at INTEGER NOT NULL,
         updated_at INTEGER NOT NULL

@@ -1,8 +1,6 @@
 //! Applies the result of an attempt: the occurrence has finished, is retried at a time, or has failed and waits for an
 //! operator.
 
-use std::time::Duration;
-
 use abide::Result;
 
 use super::{
@@ -12,13 +10,7 @@ use super::{
     runs::{Claim, Retry, Taken},
     timers::Set,
 };
-use abide_component::{
-    jittered,
-    limits::{JITTER, PATIENCE},
-    numbers::millis,
-    texts::cut,
-    throttle,
-};
+use abide_component::{Decision, Tried, texts::cut};
 
 impl Inner {
     /// The attempt has succeeded.
@@ -38,61 +30,36 @@ impl Inner {
         self.rows.rest(claim.timer, now)
     }
 
-    /// The attempt has failed.
+    /// The attempt has failed, or was cut off.
     pub(super) fn failed(&self, claim: &Claim, failure: &Failure, now: i64) -> Result<()> {
         let Some(set) = self.current(claim)? else {
             return self.drop_stale(claim, now);
         };
-        let mut error = failure.message().to_owned();
-        let wait = match failure.kind() {
-            kind if kind.is_no_attempt() => {
-                match throttle::why_over(PATIENCE, claim.created_at, now, &error) {
-                    Some(over) => {
-                        error = over;
-                        None
-                    }
-                    None => Some(self.pause(&set, claim, failure.after())),
-                }
-            }
-            kind if kind.is_retried() => self.wait(&set, claim, claim.counted(), failure.after()),
-            _ => None,
+        let key = key(&set, claim);
+        let parts: [&[u8]; 2] = [key.as_bytes(), &claim.attempts.to_le_bytes()];
+        let tried = Tried {
+            attempts: claim.counted(),
+            throttled: claim.throttled,
+            throttled_since: claim.throttled_since.unwrap_or(now),
+            alone: claim.alone,
+            parts: self.options.jitter.then_some(&parts[..]),
         };
-        let throttled = failure.kind().is_no_attempt();
-        match wait {
-            Some(wait) => {
+        match self.policy(&set).decide(failure, tried, now) {
+            Decision::Again {
+                wait,
+                counts,
+                alone,
+            } => {
                 let retry = Retry {
                     at: now.saturating_add(wait).min(limits::MAX_TIME),
-                    error: &cut(error, limits::MAX_ERROR_BYTES),
-                    alone: false,
-                    throttled,
+                    error: &cut(failure.message().to_owned(), limits::MAX_ERROR_BYTES),
+                    alone,
+                    throttled: !counts,
                 };
                 self.try_again(&set, claim, &retry, now)
             }
-            None => self.give_up(&set, claim, &error, now),
+            Decision::GiveUp(error) => self.give_up(&set, claim, &error, now),
         }
-    }
-
-    /// The attempt was cut off: it may have ended the process, and counts. The last attempt is made alone, and only a run
-    /// that was alone has failed because of a crash.
-    fn cut_off(&self, claim: &Claim, now: i64) -> Result<()> {
-        let Some(set) = self.current(claim)? else {
-            return self.drop_stale(claim, now);
-        };
-        let error = "it was interrupted: its object or the process stopped";
-        let wait = self.wait(&set, claim, claim.counted(), None);
-        if wait.is_none() && claim.alone {
-            return self.give_up(&set, claim, error, now);
-        }
-        let last = || self.wait(&set, claim, self.policy(&set).max_attempts() - 1, None);
-        let wait = wait.or_else(last).unwrap_or_default();
-        let next = claim.counted().saturating_add(1);
-        let retry = Retry {
-            at: now.saturating_add(wait).min(limits::MAX_TIME),
-            error,
-            alone: self.wait(&set, claim, next, None).is_none(),
-            throttled: false,
-        };
-        self.try_again(&set, claim, &retry, now)
     }
 
     fn try_again(&self, set: &Set, claim: &Claim, retry: &Retry<'_>, now: i64) -> Result<()> {
@@ -118,34 +85,6 @@ impl Inner {
         set.spec.0.retry.as_ref().unwrap_or(&self.options.retry)
     }
 
-    /// The time until the attempt after this many, in milliseconds, if there is one: not less than was asked for.
-    fn wait(
-        &self,
-        set: &Set,
-        claim: &Claim,
-        attempts: u32,
-        asked: Option<Duration>,
-    ) -> Option<i64> {
-        let key = key(set, claim);
-        let parts: [&[u8]; 2] = [key.as_bytes(), &claim.attempts.to_le_bytes()];
-        let parts = self.options.jitter.then_some(&parts[..]);
-        self.policy(set).next(attempts, asked, parts)
-    }
-
-    /// The pause of an occurrence that was throttled, in milliseconds.
-    fn pause(&self, set: &Set, claim: &Claim, asked: Option<Duration>) -> i64 {
-        let pause = millis(throttle::pause(asked, claim.throttled));
-        if !self.options.jitter {
-            return pause;
-        }
-        let key = key(set, claim);
-        jittered(
-            pause,
-            JITTER,
-            &[key.as_bytes(), &claim.attempts.to_le_bytes()],
-        )
-    }
-
     /// Settles claimed runs whose claimer has stopped. A started attempt counts as failed.
     pub(super) fn recover(&self, now: i64) -> Result<()> {
         self.mind_clock(now)?;
@@ -157,7 +96,7 @@ impl Inner {
         }
         let running = self.rows.taken(Taken::Running)?;
         for begun in claimed.iter().take(1).chain(&running) {
-            self.cut_off(begun, now)?;
+            self.failed(begun, &Failure::cut_off(), now)?;
         }
         Ok(())
     }

@@ -15,8 +15,9 @@ use futures_util::{FutureExt, future::join_all};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Attempt, Failure, RetryPolicy, Workflow, limits,
-    registry::to_json,
+    Attempt, Failure, RetryPolicy, Workflow,
+    json::to_json,
+    limits,
     replay::{Asked, Launch, Next, Replay},
 };
 

@@ -1,7 +1,6 @@
 //! Errors of workflows.
 
-use abide::{Error, ErrorKind};
-use abide_component::Failure;
+use abide::Error;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -67,24 +66,10 @@ pub enum WorkflowError {
     Object(#[from] Error),
 }
 
-impl From<WorkflowError> for Error {
-    fn from(error: WorkflowError) -> Self {
-        let kind = match &error {
-            WorkflowError::Object(error) => return error.clone(),
-            WorkflowError::Invalid(_) => ErrorKind::Input,
-            WorkflowError::Unknown { .. }
-            | WorkflowError::NotFound { .. }
-            | WorkflowError::NoStep { .. } => ErrorKind::NotFound,
-            WorkflowError::IdReused { .. } => ErrorKind::KeyReused,
-            WorkflowError::Ended { .. } => ErrorKind::Application,
-            WorkflowError::TooManyEvents { .. } => ErrorKind::Overloaded,
-        };
-        Self::with_kind(kind, error.to_string())
-    }
-}
-
-impl From<WorkflowError> for Failure {
-    fn from(error: WorkflowError) -> Self {
-        Error::from(error).into()
-    }
-}
+abide_component::error_kinds!(WorkflowError {
+    Invalid => Input,
+    Unknown | NotFound | NoStep => NotFound,
+    IdReused => KeyReused,
+    Ended => Application,
+    TooManyEvents => Overloaded,
+});

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     Ended, Filter, InstanceRecord, Order, Page, Started, StepName, StepRecord, Workflow,
-    WorkflowDirectory, WorkflowError, WorkflowInstance, limits, notices::object_name,
+    WorkflowDirectory, WorkflowError, WorkflowInstance, limits, notice::object_name,
 };
 
 /// What tells an event from others: the id that its source gave it, for example `EventKey(&webhook.id)`.

@@ -9,12 +9,14 @@ use super::{
     Failure, Listed, Status, StepKind, WorkflowError, WorkflowOptions, WorkflowRegistry,
     attempt::Cancel,
     failure, metrics,
-    notices::{self, Child, ChildResult, NoticeOutcome, NoticeResult, Parent, Sender},
+    notice::{self, Child, ChildResult, NoticeOutcome, NoticeResult, Parent, Sender},
     rows::{Instance, Rows},
 };
-use abide_component::numbers::millis;
 use abide_component::steps_back;
-use abide_component::worker::{Attempt, Worker};
+use abide_component::worker::Worker;
+
+/// The component of an instance, and of a directory, for operators.
+pub(super) const NAME: &str = "workflow";
 
 /// One instance's object.
 pub(super) struct Inner {
@@ -43,19 +45,13 @@ impl Inner {
 
     /// If the clock was set back, moves waits earlier by as much, and returns by how much.
     pub(super) fn mind_clock(&self, instance: &Instance, now: i64) -> Result<Option<i64>> {
-        let Some(step) = steps_back::since(self.ctx.storage(), instance.set_back, now) else {
+        let Some(step) = steps_back::noticed(&self.ctx, NAME, instance.set_back, now) else {
             return Ok(None);
         };
         self.rows.save_set_back(step.sum)?;
         if step.by == 0 {
             return Ok(None);
         }
-        tracing::warn!(
-            by_millis = step.by,
-            workflow = instance.workflow,
-            instance = instance.id,
-            "the wall clock was set back: waits of the workflow are counted from the new time"
-        );
         self.rows.bring_nearer(step.by, now)?;
         Ok(Some(step.by))
     }
@@ -79,7 +75,7 @@ impl Inner {
         self.rows.set_status(status, error, now)?;
         metrics::reached(&instance.workflow, status);
         self.rows
-            .add_notice(notices::LIST, &instance.workflow, "", now)?;
+            .add_notice(notice::LIST, &instance.workflow, "", now)?;
         if status.is_end() {
             self.ended.notify_waiters();
         }
@@ -116,47 +112,29 @@ impl Inner {
             return Ok(());
         };
         let parent: Parent = serde_json::from_str(parent).map_err(abide::Error::from_std)?;
-        let result = notices::result_json(result);
+        let result = notice::result_json(result);
         let target = parent.id.clone();
-        let told = notices::to_json(&ChildResult { parent, result })?;
+        let told = notice::to_json(&ChildResult { parent, result })?;
         self.rows
-            .add_notice(notices::RESULT, &target, &told, self.now())
+            .add_notice(notice::RESULT, &target, &told, self.now())
     }
 
     /// A child is no longer awaited.
     pub(super) fn cancel_child(&self, workflow: String, child: &str) -> Result<()> {
-        if self.rows.has_notice(notices::START, child)? {
+        if self.rows.has_notice(notice::START, child)? {
             // It may have been started with its response still in flight: it is canceled when that arrives.
             return Ok(());
         }
-        let payload = notices::to_json(&Child {
+        let payload = notice::to_json(&Child {
             workflow,
             input: String::new(),
         })?;
         self.rows
-            .add_notice(notices::CANCEL, child, &payload, self.now())
-    }
-
-    /// Starts sending due notices, within bounds.
-    pub(super) fn tell(
-        &self,
-        instance: &Instance,
-        now: i64,
-        room: usize,
-    ) -> Result<Vec<Attempt<NoticeResult>>> {
-        let mut telling = Vec::new();
-        for notice in self.rows.notices(now, room)? {
-            let again = millis(notices::PATIENCE).saturating_add(notices::wait(notice.attempts));
-            self.rows.telling(notice.id, now.saturating_add(again))?;
-            let env = self.ctx.env().clone();
-            let sent = notices::tell(env, self.teller(instance), notice);
-            telling.push(Box::pin(sent) as Attempt<NoticeResult>);
-        }
-        Ok(telling)
+            .add_notice(notice::CANCEL, child, &payload, self.now())
     }
 
     /// The sender's current state.
-    fn teller(&self, instance: &Instance) -> Sender {
+    pub(super) fn teller(&self, instance: &Instance) -> Sender {
         Sender {
             workflow: instance.workflow.clone(),
             id: instance.id.clone(),
@@ -216,7 +194,7 @@ impl Inner {
             }
             NoticeOutcome::Again(error) => {
                 tracing::debug!(instance = instance.id, %error, "a notice of a workflow is sent again");
-                let due = now.saturating_add(notices::wait(heard.attempts));
+                let due = now.saturating_add(notice::wait(heard.attempts));
                 self.rows.put_off(heard.id, due)
             }
         }

@@ -57,8 +57,10 @@ mod error;
 mod failure;
 mod handle;
 mod inner;
+mod json;
 pub mod limits;
 mod metrics;
+mod notice;
 mod notices;
 mod object;
 #[cfg(feature = "server")]
@@ -93,7 +95,7 @@ pub use context::Context;
 pub use directory::ListedVersion;
 pub use error::WorkflowError;
 pub use handle::{EventKey, Workflows};
-pub use notices::Parent;
+pub use notice::Parent;
 pub use object::{
     Order, RawResult, Started, WorkflowDirectory, WorkflowDirectoryStub, WorkflowInstance,
     WorkflowInstanceStub,

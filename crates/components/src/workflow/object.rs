@@ -16,7 +16,7 @@ use super::{
     failure,
     inner::Inner,
     limits, metrics,
-    notices::{self, Parent},
+    notice::{self, Parent},
     rows::Rows,
 };
 
@@ -104,7 +104,7 @@ impl WorkflowInstance {
         let inner = &self.inner;
         if let Some(instance) = inner.rows.instance()? {
             let known = inner.rows.value("input")?.unwrap_or_default();
-            let parent = order.parent.as_ref().map(notices::to_json).transpose()?;
+            let parent = order.parent.as_ref().map(notice::to_json).transpose()?;
             // An instance that has continued as new now has another input.
             let is_other = instance.run == 1 && !is_same(&known, &order.input);
             if is_other || instance.parent != parent {
@@ -262,7 +262,7 @@ impl WorkflowInstance {
         let instance = inner.instance()?;
         inner
             .rows
-            .add_notice(notices::LIST, &instance.workflow, "", inner.now())?;
+            .add_notice(notice::LIST, &instance.workflow, "", inner.now())?;
         Ok(inner.kick()?)
     }
 
@@ -292,7 +292,7 @@ impl WorkflowInstance {
             check_event(name, payload)?;
         }
         let inner = &self.inner;
-        let parent = order.parent.as_ref().map(notices::to_json).transpose()?;
+        let parent = order.parent.as_ref().map(notice::to_json).transpose()?;
         let now = inner.now();
         let instance = inner.ctx.storage().transaction(|| {
             let rows = &inner.rows;
@@ -301,7 +301,7 @@ impl WorkflowInstance {
             if let Some((name, payload)) = event {
                 rows.add_event(StepKind::Event, &name, &payload, now)?;
             }
-            rows.add_notice(notices::LIST, &order.workflow, "", now)?;
+            rows.add_notice(notice::LIST, &order.workflow, "", now)?;
             inner.guard()?;
             inner.instance()
         })?;

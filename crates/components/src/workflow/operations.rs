@@ -14,17 +14,16 @@
 
 use std::{future::ready, rc::Rc};
 
-use abide::{Ctx, Request, Response, Result, server::ApiError};
-use axum::{http::Method, response::IntoResponse};
+use abide::{Ctx, Request, Result, server::ApiError};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::inner::NAME;
 use super::{Filter, Status, StepName, WorkflowDirectory, WorkflowError, WorkflowInstance, limits};
-use abide_component::operating::{Answer, body, json, no_operation, page, query};
+use abide_component::operating::{
+    self, Answer, Verb, asked, body, json, no_operation, page, query,
+};
 use abide_component::texts::sentence;
-
-/// The component of an instance, and of a directory.
-const NAME: &str = "workflow";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,38 +63,31 @@ impl WorkflowInstance {
     /// Serves operators through the object's component.
     pub(super) fn serve_operators(&self) -> Result<()> {
         let inner = Rc::clone(&self.inner);
-        self.inner.ctx.serve_operations(NAME, move |request| {
+        operating::serve(&self.inner.ctx, NAME, move |request| {
             let inner = Rc::clone(&inner);
             Self { inner }.operate(request)
         })
     }
 
     /// Answers an operator.
-    async fn operate(self, request: Request) -> Result<Response> {
-        let answer = self.answer(request).await;
-        Ok(answer.unwrap_or_else(IntoResponse::into_response))
-    }
-
-    async fn answer(&self, request: Request) -> Answer {
-        let path = request.uri().path().trim_matches('/').to_owned();
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        let is_post = *request.method() == Method::POST;
-        match (is_read, &*path) {
-            (true, "") => {}
-            (true, "steps") => {
+    pub(super) async fn operate(self, request: Request) -> Answer {
+        let (verb, path) = asked(&request);
+        match (verb, &*path) {
+            (Verb::Read, "") => {}
+            (Verb::Read, "steps") => {
                 let wanted: WantedSteps = query(&request)?;
                 let limit = page(wanted.limit, limits::MAX_PAGE)?;
                 let after = wanted.after.unwrap_or_default();
                 let steps = self.history(after, limit).await.map_err(refused)?;
                 return Ok(json(&json!({ "steps": steps })));
             }
-            (false, "pause") if is_post => self.pause().await.map_err(refused)?,
-            (false, "resume") if is_post => self.resume().await.map_err(refused)?,
-            (false, "cancel") if is_post => {
+            (Verb::Change, "pause") => self.pause().await.map_err(refused)?,
+            (Verb::Change, "resume") => self.resume().await.map_err(refused)?,
+            (Verb::Change, "cancel") => {
                 let Cancellation { reason } = body(request).await?;
                 self.cancel(reason).await.map_err(refused)?;
             }
-            (false, "restart") if is_post => {
+            (Verb::Change, "restart") => {
                 let Restart { step, occurrence } = body(request).await?;
                 let step = StepName::from((step.as_str(), occurrence));
                 self.restart(step).await.map_err(refused)?;
@@ -110,21 +102,16 @@ impl WorkflowDirectory {
     /// Serves operators through the object's component.
     pub(super) fn serve_operators(&self, ctx: &Ctx) -> Result<()> {
         let directory = Rc::clone(&self.directory);
-        ctx.serve_operations(NAME, move |request| {
+        operating::serve(ctx, NAME, move |request| {
             let directory = Rc::clone(&directory);
-            ready(Ok(Self { directory }.operate(&request)))
+            ready(Self { directory }.operate(&request))
         })
     }
 
     /// Answers an operator.
-    fn operate(&self, request: &Request) -> Response {
-        let answer = self.answer(request);
-        answer.unwrap_or_else(IntoResponse::into_response)
-    }
-
-    fn answer(&self, request: &Request) -> Answer {
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        if !is_read || request.uri().path().trim_matches('/') != "instances" {
+    pub(super) fn operate(&self, request: &Request) -> Answer {
+        let (verb, path) = asked(request);
+        if (verb, &*path) != (Verb::Read, "instances") {
             return Err(no_operation("A directory of workflows"));
         }
         let wanted: WantedInstances = query(request)?;

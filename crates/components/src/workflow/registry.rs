@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use futures_util::future::LocalBoxFuture;
 
-use super::{Context, Failure, Workflow, WorkflowError, limits};
+use super::{Context, Failure, Workflow, WorkflowError, json::to_json, limits};
 
 /// The workflows of a program. Share one with [`install`](super::install).
 #[derive(Default)]
@@ -97,22 +97,4 @@ impl<W: Workflow> AnyWorkflow for Typed<W> {
 fn decode<W: Workflow>(input: &str) -> Result<W::Input, String> {
     serde_json::from_str(input)
         .map_err(|error| format!("the input is not one of workflow `{}`: {error}", W::NAME))
-}
-
-/// A value in its stored form.
-pub(super) fn to_json(
-    what: &str,
-    value: &(impl serde::Serialize + ?Sized),
-) -> Result<String, Failure> {
-    let text = serde_json::to_string(value).map_err(|error| {
-        Failure::permanent(format!("{what} cannot be serialized as JSON: {error}"))
-    })?;
-    if text.len() > limits::MAX_RESULT_BYTES {
-        return Err(Failure::permanent(format!(
-            "{what} has {} bytes; at most {} are accepted: store larger data elsewhere, and put its address here",
-            text.len(),
-            limits::MAX_RESULT_BYTES
-        )));
-    }
-    Ok(text)
 }

@@ -12,7 +12,7 @@ use super::{
     WorkflowError,
     directory::{Directory, ListedVersion},
     limits,
-    notices::object_name,
+    notice::object_name,
     object::WorkflowInstance,
 };
 

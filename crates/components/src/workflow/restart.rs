@@ -9,7 +9,7 @@ use abide::Result;
 use super::{
     Status, StepKind, StepName, StepState, WorkflowError, failure,
     inner::Inner,
-    notices,
+    notice,
     rows::{Instance, StepRow},
 };
 
@@ -51,7 +51,7 @@ impl Inner {
             rows.set_canceled(None, self.now())?;
         }
         // Its removal may be pending.
-        rows.remove_notices(notices::FORGET)?;
+        rows.remove_notices(notice::FORGET)?;
         rows.set_value("output", None)?;
         rows.set_value("failure", None)?;
         Ok(self.set_status(instance, Status::Running, None)?)

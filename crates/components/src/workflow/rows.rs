@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     Failure, InstanceRecord, Status, StepKind, StepName, StepRecord, StepState, failure,
-    notices::Parent, schema,
+    notice::Parent, schema,
 };
 
 /// The single row of `workflow_instance`.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, failure};
+use super::{Failure, FailureKind, failure};
 
 /// What earlier attempts of a step mean for the next one. A row has it as JSON, in place of the failure alone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -28,6 +28,15 @@ struct Stored<'a> {
 }
 
 impl Setback {
+    /// An attempt has failed.
+    pub(super) fn failed(&mut self, failure: &Failure, now: i64) {
+        self.cut_off = failure.kind() == FailureKind::CutOff;
+        self.throttled_since = failure
+            .kind()
+            .is_no_attempt()
+            .then(|| self.throttled_since.unwrap_or(now));
+    }
+
     /// Parses the stored form.
     pub(super) fn from_json(text: Option<&str>) -> Self {
         let setback = text.and_then(|text| serde_json::from_str(text).ok());

@@ -13,14 +13,15 @@ use super::{
     attempt::Cancel,
     inner::Inner,
     limits,
-    notices::{self, NoticeResult},
+    notice::{self, NoticeResult},
+    notices,
     replay::{Mode, Replay},
     rows::Instance,
     run::{self, Rehearsals, Run, is_paused},
 };
 use abide_component::numbers::millis;
 use abide_component::waits;
-use abide_component::worker::{May, Next, Turn, Work};
+use abide_component::worker::{Attempt, May, Next, Turn, Work};
 
 impl Inner {
     /// Continues the work: now, and by the alarm in case the task stops.
@@ -31,6 +32,24 @@ impl Inner {
             run: None,
         });
         Ok(())
+    }
+
+    /// Starts sending due notices, within bounds.
+    pub(super) fn tell(
+        &self,
+        instance: &Instance,
+        now: i64,
+        room: usize,
+    ) -> Result<Vec<Attempt<NoticeResult>>> {
+        let mut telling = Vec::new();
+        for notice in self.rows.notices(now, room)? {
+            let again = millis(notices::PATIENCE).saturating_add(notice::wait(notice.attempts));
+            self.rows.telling(notice.id, now.saturating_add(again))?;
+            let env = self.ctx.env().clone();
+            let sent = notices::tell(env, self.teller(instance), notice);
+            telling.push(Box::pin(sent) as Attempt<NoticeResult>);
+        }
+        Ok(telling)
     }
 }
 
@@ -47,7 +66,7 @@ impl Work for Task {
     type Claim = ();
     type Landed = NoticeResult;
 
-    fn turn(&mut self, landed: &mut Vec<NoticeResult>, turn: Turn) -> Result<Option<NextTurn>> {
+    fn turn(&mut self, landed: &mut Vec<NoticeResult>, turn: Turn) -> Result<NextTurn> {
         // A notice whose result cannot be written is sent again.
         let mut heard = landed.drain(..);
         let heard = heard.try_for_each(|heard| self.inner.heard(heard));
@@ -78,12 +97,12 @@ impl Work for Task {
 
 impl Task {
     /// Advances the run and sends due notices.
-    fn advance(&mut self, turn: Turn) -> Result<Option<NextTurn>> {
+    fn advance(&mut self, turn: Turn) -> Result<NextTurn> {
         let inner = Rc::clone(&self.inner);
         let now = turn.now;
         loop {
             let Some(instance) = inner.rows.instance()? else {
-                return Ok(None);
+                return Ok(Next::at(None));
             };
             if let Some(by) = inner.mind_clock(&instance, now)?
                 && let Some(run) = &self.run
@@ -91,7 +110,7 @@ impl Task {
                 run.bring_nearer(by);
             }
             if turn.may == May::HandOver {
-                return Ok(Some(Next::at(None)));
+                return Ok(Next::at(None));
             }
             let stopping = turn.may == May::Finish;
             let mut next = match self.turn_of_run(&instance, now, stopping)? {
@@ -113,14 +132,14 @@ impl Task {
                 run::Turn::More => {
                     let mut next = Next::at(Some(now));
                     next.is_busy = true;
-                    return Ok(Some(next));
+                    return Ok(next);
                 }
                 run::Turn::Rest(due) => Next::at(due),
             };
             next.is_busy = self.run.as_ref().is_some_and(Run::is_flying);
             if stopping {
                 next.wake = None;
-                return Ok(Some(next));
+                return Ok(next);
             }
             let room = limits::MAX_TELLING.saturating_sub(turn.in_flight);
             next.attempts = inner.tell(&instance, now, room)?;
@@ -135,14 +154,14 @@ impl Task {
                 let forget = finished.saturating_add(millis(inner.options.keep_finished));
                 if forget <= now {
                     let workflow = &instance.workflow;
-                    inner.rows.add_notice(notices::FORGET, workflow, "", now)?;
+                    inner.rows.add_notice(notice::FORGET, workflow, "", now)?;
                     // The notice is sent by the next turn.
                     next.wake = Some(now);
                 } else {
                     next.wake = Some(forget);
                 }
             }
-            return Ok(Some(next));
+            return Ok(next);
         }
     }
 

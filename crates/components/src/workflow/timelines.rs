@@ -10,7 +10,7 @@ use abide::{Activation, Result, Timeline};
 use super::{
     Status,
     inner::Inner,
-    notices::{self, Child},
+    notice::{self, Child},
 };
 
 impl Inner {
@@ -22,16 +22,16 @@ impl Inner {
         };
         let now = self.now();
         self.rows
-            .add_notice(notices::LIST, &instance.workflow, "", now)?;
+            .add_notice(notice::LIST, &instance.workflow, "", now)?;
         if !instance.status.is_end() {
             for (workflow, child) in self.rows.open_children(None)? {
                 // One that was not started will be.
                 if self.rows.awaits_child(&child)?
-                    && !self.rows.has_notice(notices::START, &child)?
+                    && !self.rows.has_notice(notice::START, &child)?
                 {
                     let input = String::new();
-                    let payload = notices::to_json(&Child { workflow, input })?;
-                    self.rows.add_notice(notices::ASK, &child, &payload, now)?;
+                    let payload = notice::to_json(&Child { workflow, input })?;
+                    self.rows.add_notice(notice::ASK, &child, &payload, now)?;
                 }
             }
         }

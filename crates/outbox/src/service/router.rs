@@ -25,15 +25,13 @@ use super::{
 };
 use crate::{
     BulkResult, Enqueued, OutboxError, Record, Registry,
-    forms::{
-        Failing, Listed, Overview, Resumed, Wanted, WantedDead, WantedFailing, Which, Whole,
-        page_size,
-    },
+    forms::{Failing, Listed, Overview, Resumed, Wanted, WantedDead, WantedFailing, Which, Whole},
     limits,
     live::{LIVE, TURBO},
     operations::no_such_destination,
     refusal::refused,
 };
+use abide_component::operating;
 
 /// The API's description, as `OpenAPI` 3.1 in JSON.
 pub const OPENAPI: &str = include_str!("../../../../docs/outbox.openapi.json");
@@ -236,7 +234,7 @@ async fn failing(
     UrlPath(name): UrlPath<String>,
     UrlQuery(wanted): UrlQuery<WantedFailing>,
 ) -> Result<Json<Failing>, ApiError> {
-    let limit = page_size(wanted.limit)?;
+    let limit = operating::page(wanted.limit, limits::MAX_PAGE)?;
     let found = object(&env, &name)?.failing(wanted.before, limit).await?;
     let (destinations, page) = found;
     Ok(Json(Failing::new(destinations, page)))

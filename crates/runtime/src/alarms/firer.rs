@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 use super::{AlarmRequest, Cause};
 use crate::{
     Error, ErrorKind, ObjectId, Result,
+    binding::Binding,
     clock::Sleep,
     envelope::Replier,
     limits::{ALARM_RECHECK, ALARM_TROUBLE_PAUSE, EVENT_BYTES},
-    namespace::Binding,
     router::{Phase, Router},
 };
 

@@ -2,8 +2,8 @@
 
 use std::{fmt, rc::Rc};
 
-use super::{ScheduledTime, Timestamp};
-use crate::{Error, ErrorKind, Result, limits, object::Object};
+use super::ScheduledTime;
+use crate::{Error, ErrorKind, Result, Timestamp, limits, object::Object};
 
 /// A named alarm of the object, from [`Ctx::alarm`](crate::Ctx::alarm). An object has up to 1,000 of them, besides
 /// its [unnamed alarm](crate::Storage::set_alarm). Each has its own time, attempts, retries and outcome, and is a row

@@ -11,7 +11,7 @@ use abide_storage::{DueAlarm, Isolation};
 use tokio::sync::Notify;
 
 use super::firer::AlarmFirer;
-use crate::{ObjectId, limits::MAX_ALARMS_PER_WORKER, namespace::Binding, router::Router};
+use crate::{ObjectId, binding::Binding, limits::MAX_ALARMS_PER_WORKER, router::Router};
 
 /// Wakes the schedulers of a node, one for each worker: an alarm is due earlier than was known, or there is capacity
 /// again.

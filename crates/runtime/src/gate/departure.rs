@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{EgressTask, GatePermit, Released};
+use super::{EgressTask, GatePermit, OutgoingRequest, Released};
 use crate::{
     Error, Reply, Result,
     body::{BodyMessage, FramePermit},
     envelope::{Envelope, Replier},
-    outbound::OutgoingRequest,
     socket::{AutoResponses, Outgoing, WebSocket},
 };
 

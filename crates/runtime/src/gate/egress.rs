@@ -9,12 +9,31 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Discarded, Released};
 use crate::{
-    Error, ErrorKind, Fetching, context, outbound::OutgoingRequest, stats::Counter, unwind::guarded,
+    Error, ErrorKind, Fetching, Outbound, Request, envelope::Ticket, holder, stats::Counter,
+    unwind::guarded,
 };
+
+/// A request that waits at an output gate.
+pub(crate) struct OutgoingRequest {
+    pub(crate) client: Arc<dyn Outbound>,
+    pub(crate) request: Request,
+    /// Why it must not be sent.
+    pub(crate) failure: Option<Error>,
+    pub(crate) left: oneshot::Sender<Released<Fetching>>,
+    /// Bounds what the gate holds.
+    pub(crate) ticket: Ticket,
+}
+
+impl OutgoingRequest {
+    /// Marks the request as failed: it must not be sent.
+    pub(crate) fn fail(&mut self, error: Error) {
+        self.failure = Some(error);
+    }
+}
 
 /// The remaining work of a departure. Bounded by the tickets of the events that it belongs to.
 pub(crate) enum EgressTask {
@@ -124,7 +143,7 @@ fn send(request: OutgoingRequest, panics: &Counter) {
             Box::pin(std::future::ready(Err(error)))
         }
         None => guarded(panics, "the HTTP client", || {
-            context::outside(|| client.fetch(request))
+            holder::outside(|| client.fetch(request))
         })
         .unwrap_or_else(|_| Box::pin(std::future::ready(Err(panicked())))),
     };

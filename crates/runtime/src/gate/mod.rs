@@ -16,7 +16,7 @@ mod permit;
 mod released;
 
 pub(crate) use departure::{Departure, Discarded, refuse};
-pub(crate) use egress::{Egress, EgressTask};
+pub(crate) use egress::{Egress, EgressTask, OutgoingRequest};
 pub(crate) use input::{InputGate, Token};
 pub(crate) use lane::Lane;
 pub(crate) use permit::{GatePermit, HeldBytes};

@@ -4,6 +4,7 @@ use std::{
     any::{Any, TypeId},
     collections::HashSet,
     fmt,
+    rc::Rc,
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
@@ -18,17 +19,18 @@ use super::{Inner, Node, WorkerThread};
 use crate::{
     Class, ClassOptions, Env, Error, ErrorKind, LocalFuture, Native, ObjectClass, Outbound, Result,
     alarms::{Schedulers, fire_suspects},
+    binding::Binding,
     clock::{Clock, SystemClock},
-    context,
-    creation::CreationLimit,
+    creator::CreationLimit,
     env::Values,
     envelope::{Drain, Mailbox},
     gate::Egress,
+    holder,
     id::IdKey,
     limits::{FOR_EVER, MAX_WORKERS},
-    namespace::Binding,
+    object::Object,
     random::{Randomness, SystemRandomness},
-    router::{NodeParts, OutboundClients, Phase, Router},
+    router::{NodeParts, Phase, Router},
     socket::{WebSocketConnector, WebSocketOptions},
     watchdog,
     worker::Worker,
@@ -39,6 +41,10 @@ use crate::{
 pub struct NodeBuilder {
     store: Store,
     classes: Vec<Registration>,
+    /// The unique keys of classes to be deleted.
+    deleted: Vec<String>,
+    /// Opens the WebSockets of objects to other servers.
+    connector: Option<Arc<dyn WebSocketConnector>>,
     workers: Option<usize>,
     parts: NodeParts,
     values: Values,
@@ -48,6 +54,13 @@ struct Registration {
     class: Arc<dyn Class>,
     native: Option<TypeId>,
     options: ClassOptions,
+}
+
+impl Registration {
+    fn unique_key(&self) -> &str {
+        let own = self.options.unique_key.as_deref();
+        own.unwrap_or_else(|| self.class.name())
+    }
 }
 
 /// What object classes are registered with: a [`NodeBuilder`] or the builder of a host. The `install` functions of components
@@ -85,12 +98,14 @@ impl NodeBuilder {
         Self {
             store,
             classes: Vec::new(),
+            deleted: Vec::new(),
+            connector: None,
             workers: None,
             parts: NodeParts {
                 clock: Arc::new(SystemClock::new()),
                 randomness: Arc::new(SystemRandomness),
                 websockets: WebSocketOptions::default(),
-                clients: OutboundClients::default(),
+                outbound: None,
                 creation: None,
                 rehearsal: false,
             },
@@ -115,6 +130,18 @@ impl NodeBuilder {
             native: None,
             options,
         });
+        self
+    }
+
+    /// Deletes a class that the program no longer has, with all its objects, their alarms and their files, when the node
+    /// starts. This cannot be undone. It is named by its [unique key](ClassOptions::unique_key), by default its name; if
+    /// there is none, nothing happens, so this can stay in the program. The archive drops the history of the objects at
+    /// the latest when it expires.
+    ///
+    /// # Errors
+    /// The node does not start if the class is also registered.
+    pub fn delete_class(mut self, unique_key: impl Into<String>) -> Self {
+        self.deleted.push(unique_key.into());
         self
     }
 
@@ -144,13 +171,13 @@ impl NodeBuilder {
 
     /// The connector that opens WebSockets for objects. Without it they cannot open any.
     pub fn websocket_connector(mut self, connector: Arc<dyn WebSocketConnector>) -> Self {
-        self.parts.clients.websockets = Some(connector);
+        self.connector = Some(connector);
         self
     }
 
     /// The HTTP client for requests to other servers ([`Env::fetch`]); without one they fail.
     pub fn outbound(mut self, client: Arc<dyn Outbound>) -> Self {
-        self.parts.clients.requests = Some(client);
+        self.parts.outbound = Some(client);
         self
     }
 
@@ -213,21 +240,24 @@ impl NodeBuilder {
     /// The node, and the tasks that it needs.
     fn assemble(mut self) -> Result<(Node, Vec<Task>)> {
         if self.parts.rehearsal {
-            self.parts.clients = OutboundClients::default();
+            self.parts.outbound = None;
+            self.connector = None;
         }
-        let workers = self
-            .workers
-            .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-        if !(1..=MAX_WORKERS).contains(&workers) {
-            return Err(refused(format!(
-                "a node must have 1 to {MAX_WORKERS} workers, not {workers}"
-            )));
-        }
+        let workers = worker_count(self.workers)?;
         if self.parts.websockets.max_in_flight == 0 {
             return Err(refused(
                 "WebSocketOptions has max_in_flight = 0: it must be at least 1".to_owned(),
             ));
         }
+        // A rehearsal is about constructors.
+        if !self.parts.rehearsal {
+            delete(&self.store, &self.classes, &self.deleted)?;
+        }
+        let classes = self
+            .classes
+            .iter()
+            .map(|of| Arc::clone(&of.class))
+            .collect();
         let bindings = bind(&self.store, self.classes)?;
 
         let drain = Arc::new(Drain::default());
@@ -241,11 +271,17 @@ impl NodeBuilder {
             })
             .unzip();
         let router = Router::new(mailboxes.into(), self.store, self.parts, drain, egress);
-        let env = Env::new(Arc::clone(&router), Arc::clone(&bindings), self.values);
+        let env = Env::new(
+            Arc::clone(&router),
+            Arc::clone(&bindings),
+            classes,
+            self.values,
+        );
         let node = Node(Arc::new(Inner {
             env,
             router: Arc::clone(&router),
             threads: Mutex::default(),
+            _connector: self.connector.clone(),
         }));
 
         let task = |name: String, role: Role, work: Work| Task {
@@ -264,6 +300,7 @@ impl NodeBuilder {
                 Arc::clone(&bindings),
             );
             let alarms = schedulers.clone();
+            let connector = self.connector.clone();
             // A panic in the scheduler must not go unnoticed.
             let guard = Guard(Arc::clone(&router));
             let work = move || -> LocalFuture<()> {
@@ -272,7 +309,9 @@ impl NodeBuilder {
                         let _guard = guard;
                         alarms.run(index).await;
                     });
-                    Worker::new(mailbox, store, env, bindings)
+                    let router = Arc::clone(env.router());
+                    let create = Box::new(move |object: &Rc<Object>| env.instantiate(object));
+                    Worker::new(mailbox, store, router, create, bindings, connector)
                         .run(channel)
                         .await;
                 })
@@ -334,20 +373,28 @@ impl fmt::Debug for NodeBuilder {
     }
 }
 
+fn worker_count(wanted: Option<usize>) -> Result<usize> {
+    let workers = wanted.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    if !(1..=MAX_WORKERS).contains(&workers) {
+        return Err(refused(format!(
+            "a node must have 1 to {MAX_WORKERS} workers, not {workers}"
+        )));
+    }
+    Ok(workers)
+}
+
 /// Checks the registrations and assigns their numbers.
 fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>> {
     let mut names = HashSet::new();
     let mut keys = HashSet::new();
     let mut bindings = Vec::with_capacity(classes.len());
-    for (
-        index,
-        Registration {
+    for (index, registration) in classes.into_iter().enumerate() {
+        let unique_key = registration.unique_key().to_owned();
+        let Registration {
             class,
             native,
             options,
-        },
-    ) in classes.into_iter().enumerate()
-    {
+        } = registration;
         let name = options
             .binding
             .clone()
@@ -378,10 +425,6 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
                 "binding `{name}` is registered twice: set another name in ClassOptions::binding"
             )));
         }
-        let unique_key = options
-            .unique_key
-            .clone()
-            .unwrap_or_else(|| class.name().to_owned());
         if !keys.insert(unique_key.clone()) {
             return Err(refused(format!(
                 "binding `{name}` has the same unique key as another binding (`{unique_key}`), so they would share objects: \
@@ -402,12 +445,27 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
             unique_key,
             no,
             ids,
-            class,
+            class_name: class.name().to_owned(),
             native,
             options,
         }));
     }
     Ok(bindings.into())
+}
+
+/// Deletes the classes with these unique keys.
+fn delete(store: &Store, classes: &[Registration], deleted: &[String]) -> Result<()> {
+    for unique_key in deleted {
+        if classes.iter().any(|class| class.unique_key() == unique_key) {
+            return Err(refused(format!(
+                "the class `{unique_key}` is both registered and to be deleted: remove one of them from the program"
+            )));
+        }
+        if store.delete_namespace(unique_key)? {
+            tracing::info!(class = unique_key, "deleted a class and all its objects");
+        }
+    }
+    Ok(())
 }
 
 fn refused(message: String) -> Error {
@@ -442,9 +500,9 @@ fn spawn(task: Task) -> Result<WorkerThread> {
         let _guard = guard;
         let mut builder = Builder::new_current_thread();
         if role == Role::Worker {
-            context::runs_objects();
+            holder::runs_objects();
             // This includes the threads of blocking tasks.
-            builder.on_thread_start(context::runs_objects);
+            builder.on_thread_start(holder::runs_objects);
         }
         match builder.enable_all().build_local(LocalOptions::default()) {
             Ok(runtime) => runtime.block_on(async move { work().await }),

@@ -15,11 +15,12 @@ use tokio::sync::oneshot;
 
 pub use self::builder::{NodeBuilder, Registrar};
 use crate::{
-    AlarmListing, AlarmStatus, AnyStub, Env, Error, ErrorKind, NodeStats, Result,
+    AlarmListing, AlarmStatus, AnyStub, CommitStall, Env, Error, ErrorKind, NodeStats, Result,
     alarms::{AlarmRequest, Cause},
     envelope::Replier,
     limits::{EVENT_BYTES, FOR_EVER, MAX_LISTED_ALARMS},
     router::{Phase, Router},
+    socket::WebSocketConnector,
     watchdog,
 };
 
@@ -35,6 +36,8 @@ struct Inner {
     env: Env,
     router: Arc<Router>,
     threads: Mutex<Vec<WorkerThread>>,
+    /// Held so that its destructor, which is code of the program, does not run on a worker's thread.
+    _connector: Option<Arc<dyn WebSocketConnector>>,
 }
 
 /// A thread, and the signal that it is about to end.
@@ -79,6 +82,11 @@ impl Node {
             .iter()
             .filter(|worker| worker.watch.is_stuck())
             .count()
+    }
+
+    /// The stall of the node's commits, if there is one: they have waited longer than [`COMMIT_STALL`](crate::limits::COMMIT_STALL).
+    pub fn commit_stall(&self) -> Option<CommitStall> {
+        CommitStall::of(self.store())
     }
 
     /// The objects with alarms in this state, ordered by the time of the first, after a position in the list; at most

@@ -59,7 +59,7 @@ impl Object {
                 let settled = self.alarm_turn(|| self.settle(&attempt, &error));
                 if let Err(error) = settled {
                     tracing::warn!(
-                        class = self.binding.class.name(), id = %self.id, %error,
+                        class = self.binding.class_name.as_str(), id = %self.id, %error,
                         "cannot record the end of an alarm's attempt; the alarm is retried at its retry time"
                     );
                 }
@@ -136,7 +136,7 @@ impl Object {
         if !AlarmEntry::agree(known, rows) {
             // Otherwise it would fire again and again.
             tracing::warn!(
-                class = self.binding.class.name(), id = %self.id, ?known, ?rows,
+                class = self.binding.class_name.as_str(), id = %self.id, ?known, ?rows,
                 "the alarm index disagreed with the object's database; using the database"
             );
             self.write(Confirmation::Confirmed, ObjectDb::repeat_alarms)?;
@@ -174,7 +174,7 @@ impl Object {
         // The retry time in case this process does not survive the attempt.
         let retry = &self.binding.options.alarm_retry;
         let crashes = row.broken.saturating_add(1);
-        let wait = retry.crash_backoff_millis(crashes, self.worker.env.randomness());
+        let wait = retry.crash_backoff_millis(crashes, &*self.worker.router.randomness);
         let wait = wait.max(self.backoff(&row));
         row.retry_at = Some(now.steady().saturating_add(wait));
         self.write_alarm(&name, Some(&row))?;
@@ -194,7 +194,7 @@ impl Object {
         }
         let retry = &self.binding.options.alarm_retry;
         let times = untold.attempts.saturating_add(1);
-        let wait = retry.crash_backoff_millis(times, self.worker.env.randomness());
+        let wait = retry.crash_backoff_millis(times, &*self.worker.router.randomness);
         let next = now.steady().saturating_add(wait);
         self.write(Confirmation::Confirmed, |db| db.timeline_attempt(next))?;
         self.timeline_changed.set(true);
@@ -213,7 +213,7 @@ impl Object {
         if row.crashes > before {
             counters.alarms_crashed.add();
             tracing::error!(
-                class = self.binding.class.name(), id = %self.id, alarm = name, times = row.crashes,
+                class = self.binding.class_name.as_str(), id = %self.id, alarm = name, times = row.crashes,
                 "the process ended while this object's alarm was running with no other suspect; \
                  the alarm is retried with increasing delays"
             );
@@ -317,7 +317,7 @@ impl Object {
         match noted {
             Ok(()) => drop(self.attempt.take()),
             Err(error) => tracing::warn!(
-                class = self.binding.class.name(), id = %self.id, %error,
+                class = self.binding.class_name.as_str(), id = %self.id, %error,
                 "cannot record that an alarm's attempt was interrupted by the shutdown; the alarm is retried later"
             ),
         }
@@ -380,12 +380,12 @@ impl Object {
         // Logging every failure would drown the other messages if an alarm fails for days.
         if failures.is_power_of_two() {
             tracing::warn!(
-                class = self.binding.class.name(), id = %self.id, alarm = name, failures, error = why,
+                class = self.binding.class_name.as_str(), id = %self.id, alarm = name, failures, error = why,
                 "an alarm's handler failed"
             );
         } else {
             tracing::debug!(
-                class = self.binding.class.name(), id = %self.id, alarm = name, failures, error = why,
+                class = self.binding.class_name.as_str(), id = %self.id, alarm = name, failures, error = why,
                 "an alarm's handler failed again"
             );
         }
@@ -407,7 +407,7 @@ impl Object {
     fn give_up(&self, name: &str, row: &mut AlarmRow, why: &str) {
         self.worker.mailbox.counters.alarms_given_up.add();
         tracing::error!(
-            class = self.binding.class.name(), id = %self.id, alarm = name, attempts = row.attempts,
+            class = self.binding.class_name.as_str(), id = %self.id, alarm = name, attempts = row.attempts,
             error = why,
             "gave up an alarm after its last retry; use `abide alarms rerun` to run it again"
         );
@@ -425,7 +425,7 @@ impl Object {
     /// The wait for the next attempt if the newest fails, in milliseconds.
     fn backoff(&self, row: &AlarmRow) -> i64 {
         self.retry_of(row)
-            .backoff_millis(row.counted_attempts(), self.worker.env.randomness())
+            .backoff_millis(row.counted_attempts(), &*self.worker.router.randomness)
     }
 
     /// How the alarm is retried: according to its class, unless it is a component's.

@@ -6,7 +6,7 @@ use std::{rc::Rc, sync::Arc};
 use abide_storage::ObjectDb;
 
 use super::{Arrival, Kind, Object};
-use crate::{Error, Event, Result, creation::Creator, gate::Token};
+use crate::{Error, Event, Result, creator::Creator, gate::Token};
 
 impl Object {
     /// The creator of the current turn.
@@ -56,6 +56,7 @@ impl Object {
     /// Called when the task has ended, or was never suspended.
     pub(super) fn forget_task(&self, token: Token) {
         self.chains.borrow_mut().remove(&token);
+        self.callers.borrow_mut().remove(&token);
         self.creators.borrow_mut().remove(&token);
         if self.alarm_task.get() == Some(token) {
             self.alarm_task.set(None);
@@ -64,7 +65,8 @@ impl Object {
 
     /// Rejects a commit that would create the object, if its creator has reached the limit.
     pub(super) fn may_create(&self, db: &ObjectDb) -> Result<()> {
-        let (Some(creator), Some(limit)) = (self.creator.get(), self.worker.env.creation_limit())
+        let (Some(creator), Some(limit)) =
+            (self.creator.get(), self.worker.router.creation.as_deref())
         else {
             return Ok(());
         };

@@ -8,10 +8,10 @@ use std::{
 
 use abide_storage::{MemoryUse, ObjectDb};
 
-use super::{Arrival, Object, Turn};
+use super::{Arrival, Object, Turn, streaming};
 use crate::{
-    Ctx, Error, ErrorKind, Event, Reply, Result, body,
-    creation::Creator,
+    Error, ErrorKind, Event, Reply, Result,
+    creator::Creator,
     envelope::Replier,
     gate::{Departure, refuse},
     limits::{EVENT_BYTES, INSTANCE_BYTES},
@@ -83,7 +83,7 @@ impl Object {
             format!(
                 "the call would wait for itself: {} {} is inside block_concurrency_while, which waits for this call \
                  ({calls} calls in a circle); make the call before or after the block, or do not wait for it inside",
-                self.binding.class.name(),
+                self.binding.class_name.as_str(),
                 self.name().unwrap_or_else(|| self.id.to_string()),
             ),
         ))
@@ -250,10 +250,7 @@ impl Object {
             db.begin_construction();
         }
         self.worker.mailbox.counters.started.add();
-        let made = self
-            .binding
-            .class
-            .instantiate(Ctx::new(Rc::clone(self)), self.worker.env.clone());
+        let made = (self.worker.create)(self);
         *self.instance.borrow_mut() = Some(made.map_err(Error::into_remote)?);
         Ok(())
     }
@@ -318,13 +315,13 @@ impl Object {
             self.worker.mailbox.counters.errors.add();
             if !replier.has_caller() {
                 tracing::warn!(
-                    class = self.binding.class.name(), id = %self.id, %error,
+                    class = self.binding.class_name.as_str(), id = %self.id, %error,
                     "a WebSocket handler returned an error"
                 );
             }
         }
         match result {
-            Ok(Reply::Fetch(response)) => body::answer(self, replier, response),
+            Ok(Reply::Fetch(response)) => streaming::answer(self, replier, response),
             // The handler has run: the event is done.
             Err(_) if !replier.has_caller() => {
                 self.push(Departure::Reply(replier, Ok(Reply::Done)));

@@ -114,7 +114,7 @@ impl Call {
                 reused()
             });
         }
-        let now = self.object.worker.env.clock().unix_millis();
+        let now = self.object.worker.router.clock.unix_millis();
         match self.object.read(|db| db.remembered(&self.key, now))? {
             None => {
                 let mut running = self.object.keyed.borrow_mut();
@@ -144,7 +144,7 @@ impl Call {
             Err(error) if matches!(error.kind(), ErrorKind::Decode | ErrorKind::NotFound) => return,
             _ => None,
         };
-        let now = self.object.worker.env.clock().unix_millis();
+        let now = self.object.worker.router.clock.unix_millis();
         let call = KeyedCall {
             key: &self.key,
             method: &self.method,

@@ -96,7 +96,7 @@ impl Object {
         self.last_active.set(last_active);
         if let Turn::Broken(error) = turn {
             tracing::error!(
-                class = self.binding.class.name(), id = %self.id, %error,
+                class = self.binding.class_name.as_str(), id = %self.id, %error,
                 "an object failed while it was told that it leaves memory; what it wrote then is undone"
             );
             return false;
@@ -112,7 +112,7 @@ impl Object {
             && self.instance.borrow().is_some()
             && self.untold_timeline().is_none()
             && self.gate.borrow().is_open()
-            && !self.worker.env.router().rehearsal
+            && !self.worker.router.rehearsal
             && !self.worker.store.failed()
     }
 

@@ -21,14 +21,17 @@ mod access;
 mod alarm;
 mod attempt;
 mod behalf;
+mod caller;
 mod duties;
 mod events;
 mod idempotency;
+mod known;
 mod leaving;
 mod operations;
 mod rest;
 mod restoring;
 mod sockets;
+pub(crate) mod streaming;
 mod timeline;
 mod turns;
 
@@ -47,13 +50,13 @@ use abide_storage::{Lsn, MemoryUse, ObjectDb, ObjectKey, TimelineRow};
 use crate::{
     AlarmInfo, Error, ErrorKind, Event, Instance, ObjectId,
     alarms::Cause,
+    binding::Binding,
     chain::Link,
     context,
-    creation::Creator,
+    creator::Creator,
     envelope::{Envelope, Replier},
     gate::{Departure, InputGate, Token},
     limits::{BLOCK_CONCURRENCY_LIMIT, REHEARSAL_IDLE},
-    namespace::Binding,
     task::Work,
     timers::Due,
     waits::Waits,
@@ -61,6 +64,8 @@ use crate::{
 };
 
 use alarm::AlarmHandler;
+pub use caller::CallerGone;
+use caller::CallerWatch;
 pub(crate) use duties::{DeleteHook, Duties};
 use leaving::{EndHook, LeaveHook, Leaving};
 use operations::Operations;
@@ -149,6 +154,8 @@ pub(crate) struct Object {
     handlers: Cell<usize>,
     /// The waiters behind a closed gate of running tasks; usually empty.
     chains: RefCell<BTreeMap<Token, Arc<Link>>>,
+    /// Of the running handlers that have asked for their callers; usually empty.
+    callers: RefCell<BTreeMap<Token, Rc<CallerWatch>>>,
     /// The creators of running tasks, where known.
     creators: RefCell<BTreeMap<Token, Creator>>,
     /// The creator of the current turn.
@@ -232,6 +239,7 @@ impl Object {
             running: RefCell::default(),
             handlers: Cell::new(0),
             chains: RefCell::default(),
+            callers: RefCell::default(),
             creators: RefCell::default(),
             creator: Cell::new(None),
             uses_reserve: Cell::new(false),
@@ -370,7 +378,7 @@ impl Object {
         }
         if is_overdue(Kind::Handler) {
             tracing::error!(
-                class = self.binding.class.name(), id = %self.id, seconds = options.event_timeout.as_secs_f64(),
+                class = self.binding.class_name.as_str(), id = %self.id, seconds = options.event_timeout.as_secs_f64(),
                 "a handler did not finish in time; resetting its object"
             );
             return self.kill(
@@ -378,7 +386,7 @@ impl Object {
                     ErrorKind::Timeout,
                     format!(
                         "a handler of {} did not finish within {} s, so the object was reset",
-                        self.binding.class.name(),
+                        self.binding.class_name.as_str(),
                         options.event_timeout.as_secs_f64()
                     ),
                 )
@@ -449,7 +457,7 @@ impl Object {
         for waker in woken {
             self.worker.mailbox.counters.background_timeouts.add();
             tracing::warn!(
-                class = self.binding.class.name(), id = %self.id,
+                class = self.binding.class_name.as_str(), id = %self.id,
                 seconds = self.binding.options.background_timeout.as_secs_f64(),
                 "dropping background work that did not finish in time; its object continues to run"
             );
@@ -468,7 +476,7 @@ impl Object {
     /// How long the object may be idle.
     fn idle_timeout(&self) -> Duration {
         let usual = self.binding.options.idle_timeout;
-        if self.worker.env.router().rehearsal {
+        if self.worker.router.rehearsal {
             return usual.min(REHEARSAL_IDLE);
         }
         if self.alarm_only.get() {

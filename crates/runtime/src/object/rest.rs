@@ -29,7 +29,7 @@ impl Object {
     /// The object as people know it.
     pub(crate) fn label(&self) -> String {
         let name = self.name().unwrap_or_else(|| self.id.to_string());
-        format!("{}/{name}", self.binding.class.name())
+        format!("{}/{name}", self.binding.class_name.as_str())
     }
 }
 

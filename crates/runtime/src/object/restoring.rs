@@ -67,7 +67,7 @@ impl Object {
                 self.gate_lsn.set(lsn);
             }
             Err(error) => {
-                tracing::error!(class = self.binding.class.name(), id = %self.id, %error, "cannot keep a restore that an object requested");
+                tracing::error!(class = self.binding.class_name.as_str(), id = %self.id, %error, "cannot keep a restore that an object requested");
             }
         }
     }

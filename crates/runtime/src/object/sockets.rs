@@ -24,7 +24,7 @@ impl Object {
         let sockets = &self.worker.sockets;
         sockets.has_room(key)?;
         let link = Arc::new(Link::new(SocketOwner {
-            router: Arc::clone(self.worker.env.router()),
+            router: Arc::clone(&self.worker.router),
             key,
             binding: self.binding.index,
             id: self.id,
@@ -48,7 +48,7 @@ impl Object {
         self.must_be_current()?;
         // Detect invalid tags before connecting.
         checked(tags)?;
-        let Some(connector) = self.worker.env.router().clients.websockets.clone() else {
+        let Some(connector) = self.worker.connector.clone() else {
             return Err(Error::with_kind(
                 ErrorKind::Unavailable,
                 "this node cannot open WebSockets: set a connector with `NodeBuilder::websocket_connector`",

@@ -10,11 +10,8 @@ use std::{
 
 use abide_storage::{ObjectDb, TimelineRow};
 
-use super::{Arrival, Confirmation, Object, Turn};
-use crate::{
-    Activation, Error, ErrorKind, Event, Result, Timeline,
-    timelines::{self, Known},
-};
+use super::{Arrival, Confirmation, Object, Turn, known};
+use crate::{Activation, Error, ErrorKind, Event, Result, Timeline, envelope::Known};
 
 /// Called on a new timeline.
 pub(crate) type TimelineHook = Rc<dyn Fn(&Timeline) -> Result<()>>;
@@ -44,7 +41,7 @@ impl Object {
     /// Its timeline and name, if its database is open.
     pub(crate) fn open_timeline(&self) -> Result<Option<Known>> {
         let db = self.db.borrow();
-        Ok(db.as_ref().map(timelines::read).transpose()?)
+        Ok(db.as_ref().map(known::read).transpose()?)
     }
 
     /// Reads the timeline again, which the turn has changed.
@@ -143,7 +140,7 @@ impl Object {
         self.deliver_at_once(Event::Activation(how))?;
         // Its components begin anew, with what the activation has left.
         self.restart_after_turn("the object was activated");
-        tracing::info!(class = self.binding.class.name(), id = %self.id, inherited_work = %how, "a dormant object was activated");
+        tracing::info!(class = self.binding.class_name.as_str(), id = %self.id, inherited_work = %how, "a dormant object was activated");
         Ok(())
     }
 

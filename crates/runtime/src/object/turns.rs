@@ -165,7 +165,7 @@ impl Object {
     pub(super) fn panicked(&self, panic: &(dyn Any + Send)) -> Error {
         self.worker.mailbox.counters.panics.add();
         let text = unwind::message(panic);
-        tracing::error!(class = self.binding.class.name(), id = %self.id, panic = text, "an object panicked; resetting it");
+        tracing::error!(class = self.binding.class_name.as_str(), id = %self.id, panic = text, "an object panicked; resetting it");
         Error::panicked(text)
     }
 
@@ -255,7 +255,7 @@ impl Object {
     /// Creates a background task in the current turn; it starts after the turn has committed.
     pub(crate) fn spawn_background(&self, future: LocalFuture<()>) -> Result<()> {
         self.may_spawn()?;
-        if self.worker.env.router().rehearsal {
+        if self.worker.router.rehearsal {
             return Ok(());
         }
         let ticket = Ticket::new(&self.worker.mailbox, EVENT_BYTES);

@@ -17,9 +17,10 @@ use super::{
 use crate::{
     Error, Event, Result,
     clock::Sleep,
-    context::{self, Holder},
+    context,
     envelope::{Envelope, Replier},
     gate::Departure,
+    holder::Holder,
     limits::{WEBSOCKET_MEMORY_PATIENCE, WEBSOCKET_RETRY, WEBSOCKET_TIGHT_BUFFER},
     router::Phase,
 };

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, ObjectId,
-    creation::Creator,
+    creator::Creator,
     envelope::Mailbox,
     gate::{HeldBytes, Released},
     limits::{

@@ -28,6 +28,7 @@ mod link;
 mod message;
 mod options;
 mod registry;
+mod sending;
 mod sent;
 mod websocket;
 

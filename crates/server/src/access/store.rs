@@ -55,10 +55,9 @@ const SCHEMA: &str = "
 #[error("access.db: {0}")]
 pub struct AccessError(String);
 
-impl From<rusqlite::Error> for AccessError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self(error.to_string())
-    }
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
+fn failed(error: rusqlite::Error) -> AccessError {
+    AccessError(error.to_string())
 }
 
 /// The tokens of a data directory and its audit log.
@@ -108,30 +107,41 @@ impl AccessStore {
     /// Opens `access.db` of a data directory, creating it if necessary.
     pub fn open(dir: &Path) -> Result<Self, AccessError> {
         let path = dir.join(FILE);
-        let failed = |error| AccessError(format!("cannot open {}: {error}", path.display()));
-        create_private(&path, dir).map_err(|error| failed(error.to_string()))?;
-        let db = Connection::open(&path).map_err(|error| failed(error.to_string()))?;
-        db.busy_timeout(limits::ACCESS_DB_PATIENCE)?;
-        db.pragma_update(None, "journal_mode", "wal")?;
-        db.pragma_update(None, "synchronous", "full")?;
+        let not_opened = |error| AccessError(format!("cannot open {}: {error}", path.display()));
+        create_private(&path, dir).map_err(|error| not_opened(error.to_string()))?;
+        let db = Connection::open(&path).map_err(|error| not_opened(error.to_string()))?;
+        let configure = || {
+            db.busy_timeout(limits::ACCESS_DB_PATIENCE)?;
+            db.pragma_update(None, "journal_mode", "wal")?;
+            db.pragma_update(None, "synchronous", "full")
+        };
+        configure().map_err(failed)?;
         let mut store = Self::prepare(db)?;
-        let reader = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        reader.busy_timeout(limits::ACCESS_DB_PATIENCE)?;
+        let open_reader = || {
+            let reader = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            reader.busy_timeout(limits::ACCESS_DB_PATIENCE)?;
+            Ok(reader)
+        };
+        let reader = open_reader().map_err(failed)?;
         store.reader = Some(Mutex::new(reader));
         Ok(store)
     }
 
     /// Tokens and an audit log in memory, for objects in memory.
     pub fn open_in_memory() -> Result<Self, AccessError> {
-        Self::prepare(Connection::open_in_memory()?)
+        Self::prepare(Connection::open_in_memory().map_err(failed)?)
     }
 
     fn prepare(mut db: Connection) -> Result<Self, AccessError> {
         // Two processes may create the tables at the same time.
-        let change = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        let version: i64 = change.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let change = db
+            .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
+            .map_err(failed)?;
+        let version: i64 = change
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .map_err(failed)?;
         match version {
-            0 => change.execute_batch(SCHEMA)?,
+            0 => change.execute_batch(SCHEMA).map_err(failed)?,
             VERSION => {}
             other => {
                 return Err(AccessError(format!(
@@ -140,7 +150,7 @@ impl AccessStore {
                 )));
             }
         }
-        change.commit()?;
+        change.commit().map_err(failed)?;
         Ok(Self {
             db: Mutex::new(db),
             reader: None,
@@ -170,26 +180,26 @@ impl AccessStore {
             expires: new.lifetime.map(|time| from_millis(millis(now + time))),
             revoked: None,
         };
-        self.db().execute(
-            "INSERT INTO tokens (id, hash, role, object_prefix, label, created, expires)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![
-                token.id,
-                hash.0,
-                token.role.as_str(),
-                token.object_prefix,
-                token.label,
-                millis(token.created),
-                token.expires.map(millis),
-            ],
-        )?;
+        let row = params![
+            token.id,
+            hash.0,
+            token.role.as_str(),
+            token.object_prefix,
+            token.label,
+            millis(token.created),
+            token.expires.map(millis),
+        ];
+        let insert = "INSERT INTO tokens (id, hash, role, object_prefix, label, created, expires)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        self.db().execute(insert, row).map_err(failed)?;
         self.known().looked = None;
         Ok(CreatedToken { token, text })
     }
 
     /// All tokens, including expired and revoked ones, oldest first.
     pub fn tokens(&self) -> Result<Vec<Token>, AccessError> {
-        let mut tokens: Vec<Token> = read_tokens(&self.db())?
+        let mut tokens: Vec<Token> = read_tokens(&self.db())
+            .map_err(failed)?
             .into_values()
             .map(|stored| stored.token)
             .collect();
@@ -199,10 +209,10 @@ impl AccessStore {
 
     /// Revokes a token. Returns false if there is no such token, or it was already revoked.
     pub fn revoke_token(&self, id: &str) -> Result<bool, AccessError> {
-        let revoked = self.db().execute(
-            "UPDATE tokens SET revoked = ?2 WHERE id = ?1 AND revoked IS NULL",
-            params![id, millis(SystemTime::now())],
-        )?;
+        let revoke = "UPDATE tokens SET revoked = ?2 WHERE id = ?1 AND revoked IS NULL";
+        let now = millis(SystemTime::now());
+        let revoked = self.db().execute(revoke, params![id, now]);
+        let revoked = revoked.map_err(failed)?;
         self.known().looked = None;
         Ok(revoked == 1)
     }
@@ -229,7 +239,9 @@ impl AccessStore {
         let db = self.reader.as_ref().unwrap_or(&self.db);
         // Held until the end, to publish reads in their order.
         let db = db.lock().unwrap_or_else(PoisonError::into_inner);
-        let version = db.pragma_query_value(None, "data_version", |row| row.get(0))?;
+        let version = db
+            .pragma_query_value(None, "data_version", |row| row.get(0))
+            .map_err(failed)?;
         let (is_first, is_same) = {
             let known = self.known();
             (known.looked.is_none(), known.version == version)
@@ -239,7 +251,7 @@ impl AccessStore {
             self.known().looked = Some(Instant::now());
             return Ok(());
         }
-        let tokens = read_tokens(&db)?;
+        let tokens = read_tokens(&db).map_err(failed)?;
         let mut known = self.known();
         let is_other = tokens.len() != known.tokens.len()
             || tokens
@@ -265,62 +277,34 @@ impl AccessStore {
     /// Records an operation that begins. Its row has no outcome until [`AccessStore::end`].
     pub fn begin(&self, operation: &Operation) -> Result<i64, AccessError> {
         let db = self.db();
-        db.execute(
-            "INSERT INTO audit (at, who, client, action, object, detail) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![
-                millis(SystemTime::now()),
-                operation.who,
-                operation.client,
-                operation.action,
-                operation.object,
-                operation.detail,
-            ],
-        )?;
+        let row = params![
+            millis(SystemTime::now()),
+            operation.who,
+            operation.client,
+            operation.action,
+            operation.object,
+            operation.detail,
+        ];
+        let insert = "INSERT INTO audit (at, who, client, action, object, detail)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        db.execute(insert, row).map_err(failed)?;
         let id = db.last_insert_rowid();
-        db.execute(
-            "DELETE FROM audit WHERE id <= ?1",
-            params![id - limits::MAX_AUDIT_ROWS],
-        )?;
+        let delete = "DELETE FROM audit WHERE id <= ?1";
+        db.execute(delete, params![id - limits::MAX_AUDIT_ROWS])
+            .map_err(failed)?;
         Ok(id)
     }
 
     /// Records the outcome of an operation.
     pub fn end(&self, id: i64, outcome: &str) -> Result<(), AccessError> {
-        self.db().execute(
-            "UPDATE audit SET outcome = ?2 WHERE id = ?1",
-            params![id, outcome],
-        )?;
-        Ok(())
+        let update = "UPDATE audit SET outcome = ?2 WHERE id = ?1";
+        let updated = self.db().execute(update, params![id, outcome]);
+        updated.map(drop).map_err(failed)
     }
 
     /// Rows of the audit log, newest first: at most `limit`, with ids below `before`.
     pub fn audit(&self, before: Option<i64>, limit: usize) -> Result<Vec<AuditRow>, AccessError> {
-        let db = self.db();
-        let mut rows = db.prepare_cached(
-            "SELECT id, at, who, client, action, object, detail, outcome FROM audit
-             WHERE id < ?1 ORDER BY id DESC LIMIT ?2",
-        )?;
-        let rows = rows.query_map(
-            params![
-                before.unwrap_or(i64::MAX),
-                i64::try_from(limit).unwrap_or(i64::MAX)
-            ],
-            |row| {
-                Ok(AuditRow {
-                    id: row.get(0)?,
-                    at: from_millis(row.get(1)?),
-                    operation: Operation {
-                        who: row.get(2)?,
-                        client: row.get(3)?,
-                        action: row.get(4)?,
-                        object: row.get(5)?,
-                        detail: row.get(6)?,
-                    },
-                    outcome: row.get(7)?,
-                })
-            },
-        )?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        read_audit(&self.db(), before, limit).map_err(failed)
     }
 
     /// Whether any token is currently valid.
@@ -332,7 +316,8 @@ impl AccessStore {
                 params![millis(SystemTime::now())],
                 |_| Ok(()),
             )
-            .optional()?;
+            .optional()
+            .map_err(failed)?;
         Ok(found.is_some())
     }
 }
@@ -356,7 +341,35 @@ fn create_private(path: &Path, dir: &Path) -> std::io::Result<()> {
     }
 }
 
-fn read_tokens(db: &Connection) -> Result<HashMap<String, Stored>, AccessError> {
+fn read_audit(
+    db: &Connection,
+    before: Option<i64>,
+    limit: usize,
+) -> rusqlite::Result<Vec<AuditRow>> {
+    let mut rows = db.prepare_cached(
+        "SELECT id, at, who, client, action, object, detail, outcome FROM audit
+         WHERE id < ?1 ORDER BY id DESC LIMIT ?2",
+    )?;
+    let before = before.unwrap_or(i64::MAX);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = rows.query_map(params![before, limit], |row| {
+        Ok(AuditRow {
+            id: row.get(0)?,
+            at: from_millis(row.get(1)?),
+            operation: Operation {
+                who: row.get(2)?,
+                client: row.get(3)?,
+                action: row.get(4)?,
+                object: row.get(5)?,
+                detail: row.get(6)?,
+            },
+            outcome: row.get(7)?,
+        })
+    })?;
+    rows.collect()
+}
+
+fn read_tokens(db: &Connection) -> rusqlite::Result<HashMap<String, Stored>> {
     let mut rows = db.prepare_cached(
         "SELECT id, hash, role, object_prefix, label, created, expires, revoked FROM tokens",
     )?;
@@ -364,7 +377,7 @@ fn read_tokens(db: &Connection) -> Result<HashMap<String, Stored>, AccessError> 
         let stored = read_token(row)?;
         Ok((stored.token.id.clone(), stored))
     })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    rows.collect()
 }
 
 fn read_token(row: &Row<'_>) -> rusqlite::Result<Stored> {

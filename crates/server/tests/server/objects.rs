@@ -87,6 +87,15 @@ impl Notes {
         count
     }
 
+    /// Waits until the caller is gone.
+    pub async fn watch(&self) -> Result<i64> {
+        let entered = self.ctx.env().require::<Notify>()?;
+        entered.notify_one();
+        self.ctx.caller_gone().await;
+        entered.notify_one();
+        Ok(0)
+    }
+
     pub async fn panic(&self) -> Result<i64> {
         panic!("a test's panic")
     }
@@ -111,6 +120,7 @@ async fn call(
         "count" => notes.count().await?,
         "read" => notes.read().await?,
         "touch" => notes.touch().await?,
+        "watch" => notes.watch().await?,
         "panic" => notes.panic().await?,
         _ => notes.wait().await?,
     };
@@ -238,6 +248,18 @@ async fn a_handler_without_descriptors_is_503_and_its_object_survives() {
         assert_eq!(call("read", 0).await.body, "300000");
         assert_eq!(call("touch", 0).await.body, "3");
     }
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handler_that_asks_learns_that_the_http_client_is_gone() {
+    let host = host(&Arc::new(SimDisk::new())).start().await.unwrap();
+    let signal = host.env().get::<Notify>().unwrap();
+    let request = "POST /call/ada/watch HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx";
+    let client = connect(host.addr(), request).await;
+    signal.notified().await;
+    support::reset(client);
+    signal.notified().await;
     host.shutdown().await.unwrap();
 }
 

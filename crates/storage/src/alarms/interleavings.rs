@@ -1,7 +1,7 @@
 //! A model of the alarm index: commits set alarms while a scheduler takes due ones.
 
 use super::index::AlarmIndex;
-use super::{AlarmChange, AlarmEntry};
+use crate::alarm_entry::{AlarmChange, AlarmEntry};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::interleavings::{explore, spawn};
 use crate::sync::{Condvar, Mutex};

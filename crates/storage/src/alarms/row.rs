@@ -1,6 +1,7 @@
 //! An alarm as its object's database holds it: JSON text.
 
-use super::{AlarmEntry, ClockTime, Isolation};
+use super::ClockTime;
+use crate::alarm_entry::{AlarmEntry, Isolation};
 use serde::{Deserialize, Serialize};
 
 /// An attempt that has begun.

@@ -6,13 +6,12 @@
 //! manifest lists it any more. Bytes: `docs/format.md`.
 
 use super::index::{AlarmIndex, Unsaved};
-use super::{AlarmChange, DamagedRun, flags};
+use crate::alarm_entry::{AlarmChange, flags};
 use crate::disk::{Disk, DiskFile, OpenMode, sync_names};
 use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
-use crate::limits::MAX_ALARM_RUNS;
+use crate::manifest::{RunRef, Runs};
 use bytes::{Buf, BufMut};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -28,31 +27,10 @@ const FLAGS_SHIFT: u32 = 1;
 /// Entries read and written at a time.
 const CHUNK: usize = 16 * 1024;
 
-/// The runs of a data directory, as the manifest lists them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Runs {
-    /// The number of the newest run that was ever listed.
-    pub(crate) newest: u64,
-    /// The whole index, then its changes.
-    pub(crate) list: Vec<RunRef>,
-}
-
-/// One run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RunRef {
-    pub(crate) number: u64,
-    pub(crate) entries: u64,
-}
-
-impl Runs {
-    /// Returns whether this many changes are better written together with everything else as a new first run.
-    fn merges(&self, changes: usize) -> bool {
-        let Some((base, later)) = self.list.split_first() else {
-            return true;
-        };
-        let changes = later.iter().map(|run| run.entries).sum::<u64>() + changes as u64;
-        self.list.len() >= MAX_ALARM_RUNS || changes > base.entries / 2
-    }
+/// A run that cannot be read.
+pub(crate) struct DamagedRun {
+    pub(crate) path: PathBuf,
+    pub(crate) why: io::Error,
 }
 
 /// The directory of the runs.
@@ -280,8 +258,9 @@ pub(crate) fn remove_others(disk: &dyn Disk, data: &Path, runs: &Runs) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alarms::{AlarmEntry, Isolation};
+    use crate::alarm_entry::{AlarmEntry, Isolation};
     use crate::disk::SimDisk;
+    use crate::limits::MAX_ALARM_RUNS;
 
     fn key(id: u8) -> ObjectKey {
         ObjectKey {

@@ -1,9 +1,20 @@
 //! One shard of the alarm index, with its own lock: the alarms of one class on one worker.
 
-use super::{AlarmChange, AlarmEntry, AlarmState, Isolation};
+use crate::alarm_entry::{AlarmChange, AlarmEntry, Isolation};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Which alarms to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlarmState {
+    /// Pending: will fire, or is firing now.
+    Pending,
+    /// Pending, and the last attempt failed or ended with its process.
+    Failing,
+    /// Given up after the last attempt.
+    Failed,
+}
 
 /// See the module.
 #[derive(Default)]

@@ -12,9 +12,6 @@
 //! clock: the clock is behind that time ([`Store::catch_up_with_clock`](crate::Store::catch_up_with_clock)). The derived
 //! step is at most the real one, since time has passed in between.
 
-use crate::ident::Lsn;
-use serde::{Deserialize, Serialize};
-
 /// A time of the wall clock, with the sum of its steps back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockTime {
@@ -28,25 +25,5 @@ impl ClockTime {
     /// The same time in milliseconds of steady time.
     pub fn steady(self) -> i64 {
         self.unix_millis.saturating_add(self.set_back)
-    }
-}
-
-/// The newest known time of the wall clock, and the sum of its steps back, as the manifest has them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ClockReading {
-    /// The end of the log at that time: earlier steps of the clock are in the sum.
-    pub(crate) position: u64,
-    /// Milliseconds since 1970; 0 if it has not been read yet.
-    pub(crate) unix_millis: u64,
-    /// The sum of the steps back, in milliseconds.
-    pub(crate) set_back: i64,
-}
-
-impl ClockReading {
-    /// Takes the time of a record. Those before the saved position are in the reading already.
-    pub(crate) fn saw(&mut self, lsn: Lsn, unix_millis: u64) {
-        if lsn.get() >= self.position {
-            self.unix_millis = self.unix_millis.max(unix_millis);
-        }
     }
 }

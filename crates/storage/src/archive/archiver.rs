@@ -5,13 +5,12 @@
 //! object as of the commit in the file's header, and a snapshot is a copy of it.
 
 use super::Archive;
-use super::bookmark::Bookmark;
 use super::entry::{Entry, Head, Kind};
-use super::hole::ArchiveHole;
 use super::index::NO_BASE;
 use super::lookup::Lookup;
-use super::run::{RunMeta, RunWriter};
+use super::run::RunWriter;
 use super::snapshot;
+use crate::bookmark::Bookmark;
 use crate::disk::OpenMode;
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
@@ -21,6 +20,7 @@ use crate::limits::{
 };
 use crate::log::reader::{self, Logged};
 use crate::log::segment_pool::SegmentPool;
+use crate::manifest::{ArchiveHole, RunMeta};
 use crate::overlay::header;
 use crate::shared::Shared;
 use rustc_hash::{FxHashMap, FxHashSet};

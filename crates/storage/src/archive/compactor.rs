@@ -14,21 +14,21 @@
 //! A run that cannot be read is not merged; the others are merged around it, since an operator may restore it. Once it has
 //! expired, a fold salvages the readable part of it. No error here stops the node; compaction is retried later.
 
-use super::hole::ArchiveHole;
+use super::Archive;
 use super::image::Image;
 use super::index::NO_BASE;
 use super::plan::retention_millis;
 use super::plan::{Compaction, Room, plan};
-use super::run::{RunMeta, RunWriter};
+use super::run::RunWriter;
 use super::snapshot;
 use super::stream::{Merged, Stream};
-use super::{Archive, ArchiveState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, ObjectKey};
 use crate::limits::{
     ARCHIVE_FULL_AFTER, ARCHIVE_ROOM_CHECK_BYTES, ARCHIVE_SET_ASIDE_AFTER, LOG_TAIL_FACTOR,
     PAGE_BYTES,
 };
+use crate::manifest::{ArchiveHole, ArchiveState, RunMeta};
 use crate::shared::Shared;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
@@ -229,6 +229,12 @@ impl Compactor {
         self.archive.create_run(meta, COMPRESSION)
     }
 
+    /// Returns whether an object's class was deleted: its history goes with it.
+    fn was_deleted(&self, key: ObjectKey) -> bool {
+        let manifest = self.archive.shared.catalog.current();
+        manifest.is_deleted(key.namespace)
+    }
+
     fn merge(&self, inputs: &[RunMeta], keep_free: u64) -> Result<Outcome> {
         let level = inputs.iter().map(|run| run.level).max().unwrap_or(0);
         let readers = inputs.iter().map(|run| self.archive.reader(run));
@@ -237,6 +243,10 @@ impl Compactor {
         let mut writer = self.output(inputs, level + 1, false)?;
         let mut room = RoomCheck::new(&self.archive, keep_free);
         while let Some(key) = merged.key() {
+            if self.was_deleted(key) {
+                merged.skip(key)?;
+                continue;
+            }
             let newest = merged.newest_index(key);
             while let Some(entry) = merged.current().filter(|entry| entry.head.key == key) {
                 room.count(entry.payload.len())?;
@@ -261,6 +271,10 @@ impl Compactor {
         let mut room = RoomCheck::new(&self.archive, keep_free);
         let mut image = self.archive.new_image();
         while let Some(key) = merged.key() {
+            if self.was_deleted(key) {
+                merged.skip(key)?;
+                continue;
+            }
             let newest = merged.newest_index(key);
             self.last_state(&mut merged, key, end, &mut image)?;
             if self.archive.is_stopping() {

@@ -4,21 +4,21 @@
 //! or of a commit that was lost in a crash before it was durable, does not match any commit of the history.
 
 use super::Archive;
-use super::bookmark::{self, Bookmark};
 use super::chain::Chain;
 use super::entry::{Entry, Head, Kind};
-use super::hole::ArchiveHole;
 use super::image::Image;
 use super::index::IndexEntry;
 use super::lookup::Lookup;
 use super::run::RunReader;
 use super::stream::Stream;
-use crate::engine::Engine;
+use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey};
+use crate::manifest::ArchiveHole;
+use crate::timing::time;
 
 /// The archive's content for one object: a section for each run that contains it, oldest first.
-struct History {
+pub(crate) struct History {
     key: ObjectKey,
     sections: Vec<(RunReader, IndexEntry)>,
     /// Why a run was left out. Anything it held of the object is missing.
@@ -109,7 +109,7 @@ impl History {
     }
 
     /// Returns whether the state at `target` is complete.
-    fn has(&self, target: &Bookmark) -> Result<bool> {
+    pub(crate) fn has(&self, target: &Bookmark) -> Result<bool> {
         let mut chain = Chain::Nothing;
         let reached = self.replay(target, |entry| {
             chain = chain.then(&entry.head);
@@ -138,7 +138,7 @@ impl History {
     }
 
     /// The last commit or snapshot at or before this time, and the first commit after it.
-    fn around(&self, unix_millis: u64) -> Result<Option<(Head, Option<Head>)>> {
+    pub(crate) fn around(&self, unix_millis: u64) -> Result<Option<(Head, Option<Head>)>> {
         for (section, (_, index)) in self.sections.iter().enumerate().rev() {
             if index.first_millis > unix_millis {
                 continue;
@@ -171,7 +171,7 @@ impl History {
     }
 
     /// The error for a missing state: what is missing may have been in a run that was left out.
-    fn refused(&self, why: impl std::fmt::Display) -> Error {
+    pub(crate) fn refused(&self, why: impl std::fmt::Display) -> Error {
         self.lost.clone().unwrap_or_else(|| {
             Error::input(format!(
                 "the object {} cannot be restored to that point: {why}",
@@ -181,13 +181,13 @@ impl History {
     }
 
     /// The newest hole that overlaps the range between two positions.
-    fn hole(&self, from: Lsn, to: Lsn) -> Option<&ArchiveHole> {
+    pub(crate) fn hole(&self, from: Lsn, to: Lsn) -> Option<&ArchiveHole> {
         let mut newest = self.holes.iter().rev();
         newest.find(|hole| hole.is_between(from, to))
     }
 
     /// The error for a missing range of positions.
-    fn missing(&self, why: impl std::fmt::Display, from: Lsn, to: Lsn) -> Error {
+    pub(crate) fn missing(&self, why: impl std::fmt::Display, from: Lsn, to: Lsn) -> Error {
         match self.hole(from, to) {
             Some(hole) => self.refused(format_args!("{why}: {hole}")),
             None => self.refused(why),
@@ -195,7 +195,7 @@ impl History {
     }
 
     /// The error for a time before the history begins.
-    fn too_early(&self) -> Result<Error> {
+    pub(crate) fn too_early(&self) -> Result<Error> {
         Ok(match self.begin()? {
             None => self.refused("the archive has no history of it"),
             Some(first) if first.kind == Kind::Commit => {
@@ -210,7 +210,7 @@ impl History {
     }
 
     /// The error for an incomplete state.
-    fn incomplete(&self, target: &Bookmark) -> Result<Error> {
+    pub(crate) fn incomplete(&self, target: &Bookmark) -> Result<Error> {
         match self.begin()? {
             Some(begin) if begin.lsn <= target.lsn => Ok(self.missing(
                 format_args!("a part of its history before {target} is missing"),
@@ -228,7 +228,7 @@ fn follows(head: &Head, other: &Head) -> bool {
 }
 
 /// Returns whether a chain has reached a bookmark's commit.
-fn shows(chain: &Chain, target: &Bookmark) -> bool {
+pub(crate) fn shows(chain: &Chain, target: &Bookmark) -> bool {
     match chain {
         Chain::At(head) => head.commit == target.commit,
         // Before the first commit.
@@ -237,14 +237,8 @@ fn shows(chain: &Chain, target: &Bookmark) -> bool {
     }
 }
 
-/// Formats a time as RFC 3339.
-pub(super) fn time(unix_millis: u64) -> String {
-    jiff::Timestamp::from_millisecond(unix_millis.cast_signed())
-        .map_or_else(|_| format!("{unix_millis} ms"), |time| time.to_string())
-}
-
 impl Archive {
-    fn history(&self, key: ObjectKey) -> History {
+    pub(crate) fn history(&self, key: ObjectKey) -> History {
         let mut lookup = Lookup::new(self);
         History {
             key,
@@ -262,102 +256,12 @@ impl Archive {
     }
 
     /// Builds the pages of an object at a bookmark, as far as its history goes.
-    fn build(&self, history: &History, target: &Bookmark) -> Result<(Image, Chain)> {
+    pub(crate) fn build(&self, history: &History, target: &Bookmark) -> Result<(Image, Chain)> {
         let mut image = self.new_image();
         let reached = history.replay(target, |entry| {
             image.apply(entry)?;
             Ok(image.chain())
         })?;
         Ok((image, reached))
-    }
-}
-
-impl Engine {
-    /// Takes a checkpoint if anything is not archived yet. Returns an error if something is still not archived
-    /// afterwards.
-    fn archive_everything(&self) -> Result<()> {
-        let end = self.shared.log.appended().0;
-        let behind = || {
-            let archived = self.archive.state().archived;
-            archived.is_some_and(|archived| archived < end)
-        };
-        if behind() {
-            self.checkpointer.checkpoint()?;
-        }
-        if behind() {
-            let why = self.archive.failing.lock().clone();
-            return Err(why.unwrap_or_else(|| {
-                Error::refused("the log is not archived yet: try again in a moment")
-            }));
-        }
-        Ok(())
-    }
-
-    /// The bookmark of an object's newest commit at or before a time. If clocks went backwards, it is the last commit
-    /// whose time is not later.
-    pub(crate) fn bookmark_at(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
-        let present = self.present_commit(key)?;
-        let behind = self.archive_everything();
-        let history = self.archive.history(key);
-        let Some((found, next)) = history.around(unix_millis)? else {
-            return Err(history.too_early()?);
-        };
-        // The object was in this state at that time only if no other commit came in between.
-        let followed = match &next {
-            Some(next) => next.commit == found.commit.next(),
-            None => {
-                behind?;
-                present.is_none_or(|present| !present.is_after(found.commit))
-            }
-        };
-        if !followed {
-            let from = time(found.unix_millis);
-            let to = next
-                .as_ref()
-                .map_or_else(|| "now".to_owned(), |next| time(next.unix_millis));
-            return Err(history.missing(
-                format_args!("its commits between {from} and {to} are not in the archive"),
-                found.lsn,
-                next.map_or(Lsn(u64::MAX), |next| next.lsn),
-            ));
-        }
-        let bookmark = Bookmark {
-            epoch: found.epoch,
-            lsn: found.lsn,
-            commit: found.commit,
-            object: bookmark::mark(key),
-        };
-        if !history.has(&bookmark)? {
-            return Err(history.incomplete(&bookmark)?);
-        }
-        Ok(bookmark)
-    }
-
-    /// The pages of an object at a bookmark.
-    pub(crate) fn image_at(&self, key: ObjectKey, target: &Bookmark) -> Result<Image> {
-        target.must_be_of(key)?;
-        let behind = self.archive_everything();
-        let history = self.archive.history(key);
-        let (mut image, reached) = self.archive.build(&history, target)?;
-        if shows(&reached, target) {
-            if target.commit == CommitNo(0) {
-                image.begin(&self.template);
-            }
-            return Ok(image);
-        }
-        // The missing part may not be archived yet.
-        behind?;
-        match reached {
-            Chain::At(head) if history.hole(head.lsn, target.lsn).is_some() => Err(history
-                .missing(
-                    format_args!("its commits up to {target} are missing"),
-                    head.lsn,
-                    target.lsn,
-                )),
-            Chain::At(_) => Err(history.refused(format_args!(
-                "{target} matches none of its commits: the commit never became durable"
-            ))),
-            _ => Err(history.incomplete(target)?),
-        }
     }
 }

@@ -3,10 +3,11 @@
 
 use super::Archive;
 use super::index::IndexEntry;
-use super::run::{RunMeta, RunReader};
+use super::run::RunReader;
 use crate::error::{Error, Result};
-use crate::ident::ObjectKey;
+use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::OPEN_RUNS;
+use crate::manifest::RunMeta;
 use std::collections::VecDeque;
 
 /// The runs of an archive. An unreadable run is skipped: its content is missing, and commit numbers reveal the gap.
@@ -94,5 +95,13 @@ impl<'a> Lookup<'a> {
             self.open.pop_front();
         }
         Ok(section)
+    }
+}
+
+impl Archive {
+    /// The number of the newest commit of an object that is archived; 0 if there is none.
+    pub(crate) fn newest_commit(&self, key: ObjectKey) -> CommitNo {
+        let newest = Lookup::new(self).newest(key);
+        newest.map_or(CommitNo(0), |index| index.last_commit)
     }
 }

@@ -22,41 +22,33 @@
 //! No error of the archive's own files stops the node. An unreadable run is skipped, and commit numbers reveal the gap.
 //! If runs cannot be written, for whatever reason, the log is kept for the next attempt as long as commits have space
 //! ([`crate::StoreStats::archive_failing`]). When no space is left and retries have not helped, the history in that
-//! part of the log is dropped, and a [`hole`] in the manifest records it.
+//! part of the log is dropped, and an [`ArchiveHole`] in the manifest records it.
 
 pub(crate) mod archiver;
 pub(crate) mod block;
-pub(crate) mod bookmark;
 pub(crate) mod chain;
 pub(crate) mod compactor;
 pub(crate) mod entry;
 pub(crate) mod history;
-pub(crate) mod hole;
 pub(crate) mod image;
 pub(crate) mod index;
 pub(crate) mod lookup;
 mod plan;
-pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod snapshot;
 pub(crate) mod stream;
 
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::RESTORE_PAGES_IN_MEMORY;
-use crate::manifest::Manifest;
+use crate::manifest::{ArchiveHole, ArchiveState, Manifest, RunMeta};
+use crate::options::ArchiveOptions;
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::timing;
-use abide_macros::Setters;
-use hole::ArchiveHole;
 use image::Image;
-use lookup::Lookup;
-use run::{RunMeta, RunReader, RunWriter};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use run::{RunReader, RunWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,68 +56,6 @@ use stream::Stream;
 
 /// The archive's directory in the data directory.
 const DIR: &str = "archive";
-
-/// How much history is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
-#[non_exhaustive]
-pub struct ArchiveOptions {
-    /// Keep history. While it is off, nothing is archived and existing history stays unchanged. When it is switched on
-    /// (again), the history of an object that was written in the meantime begins with the checkpoint after its next
-    /// commit. Until then, up to [`crate::StoreOptions::checkpoint_interval`], only its latest state can be restored.
-    /// Default true.
-    pub enabled: bool,
-    /// Every commit within this time can be restored; older history is folded. Default 30 days.
-    pub retention: Duration,
-    /// The size limit of the archive in bytes: beyond it the oldest history is folded before it expires. One snapshot
-    /// of each object always stays. Default 64 GiB. A merge temporarily needs space for a second copy of its input; it
-    /// waits if there is none. When the disk has less free space than a full log needs, and less than the archive
-    /// takes, the oldest history is folded too: commits take precedence over history.
-    pub max_bytes: u64,
-}
-
-impl Default for ArchiveOptions {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            retention: Duration::from_hours(30 * 24),
-            max_bytes: 64 << 30,
-        }
-    }
-}
-
-/// The archive's part of the manifest.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ArchiveState {
-    /// Everything before this position of the log is archived; `None` while the archive is off.
-    pub(crate) archived: Option<u64>,
-    /// The runs, oldest first; their ranges of the log do not overlap.
-    pub(crate) runs: Vec<RunMeta>,
-    /// The numbers of damaged runs: they are not merged.
-    pub(crate) damaged: BTreeSet<u64>,
-    /// History before this position has a hole: an object whose newest archived commit is before it gets a snapshot
-    /// with its next commit.
-    pub(crate) rebase: u64,
-    /// Parts of the history that were dropped, oldest first.
-    pub(crate) holes: Vec<ArchiveHole>,
-}
-
-impl ArchiveState {
-    pub(crate) fn bytes(&self) -> u64 {
-        self.runs.iter().map(|run| run.bytes).sum()
-    }
-
-    /// Records that a part of the history is gone.
-    fn lose_history(&mut self) {
-        let newest = self.runs.iter().map(|run| run.to).max();
-        self.rebase = self.rebase.max(newest.unwrap_or(0));
-    }
-
-    /// The time of the oldest commit of the history; `None` if there is none.
-    pub(crate) fn horizon(&self) -> Option<u64> {
-        let history = self.runs.iter().filter(|run| !run.base);
-        history.map(|run| run.first_millis).min()
-    }
-}
 
 /// Prepares the archive's directory when a store is opened: removes what a crash has left, and records in `manifest`,
 /// which the caller publishes, where archiving begins or that it has ended.
@@ -211,7 +141,7 @@ impl Archive {
     }
 
     /// The archive's part of the manifest.
-    fn state(&self) -> ArchiveState {
+    pub(crate) fn state(&self) -> ArchiveState {
         self.shared.catalog.current().archive.clone()
     }
 
@@ -315,7 +245,12 @@ impl Archive {
 
     /// True while the log cannot be archived.
     pub(crate) fn failing(&self) -> bool {
-        self.failing.lock().is_some()
+        self.failure().is_some()
+    }
+
+    /// Why the log cannot be archived; `None` if it can.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failing.lock().clone()
     }
 
     /// Bytes that can still be written to the disk.
@@ -329,12 +264,6 @@ impl Archive {
         let number = self.next_scratch.fetch_add(1, Ordering::Relaxed);
         let scratch = self.dir.join(format!("{number}.scratch"));
         Image::new(self.shared.disk.clone(), scratch, RESTORE_PAGES_IN_MEMORY)
-    }
-
-    /// The number of the newest commit of an object that is archived; 0 if there is none.
-    pub(crate) fn newest_commit(&self, key: ObjectKey) -> CommitNo {
-        let newest = Lookup::new(self).newest(key);
-        newest.map_or(CommitNo(0), |index| index.last_commit)
     }
 
     /// Reads the whole archive and returns the number of entries. Damage is an error that names the file.

@@ -1,8 +1,8 @@
 //! Plans compaction: a pure decision from the list of runs and the disk space.
 
-use super::run::RunMeta;
-use super::{ArchiveOptions, ArchiveState};
 use crate::limits::{ARCHIVE_FAN_IN, ARCHIVE_FOLD_SHARE, ARCHIVE_FULL_AFTER, ARCHIVE_SPAN_SHARE};
+use crate::manifest::{ArchiveState, RunMeta};
+use crate::options::ArchiveOptions;
 use std::ops::Range;
 
 /// The disk space.

@@ -18,10 +18,10 @@ use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::{ARCHIVE_BLOCK_BYTES, ARCHIVE_BLOCKS_PER_THREAD};
+use crate::manifest::RunMeta;
 use crate::parallel;
 use crate::sync::Mutex;
 use bytes::{Buf, BufMut};
-use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,31 +38,7 @@ const INDEX_BLOCK: usize = INDEX_BLOCK_HEADER + INDEX_BLOCK_ENTRIES * INDEX_ENTR
 /// Written at once.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A run's entry in the manifest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RunMeta {
-    /// The number in its file name.
-    pub(crate) number: u64,
-    /// How many merges it took to produce it; a run written directly from the log has level 0.
-    pub(crate) level: u32,
-    /// True if it holds one snapshot of each object and no commits.
-    pub(crate) base: bool,
-    /// The range of the log that it covers.
-    pub(crate) from: u64,
-    pub(crate) to: u64,
-    /// The times of its commits, milliseconds since 1970.
-    pub(crate) first_millis: u64,
-    pub(crate) last_millis: u64,
-    pub(crate) objects: u64,
-    pub(crate) bytes: u64,
-}
-
 impl RunMeta {
-    /// The file's name in the archive's directory.
-    pub(crate) fn file_name(number: u64) -> String {
-        format!("{number:016x}.run")
-    }
-
     fn header(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         let mut fields = &mut header[..];

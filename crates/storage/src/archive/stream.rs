@@ -195,6 +195,14 @@ impl Merged {
         }
     }
 
+    /// Advances to the next object.
+    pub(crate) fn skip(&mut self, key: ObjectKey) -> Result<()> {
+        while self.key() == Some(key) {
+            self.advance()?;
+        }
+        Ok(())
+    }
+
     /// The object's index entry in the newest stream positioned at it.
     pub(crate) fn newest_index(&self, key: ObjectKey) -> Option<IndexEntry> {
         let standing = self.0.iter().rev().filter(|s| s.current.is_some());

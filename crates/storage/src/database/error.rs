@@ -1,13 +1,11 @@
 //! Translates SQLite's errors for users.
 
-use super::sql_error::{SqlError, SqlErrorKind};
 use super::{ObjectDb, State};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, SqlError, SqlErrorKind};
 use crate::guard::NO_ATTACH;
 use crate::stored::BoundOf;
 use crate::vfs;
 use rusqlite::ErrorCode;
-use std::num::TryFromIntError;
 
 impl ObjectDb {
     /// Translates an error of SQLite for the user.
@@ -65,15 +63,6 @@ impl ObjectDb {
             }
             rusqlite::Error::SqliteFailure(_, Some(text)) => text.clone(),
             rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
-            rusqlite::Error::InvalidParameterCount(given, wanted) => {
-                format!("{given} parameters were passed, but the statement has {wanted}")
-            }
-            rusqlite::Error::ToSqlConversionFailure(why) if why.is::<TryFromIntError>() => {
-                format!(
-                    "a parameter exceeds {}, the largest SQLite integer: bind it as text or a blob",
-                    i64::MAX
-                )
-            }
             other => other.to_string(),
         };
         match error.sqlite_error_code() {

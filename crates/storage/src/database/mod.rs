@@ -5,36 +5,38 @@
 //! transaction. After an error of `commit` the connection is unusable: drop it and open the object again to continue
 //! from the committed state.
 
+mod alarms;
 mod bound;
 mod changes;
 mod deferral;
 mod delete;
 mod error;
 mod name;
+mod open;
 mod query;
 mod restore;
-mod sql_error;
+mod statements;
 mod text;
-pub(crate) mod timeline;
+mod timeline;
 
-use crate::alarms::KnownAlarms;
-use crate::archive::bookmark::Bookmark;
+use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::ident::{Epoch, Lsn};
-use crate::limits::{CONNECTION_BYTES, PAGE_BYTES, STATEMENT_CACHE};
+use crate::limits::{CONNECTION_BYTES, PAGE_BYTES};
 use crate::pagefile::PageFile;
+use crate::params::Params;
 use crate::stored::Bound;
-use crate::vfs::{self, Control};
+use crate::vfs::{self, Control, PageIo};
+use alarms::KnownAlarms;
 use changes::Changes;
 use deferral::Stage;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, Params, TransactionState};
+use rusqlite::{Connection, Statement, TransactionState};
+use statements::{Database, Known, Origin};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
-
-pub use sql_error::{SqlError, SqlErrorKind};
 
 /// Ends each of the engine's own statements, so that a user's text never matches one in the statement cache.
 const MARK: &str = "/*abide*/";
@@ -51,7 +53,7 @@ pub struct ObjectDb {
     // In this order: statements are finalized before their connection closes, and the connection before its file.
     begin: Control,
     commit: Control,
-    connection: Connection,
+    connection: Database,
     file: Rc<PageFile>,
     guard: Guard,
     state: Cell<State>,
@@ -112,7 +114,11 @@ impl std::fmt::Debug for ObjectDb {
 impl ObjectDb {
     pub(crate) fn open(file: Rc<PageFile>, cache_kib: usize) -> Result<Self> {
         let was_new = file.is_new();
-        let mut connection = vfs::open_connection(file.vfs(), &file)?;
+        let opened = vfs::open_connection(file.vfs(), file.clone());
+        let mut connection = opened.map_err(|error| {
+            let why = file.take_error();
+            why.unwrap_or_else(|| Error::input(format!("opening the database: {error}")))
+        })?;
         let guard = Guard::default();
         let changes = Changes::default();
         let setup = |connection: &mut Connection| {
@@ -126,7 +132,6 @@ impl ObjectDb {
             // Plans do not depend on parameter values. Otherwise a statement that might use a partial index is prepared
             // again each time it runs.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-            connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
             changes.attach(connection)?;
             guard.attach(connection, file.sql_limits())
         };
@@ -144,7 +149,7 @@ impl ObjectDb {
         Ok(Self {
             begin: control(c"BEGIN")?,
             commit: control(c"COMMIT")?,
-            connection,
+            connection: Database::new(connection),
             file,
             guard,
             state: Cell::new(State::Idle),
@@ -453,20 +458,19 @@ impl ObjectDb {
     ) -> Result<()> {
         debug_assert!(sql.ends_with(MARK), "{sql}");
         let _engine = self.changes.of_engine(&self.connection);
-        self.guard.trusted(|| {
-            let mut statement = self
-                .connection
-                .prepare_cached(sql)
-                .map_err(|e| self.sql_error(&e))?;
-            let mut rows = statement.query(params).map_err(|e| self.sql_error(&e))?;
-            while let Some(row) = rows.next().map_err(|e| self.sql_error(&e))? {
-                take(row)?;
+        self.guard.trusted(|| match uses {
+            Uses::Few => {
+                let prepared = self.connection.prepare(sql);
+                let mut statement = prepared.map_err(|e| self.sql_error(&e))?;
+                self.step_rows(&mut statement, params, take)
             }
-            drop(rows);
-            if uses == Uses::Few {
-                statement.discard();
+            Uses::Many => {
+                let step = |statement: &mut Statement<'_>, _: &Known| {
+                    self.step_rows(statement, params, take)
+                };
+                let ran = self.connection.with(sql, Origin::Engine, step);
+                ran.unwrap_or_else(|error| Err(self.unprepared(error)))
             }
-            Ok(())
         })
     }
 }
@@ -477,6 +481,7 @@ mod tests {
 
     use rusqlite::StatementStatus;
 
+    use super::Origin;
     use crate::{AlarmRow, Error, ObjectDb, ObjectKey, Result, SimDisk, Store, StoreOptions};
 
     fn open(store: &Store) -> ObjectDb {
@@ -627,7 +632,9 @@ mod tests {
         for at in 0..5 {
             db.exec(due, (at, 10)).unwrap();
         }
-        let statement = db.connection.prepare_cached(due).unwrap();
-        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+        let prepared_again = db.connection.with(due, Origin::User, |statement, _| {
+            statement.get_status(StatementStatus::RePrepare)
+        });
+        assert_eq!(prepared_again.ok(), Some(0));
     }
 }

@@ -1,6 +1,6 @@
 //! What an object is: its name, which is stored with its first transaction, and its timeline.
 
-use super::{ObjectDb, timeline};
+use super::ObjectDb;
 use crate::error::Result;
 use crate::timeline::TimelineRow;
 
@@ -19,7 +19,7 @@ impl ObjectDb {
             let value: String = found.get(1).map_err(|e| self.sql_error(&e))?;
             match &*key {
                 "name" => name = Some(value),
-                _ => row = Some(timeline::read(&value)?),
+                _ => row = Some(TimelineRow::read(&value)?),
             }
             Ok(())
         })?;

@@ -1,13 +1,14 @@
 //! Users' SQL: checks and runs statements, and collects or streams their rows.
 
+use super::ObjectDb;
+use super::statements::{Known, Origin, Unprepared};
 use super::text::Write;
-use super::{MARK, ObjectDb};
 use crate::error::{Error, Result};
-use crate::guard::hides_reserved_name;
-use crate::limits::{MAX_RESULT_BYTES, MAX_SQL_BYTES};
+use crate::limits::MAX_RESULT_BYTES;
+use crate::params::{Binder, Params, Unbound};
 use crate::rows::{Cells, Gathered, Row, Rows, Source};
 use rusqlite::fallible_iterator::FallibleIterator;
-use rusqlite::{Batch, Params, Statement};
+use rusqlite::{Batch, Statement};
 use std::sync::Arc;
 
 impl ObjectDb {
@@ -18,15 +19,19 @@ impl ObjectDb {
     /// [`ErrorKind::Input`](crate::ErrorKind::Input) with SQLite's message, or with the call to use instead if the
     /// statement is not available here; [`ErrorKind::Limit`](crate::ErrorKind::Limit) if a limit is exceeded.
     pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
-        check_text(sql)?;
-        match self.connection.prepare_cached(sql) {
-            Ok(mut statement) => self.run(&mut statement, sql, params).map(Rows::from),
+        let mut params = Some(params);
+        let run = |statement: &mut Statement<'_>, known: &Known| match params.take() {
+            Some(params) => self.run(statement, known, params),
+            None => Ok(Gathered::default()),
+        };
+        match self.connection.with(sql, Origin::User, run) {
+            Ok(rows) => rows.map(Rows::from),
             // A later statement may need what an earlier one creates, so each is prepared just before it runs.
-            Err(_) if sql.trim_end().trim_end_matches(';').contains(';') => {
+            Err(Unprepared::Sqlite(_)) if has_several(sql) => {
                 self.guard.take_refusal();
                 self.run_batch(sql, params).map(Rows::from)
             }
-            Err(error) => Err(self.sql_error(&error)),
+            Err(error) => Err(self.unprepared(error)),
         }
     }
 
@@ -38,25 +43,31 @@ impl ObjectDb {
         params: impl Params,
         mut row: impl FnMut(Row<'_, E>) -> Result<(), E>,
     ) -> Result<(), E> {
-        check_text(sql)?;
-        let prepared = self.connection.prepare_cached(sql);
-        let mut statement = prepared.map_err(|e| self.sql_error(&e))?;
-        let write = self.begin_for(&statement, sql)?;
-        let step = || {
-            self.step(&mut statement, sql, write, params, |columns, values| {
-                row(Row::new(columns, Source::Live(values)))
-            })
-            .map(drop)
-        };
-        if may_grow(write) {
-            self.bounded(step)
-        } else {
-            step()
+        let ran = self.connection.with(sql, Origin::User, |statement, known| {
+            let write = self.begin_for(statement, known)?;
+            let step = || {
+                self.step(statement, known, write, params, |columns, values| {
+                    row(Row::new(columns, Source::Live(values)))
+                })
+                .map(drop)
+            };
+            if may_grow(write) {
+                self.bounded(step)
+            } else {
+                step()
+            }
+        });
+        ran.unwrap_or_else(|error| Err(self.unprepared(error).into()))
+    }
+
+    pub(super) fn unprepared(&self, error: Unprepared) -> Error {
+        match error {
+            Unprepared::Refused(error) => error,
+            Unprepared::Sqlite(error) => self.sql_error(&error),
         }
     }
 
-    fn run_batch(&self, sql: &str, params: impl Params) -> Result<Gathered> {
-        let mut params = Some(params);
+    fn run_batch(&self, sql: &str, mut params: Option<impl Params>) -> Result<Gathered> {
         let mut rows = Gathered::default();
         let mut written = 0;
         let mut batch = Batch::new(&self.connection, sql);
@@ -64,7 +75,7 @@ impl ObjectDb {
             let next = batch.next().map_err(|error| self.sql_error(&error))?;
             let Some(mut statement) = next else { break };
             // Without values: none is bound yet.
-            let text = statement.expanded_sql().unwrap_or_default();
+            let known = Known::of(&statement.expanded_sql().unwrap_or_default());
             rows = if statement.parameter_count() > 0 {
                 let params = params.take();
                 let params = params.ok_or_else(|| {
@@ -72,9 +83,9 @@ impl ObjectDb {
                         "only one of several statements may have parameters: call exec for each",
                     )
                 })?;
-                self.run(&mut statement, &text, params)?
+                self.run(&mut statement, &known, params)?
             } else {
-                self.run(&mut statement, &text, ())?
+                self.run(&mut statement, &known, ())?
             };
             written += rows.written;
         }
@@ -82,15 +93,14 @@ impl ObjectDb {
         Ok(rows)
     }
 
-    /// `sql` is the statement's text.
     fn run(
         &self,
         statement: &mut Statement<'_>,
-        sql: &str,
+        known: &Known,
         params: impl Params,
     ) -> Result<Gathered> {
-        let write = self.begin_for(statement, sql)?;
-        let gather = || self.gather(statement, sql, write, params);
+        let write = self.begin_for(statement, known)?;
+        let gather = || self.gather(statement, known, write, params);
         if may_grow(write) {
             self.bounded(gather)
         } else {
@@ -102,14 +112,14 @@ impl ObjectDb {
     fn gather(
         &self,
         statement: &mut Statement<'_>,
-        sql: &str,
+        known: &Known,
         write: Option<Write>,
         params: impl Params,
     ) -> Result<Gathered> {
         let before = self.connection.total_changes();
         let mut cells = Cells::default();
         let mut count = 0;
-        let columns = self.step(statement, sql, write, params, |columns, row| {
+        let columns = self.step(statement, known, write, params, |columns, row| {
             for column in 0..columns.len() {
                 cells.push(row.get_ref(column).map_err(|e| self.sql_error(&e))?);
             }
@@ -131,13 +141,10 @@ impl ObjectDb {
     }
 
     /// Steps a statement to its end, or to the first error of `take`. Returns the names of its columns.
-    ///
-    /// They are read after the first step: SQLite prepares a statement of the cache again when it is first stepped after
-    /// a change of the schema, and `SELECT *` then has other columns.
     fn step<E: From<Error>>(
         &self,
         statement: &mut Statement<'_>,
-        sql: &str,
+        known: &Known,
         write: Option<Write>,
         params: impl Params,
         mut take: impl FnMut(&[String], &rusqlite::Row<'_>) -> Result<(), E>,
@@ -146,12 +153,12 @@ impl ObjectDb {
         self.changes.of_user(&self.connection, false);
         let mut columns: Option<Arc<[String]>> = None;
         let stepped = self.step_rows(statement, params, |row| {
-            let columns = columns.get_or_insert_with(|| column_names(row.as_ref()));
+            let columns = columns.get_or_insert_with(|| known.columns(row.as_ref()));
             take(columns, row)
         });
         if let Some(write) = write {
             // Creating a virtual table inserts rows, too.
-            let counts = (write.is_dml && (stepped.is_ok() || self.can_be_prepared(sql)))
+            let counts = (write.is_dml && (stepped.is_ok() || self.can_be_prepared(&known.text)))
                 || self.changes_that_count() > before;
             self.changes.of_user(&self.connection, counts);
             if write.creates_virtual_table {
@@ -159,7 +166,7 @@ impl ObjectDb {
             }
         }
         stepped?;
-        Ok(columns.unwrap_or_else(|| column_names(statement)))
+        Ok(columns.unwrap_or_else(|| known.columns(statement)))
     }
 
     /// After an error: whether the statement has run. After a change of the schema, SQLite prepares a cached statement again;
@@ -170,26 +177,36 @@ impl ObjectDb {
         can
     }
 
-    fn step_rows<E: From<Error>>(
+    pub(super) fn step_rows<E: From<Error>>(
         &self,
         statement: &mut Statement<'_>,
         params: impl Params,
         mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut rows = statement.query(params).map_err(|e| self.sql_error(&e))?;
+        self.bind(statement, params)?;
+        let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(|e| self.sql_error(&e))? {
             take(row)?;
         }
         Ok(())
     }
 
+    #[inline]
+    fn bind(&self, statement: &mut Statement<'_>, params: impl Params) -> Result<()> {
+        match params.bind_to(&mut Binder::new(statement)) {
+            Ok(()) => Ok(()),
+            Err(Unbound::Misfit(error)) => Err(error),
+            Err(Unbound::Sqlite(error)) => Err(self.sql_error(&error)),
+        }
+    }
+
     /// Begins a transaction, if there is none and the statement writes. Returns what it writes, if it does.
-    fn begin_for(&self, statement: &Statement<'_>, sql: &str) -> Result<Option<Write>> {
+    fn begin_for(&self, statement: &Statement<'_>, known: &Known) -> Result<Option<Write>> {
         if statement.readonly() {
             return Ok(None);
         }
         self.begin()?;
-        Ok(Some(Write::of(sql)))
+        Ok(Some(known.write))
     }
 }
 
@@ -198,26 +215,7 @@ fn may_grow(write: Option<Write>) -> bool {
     write.is_some_and(|write| !write.uses_reserve)
 }
 
-fn check_text(sql: &str) -> Result<()> {
-    if sql.len() > MAX_SQL_BYTES {
-        return Err(Error::limit(format!(
-            "the SQL text has {} bytes, but the limit is {MAX_SQL_BYTES}: bind values as parameters",
-            sql.len()
-        )));
-    }
-    let trimmed = sql.trim();
-    if trimmed.is_empty() {
-        return Err(Error::input("the SQL text is empty"));
-    }
-    if trimmed.ends_with(MARK) || hides_reserved_name(sql) {
-        return Err(Error::input("names that begin with _abide_ are reserved"));
-    }
-    Ok(())
-}
-
-fn column_names(statement: &Statement<'_>) -> Arc<[String]> {
-    match statement.column_count() {
-        0 => Arc::default(),
-        _ => statement.column_names().map(str::to_owned).collect(),
-    }
+/// Returns whether a text may have several statements.
+fn has_several(sql: &str) -> bool {
+    sql.trim_end().trim_end_matches(';').contains(';')
 }

@@ -1,7 +1,7 @@
 //! Restores: requested in a transaction, committed once the pages of the earlier state are staged.
 
 use super::ObjectDb;
-use crate::archive::bookmark::Bookmark;
+use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
 use crate::ident::ObjectKey;
 use crate::timeline::{Afterwards, StoredCause};

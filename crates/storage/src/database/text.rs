@@ -1,5 +1,28 @@
 //! What the text of a statement says about it, where SQLite does not.
 
+use super::MARK;
+use crate::error::{Error, Result};
+use crate::guard::hides_reserved_name;
+use crate::limits::MAX_SQL_BYTES;
+
+/// Rejects a user's text that is too long or empty, or that names what is the engine's.
+pub(super) fn check(sql: &str) -> Result<()> {
+    if sql.len() > MAX_SQL_BYTES {
+        return Err(Error::limit(format!(
+            "the SQL text has {} bytes, but the limit is {MAX_SQL_BYTES}: bind values as parameters",
+            sql.len()
+        )));
+    }
+    let trimmed = sql.trim();
+    if trimmed.is_empty() {
+        return Err(Error::input("the SQL text is empty"));
+    }
+    if trimmed.ends_with(MARK) || hides_reserved_name(sql) {
+        return Err(Error::input("names that begin with _abide_ are reserved"));
+    }
+    Ok(())
+}
+
 /// What the first words of a statement that writes say about it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {

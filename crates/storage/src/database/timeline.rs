@@ -1,7 +1,7 @@
 //! The object's present timeline: a row that the restoring or forking commit itself writes.
 
 use super::ObjectDb;
-use crate::archive::bookmark::Bookmark;
+use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
 use crate::timeline::{Afterwards, StoredCause, TimelineId, TimelineRow, Untold};
 
@@ -86,10 +86,4 @@ impl ObjectDb {
         self.reread_alarms();
         Ok(())
     }
-}
-
-/// Reads the row's text.
-pub(crate) fn read(text: &str) -> Result<TimelineRow> {
-    serde_json::from_str(text)
-        .map_err(|error| Error::damaged(format!("the object's timeline cannot be read: {error}")))
 }

@@ -309,6 +309,11 @@ impl Disk for FaultyDisk {
         self.sim.remove(path)
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.check(DiskOp::Remove, dir)?;
+        self.sim.remove_dir(dir)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.names(dir)?()
     }

@@ -7,17 +7,13 @@
 //! after [`Disk::sync_dir`] of its directory, and either after [`Barrier::wait`]. After a failed sync it is unknown
 //! what is durable, and another sync does not tell.
 
-mod failure;
 mod faulty;
 mod real;
-mod reclaiming;
 mod scratch;
 mod sim;
 
-pub(crate) use failure::Failure;
 pub use faulty::{DiskOp, Fault, FaultyDisk, errno};
 pub use real::RealDisk;
-pub(crate) use reclaiming::ReclaimingDisk;
 pub use scratch::ScratchDisk;
 pub use sim::{DiskEvent, SimDisk};
 
@@ -68,6 +64,10 @@ pub trait Disk: Send + Sync + 'static {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory, which must be empty. A disk that stores no directories has nothing to remove.
+    fn remove_dir(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Opens a directory and returns a function that makes its names durable, as [`Disk::sync_dir`] does. For callers

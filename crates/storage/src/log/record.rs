@@ -22,7 +22,7 @@
 //!
 //! A record's length is a multiple of 8; the bytes after the last entry are zero.
 
-use crate::alarms::{AlarmChange, flags};
+use crate::alarm_entry::{AlarmChange, flags};
 use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
 use crate::limits::PAGE_BYTES;
 use bytes::{Buf, BufMut};
@@ -181,7 +181,7 @@ pub(crate) fn seal(bytes: &mut [u8], at: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alarms::{AlarmEntry, Isolation};
+    use crate::alarm_entry::{AlarmEntry, Isolation};
     use crate::ident::NamespaceNo;
     use proptest::prelude::*;
 

@@ -7,9 +7,10 @@
 //! their number in advance. The header is written when the segment is begun, and synced before any record. Until then
 //! its header block is zero.
 
-use crate::disk::{Disk, DiskFile, Failure, OpenMode};
-use crate::error::{Error, Result};
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{Error, Failure, Result};
 use crate::ident::{Epoch, Lsn};
+use crate::limits::{MAX_RECORD_PAYLOAD, MIN_SEGMENT_BYTES};
 use bytes::{Buf, BufMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -102,10 +103,7 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
     (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
-/// The first segment's size: enough for a record with the largest payload, one more page, and the header block.
-pub(crate) const MIN_SEGMENT_BYTES: u64 = 512 << 10;
-const _: () =
-    assert!(MIN_SEGMENT_BYTES > crate::limits::MAX_RECORD_PAYLOAD as u64 + 2 * HEADER_BLOCK + 4096);
+const _: () = assert!(MIN_SEGMENT_BYTES > MAX_RECORD_PAYLOAD as u64 + 2 * HEADER_BLOCK + 4096);
 
 /// An open segment file.
 #[derive(Clone)]

@@ -6,11 +6,11 @@
 //! A segment is prepared with twice the length of the log that is kept at that time, within limits: a directory with
 //! few writes stays small, and a busy one seldom switches segments.
 
-use super::segment::{HEADER_BLOCK, MIN_SEGMENT_BYTES, Segment};
+use super::segment::{HEADER_BLOCK, Segment};
 use crate::disk::Disk;
 use crate::error::{ErrorKind, Result};
 use crate::ident::Lsn;
-use crate::limits::PREPARED_SEGMENTS;
+use crate::limits::{MIN_SEGMENT_BYTES, PREPARED_SEGMENTS};
 use crate::sync::Mutex;
 use crate::wakeup::Wakeup;
 use std::cmp::Reverse;

@@ -2,27 +2,30 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::common::{DIR, key, read_file};
-use abide_storage::{DiskOp, ErrorKind, FaultyDisk, SimDisk, Store, StoreOptions};
+use abide_storage::{Disk, DiskOp, ErrorKind, FaultyDisk, Result, SimDisk, Store, StoreOptions};
 use std::path::Path;
 use std::sync::Arc;
+
+fn open<D: Disk + Clone>(disk: &D) -> Result<Store> {
+    let disk = Arc::new(disk.clone());
+    Store::open(disk, Path::new(DIR), StoreOptions::small())
+}
+
+/// A new store with an object whose pages are not in its file yet.
+fn with_object<D: Disk + Clone>(disk: &D) -> Store {
+    let store = open(disk).unwrap();
+    let db = store.open_object(key(&store, 1)).unwrap();
+    db.kv_put("k", b"value").unwrap();
+    db.commit().unwrap();
+    store
+}
 
 #[test]
 fn a_closed_store_changes_nothing_in_a_directory_that_another_has_opened() {
     let disk = SimDisk::new();
-    let open = || {
-        Store::open(
-            Arc::new(disk.clone()),
-            Path::new(DIR),
-            StoreOptions::small(),
-        )
-    };
-    let store = open().unwrap();
-    let db = store.open_object(key(&store, 1)).unwrap();
-    db.kv_put("k", b"value").unwrap();
-    db.commit().unwrap();
-    drop(db);
+    let store = with_object(&disk);
     store.close().unwrap();
-    let next = open().unwrap();
+    let next = open(&disk).unwrap();
     let manifest = || read_file(&disk, &Path::new(DIR).join("MANIFEST"));
     let before = manifest();
     store.close().unwrap();
@@ -36,18 +39,7 @@ fn a_closed_store_changes_nothing_in_a_directory_that_another_has_opened() {
 #[test]
 fn a_store_that_is_closed_twice_stays_locked_until_its_files_are_written() {
     let disk = FaultyDisk::default();
-    let open = || {
-        Store::open(
-            Arc::new(disk.clone()),
-            Path::new(DIR),
-            StoreOptions::small(),
-        )
-    };
-    let store = open().unwrap();
-    let db = store.open_object(key(&store, 1)).unwrap();
-    db.kv_put("k", b"value").unwrap();
-    db.commit().unwrap();
-    drop(db);
+    let store = with_object(&disk);
     disk.hold(&[DiskOp::Sync], &key(&store, 1).id_hex());
     let closing = || {
         let store = store.clone();
@@ -58,13 +50,11 @@ fn a_store_that_is_closed_twice_stays_locked_until_its_files_are_written() {
     let second = closing();
     // Time for a second call that does not wait.
     std::thread::sleep(std::time::Duration::from_millis(100));
-    assert_eq!(
-        open().err().map(|error| error.kind()),
-        Some(ErrorKind::InUse)
-    );
+    let refused = open(&disk).err().map(|error| error.kind());
+    assert_eq!(refused, Some(ErrorKind::InUse));
     disk.clear();
     for closed in [first, second] {
         closed.join().unwrap().unwrap();
     }
-    open().unwrap().close().unwrap();
+    open(&disk).unwrap().close().unwrap();
 }

@@ -118,7 +118,7 @@ fn unsigned_parameters_are_refused_beyond_the_largest_integer() {
     assert_eq!(error.kind(), ErrorKind::Input);
     assert_eq!(
         error.to_string(),
-        "a parameter exceeds 9223372036854775807, the largest SQLite integer: bind it as text or a blob"
+        "parameter 1: 9223372036854775808 exceeds 9223372036854775807, the largest SQLite integer: bind it as text or a blob"
     );
 }
 

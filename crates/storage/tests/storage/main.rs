@@ -7,6 +7,7 @@ mod closing;
 mod common;
 mod crash;
 mod database;
+mod deletion;
 mod faults;
 mod files;
 mod full_start;

@@ -3,10 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::common;
-use abide_storage::{ObjectDb, SimDisk, Store};
+use abide_storage::{ObjectDb, SimDisk, Store, Value};
 use proptest::prelude::*;
 use rusqlite::Connection;
-use rusqlite::types::Value;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -151,8 +150,8 @@ impl Pair {
             let width = statement.column_count();
             let rows = statement.query_map((), |row| {
                 (0..width)
-                    .map(|i| row.get(i))
-                    .collect::<Result<Vec<Value>, _>>()
+                    .map(|i| row.get(i).map(common::value))
+                    .collect::<Result<Vec<_>, _>>()
             });
             let plain: Vec<Vec<Value>> = rows.unwrap().map(Result::unwrap).collect();
             drop(statement);

@@ -5,6 +5,7 @@
 mod atomicity;
 mod beside_handlers;
 mod calls;
+mod deleted_class;
 mod destructors;
 mod foreign_code;
 mod input_gate;

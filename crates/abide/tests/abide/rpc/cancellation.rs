@@ -1,4 +1,4 @@
-//! A caller that goes away cancels nothing; one that has set a time limit stops waiting.
+//! A caller that goes away cancels nothing that has not asked for it; one that has set a time limit stops waiting.
 
 use std::time::Duration;
 
@@ -60,6 +60,36 @@ impl Worker {
     pub async fn write_and_delegate_for(&self, limit: Duration) -> Result<()> {
         self.ctx.storage().put("asked", &true)?;
         self.delegate_for(limit).await
+    }
+
+    /// Works until its caller is gone. Says whether it has been.
+    pub async fn work_while_called(&self) -> Result<bool> {
+        self.ctx.storage().put("begun", &true)?;
+        self.signals.give("begun");
+        let ended = tokio::select! {
+            () = self.signals.wait("go") => false,
+            () = self.ctx.caller_gone() => true,
+        };
+        self.ctx.storage().put("ended", &true)?;
+        self.signals.note(if ended { "gone" } else { "done" });
+        self.signals.give("ended");
+        Ok(ended)
+    }
+
+    pub async fn delegate_while_called(&self, other: String) -> Result<bool> {
+        let other = self.ctx.env().object::<Self>().get_by_name(&other);
+        other.work_while_called().await
+    }
+
+    /// Two parts that wait for the caller, each with its own waker.
+    pub async fn watch_twice(&self) -> Result<()> {
+        self.signals.give("begun");
+        let mut parts = futures_util::stream::FuturesUnordered::new();
+        parts.push(self.ctx.caller_gone());
+        parts.push(self.ctx.caller_gone());
+        while futures_util::StreamExt::next(&mut parts).await.is_some() {}
+        self.signals.give("ended");
+        Ok(())
     }
 
     pub async fn give_up(&self) {
@@ -124,6 +154,67 @@ fn a_call_whose_result_is_not_awaited_is_still_made() {
         drop(worker(&world, "worker").work());
         world.signals.wait("begun").await;
         finishes(&world).await;
+    });
+}
+
+#[test]
+fn a_handler_that_asks_learns_that_its_caller_is_gone() {
+    run(async {
+        let world = world();
+        let dropped = worker(&world, "worker").work_while_called();
+        world.signals.wait("begun").await;
+        world.fence().await;
+        assert_eq!(world.signals.notes(), [""; 0]);
+        drop(dropped);
+        world.signals.wait("ended").await;
+        let written = worker(&world, "worker").written().await.unwrap();
+        assert_eq!(written, (true, true), "what it wrote remains");
+
+        let late = worker(&world, "late")
+            .with_timeout(LIMIT)
+            .work_while_called();
+        world.signals.wait("begun").await;
+        world.clock.advance(LIMIT);
+        assert_eq!(late.await.unwrap_err().kind(), ErrorKind::Timeout);
+        world.signals.wait("ended").await;
+
+        let delegated = worker(&world, "boss").delegate_while_called("helper".into());
+        world.signals.wait("begun").await;
+        assert!(worker(&world, "boss").give_up().await.is_err());
+        assert!(delegated.await.unwrap_err().object_reset());
+        world.signals.wait("ended").await;
+        assert_eq!(world.signals.notes(), ["gone"; 3]);
+
+        drop(worker(&world, "twice").watch_twice());
+        world.signals.wait("begun").await;
+        world.signals.wait("ended").await;
+    });
+}
+
+#[test]
+fn a_handler_that_asks_runs_to_its_end_while_its_caller_waits() {
+    run(async {
+        let world = world();
+        let call = worker(&world, "worker").work_while_called();
+        world.signals.wait("begun").await;
+        world.signals.give("go");
+        assert!(!call.await.unwrap());
+    });
+}
+
+#[test]
+fn a_call_with_a_key_is_not_given_up() {
+    run(async {
+        let world = world();
+        let keyed = || worker(&world, "worker").with_idempotency_key("once");
+        let call = keyed().work_while_called();
+        world.signals.wait("begun").await;
+        drop(call);
+        world.fence().await;
+        world.signals.give("go");
+        world.signals.wait("ended").await;
+        assert!(!keyed().work_while_called().await.unwrap());
+        assert_eq!(world.signals.notes(), ["done"]);
     });
 }
 

@@ -1,6 +1,6 @@
 //! What a leaderboard answers when it refuses.
 
-use abide::{Error, ErrorKind};
+use abide::Error;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -24,13 +24,7 @@ pub enum LeaderboardError {
     Object(#[from] Error),
 }
 
-impl From<LeaderboardError> for Error {
-    fn from(error: LeaderboardError) -> Self {
-        let kind = match &error {
-            LeaderboardError::Object(error) => return error.clone(),
-            LeaderboardError::Invalid(_) => ErrorKind::Input,
-            LeaderboardError::Full { .. } => ErrorKind::Limit,
-        };
-        Self::with_kind(kind, error.to_string())
-    }
-}
+abide_component::error_kinds!(LeaderboardError {
+    Invalid => Input,
+    Full => Limit,
+});

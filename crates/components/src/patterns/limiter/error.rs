@@ -1,6 +1,6 @@
 //! What a rate limiter answers when it cannot decide.
 
-use abide::{Error, ErrorKind};
+use abide::Error;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -22,13 +22,7 @@ pub enum LimiterError {
     Object(#[from] Error),
 }
 
-impl From<LimiterError> for Error {
-    fn from(error: LimiterError) -> Self {
-        let kind = match &error {
-            LimiterError::Object(error) => return error.clone(),
-            LimiterError::Invalid(_) => ErrorKind::Input,
-            LimiterError::TooManyKeys { .. } => ErrorKind::Limit,
-        };
-        Self::with_kind(kind, error.to_string())
-    }
-}
+abide_component::error_kinds!(LimiterError {
+    Invalid => Input,
+    TooManyKeys => Limit,
+});

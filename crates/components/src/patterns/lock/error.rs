@@ -1,6 +1,6 @@
 //! What a lock or a fence answers when it refuses.
 
-use abide::{Error, ErrorKind};
+use abide::Error;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -57,17 +57,8 @@ pub enum LockError {
     Object(#[from] Error),
 }
 
-impl From<LockError> for Error {
-    fn from(error: LockError) -> Self {
-        let kind = match &error {
-            LockError::Object(error) => return error.clone(),
-            LockError::Invalid(_) => ErrorKind::Input,
-            LockError::TooManyWaiters { .. } => ErrorKind::Limit,
-            LockError::Held { .. }
-            | LockError::Lost { .. }
-            | LockError::Stale { .. }
-            | LockError::Dormant => ErrorKind::Application,
-        };
-        Self::with_kind(kind, error.to_string())
-    }
-}
+abide_component::error_kinds!(LockError {
+    Invalid => Input,
+    TooManyWaiters => Overloaded,
+    Held | Lost | Stale | Dormant => Application,
+});

@@ -1,6 +1,6 @@
 //! Errors of sessions.
 
-use abide::{Error, ErrorKind};
+use abide::Error;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -25,14 +25,8 @@ pub enum SessionError {
     Object(#[from] Error),
 }
 
-impl From<SessionError> for Error {
-    fn from(error: SessionError) -> Self {
-        let kind = match &error {
-            SessionError::Object(error) => return error.clone(),
-            SessionError::Invalid(_) => ErrorKind::Input,
-            SessionError::Data(_) => ErrorKind::Decode,
-            SessionError::Full { .. } => ErrorKind::Limit,
-        };
-        Self::with_kind(kind, error.to_string())
-    }
-}
+abide_component::error_kinds!(SessionError {
+    Invalid => Input,
+    Data => Decode,
+    Full => Limit,
+});

@@ -1,6 +1,6 @@
 //! What sharded namespaces answer when they refuse.
 
-use abide::{Error, ErrorKind};
+use abide::Error;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -27,13 +27,7 @@ pub enum ShardingError {
     Object(#[from] Error),
 }
 
-impl From<ShardingError> for Error {
-    fn from(error: ShardingError) -> Self {
-        let kind = match &error {
-            ShardingError::Object(error) => return error.clone(),
-            ShardingError::Invalid(_) => ErrorKind::Input,
-            ShardingError::Declared { .. } => ErrorKind::Application,
-        };
-        Self::with_kind(kind, error.to_string())
-    }
-}
+abide_component::error_kinds!(ShardingError {
+    Invalid => Input,
+    Declared => Application,
+});

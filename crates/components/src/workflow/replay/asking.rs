@@ -14,10 +14,10 @@ use super::{
 use crate::workflow::{
     Attempt, Failure, RetryPolicy, StepKind, StepName, StepState, failure, limits,
     metrics::Running,
-    notices::{self, Child},
+    notice::{self, Child},
     rows::Outcome,
 };
-use abide_component::{jittered, limits::PATIENCE, numbers::millis, throttle};
+use abide_component::{Decision, Tried, numbers::millis};
 
 /// The requested step.
 pub(in super::super) enum Launch {
@@ -246,7 +246,7 @@ impl Replay {
                     input: input.clone(),
                 };
                 self.rows
-                    .add_notice(notices::START, event, &notices::to_json(&child)?, now)?;
+                    .add_notice(notice::START, event, &notice::to_json(&child)?, now)?;
                 self.rows.wait_for_child(row.id, event, workflow)?;
             }
         }
@@ -298,78 +298,42 @@ impl Replay {
         history.ops[at].alone = false;
         match result {
             Ok(output) => self.store(history, at, Ok(&output)),
-            Err(failure) => self.fail(history, at, &failure),
+            Err(failure) => self.fail(history, at, &failure, false),
         }
     }
 
-    /// An attempt has failed: the step waits for the next one, or has failed, too.
+    /// An attempt has failed, or was cut off, `alone` or with others in flight: the step waits for the next one, or has
+    /// failed, too. A step with a single attempt that was cut off has failed: it is never repeated.
     pub(super) fn fail(
         &self,
         history: &mut History,
         at: usize,
         failure: &Failure,
-    ) -> abide::Result<()> {
-        history.ops[at].setback.cut_off = false;
-        match failure.kind() {
-            kind if kind.is_no_attempt() => self.throttled(history, at, failure),
-            kind if kind.is_retried() => {
-                let op = &mut history.ops[at];
-                op.setback.throttled_since = None;
-                match self.wait_of(op, failure.after()) {
-                    Some(wait) => self.try_again(op, wait, failure),
-                    None => self.exhausted(history, at, failure),
-                }
-            }
-            _ => self.store(history, at, Err(failure)),
-        }
-    }
-
-    /// A receiver asks for patience: this is no attempt.
-    fn throttled(&self, history: &mut History, at: usize, failure: &Failure) -> abide::Result<()> {
-        let now = self.now();
-        let op = &mut history.ops[at];
-        let since = *op.setback.throttled_since.get_or_insert(now);
-        if let Some(over) = throttle::why_over(PATIENCE, since, now, failure.message()) {
-            return self.store(history, at, Err(&Failure::temporary(over)));
-        }
-        let pause = throttle::pause(failure.after(), op.setback.throttled);
-        op.setback.throttled = op.setback.throttled.saturating_add(1);
-        let key = self.key(&op.row.step(), op.row.key_run);
-        let parts: [&[u8]; 2] = [key.as_bytes(), &op.row.attempts.to_le_bytes()];
-        let wait = jittered(millis(pause), limits::JITTER, &parts);
-        self.try_again(op, wait, failure)
-    }
-
-    /// The attempt was cut off: it may have ended the process, and counts. The last attempt is made alone, and only a
-    /// step that was alone has failed because of a crash. A step with a single attempt has failed: it is never repeated.
-    pub(super) fn cut_off(
-        &self,
-        history: &mut History,
-        at: usize,
         alone: bool,
     ) -> abide::Result<()> {
-        let failure =
-            Failure::temporary("the object or its process stopped before the response arrived");
+        let now = self.now();
         let op = &mut history.ops[at];
-        op.setback.cut_off = true;
-        let policy = op.asked.as_ref().map(|asked| &asked.policy);
-        let once = policy.is_none_or(|policy| policy.max_attempts <= 1);
-        match self.wait_of(op, None) {
-            Some(wait) => self.try_again(op, wait, &failure),
-            None if alone || once => self.exhausted(history, at, &failure),
-            None => {
-                let key = self.key(&op.row.step(), op.row.key_run);
-                let wait = policy.map_or(0, |policy| policy.last_wait(&key));
-                self.try_again(op, wait, &failure)
-            }
-        }
-    }
-
-    /// The time until a step's next attempt, in milliseconds, if there is one.
-    fn wait_of(&self, op: &Op, asked: Option<Duration>) -> Option<i64> {
+        op.setback.failed(failure, now);
         let key = self.key(&op.row.step(), op.row.key_run);
-        let policy = &op.asked.as_ref()?.policy;
-        policy.wait(op.counted(), asked, &key)
+        let policy = op.asked.as_ref().map(|asked| &asked.policy);
+        let policy = policy.map_or_else(|| RetryPolicy::once().rule(), RetryPolicy::rule);
+        let tried = Tried {
+            attempts: op.counted(),
+            throttled: op.setback.throttled,
+            throttled_since: op.setback.throttled_since.unwrap_or(now),
+            alone: alone || policy.max_attempts() <= 1,
+            parts: Some(&[key.as_bytes(), &op.row.attempts.to_le_bytes()]),
+        };
+        match policy.decide(failure, tried, now) {
+            Decision::Again { wait, counts, .. } => {
+                op.setback.throttled += u32::from(!counts);
+                self.try_again(op, wait, failure)
+            }
+            Decision::GiveUp(_) if !failure.kind().is_retried() => {
+                self.store(history, at, Err(failure))
+            }
+            Decision::GiveUp(error) => self.store(history, at, Err(&Failure::temporary(error))),
+        }
     }
 
     fn try_again(&self, op: &mut Op, wait: i64, failure: &Failure) -> abide::Result<()> {
@@ -379,12 +343,6 @@ impl Replay {
         self.metrics.retried();
         let setback = op.setback.to_json(failure);
         self.rows.wait(op.row.id, due, Some(&setback))
-    }
-
-    fn exhausted(&self, history: &mut History, at: usize, failure: &Failure) -> abide::Result<()> {
-        let attempts = history.ops[at].counted();
-        let last = Failure::temporary(format!("{failure}; attempt {attempts} was the last"));
-        self.store(history, at, Err(&last))
     }
 
     /// An attempt has returned a step's result, which the run receives when it is its turn.

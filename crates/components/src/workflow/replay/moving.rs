@@ -90,7 +90,7 @@ impl Replay {
         for at in cut_off {
             let is_wanted = !canceling || history.ops[at].is_shielded();
             if is_wanted && history.open.contains(&at) {
-                self.cut_off(history, at, alone)?;
+                self.fail(history, at, &Failure::cut_off(), alone)?;
             }
         }
         Ok(())

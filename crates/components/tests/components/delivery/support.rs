@@ -14,16 +14,10 @@ use abide::schedule::{self, Firing, Schedule, Spec};
 use abide::workflow::{
     self, Context, Failure, StepState, Workflow, WorkflowDirectory, WorkflowInstance, Workflows,
 };
-use abide::{
-    Node,
-    clock::{Clock as _, TestClock},
-    component::RetryPolicy,
-    prelude::*,
-    storage::SimDisk,
-};
+use abide::{NodeBuilder, clock::TestClock, component::RetryPolicy, prelude::*, storage::SimDisk};
 
 use crate::delivery::server::Server;
-use crate::world::store;
+use crate::world::{self, Setup};
 
 /// The component that delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,30 +154,20 @@ impl Workflow for Steps {
     }
 }
 
-pub(crate) struct World {
+/// What delivers, and the server to which.
+pub(crate) struct Way {
     through: Through,
-    pub(crate) clock: TestClock,
-    disk: SimDisk,
     pub(crate) server: Server,
-    node: Node,
 }
 
-impl World {
-    pub(crate) fn new(through: Through) -> Self {
-        println!("through {through:?}");
-        let clock = TestClock::new();
-        let server = Server::new(&clock);
-        Self::at(through, clock, SimDisk::new(), server)
-    }
-
-    fn at(through: Through, clock: TestClock, disk: SimDisk, server: Server) -> Self {
+impl Setup for Way {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
         let options = queue::QueueOptions::default()
             .retry(policy())
             .jitter(false)
             .max_batch(1);
         let to = ToHttp::new("https://example.com/queue").unwrap();
-        let node = Node::builder(store(&disk, &clock))
-            .class::<Sender>(ClassOptions::default())
+        node.class::<Sender>(ClassOptions::default())
             .class::<QueueShard>(queue::class_options())
             .class::<WorkflowInstance>(workflow::class_options())
             .class::<WorkflowDirectory>(ClassOptions::default())
@@ -191,28 +175,26 @@ impl World {
             .with(Queues::new().with("requests", options, to))
             .with(workflow::WorkflowRegistry::new().with(Steps))
             .with(workflow::WorkflowOptions::default().recovery(Duration::from_secs(2)))
-            .clock(Arc::new(clock.clone()))
-            .outbound(Arc::new(server.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
-        Self {
-            through,
-            clock,
-            disk,
-            server,
-            node,
-        }
+            .outbound(Arc::new(self.server.clone()))
     }
 
-    /// Another node on the state that a kill of this one leaves.
-    pub(crate) fn killed(self) -> Self {
-        let server = self.server.next_life();
-        Self::at(self.through, self.clock, self.disk.after_kill(), server)
+    fn end_life(&mut self) {
+        self.server = self.server.next_life();
+    }
+}
+
+pub(crate) type World = world::World<Way>;
+
+impl World {
+    pub(crate) fn new(through: Through) -> Self {
+        println!("through {through:?}");
+        let clock = TestClock::new();
+        let server = Server::new(&clock);
+        Self::at(clock, Way { through, server })
     }
 
     fn sender(&self) -> Stub<Sender> {
-        self.node.env().object::<Sender>().get_by_name("ada")
+        self.stub("ada")
     }
 
     fn queue(&self) -> Queue {
@@ -229,8 +211,7 @@ impl World {
         match self.through {
             Through::Outbox => self.sender().send(all).await.unwrap(),
             Through::Schedule => {
-                let now = self.clock.unix_millis().cast_signed();
-                self.sender().set(all, now).await.unwrap();
+                self.sender().set(all, self.now()).await.unwrap();
             }
             Through::Queue => {
                 let messages = names.iter().map(|name| QueueMessage::new(name).unwrap());

@@ -1,21 +1,14 @@
 //! A node on an in-memory disk whose objects are accounts with a chain of outcomes.
 
-use std::sync::Arc;
-
 use abide::outcomes::{
     Checked, Declaration, Entry, Machine, Outcomes, OutcomesError, OutcomesOptions, Transition,
     Until,
 };
-use abide::{
-    ErrorKind, Node,
-    clock::{Clock as _, TestClock},
-    prelude::*,
-    storage::SimDisk,
-};
+use abide::{ErrorKind, NodeBuilder, prelude::*, storage::SimDisk};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::world::store;
+use crate::world::{self, Setup};
 
 /// A customer's money.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -199,12 +192,14 @@ impl Bank {
     }
 }
 
-pub(crate) struct World {
-    pub(crate) disk: SimDisk,
-    pub(crate) clock: TestClock,
-    pub(crate) node: Node,
-    options: OutcomesOptions,
+impl Setup for Settings {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        node.class::<Bank>(ClassOptions::default())
+            .with(self.clone())
+    }
 }
+
+pub(crate) type World = world::World<Settings>;
 
 impl World {
     pub(crate) fn new() -> Self {
@@ -212,46 +207,16 @@ impl World {
     }
 
     pub(crate) fn with(options: OutcomesOptions) -> Self {
-        Self::at(TestClock::new(), SimDisk::new(), options)
-    }
-
-    fn at(clock: TestClock, disk: SimDisk, options: OutcomesOptions) -> Self {
-        let node = Node::builder(store(&disk, &clock))
-            .class::<Bank>(ClassOptions::default())
-            .with(Settings(options))
-            .clock(Arc::new(clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
-        Self {
-            disk,
-            clock,
-            node,
-            options,
-        }
-    }
-
-    /// Another node on the state that a kill of this one leaves.
-    pub(crate) fn killed(self) -> Self {
-        Self::at(self.clock.clone(), self.disk.after_kill(), self.options)
-    }
-
-    /// Another node on the disk that a power failure leaves.
-    pub(crate) fn crashed(self, seed: u64) -> Self {
-        Self::at(self.clock.clone(), self.disk.crash(seed), self.options)
+        Self::of(Settings(options))
     }
 
     /// Another node on the same disk, with other options.
     pub(crate) fn reopened(self, options: OutcomesOptions) -> Self {
-        Self::at(self.clock.clone(), self.disk.after_kill(), options)
-    }
-
-    pub(crate) fn now(&self) -> i64 {
-        self.clock.unix_millis().cast_signed()
+        self.restarted_with(|settings| settings.0 = options)
     }
 
     pub(crate) fn bank(&self) -> Stub<Bank> {
-        self.node.env().object::<Bank>().get_by_name("ada")
+        self.stub("ada")
     }
 
     /// Transitions that must be taken. Returns the number of the last.

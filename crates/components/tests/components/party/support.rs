@@ -1,10 +1,9 @@
 //! A node on a disk in memory whose objects are rooms, and clients of them.
 
-use std::{sync::Arc, task::Poll};
+use std::task::Poll;
 
 use abide::{
-    Node,
-    clock::TestClock,
+    NodeBuilder,
     http::StatusCode,
     party::{Connection, Room, RoomOptions},
     prelude::*,
@@ -14,7 +13,7 @@ use abide::{
 use abide_harness::in_time;
 use serde::{Deserialize, Serialize};
 
-use crate::world::store;
+use crate::world::{self, Setup};
 
 /// How rooms are kept in a test.
 #[derive(Clone, Copy, Default)]
@@ -98,10 +97,13 @@ fn known(connection: &Connection) -> Result<Known> {
     })
 }
 
-pub(crate) struct World {
-    pub(crate) clock: TestClock,
-    node: Node,
+impl Setup for Settings {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        node.class::<Lobby>(ClassOptions::default()).with(*self)
+    }
 }
+
+pub(crate) type World = world::World<Settings>;
 
 impl World {
     pub(crate) fn new() -> Self {
@@ -109,19 +111,11 @@ impl World {
     }
 
     pub(crate) fn with(options: RoomOptions) -> Self {
-        let clock = TestClock::new();
-        let node = Node::builder(store(&SimDisk::new(), &clock))
-            .class::<Lobby>(ClassOptions::default())
-            .with(Settings(options))
-            .clock(Arc::new(clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
-        Self { clock, node }
+        Self::of(Settings(options))
     }
 
     pub(crate) fn lobby(&self) -> Stub<Lobby> {
-        self.node.env().object::<Lobby>().get_by_name("lobby")
+        self.stub("lobby")
     }
 
     pub(crate) async fn there(&self, tag: Option<&str>) -> Vec<String> {

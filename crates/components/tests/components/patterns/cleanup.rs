@@ -75,7 +75,7 @@ fn world() -> World {
 }
 
 fn cart(world: &World) -> Stub<Cart> {
-    world.object::<Cart>("ada")
+    world.stub::<Cart>("ada")
 }
 
 async fn count(world: &World) -> i64 {
@@ -96,9 +96,9 @@ async fn simulate(seed: u64, mut random: Random) {
                 );
                 (articles, used_at) = (found, world.now());
             }
-            3..=5 => world.pass(millis(random.below(9_000))).await,
+            3..=5 => world.advance(millis(random.below(9_000))).await,
             6 => {
-                world.pass(millis(random.below(9_000))).await;
+                world.advance(millis(random.below(9_000))).await;
                 let (found, now) = (count(&world).await, world.now());
                 let case = format!(
                     "seed {seed}, step {step}: {found} of {articles}, {} ms",
@@ -111,10 +111,10 @@ async fn simulate(seed: u64, mut random: Random) {
                 }
                 articles = found;
             }
-            _ => world = world.ended(&mut random),
+            _ => world = world.killed_or_crashed(&mut random),
         }
     }
-    world.pass(millis(16_000)).await;
+    world.advance(millis(16_000)).await;
     assert_eq!((count(&world).await, world.alarms()), (0, 0), "seed {seed}");
 }
 
@@ -129,18 +129,18 @@ fn an_object_that_has_something_to_do_is_kept() {
         let world = world();
         cart(&world).put().await.unwrap();
         cart(&world).remind(secs(20)).await.unwrap();
-        world.pass(secs(16)).await;
+        world.advance(secs(16)).await;
         assert_eq!(count(&world).await, 1, "its own alarm is set");
         // That has gone off now; the object's time began anew when it was looked at.
-        world.pass(secs(15)).await;
+        world.advance(secs(15)).await;
         assert_eq!(count(&world).await, 1);
         cart(&world).keep(true).await.unwrap();
-        world.pass(secs(1)).await;
+        world.advance(secs(1)).await;
         assert_eq!(count(&world).await, 1, "the hook keeps it");
         let goes_at = cart(&world).goes_at().await.unwrap();
         assert_eq!(goes_at, Some(world.now() + AFTER));
         cart(&world).keep(false).await.unwrap();
-        world.pass(secs(16)).await;
+        world.advance(secs(16)).await;
         assert_eq!((count(&world).await, world.alarms()), (0, 0));
     });
 }

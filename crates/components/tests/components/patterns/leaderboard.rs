@@ -56,7 +56,7 @@ async fn simulate(seed: u64, mut random: Random) {
     let mut world = world(MAX);
     let mut model = Model::default();
     for step in 0..200 {
-        let board = world.object::<Leaderboard>("board");
+        let board = world.stub::<Leaderboard>("board");
         let player = format!("player {}", random.below(16));
         let score = i64::from(random.below(8)) - 3;
         let known = model.score(&player);
@@ -101,7 +101,7 @@ async fn simulate(seed: u64, mut random: Random) {
                 continue;
             }
             _ => {
-                world = world.ended(&mut random);
+                world = world.killed_or_crashed(&mut random);
                 continue;
             }
         };
@@ -128,7 +128,7 @@ fn places_are_those_of_a_list_that_is_sorted_anew_each_time() {
 fn no_page_is_longer_than_it_may_be() {
     run(async {
         let world = world(MAX_PLACES + 10);
-        let board = world.object::<Leaderboard>("board");
+        let board = world.stub::<Leaderboard>("board");
         for number in 0..MAX_PLACES + 10 {
             let submitted = board.submit(number.to_string(), i64::from(number));
             submitted.await.unwrap();
@@ -145,16 +145,16 @@ fn no_page_is_longer_than_it_may_be() {
 fn a_board_can_be_deleted_at_a_time_and_begins_anew() {
     run(async {
         let world = world(MAX);
-        let board = world.object::<Leaderboard>("board");
+        let board = world.stub::<Leaderboard>("board");
         board.submit("ada".to_owned(), 7).await.unwrap();
         board.delete_at(Some(world.now() + 9_000)).await.unwrap();
         board.delete_at(None).await.unwrap();
-        world.pass(secs(9)).await;
+        world.advance(secs(9)).await;
         assert_eq!(board.count().await.unwrap(), 1);
         board.delete_at(Some(world.now() + 5_000)).await.unwrap();
-        world.pass(secs(4)).await;
+        world.advance(secs(4)).await;
         assert_eq!(board.count().await.unwrap(), 1);
-        world.pass(secs(1)).await;
+        world.advance(secs(1)).await;
         assert_eq!(board.count().await.unwrap(), 0);
         let place = board.submit("bob".to_owned(), 1).await.unwrap();
         assert_eq!((place.rank, world.alarms()), (1, 0));
@@ -165,7 +165,7 @@ fn a_board_can_be_deleted_at_a_time_and_begins_anew() {
 fn invalid_input_is_refused_and_changes_nothing() {
     run(async {
         let world = world(MAX);
-        let board = world.object::<Leaderboard>("board");
+        let board = world.stub::<Leaderboard>("board");
         for player in [String::new(), "p".repeat(256)] {
             let refused = board.submit(player, 1).await;
             assert!(matches!(refused, Err(LeaderboardError::Invalid(_))));

@@ -17,7 +17,7 @@ fn world(options: LimiterOptions) -> World {
 }
 
 async fn take(world: &World, limit: Limit, count: u32) -> Verdict {
-    let ada = world.object::<RateLimiter>("ada");
+    let ada = world.stub::<RateLimiter>("ada");
     ada.take("key".to_owned(), limit, count).await.unwrap()
 }
 
@@ -83,7 +83,7 @@ async fn simulate(seed: u64, mut random: Random, limit: Limit, late: i64) {
                     }
                     Verdict::Refused { retry_after } if random.below(3) == 0 => {
                         assert!(!retry_after.is_zero(), "{case}");
-                        world.pass(retry_after).await;
+                        world.advance(retry_after).await;
                         let again = take(&world, limit, count).await;
                         assert!(admits(again), "{case}: it said when");
                         assert!(
@@ -95,20 +95,20 @@ async fn simulate(seed: u64, mut random: Random, limit: Limit, late: i64) {
                     Verdict::Refused { .. } => {}
                 }
             }
-            6 | 7 => world.pass(millis(random.below(700))).await,
-            8 => world.pass(millis(random.below(15_000))).await,
+            6 | 7 => world.advance(millis(random.below(700))).await,
+            8 => world.advance(millis(random.below(15_000))).await,
             _ => {
                 let saved = world.now() - ms(save_after);
                 for (at, _, sure) in &mut model.0 {
                     *sure &= *at <= saved;
                 }
                 world.node.settle().await.unwrap();
-                world = world.ended(&mut random);
+                world = world.killed_or_crashed(&mut random);
             }
         }
     }
-    world.pass(secs(600)).await;
-    world.pass(secs(600)).await;
+    world.advance(secs(600)).await;
+    world.advance(secs(600)).await;
     assert_eq!(world.alarms(), 0, "seed {seed}: it has emptied itself");
 }
 
@@ -136,7 +136,7 @@ fn a_limit_is_exact_at_its_edges() {
         let world = world(LimiterOptions::default());
         let limit = Limit::window(2, millis(256));
         assert_eq!(take(&world, limit, 1).await, Verdict::Admitted { left: 1 });
-        world.pass(millis(100)).await;
+        world.advance(millis(100)).await;
         assert_eq!(take(&world, limit, 1).await, Verdict::Admitted { left: 0 });
         let retry_after = millis(156);
         assert_eq!(
@@ -148,9 +148,9 @@ fn a_limit_is_exact_at_its_edges() {
             take(&world, limit, 2).await,
             Verdict::Refused { retry_after }
         );
-        world.pass(millis(155)).await;
+        world.advance(millis(155)).await;
         assert!(!admits(take(&world, limit, 1).await));
-        world.pass(millis(1)).await;
+        world.advance(millis(1)).await;
         assert!(admits(take(&world, limit, 1).await));
     });
 }
@@ -166,7 +166,7 @@ fn a_clock_set_back_blocks_no_key_longer_than_a_full_window() {
                 panic!("what was used is not forgotten");
             };
             assert!(retry_after <= secs(61), "{retry_after:?}");
-            world.pass(retry_after).await;
+            world.advance(retry_after).await;
             assert!(admits(take(&world, limit, 1).await));
         }
     });
@@ -176,7 +176,7 @@ fn a_clock_set_back_blocks_no_key_longer_than_a_full_window() {
 fn keys_are_counted_apart_and_a_key_can_be_forgotten() {
     run(async {
         let world = world(LimiterOptions::default());
-        let ada = world.object::<RateLimiter>("ada");
+        let ada = world.stub::<RateLimiter>("ada");
         let limit = Limit::window(1, secs(60));
         for key in ["login", "comment"] {
             let first = ada.check(key.to_owned(), limit).await.unwrap();
@@ -194,7 +194,7 @@ fn keys_are_counted_apart_and_a_key_can_be_forgotten() {
         assert!(admits(
             ada.check("comment".to_owned(), bucket).await.unwrap()
         ));
-        let bob = world.object::<RateLimiter>("bob");
+        let bob = world.stub::<RateLimiter>("bob");
         assert!(admits(
             bob.check("comment".to_owned(), limit).await.unwrap()
         ));
@@ -205,7 +205,7 @@ fn keys_are_counted_apart_and_a_key_can_be_forgotten() {
 fn invalid_input_is_refused_and_counts_nothing() {
     run(async {
         let world = world(LimiterOptions::default().save_after(Duration::ZERO));
-        let ada = world.object::<RateLimiter>("ada");
+        let ada = world.stub::<RateLimiter>("ada");
         let fine = Limit::window(1, secs(60));
         let wrong = [
             ("", fine, 1),
@@ -233,7 +233,7 @@ fn invalid_input_is_refused_and_counts_nothing() {
         }
         let refused = ada.check("another".to_owned(), fine).await;
         assert!(matches!(refused, Err(LimiterError::TooManyKeys { .. })));
-        world.pass(secs(62)).await;
+        world.advance(secs(62)).await;
         assert!(admits(ada.check("another".to_owned(), fine).await.unwrap()));
     });
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use abide::{
+    component::Failure,
     patterns::{
         limits::{FORGET_LOCK_AFTER, MAX_LEASE, MAX_LOCK_WAIT},
         lock::{self, Fence, Lease, Lock, LockError, Token},
@@ -54,7 +55,7 @@ fn world() -> World {
 }
 
 fn lock(world: &World) -> Stub<Lock> {
-    world.object::<Lock>("resource")
+    world.stub::<Lock>("resource")
 }
 
 async fn acquire(world: &World, holder: &str, lease: Duration) -> Result<Lease, LockError> {
@@ -118,7 +119,7 @@ impl Model {
 
 /// A token that the lock has never given.
 async fn foreign_token(world: &World) -> Token {
-    let other = world.object::<Lock>("other");
+    let other = world.stub::<Lock>("other");
     let lease = other.acquire("ada".to_owned(), secs(1)).await;
     lease.unwrap().token
 }
@@ -171,15 +172,15 @@ async fn simulate(seed: u64, mut random: Random) {
                 let shown = lock(&world).holder().await.unwrap();
                 assert_eq!(shown.as_ref(), model.held(now).map(|held| &*held), "{case}");
             }
-            9 => world.pass(millis(random.below(15_000))).await,
+            9 => world.advance(millis(random.below(15_000))).await,
             // Long enough for a lock that is free to be forgotten.
-            10 if random.below(4) == 0 => world.pass(FORGET_LOCK_AFTER + secs(60)).await,
-            10 => world.pass(millis(random.below(300))).await,
-            _ => world = world.ended(&mut random),
+            10 if random.below(4) == 0 => world.advance(FORGET_LOCK_AFTER + secs(60)).await,
+            10 => world.advance(millis(random.below(300))).await,
+            _ => world = world.killed_or_crashed(&mut random),
         }
     }
-    world.pass(MAX_LEASE).await;
-    world.pass(FORGET_LOCK_AFTER).await;
+    world.advance(MAX_LEASE).await;
+    world.advance(FORGET_LOCK_AFTER).await;
     assert_eq!(
         world.alarms(),
         0,
@@ -200,7 +201,7 @@ fn the_longest_waiter_is_next_and_leases_expire() {
         let bob = wait_for(&world, "bob", secs(10), secs(60));
         let eve = wait_for(&world, "eve", secs(10), secs(60));
         let again = wait_for(&world, "bob", secs(10), secs(60));
-        world.pass(secs(9)).await;
+        world.advance(secs(9)).await;
         assert!(lock(&world).release(ada.token).await.unwrap());
         let bob = bob.await.unwrap();
         assert_eq!(
@@ -213,7 +214,7 @@ fn the_longest_waiter_is_next_and_leases_expire() {
             "a repeated call has the same answer"
         );
         // Its holder does not release it: the alarm does.
-        world.pass(secs(10)).await;
+        world.advance(secs(10)).await;
         let held = lock(&world).holder().await.unwrap().unwrap();
         assert_eq!(held.holder, "eve");
         let eve = eve.await.unwrap();
@@ -233,14 +234,14 @@ fn a_waiter_that_times_out_learns_the_holder() {
         let world = world();
         let ada = acquire(&world, "ada", secs(100)).await.unwrap();
         let bob = wait_for(&world, "bob", secs(10), secs(5));
-        world.pass(secs(5)).await;
+        world.advance(secs(5)).await;
         let Err(LockError::Held { holder, expires_at }) = bob.await else {
             panic!("the time was over");
         };
         assert_eq!((&*holder, expires_at), ("ada", ada.expires_at));
         // The lock ends at the moment when a waiter gives up.
         let eve = wait_for(&world, "eve", secs(10), secs(95));
-        world.pass(secs(95)).await;
+        world.advance(secs(95)).await;
         let eve = eve.await.unwrap();
         assert!(eve.token > ada.token);
         assert_eq!(lock(&world).holder().await.unwrap(), Some(eve));
@@ -259,7 +260,7 @@ fn a_kill_ends_the_waiting_and_no_lease() {
         let refused = acquire(&world, "bob", secs(10)).await;
         assert!(matches!(refused, Err(LockError::Held { .. })));
         // No call comes, and the lease ends all the same.
-        world.pass(secs(10)).await;
+        world.advance(secs(10)).await;
         assert_eq!(lock(&world).holder().await.unwrap(), None);
         let bob = acquire(&world, "bob", secs(10)).await.unwrap();
         assert!(bob.token > ada.token);
@@ -272,7 +273,7 @@ fn a_clock_that_is_set_back_makes_no_lease_longer_and_no_token_smaller() {
         let world = world();
         let ada = acquire(&world, "ada", secs(10)).await.unwrap();
         world.clock.set_wall(-3_600_000);
-        world.pass(secs(10)).await;
+        world.advance(secs(10)).await;
         let bob = acquire(&world, "bob", secs(10)).await.unwrap();
         assert!(bob.token > ada.token, "{ada:?} {bob:?}");
     });
@@ -289,12 +290,12 @@ fn a_lock_is_not_forgotten_while_the_clock_is_behind_its_last_token() {
         world
             .clock
             .set_wall(-i64::try_from(two_days.as_millis()).unwrap());
-        world.pass(FORGET_LOCK_AFTER).await;
+        world.advance(FORGET_LOCK_AFTER).await;
         let bob = acquire(&world, "bob", secs(10)).await.unwrap();
         assert!(bob.token > ada.token, "{ada:?} {bob:?}");
         assert!(lock(&world).release(bob.token).await.unwrap());
         for _ in 0..3 {
-            world.pass(FORGET_LOCK_AFTER).await;
+            world.advance(FORGET_LOCK_AFTER).await;
         }
         assert_eq!(world.alarms(), 0, "it is forgotten in the end");
     });
@@ -305,14 +306,14 @@ fn a_fence_refuses_older_holders_also_after_a_kill() {
     run(async {
         let mut world = world();
         let ada = acquire(&world, "ada", secs(1)).await.unwrap();
-        world.pass(secs(1)).await;
+        world.advance(secs(1)).await;
         let bob = acquire(&world, "bob", secs(1)).await.unwrap();
-        let resource = world.object::<Resource>("resource");
+        let resource = world.stub::<Resource>("resource");
         resource.write(ada.token).await.unwrap();
         resource.write(bob.token).await.unwrap();
         resource.write(bob.token).await.unwrap();
         world = world.killed();
-        let resource = world.object::<Resource>("resource");
+        let resource = world.stub::<Resource>("resource");
         let refused = resource.write(ada.token).await;
         assert!(
             matches!(refused, Err(LockError::Stale { token, newest }) if (token, newest) == (ada.token, bob.token)),
@@ -362,7 +363,7 @@ fn tokens_grow_after_a_restore_of_the_lock() {
     run(async {
         let world = world();
         let ada = acquire(&world, "ada", secs(1)).await.unwrap();
-        world.pass(secs(1)).await;
+        world.advance(secs(1)).await;
         let stub = lock(&world);
         let then = world.node.bookmark(stub.untyped(), None).await.unwrap();
         let bob = acquire(&world, "bob", secs(10)).await.unwrap();
@@ -392,7 +393,7 @@ fn a_fork_of_a_lock_grants_nothing() {
         node.fork(stub.untyped(), now.unwrap(), "copy")
             .await
             .unwrap();
-        let copy = world.object::<Lock>("copy");
+        let copy = world.stub::<Lock>("copy");
         for holder in ["ada", "bob"] {
             let got = copy.acquire(holder.to_owned(), secs(10)).await;
             assert!(matches!(got, Err(LockError::Dormant)), "{got:?}");
@@ -407,4 +408,10 @@ fn a_fork_of_a_lock_grants_nothing() {
         assert_ne!(bob.token, ada.token);
         lock(&world).renew(ada.token, secs(10)).await.unwrap();
     });
+}
+
+#[test]
+fn work_waits_for_a_lock_with_too_many_waiters() {
+    let failure = Failure::from(LockError::TooManyWaiters { max: 1 });
+    assert!(failure.kind().is_no_attempt(), "{failure:?}");
 }

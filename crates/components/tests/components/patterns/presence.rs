@@ -103,7 +103,7 @@ fn world(max_present: u32) -> (World, News) {
 }
 
 fn room(world: &World) -> Stub<Room> {
-    world.object::<Room>("room")
+    world.stub::<Room>("room")
 }
 
 async fn enter(world: &World, who: &str) -> Result<Endpoint> {
@@ -196,7 +196,7 @@ async fn simulate(seed: u64, mut random: Random) {
                     .for_each(|socket| socket.end(CloseFrame::of(1000, "")));
                 world.node.settle().await.unwrap();
             }
-            10..=12 => world.pass(millis(random.below(12_000))).await,
+            10..=12 => world.advance(millis(random.below(12_000))).await,
             _ => {
                 world.node.settle().await.unwrap();
                 let mut broken = Vec::new();
@@ -204,7 +204,7 @@ async fn simulate(seed: u64, mut random: Random) {
                     broken.append(&mut known.sockets);
                     known.sure = known.stored;
                 }
-                world = world.ended(&mut random);
+                world = world.killed_or_crashed(&mut random);
             }
         }
         if random.below(3) > 0 {
@@ -224,7 +224,7 @@ async fn simulate(seed: u64, mut random: Random) {
     }
     all.clear();
     for _ in 0..4 {
-        world.pass(millis(20_000)).await;
+        world.advance(millis(20_000)).await;
     }
     assert_eq!(
         (here(&world).await.len(), world.alarms()),
@@ -257,20 +257,20 @@ fn a_room_hibernates_while_its_sockets_beat() {
         let (world, news) = world(100);
         let mut ada = enter(&world, "ada").await.unwrap();
         for _ in 0..20 {
-            world.pass(secs(15)).await;
+            world.advance(secs(15)).await;
             ping(&mut ada).await;
         }
         assert_eq!(here(&world).await, ["ada"]);
         assert_eq!(*news.0.lock().unwrap(), [Change::Came("ada".to_owned())]);
         // The connection is open, and nothing beats.
         for _ in 0..3 {
-            world.pass(secs(15)).await;
+            world.advance(secs(15)).await;
         }
         assert_eq!(here(&world).await, [""; 0]);
         // It beats again, which is noticed without any call.
         ping(&mut ada).await;
-        world.pass(secs(19)).await;
-        world.pass(secs(1)).await;
+        world.advance(secs(19)).await;
+        world.advance(secs(1)).await;
         let came = [
             Change::Came("ada".to_owned()),
             Change::Left("ada".to_owned()),
@@ -286,12 +286,12 @@ fn what_a_socket_has_beaten_counts_when_it_breaks_also_beside_another() {
         let (world, _) = world(100);
         let _silent = enter(&world, "ada").await.unwrap();
         let mut beating = enter(&world, "ada").await.unwrap();
-        world.pass(secs(15)).await;
+        world.advance(secs(15)).await;
         ping(&mut beating).await;
         drop(beating);
-        world.pass(secs(19)).await;
+        world.advance(secs(19)).await;
         assert_eq!(here(&world).await, ["ada"], "19 s after a sign of life");
-        world.pass(secs(6)).await;
+        world.advance(secs(6)).await;
         assert_eq!(here(&world).await, [""; 0]);
     });
 }
@@ -303,17 +303,17 @@ fn a_late_heartbeat_in_a_full_room_waits_and_blocks_no_departure() {
         let mut ada = enter(&world, "ada").await.unwrap();
         // The connection is open, and nothing beats.
         for _ in 0..2 {
-            world.pass(secs(20)).await;
+            world.advance(secs(20)).await;
         }
         for who in ["bob", "eve"] {
             room(&world).beat(who.to_owned()).await.unwrap();
         }
-        world.pass(secs(5)).await;
+        world.advance(secs(5)).await;
         ping(&mut ada).await;
         assert_eq!(here(&world).await, ["bob", "eve"]);
         // The others fall silent, which is noticed without any call.
         for _ in 0..5 {
-            world.pass(secs(10)).await;
+            world.advance(secs(10)).await;
             ping(&mut ada).await;
         }
         assert_eq!(here(&world).await, ["ada"]);
@@ -357,9 +357,9 @@ fn a_restart_removes_no_visitor_who_returns_in_time() {
         world.node.settle().await.unwrap();
         world = world.killed();
         drop(before);
-        world.pass(secs(10)).await;
+        world.advance(secs(10)).await;
         let _after = enter(&world, "ada").await.unwrap();
-        world.pass(secs(15)).await;
+        world.advance(secs(15)).await;
         assert_eq!(here(&world).await, ["ada"]);
         assert_eq!(*news.0.lock().unwrap(), [Change::Came("ada".to_owned())]);
     });

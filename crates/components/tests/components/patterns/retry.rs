@@ -95,7 +95,7 @@ fn world(acts: &[Act]) -> (World, Script) {
 }
 
 fn ada(world: &World) -> Stub<Account> {
-    world.object::<Account>("ada")
+    world.stub::<Account>("ada")
 }
 
 /// Moves the clock until it is done, and looks at it after each step.
@@ -107,7 +107,7 @@ async fn passing<T>(world: &World, call: impl Future<Output = T>) -> T {
             done = &mut call => return done,
             () = std::future::ready(()) => {}
         }
-        world.pass(millis(20)).await;
+        world.advance(millis(20)).await;
     }
     panic!("it never ends");
 }
@@ -206,14 +206,14 @@ async fn simulate(seed: u64, mut random: Random) {
         let acts = (0..random.below(4)).map(|_| Act::Panic);
         script.0.lock().unwrap().0.extend(acts);
         if random.below(3) == 0 {
-            world = world.ended(&mut random);
+            world = world.killed_or_crashed(&mut random);
         }
         // The second time the answer is remembered.
         for _ in 0..=random.below(2) {
             let got = deposit_once(&world, &format!("{seed}/{number}")).await;
             assert_eq!(got.unwrap(), sum + 1, "seed {seed}, {number}");
             if random.below(4) == 0 {
-                world = world.ended(&mut random);
+                world = world.killed_or_crashed(&mut random);
             }
         }
         sum += 1;

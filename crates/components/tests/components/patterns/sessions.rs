@@ -88,7 +88,7 @@ fn world(options: SessionOptions) -> World {
 }
 
 fn accounts(world: &World) -> Stub<Accounts> {
-    world.object::<Accounts>("shard")
+    world.stub::<Accounts>("shard")
 }
 
 const LIFETIME: i64 = 20_000;
@@ -167,15 +167,15 @@ async fn simulate(seed: u64, mut random: Random) {
                     "{case}"
                 );
             }
-            10..=12 => world.pass(millis(random.below(6_000))).await,
-            _ => world = world.ended(&mut random),
+            10..=12 => world.advance(millis(random.below(6_000))).await,
+            _ => world = world.killed_or_crashed(&mut random),
         }
         let now = world.now();
         known.retain(|_, session| session.expires_at > now);
         let count = accounts(&world).count().await.unwrap();
         assert_eq!(count, i64::try_from(known.len()).unwrap(), "{case}");
     }
-    world.pass(secs(45)).await;
+    world.advance(secs(45)).await;
     let (rows, _) = accounts(&world).rows("x".to_owned()).await.unwrap();
     assert_eq!(
         (rows, world.alarms()),
@@ -225,7 +225,7 @@ fn many_that_expire_together_are_deleted_in_several_passes() {
         for made in made {
             made.await.unwrap();
         }
-        world.pass(secs(24 * 3_600)).await;
+        world.advance(secs(24 * 3_600)).await;
         let (rows, _) = accounts(&world).rows("x".to_owned()).await.unwrap();
         assert_eq!((rows, world.alarms()), (0, 0));
     });

@@ -86,8 +86,8 @@ async fn simulate(seed: u64, mut random: Random) {
                 let sum: i64 = each.into_iter().map(|figure| figure.unwrap()).sum();
                 assert_eq!(sum, counts.values().sum::<i64>(), "{case}: all are exact");
             }
-            6 => world.pass(millis(random.below(1_500))).await,
-            _ => world = world.ended(&mut random),
+            6 => world.advance(millis(random.below(1_500))).await,
+            _ => world = world.killed_or_crashed(&mut random),
         }
     }
     for (key, count) in &counts {
@@ -100,7 +100,7 @@ async fn simulate(seed: u64, mut random: Random) {
     }
     // A report that a kill cut off is made again after at most some waits.
     for _ in 0..10 {
-        world.pass(secs(60)).await;
+        world.advance(secs(60)).await;
     }
     let totals = views(&world, shards).totals().await.unwrap();
     assert_eq!(
@@ -130,7 +130,7 @@ fn totals_are_exact_once_nothing_changes_whatever_happened() {
 fn a_report_that_comes_late_or_twice_counts_once() {
     run(async {
         let world = world();
-        let coordinator = world.object::<Coordinator>("views");
+        let coordinator = world.stub::<Coordinator>("views");
         let figures = |views: i64| BTreeMap::from([("views".to_owned(), views)]);
         for (shard, change, views, sum) in [
             (0, 10, 5, 5),
@@ -166,7 +166,7 @@ fn a_report_that_comes_late_or_twice_counts_once() {
 fn totals_of_too_many_figures_are_refused_and_not_shortened() {
     run(async {
         let world = world();
-        let coordinator = world.object::<Coordinator>("views");
+        let coordinator = world.stub::<Coordinator>("views");
         let report = async |shard: u32, change, value: i64| {
             let name = |number| format!("figure {shard} {number}");
             let figures = (0..MAX_FIGURES).map(|number| (name(number), value));
@@ -244,7 +244,7 @@ fn invalid_input_is_refused() {
             "a/b/1",
             "/1",
         ] {
-            let refused = world.object::<Views>(name).count("key".to_owned()).await;
+            let refused = world.stub::<Views>(name).count("key".to_owned()).await;
             assert!(refused.is_err(), "{name} is no shard");
         }
         let shard = views(&world, 1).shard(0);
@@ -264,14 +264,14 @@ fn invalid_input_is_refused() {
 fn totals_follow_a_restored_shard() {
     run(async {
         let world = world();
-        let shard = world.object::<Views>("views/0");
+        let shard = world.stub::<Views>("views/0");
         let add = async |amount| {
             let added = shard.add("page".to_owned(), amount).await;
             added.unwrap();
-            world.pass(secs(60)).await;
+            world.advance(secs(60)).await;
         };
         let total = async || {
-            let coordinator = world.object::<Coordinator>("views");
+            let coordinator = world.stub::<Coordinator>("views");
             coordinator.totals().await.unwrap().get("views")
         };
         add(5).await;
@@ -283,7 +283,7 @@ fn totals_follow_a_restored_shard() {
         // The clock tells nothing about which change is later.
         world.clock.set_wall(-3_600_000);
         world.node.restore(shard.untyped(), then).await.unwrap();
-        world.pass(secs(60)).await;
+        world.advance(secs(60)).await;
         assert_eq!(total().await, 5);
         add(1).await;
         assert_eq!(total().await, 6);

@@ -1,67 +1,27 @@
-//! A node that can be killed, and its clock.
+//! Nodes with the classes of a pattern.
 
 pub(crate) use abide_harness::{Random, run, setting};
 
-use std::{future::Future, rc::Rc, sync::Arc, time::Duration};
+use std::{future::Future, time::Duration};
 
-use abide::{
-    Node, NodeBuilder, ObjectClass, Stub,
-    clock::{Clock as _, TestClock},
-    storage::SimDisk,
-};
+use abide::{NodeBuilder, ObjectClass, storage::SimDisk};
 
-use crate::world::store;
+use crate::world::{self, Setup};
 
-type Make = Rc<dyn Fn(NodeBuilder) -> NodeBuilder>;
+/// Adds a test's classes to a node.
+pub(crate) struct Classes(Box<dyn Fn(NodeBuilder) -> NodeBuilder>);
 
-pub(crate) struct World {
-    pub(crate) disk: SimDisk,
-    pub(crate) clock: TestClock,
-    pub(crate) node: Node,
-    make: Make,
+impl Setup for Classes {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        (self.0)(node)
+    }
 }
+
+pub(crate) type World = world::World<Classes>;
 
 impl World {
     pub(crate) fn new(make: impl Fn(NodeBuilder) -> NodeBuilder + 'static) -> Self {
-        Self::at(TestClock::new(), SimDisk::new(), Rc::new(make))
-    }
-
-    fn at(clock: TestClock, disk: SimDisk, make: Make) -> Self {
-        let node = make(Node::builder(store(&disk, &clock)))
-            .clock(Arc::new(clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
-        Self {
-            disk,
-            clock,
-            node,
-            make,
-        }
-    }
-
-    /// Another node, on what a kill of this one leaves.
-    pub(crate) fn killed(self) -> Self {
-        let disk = self.disk.after_kill();
-        Self::at(self.clock.clone(), disk, Rc::clone(&self.make))
-    }
-
-    /// Another node, on what a power failure leaves of the disk.
-    pub(crate) fn crashed(self, seed: u64) -> Self {
-        let disk = self.disk.crash(seed);
-        Self::at(self.clock.clone(), disk, Rc::clone(&self.make))
-    }
-
-    /// Killed, or without power: a seed decides.
-    pub(crate) fn ended(self, random: &mut Random) -> Self {
-        match random.below(2) {
-            0 => self.killed(),
-            _ => self.crashed(u64::from(random.below(u32::MAX))),
-        }
-    }
-
-    pub(crate) fn object<T: ObjectClass>(&self, name: &str) -> Stub<T> {
-        self.node.env().object::<T>().get_by_name(name)
+        Self::of(Classes(Box::new(make)))
     }
 
     /// How many objects of a class are on disk.
@@ -73,17 +33,6 @@ impl World {
     /// How many objects have an alarm.
     pub(crate) fn alarms(&self) -> u64 {
         self.node.stats().alarms_pending
-    }
-
-    pub(crate) fn now(&self) -> i64 {
-        self.clock.unix_millis().cast_signed()
-    }
-
-    /// Moves the clock, and lets everything happen that is due.
-    pub(crate) async fn pass(&self, time: Duration) {
-        self.node.settle().await.unwrap();
-        self.clock.advance(time);
-        self.node.settle().await.unwrap();
     }
 }
 

@@ -41,7 +41,7 @@ fn it_does_what_every_read_model_does() {
 fn a_row_refused_by_the_server_is_a_dead_letter_and_others_are_written() {
     run(async {
         let server = Postgres::start();
-        let world = World::of(model(&server), queue_options());
+        let world = World::with_model(model(&server), queue_options());
         world.deposit("ada", 1).await;
         // PostgreSQL's texts have no zero characters.
         let odd = r#"{"owner":"a\u0000b"}"#;
@@ -85,7 +85,7 @@ fn rows_wait_while_the_server_is_unfit_and_none_is_a_dead_letter() {
         let clerk: Arc<dyn ReadModel> = Arc::new(PostgresModel::new(&clerk, tables()).unwrap());
         let options =
             queue_options().retry(RetryPolicy::Schedule(vec![Duration::from_millis(100)]));
-        let world = World::of(clerk, options);
+        let world = World::with_model(clerk, options);
         world.deposit("ada", 1).await;
         world.until_balances(&[("ada", 1)]).await;
 
@@ -159,7 +159,7 @@ fn without_user(address: &str) -> String {
 fn nothing_is_lost_when_the_server_is_killed_in_the_middle() {
     run(async {
         let mut server = Postgres::start();
-        let world = World::of(model(&server), queue_options());
+        let world = World::with_model(model(&server), queue_options());
         for round in 0..3 {
             for number in 0..200 {
                 world.deposit(&format!("{:02}", number % 20), 1).await;
@@ -210,7 +210,7 @@ async fn until_there(world: &World, wanted: &[(&str, i64)]) {
 fn objects_work_while_the_server_is_down_or_wiped_and_it_catches_up() {
     run(async {
         let mut server = Postgres::start();
-        let world = World::of(model(&server), queue_options());
+        let world = World::with_model(model(&server), queue_options());
         world.deposit("ada", 1).await;
         world.until_balances(&[("ada", 1)]).await;
 

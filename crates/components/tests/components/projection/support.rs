@@ -8,7 +8,7 @@ use std::{
 };
 
 use abide::{
-    Node, Value,
+    NodeBuilder, Value,
     clock::{Clock, TestClock},
     prelude::*,
     storage::SimDisk,
@@ -26,7 +26,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::world::store;
+use crate::world::{self, Setup};
 
 pub(crate) fn tables() -> Tables {
     Tables::new([
@@ -205,6 +205,17 @@ impl Bank {
         })
     }
 
+    /// Deposits and, while the rows are in flight, deletes everything and makes the first deposit again.
+    pub async fn deposit_anew(&self, amount: i64) -> Result<i64> {
+        self.deposit(amount).await?;
+        for _ in 0..10 {
+            // The feed has its turn.
+            tokio::task::yield_now().await;
+        }
+        self.ctx.storage().delete_all()?;
+        self.deposit(amount).await
+    }
+
     /// Deposits, and then does not.
     pub async fn deposit_and_fail(&self) -> Result<()> {
         self.ctx.storage().transaction(|| {
@@ -251,16 +262,28 @@ impl Bank {
     }
 }
 
-pub(crate) struct World {
-    pub(crate) disk: SimDisk,
-    pub(crate) clock: TestClock,
-    pub(crate) node: Node,
+/// A read model, and the way to it.
+pub(crate) struct Parts {
     pub(crate) model: Moody,
     pub(crate) projection: Projection,
     options: QueueOptions,
     /// Where the read model is, if it is a file.
-    dir: Option<Arc<TempDir>>,
+    _dir: Option<TempDir>,
 }
+
+impl Setup for Parts {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        let (options, model) = (self.options.clone(), Arc::new(self.model.clone()));
+        let queues = self.projection.install_with(Queues::new(), options, model);
+        node.class::<QueueShard>(queue::class_options())
+            .class::<Bank>(queue::class_options())
+            .with(queues)
+            .with(self.projection.clone())
+            .workers(2)
+    }
+}
+
+pub(crate) type World = world::World<Parts>;
 
 impl World {
     /// With a read model in SQLite.
@@ -269,74 +292,34 @@ impl World {
     }
 
     pub(crate) fn with_options(options: QueueOptions) -> Self {
-        let dir = Arc::new(TempDir::new().unwrap());
+        let dir = TempDir::new().unwrap();
         let model = SqliteModel::open(dir.path().join("read-model.db"), tables()).unwrap();
-        let mut world = Self::of(Arc::new(model), options);
-        world.dir = Some(dir);
-        world
+        Self::from_parts(Arc::new(model), options, Some(dir))
     }
 
-    pub(crate) fn of(model: Arc<dyn ReadModel>, options: QueueOptions) -> Self {
+    pub(crate) fn with_model(model: Arc<dyn ReadModel>, options: QueueOptions) -> Self {
+        Self::from_parts(model, options, None)
+    }
+
+    fn from_parts(model: Arc<dyn ReadModel>, options: QueueOptions, dir: Option<TempDir>) -> Self {
         let clock = TestClock::new();
         let model = Moody::new(model, clock.clone());
-        Self::at(clock, SimDisk::new(), model, options)
-    }
-
-    fn at(clock: TestClock, disk: SimDisk, model: Moody, options: QueueOptions) -> Self {
-        let projection = Projection::new("read-model", &model);
-        let queues =
-            projection.install_with(Queues::new(), options.clone(), Arc::new(model.clone()));
-        let node = Node::builder(store(&disk, &clock))
-            .class::<QueueShard>(queue::class_options())
-            .class::<Bank>(queue::class_options())
-            .with(queues)
-            .with(projection.clone())
-            .clock(Arc::new(clock.clone()))
-            .workers(2)
-            .start()
-            .unwrap();
-        Self {
-            disk,
-            clock,
-            node,
+        let parts = Parts {
+            projection: Projection::new("read-model", &model),
             model,
-            projection,
             options,
-            dir: None,
-        }
-    }
-
-    /// Another node on the state that a kill of this one leaves.
-    pub(crate) fn killed(self) -> Self {
-        let disk = self.disk.after_kill();
-        self.next(disk)
-    }
-
-    /// Another node on the disk that a power failure leaves.
-    pub(crate) fn crashed(self, seed: u64) -> Self {
-        let disk = self.disk.crash(seed);
-        self.next(disk)
+            _dir: dir,
+        };
+        Self::at(clock, parts)
     }
 
     /// Another node, whose queue works otherwise.
-    pub(crate) fn with(mut self, options: QueueOptions) -> Self {
-        self.options = options;
-        self.killed()
-    }
-
-    fn next(self, disk: SimDisk) -> Self {
-        let mut world = Self::at(
-            self.clock.clone(),
-            disk,
-            self.model.clone(),
-            self.options.clone(),
-        );
-        world.dir.clone_from(&self.dir);
-        world
+    pub(crate) fn with(self, options: QueueOptions) -> Self {
+        self.restarted_with(|parts| parts.options = options)
     }
 
     pub(crate) fn bank(&self, name: &str) -> Stub<Bank> {
-        self.node.env().object::<Bank>().get_by_name(name)
+        self.stub(name)
     }
 
     pub(crate) async fn deposit(&self, name: &str, amount: i64) {

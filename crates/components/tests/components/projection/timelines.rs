@@ -205,7 +205,7 @@ async fn live(seed: u64) {
                 let one = chosen(&mut random);
                 let (deposit, same) = (world.deposit(&one, 1), world.deposit(&one, 2));
                 let read = world.bank(&one).waiting();
-                let _ = futures_util::join!(deposit, same, read);
+                let _ = tokio::join!(deposit, same, read);
             }
             _ => {
                 for _ in 0..random.below(10) {

@@ -147,6 +147,29 @@ fn a_full_queue_blocks_no_object_and_feeds_keep_the_newest_rows() {
 }
 
 #[test]
+fn rows_in_flight_when_everything_is_deleted_are_no_later_rows() {
+    run(async {
+        let world = World::new();
+        world.queue().pause().await.unwrap();
+        // What an object sends stays in flight until it is on disk.
+        world.disk.hold_syncs();
+        let release = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            world.disk.release_syncs();
+        };
+        let bank = world.bank("ada");
+        let (deposited, ()) = tokio::join!(bank.deposit_anew(10), release);
+        // The rows before and after the deletion have the same ids, numbers and times.
+        assert_eq!(deposited.unwrap(), 1);
+        world
+            .until("both are handed over", async || {
+                world.counts().await.messages == 4 && bank.waiting().await.unwrap() == 0
+            })
+            .await;
+    });
+}
+
+#[test]
 fn committed_rows_reach_the_read_model_across_power_losses() {
     run(async {
         let seeds: u64 = abide_harness::setting("ABIDE_PROJECTION_SEEDS", 4);

@@ -4,7 +4,6 @@ pub(crate) use abide_harness::run;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
-    rc::Rc,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -14,14 +13,13 @@ use abide::queue::{
     RetryPolicy,
 };
 use abide::{
-    Fetching, Node, Outbound,
+    Fetching, NodeBuilder, Outbound,
     clock::{Clock as _, TestClock},
     prelude::*,
     storage::SimDisk,
 };
-use abide_harness::setting;
 
-use crate::world::store;
+use crate::world::{self, Setup};
 
 /// What a consumer does with a message.
 #[derive(Clone, Debug)]
@@ -273,66 +271,46 @@ impl Drop for Running<'_> {
 }
 
 /// Makes the queues of a life of the process.
-type Make = Rc<dyn Fn(&Script, usize) -> Queues>;
+type Make = Box<dyn Fn(&Script, usize) -> Queues>;
 
-pub(crate) struct World {
-    pub(crate) disk: SimDisk,
-    pub(crate) clock: TestClock,
-    pub(crate) node: Node,
+/// What consumes, and from which queues.
+pub(crate) struct Consumers {
     pub(crate) script: Script,
     make: Make,
 }
 
+impl Setup for Consumers {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        let life = self.script.0.lock().unwrap().life;
+        node.class::<QueueShard>(queue::class_options())
+            .class::<crate::queue::elsewhere::Ledger>(ClassOptions::default())
+            .with((self.make)(&self.script, life))
+            .outbound(Arc::new(self.script.clone()))
+            .workers(2)
+    }
+
+    fn end_life(&mut self) {
+        self.script.end_life();
+    }
+
+    fn seen(&self) -> String {
+        format!("{:#?}", self.script.seen())
+    }
+}
+
+pub(crate) type World = world::World<Consumers>;
+
 impl World {
     pub(crate) fn new(make: impl Fn(&Script, usize) -> Queues + 'static) -> Self {
-        let (clock, disk, script) = (TestClock::new(), SimDisk::new(), Script::default());
+        let (clock, script) = (TestClock::new(), Script::default());
         script.0.lock().unwrap().clock = Some(clock.clone());
-        Self::at(clock, disk, script, Rc::new(make))
-    }
-
-    fn at(clock: TestClock, disk: SimDisk, script: Script, make: Make) -> Self {
-        let life = script.0.lock().unwrap().life;
-        let node = Node::builder(store(&disk, &clock))
-            .class::<QueueShard>(queue::class_options())
-            .class::<crate::queue::elsewhere::Ledger>(ClassOptions::default())
-            .with(make(&script, life))
-            .clock(Arc::new(clock.clone()))
-            .outbound(Arc::new(script.clone()))
-            .workers(2)
-            .start()
-            .unwrap();
-        Self {
-            disk,
-            clock,
-            node,
-            script,
-            make,
-        }
-    }
-
-    /// Another node on the state that a kill of this one leaves.
-    pub(crate) fn killed(self) -> Self {
-        self.script.end_life();
-        let disk = self.disk.after_kill();
-        self.next(disk)
-    }
-
-    /// Another node on the disk that a power failure leaves.
-    pub(crate) fn crashed(self, seed: u64) -> Self {
-        self.script.end_life();
-        let disk = self.disk.crash(seed);
-        self.next(disk)
+        let make = Box::new(make);
+        Self::at(clock, Consumers { script, make })
     }
 
     /// Another node, with other queues.
-    pub(crate) fn with(mut self, make: impl Fn(&Script, usize) -> Queues + 'static) -> Self {
-        self.make = Rc::new(make);
-        self.killed()
-    }
-
-    fn next(self, disk: SimDisk) -> Self {
-        let make = Rc::clone(&self.make);
-        Self::at(self.clock.clone(), disk, self.script.clone(), make)
+    pub(crate) fn with(self, make: impl Fn(&Script, usize) -> Queues + 'static) -> Self {
+        self.restarted_with(|consumers| consumers.make = Box::new(make))
     }
 
     pub(crate) fn queue(&self, name: &str) -> Queue {
@@ -350,25 +328,12 @@ impl World {
 
     /// Waits until something is so, and does not move the clock.
     pub(crate) async fn until(&self, what: &str, so: impl AsyncFn() -> bool) {
-        for _ in 0..setting("ABIDE_TEST_ROUNDS", 10_000) {
-            if so().await {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        panic!("never: {what}; {:#?}", self.script.seen());
+        self.wait(Duration::ZERO, what, so).await;
     }
 
     /// Moves the clock until something is so; asks no object meanwhile, unless `so` does.
     pub(crate) async fn pass_until(&self, what: &str, so: impl AsyncFn() -> bool) {
-        for _ in 0..setting("ABIDE_TEST_ROUNDS", 20_000) {
-            if so().await {
-                return;
-            }
-            self.clock.advance(Duration::from_millis(100));
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        panic!("never: {what}; {:#?}", self.script.seen());
+        self.wait(Duration::from_millis(100), what, so).await;
     }
 
     /// Waits until this many messages were consumed and none is left.

@@ -57,7 +57,10 @@ fn a_timer_without_attempts_left_stays_failed_until_an_operator_acts() {
         for name in ["mended", "given up", "kept"] {
             let timer = world.timer(name).await;
             assert_eq!(timer.phase, Phase::Failed);
-            assert_eq!(timer.run.unwrap().last_error.as_deref(), Some("failure 4"));
+            assert_eq!(
+                timer.run.unwrap().last_error.as_deref(),
+                Some("failure 4; attempt 4 was the last")
+            );
             // It is there already, as it was.
             world.set(name, doing(Spec::once("a", start), &fails)).await;
         }
@@ -311,5 +314,26 @@ fn throttled_attempts_do_not_count_and_end_after_a_week() {
             error,
             "it was throttled for 7.0 days; the last response: later"
         );
+    });
+}
+
+#[test]
+fn patience_begins_when_an_occurrence_is_first_throttled() {
+    run(async {
+        let days = |days: u64| secs(days * 24 * 3_600);
+        let policy = RetryPolicy::Schedule(vec![days(8), days(8)]);
+        let world = World::new(plain().retry(policy));
+        let start = world.now();
+        let deed = Deed {
+            fails: 2,
+            throttled: 2,
+            after: Some(secs(3_600)),
+            ..Deed::default()
+        };
+        world
+            .set("late", doing(Spec::once("a", start), &deed))
+            .await;
+        world.pass(days(17), secs(6 * 3_600)).await;
+        assert_eq!(world.dues("late").await, [start]);
     });
 }

@@ -11,15 +11,10 @@ use abide::schedule::{
     Entry, Failure, Firing, RetryPolicy, Run, Schedule, ScheduleError, ScheduleOptions, Spec,
     Timer, Upserted,
 };
-use abide::{
-    Node,
-    clock::{Clock as _, TestClock},
-    prelude::*,
-    storage::SimDisk,
-};
+use abide::{NodeBuilder, prelude::*, storage::SimDisk};
 use serde::{Deserialize, Serialize};
 
-use crate::world::store;
+use crate::world::{self, Setup};
 
 /// What a handler does, by a timer's metadata.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -30,7 +25,7 @@ pub(crate) struct Deed {
     pub(crate) panics: u32,
     /// It fails for good.
     pub(crate) never: bool,
-    /// This many attempts are throttled, for this long.
+    /// This many attempts after those that fail are throttled, for this long.
     pub(crate) throttled: u32,
     pub(crate) after: Option<Duration>,
     /// The process ends during each attempt: nothing that is not on disk remains.
@@ -140,11 +135,11 @@ impl Parts {
             disk.stop_at(disk.changes());
             self.calls.end();
         }
-        if firing.attempt <= deed.throttled {
-            return Err(Failure::throttled("later", deed.after));
-        }
         if firing.attempt <= deed.fails {
             return Err(Failure::temporary(format!("failure {}", firing.attempt)));
+        }
+        if firing.attempt <= deed.fails + deed.throttled {
+            return Err(Failure::throttled("later", deed.after));
         }
         if deed.never {
             return Err(Failure::permanent("never"));
@@ -275,65 +270,42 @@ object!(Background, |parts: Parts| {
     })
 });
 
-pub(crate) struct World {
-    pub(crate) disk: SimDisk,
-    pub(crate) clock: TestClock,
-    pub(crate) node: Node,
+/// The options of schedules, and the calls of their handlers.
+pub(crate) struct Handlers {
     pub(crate) calls: Calls,
     options: ScheduleOptions,
 }
 
+impl Setup for Handlers {
+    fn build(&self, node: NodeBuilder, disk: &SimDisk) -> NodeBuilder {
+        node.class::<Sync>(ClassOptions::default())
+            .class::<Background>(ClassOptions::default())
+            .with(self.calls.clone())
+            .with(disk.clone())
+            .with(self.options.clone())
+    }
+
+    fn end_life(&mut self) {
+        self.calls = self.calls.next_life();
+    }
+}
+
+pub(crate) type World = world::World<Handlers>;
+
 impl World {
     pub(crate) fn new(options: ScheduleOptions) -> Self {
-        Self::at(TestClock::new(), SimDisk::new(), Calls::default(), options)
-    }
-
-    fn at(clock: TestClock, disk: SimDisk, calls: Calls, options: ScheduleOptions) -> Self {
-        let node = Node::builder(store(&disk, &clock))
-            .class::<Sync>(ClassOptions::default())
-            .class::<Background>(ClassOptions::default())
-            .with(calls.clone())
-            .with(disk.clone())
-            .with(options.clone())
-            .clock(Arc::new(clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
-        Self {
-            disk,
-            clock,
-            node,
-            calls,
-            options,
-        }
-    }
-
-    /// Another node on the state that a kill of this one leaves.
-    pub(crate) fn killed(self) -> Self {
-        let calls = self.calls.next_life();
-        let disk = self.disk.after_kill();
-        Self::at(self.clock.clone(), disk, calls, self.options.clone())
-    }
-
-    /// Another node on the disk that a power failure leaves.
-    pub(crate) fn crashed(self, seed: u64) -> Self {
-        let calls = self.calls.next_life();
-        let disk = self.disk.crash(seed);
-        Self::at(self.clock.clone(), disk, calls, self.options.clone())
+        let calls = Calls::default();
+        Self::of(Handlers { calls, options })
     }
 
     /// An object whose timers are handled in its alarm.
     pub(crate) fn object(&self) -> Stub<Sync> {
-        self.node.env().object::<Sync>().get_by_name("ada")
+        self.stub("ada")
     }
 
     /// An object whose timers are handled in its background.
     pub(crate) fn background(&self) -> Stub<Background> {
-        self.node.env().object::<Background>().get_by_name("ada")
-    }
-
-    pub(crate) fn now(&self) -> i64 {
-        self.clock.unix_millis().cast_signed()
+        self.stub("ada")
     }
 
     pub(crate) async fn set(&self, name: &str, spec: Spec) -> Upserted {

@@ -4,10 +4,10 @@
 
 use std::{cell::Cell, collections::BTreeSet, time::Duration};
 
+use abide::prelude::*;
 use abide::workflow::{
     Context, EventKey, Failure, Filter, Status, StepRecord, StepState, WorkflowError,
 };
-use abide::{clock::TestClock, prelude::*, storage::SimDisk};
 use abide_harness::{Random, setting};
 
 use crate::workflow::support::{Act, Call, Programs, Script, Test, World, run};
@@ -111,10 +111,7 @@ async fn cut(change: u64) -> bool {
         Ok(()) => end(&world).await.is_ok(),
         Err(_) => false,
     };
-    let (clock, script) = (world.clock.clone(), world.script.next_life());
-    let disk = world.disk.crash(change);
-    drop(world);
-    let world = World::at(clock, disk, script, everything());
+    let world = world.crashed(change);
     ask(&world).await.unwrap();
     let output = end(&world).await.unwrap();
     check(&world, output).await;
@@ -145,7 +142,7 @@ fn troubled(random: &mut Random) -> World {
         });
         script.say(step, acts.collect::<Vec<_>>());
     }
-    World::at(TestClock::new(), SimDisk::new(), script, everything())
+    World::scripted(script, everything())
 }
 
 /// Lets some time pass, unless the power is cut.
@@ -162,14 +159,11 @@ async fn some_time(world: &World, random: &mut Random) {
 
 /// What is found after a kill or a power cut.
 fn cut_off(world: World, random: &mut Random, seed: u64) -> World {
-    let (clock, script) = (world.clock.clone(), world.script.next_life());
-    let disk = if world.disk.has_stopped() || random.below(2) == 0 {
-        world.disk.crash(seed)
+    if world.disk.has_stopped() || random.below(2) == 0 {
+        world.crashed(seed)
     } else {
-        world.disk.after_kill()
-    };
-    drop(world);
-    World::at(clock, disk, script, everything())
+        world.killed()
+    }
 }
 
 /// Starts it, if it was not, and sends what it waits for.

@@ -80,9 +80,9 @@ async fn live(seed: u64, programs: u64) {
         }
         let back = 6_000 + i64::from(random.below(14_000));
         match random.below(120) {
-            0 => wild = wild.killed(0),
-            1 => wild = wild.killed(back),
-            2 | 3 => wild = wild.without_power(seed),
+            0 => wild = wild.killed(),
+            1 => wild = wild.killed_and_set_back(back),
+            2 | 3 => wild = wild.crashed(seed),
             4 => wild.set_back(back),
             _ => {}
         }

@@ -19,16 +19,11 @@ use abide::workflow::{
     StepRecord, StepState, Workflow, WorkflowDirectory, WorkflowError, WorkflowInstance,
     WorkflowOptions, WorkflowRegistry, Workflows,
 };
-use abide::{
-    Node,
-    clock::{Clock as _, TestClock},
-    prelude::*,
-    storage::SimDisk,
-};
+use abide::{NodeBuilder, prelude::*, storage::SimDisk};
 use abide_harness::setting;
 use tokio::sync::Notify;
 
-use crate::world::store;
+use crate::world::{self, Setup};
 
 type Program =
     dyn Fn(Context, Script) -> Pin<Box<dyn Future<Output = Result<i64, Failure>>>> + Send + Sync;
@@ -230,83 +225,60 @@ enum Next {
     Nothing,
 }
 
-pub(crate) struct World {
-    pub(crate) disk: SimDisk,
-    pub(crate) clock: TestClock,
-    pub(crate) node: Node,
+/// The programs of a test, and the script of their steps.
+pub(crate) struct Scripted {
     pub(crate) script: Script,
     programs: Programs,
     rehearse: bool,
 }
 
-impl World {
-    /// One in which every history is replayed aside after each result.
-    pub(crate) fn new(programs: Programs) -> Self {
-        Self::at(
-            TestClock::new(),
-            SimDisk::new(),
-            Script::default(),
-            programs,
-        )
-    }
-
-    /// One for long histories, which are not replayed aside.
-    pub(crate) fn without_rehearsals(programs: Programs) -> Self {
-        let (clock, disk) = (TestClock::new(), SimDisk::new());
-        Self::build(clock, disk, Script::default(), programs, false)
-    }
-
-    pub(crate) fn at(clock: TestClock, disk: SimDisk, script: Script, programs: Programs) -> Self {
-        Self::build(clock, disk, script, programs, true)
-    }
-
-    fn build(
-        clock: TestClock,
-        disk: SimDisk,
-        script: Script,
-        programs: Programs,
-        rehearse: bool,
-    ) -> Self {
-        let registry = WorkflowRegistry::new().with(Test(programs.clone(), script.clone()));
-        let node = Node::builder(store(&disk, &clock))
-            .class::<WorkflowInstance>(workflow::class_options())
+impl Setup for Scripted {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        let test = Test(self.programs.clone(), self.script.clone());
+        node.class::<WorkflowInstance>(workflow::class_options())
             .class::<WorkflowDirectory>(ClassOptions::default())
-            .with(registry)
+            .with(WorkflowRegistry::new().with(test))
             .with(
                 WorkflowOptions::default()
                     .keep_finished(Duration::from_hours(24 * 30))
                     .recovery(Duration::from_secs(2))
-                    .rehearse(rehearse),
+                    .rehearse(self.rehearse),
             )
-            .clock(Arc::new(clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
-        Self {
-            disk,
-            clock,
-            node,
+    }
+
+    fn end_life(&mut self) {
+        self.script = self.script.next_life();
+    }
+}
+
+pub(crate) type World = world::World<Scripted>;
+
+impl World {
+    /// One in which every history is replayed aside after each result.
+    pub(crate) fn new(programs: Programs) -> Self {
+        Self::scripted(Script::default(), programs)
+    }
+
+    pub(crate) fn scripted(script: Script, programs: Programs) -> Self {
+        Self::of(Scripted {
             script,
             programs,
-            rehearse,
-        }
+            rehearse: true,
+        })
     }
 
-    /// Another node on the state that a kill of this one leaves.
-    pub(crate) fn killed(self) -> Self {
-        let programs = self.programs.clone();
-        self.killed_with(programs)
+    /// One for long histories, which are not replayed aside.
+    pub(crate) fn without_rehearsals(programs: Programs) -> Self {
+        Self::of(Scripted {
+            script: Script::default(),
+            programs,
+            rehearse: false,
+        })
     }
 
-    /// The same, with another program.
+    /// Another node on the state that a kill of this one leaves, with another program.
     pub(crate) fn killed_with(self, programs: Programs) -> Self {
-        let script = self.script.next_life();
-        let disk = self.disk.after_kill();
-        Self::build(self.clock.clone(), disk, script, programs, self.rehearse)
-    }
-
-    pub(crate) fn now(&self) -> i64 {
-        self.clock.unix_millis().cast_signed()
+        self.restarted_with(|scripted| scripted.programs = programs)
     }
 
     pub(crate) fn workflows(&self) -> Workflows<Test> {

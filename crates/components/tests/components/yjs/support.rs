@@ -1,10 +1,9 @@
 //! A node on a disk in memory whose objects are documents, and clients of them.
 
-use std::{sync::Arc, task::Poll};
+use std::task::Poll;
 
 use abide::{
-    Node,
-    clock::TestClock,
+    NodeBuilder,
     party::{self, Room},
     prelude::*,
     socket::{ClientSocket, CloseFrame, Endpoint, Frame},
@@ -14,7 +13,10 @@ use abide::{
 use abide_harness::in_time;
 use yrs::{GetString, Text, Transact};
 
-use crate::{world::store, yjs::client::YjsClient};
+use crate::{
+    world::{self, Setup},
+    yjs::client::YjsClient,
+};
 
 /// How documents are kept in a test.
 #[derive(Clone, Copy, Default)]
@@ -110,12 +112,13 @@ impl Pad {
     }
 }
 
-pub(crate) struct World {
-    pub(crate) disk: SimDisk,
-    pub(crate) clock: TestClock,
-    pub(crate) node: Node,
-    options: DocumentOptions,
+impl Setup for Settings {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        node.class::<Pad>(ClassOptions::default()).with(*self)
+    }
 }
+
+pub(crate) type World = world::World<Settings>;
 
 impl World {
     pub(crate) fn new() -> Self {
@@ -123,32 +126,11 @@ impl World {
     }
 
     pub(crate) fn with(options: DocumentOptions) -> Self {
-        Self::at(TestClock::new(), SimDisk::new(), options)
-    }
-
-    fn at(clock: TestClock, disk: SimDisk, options: DocumentOptions) -> Self {
-        let node = Node::builder(store(&disk, &clock))
-            .class::<Pad>(ClassOptions::default())
-            .with(Settings(options))
-            .clock(Arc::new(clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
-        Self {
-            disk,
-            clock,
-            node,
-            options,
-        }
-    }
-
-    /// Another node, on what a kill of this one leaves.
-    pub(crate) fn killed(self) -> Self {
-        Self::at(self.clock.clone(), self.disk.after_kill(), self.options)
+        Self::of(Settings(options))
     }
 
     pub(crate) fn pad(&self) -> Stub<Pad> {
-        self.node.env().object::<Pad>().get_by_name("pad")
+        self.stub("pad")
     }
 
     /// Bytes that are charged for objects.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
+use abide::{NodeBuilder, prelude::*, storage::SimDisk};
 use abide::{
     outbox::handlers::{CallDelivery, ObjectCall},
     outbox::{Deliver, Delivery, FailureKind, Submitted},
@@ -14,7 +14,7 @@ use abide::{
 
 use crate::{
     handlers::{KEY, failed},
-    world::store,
+    world::{self, Setup},
 };
 
 /// How often an account still breaks down.
@@ -55,32 +55,24 @@ impl Account {
     }
 }
 
-struct World {
-    disk: SimDisk,
-    clock: TestClock,
+/// A node with accounts.
+#[derive(Default)]
+struct Accounts {
     trouble: Arc<Trouble>,
-    node: Node,
 }
 
-impl World {
-    fn on(disk: SimDisk, clock: TestClock) -> Self {
-        let trouble = Arc::<Trouble>::default();
-        let node = Node::builder(store(&disk, &clock))
-            .class::<Account>(ClassOptions::default())
-            .with(Arc::clone(&trouble))
-            .clock(Arc::new(clock.clone()))
-            .start()
-            .unwrap();
-        Self {
-            disk,
-            clock,
-            trouble,
-            node,
-        }
+impl Setup for Accounts {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        node.class::<Account>(ClassOptions::default())
+            .with(Arc::clone(&self.trouble))
     }
+}
 
+type World = world::World<Accounts>;
+
+impl World {
     fn new() -> Self {
-        Self::on(SimDisk::new(), TestClock::new())
+        Self::of(Accounts::default())
     }
 
     fn attempt(&self) -> Delivery {
@@ -145,7 +137,7 @@ async fn cut_and_deliver_again(change: u64) -> bool {
     let first = world.disk.changes();
     world.disk.stop_at(first + change);
     let delivered = CallDelivery.submit(&world.attempt(), &deposit()).await;
-    let again = World::on(world.disk.crash(change), world.clock.clone());
+    let again = world.crashed(change);
     let delivery = again.attempt().again(true);
     assert_eq!(
         CallDelivery.submit(&delivery, &deposit()).await,

@@ -1,14 +1,14 @@
 //! Two objects and an outbox between them: a message is applied once, wherever the power was cut.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
+use abide::{NodeBuilder, prelude::*, storage::SimDisk};
 use abide::{
     outbox::handlers::{CallDelivery, ObjectCall},
     outbox::{Counts, Deliver, Outbox, OutboxOptions, Registry},
 };
 
-use crate::world::store;
+use crate::world::{self, Setup};
 
 /// Payments from one account to the other.
 const PAYMENTS: i64 = 3;
@@ -51,27 +51,21 @@ impl Account {
     }
 }
 
-struct World {
-    clock: TestClock,
-    node: Node,
+/// A node whose accounts call each other.
+struct Calls;
+
+impl Setup for Calls {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        node.class::<Account>(ClassOptions::default())
+            .with(Registry::new().with(CallDelivery))
+    }
 }
 
-impl World {
-    fn on(disk: &SimDisk, clock: &TestClock) -> Self {
-        let node = Node::builder(store(disk, clock))
-            .class::<Account>(ClassOptions::default())
-            .with(Registry::new().with(CallDelivery))
-            .clock(Arc::new(clock.clone()))
-            .start()
-            .unwrap();
-        Self {
-            clock: clock.clone(),
-            node,
-        }
-    }
+type World = world::World<Calls>;
 
+impl World {
     fn account(&self, name: &str) -> Stub<Account> {
-        self.node.env().object::<Account>().get_by_name(name)
+        self.stub(name)
     }
 
     async fn balance(&self, name: &str) -> Result<i64> {
@@ -102,13 +96,12 @@ impl World {
 
 /// Cuts the power after this many changes of the disk; true if all was over before.
 async fn cut(change: u64) -> bool {
-    let (disk, clock) = (SimDisk::new(), TestClock::new());
-    let world = World::on(&disk, &clock);
+    let world = World::of(Calls);
     assert_eq!(world.balance("ada").await.unwrap(), 0);
-    disk.stop_at(disk.changes() + change);
+    world.disk.stop_at(world.disk.changes() + change);
     let over = world.pay().await.is_ok() && world.settle().await.is_ok();
 
-    let again = World::on(&disk.crash(change), &clock);
+    let again = world.crashed(change);
     again.settle().await.unwrap();
     let (ada, grace) = (again.balance("ada").await, again.balance("grace").await);
     let (ada, grace) = (ada.unwrap(), grace.unwrap());

@@ -5,12 +5,11 @@ use std::time::Duration;
 use abide::outbox::{OutboxOptions, RetryPolicy, Status};
 
 use crate::outbox::support::{Act, Callback, Script, World, gone, note, plain, run};
-use abide::{clock::TestClock, storage::SimDisk};
 
 fn world(options: OutboxOptions) -> World {
     let script = Script::default();
     script.call_back();
-    World::at(TestClock::new(), SimDisk::new(), script, options)
+    World::scripted(script, options)
 }
 
 async fn told(world: &World) -> Vec<(String, String)> {

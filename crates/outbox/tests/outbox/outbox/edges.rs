@@ -502,8 +502,7 @@ fn messages_behind_a_dead_letter_move_when_the_program_now_allows_it() {
         world.until_counts(|counts| counts.failed == 1).await;
         world.rest().await;
         let options = plain().behind_dead_letter(BehindDeadLetter::GoOn);
-        let (clock, script) = (world.clock.clone(), world.script.clone());
-        let world = World::at(clock, world.disk.after_kill(), script, options);
+        let world = world.killed_with(options);
         world.enqueue(note("bob", "c").ordering_key("k")).await;
         world.pass(Duration::from_secs(10)).await;
         assert_eq!(world.script.effects(), ["b", "c"]);

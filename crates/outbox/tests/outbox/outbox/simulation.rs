@@ -14,8 +14,6 @@ use abide::outbox::{
 };
 use abide_harness::{Random, setting};
 
-use abide::{clock::TestClock, storage::SimDisk};
-
 use crate::outbox::support::{Act, Callback, Circulate, Note, Script, World, gone, note, run};
 
 /// What was enqueued.
@@ -298,8 +296,7 @@ async fn simulate(seed: u64) {
     if random.below(3) > 0 {
         script.call_back();
     }
-    let (clock, disk) = (TestClock::new(), SimDisk::new());
-    let mut world = World::at(clock, disk, script, options.clone());
+    let mut world = World::scripted(script, options.clone());
     let mut done = Done::default();
     for step in 0..12 + random.below(16) {
         let before = world.script.calls().len();

@@ -18,8 +18,8 @@
 mod unsaved;
 
 pub(super) use self::unsaved::Unsaved;
-use super::shard::{Effect, Shard};
-use super::{AlarmChange, AlarmEntry, Isolation};
+use super::shard::{AlarmState, Effect, Shard};
+use crate::alarm_entry::{AlarmChange, AlarmEntry, Isolation};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -48,17 +48,6 @@ pub struct AlarmCounts {
     pub in_flight: u64,
     /// Objects whose alarm must run in isolation, because an earlier process ended while it ran.
     pub suspects: u64,
-}
-
-/// Which alarms to list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AlarmState {
-    /// Pending: will fire, or is firing now.
-    Pending,
-    /// Pending, and the last attempt failed or ended with its process.
-    Failing,
-    /// Given up after the last attempt.
-    Failed,
 }
 
 /// A position in a list of alarms, which is ordered by time.
@@ -304,6 +293,19 @@ impl AlarmIndex {
             shard.change(key, change)
         };
         self.take_effect(&layout, place, effect);
+    }
+
+    /// Forgets the alarms of some namespaces. The next run does not have them.
+    pub(crate) fn forget(&self, is_gone: impl Fn(NamespaceNo) -> bool) {
+        let mut gone = Vec::new();
+        for shard in self.layout().each() {
+            let keys = shard.entries.keys().copied();
+            gone.extend(keys.filter(|key| is_gone(key.namespace)));
+        }
+        gone.sort_unstable();
+        for key in gone {
+            self.apply(key, AlarmChange::Cleared, Lsn::ZERO);
+        }
     }
 
     /// The sum of the wall clock's steps back since the store was created, in milliseconds. Waits are measured in the

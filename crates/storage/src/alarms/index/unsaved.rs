@@ -1,7 +1,7 @@
 //! Changes to the index that the next checkpoint saves.
 
 use super::AlarmIndex;
-use crate::alarms::{AlarmChange, AlarmEntry};
+use crate::alarm_entry::{AlarmChange, AlarmEntry};
 use crate::ident::{Lsn, ObjectKey};
 use crate::sync::atomic::Ordering;
 

@@ -1,7 +1,8 @@
 //! What the tests share: small stores on a simulated disk.
 #![allow(unreachable_pub, reason = "all of it is for the tests of this binary")]
 
-use abide_storage::{ObjectDb, ObjectKey, SimDisk, Store, StoreOptions};
+use abide_storage::{ObjectDb, ObjectKey, SimDisk, Store, StoreOptions, Value};
+use rusqlite::types::Value as Plain;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,28 @@ pub fn manual(disk: &SimDisk) -> Store {
 pub fn try_manual(disk: &SimDisk) -> abide_storage::Result<Store> {
     let options = StoreOptions::small().manual(true);
     Store::open(Arc::new(disk.clone()), Path::new(DIR), options)
+}
+
+/// A value of plain SQLite.
+pub fn value(plain: Plain) -> Value {
+    match plain {
+        Plain::Null => Value::Null,
+        Plain::Integer(integer) => Value::Integer(integer),
+        Plain::Real(real) => Value::Real(real),
+        Plain::Text(text) => Value::Text(text),
+        Plain::Blob(bytes) => Value::Blob(bytes),
+    }
+}
+
+/// A value for plain SQLite.
+pub fn plain(value: Value) -> Plain {
+    match value {
+        Value::Null => Plain::Null,
+        Value::Integer(integer) => Plain::Integer(integer),
+        Value::Real(real) => Plain::Real(real),
+        Value::Text(text) => Plain::Text(text),
+        Value::Blob(bytes) => Plain::Blob(bytes),
+    }
 }
 
 /// A store with its threads.

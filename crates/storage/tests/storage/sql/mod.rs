@@ -8,6 +8,7 @@ mod differential;
 mod errors;
 mod limits;
 mod other_databases;
+mod parameters;
 mod reserved;
 
 use crate::common;

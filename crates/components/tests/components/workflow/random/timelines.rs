@@ -39,7 +39,7 @@ pub(super) struct Timelines {
 }
 
 fn object(wild: &Wild, id: &str) -> AnyStub {
-    let instances = wild.node().env().object::<WorkflowInstance>();
+    let instances = wild.node.env().object::<WorkflowInstance>();
     let name = name_of(id);
     instances.get_by_name(&name).untyped().clone()
 }
@@ -49,7 +49,7 @@ fn name_of(id: &str) -> String {
 }
 
 fn directory(wild: &Wild) -> AnyStub {
-    let directories = wild.node().env().object::<WorkflowDirectory>();
+    let directories = wild.node.env().object::<WorkflowDirectory>();
     directories.get_by_name(Wildly::NAME).untyped().clone()
 }
 
@@ -97,7 +97,7 @@ impl Subject {
     /// A bookmark is taken, it goes back to one, or forward again, it is copied, or it is activated.
     pub(super) async fn travel(&mut self, wild: &Wild, all: &mut Timelines, random: &mut Random) {
         let stub = object(wild, &self.id);
-        let node = wild.node();
+        let node = &wild.node;
         match random.below(8) {
             0..=2 => {
                 let at = insist(async || node.bookmark(&stub, None).await).await;
@@ -148,7 +148,7 @@ impl Subject {
             self.id
         );
         let stub = object(wild, &self.id);
-        let node = wild.node();
+        let node = &wild.node;
         insist(async || node.activate(&stub, Activation::Continue).await).await;
     }
 }
@@ -156,7 +156,7 @@ impl Subject {
 impl Timelines {
     /// The same for their directory, a child, or a copy.
     async fn travel(&mut self, wild: &Wild, random: &mut Random) {
-        let node = wild.node();
+        let node = &wild.node;
         match random.below(4) {
             0 => {
                 let stub = directory(wild);

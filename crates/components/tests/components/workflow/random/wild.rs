@@ -1,72 +1,48 @@
 //! A node on an in-memory disk that runs programs which a seed has made.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use abide::workflow::{
     self, StepKind, StepName, WorkflowDirectory, WorkflowError, WorkflowInstance, WorkflowOptions,
     WorkflowRegistry, Workflows,
 };
-use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
+use abide::{NodeBuilder, prelude::*, storage::SimDisk};
 
 use super::{
     model::History,
     program::{FIRST_VERSION, Input, Wildly},
 };
-use crate::world::store;
+use crate::world::{self, Setup};
 
-pub(super) struct Wild {
-    disk: SimDisk,
-    clock: TestClock,
-    workflow: Wildly,
-    node: Node,
-}
+pub(super) type Wild = world::World<Wildly>;
 
-impl Wild {
-    pub(super) fn new() -> Self {
-        Self::at(TestClock::new(), SimDisk::new(), Wildly::default())
-    }
-
-    fn at(clock: TestClock, disk: SimDisk, workflow: Wildly) -> Self {
-        let node = Node::builder(store(&disk, &clock))
-            .class::<WorkflowInstance>(workflow::class_options())
+impl Setup for Wildly {
+    fn build(&self, node: NodeBuilder, _: &SimDisk) -> NodeBuilder {
+        node.class::<WorkflowInstance>(workflow::class_options())
             .class::<WorkflowDirectory>(ClassOptions::default())
-            .with(WorkflowRegistry::new().with(workflow.clone()))
+            .with(WorkflowRegistry::new().with(self.clone()))
             .with(
                 WorkflowOptions::default()
                     .recovery(Duration::from_millis(500))
                     .rehearse(true),
             )
-            .clock(Arc::new(clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
-        Self {
-            disk,
-            clock,
-            workflow,
-            node,
-        }
     }
 
-    /// Another node on the state that a kill of this one leaves. The clock may be set back meanwhile.
-    pub(super) fn killed(self, set_back: i64) -> Self {
-        let disk = self.disk.after_kill();
-        self.followed(disk, set_back)
+    /// The next node has a newer program.
+    fn end_life(&mut self) {
+        self.deaths += 1;
+    }
+}
+
+impl Wild {
+    pub(super) fn new() -> Self {
+        Self::of(Wildly::default())
     }
 
-    /// Another node, on what a power cut leaves.
-    pub(super) fn without_power(self, seed: u64) -> Self {
-        let disk = self.disk.crash(seed);
-        self.followed(disk, 0)
-    }
-
-    /// Another node, with a newer program.
-    fn followed(self, disk: SimDisk, set_back: i64) -> Self {
-        let (clock, mut workflow) = (self.clock.clone(), self.workflow.clone());
-        drop(self);
-        workflow.deaths += 1;
-        clock.set_wall(-set_back);
-        Self::at(clock, disk, workflow)
+    /// Another node on the state that a kill of this one leaves. The clock is set back meanwhile.
+    pub(super) fn killed_and_set_back(self, by: i64) -> Self {
+        let clock = self.clock.clone();
+        self.restarted_with(|_| clock.set_wall(-by))
     }
 
     /// Sets the clock back, by milliseconds.
@@ -76,16 +52,12 @@ impl Wild {
 
     /// With what an instance was run, the latest last.
     pub(super) fn inputs(&self, id: &str) -> Vec<Input> {
-        self.workflow.inputs.lock().unwrap()[id].clone()
-    }
-
-    pub(super) fn node(&self) -> &Node {
-        &self.node
+        self.inputs.lock().unwrap()[id].clone()
     }
 
     /// The versions of the change that an instance may go by.
     pub(super) fn versions(&self) -> impl Iterator<Item = i64> {
-        (FIRST_VERSION..=FIRST_VERSION + self.workflow.deaths).map(i64::from)
+        (FIRST_VERSION..=FIRST_VERSION + self.deaths).map(i64::from)
     }
 
     pub(super) fn workflows(&self) -> Workflows<Wildly> {

@@ -1,7 +1,6 @@
 //! Random statements over a few names, so that they often meet what others have made.
 
-use abide_storage::SplitMix64;
-use rusqlite::types::Value;
+use abide_storage::{SplitMix64, Value};
 
 #[derive(Debug)]
 pub(crate) enum Step {

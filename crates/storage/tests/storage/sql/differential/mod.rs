@@ -7,10 +7,10 @@ mod generator;
 
 use std::collections::BTreeMap;
 
-use abide_storage::{AlarmRow, Error, ErrorKind, ObjectDb, Store};
+use abide_storage::{AlarmRow, Error, ErrorKind, ObjectDb, Store, Value, params_from_iter};
 use rusqlite::{
     Batch, Connection, MAIN_DB, Statement, config::DbConfig,
-    fallible_iterator::FallibleIterator as _, params_from_iter, types::Value,
+    fallible_iterator::FallibleIterator as _,
 };
 
 use crate::{common, sql::database};
@@ -59,12 +59,13 @@ fn rows_of(
 ) -> rusqlite::Result<(Vec<String>, Vec<Vec<Value>>)> {
     let params = &params[..statement.parameter_count()];
     let mut found = Vec::new();
-    let mut rows = statement.query(params_from_iter(params))?;
+    let params = params.iter().cloned().map(common::plain);
+    let mut rows = statement.query(rusqlite::params_from_iter(params))?;
     while let Some(row) = rows.next()? {
         let width = row.as_ref().column_count();
         found.push(
             (0..width)
-                .map(|at| row.get(at))
+                .map(|at| row.get(at).map(common::value))
                 .collect::<rusqlite::Result<_>>()?,
         );
     }

@@ -9,7 +9,8 @@
 //! restored. If its file cannot be read, the object is quarantined. If too many files cannot be read, the disk itself
 //! is failing, and the store is not opened.
 
-use super::{AlarmChange, AlarmEntry, dir_of};
+use crate::alarm_entry::{AlarmChange, AlarmEntry};
+use crate::alarms::{DamagedRun, dir_of};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{NamespaceNo, ObjectKey};
@@ -20,18 +21,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A run that cannot be read.
-pub(crate) struct DamagedRun {
-    pub(crate) path: PathBuf,
-    pub(crate) why: io::Error,
-}
-
 /// Objects between two log lines about progress.
 const REPORT: u64 = 100_000;
 
 impl DamagedRun {
     /// Completes the index from the rows; so far it holds only the log's tail.
-    pub(crate) fn rebuild(&self, engine: &Arc<Engine>) -> Result<()> {
+    pub(super) fn rebuild(&self, engine: &Arc<Engine>) -> Result<()> {
         tracing::error!(
             path = %self.path.display(), why = %self.why,
             "a saved run of the alarm index is damaged or missing: rebuilding the index from the objects, which takes a while; \

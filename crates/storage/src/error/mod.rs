@@ -1,7 +1,11 @@
 //! The crate's error type: a kind that says what the caller can do, and a message.
 
-use crate::database::SqlError;
-use crate::disk::Failure;
+mod failure;
+mod sql;
+
+pub(crate) use failure::{Failure, is_without_descriptors};
+pub use sql::{SqlError, SqlErrorKind};
+
 use crate::ident::ObjectKey;
 use std::{fmt, io};
 

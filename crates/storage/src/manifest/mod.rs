@@ -3,15 +3,24 @@
 //! Text: a first line `abide manifest VERSION CRC`, where CRC is the CRC-32C of everything that follows in hex, then
 //! JSON. It is replaced as a whole: written to a new file, synced, renamed, and the directory synced.
 
-use crate::alarms::{ClockReading, Runs};
-use crate::archive::ArchiveState;
-use crate::disk::{Disk, Failure, OpenMode};
-use crate::error::{Error, Result};
+mod alarm_runs;
+mod archive;
+mod clock;
+mod hole;
+mod quarantine;
+
+pub(crate) use alarm_runs::{RunRef, Runs};
+pub(crate) use archive::{ArchiveState, RunMeta};
+pub(crate) use clock::ClockReading;
+pub use hole::ArchiveHole;
+pub(crate) use quarantine::{Aside, Quarantine, Saved};
+
+use crate::disk::{Disk, OpenMode};
+use crate::error::{Error, Failure, Result};
 use crate::ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
-use crate::log::segment::MIN_SEGMENT_BYTES;
-use crate::quarantine::Quarantine;
+use crate::limits::MIN_SEGMENT_BYTES;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -39,8 +48,10 @@ pub(crate) struct Manifest {
     pub(crate) redo: u64,
     /// Size of the log's segments in bytes.
     pub(crate) segment_bytes: u64,
-    /// The unique keys of the namespaces; a namespace's number is its index, counted from 1.
+    /// The unique keys of the namespaces; a namespace's number is its index, counted from 1. A deleted one is empty.
     pub(crate) namespaces: Vec<String>,
+    /// The unique keys of deleted namespaces whose object files are being removed.
+    pub(crate) removing: BTreeSet<String>,
     /// Objects that are unavailable until they are repaired.
     pub(crate) quarantined: BTreeMap<String, Quarantine>,
     /// Where the alarm index is saved.
@@ -72,10 +83,29 @@ impl Manifest {
         Some(NamespaceNo(place as u32 + 1))
     }
 
-    /// The unique key of a namespace.
+    /// The unique key of a namespace; `None` if it is unknown or was deleted.
     pub(crate) fn unique_key(&self, namespace: NamespaceNo) -> Option<&str> {
         let place = namespace.0.checked_sub(1)?;
-        self.namespaces.get(place as usize).map(String::as_str)
+        let key = self.namespaces.get(place as usize)?;
+        (!key.is_empty()).then_some(key)
+    }
+
+    /// Deletes a namespace, whose number stays taken. Returns the quarantines of its objects.
+    pub(crate) fn delete_namespace(&mut self, namespace: NamespaceNo) -> Vec<Quarantine> {
+        let place = namespace.0.checked_sub(1);
+        let key = place.and_then(|place| self.namespaces.get_mut(place as usize));
+        key.map(String::clear);
+        let is_gone =
+            |key: &str| ObjectKey::parse(key).is_some_and(|key| key.namespace == namespace);
+        let gone = self.quarantined.extract_if(.., |key, _| is_gone(key));
+        gone.map(|(_, quarantine)| quarantine).collect()
+    }
+
+    /// Returns whether a namespace was deleted.
+    pub(crate) fn is_deleted(&self, namespace: NamespaceNo) -> bool {
+        let place = namespace.0.checked_sub(1);
+        let key = place.and_then(|place| self.namespaces.get(place as usize));
+        key.is_some_and(String::is_empty)
     }
 
     /// The quarantine of an object, if it is quarantined.
@@ -218,6 +248,7 @@ mod tests {
             redo: 77,
             segment_bytes: 1 << 20,
             namespaces: vec!["a".to_owned(), "b".to_owned()],
+            removing: BTreeSet::from(["c".to_owned()]),
             archive: ArchiveState::default(),
             quarantined: BTreeMap::new(),
             alarms: Runs::default(),

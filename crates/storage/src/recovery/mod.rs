@@ -9,39 +9,39 @@
 //! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header
 //!    records where the old epoch ended.
 
-use crate::alarms::{self, AlarmIndex, ClockReading, Loaded, Runs};
-use crate::archive::{self, ArchiveState};
-use crate::catalog::{Catalog, object_path};
-use crate::disk::{Disk, ReclaimingDisk};
+mod rebuild;
+
+use crate::alarms::{self, AlarmIndex, Loaded};
+use crate::archive;
+use crate::catalog::{Catalog, DirLock, object_path};
+use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
-use crate::limits::{PREPARED_SEGMENTS, TEMPORARY_RESERVE_SEGMENTS};
+use crate::limits::{MIN_SEGMENT_BYTES, PREPARED_SEGMENTS, TEMPORARY_RESERVE_SEGMENTS};
 use crate::log::Log;
 use crate::log::local::LocalSegments;
 use crate::log::reader::{self, Found, Logged};
-use crate::log::segment::{FoundHeader, MIN_SEGMENT_BYTES};
+use crate::log::segment::FoundHeader;
 use crate::log::segment_pool::{SegmentPool, UsedSegment};
-use crate::manifest::Manifest;
+use crate::manifest::{ArchiveState, ClockReading, Manifest, Runs};
 use crate::open_files::OpenFiles;
+use crate::options::StoreOptions;
 use crate::overlay::Object;
+use crate::reclaiming::ReclaimingDisk;
 use crate::reserve::Reserve;
 use crate::shared::Shared;
-use crate::store::StoreOptions;
 use crate::template;
 use crate::temporary::Temporary;
 use crate::timing;
 use crate::vfs::Vfs;
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
 /// The lock file's name.
 const LOCK: &str = "LOCK";
-
-/// The held lock of the data directory.
-pub(crate) type DirLock = Box<dyn Send + Sync>;
 
 pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Result<Arc<Engine>> {
     let failed = |error| {
@@ -68,6 +68,8 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
         Loaded::Whole(alarms) => (*alarms, None),
         Loaded::Damaged(run) => (AlarmIndex::default(), Some(run)),
     };
+    // A run may be older than the deletion of a namespace.
+    alarms.forget(|namespace| manifest.is_deleted(namespace));
     let segments = reader::list(&*disk, &log_dir)?;
     let mut objects = FxHashMap::default();
     let begun = timing::now();
@@ -136,6 +138,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
     if let Some(run) = damaged {
         run.rebuild(&engine)?;
     }
+    engine.finish_deletions();
     engine.count_stored()?;
     Ok(engine)
 }
@@ -177,6 +180,7 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
         redo: 0,
         segment_bytes: options.segment_bytes,
         namespaces: Vec::new(),
+        removing: BTreeSet::new(),
         quarantined: BTreeMap::new(),
         alarms: Runs::default(),
         clock: ClockReading::default(),

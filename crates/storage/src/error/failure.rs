@@ -37,7 +37,7 @@ impl Failure {
     }
 }
 
-pub(super) fn is_without_descriptors(error: &io::Error) -> bool {
+pub(crate) fn is_without_descriptors(error: &io::Error) -> bool {
     let errno = error.raw_os_error();
     [Errno::MFILE, Errno::NFILE]
         .iter()

@@ -1,11 +1,13 @@
 //! The alarms of an object, as its database holds them. The unnamed alarm is a row of `_abide_meta`: JSON text under
 //! the key `alarm`. Named alarms are rows of `_abide_alarms`, a table that is created for the first of them.
 
-use super::{AlarmChange, AlarmEntry, AlarmRow};
-use crate::database::{ObjectDb, timeline};
+use super::ObjectDb;
+use crate::alarm_entry::{AlarmChange, AlarmEntry};
+use crate::alarms::AlarmRow;
 use crate::error::{Error, Result};
 use crate::ident::Epoch;
 use crate::limits::{MAX_ALARM_NAME_BYTES, MAX_NAMED_ALARMS};
+use crate::timeline::TimelineRow;
 use std::collections::BTreeMap;
 
 /// What a connection knows of its object's alarms.
@@ -26,7 +28,7 @@ pub(crate) struct Alarms {
     has_table: bool,
     /// A restore is to be performed at once: the object is due, whatever its alarms are.
     due_for_restore: bool,
-    /// When the object is due to be told of its timeline, in steady time ([`ClockTime::steady`]). That comes before its alarms.
+    /// When the object is due to be told of its timeline, in steady time ([`ClockTime::steady`](crate::ClockTime::steady)). That comes before its alarms.
     tell_at: Option<i64>,
     /// The object's alarms do not go off.
     dormant: bool,
@@ -254,7 +256,7 @@ impl ObjectDb {
         let timeline;
         (alarms.has_table, alarms.due_for_restore, timeline) = present.unwrap_or_default();
         if let Some(timeline) = timeline {
-            let timeline = timeline::read(&timeline)?;
+            let timeline = TimelineRow::read(&timeline)?;
             alarms.tell_at = timeline.untold.map(|untold| untold.due);
             alarms.dormant = timeline.dormant;
         }
@@ -289,7 +291,8 @@ impl ObjectDb {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alarms::{BegunAttempt, Isolation};
+    use crate::alarm_entry::Isolation;
+    use crate::alarms::BegunAttempt;
 
     /// The index keeps what it was told in an earlier epoch.
     #[test]

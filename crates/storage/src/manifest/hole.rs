@@ -2,10 +2,8 @@
 //!
 //! The manifest lists them, and a request for a state inside a hole is rejected with the reason.
 
-use super::ArchiveState;
-use super::history::time;
 use crate::ident::Lsn;
-use crate::limits::MAX_ARCHIVE_HOLES;
+use crate::timing::time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -42,30 +40,5 @@ impl ArchiveHole {
     /// Returns whether the hole overlaps the range between two positions.
     pub(crate) fn is_between(&self, from: Lsn, to: Lsn) -> bool {
         self.from < to.0 && self.to > from.0
-    }
-}
-
-impl ArchiveState {
-    /// Records a hole. It is joined to the newest one if they are adjacent.
-    pub(super) fn add_hole(&mut self, hole: ArchiveHole) {
-        match self.holes.last_mut() {
-            Some(last) if last.to >= hole.from => {
-                last.from = last.from.min(hole.from);
-                last.to = last.to.max(hole.to);
-                last.after_millis = last.after_millis.min(hole.after_millis);
-                last.until_millis = last.until_millis.max(hole.until_millis);
-                last.given_up_millis = hole.given_up_millis;
-                last.reason = hole.reason;
-            }
-            _ => self.holes.push(hole),
-        }
-        if self.holes.len() > MAX_ARCHIVE_HOLES {
-            self.holes.remove(0);
-        }
-    }
-
-    /// Forgets the holes that are older than any possible history.
-    pub(super) fn forget_holes(&mut self, horizon: u64) {
-        self.holes.retain(|hole| hole.until_millis > horizon);
     }
 }

@@ -1,7 +1,7 @@
 //! A disk that frees descriptors when the process has none left, and retries.
 
-use super::failure::is_without_descriptors;
-use super::{Barrier, Disk, DiskFile, OpenMode};
+use crate::disk::{Barrier, Disk, DiskFile, OpenMode};
+use crate::error::is_without_descriptors;
 use crate::open_files::OpenFiles;
 use std::io;
 use std::path::Path;
@@ -56,6 +56,10 @@ impl Disk for ReclaimingDisk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.disk.remove(path)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.remove_dir(dir)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {

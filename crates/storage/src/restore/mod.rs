@@ -3,8 +3,10 @@
 //! A restore is one ordinary commit: the pages that differ are staged and go through the log like any others. After a
 //! crash it is therefore complete or absent, and another restore can undo it.
 
-use super::bookmark::{self, Bookmark};
-use super::image::Image;
+mod history;
+
+use crate::archive::image::Image;
+use crate::bookmark::Bookmark;
 use crate::database::ObjectDb;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -15,7 +17,7 @@ use crate::pagefile::PageFile;
 use crate::quarantine::{self, needs_repair};
 use crate::repair::Repair;
 use crate::timeline::{Afterwards, StoredCause};
-use std::rc::Rc;
+use crate::vfs::PageIo;
 use std::sync::Arc;
 
 impl Engine {
@@ -139,16 +141,6 @@ impl Engine {
         seen
     }
 
-    /// The bookmark of an object's newest commit.
-    pub(crate) fn bookmark_of(&self, key: ObjectKey, pages: &Pages) -> Bookmark {
-        Bookmark {
-            epoch: self.shared.log.epoch,
-            lsn: pages.newest,
-            commit: pages.commit,
-            object: bookmark::mark(key),
-        }
-    }
-
     /// See [`crate::Store::fork`].
     pub(crate) fn fork(
         self: &Arc<Self>,
@@ -173,16 +165,6 @@ impl Engine {
         let db = ObjectDb::open(file, self.shared.options.cache_kib)?;
         db.commit_forked(name, from, *at)?;
         self.wait_durable(db.newest())
-    }
-
-    fn page_file(self: &Arc<Self>, key: ObjectKey) -> Result<Rc<PageFile>> {
-        let object = self.objects.open(key)?;
-        Ok(Rc::new(PageFile::new(self.clone(), object)))
-    }
-
-    /// Opens an object's database.
-    pub(crate) fn open_database(self: &Arc<Self>, key: ObjectKey) -> Result<ObjectDb> {
-        ObjectDb::open(self.page_file(key)?, self.shared.options.cache_kib)
     }
 }
 

@@ -1,0 +1,192 @@
+//! A connection and its prepared statements.
+//!
+//! A program runs the same few texts over and over, usually from the same place in memory. A statement is therefore
+//! looked up by the address and the length of its text, and its text is compared; a text that has moved is found by its
+//! content. What the engine knows of a statement is kept with it.
+
+use super::text::{self, Write};
+use crate::error::Error;
+use crate::limits::STATEMENT_CACHE;
+use rusqlite::{Connection, PrepFlags, Statement, StatementStatus};
+use self_cell::self_cell;
+use std::cell::{Cell, RefCell};
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+
+self_cell! {
+    struct Inner {
+        owner: Connection,
+        #[not_covariant]
+        dependent: Statements,
+    }
+}
+
+/// A connection that keeps the statements it has prepared.
+pub(super) struct Database(Inner);
+
+/// Which statements a text belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    User,
+    Engine,
+}
+
+/// Why a text has no statement.
+pub(super) enum Unprepared {
+    Refused(Error),
+    Sqlite(rusqlite::Error),
+}
+
+/// The statements that are kept, the most recently used [`STATEMENT_CACHE`].
+#[derive(Default)]
+struct Statements<'c>(RefCell<Table<'c>>);
+
+#[derive(Default)]
+struct Table<'c> {
+    /// Address and length of the text with which each was last run.
+    places: Vec<(usize, usize)>,
+    kept: Vec<Rc<Kept<'c>>>,
+    uses: u64,
+}
+
+struct Kept<'c> {
+    known: Known,
+    origin: Origin,
+    /// `None` while it runs.
+    statement: RefCell<Option<Statement<'c>>>,
+    used: Cell<u64>,
+}
+
+impl Kept<'_> {
+    fn new(sql: &str, origin: Origin) -> Self {
+        Self {
+            known: Known::of(sql),
+            origin,
+            statement: RefCell::default(),
+            used: Cell::default(),
+        }
+    }
+}
+
+/// What is known of a statement.
+pub(super) struct Known {
+    pub(super) text: Box<str>,
+    /// What its text says of its writes.
+    pub(super) write: Write,
+    /// The names of its columns, and how often it had been prepared again when they were read.
+    columns: RefCell<Option<(i32, Arc<[String]>)>>,
+}
+
+impl Known {
+    pub(super) fn of(sql: &str) -> Self {
+        Self {
+            text: sql.into(),
+            write: Write::of(sql),
+            columns: RefCell::default(),
+        }
+    }
+
+    /// The names of the statement's columns.
+    ///
+    /// Ask after its first step: SQLite prepares a statement again when it is first stepped after a change of the schema, and
+    /// `SELECT *` then has other columns.
+    pub(super) fn columns(&self, statement: &Statement<'_>) -> Arc<[String]> {
+        let prepared = statement.get_status(StatementStatus::RePrepare);
+        let mut columns = self.columns.borrow_mut();
+        match &*columns {
+            Some((then, names)) if *then == prepared => Arc::clone(names),
+            _ => {
+                let names: Arc<[String]> = match statement.column_count() {
+                    0 => Arc::default(),
+                    _ => statement.column_names().map(str::to_owned).collect(),
+                };
+                *columns = Some((prepared, Arc::clone(&names)));
+                names
+            }
+        }
+    }
+}
+
+impl<'c> Statements<'c> {
+    fn find(&self, sql: &str, origin: Origin) -> Option<Rc<Kept<'c>>> {
+        let mut table = self.0.borrow_mut();
+        let Table { places, kept, uses } = &mut *table;
+        let is_it = |kept: &Kept<'_>| kept.origin == origin && *kept.known.text == *sql;
+        let at_place = places.iter().position(|place| *place == place_of(sql));
+        let at = at_place
+            .filter(|&at| is_it(&kept[at]))
+            .or_else(|| kept.iter().position(|kept| is_it(kept)))?;
+        places[at] = place_of(sql);
+        *uses += 1;
+        kept[at].used.set(*uses);
+        Some(Rc::clone(&kept[at]))
+    }
+
+    fn keep(&self, new: Rc<Kept<'c>>, sql: &str) {
+        let mut table = self.0.borrow_mut();
+        let Table { places, kept, uses } = &mut *table;
+        if kept.len() >= STATEMENT_CACHE {
+            let oldest = (0..kept.len()).min_by_key(|&at| kept[at].used.get());
+            if let Some(oldest) = oldest {
+                places.swap_remove(oldest);
+                kept.swap_remove(oldest);
+            }
+        }
+        *uses += 1;
+        new.used.set(*uses);
+        places.push(place_of(sql));
+        kept.push(new);
+    }
+}
+
+/// Address and length of a text.
+fn place_of(sql: &str) -> (usize, usize) {
+    (sql.as_ptr().addr(), sql.len())
+}
+
+impl Database {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self(Inner::new(connection, |_| Statements::default()))
+    }
+
+    /// Runs `f` with the statement of a text, which is kept for the next time. The text of a user is checked if it is new.
+    /// While `f` runs, another use of the same text gets another statement.
+    pub(super) fn with<R>(
+        &self,
+        sql: &str,
+        origin: Origin,
+        f: impl FnOnce(&mut Statement<'_>, &Known) -> R,
+    ) -> Result<R, Unprepared> {
+        self.0.with_dependent(|connection, statements| {
+            let found = statements.find(sql, origin);
+            if found.is_none() && origin == Origin::User {
+                text::check(sql).map_err(Unprepared::Refused)?;
+            }
+            let kept_statement = found.as_ref().and_then(|kept| kept.statement.take());
+            let mut statement = match kept_statement {
+                Some(statement) => statement,
+                None => connection
+                    .prepare_with_flags(sql.trim(), PrepFlags::SQLITE_PREPARE_PERSISTENT)
+                    .map_err(Unprepared::Sqlite)?,
+            };
+            let kept = found.unwrap_or_else(|| {
+                let new = Rc::new(Kept::new(sql, origin));
+                statements.keep(Rc::clone(&new), sql);
+                new
+            });
+            let result = f(&mut statement, &kept.known);
+            statement.clear_bindings();
+            kept.statement.replace(Some(statement));
+            Ok(result)
+        })
+    }
+}
+
+impl Deref for Database {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.0.borrow_owner()
+    }
+}

@@ -1,0 +1,89 @@
+//! The archive's part of the manifest: how far the log is archived, and in which runs.
+
+use super::hole::ArchiveHole;
+use crate::limits::MAX_ARCHIVE_HOLES;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// The archive's part of the manifest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ArchiveState {
+    /// Everything before this position of the log is archived; `None` while the archive is off.
+    pub(crate) archived: Option<u64>,
+    /// The runs, oldest first; their ranges of the log do not overlap.
+    pub(crate) runs: Vec<RunMeta>,
+    /// The numbers of damaged runs: they are not merged.
+    pub(crate) damaged: BTreeSet<u64>,
+    /// History before this position has a hole: an object whose newest archived commit is before it gets a snapshot
+    /// with its next commit.
+    pub(crate) rebase: u64,
+    /// Parts of the history that were dropped, oldest first.
+    pub(crate) holes: Vec<ArchiveHole>,
+}
+
+impl ArchiveState {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.bytes).sum()
+    }
+
+    /// Records that a part of the history is gone.
+    pub(crate) fn lose_history(&mut self) {
+        let newest = self.runs.iter().map(|run| run.to).max();
+        self.rebase = self.rebase.max(newest.unwrap_or(0));
+    }
+
+    /// Records a hole. It is joined to the newest one if they are adjacent.
+    pub(crate) fn add_hole(&mut self, hole: ArchiveHole) {
+        match self.holes.last_mut() {
+            Some(last) if last.to >= hole.from => {
+                last.from = last.from.min(hole.from);
+                last.to = last.to.max(hole.to);
+                last.after_millis = last.after_millis.min(hole.after_millis);
+                last.until_millis = last.until_millis.max(hole.until_millis);
+                last.given_up_millis = hole.given_up_millis;
+                last.reason = hole.reason;
+            }
+            _ => self.holes.push(hole),
+        }
+        if self.holes.len() > MAX_ARCHIVE_HOLES {
+            self.holes.remove(0);
+        }
+    }
+
+    /// Forgets the holes that are older than any possible history.
+    pub(crate) fn forget_holes(&mut self, horizon: u64) {
+        self.holes.retain(|hole| hole.until_millis > horizon);
+    }
+
+    /// The time of the oldest commit of the history; `None` if there is none.
+    pub(crate) fn horizon(&self) -> Option<u64> {
+        let history = self.runs.iter().filter(|run| !run.base);
+        history.map(|run| run.first_millis).min()
+    }
+}
+
+/// A run's entry in the manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RunMeta {
+    /// The number in its file name.
+    pub(crate) number: u64,
+    /// How many merges it took to produce it; a run written directly from the log has level 0.
+    pub(crate) level: u32,
+    /// True if it holds one snapshot of each object and no commits.
+    pub(crate) base: bool,
+    /// The range of the log that it covers.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// The times of its commits, milliseconds since 1970.
+    pub(crate) first_millis: u64,
+    pub(crate) last_millis: u64,
+    pub(crate) objects: u64,
+    pub(crate) bytes: u64,
+}
+
+impl RunMeta {
+    /// The file's name in the archive's directory.
+    pub(crate) fn file_name(number: u64) -> String {
+        format!("{number:016x}.run")
+    }
+}
