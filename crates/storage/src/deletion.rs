@@ -42,9 +42,9 @@ impl Engine {
         })?;
         self.objects.forget(namespace);
         self.alarms.forget(|gone| gone == namespace);
-        pages
-            .into_iter()
-            .for_each(|pages| self.stored.changed(pages, 0));
+        for pages in pages {
+            self.stored.changed(pages, 0);
+        }
         for saved in quarantined.iter().filter_map(|of| of.pages.as_ref()) {
             // A run that the manifest does not list is never read.
             let _ = self
