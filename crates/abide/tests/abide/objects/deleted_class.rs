@@ -25,7 +25,7 @@ impl DurableObject for Draft {
 impl Draft {
     pub fn write(&self, text: String) -> Result<()> {
         let storage = self.ctx.storage();
-        storage.set_alarm(self.ctx.now() + std::time::Duration::from_secs(3_600))?;
+        storage.set_alarm(self.ctx.now() + std::time::Duration::from_hours(1))?;
         storage.put("text", &text)
     }
 
