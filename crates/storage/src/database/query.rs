@@ -60,10 +60,12 @@ impl ObjectDb {
         let mut params = Some(params);
         let mut rows = Gathered::default();
         let mut written = 0;
+        let mut is_empty = true;
         let mut batch = Batch::new(&self.connection, sql);
         loop {
             let next = batch.next().map_err(|error| self.sql_error(&error))?;
             let Some(mut statement) = next else { break };
+            is_empty = false;
             // Without values: none is bound yet.
             let text = statement.expanded_sql().unwrap_or_default();
             rows = if statement.parameter_count() > 0 {
@@ -78,6 +80,9 @@ impl ObjectDb {
                 self.run(&mut statement, &text, ())?
             };
             written += rows.written;
+        }
+        if is_empty {
+            return Err(Error::input(EMPTY));
         }
         rows.written = written;
         Ok(rows)
@@ -204,6 +209,9 @@ impl ObjectDb {
     }
 }
 
+/// Why a text without a statement is refused. Comments are none.
+pub(super) const EMPTY: &str = "the SQL text is empty";
+
 /// True if a statement may add pages, and has to stay within the storage limits.
 fn may_grow(write: Option<Write>) -> bool {
     write.is_some_and(|write| !write.uses_reserve)
@@ -218,7 +226,7 @@ fn check_text(sql: &str) -> Result<()> {
     }
     let trimmed = sql.trim();
     if trimmed.is_empty() {
-        return Err(Error::input("the SQL text is empty"));
+        return Err(Error::input(EMPTY));
     }
     if trimmed.ends_with(MARK) || hides_reserved_name(sql) {
         return Err(Error::input("names that begin with _abide_ are reserved"));
