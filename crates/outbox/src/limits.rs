@@ -118,7 +118,7 @@ pub const MAX_CLAIMS: u32 = 256;
 pub(crate) const DESTINATIONS_AT_ONCE: usize = 32;
 
 /// Destinations that an outbox keeps in memory, some hundred bytes each; with more it leaves them to their table.
-pub(crate) const KNOWN_DESTINATIONS: usize = 256;
+pub const KNOWN_DESTINATIONS: usize = 256;
 
 /// Messages of each line of a destination that are read ahead: one read serves this many attempts.
 pub(crate) const READ_AHEAD: usize = 64;
@@ -141,7 +141,7 @@ pub(crate) const FEW_CLAIMS: usize = 2;
 
 /// For how long a destination's tokens are stored in advance: its row is written about once in that time. With fewer
 /// than ten tokens in it, each is stored.
-pub(crate) const BUCKET_AHEAD: Duration = Duration::from_secs(1);
+pub const BUCKET_AHEAD: Duration = Duration::from_secs(1);
 
 /// The longest wait in a message's own schedule: a year.
 pub const MAX_WAIT: Duration = Duration::from_hours(366 * 24);

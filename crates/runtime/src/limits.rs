@@ -64,7 +64,7 @@ pub(crate) const SOCKET_BYTES: u64 = 4 << 10;
 
 /// While the memory budget is used up, a WebSocket reader with more than this in its send buffer is too slow, and no
 /// more than this is read of an arriving message. It is the size of one read from a fast connection.
-pub(crate) const WEBSOCKET_TIGHT_BUFFER: usize = 16 << 10;
+pub const WEBSOCKET_TIGHT_BUFFER: usize = 16 << 10;
 
 /// Content of at least this size is charged separately until it is freed; smaller content is charged with its event or
 /// frame.
@@ -105,7 +105,7 @@ pub(crate) const STUCK_POLL: Duration = Duration::from_secs(5);
 
 /// Commits that wait longer than this, for space or for the disk, are stalled: the watchdog reports it, and the node is
 /// not ready. A healthy disk never takes this long for a sync, nor a checkpoint for a part of its files.
-pub(crate) const COMMIT_STALL: Duration = Duration::from_secs(5);
+pub const COMMIT_STALL: Duration = Duration::from_secs(5);
 
 /// How often the watchdog checks the workers.
 pub(crate) const WATCHDOG_INTERVAL: Duration = Duration::from_secs(1);
@@ -153,7 +153,7 @@ pub const WEBSOCKET_FRAME_OVERHEAD: usize = 64;
 
 /// The burst limit, as a multiple of the send buffer's size: messages that an object sends at once, or that were held
 /// while the disk was slow, arrive faster than any reader reads.
-pub(crate) const WEBSOCKET_BURST: usize = 16;
+pub const WEBSOCKET_BURST: usize = 16;
 
 /// How long more than the send buffer's size may wait for a reader. At 13 Mbit/s, a healthy reader takes the default
 /// burst, 16 MiB, in this time.
@@ -256,10 +256,10 @@ pub(crate) const REHEARSAL_IDLE: Duration = Duration::from_millis(100);
 
 /// Turns after which objects that keep themselves busy at a standing clock are taken for objects that never rest
 /// ([`Node::settle`](crate::Node::settle)): a test's objects have thousands at most.
-pub(crate) const SETTLE_TURNS: u64 = 20_000;
+pub const SETTLE_TURNS: u64 = 20_000;
 
 /// The machine's time after which [`Node::settle`](crate::Node::settle) gives up: no test server takes this long.
-pub(crate) const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
+pub const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Objects that the error of [`Node::settle`](crate::Node::settle) names.
 pub const MAX_NAMED_BUSY: usize = 10;

@@ -39,10 +39,10 @@ pub(crate) const APPLY_TIMEOUT: Duration = Duration::from_secs(25);
 pub const MAX_RESULT_ROWS: usize = 10_000;
 
 /// Sources that a rebuild asks at a time.
-pub(crate) const REBUILD_CONCURRENCY: usize = 16;
+pub const REBUILD_CONCURRENCY: usize = 16;
 
 /// How often a rebuild asks a source that is too busy, or not there for a moment.
-pub(crate) const REBUILD_ATTEMPTS: u32 = 20;
+pub const REBUILD_ATTEMPTS: u32 = 20;
 
 /// Failures that a rebuild names; more are counted.
 pub const MAX_FAILURES: usize = 100;

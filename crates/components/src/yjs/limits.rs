@@ -61,7 +61,7 @@ pub(crate) const UPDATE_TIME: Duration = Duration::from_millis(200);
 pub(crate) const LOAD_TIME: Duration = Duration::from_secs(2);
 
 /// Processor time for each KiB of updates: ten times what `yrs` needs for text that was typed letter by letter.
-pub(crate) const TIME_PER_KIB: Duration = Duration::from_millis(1);
+pub const TIME_PER_KIB: Duration = Duration::from_millis(1);
 
 /// Updates up to this are applied on the worker's thread: a change of several words. Longer ones are applied on another.
 pub(super) const INLINE_UPDATE_BYTES: usize = 512;
