@@ -1,6 +1,7 @@
 //! Shared parts of requests for pages and for JSON: parameters and error responses.
 
-use abide::outbox::{MessageFilter, OutboxError, Status, limits};
+use abide::limits::outbox as limits;
+use abide::outbox::{MessageFilter, OutboxError, Status};
 use abide::server::ApiError;
 use axum::http::StatusCode;
 use serde::Deserialize;

@@ -118,7 +118,7 @@ impl Channel {
         let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
         let tags = pairs.iter().filter(|(name, _)| name == "tag");
         let tags: Vec<&str> = tags.map(|(_, tag)| &**tag).collect();
-        if tags.len() > party::limits::MAX_TAGS || !tags.iter().all(|tag| is_tag(tag)) {
+        if tags.len() > abide::limits::party::MAX_TAGS || !tags.iter().all(|tag| is_tag(tag)) {
             return Err(invalid_tag());
         }
         let (_, response) = self.room.connect(request, &tags)?;
@@ -199,7 +199,7 @@ fn is_tag(tag: &str) -> bool {
 fn invalid_tag() -> ApiError {
     let text = format!(
         "A connection has at most {} tags of 1 to {MAX_TAG_BYTES} bytes, and none begins with an underscore.",
-        party::limits::MAX_TAGS
+        abide::limits::party::MAX_TAGS
     );
     ApiError::bad_request("invalid_tag", text)
 }

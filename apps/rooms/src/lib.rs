@@ -27,7 +27,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             max_connections: 200,
-            max_document_bytes: abide::yjs::limits::DEFAULT_MAX_DOCUMENT_BYTES,
+            max_document_bytes: abide::limits::yjs::DEFAULT_MAX_DOCUMENT_BYTES,
         }
     }
 }

@@ -135,6 +135,7 @@
 
 #[cfg(doctest)]
 mod guides;
+pub mod limits;
 pub mod testing;
 
 #[doc(inline)]

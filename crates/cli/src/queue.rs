@@ -5,7 +5,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use abide::queue::{Counts, DeadLetter, MessageId, limits};
+use abide::limits::queue as limits;
+use abide::queue::{Counts, DeadLetter, MessageId};
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
 use serde::Deserialize;

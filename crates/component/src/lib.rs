@@ -31,6 +31,8 @@ pub mod address;
 pub mod answer;
 mod error_kinds;
 mod failure;
+// Users find them in `abide::limits`.
+#[doc(hidden)]
 pub mod limits;
 pub mod numbers;
 #[cfg(feature = "server")]

@@ -20,6 +20,7 @@
 // Examples name the core as users do: as the crate `abide`.
 extern crate abide_core as abide;
 
+pub mod limits;
 #[cfg(feature = "outcomes")]
 pub mod outcomes;
 #[cfg(feature = "party")]

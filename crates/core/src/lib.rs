@@ -153,13 +153,23 @@ pub use abide_runtime::{
     NodeStats, ObjectClass, ObjectId, ObjectPage, Outbound, PutOptions, QuarantineListing,
     Registrar, Released, Remote, Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql,
     StallCause, Storage, Stub, Timeline, TimelineCause, TimelineListing, Timestamp, clock,
-    handed_over, limits, random, socket,
+    handed_over, random, socket,
     socket::{Audience, Close, Message, ReadyState, RequestResponsePair, WebSocket},
 };
 pub use abide_storage::{
     Bookmark, ListOptions, Param, Params, ParamsFromIter, SqlError, SqlErrorKind, TimelineId,
     ToSql, ToSqlError, Value, params, params_from_iter,
 };
+
+pub mod limits {
+    //! The limits of objects, each with the source of its number.
+    pub use abide_runtime::limits::*;
+
+    pub mod storage {
+        //! Limits of an object's database.
+        pub use abide_storage::limits::*;
+    }
+}
 
 pub mod storage {
     //! The storage of a node: the store, its disk, memory, log and archive.

@@ -106,6 +106,8 @@ mod held;
 mod history;
 mod inherited;
 mod inner;
+// Users find them in `abide::limits`.
+#[doc(hidden)]
 pub mod limits;
 mod list;
 #[cfg(feature = "server")]

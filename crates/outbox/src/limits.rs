@@ -50,21 +50,21 @@ pub const MAX_SPACING: Duration = Duration::from_hours(1);
 
 /// A destination that throttles more than one in this many of its attempts gets a lower rate. If it throttles less,
 /// pauses cost less than a lower rate, and one that throttles at random would be slowed down indefinitely.
-pub const REFUSED_IN: i64 = 5;
+pub(crate) const REFUSED_IN: i64 = 5;
 
 /// The share is computed over half to all of this many attempts, so a random share of an eighth is hardly ever mistaken
 /// for a fifth.
-pub const COUNTED_ATTEMPTS: i64 = 256;
+pub(crate) const COUNTED_ATTEMPTS: i64 = 256;
 
 /// This many accepted attempts are added, so the first throttled one has little weight.
-pub const FORGIVEN_ATTEMPTS: i64 = 8;
+pub(crate) const FORGIVEN_ATTEMPTS: i64 = 8;
 
 /// The rate of a destination that has throttled doubles in this many units of the pause that it asks for: from seven
 /// eighths to its capacity in 18, so pauses take a few percent of its time.
-pub const DOUBLING_UNITS: i64 = 128;
+pub(crate) const DOUBLING_UNITS: i64 = 128;
 
 /// A rate that was held for this many units was near the capacity: the next is an eighth lower, otherwise half.
-pub const SETTLED_UNITS: i64 = 8;
+pub(crate) const SETTLED_UNITS: i64 = 8;
 
 /// The longest unit: otherwise recovering from a long outage would take days.
 pub const MAX_RAMP_UNIT: Duration = Duration::from_mins(10);
@@ -74,10 +74,10 @@ pub const TURNS: i64 = 16;
 
 /// The shortest wait before an attempt beyond the last: of a message that is never given up, or that was in flight at a
 /// crash. It prevents busy loops even if the schedule has no waits.
-pub const NO_SCHEDULE_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const NO_SCHEDULE_WAIT: Duration = Duration::from_secs(5);
 
 /// The pause of an outbox on an overloaded node; it doubles with each failed probe.
-pub const NOT_SENT_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const NOT_SENT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest pause of an outbox on an overloaded node.
 pub const MAX_NOT_SENT_PAUSE: Duration = Duration::from_secs(30);
@@ -87,7 +87,7 @@ pub const MIN_POLL_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a poll is expected to take when others wait for their turn: 320 a second for a destination with the default
 /// concurrency.
-pub const POLL_TURN: Duration = Duration::from_millis(50);
+pub(crate) const POLL_TURN: Duration = Duration::from_millis(50);
 
 /// Changes that a stream remembers for watchers that connect again, 16 bytes each.
 pub const MAX_LOGGED_CHANGES: usize = 10_000;
@@ -100,28 +100,28 @@ pub const RESUME_WITHIN: Duration = Duration::from_mins(1);
 
 /// One in this many polls of a tick is for operations of earlier ticks, the others are first for what the tick has sent:
 /// 15 of the classic 20.
-pub const OTHER_POLLS: u32 = 4;
+pub(crate) const OTHER_POLLS: u32 = 4;
 
 /// Attempts in flight to an origin whose last response was lost; twice as many after a response, doubled with each more.
-pub const FIRST_ATTEMPTS: u32 = 4;
+pub(crate) const FIRST_ATTEMPTS: u32 = 4;
 
 /// Origins that are remembered in memory as responding; with more, all start again.
 pub const MAX_KNOWN_ORIGINS: usize = 10_000;
 
 /// How long a destination without room waits if nothing finishes: the default timeout of an attempt.
-pub const PARKED: Duration = Duration::from_secs(30);
+pub(crate) const PARKED: Duration = Duration::from_secs(30);
 
 /// Messages that one pass claims; the next follows at once.
 pub const MAX_CLAIMS: u32 = 256;
 
 /// Destinations that a pass reads at a time.
-pub const DESTINATIONS_AT_ONCE: usize = 32;
+pub(crate) const DESTINATIONS_AT_ONCE: usize = 32;
 
 /// Destinations that an outbox keeps in memory, some hundred bytes each; with more it leaves them to their table.
-pub const KNOWN_DESTINATIONS: usize = 256;
+pub(crate) const KNOWN_DESTINATIONS: usize = 256;
 
 /// Messages of each line of a destination that are read ahead: one read serves this many attempts.
-pub const READ_AHEAD: usize = 64;
+pub(crate) const READ_AHEAD: usize = 64;
 
 /// Messages of each line of a destination that are in memory, 16 bytes each; further ones are read when it is their turn.
 pub const MAX_READY: usize = 512;
@@ -134,20 +134,20 @@ pub const MAX_CLAIMED_PAYLOAD: usize = 4_096;
 pub const MAX_HELD_BYTES: usize = 16 << 10;
 
 /// Messages of a destination that are read at a time into the cache of the next payloads.
-pub const HELD_AHEAD: usize = 16;
+pub(crate) const HELD_AHEAD: usize = 16;
 
 /// A pass that claims at most this many messages of a destination claims them one by one, from the cache.
-pub const FEW_CLAIMS: usize = 2;
+pub(crate) const FEW_CLAIMS: usize = 2;
 
 /// For how long a destination's tokens are stored in advance: its row is written about once in that time. With fewer
 /// than ten tokens in it, each is stored.
-pub const BUCKET_AHEAD: Duration = Duration::from_secs(1);
+pub(crate) const BUCKET_AHEAD: Duration = Duration::from_secs(1);
 
 /// The longest wait in a message's own schedule: a year.
 pub const MAX_WAIT: Duration = Duration::from_hours(366 * 24);
 
 /// How much longer than requested a finished message may be kept, so an object is not woken for each message.
-pub const PURGE_SLACK: Duration = Duration::from_hours(1);
+pub(crate) const PURGE_SLACK: Duration = Duration::from_hours(1);
 
 /// Messages that one pass removes or lets expire; the next follows at once.
 pub const MAX_SWEPT: usize = 200;
@@ -177,7 +177,7 @@ pub const MAX_WARNINGS: usize = 10;
 pub const MAX_NOTES: usize = 1_000;
 
 /// How often a busy outbox publishes its metrics.
-pub const SHOW_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const SHOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Messages among which the oldest waiting message is searched: those that were enqueued first.
 pub const MAX_LOOKED_AT: usize = 64;
@@ -186,10 +186,10 @@ pub const MAX_LOOKED_AT: usize = 64;
 pub const MAX_HISTORY: i64 = 100;
 
 /// Fan-outs fill one part in this many of an outbox: the rest is for messages that the program enqueues itself.
-pub const FAN_OUT_SHARE: i64 = 2;
+pub(crate) const FAN_OUT_SHARE: i64 = 2;
 
 /// Messages that a fan-out creates in one transaction.
-pub const FAN_OUT_BATCH: usize = 500;
+pub(crate) const FAN_OUT_BATCH: usize = 500;
 
 const _: () = {
     assert!(MAX_PAYLOAD_BYTES <= 1 << 20);

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const MAX_NAME_BYTES: usize = 2_048;
 
 /// Objects whose timelines one page of [`Node::dormant`](crate::Node::dormant) reads: less than a second of work.
-pub const TIMELINES_READ: usize = 2_000;
+pub(crate) const TIMELINES_READ: usize = 2_000;
 
 /// Objects in one page of [`Namespace::list`](crate::Namespace::list): about a tenth of a second of work.
 pub const MAX_LISTED: usize = 1_000;
@@ -43,35 +43,35 @@ pub const EVENT_BYTES: usize = 1 << 10;
 
 /// The memory charge of an object besides its connection: the instance, and the runtime's own state. Memory in a
 /// class's own fields is not measured.
-pub const INSTANCE_BYTES: u64 = 4 << 10;
+pub(crate) const INSTANCE_BYTES: u64 = 4 << 10;
 
 /// Objects in memory may take one part in this many of the memory budget, in equal shares for each worker; beyond that,
 /// the least recently used are evicted before their idle time. The rest is for requests in progress.
-pub const OBJECTS_SHARE: u64 = 2;
+pub(crate) const OBJECTS_SHARE: u64 = 2;
 
 /// When memory is short, eviction leaves this many eighths of the objects' memory: enough at once that not every new
 /// object makes a worker scan all of them.
-pub const EVICTION_EIGHTHS: u64 = 7;
+pub(crate) const EVICTION_EIGHTHS: u64 = 7;
 
 /// How long a worker waits before it looks for idle objects again after finding none.
-pub const EVICTION_PAUSE: Duration = Duration::from_millis(5);
+pub(crate) const EVICTION_PAUSE: Duration = Duration::from_millis(5);
 
 /// Departures to sockets at one worker's output gate may take one part in this many of the memory budget.
-pub const GATED_SHARE: u64 = 8;
+pub(crate) const GATED_SHARE: u64 = 8;
 
 /// The memory charge of a WebSocket besides its messages: both ends, the connection's task, tags.
-pub const SOCKET_BYTES: u64 = 4 << 10;
+pub(crate) const SOCKET_BYTES: u64 = 4 << 10;
 
 /// While the memory budget is used up, a WebSocket reader with more than this in its send buffer is too slow, and no
 /// more than this is read of an arriving message. It is the size of one read from a fast connection.
-pub const WEBSOCKET_TIGHT_BUFFER: usize = 16 << 10;
+pub(crate) const WEBSOCKET_TIGHT_BUFFER: usize = 16 << 10;
 
 /// Content of at least this size is charged separately until it is freed; smaller content is charged with its event or
 /// frame.
 pub const COUNTED_CONTENT: usize = 1 << 10;
 
 /// How often a streamed body checks for free memory. In the meantime one frame at a time is in transit.
-pub const BODY_RETRY: Duration = Duration::from_millis(10);
+pub(crate) const BODY_RETRY: Duration = Duration::from_millis(10);
 
 /// The longest time that an event from outside should wait for its worker, estimated from the queue's length and the
 /// recent duration of events; beyond it, callers get an error immediately that the worker is overloaded. It is about
@@ -90,38 +90,38 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 pub const MAX_CALL_CHAIN: usize = 64;
 
 /// A handler that has not finished after this time resets its object.
-pub const EVENT_TIMEOUT: Duration = Duration::from_mins(5);
+pub(crate) const EVENT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Background work ([`Ctx::spawn`](crate::Ctx::spawn)) that has not ended after this time is dropped
 /// (Cloudflare's limit on the wall-clock time of work that no client waits for, 15 minutes).
-pub const BACKGROUND_TIMEOUT: Duration = Duration::from_mins(15);
+pub(crate) const BACKGROUND_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// Longer time limits are reduced to this: ten years.
-pub const FOR_EVER: Duration = Duration::from_hours(10 * 365 * 24);
+pub(crate) const FOR_EVER: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// A single poll (code between two awaits) that runs longer than this blocks every object of its worker;
 /// the watchdog reports it.
-pub const STUCK_POLL: Duration = Duration::from_secs(5);
+pub(crate) const STUCK_POLL: Duration = Duration::from_secs(5);
 
 /// Commits that wait longer than this, for space or for the disk, are stalled: the watchdog reports it, and the node is
 /// not ready. A healthy disk never takes this long for a sync, nor a checkpoint for a part of its files.
-pub const COMMIT_STALL: Duration = Duration::from_secs(5);
+pub(crate) const COMMIT_STALL: Duration = Duration::from_secs(5);
 
 /// How often the watchdog checks the workers.
-pub const WATCHDOG_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const WATCHDOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A body that is ready immediately is sent in one piece up to this size; a longer one is streamed.
 pub const MAX_BUFFERED_BODY: usize = 1 << 20;
 
 /// Frames of a streamed body between the object and a slow reader.
-pub const BODY_CHANNEL_FRAMES: usize = 16;
+pub(crate) const BODY_CHANNEL_FRAMES: usize = 16;
 
 /// A reader that takes nothing of a streamed body for this time, while frames wait for it, is dropped (the usual time
 /// limit of HTTP proxies between two reads).
 pub const BODY_STALL_LIMIT: Duration = Duration::from_mins(1);
 
 /// Events that a worker takes from its channel before it lets suspended handlers run.
-pub const WORKER_BATCH: usize = 64;
+pub(crate) const WORKER_BATCH: usize = 64;
 
 /// Longest message of a WebSocket, in either direction (Cloudflare's 32 MiB).
 pub const MAX_WEBSOCKET_MESSAGE: usize = 32 << 20;
@@ -153,7 +153,7 @@ pub const WEBSOCKET_FRAME_OVERHEAD: usize = 64;
 
 /// The burst limit, as a multiple of the send buffer's size: messages that an object sends at once, or that were held
 /// while the disk was slow, arrive faster than any reader reads.
-pub const WEBSOCKET_BURST: usize = 16;
+pub(crate) const WEBSOCKET_BURST: usize = 16;
 
 /// How long more than the send buffer's size may wait for a reader. At 13 Mbit/s, a healthy reader takes the default
 /// burst, 16 MiB, in this time.
@@ -167,7 +167,7 @@ pub const MAX_GATED_PER_OBJECT: usize = 256 << 20;
 pub const MAX_GATED_PER_WORKER: usize = 512 << 20;
 
 /// The charge of each departure at the gate besides its content: about the size of its queue entry.
-pub const GATED_OVERHEAD: usize = 128;
+pub(crate) const GATED_OVERHEAD: usize = 128;
 
 /// Messages of one WebSocket that its object has not finished handling. Enough to keep an object busy while answers wait
 /// for a sync of the disk.
@@ -180,25 +180,25 @@ pub const WEBSOCKET_DELIVERY_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a message larger than [`WEBSOCKET_TIGHT_BUFFER`], or the part of it that has arrived, may wait for memory,
 /// unless `websocket.delivery_patience` is shorter. The message itself takes some of the scarce memory, and a client
 /// that has disconnected is not noticed until the next read.
-pub const WEBSOCKET_MEMORY_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const WEBSOCKET_MEMORY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often a WebSocket checks whether an overloaded worker accepts events again. Also the shortest wait before
 /// another attempt when an object could not be created twice for a WebSocket's event; each later wait is as long as all
 /// before it.
-pub const WEBSOCKET_RETRY: Duration = Duration::from_millis(100);
+pub(crate) const WEBSOCKET_RETRY: Duration = Duration::from_millis(100);
 
 /// Worker threads that a node may have.
 pub const MAX_WORKERS: usize = 1_024;
 
 /// The wait before a failed alarm's first retry; it doubles each time. The same as Cloudflare's.
-pub const ALARM_BACKOFF: Duration = Duration::from_secs(2);
+pub(crate) const ALARM_BACKOFF: Duration = Duration::from_secs(2);
 
 /// The longest wait between retries of an alarm unless its class sets another: an hour, so that work that failed for a
 /// day and succeeds again is not a day late, and work that never succeeds costs little.
-pub const ALARM_MAX_BACKOFF: Duration = Duration::from_hours(1);
+pub(crate) const ALARM_MAX_BACKOFF: Duration = Duration::from_hours(1);
 
 /// The largest extension of a wait before a retry, as a fraction, so that alarms that failed together spread out.
-pub const ALARM_JITTER: f64 = 0.25;
+pub(crate) const ALARM_JITTER: f64 = 0.25;
 
 /// The longest wait for an alarm after attempts that the process did not survive. An alarm that crashes the process
 /// each time then costs four restarts a day; an alarm that merely ran at the same time is at most this late.
@@ -214,7 +214,7 @@ pub const ALARM_SUSPECT_PATIENCE: Duration = Duration::from_mins(1);
 
 /// The longest wait between retries of a component's alarm, which is never given up: its work must not end because of a
 /// transient fault.
-pub const COMPONENT_ALARM_MAX_BACKOFF: Duration = Duration::from_mins(1);
+pub(crate) const COMPONENT_ALARM_MAX_BACKOFF: Duration = Duration::from_mins(1);
 
 /// The latest time that an alarm may be set to: the end of the year 9999, the last that RFC 3339 can write.
 pub const MAX_ALARM_UNIX_MILLIS: i64 = 253_402_300_799_999;
@@ -228,14 +228,14 @@ pub const MAX_ALARM_ERROR_BYTES: usize = 512;
 pub const MAX_ALARMS_PER_WORKER: usize = 256;
 
 /// The scheduler looks at the wall clock at least this often while an alarm waits, in case the clock was set.
-pub const ALARM_RECHECK: Duration = Duration::from_secs(5);
+pub(crate) const ALARM_RECHECK: Duration = Duration::from_secs(5);
 
 /// How long an alarm waits that could not even begin, because the disk is full or its object is damaged.
-pub const ALARM_TROUBLE_PAUSE: Duration = Duration::from_secs(5);
+pub(crate) const ALARM_TROUBLE_PAUSE: Duration = Duration::from_secs(5);
 
 /// An object that was activated by its alarm and had nothing else to do is evicted after this time: a million alarms
 /// that are due together must not fill memory with objects that are not called.
-pub const ALARM_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const ALARM_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Objects in one list of alarms.
 pub const MAX_LISTED_ALARMS: usize = 1_000;
@@ -252,14 +252,14 @@ pub const LEAVING_LIMIT: Duration = Duration::from_secs(5);
 pub const LEAVING_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long an object of a rehearsal stays in memory: each is made once, and not called again.
-pub const REHEARSAL_IDLE: Duration = Duration::from_millis(100);
+pub(crate) const REHEARSAL_IDLE: Duration = Duration::from_millis(100);
 
 /// Turns after which objects that keep themselves busy at a standing clock are taken for objects that never rest
 /// ([`Node::settle`](crate::Node::settle)): a test's objects have thousands at most.
-pub const SETTLE_TURNS: u64 = 20_000;
+pub(crate) const SETTLE_TURNS: u64 = 20_000;
 
 /// The machine's time after which [`Node::settle`](crate::Node::settle) gives up: no test server takes this long.
-pub const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Objects that the error of [`Node::settle`](crate::Node::settle) names.
 pub const MAX_NAMED_BUSY: usize = 10;

@@ -87,7 +87,7 @@ impl Clock {
 
     /// The timers that are set, by their names.
     pub fn timers(&self) -> Result<Vec<schedule::Timer>> {
-        self.schedule.list(None, schedule::limits::MAX_PAGE)
+        self.schedule.list(None, abide::limits::schedule::MAX_PAGE)
     }
 
     /// Retries a failed timer; returns all timers.

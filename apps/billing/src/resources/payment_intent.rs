@@ -43,7 +43,7 @@ const START_REFUND: &str = "refund";
 const START: RetryPolicy = RetryPolicy::Exponential {
     base: Duration::from_secs(2),
     max: Duration::from_hours(1),
-    max_attempts: schedule::limits::MAX_ATTEMPTS,
+    max_attempts: abide::limits::schedule::MAX_ATTEMPTS,
 };
 
 /// One payment of an invoice.

@@ -56,7 +56,7 @@ pub const INCOMPLETE_HOURS: u32 = 23;
 pub const MAX_NAME: usize = 200;
 
 /// Maximum number of pending lines of plan changes: the order of their invoice fits
-/// [`MAX_METADATA_BYTES`](abide::schedule::limits::MAX_METADATA_BYTES) with the longest ids.
+/// [`MAX_METADATA_BYTES`](abide::limits::schedule::MAX_METADATA_BYTES) with the longest ids.
 pub const MAX_PENDING: usize = 100;
 
 /// Maximum quantity of a subscription.

@@ -8,7 +8,7 @@ use abide::{
     schedule::{self, Phase},
     workflow::{
         Filter, InstanceRecord, Listed, Status, StepKind, StepName, StepState, Workflow,
-        WorkflowError, Workflows, limits,
+        WorkflowError, Workflows,
     },
 };
 use axum::Json;
@@ -182,7 +182,7 @@ async fn failed_step<W: Workflow>(
     let (mut after, mut failed) = (0, None);
     loop {
         let steps = workflows.history(id, after).await.map_err(unresumed)?;
-        let is_last = steps.len() < limits::MAX_PAGE;
+        let is_last = steps.len() < abide::limits::workflow::MAX_PAGE;
         for step in steps {
             after = step.id;
             if step.kind == StepKind::Step && step.state == StepState::Failed {

@@ -76,7 +76,7 @@ mod check;
 mod diagram;
 mod entry;
 mod error;
-pub mod limits;
+pub(crate) mod limits;
 mod machine;
 mod options;
 mod print;

@@ -51,7 +51,7 @@
 
 mod connection;
 mod error;
-pub mod limits;
+pub(crate) mod limits;
 mod router;
 
 use std::{cell::Cell, fmt, rc::Rc};

@@ -55,7 +55,7 @@ pub const MAX_SESSION_BYTES: usize = 64 << 10;
 pub const MAX_SESSION_LIFETIME: Duration = Duration::from_hours(366 * 24);
 
 /// Random bytes of a session's id: 160 bits, more than can be guessed.
-pub const SESSION_ID_BYTES: usize = 20;
+pub(crate) const SESSION_ID_BYTES: usize = 20;
 
 /// Sessions that one pass of the alarm deletes; the next follows at once.
 pub const MAX_SESSIONS_SWEPT: i64 = 1_000;
@@ -67,7 +67,7 @@ pub const MAX_SHARDS: u32 = 100_000;
 pub const MAX_SHARDED_NAME_BYTES: usize = 255;
 
 /// Shards that are asked at the same time when all are asked.
-pub const SHARDS_AT_A_TIME: usize = 64;
+pub(crate) const SHARDS_AT_A_TIME: usize = 64;
 
 /// Figures of one shard.
 pub const MAX_FIGURES: usize = 100;
@@ -104,7 +104,7 @@ pub const MAX_WHO_BYTES: usize = 240;
 
 /// Heartbeats are stored once in this share of the timeout; one that comes sooner changes nothing on disk. A visitor
 /// may count as present for this much longer.
-pub const BEATS_IN_A_TIMEOUT: i64 = 4;
+pub(crate) const BEATS_IN_A_TIMEOUT: i64 = 4;
 
 /// Attempts of one call that is retried.
 pub const MAX_CALL_ATTEMPTS: u32 = 100;
@@ -120,4 +120,4 @@ pub const MIN_KEPT_UNUSED: Duration = Duration::from_secs(1);
 
 /// A use is stored once in this share of the time for which an object is kept: an object is deleted at most this much
 /// earlier than its last use would allow.
-pub const USES_IN_A_LIFE: i64 = 16;
+pub(crate) const USES_IN_A_LIFE: i64 = 16;

@@ -16,7 +16,7 @@
 pub mod cleanup;
 pub mod leaderboard;
 pub mod limiter;
-pub mod limits;
+pub(crate) mod limits;
 pub mod lock;
 pub mod presence;
 pub mod retry;

@@ -30,25 +30,25 @@ pub const MAX_PAUSE: Duration = Duration::from_mins(1);
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a statement may take in a read model. It has to be less than the queue's `timeout`.
-pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(15);
+pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long a batch may wait for a read model: longer than one statement, because another may be before it.
-pub const APPLY_TIMEOUT: Duration = Duration::from_secs(25);
+pub(crate) const APPLY_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Rows that a query returns; more are an error.
 pub const MAX_RESULT_ROWS: usize = 10_000;
 
 /// Sources that a rebuild asks at a time.
-pub const REBUILD_CONCURRENCY: usize = 16;
+pub(crate) const REBUILD_CONCURRENCY: usize = 16;
 
 /// How often a rebuild asks a source that is too busy, or not there for a moment.
-pub const REBUILD_ATTEMPTS: u32 = 20;
+pub(crate) const REBUILD_ATTEMPTS: u32 = 20;
 
 /// Failures that a rebuild names; more are counted.
 pub const MAX_FAILURES: usize = 100;
 
 /// How often a rebuild looks whether the queue is empty.
-pub const REBUILD_LOOK: Duration = Duration::from_millis(200);
+pub(crate) const REBUILD_LOOK: Duration = Duration::from_millis(200);
 
 const _: () = assert!(STATEMENT_TIMEOUT.as_secs() < APPLY_TIMEOUT.as_secs());
 const _: () = assert!(APPLY_TIMEOUT.as_secs() < 2 * STATEMENT_TIMEOUT.as_secs());

@@ -68,7 +68,7 @@
 
 mod error;
 mod feed;
-pub mod limits;
+pub(crate) mod limits;
 mod metrics;
 mod model;
 #[cfg(feature = "server")]

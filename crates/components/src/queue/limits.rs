@@ -57,10 +57,10 @@ pub const MAX_SWEPT: usize = 500;
 pub const MAX_FORWARDED: usize = 100;
 
 /// How long dead letters wait that the other queue refused.
-pub const FORWARD_PAUSE: Duration = Duration::from_secs(10);
+pub(crate) const FORWARD_PAUSE: Duration = Duration::from_secs(10);
 
 /// A claim expires this much later than its consumer's timeout, so the result is written first.
-pub const LEASE_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const LEASE_GRACE: Duration = Duration::from_secs(5);
 
 /// The first pause of a consumer that failed a whole batch; it doubles with each consecutive failure.
 pub const REST: Duration = Duration::from_millis(500);
@@ -69,7 +69,7 @@ pub const REST: Duration = Duration::from_millis(500);
 pub const MAX_REST: Duration = Duration::from_secs(30);
 
 /// How soon a shard checks again whether the program knows its queue.
-pub const UNKNOWN_PAUSE: Duration = Duration::from_mins(1);
+pub(crate) const UNKNOWN_PAUSE: Duration = Duration::from_mins(1);
 
 const _: () = {
     assert!(MAX_BODY_BYTES <= MAX_SEND_BYTES && MAX_BODY_BYTES <= MAX_BATCH_BYTES);

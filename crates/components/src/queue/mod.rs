@@ -55,7 +55,7 @@ mod error;
 mod handle;
 mod id;
 mod inner;
-pub mod limits;
+pub(crate) mod limits;
 mod message;
 mod meta;
 mod metrics;

@@ -27,7 +27,7 @@ pub const MAX_TIME: i64 = abide_component::limits::MAX_TIME;
 pub const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long until the unknown next time of a timer is computed again; then twice as long each time.
-pub const PLAN_WAIT: Duration = Duration::from_mins(1);
+pub(crate) const PLAN_WAIT: Duration = Duration::from_mins(1);
 
 /// The longest of these waits: a missing time zone comes with an update of the machine.
 pub const MAX_PLAN_WAIT: Duration = Duration::from_hours(1);
@@ -55,7 +55,7 @@ pub const MAX_CLAIMS: usize = 64;
 
 /// One claim of this many is kept for timers that catch up, if there are any; the others are for occurrences that are
 /// due for the first time.
-pub const CATCH_UP_SHARE: usize = 4;
+pub(crate) const CATCH_UP_SHARE: usize = 4;
 
 /// Failed occurrences that are kept per timer; the oldest are moved to the history.
 pub const MAX_FAILED: i64 = 100;
@@ -77,17 +77,17 @@ pub const MAX_ERROR_BYTES: usize = 1_024;
 
 /// A clock that was set back by more than this was wrong before: repeating timers follow the new time at once. After a
 /// smaller step they wait, so no time goes off twice. Vixie's cron has the same bound.
-pub const CLOCK_CORRECTION: Duration = Duration::from_hours(3);
+pub(crate) const CLOCK_CORRECTION: Duration = Duration::from_hours(3);
 
 /// How long one call of the alarm claims occurrences; then the alarm continues.
-pub const TURN: Duration = Duration::from_secs(20);
+pub(crate) const TURN: Duration = Duration::from_secs(20);
 
 const _: () = {
     assert!(MAX_CLAIMS <= MAX_CONCURRENCY);
 };
 
 /// How soon the object is woken again if it was reset during its alarm.
-pub const AFTER_RESET: Duration = Duration::from_secs(2);
+pub(crate) const AFTER_RESET: Duration = Duration::from_secs(2);
 
 /// How soon the object is woken again if the claimer was interrupted.
 pub const AGAIN: Duration = Duration::from_secs(30);

@@ -56,7 +56,7 @@ mod clock;
 mod error;
 mod history;
 mod inner;
-pub mod limits;
+pub(crate) mod limits;
 mod metrics;
 #[cfg(feature = "server")]
 mod operations;

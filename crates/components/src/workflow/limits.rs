@@ -41,19 +41,19 @@ pub const MAX_TIME: i64 = abide_component::limits::MAX_TIME;
 pub const JITTER: f64 = abide_component::limits::JITTER;
 
 /// Results that a replay delivers in one poll; other objects run in between.
-pub const REPLAY_BATCH: usize = 256;
+pub(crate) const REPLAY_BATCH: usize = 256;
 
 /// Polls of a run that wakes itself, before other objects run.
-pub const RESTLESS_POLLS: usize = 1_000;
+pub(crate) const RESTLESS_POLLS: usize = 1_000;
 
 /// How long a stuck instance waits until it checks whether the program was fixed.
-pub const STUCK_PAUSE: Duration = Duration::from_hours(1);
+pub(crate) const STUCK_PAUSE: Duration = Duration::from_hours(1);
 
 /// The wait before a notice to another object is sent again; it doubles each time.
-pub const TELL_BACKOFF: Duration = Duration::from_secs(1);
+pub(crate) const TELL_BACKOFF: Duration = Duration::from_secs(1);
 
 /// The longest such wait.
-pub const TELL_MAX_BACKOFF: Duration = Duration::from_mins(1);
+pub(crate) const TELL_MAX_BACKOFF: Duration = Duration::from_mins(1);
 
 /// Notices that one instance sends to other objects at a time: to new children, a parent, its directory.
 pub const MAX_TELLING: usize = 16;

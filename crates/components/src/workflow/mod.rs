@@ -58,7 +58,7 @@ mod failure;
 mod handle;
 mod inner;
 mod json;
-pub mod limits;
+pub(crate) mod limits;
 mod metrics;
 mod notice;
 mod notices;

@@ -54,14 +54,14 @@ pub(super) const LEVELS_WITHOUT_STACK: u64 = 200;
 pub(super) const MAX_CUT_ROUNDS: usize = 8;
 
 /// Processor time that one update may take, besides [`TIME_PER_KIB`], unless the options say otherwise.
-pub const UPDATE_TIME: Duration = Duration::from_millis(200);
+pub(crate) const UPDATE_TIME: Duration = Duration::from_millis(200);
 
 /// Processor time that reading a stored document may take, besides [`TIME_PER_KIB`]. An update that would make it take more than
 /// half of that is refused.
-pub const LOAD_TIME: Duration = Duration::from_secs(2);
+pub(crate) const LOAD_TIME: Duration = Duration::from_secs(2);
 
 /// Processor time for each KiB of updates: ten times what `yrs` needs for text that was typed letter by letter.
-pub const TIME_PER_KIB: Duration = Duration::from_millis(1);
+pub(crate) const TIME_PER_KIB: Duration = Duration::from_millis(1);
 
 /// Updates up to this are applied on the worker's thread: a change of several words. Longer ones are applied on another.
 pub(super) const INLINE_UPDATE_BYTES: usize = 512;

@@ -64,7 +64,7 @@ mod awareness;
 mod exchange;
 mod inspect;
 mod lib0;
-pub mod limits;
+pub(crate) mod limits;
 mod message;
 mod options;
 mod pieces;

@@ -34,6 +34,7 @@ mod call;
 mod email;
 #[cfg(feature = "server")]
 mod http;
+#[doc(hidden)]
 pub mod limits;
 #[cfg(feature = "server")]
 mod operation;

@@ -1,5 +1,6 @@
 //! Translates SQLite's errors for users.
 
+use super::text::EMPTY;
 use super::{ObjectDb, State};
 use crate::error::{Error, ErrorKind, SqlError, SqlErrorKind};
 use crate::guard::NO_ATTACH;
@@ -63,6 +64,7 @@ impl ObjectDb {
             }
             rusqlite::Error::SqliteFailure(_, Some(text)) => text.clone(),
             rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+            rusqlite::Error::Empty => EMPTY.to_owned(),
             other => other.to_string(),
         };
         match error.sqlite_error_code() {

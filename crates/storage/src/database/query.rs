@@ -2,7 +2,7 @@
 
 use super::ObjectDb;
 use super::statements::{Known, Origin, Unprepared};
-use super::text::Write;
+use super::text::{self, Write};
 use crate::error::{Error, Result};
 use crate::limits::MAX_RESULT_BYTES;
 use crate::params::{Binder, Params, Unbound};
@@ -70,10 +70,12 @@ impl ObjectDb {
     fn run_batch(&self, sql: &str, mut params: Option<impl Params>) -> Result<Gathered> {
         let mut rows = Gathered::default();
         let mut written = 0;
+        let mut is_empty = true;
         let mut batch = Batch::new(&self.connection, sql);
         loop {
             let next = batch.next().map_err(|error| self.sql_error(&error))?;
             let Some(mut statement) = next else { break };
+            is_empty = false;
             // Without values: none is bound yet.
             let known = Known::of(&statement.expanded_sql().unwrap_or_default());
             rows = if statement.parameter_count() > 0 {
@@ -88,6 +90,9 @@ impl ObjectDb {
                 self.run(&mut statement, &known, ())?
             };
             written += rows.written;
+        }
+        if is_empty {
+            return Err(Error::input(text::EMPTY));
         }
         rows.written = written;
         Ok(rows)

@@ -5,6 +5,9 @@ use crate::error::{Error, Result};
 use crate::guard::hides_reserved_name;
 use crate::limits::MAX_SQL_BYTES;
 
+/// Why a text without a statement is refused. Comments are none.
+pub(super) const EMPTY: &str = "the SQL text is empty";
+
 /// Rejects a user's text that is too long or empty, or that names what is the engine's.
 pub(super) fn check(sql: &str) -> Result<()> {
     if sql.len() > MAX_SQL_BYTES {
@@ -15,7 +18,7 @@ pub(super) fn check(sql: &str) -> Result<()> {
     }
     let trimmed = sql.trim();
     if trimmed.is_empty() {
-        return Err(Error::input("the SQL text is empty"));
+        return Err(Error::input(EMPTY));
     }
     if trimmed.ends_with(MARK) || hides_reserved_name(sql) {
         return Err(Error::input("names that begin with _abide_ are reserved"));

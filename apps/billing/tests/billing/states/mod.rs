@@ -3,7 +3,7 @@
 
 mod chains;
 
-use abide::{outcomes::Schema, schedule::limits::MAX_METADATA_BYTES};
+use abide::{limits::schedule::MAX_METADATA_BYTES, outcomes::Schema};
 use proptest::prelude::*;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! From objects to the read model, without faults.
 
-use abide::projection::limits;
+use abide::limits::projection as limits;
 
 use crate::projection::support::{World, run};
 

@@ -1,10 +1,10 @@
 //! What SQLite reports reaches the user with its reason.
 
-use abide_storage::{ErrorKind, SqlErrorKind};
+use abide_storage::{Error, ErrorKind, SqlErrorKind};
 
 use crate::{
     common,
-    sql::{database, run, value},
+    sql::{database, refused, run, value},
 };
 
 #[test]
@@ -55,4 +55,30 @@ fn a_deferred_foreign_key_that_fails_at_the_commit_has_sqlites_words() {
         value(&common::open(&store, 1), "SELECT count(*) FROM c"),
         0_i64.into()
     );
+}
+
+#[test]
+fn a_text_without_a_statement_is_refused() {
+    let (_store, db) = database();
+    for sql in [
+        "",
+        " \n",
+        ";",
+        ";;",
+        "-- SELECT 1",
+        "/* one; two */",
+        "; -- one; two",
+    ] {
+        refused(&db, sql, "the SQL text is empty");
+        let error = db.for_each(sql, (), |_| Ok::<(), Error>(())).unwrap_err();
+        assert_eq!(error.to_string(), "the SQL text is empty", "{sql}");
+    }
+    for sql in [
+        "SELECT 7; -- SELECT 8",
+        "; SELECT 7",
+        "-- one; two\nSELECT 7",
+        "SELECT 7;;",
+    ] {
+        assert_eq!(value(&db, sql), 7.into(), "{sql}");
+    }
 }
