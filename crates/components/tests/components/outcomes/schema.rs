@@ -1,6 +1,7 @@
 //! Validation and diagrams of declarations.
 
-use abide::outcomes::{Declaration, Schema, limits};
+use abide::limits::outcomes as limits;
+use abide::outcomes::{Declaration, Schema};
 
 use crate::outcomes::support::{ACCOUNT, Account};
 

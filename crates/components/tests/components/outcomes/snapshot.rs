@@ -1,6 +1,7 @@
 //! Snapshots save work, but nothing depends on them.
 
-use abide::outcomes::{OutcomesOptions, Until, limits};
+use abide::limits::outcomes as limits;
+use abide::outcomes::{OutcomesOptions, Until};
 use serde_json::json;
 
 use crate::outcomes::support::{World, damage};

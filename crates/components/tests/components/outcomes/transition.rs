@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use abide::outcomes::{Allowed, OutcomesError, limits};
+use abide::limits::outcomes as limits;
+use abide::outcomes::{Allowed, OutcomesError};
 use serde_json::{Value, json};
 
 use crate::outcomes::support::World;

@@ -1,10 +1,7 @@
 //! Invalid and excessive requests connect no client and change nothing.
 
-use abide::{
-    ErrorKind,
-    http::StatusCode,
-    party::{RoomOptions, limits},
-};
+use abide::limits::party as limits;
+use abide::{ErrorKind, http::StatusCode, party::RoomOptions};
 use abide_harness::run;
 
 use crate::party::support::World;

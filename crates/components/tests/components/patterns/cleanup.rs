@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
+use abide::limits::patterns::MAX_KEPT_UNUSED;
 use abide::{
-    patterns::{
-        cleanup::{Cleanup, CleanupOptions, Decision},
-        limits::MAX_KEPT_UNUSED,
-    },
+    patterns::cleanup::{Cleanup, CleanupOptions, Decision},
     prelude::*,
 };
 

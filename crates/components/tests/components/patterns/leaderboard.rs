@@ -1,8 +1,8 @@
 //! Leaderboards.
 
-use abide::patterns::{
-    leaderboard::{self, Leaderboard, LeaderboardError, LeaderboardOptions, Place},
-    limits::MAX_PLACES,
+use abide::limits::patterns::MAX_PLACES;
+use abide::patterns::leaderboard::{
+    self, Leaderboard, LeaderboardError, LeaderboardOptions, Place,
 };
 
 use crate::patterns::support::{Random, World, each_seed, run, secs};

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use abide::patterns::{
-    limiter::{self, Limit, LimiterError, LimiterOptions, RateLimiter, Verdict},
-    limits::{MAX_LIMITER_KEYS, WINDOW_SLOTS},
-};
+use abide::limits::patterns::{MAX_LIMITER_KEYS, WINDOW_SLOTS};
+use abide::patterns::limiter::{self, Limit, LimiterError, LimiterOptions, RateLimiter, Verdict};
 
 use crate::patterns::support::{Random, World, each_seed, millis, run, secs};
 

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
+use abide::limits::patterns::{FORGET_LOCK_AFTER, MAX_LEASE, MAX_LOCK_WAIT};
 use abide::{
     component::Failure,
-    patterns::{
-        limits::{FORGET_LOCK_AFTER, MAX_LEASE, MAX_LOCK_WAIT},
-        lock::{self, Fence, Lease, Lock, LockError, Token},
-    },
+    patterns::lock::{self, Fence, Lease, Lock, LockError, Token},
     prelude::*,
 };
 

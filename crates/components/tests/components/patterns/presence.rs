@@ -7,12 +7,10 @@ use std::{
     time::Duration,
 };
 
+use abide::limits::patterns::MAX_PRESENT;
 use abide::{
     ErrorKind,
-    patterns::{
-        limits::MAX_PRESENT,
-        presence::{Change, Presence, PresenceOptions, Present},
-    },
+    patterns::presence::{Change, Presence, PresenceOptions, Present},
     prelude::*,
     socket::{ClientSocket, CloseFrame, Endpoint, Frame},
 };

@@ -2,11 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use abide::limits::patterns::{MAX_SESSION_BYTES, MAX_SESSIONS, MAX_SUBJECT_BYTES};
 use abide::{
-    patterns::{
-        limits::{MAX_SESSION_BYTES, MAX_SESSIONS, MAX_SUBJECT_BYTES},
-        sessions::{NewSession, Session, SessionError, SessionOptions, Sessions},
-    },
+    patterns::sessions::{NewSession, Session, SessionError, SessionOptions, Sessions},
     prelude::*,
 };
 

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use abide::limits::patterns::{MAX_FIGURES, MAX_SHARDS, MAX_TOTALS};
 use abide::{
-    patterns::{
-        limits::{MAX_FIGURES, MAX_SHARDS, MAX_TOTALS},
-        sharding::{self, Coordinator, Figures, Sharded, ShardingError, ShardingOptions},
-    },
+    patterns::sharding::{self, Coordinator, Figures, Sharded, ShardingError, ShardingOptions},
     prelude::*,
 };
 

@@ -1,7 +1,8 @@
 //! What every read model does: the same tests for each.
 
 use abide::Value;
-use abide::projection::{Begun, ProjectionError, ReadModel, Row, limits};
+use abide::limits::projection as limits;
+use abide::projection::{Begun, ProjectionError, ReadModel, Row};
 use serde_json::json;
 
 use crate::projection::support::{accounts, row};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use abide::queue::{QueueOptions, Queues, RetryPolicy, limits};
+use abide::limits::queue as limits;
+use abide::queue::{QueueOptions, Queues, RetryPolicy};
 
 fn refused(options: QueueOptions) -> bool {
     let declare = move || Queues::new().without_consumer("words", options);

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use abide::queue::{Queue, QueueError, QueueMessage, limits};
+use abide::limits::queue as limits;
+use abide::queue::{Queue, QueueError, QueueMessage};
 
 use crate::queue::support::{World, message, plain, run, words, words_with};
 

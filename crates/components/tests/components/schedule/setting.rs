@@ -1,7 +1,8 @@
 //! Setting timers, and what is refused.
 
+use abide::limits::schedule as limits;
 use abide::schedule::{
-    Overlap, Phase, RetryPolicy, ScheduleError, ScheduleOptions, Spec, Upserted, limits,
+    Overlap, Phase, RetryPolicy, ScheduleError, ScheduleOptions, Spec, Upserted,
 };
 use abide::{Error, ErrorKind};
 use std::time::Duration;

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use abide::workflow::{Context, Failure, Status, Workflow, limits};
+use abide::limits::workflow as limits;
+use abide::workflow::{Context, Failure, Status, Workflow};
 
 use crate::workflow::support::{Act, Programs, Script, Test, World, run};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use abide::workflow::{EventKey, Status, StepState, WorkflowError, limits};
+use abide::limits::workflow as limits;
+use abide::workflow::{EventKey, Status, StepState, WorkflowError};
 
 use crate::workflow::support::{Act, Programs, World, run};
 

@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use abide::workflow::{Status, StepState, limits};
+use abide::limits::workflow as limits;
+use abide::workflow::{Status, StepState};
 
 use crate::workflow::support::{Act, Programs, World, policy, run};
 

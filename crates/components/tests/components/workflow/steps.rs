@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use abide::limits::workflow as limits;
 use abide::workflow::{
     Context, Ended, Failure, Filter, ListBy, Listed, ListedVersion, RetryPolicy, Status, StepKind,
-    StepState, Workflow, WorkflowDirectory, WorkflowError, limits,
+    StepState, Workflow, WorkflowDirectory, WorkflowError,
 };
 
 use crate::workflow::support::{Act, Programs, Script, Test, World, policy, run};

@@ -1,6 +1,7 @@
 //! Invalid messages change nothing, and the client is told why.
 
-use abide::yjs::{DocumentOptions, limits, yrs};
+use abide::limits::yjs as limits;
+use abide::yjs::{DocumentOptions, yrs};
 use abide_harness::{Random, run};
 use yrs::{
     sync::{Message as Yjs, SyncMessage},
