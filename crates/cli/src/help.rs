@@ -252,6 +252,23 @@ Example:
 Stop the node first.",
     ),
     (
+        "class list",
+        "\
+Example:
+  abide class list --data /var/lib/abide
+
+Stop the node first.",
+    ),
+    (
+        "class delete",
+        "\
+Examples:
+  abide class delete Draft --data /var/lib/abide
+  abide class delete Draft --yes --data /var/lib/abide
+
+Stop the node first. A program can do the same at its start: `delete_class` of its host's builder.",
+    ),
+    (
         "sql",
         "\
 Examples:

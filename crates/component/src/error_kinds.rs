@@ -5,12 +5,19 @@
 /// component takes no more until some work is done is `Overloaded`, so that callers wait; one that an operator or another
 /// program must end is `Limit`.
 ///
-/// ```ignore
+/// ```
+/// # use abide::Error;
+/// # #[derive(Debug, Clone)]
+/// # enum DeskError { Invalid, Full, NotFound, Closed, Object(Error) }
+/// # impl std::fmt::Display for DeskError {
+/// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { write!(f, "{self:?}") }
+/// # }
 /// abide::component::error_kinds!(DeskError {
 ///     Invalid => Input,
 ///     Full => Overloaded,
 ///     NotFound | Closed => NotFound,
 /// });
+/// # fn main() { assert_eq!(Error::from(DeskError::Full).kind(), abide::ErrorKind::Overloaded); }
 /// ```
 #[macro_export]
 macro_rules! error_kinds {

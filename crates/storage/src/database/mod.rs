@@ -621,6 +621,34 @@ mod tests {
     }
 
     #[test]
+    fn a_statement_that_is_prepared_anew_has_its_own_columns() {
+        let store = store();
+        let db = open(&store);
+        db.exec("CREATE TABLE t (a); INSERT INTO t VALUES (1)", ())
+            .unwrap();
+        let all = "SELECT * FROM t";
+        let columns = || db.exec(all, ()).unwrap().columns().to_vec();
+        assert_eq!(columns(), ["a"]);
+        // The statement is lost with the panic.
+        let panics = std::panic::AssertUnwindSafe(|| {
+            db.for_each(all, (), |_| -> Result<()> { panic!("a test's panic") })
+        });
+        std::panic::catch_unwind(panics).unwrap_err();
+        db.exec("ALTER TABLE t ADD COLUMN b DEFAULT 2", ()).unwrap();
+        assert_eq!(columns(), ["a", "b"]);
+        // One that runs keeps its columns, another of the same text has those of now.
+        let mut seen = Vec::new();
+        db.for_each(all, (), |row| -> Result<()> {
+            db.exec("ALTER TABLE t ADD COLUMN c DEFAULT 3", ())?;
+            seen.push((row.raw().len(), columns().len()));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(seen, [(2, 3)]);
+        assert_eq!(columns(), ["a", "b", "c"]);
+    }
+
+    #[test]
     fn a_statement_beside_a_partial_index_is_prepared_once() {
         let store = store();
         let db = open(&store);

@@ -163,8 +163,9 @@ impl Database {
             if found.is_none() && origin == Origin::User {
                 text::check(sql).map_err(Unprepared::Refused)?;
             }
-            let kept_statement = found.as_ref().and_then(|kept| kept.statement.take());
-            let mut statement = match kept_statement {
+            let prepared = found.as_ref().and_then(|kept| kept.statement.take());
+            let is_new = prepared.is_none();
+            let mut statement = match prepared {
                 Some(statement) => statement,
                 None => connection
                     .prepare_with_flags(sql.trim(), PrepFlags::SQLITE_PREPARE_PERSISTENT)
@@ -175,6 +176,10 @@ impl Database {
                 statements.keep(Rc::clone(&new), sql);
                 new
             });
+            if is_new {
+                // They may be those of a statement that was prepared before the schema changed.
+                kept.known.columns.take();
+            }
             let result = f(&mut statement, &kept.known);
             statement.clear_bindings();
             kept.statement.replace(Some(statement));
