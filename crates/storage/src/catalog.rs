@@ -102,6 +102,11 @@ pub(crate) fn object_path(dir: &Path, manifest: &Manifest, key: ObjectKey) -> Op
     Some(namespace.join(&hex[..2]).join(format!("{hex}.sqlite")))
 }
 
+/// Returns whether it is the name of a directory of object files: the first byte of their ids, in hex.
+pub(crate) fn is_part(name: &str) -> bool {
+    name.len() == 2 && name.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
 /// Rejects a unique key that cannot name a namespace.
 pub(crate) fn check_unique_key(unique_key: &str) -> Result<()> {
     if unique_key.is_empty() || unique_key.len() > 128 {

@@ -1,5 +1,6 @@
 //! Counts the size of the stored objects, for [`crate::stored`].
 
+use crate::catalog;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{NamespaceNo, ObjectKey};
@@ -27,6 +28,7 @@ impl Engine {
         for namespace in (1..).map(NamespaceNo).take(namespaces) {
             if let Some(dir) = self.shared.catalog.namespace_dir(namespace) {
                 let names = list(&dir)?.into_iter();
+                let names = names.filter(|name| catalog::is_part(name));
                 folders.extend(names.map(|name| (namespace, dir.join(name))));
             }
         }

@@ -8,6 +8,7 @@
 //!
 //! Compaction removes the history of the objects from the archive.
 
+use crate::catalog;
 use crate::disk::{Disk, sync_names};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -21,8 +22,13 @@ impl Engine {
     /// See [`crate::Store::delete_namespace`].
     pub(crate) fn delete_namespace(&self, unique_key: &str) -> Result<bool> {
         let _alone = self.repairs.lock();
-        let Some(namespace) = self.shared.catalog.current().namespace(unique_key) else {
-            return Ok(false);
+        let manifest = self.shared.catalog.current();
+        let is_removing = manifest.removing.contains(unique_key);
+        if is_removing {
+            self.remove_files(unique_key)?;
+        }
+        let Some(namespace) = manifest.namespace(unique_key) else {
+            return Ok(is_removing);
         };
         self.objects.shut(namespace)?;
         self.forget_namespace(namespace, unique_key)
@@ -43,7 +49,7 @@ impl Engine {
         self.objects.forget(namespace);
         self.alarms.forget(|gone| gone == namespace);
         for pages in pages {
-            self.stored.changed(pages, 0);
+            self.stored.gone(pages);
         }
         for saved in quarantined.iter().filter_map(|of| of.pages.as_ref()) {
             // A run that the manifest does not list is never read.
@@ -84,7 +90,10 @@ impl Engine {
     fn remove_files(&self, unique_key: &str) -> Result<()> {
         let disk = &*self.shared.disk;
         let dir = self.shared.catalog.dir_of(unique_key);
-        for part in list(disk, &dir)?.iter().filter(|name| is_part(name)) {
+        for part in list(disk, &dir)?
+            .iter()
+            .filter(|name| catalog::is_part(name))
+        {
             let part = dir.join(part);
             for name in list(disk, &part)?.iter().filter(|name| is_of_object(name)) {
                 let path = part.join(name);
@@ -115,11 +124,6 @@ impl Engine {
             .map(|key| self.counted_pages(key))
             .collect())
     }
-}
-
-/// Returns whether it is the name of a directory of object files: the first byte of their ids.
-fn is_part(name: &str) -> bool {
-    name.len() == 2 && name.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 /// Returns whether a file is an object's, was kept by a repair of the object, or was put next to it by SQLite's tools.

@@ -142,7 +142,12 @@ impl Engine {
         };
         let disk = &*self.shared.disk;
         let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
-        for part in disk.list(&dir).map_err(failed)? {
+        for part in disk
+            .list(&dir)
+            .map_err(failed)?
+            .into_iter()
+            .filter(|name| catalog::is_part(name))
+        {
             for file in disk.list(&dir.join(part)).map_err(failed)? {
                 let id = file.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
                 if let Some(id) = id {
@@ -181,6 +186,7 @@ impl Engine {
         let first = after.map(|after| hex::encode(&after[..1]));
         // A part is named after the first byte of its ids.
         let mut parts = disk.list(&dir).map_err(failed)?;
+        parts.retain(|part| catalog::is_part(part));
         parts.retain(|part| first.as_ref().is_none_or(|first| part >= first));
         parts.sort_unstable();
         let mut in_files = 0;
@@ -298,17 +304,19 @@ impl Engine {
     /// The number of a namespace; a new one is durable before it is returned.
     pub(crate) fn namespace(&self, unique_key: &str) -> Result<NamespaceNo> {
         catalog::check_unique_key(unique_key)?;
-        let number = || self.shared.catalog.current().namespace(unique_key);
-        if let Some(number) = number() {
-            return Ok(number);
-        }
-        self.finish_deletion_of(unique_key)?;
-        self.shared.publish(|manifest| {
-            if manifest.namespace(unique_key).is_none() {
-                manifest.namespaces.push(unique_key.to_owned());
+        loop {
+            if let Some(number) = self.shared.catalog.current().namespace(unique_key) {
+                return Ok(number);
             }
-        })?;
-        number().ok_or_else(Error::no_space)
+            self.finish_deletion_of(unique_key)?;
+            self.shared.publish(|manifest| {
+                // It may have been begun and deleted in the meantime.
+                let is_free = !manifest.removing.contains(unique_key);
+                if is_free && manifest.namespace(unique_key).is_none() {
+                    manifest.namespaces.push(unique_key.to_owned());
+                }
+            })?;
+        }
     }
 
     /// The bookmark of an object's newest commit.

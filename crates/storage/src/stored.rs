@@ -107,6 +107,16 @@ impl Stored {
         self.all_bytes.is_some()
     }
 
+    /// Records that an object of this many pages was deleted. It may not have been counted, if its file could not be examined.
+    pub(crate) fn gone(&self, pages: u32) {
+        if self.all_bytes.is_some() {
+            let less = |counted: u64| Some(counted.saturating_sub(u64::from(pages)));
+            let _ = self
+                .pages
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+    }
+
     /// Returns whether all objects together have reached their limit.
     pub(crate) fn is_full(&self) -> bool {
         let bytes = self.pages.load(Ordering::Relaxed) * PAGE;

@@ -621,6 +621,31 @@ mod tests {
     }
 
     #[test]
+    fn a_trigger_that_is_made_or_dropped_again_is_in_the_transaction() {
+        let store = store();
+        let db = open(&store);
+        let create = "CREATE TRIGGER IF NOT EXISTS tr AFTER INSERT ON t BEGIN SELECT 1; END";
+        let remove = "DROP TRIGGER IF EXISTS tr";
+        let count = || {
+            let count = "SELECT count(*) FROM sqlite_schema WHERE name = 'tr'";
+            db.exec(count, ()).unwrap().one::<i64>().unwrap()
+        };
+        db.exec("CREATE TABLE t (a)", ()).unwrap();
+        for text in [remove, create, create, remove, remove] {
+            db.exec(text, ()).unwrap();
+        }
+        db.commit().unwrap();
+        db.exec(create, ()).unwrap();
+        db.rollback();
+        assert_eq!(count(), 0);
+        db.exec(create, ()).unwrap();
+        db.commit().unwrap();
+        db.exec(remove, ()).unwrap();
+        db.rollback();
+        assert_eq!(count(), 1);
+    }
+
+    #[test]
     fn a_statement_that_is_prepared_anew_has_its_own_columns() {
         let store = store();
         let db = open(&store);

@@ -28,24 +28,29 @@ pub(super) fn check(sql: &str) -> Result<()> {
 
 /// What the first words of a statement that writes say about it.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "they are independent facts")]
 pub(super) struct Write {
     /// It can be expected to free or replace something: it may use the reserve.
     pub(super) uses_reserve: bool,
     /// It is an `INSERT`, `UPDATE` or `DELETE`: SQLite's `changes()` is about these.
     pub(super) is_dml: bool,
     pub(super) creates_virtual_table: bool,
+    /// It creates or drops a trigger. With IF (NOT) EXISTS such a statement can be read-only when it is prepared, and write
+    /// when it runs again after a change of the schema.
+    pub(super) is_of_trigger: bool,
 }
 
 impl Write {
     pub(super) fn of(sql: &str) -> Self {
         let (first, rest) = first_word(sql);
         let is = |word: &str| first.eq_ignore_ascii_case(word);
+        let (second, _) = first_word(rest);
         let replaces = is("update") || is("delete");
         Self {
             uses_reserve: replaces || is("drop"),
             is_dml: replaces || is("insert") || is("replace") || is("with"),
-            creates_virtual_table: is("create")
-                && first_word(rest).0.eq_ignore_ascii_case("virtual"),
+            creates_virtual_table: is("create") && second.eq_ignore_ascii_case("virtual"),
+            is_of_trigger: (is("create") || is("drop")) && second.eq_ignore_ascii_case("trigger"),
         }
     }
 }

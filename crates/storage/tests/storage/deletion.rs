@@ -195,6 +195,7 @@ fn files_that_cannot_be_removed_are_removed_later() {
     assert_eq!(classes(&store), ["Kept"]);
     // Not until the old files are gone.
     assert_eq!(store.namespace("Gone").unwrap_err().kind(), ErrorKind::Io);
+    assert!(store.delete_namespace("Gone").is_err(), "it is tried again");
     drop(store);
     let store = open().unwrap();
     assert_eq!(classes(&store), ["Kept"]);
@@ -219,6 +220,26 @@ fn a_deleted_class_gives_its_room_back() {
     let before = store.stats().stored_bytes.unwrap();
     store.delete_namespace("Gone").unwrap();
     assert_eq!(store.stats().stored_bytes, Some(before / 2));
+}
+
+#[test]
+fn a_deleted_class_that_was_not_counted_does_not_make_the_count_wrong() {
+    let disk = FaultyDisk::default();
+    let open = || {
+        let options = StoreOptions::small().manual(true).max_bytes(Some(8 << 20));
+        Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap()
+    };
+    let store = open();
+    put(&store, "Gone", 1).unwrap();
+    store.checkpoint().unwrap();
+    drop(store);
+    disk.fail(&[DiskOp::Len, DiskOp::Open], "objects/Gone", EIO);
+    let store = open();
+    disk.clear();
+    assert_eq!(store.stats().stored_bytes, Some(0));
+    store.delete_namespace("Gone").unwrap();
+    assert_eq!(store.stats().stored_bytes, Some(0));
+    put(&store, "Kept", 1).unwrap();
 }
 
 #[test]
@@ -309,12 +330,15 @@ fn other_files_in_the_directory_of_a_deleted_class_stay() {
     std::fs::write(&beside, "of sqlite3").unwrap();
     let notes = path(1).with_file_name("notes.txt");
     std::fs::write(&notes, "an operator's").unwrap();
+    let above = objects.join("Gone").join("notes.txt");
+    std::fs::write(&above, "an operator's").unwrap();
     assert!(RealDisk.open(&path(0), OpenMode::Existing).is_ok());
     store.delete_namespace("Gone").unwrap();
     assert!(!beside.exists() && notes.exists());
     let left = |dir: &Path| std::fs::read_dir(dir).unwrap().count();
-    assert_eq!((left(&objects.join("Gone")), left(&objects)), (1, 2));
+    assert_eq!((left(&objects.join("Gone")), left(&objects)), (2, 2));
     std::fs::remove_file(&notes).unwrap();
+    std::fs::remove_file(&above).unwrap();
     store.namespace("Gone").unwrap();
     store.delete_namespace("Gone").unwrap();
     assert_eq!(left(&objects), 1);
