@@ -105,6 +105,12 @@ fn worker(world: &World, name: &str) -> Stub<Worker> {
     world.env().object::<Worker>().get_by_name(name)
 }
 
+/// Waits until work has ended, or fails.
+async fn ends(world: &World) {
+    let ended = tokio::time::timeout(Duration::from_secs(20), world.signals.wait("ended"));
+    ended.await.expect("the work ends");
+}
+
 async fn finishes(world: &World) {
     world.signals.give("go");
     world.signals.wait("ended").await;
@@ -166,7 +172,7 @@ fn a_handler_that_asks_learns_that_its_caller_is_gone() {
         world.fence().await;
         assert_eq!(world.signals.notes(), [""; 0]);
         drop(dropped);
-        world.signals.wait("ended").await;
+        ends(&world).await;
         let written = worker(&world, "worker").written().await.unwrap();
         assert_eq!(written, (true, true), "what it wrote remains");
 
@@ -176,18 +182,18 @@ fn a_handler_that_asks_learns_that_its_caller_is_gone() {
         world.signals.wait("begun").await;
         world.clock.advance(LIMIT);
         assert_eq!(late.await.unwrap_err().kind(), ErrorKind::Timeout);
-        world.signals.wait("ended").await;
+        ends(&world).await;
 
         let delegated = worker(&world, "boss").delegate_while_called("helper".into());
         world.signals.wait("begun").await;
         assert!(worker(&world, "boss").give_up().await.is_err());
         assert!(delegated.await.unwrap_err().object_reset());
-        world.signals.wait("ended").await;
+        ends(&world).await;
         assert_eq!(world.signals.notes(), ["gone"; 3]);
 
         drop(worker(&world, "twice").watch_twice());
         world.signals.wait("begun").await;
-        world.signals.wait("ended").await;
+        ends(&world).await;
     });
 }
 
