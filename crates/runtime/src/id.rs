@@ -13,6 +13,7 @@
 
 use std::{fmt, str::FromStr};
 
+use abide_storage::Shard;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
@@ -39,11 +40,10 @@ impl ObjectId {
         &self.0
     }
 
-    /// Which of `workers` workers this object is on. Ids are uniform in their first half.
+    /// Which of `workers` workers this object is on: all objects of a shard are on one. Ids are uniform in their first
+    /// half.
     pub(crate) fn worker(&self, workers: usize) -> usize {
-        let mut head = [0; 8];
-        head.copy_from_slice(&self.0[..8]);
-        (u64::from_le_bytes(head) % workers as u64) as usize
+        usize::from(Shard::of(&self.0).get()) % workers
     }
 }
 

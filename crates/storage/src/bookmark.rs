@@ -1,7 +1,7 @@
 //! Bookmarks: a position in an object's history, as text that a program can store and compare.
 
 use crate::error::{Error, Result};
-use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
+use crate::ident::{CommitNo, Generation, Lsn, ObjectKey, Position};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cmp::Ordering;
@@ -12,7 +12,7 @@ const EXAMPLE: &str = "00000003-0000000000001a40-00000011-5e0c-4a988a7e";
 
 /// The state of one object after one of its commits.
 ///
-/// As text, `eeeeeeee-llllllllllllllll-cccccccc-oooo-ssssssss` in hexadecimal: the epoch of the log, a position in it,
+/// As text, `gggggggg-llllllllllllllll-cccccccc-oooo-ssssssss` in hexadecimal: the generation of the log, a position in it,
 /// the object's commit number, a tag of the object, and a checksum of the preceding text. The checksum rejects mistyped
 /// bookmarks, the tag bookmarks of other objects. Bookmarks of one object sort chronologically, as values and as text.
 ///
@@ -27,11 +27,9 @@ const EXAMPLE: &str = "00000003-0000000000001a40-00000011-5e0c-4a988a7e";
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Bookmark {
-    /// The epoch in which the commit was made or the bookmark was taken: the commit's own epoch is not later.
-    pub(crate) epoch: Epoch,
-    /// A position between the end of the commit and the end of the object's next one. For a commit that has not been
-    /// made yet: a position between the end of the preceding commit and its own.
-    pub(crate) lsn: Lsn,
+    /// Not before the end of the commit, and before the end of the object's next one. For a commit that has not been made
+    /// yet: between the end of the preceding commit and its own.
+    pub(crate) position: Position,
     /// The commit number; 0 is the object before its first commit.
     pub(crate) commit: CommitNo,
     /// The tag of the object.
@@ -52,7 +50,7 @@ impl Bookmark {
     fn body(&self) -> String {
         format!(
             "{:08x}-{:016x}-{:08x}-{:04x}",
-            self.epoch.0, self.lsn.0, self.commit.0, self.object
+            self.position.generation.0, self.position.lsn.0, self.commit.0, self.object
         )
     }
 }
@@ -65,7 +63,7 @@ pub(crate) fn mark(key: ObjectKey) -> u16 {
 
 impl Ord for Bookmark {
     fn cmp(&self, other: &Self) -> Ordering {
-        let place = |b: &Self| (b.epoch, b.lsn, b.commit.0, b.object);
+        let place = |b: &Self| (b.position, b.commit.0, b.object);
         place(self).cmp(&place(other))
     }
 }
@@ -105,8 +103,7 @@ impl FromStr for Bookmark {
         };
         let parse = || {
             Some(Self {
-                epoch: Epoch(number(0..8)? as u32),
-                lsn: Lsn(number(9..25)?),
+                position: Position::at(Generation(number(0..8)? as u32), Lsn(number(9..25)?)),
                 commit: CommitNo(number(26..34)? as u32),
                 object: number(35..39)? as u16,
             })
@@ -139,10 +136,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn bookmark((epoch, lsn, commit, object): (u32, u64, u32, u16)) -> Bookmark {
+    fn bookmark((generation, lsn, commit, object): (u32, u64, u32, u16)) -> Bookmark {
         Bookmark {
-            epoch: Epoch(epoch),
-            lsn: Lsn(lsn),
+            position: Position::at(Generation(generation), Lsn(lsn)),
             commit: CommitNo(commit),
             object,
         }

@@ -4,7 +4,7 @@
 //! 2. Wait until everything before redo is durable.
 //! 3. For each object with pages in the overlay: take a snapshot under its lock, wait until the snapshot's newest
 //!    commit is durable, write it to the file. (A file never holds what is not durable in the log.) For a quarantined
-//!    object, save the pages in a separate file ([`crate::quarantine`]).
+//!    object, save the pages in a separate file ([`crate::quarantine`]). The file of an object that has ended is removed.
 //! 4. When all are written, sync the files, and then the directories that got new names.
 //! 5. Save the changes to the alarm index as a run. This follows step 3, because a commit before redo that has not
 //!    updated the index yet keeps its object locked.
@@ -72,10 +72,18 @@ struct Written {
     file: Option<Arc<dyn DiskFile>>,
 }
 
+/// What became of an object's file.
+enum Outcome {
+    Written(Written),
+    Removed,
+}
+
 /// Progress on the object files.
 #[derive(Default)]
 struct Progress {
     written: Vec<Written>,
+    /// Objects that have ended, whose files are removed.
+    removed: Vec<Arc<Object>>,
     /// Objects whose files cannot be written.
     failing: Vec<(Arc<Object>, Error)>,
 }
@@ -204,12 +212,14 @@ impl Checkpointer {
         let barrier = disk.barrier(&dir.join("objects")).map_err(failed)?;
         let Progress {
             mut written,
+            removed,
             failing,
         } = self.write_objects()?;
         let held_back = self.hold_back_or_quarantine(failing)?;
         let quarantined = self.save_quarantined()?;
         let threads = self.shared.parallel_threads();
         sync_files(&**disk, &mut written, &*barrier, threads)?;
+        sync_removed(&**disk, &removed)?;
         match held_back {
             None => self.publish(redo, &quarantined)?,
             Some(_) if quarantined.is_empty() => {}
@@ -220,6 +230,9 @@ impl Checkpointer {
         let files = written.iter().map(|file| file.snapshot.written()).collect();
         for file in written {
             self.drop_written(&file.snapshot);
+        }
+        for object in removed {
+            self.forget_ended(&object);
         }
         self.drop_saved(quarantined);
         if let Some(error) = held_back {
@@ -245,7 +258,9 @@ impl Checkpointer {
             }
             let mut progress = progress.lock();
             match outcome {
-                Ok(file) => progress.written.extend(file),
+                Ok(Some(Outcome::Written(file))) => progress.written.push(file),
+                Ok(Some(Outcome::Removed)) => progress.removed.push(object.clone()),
+                Ok(None) => {}
                 Err(error) if error.object().is_some() => {
                     progress.failing.push((object.clone(), error));
                 }
@@ -339,10 +354,10 @@ impl Checkpointer {
         let manifest = self.shared.catalog.current();
         let mut listed = Vec::new();
         for object in self.objects.all() {
-            let (why, newest) = {
+            let (why, newest, ended) = {
                 let pages = object.pages();
                 match &pages.quarantined {
-                    Some(why) => (why.clone(), pages.newest),
+                    Some(why) => (why.clone(), pages.newest, pages.ended),
                     None => continue,
                 }
             };
@@ -357,6 +372,7 @@ impl Checkpointer {
             let pages = saved.or_else(|| known.and_then(|known| known.pages.clone()));
             let entry = Quarantine {
                 pages,
+                ended: ended || known.is_some_and(|known| known.ended),
                 ..Quarantine::new(why)
             };
             let changed = known != Some(&entry);
@@ -377,13 +393,47 @@ impl Checkpointer {
     }
 
     /// Brings one object's file up to date. `None` if it already is, or if the object is quarantined.
-    fn write_object(&self, object: &Arc<Object>) -> Result<Option<Written>> {
-        let Some(snapshot) = self.snapshot(object)? else {
+    fn write_object(&self, object: &Arc<Object>) -> Result<Option<Outcome>> {
+        let Shared { log, threads, .. } = &*self.shared;
+        if let Some(snapshot) = self.snapshot(object)? {
+            log.wait_durable(snapshot.newest, !threads)?;
+            return self.write(snapshot).map(Outcome::Written).map(Some);
+        }
+        let ended = {
+            let pages = object.pages();
+            pages.ended.then_some(pages.newest)
+        };
+        let Some(newest) = ended else {
             return Ok(None);
         };
-        let Shared { log, threads, .. } = &*self.shared;
-        log.wait_durable(snapshot.newest, !threads)?;
-        self.write(snapshot).map(Some)
+        log.wait_durable(newest, !threads)?;
+        let is_removed = self.remove(object)?;
+        Ok(is_removed.then_some(Outcome::Removed))
+    }
+
+    /// Removes the file of an object that has ended, unless another life has begun, or the object is quarantined.
+    fn remove(&self, object: &Arc<Object>) -> Result<bool> {
+        let mut pages = object.pages();
+        if !pages.ended || pages.quarantined.is_some() {
+            return Ok(false);
+        }
+        self.objects.close_file(object, &mut pages);
+        match self.shared.disk.remove(&object.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let doing = format_args!("removing {}", object.path.display());
+                return Err(Error::of_object(object.key, doing, &error));
+            }
+            _ => {}
+        }
+        pages.has_file = false;
+        pages.failed_writes = 0;
+        Ok(true)
+    }
+
+    /// An object that has ended has no file any more.
+    fn forget_ended(&self, object: &Object) {
+        object.pages().ended = false;
+        self.objects.forget_if_idle(object);
     }
 
     /// The committed pages that the file lacks, if any, unless the object is quarantined.
@@ -524,6 +574,19 @@ fn write_run(file: &dyn DiskFile, run: &mut Vec<u8>, start: u64) -> io::Result<(
     if !run.is_empty() {
         file.write_at(run, start)?;
         run.clear();
+    }
+    Ok(())
+}
+
+/// Syncs the directories of removed files, also of those that an earlier checkpoint has removed and not synced.
+fn sync_removed(disk: &dyn Disk, removed: &[Arc<Object>]) -> Result<()> {
+    let dirs: BTreeSet<&Path> = removed.iter().filter_map(|of| of.path.parent()).collect();
+    for dir in dirs {
+        match disk.names(dir) {
+            // The object never had a file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            _ => sync_names(disk, dir)?,
+        }
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::bookmark::{self, Bookmark};
 use crate::catalog;
 use crate::checkpoint::Checkpointer;
 use crate::error::{Error, Result};
-use crate::ident::{Lsn, NamespaceNo, ObjectKey, Page};
+use crate::ident::{CommitNo, Lsn, NamespaceNo, ObjectKey, Page};
 use crate::limits::CLOCK_TOLERANCE;
 use crate::log::segment_pool::SegmentPool;
 use crate::log::{Shortage, Transaction, WallTime};
@@ -130,6 +130,12 @@ impl Engine {
         Ok(now)
     }
 
+    /// Returns whether an object that has a file was deleted: the next checkpoint removes the file.
+    fn has_ended(&self, key: ObjectKey) -> bool {
+        let object = self.objects.find(key);
+        object.is_some_and(|object| object.pages().ended)
+    }
+
     /// Visits the stored objects of a namespace: first those that have files, directory by directory, then those that
     /// have pages in memory, some of which may have been visited already.
     pub(crate) fn each_object(
@@ -150,8 +156,9 @@ impl Engine {
         {
             for file in disk.list(&dir.join(part)).map_err(failed)? {
                 let id = file.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
-                if let Some(id) = id {
-                    visit(ObjectKey { namespace, id })?;
+                let key = id.map(|id| ObjectKey { namespace, id });
+                if let Some(key) = key.filter(|key| !self.has_ended(*key)) {
+                    visit(key)?;
                 }
             }
         }
@@ -196,9 +203,11 @@ impl Engine {
             }
             for file in disk.list(&dir.join(part)).map_err(failed)? {
                 let id = file.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
-                if let Some(id) = id.filter(|id| is_next(*id)) {
+                let id = id.filter(|id| is_next(*id));
+                let key = id.map(|id| ObjectKey { namespace, id });
+                if let Some(key) = key.filter(|key| !self.has_ended(*key)) {
                     in_files += 1;
-                    found.insert(ObjectKey { namespace, id });
+                    found.insert(key);
                 }
             }
         }
@@ -211,6 +220,9 @@ impl Engine {
             let pages = object.pages();
             if pages.size > 0 || pages.quarantined.is_some() {
                 return Ok(true);
+            }
+            if pages.ended {
+                return Ok(false);
             }
         }
         if self.objects.quarantined().iter().any(|of| of.key == key) {
@@ -322,9 +334,13 @@ impl Engine {
     /// The bookmark of an object's newest commit.
     pub(crate) fn bookmark_of(&self, key: ObjectKey, pages: &Pages) -> Bookmark {
         Bookmark {
-            epoch: self.shared.log.epoch,
-            lsn: pages.newest,
-            commit: pages.commit,
+            position: self.shared.log.position(pages.newest),
+            // One that has ended is as one that never was.
+            commit: if pages.size == 0 {
+                CommitNo(0)
+            } else {
+                pages.commit
+            },
             object: bookmark::mark(key),
         }
     }

@@ -115,6 +115,7 @@ mod deletion;
 mod delta;
 mod disk;
 mod encoding;
+mod ending;
 mod engine;
 mod error;
 mod guard;
@@ -177,7 +178,7 @@ pub use disk::{
 };
 pub use error::{Error, ErrorKind, Result, SqlError, SqlErrorKind};
 pub use idempotency::{KeyedCall, Remembered};
-pub use ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
+pub use ident::{Epoch, Lsn, NamespaceNo, ObjectKey, Shard};
 pub use kv::ListOptions;
 pub use log::Progress;
 pub use manifest::ArchiveHole;

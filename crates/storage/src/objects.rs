@@ -147,7 +147,7 @@ impl ObjectTable {
 
     /// Reads size and commit number from the file, and compares them with the log's tail.
     pub(crate) fn look_at_file(&self, object: &Arc<Object>, pages: &mut Pages) -> Result<()> {
-        let is_known = pages.size > 0 && pages.tail.is_none();
+        let is_known = (pages.size > 0 || pages.ended) && pages.tail.is_none();
         if is_known || pages.quarantined.is_some() {
             return Ok(());
         }
@@ -163,25 +163,25 @@ impl ObjectTable {
         };
         let numbers = in_file.map(|head| (header::commit(&head), header::size(&head)));
         let why = match (numbers, pages.tail) {
-            (Some((commit, _)), Some(first)) if first.is_after(commit.next()) => Some(format!(
-                "its file ends with commit {}, but the log continues with commit {}",
-                commit.0, first.0
-            )),
             (Some((commit, _)), Some(_)) if commit.is_after(pages.commit) => Some(format!(
                 "its file has commit {}, but the log ends with commit {}",
                 commit.0, pages.commit.0
             )),
-            (None, Some(first)) if first.0 != 1 => Some(format!(
+            // The log has everything.
+            (_, Some(tail)) if tail.is_whole || pages.ended => None,
+            (Some((commit, _)), Some(tail)) if tail.first.is_after(commit.next()) => Some(format!(
+                "its file ends with commit {}, but the log continues with commit {}",
+                commit.0, tail.first.0
+            )),
+            (None, Some(tail)) => Some(format!(
                 "its file is missing or empty, but the log continues with commit {}",
-                first.0
+                tail.first.0
             )),
             (Some((commit, size)), None)
                 if in_file.is_some_and(|head| header::is_database(&head)) =>
             {
                 pages.commit = commit;
                 pages.size = size;
-                // Its end is unknown; files hold nothing that was not durable.
-                pages.newest = pages.newest.max(self.shared.log.durable());
                 None
             }
             (_, None) if found.is_some() => {
@@ -191,9 +191,12 @@ impl ObjectTable {
                 "its file is missing, although it has an alarm and was therefore written"
                     .to_owned(),
             ),
-            // A file that was created but never synced can be empty after a crash; the log then has everything.
             _ => None,
         };
+        if pages.tail.is_none() {
+            // Where its newest commit ends is unknown; files hold, and lack, nothing that was not durable.
+            pages.newest = pages.newest.max(self.shared.log.durable());
+        }
         pages.has_file = found.is_some();
         match why {
             Some(why) => self.quarantine(object.key, pages, why),
@@ -294,7 +297,8 @@ impl ObjectTable {
     /// never after: an object that waits must not block the others.
     pub(crate) fn forget_if_idle(&self, object: &Object) {
         let mut pages = object.pages();
-        let idle = !pages.open && pages.overlay.is_empty() && pages.quarantined.is_none();
+        let is_written = pages.overlay.is_empty() && !pages.ended;
+        let idle = !pages.open && is_written && pages.quarantined.is_none();
         if idle && !pages.retired {
             self.retire(object, &mut pages);
         }

@@ -6,7 +6,8 @@
 
 use crate::delta::Entry;
 use crate::disk::DiskFile;
-use crate::ident::{CommitNo, Lsn, ObjectKey, Page, ZERO_PAGE};
+use crate::ident::{CommitNo, Life, Lsn, ObjectKey, Page, ZERO_PAGE};
+use crate::log::record::Header;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
@@ -23,7 +24,7 @@ pub(crate) struct Object {
 
 pub(crate) struct Pages {
     pub(crate) overlay: FxHashMap<u32, OverlayPage>,
-    /// Pages of the database as of the newest commit; 0 before the first.
+    /// Pages of the database as of the newest commit; 0 if there is no object.
     pub(crate) size: u32,
     pub(crate) commit: CommitNo,
     /// The position after the newest commit.
@@ -33,9 +34,11 @@ pub(crate) struct Pages {
     pub(crate) has_file: bool,
     /// Consecutive checkpoints that could not write the file.
     pub(crate) failed_writes: u32,
-    /// The number of the first commit found in the log's tail; `None` once it is known that the file ends just before
-    /// it.
-    pub(crate) tail: Option<CommitNo>,
+    /// The newest commit has ended the object. Its file, which may still be there, does not count; the next checkpoint
+    /// removes it.
+    pub(crate) ended: bool,
+    /// What the log's tail has of the object; `None` once it is known that the file goes with it.
+    pub(crate) tail: Option<Tail>,
     /// Why the object is unavailable. Its pages no longer change.
     pub(crate) quarantined: Option<String>,
     /// A connection is open.
@@ -44,6 +47,15 @@ pub(crate) struct Pages {
     pub(crate) departures: u64,
     /// The object has left the table of live objects: look it up again.
     pub(crate) retired: bool,
+}
+
+/// The commits of an object in the log's tail.
+#[derive(Clone, Copy)]
+pub(crate) struct Tail {
+    /// The number of the first of them.
+    pub(crate) first: CommitNo,
+    /// The object began in the tail: nothing of its file is needed.
+    pub(crate) is_whole: bool,
 }
 
 pub(crate) struct OverlayPage {
@@ -86,6 +98,7 @@ impl Object {
                 file: FileState::Unknown,
                 has_file: false,
                 failed_writes: 0,
+                ended: false,
                 tail: None,
                 quarantined: None,
                 open: false,
@@ -106,17 +119,28 @@ impl Object {
 }
 
 impl Pages {
-    /// Applies one replayed record. The error says why the object can no longer be trusted.
+    /// Returns whether a commit that is replayed may be the next one of the object. Called for its first record.
+    pub(crate) fn may_be_next(&self, record: &Header) -> bool {
+        let is_first = self.size == 0 && !self.ended && self.tail.is_none();
+        match record.life {
+            _ if is_first => true,
+            Life::Begins => self.ended,
+            Life::Continues | Life::Ends => !self.ended && record.commit == self.commit.next(),
+        }
+    }
+
+    /// Applies one replayed record of a transaction that ends at `end`. The error says why the object can no longer be
+    /// trusted.
     pub(crate) fn apply(
         &mut self,
-        commit: CommitNo,
-        size: u32,
-        record: Lsn,
+        record: &Header,
         end: Lsn,
-        entries: u32,
         mut payload: &[u8],
     ) -> Result<(), String> {
-        for _ in 0..entries {
+        let is_whole = record.life == Life::Begins || self.tail.is_some_and(|tail| tail.is_whole);
+        let first = self.tail.map_or(record.commit, |tail| tail.first);
+        self.tail = Some(Tail { first, is_whole });
+        for _ in 0..record.entries {
             let (entry, rest) = Entry::decode(payload).ok_or("a page entry cannot be read")?;
             payload = rest;
             if entry.full {
@@ -125,7 +149,7 @@ impl Pages {
                 let page = OverlayPage {
                     image,
                     lsn: end,
-                    full_at: record,
+                    full_at: record.lsn,
                 };
                 self.overlay.insert(entry.page_no, page);
                 continue;
@@ -137,9 +161,10 @@ impl Pages {
             entry.apply(Arc::make_mut(&mut page.image));
             page.lsn = end;
         }
-        self.commit = commit;
+        self.commit = record.commit;
         self.newest = end;
-        self.resize(size);
+        self.ended = record.life == Life::Ends;
+        self.resize(record.database_pages);
         Ok(())
     }
 

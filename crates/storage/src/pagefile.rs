@@ -16,7 +16,7 @@ use crate::delta::{self, Encoded};
 use crate::encoding::{Basis, Encoding};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{Epoch, Lsn, ObjectKey, Page, ZERO_PAGE};
+use crate::ident::{CommitNo, Epoch, Life, Lsn, ObjectKey, Page, ZERO_PAGE};
 use crate::limits::{MAX_KEPT_PAGES, MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
 use crate::log::{Appended, Refused, Shortage, Transaction};
@@ -25,6 +25,7 @@ use crate::overlay::{Object, OverlayPage, Pages, header};
 use crate::quarantine;
 use crate::sql_limits::SqlLimits;
 use crate::stored::{Bound, BoundOf};
+use crate::timeline::TimelineId;
 use crate::vfs::{PageIo, Vfs};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, LazyCell, RefCell};
@@ -43,6 +44,10 @@ pub(crate) struct PageFile {
     committed: Cell<Option<Lsn>>,
     /// A bookmark of the next commit was issued, so that commit must happen.
     needs_commit: Cell<bool>,
+    /// The end of the log when the file was opened: a new object begins after it.
+    opened_at: Lsn,
+    /// The newest commit has deleted everything, so the object ends with this connection.
+    ends: Cell<bool>,
     /// A commit was rejected. SQLite then restores pages, in what looks like one more commit.
     refused: Cell<bool>,
     /// Why the last commit or write was rejected: SQLite itself reports only a number.
@@ -54,6 +59,7 @@ pub(crate) struct PageFile {
 impl PageFile {
     pub(crate) fn new(engine: Arc<Engine>, object: Arc<Object>) -> Self {
         Self {
+            opened_at: engine.shared.log.appended(),
             engine,
             object,
             staged: RefCell::default(),
@@ -61,6 +67,7 @@ impl PageFile {
             alarm: Cell::new(None),
             committed: Cell::new(None),
             needs_commit: Cell::new(false),
+            ends: Cell::new(false),
             refused: Cell::new(false),
             error: RefCell::default(),
             reads: Cell::new(0),
@@ -72,7 +79,7 @@ impl PageFile {
         &self.engine.shared.vfs
     }
 
-    /// True if the object has never been committed.
+    /// True if there is no object yet, or no more: nothing is committed.
     pub(crate) fn is_new(&self) -> bool {
         self.object.pages().size == 0
     }
@@ -131,6 +138,25 @@ impl PageFile {
         self.engine.shared.log.epoch
     }
 
+    /// The timeline that begins with the object's creation, if this connection creates it.
+    pub(crate) fn first_timeline(&self) -> TimelineId {
+        let at = self.engine.shared.log.position(self.opened_at);
+        TimelineId::first(self.object.key, at)
+    }
+
+    /// Sets whether the newest commit has deleted everything.
+    pub(crate) fn set_ends(&self, ends: bool) {
+        self.ends.set(ends);
+    }
+
+    /// The number of the next commit.
+    fn next_commit(&self, pages: &Pages) -> CommitNo {
+        match pages.size {
+            0 => CommitNo::first(self.opened_at),
+            _ => pages.commit.next(),
+        }
+    }
+
     /// The bookmark of the newest commit.
     pub(crate) fn bookmark(&self) -> Bookmark {
         self.engine
@@ -140,10 +166,10 @@ impl PageFile {
     /// The bookmark of the next commit. That commit will happen even if nothing has changed.
     pub(crate) fn next_bookmark(&self) -> Bookmark {
         self.needs_commit.set(true);
-        let newest = self.bookmark();
+        let pages = self.object.pages();
         Bookmark {
-            commit: newest.commit.next(),
-            ..newest
+            commit: self.next_commit(&pages),
+            ..self.engine.bookmark_of(self.object.key, &pages)
         }
     }
 
@@ -323,9 +349,11 @@ impl PageFile {
             }
         }
         self.engine.stored.changed(pages.size, size);
+        pages.commit = self.next_commit(&pages);
         pages.resize(size);
-        pages.commit = pages.commit.next();
         pages.newest = end;
+        pages.ended = false;
+        self.ends.set(false);
         // Before the next commit of this object, and before a checkpoint that begins now examines the object.
         if let Some(change) = self.alarm.take() {
             self.engine.alarms.apply(self.object.key, change, end);
@@ -416,9 +444,13 @@ impl PageFile {
             durable: Lsn::ZERO,
             epoch: self.engine.shared.log.epoch,
             key: self.object.key,
-            commit: pages.commit.next(),
+            commit: self.next_commit(pages),
             database_pages: size,
             last_part,
+            life: match pages.size {
+                0 => Life::Begins,
+                _ => Life::Continues,
+            },
             alarm: self.alarm.get().filter(|_| last_part),
             entries: part.entries,
             unix_millis: 0,
@@ -537,6 +569,9 @@ impl Part {
 
 impl Drop for PageFile {
     fn drop(&mut self) {
+        if self.ends.get() {
+            self.engine.end_object(&self.object);
+        }
         self.engine.objects.close(&self.object);
     }
 }

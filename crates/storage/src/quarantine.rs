@@ -12,13 +12,14 @@
 //! crash, or hold pages that a repair did not use. [`crate::repair`] ends a quarantine.
 
 use crate::archive::entry::{Head, Kind};
+use crate::archive::index::{KnownAlarm, NO_BASE, Newest};
 use crate::archive::run::{RunReader, RunWriter};
 use crate::archive::snapshot;
 use crate::archive::stream::Stream;
 use crate::delta;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{CommitNo, ObjectKey, Page, ZERO_PAGE};
-use crate::manifest::{RunMeta, Saved};
+use crate::ident::{CommitNo, Life, ObjectKey, Page, ZERO_PAGE};
+use crate::manifest::{Continues, RunMeta, Saved};
 use crate::overlay::Object;
 use crate::shared::Shared;
 use rustc_hash::FxHashMap;
@@ -60,24 +61,30 @@ pub(crate) struct SavedPages {
 /// Saves the pages that an object's file lacks as a run, durably. `None` if it lacks none. The object is already
 /// quarantined, so its pages do not change, and they are durable in the log.
 pub(crate) fn save(shared: &Shared, object: &Object) -> Result<Option<Saved>> {
-    let (mut numbers, head, first) = {
+    let (mut numbers, head, continues) = {
         let pages = object.pages();
         let numbers: Vec<u32> = pages.overlay.keys().copied().collect();
         let head = Head {
             key: object.key,
             commit: pages.commit,
-            lsn: pages.newest,
-            epoch: shared.log.epoch,
+            position: shared.log.position(pages.newest),
             database_pages: pages.size,
             unix_millis: shared.unix_millis(),
             entries: 0,
             kind: Kind::Commit,
+            life: Life::Continues,
             first: true,
             last: false,
         };
         // An object that never had a complete file is entirely in these pages.
-        let first = pages.tail.or((!pages.has_file).then_some(CommitNo(1)));
-        (numbers, head, first.map(|first| first.0))
+        let is_whole = !pages.has_file || pages.tail.is_some_and(|tail| tail.is_whole);
+        let first = pages.tail.map(|tail| tail.first);
+        let continues = match first {
+            _ if is_whole => Continues::Nothing,
+            Some(first) => Continues::From(first.0),
+            None => Continues::File,
+        };
+        (numbers, head, continues)
     };
     if numbers.is_empty() {
         return Ok(None);
@@ -88,7 +95,7 @@ pub(crate) fn save(shared: &Shared, object: &Object) -> Result<Option<Saved>> {
         level: 0,
         base: false,
         from: 0,
-        to: head.lsn.0,
+        to: head.position.lsn.0,
         first_millis: u64::MAX,
         last_millis: 0,
         objects: 0,
@@ -96,18 +103,23 @@ pub(crate) fn save(shared: &Shared, object: &Object) -> Result<Option<Saved>> {
     };
     let dir = shared.dir.join(DIR);
     let path = path_of(shared, &meta);
-    let mut writer = RunWriter::create(shared.disk.clone(), &dir, meta, COMPRESSION, 1)?;
+    let mut writer = RunWriter::create(shared, &dir, meta, COMPRESSION, 1)?;
     snapshot::add_pages(&mut writer, head, numbers, |page_no| {
         let pages = object.pages();
         let page = pages.overlay.get(&page_no);
         Ok(page.map_or(ZERO_PAGE, |page| *page.image))
     })?;
-    writer.end_object(head.commit, 0);
+    writer.end_object(Newest {
+        commit: head.commit,
+        pages: head.database_pages,
+        alarm: KnownAlarm::Unknown,
+        since_base: NO_BASE,
+    });
     let run = writer.finish().inspect_err(|_| {
         // The next checkpoint writes another one.
         let _ = shared.disk.remove(&path);
     })?;
-    Ok(Some(Saved { run, first }))
+    Ok(Some(Saved { run, continues }))
 }
 
 /// The number of the next run: one that no file uses, listed or not. Creates the directory if necessary.

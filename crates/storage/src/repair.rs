@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, ObjectKey, Page, ZERO_PAGE};
 use crate::limits::{FILE_ATTEMPTS, MAX_OBJECT_BYTES, MAX_OBJECT_RESERVE_BYTES, PAGE_BYTES};
-use crate::manifest::{Aside, Quarantine};
+use crate::manifest::{Aside, Continues, Quarantine};
 use crate::overlay::header;
 use crate::pagefile::PageFile;
 use crate::quarantine::{self, SavedPages};
@@ -189,8 +189,12 @@ impl Engine {
     /// Quarantines an object that has a history, but neither a file nor commits in the log: its file was deleted. Not
     /// checked when objects are opened, because each new object would then cost a search of the archive.
     pub(crate) fn quarantine_if_lost(&self, key: ObjectKey) -> Result<()> {
-        let never = CommitNo(0);
-        if self.present_commit(key)? != Some(never) || self.archive.newest_commit(key) == never {
+        let is_absent = || Ok(self.present_commit(key)? == Some(CommitNo(0)));
+        // What is not archived yet may have deleted it.
+        if !is_absent()? || !self.archive.has_object(key) || self.archive_everything().is_err() {
+            return Ok(());
+        }
+        if !is_absent()? || !self.archive.has_object(key) {
             return Ok(());
         }
         self.objects.with(key, |_, pages| {
@@ -329,15 +333,14 @@ impl Engine {
             read.map_err(|error| reading(&path, &error))?;
         }
         let in_file = header::commit(&head);
-        let continues = match &quarantine.pages {
+        let continues = match quarantine.pages.as_ref().map(|saved| &saved.continues) {
             None => false,
-            Some(pages) => match pages.first {
-                None => file.is_some(),
-                Some(first) => {
-                    let gap = CommitNo(first).is_after(in_file.next());
-                    !gap && !in_file.is_after(saved.commit)
-                }
-            },
+            Some(Continues::Nothing) => true,
+            Some(Continues::File) => file.is_some(),
+            Some(Continues::From(first)) => {
+                let gap = CommitNo(*first).is_after(in_file.next());
+                !gap && !in_file.is_after(saved.commit)
+            }
         };
         let saved = if continues {
             saved
@@ -355,6 +358,9 @@ impl Engine {
                  `abide restore`, or reset it with `abide repair --anew`"
             )))
         };
+        if quarantine.ended {
+            return refused("it was deleted");
+        }
         if !continues && file.is_none() {
             return refused("it has no file");
         }

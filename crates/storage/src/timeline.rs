@@ -9,7 +9,7 @@
 
 use crate::bookmark::{Bookmark, mark};
 use crate::error::{Error, Result};
-use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
+use crate::ident::{CommitNo, ObjectKey, Position};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -21,11 +21,10 @@ use std::str::FromStr;
 pub struct TimelineId(Bookmark);
 
 impl TimelineId {
-    /// The timeline that begins with the object's creation.
-    pub(crate) fn first(key: ObjectKey) -> Self {
+    /// The timeline that begins with the object's creation, after this position.
+    pub(crate) fn first(key: ObjectKey, after: Position) -> Self {
         Self(Bookmark {
-            epoch: Epoch(0),
-            lsn: Lsn::ZERO,
+            position: after,
             commit: CommitNo(0),
             object: mark(key),
         })
@@ -34,7 +33,7 @@ impl TimelineId {
     /// The position in the log at which it began. Each commit of an object takes at least one byte of the log, so this is
     /// above every count of commits that the object has left behind, if the count began at zero or at such a position.
     pub const fn position(&self) -> u64 {
-        self.0.lsn.0
+        self.0.position.lsn.0
     }
 
     /// The timeline that begins with a restore.
@@ -87,7 +86,8 @@ pub enum StoredCause {
     },
 }
 
-/// The present timeline of an object, as its database holds it: JSON text. Absent until the first restore or fork.
+/// The present timeline of an object, as its database holds it: JSON text. Absent until the first restore or fork; until
+/// then, the database has only the id, which tells the object from an earlier one of the same name that was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimelineRow {
     /// Its id.
@@ -116,9 +116,9 @@ pub struct Untold {
 
 impl TimelineRow {
     /// The row of an object that was neither restored nor forked.
-    pub fn first(key: ObjectKey) -> Self {
+    pub(crate) fn first(id: TimelineId) -> Self {
         Self {
-            id: TimelineId::first(key),
+            id,
             cause: StoredCause::Created,
             since: None,
             untold: None,

@@ -6,14 +6,15 @@
 
 use super::Archive;
 use super::entry::{Entry, Head, Kind};
-use super::index::NO_BASE;
+use super::index::{KnownAlarm, NO_BASE, Newest};
 use super::lookup::Lookup;
 use super::run::RunWriter;
 use super::snapshot;
+use crate::alarm_entry::AlarmChange;
 use crate::bookmark::Bookmark;
 use crate::disk::OpenMode;
 use crate::error::{Error, Result};
-use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
+use crate::ident::{CommitNo, Life, Lsn, ObjectKey, Page, Position};
 use crate::limits::{
     ARCHIVE_RETRIES, ARCHIVE_RETRY_PAUSE, ARCHIVE_STEP_BYTES, ARCHIVE_STEP_SHARE, PAGE_BYTES,
     SNAPSHOT_FLOOR_BYTES,
@@ -44,6 +45,8 @@ pub(crate) type WrittenFiles = FxHashMap<ObjectKey, Written>;
 struct Gathered {
     bytes: Vec<u8>,
     places: Vec<(ObjectKey, usize)>,
+    /// What the range does to the alarms of objects, as far as it does.
+    alarms: FxHashMap<ObjectKey, AlarmChange>,
 }
 
 impl Gathered {
@@ -51,15 +54,19 @@ impl Gathered {
         let parts = logged.parts.len();
         for (at, (header, payload)) in logged.parts.iter().enumerate() {
             self.places.push((header.key, self.bytes.len()));
+            let begins = (header.life == Life::Begins).then_some(AlarmChange::Cleared);
+            if let Some(alarm) = header.alarm.or(begins) {
+                self.alarms.insert(header.key, alarm);
+            }
             let head = Head {
                 key: header.key,
                 commit: header.commit,
-                lsn: logged.end,
-                epoch: header.epoch,
+                position: Position::at(header.epoch.into(), logged.end),
                 database_pages: header.database_pages,
                 unix_millis: header.unix_millis,
                 entries: header.entries,
                 kind: Kind::Commit,
+                life: header.life,
                 first: at == 0,
                 last: at + 1 == parts,
             };
@@ -205,6 +212,7 @@ impl Archiver {
         self.archive.request_compaction();
         gathered.bytes.clear();
         gathered.places.clear();
+        gathered.alarms.clear();
         Ok(())
     }
 
@@ -240,29 +248,39 @@ impl Archiver {
         };
         let (first, last) = (gathered.entry(first)?.head, gathered.entry(last)?.head);
         let rebase = Lsn(self.archive.state().rebase);
-        let before = if first.commit == CommitNo(1) {
-            // A new object: its history begins empty.
-            Some(0)
-        } else {
-            older
-                .newest(key)
-                .filter(|index| index.last_commit.next() == first.commit && index.last_lsn > rebase)
-                .map(|index| index.since_base)
-        };
-        let mut since = before.unwrap_or(NO_BASE);
+        // The history of a new object begins empty.
+        let before = (first.life != Life::Begins)
+            .then(|| older.newest(key))
+            .flatten()
+            .filter(|index| index.newest.commit.next() == first.commit && index.last.lsn > rebase)
+            .map(|index| index.newest);
+        let mut since = before.map_or(NO_BASE, |newest| newest.since_base);
         for &(_, place) in places {
             let entry = gathered.entry(place)?;
+            if entry.head.life != Life::Continues && entry.head.first {
+                since = 0;
+            }
             since = since.saturating_add(entry.payload.len() as u64);
             writer.add(&entry)?;
         }
         let size = u64::from(last.database_pages) * PAGE_BYTES as u64;
         if since >= size.max(SNAPSHOT_FLOOR_BYTES)
+            && last.life != Life::Ends
             && let Some(written) = written
             && self.archive_snapshot(&last, redo, written.get(&key), writer)?
         {
             since = 0;
         }
-        writer.end_object(last.commit, since);
+        let changed = gathered.alarms.get(&key).copied();
+        writer.end_object(Newest {
+            commit: last.commit,
+            pages: last.database_pages,
+            alarm: changed.map_or_else(
+                || before.map_or(KnownAlarm::Unknown, |newest| newest.alarm),
+                KnownAlarm::from,
+            ),
+            since_base: since,
+        });
         Ok(())
     }
 
@@ -278,7 +296,7 @@ impl Archiver {
         if manifest.quarantine_of(last.key).is_some() {
             return Ok(false);
         }
-        self.archive_file(last.key, writer, |commit| {
+        let head = self.archive_file(last.key, writer, |commit| {
             if commit == last.commit {
                 return Some(*last);
             }
@@ -287,36 +305,39 @@ impl Archiver {
             let newest = written.filter(|written| written.commit == commit);
             commit.is_after(last.commit).then(|| Head {
                 commit,
-                lsn: newest.map_or(redo, |written| written.newest),
-                epoch: self.shared().log.epoch,
+                position: self
+                    .shared()
+                    .log
+                    .position(newest.map_or(redo, |written| written.newest)),
                 unix_millis: self.shared().unix_millis(),
                 ..*last
             })
-        })
+        })?;
+        Ok(head.is_some())
     }
 
     /// Adds the content of an object's file to a run, as a snapshot. `head` returns the entry's header for the file's
-    /// commit, or rejects the commit. Returns false if there is no snapshot. The caller holds the checkpoint lock.
+    /// commit, or rejects the commit. `None` if there is no snapshot. The caller holds the checkpoint lock.
     fn archive_file(
         &self,
         key: ObjectKey,
         writer: &mut RunWriter,
         head: impl FnOnce(CommitNo) -> Option<Head>,
-    ) -> Result<bool> {
+    ) -> Result<Option<Head>> {
         let Shared { disk, catalog, .. } = self.shared();
         let Some(path) = catalog.object_path(key) else {
-            return Ok(false);
+            return Ok(None);
         };
         let failed =
             |error| Error::of_object(key, format_args!("reading {}", path.display()), &error);
         let file = match disk.open(&path, OpenMode::Existing) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(failed)?,
         };
         let mut page: Page = [0; PAGE_BYTES];
         file.read_at(&mut page, 0).map_err(failed)?;
         let Some(head) = head(header::commit(&page)) else {
-            return Ok(false);
+            return Ok(None);
         };
         let head = Head {
             database_pages: header::size(&page),
@@ -328,7 +349,7 @@ impl Archiver {
             page[read..].fill(0);
             Ok(page)
         })?;
-        Ok(true)
+        Ok(Some(head))
     }
 
     /// Archives the content of an object's file as a snapshot, even while the archive is off. `present` must be its
@@ -340,22 +361,30 @@ impl Archiver {
             (commit == present.commit).then(|| Head {
                 key,
                 commit,
-                lsn: present.lsn,
-                epoch: present.epoch,
+                position: present.position,
                 database_pages: 0,
                 unix_millis: self.shared().unix_millis(),
                 entries: 0,
                 kind: Kind::Snapshot,
+                life: Life::Continues,
                 first: true,
                 last: true,
             })
         })?;
-        if !copied {
-            return Err(Error::refused(format!(
+        let copied = copied.ok_or_else(|| {
+            Error::refused(format!(
                 "the object {key} was written during the restore: try again"
-            )));
-        }
-        writer.end_object(present.commit, 0);
+            ))
+        })?;
+        let known = Lookup::new(&self.archive)
+            .newest(key)
+            .filter(|index| index.newest.commit == present.commit);
+        writer.end_object(Newest {
+            commit: present.commit,
+            pages: copied.database_pages,
+            alarm: known.map_or(KnownAlarm::Unknown, |index| index.newest.alarm),
+            since_base: 0,
+        });
         let made = writer.finish()?;
         self.archive.publish(|state| state.runs.push(made))?;
         self.archive.request_compaction();

@@ -1,14 +1,15 @@
-//! Whether entries form a complete state: consecutive commits of one object, starting from a snapshot or from nothing.
+//! Whether entries form a complete state: consecutive commits of one object, starting from a snapshot or from
+//! nothing.
 
 use super::entry::{Head, Kind};
-use crate::ident::CommitNo;
+use crate::ident::Life;
 
 /// The state reached by the entries so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chain {
-    /// No entries yet: the object's first commit, or a snapshot, may follow.
+    /// No entries yet: the first commit of a life, or a snapshot, may follow.
     Nothing,
-    /// The object as of this commit.
+    /// The object as of this commit; nothing if that has ended it.
     At(Head),
     /// In the middle of this commit or snapshot.
     Within(Head),
@@ -22,8 +23,11 @@ impl Chain {
         let follows = match (self, head.kind, head.first) {
             // A snapshot needs nothing before it.
             (_, Kind::Snapshot, true) => true,
-            (Self::Nothing, Kind::Commit, true) => head.commit == CommitNo(1),
-            (Self::At(at), Kind::Commit, true) => head.commit == at.commit.next(),
+            (Self::Nothing, Kind::Commit, true) => head.life == Life::Begins,
+            (Self::At(at), Kind::Commit, true) => match at.life {
+                Life::Ends => head.life == Life::Begins,
+                _ => head.life != Life::Begins && head.commit == at.commit.next(),
+            },
             (Self::Within(at), kind, false) => kind == at.kind && head.commit == at.commit,
             _ => false,
         };
@@ -39,16 +43,6 @@ impl Chain {
         match self {
             Self::At(head) => Some(head),
             _ => None,
-        }
-    }
-
-    /// The number of the commit that may come next; `None` if only a snapshot may.
-    pub(crate) fn next_commit(&self) -> Option<CommitNo> {
-        match self {
-            Self::Nothing => Some(CommitNo(1)),
-            Self::At(head) => Some(head.commit.next()),
-            Self::Within(head) => Some(head.commit),
-            Self::Broken => None,
         }
     }
 }

@@ -8,7 +8,7 @@
 //! - If there is no space even for a fold, the oldest history is **dropped**: the base and the newest runs stay.
 //!
 //! The new run is durable before the manifest lists it in place of the old ones, which are removed afterwards. Merges
-//! and folds stream their input and output. Memory is bounded by a block for each run, the index of the new run (128
+//! and folds stream their input and output. Memory is bounded by a block for each run, the index of the new run (136
 //! bytes for each of its objects) and, in a fold, the pages of one object, up to a bound.
 //!
 //! A run that cannot be read is not merged; the others are merged around it, since an operator may restore it. Once it has
@@ -16,14 +16,14 @@
 
 use super::Archive;
 use super::image::Image;
-use super::index::NO_BASE;
+use super::index::{KnownAlarm, NO_BASE, Newest};
 use super::plan::retention_millis;
 use super::plan::{Compaction, Room, plan};
 use super::run::RunWriter;
 use super::snapshot;
 use super::stream::{Merged, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{Lsn, ObjectKey};
+use crate::ident::{Life, Lsn, ObjectKey};
 use crate::limits::{
     ARCHIVE_FULL_AFTER, ARCHIVE_ROOM_CHECK_BYTES, ARCHIVE_SET_ASIDE_AFTER, LOG_TAIL_FACTOR,
     PAGE_BYTES,
@@ -257,7 +257,7 @@ impl Compactor {
                 }
             }
             if let Some(newest) = newest {
-                writer.end_object(newest.last_commit, newest.since_base);
+                writer.end_object(newest.newest);
             }
         }
         finish(writer, false)
@@ -275,23 +275,37 @@ impl Compactor {
                 merged.skip(key)?;
                 continue;
             }
-            let newest = merged.newest_index(key);
+            let newest = merged.newest_index(key).map(|index| index.newest);
             self.last_state(&mut merged, key, end, &mut image)?;
             if self.archive.is_stopping() {
                 return Ok(Outcome::Stopped);
             }
             if let (Some(head), Some(newest)) = (image.at().copied(), newest) {
+                if head.life == Life::Ends {
+                    // Nothing is kept of it.
+                    lost |= newest.commit != head.commit;
+                    continue;
+                }
                 snapshot::add(&mut writer, head, |page_no| {
                     room.count(PAGE_BYTES)?;
                     image.page(page_no)
                 })?;
                 // If its last commits could not be read, its history has a hole here and needs a new base after it.
-                if newest.last_commit.is_after(head.commit) {
-                    lost = true;
-                    writer.end_object(head.commit, NO_BASE);
+                let is_last = !newest.commit.is_after(head.commit);
+                lost |= !is_last;
+                writer.end_object(if is_last {
+                    Newest {
+                        since_base: 0,
+                        ..newest
+                    }
                 } else {
-                    writer.end_object(newest.last_commit, 0);
-                }
+                    Newest {
+                        commit: head.commit,
+                        pages: head.database_pages,
+                        alarm: KnownAlarm::Unknown,
+                        since_base: NO_BASE,
+                    }
+                });
             } else {
                 lost = true;
                 // The run that held its base was damaged or is missing. Its history starts over with its next commit.
@@ -332,7 +346,7 @@ impl Compactor {
         while let Some(entry) = merged.current().filter(|entry| entry.head.key == key) {
             // A snapshot may be ahead of the commits archived with it. The commits in between are in later runs and
             // must stay reachable, so such a snapshot counts only if there is no other state.
-            if entry.head.lsn <= end || image.at().is_none() {
+            if entry.head.position.lsn <= end || image.at().is_none() {
                 image.apply(&entry)?;
             }
             merged.advance()?;

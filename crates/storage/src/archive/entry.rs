@@ -6,20 +6,20 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 4 | length of the entry, header included |
-//! | 4 | 4 | flags: 1 first part, 2 last part, 4 snapshot |
+//! | 4 | 4 | flags: 1 first part, 2 last part, 4 snapshot, 8 the object did not exist before, 16 it does not exist afterwards |
 //! | 8 | 4 | namespace |
 //! | 12 | 32 | object id |
 //! | 44 | 4 | commit number of the object |
-//! | 48 | 8 | LSN after the commit; for a snapshot, an LSN between its commit and the next |
-//! | 56 | 4 | epoch |
+//! | 48 | 4 | generation of the shard |
+//! | 52 | 8 | LSN after the commit; for a snapshot, an LSN between its commit and the next |
 //! | 60 | 4 | size of the database in pages |
 //! | 64 | 8 | time of the commit, milliseconds since 1970 |
 //! | 72 | 4 | number of page entries |
 //! | 76 | | page entries |
 //!
-//! Entries are sorted by object, then LSN; a snapshot follows the commit with the same LSN.
+//! Entries are sorted by object, then position; a snapshot follows the commit of the same position.
 
-use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
+use crate::ident::{CommitNo, Life, ObjectKey, Position};
 use bytes::{Buf, BufMut};
 
 /// Bytes of an entry's header.
@@ -28,8 +28,11 @@ pub(crate) const ENTRY_BYTES: usize = 76;
 const FIRST: u32 = 1;
 const LAST: u32 = 2;
 const SNAPSHOT: u32 = 4;
+/// The bit at which the flags of the object's life begin.
+const LIFE_SHIFT: u32 = 3;
+const OF_LIFE: u32 = Life::BITS << LIFE_SHIFT;
 
-/// What an entry holds. Entries with the same LSN are in this order.
+/// What an entry holds. Entries of the same position are in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// The changes of a commit.
@@ -43,12 +46,12 @@ pub(crate) enum Kind {
 pub(crate) struct Head {
     pub(crate) key: ObjectKey,
     pub(crate) commit: CommitNo,
-    pub(crate) lsn: Lsn,
-    pub(crate) epoch: Epoch,
+    pub(crate) position: Position,
     pub(crate) database_pages: u32,
     pub(crate) unix_millis: u64,
     pub(crate) entries: u32,
     pub(crate) kind: Kind,
+    pub(crate) life: Life,
     pub(crate) first: bool,
     pub(crate) last: bool,
 }
@@ -62,8 +65,8 @@ pub(crate) struct Entry<'a> {
 
 impl Head {
     /// The sort key of the entry in the archive.
-    pub(crate) fn place(&self) -> (ObjectKey, Lsn, Kind) {
-        (self.key, self.lsn, self.kind)
+    pub(crate) fn place(&self) -> (ObjectKey, Position, Kind) {
+        (self.key, self.position, self.kind)
     }
 }
 
@@ -75,13 +78,13 @@ impl<'a> Entry<'a> {
         let flag = |set, flag| if set { flag } else { 0 };
         let flags = flag(head.first, FIRST)
             | flag(head.last, LAST)
-            | flag(head.kind == Kind::Snapshot, SNAPSHOT);
+            | flag(head.kind == Kind::Snapshot, SNAPSHOT)
+            | head.life.bits() << LIFE_SHIFT;
         out.put_u32_le(length);
         out.put_u32_le(flags);
         head.key.encode(out);
         out.put_u32_le(head.commit.0);
-        out.put_u64_le(head.lsn.0);
-        out.put_u32_le(head.epoch.0);
+        head.position.encode(out);
         out.put_u32_le(head.database_pages);
         out.put_u64_le(head.unix_millis);
         out.put_u32_le(head.entries);
@@ -94,14 +97,13 @@ impl<'a> Entry<'a> {
         let mut fields = bytes.get(..ENTRY_BYTES)?;
         let length = fields.get_u32_le() as usize;
         let flags = fields.get_u32_le();
-        if flags & !(FIRST | LAST | SNAPSHOT) != 0 {
+        if flags & !(FIRST | LAST | SNAPSHOT | OF_LIFE) != 0 {
             return None;
         }
         let head = Head {
             key: ObjectKey::decode(&mut fields)?,
             commit: CommitNo(fields.get_u32_le()),
-            lsn: Lsn(fields.get_u64_le()),
-            epoch: Epoch(fields.get_u32_le()),
+            position: Position::decode(&mut fields),
             database_pages: fields.get_u32_le(),
             unix_millis: fields.get_u64_le(),
             entries: fields.get_u32_le(),
@@ -110,6 +112,7 @@ impl<'a> Entry<'a> {
             } else {
                 Kind::Snapshot
             },
+            life: Life::from_bits((flags & OF_LIFE) >> LIFE_SHIFT)?,
             first: flags & FIRST != 0,
             last: flags & LAST != 0,
         };
@@ -121,7 +124,7 @@ impl<'a> Entry<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ident::NamespaceNo;
+    use crate::ident::{Generation, Lsn, NamespaceNo};
     use proptest::prelude::*;
 
     fn head() -> Head {
@@ -131,12 +134,12 @@ mod tests {
                 id: [9; 32],
             },
             commit: CommitNo(17),
-            lsn: Lsn(4096),
-            epoch: Epoch(3),
+            position: Position::at(Generation(3), Lsn(4096)),
             database_pages: 5,
             unix_millis: 1_700_000_000_000,
             entries: 2,
             kind: Kind::Snapshot,
+            life: Life::Continues,
             first: true,
             last: false,
         }
@@ -155,17 +158,22 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_stands_behind_the_commit_of_the_same_position() {
+    fn entries_are_in_the_order_of_positions_snapshots_after_commits() {
         let snapshot = head();
         let commit = Head {
             kind: Kind::Commit,
             ..snapshot
         };
         let next = Head {
-            lsn: Lsn(4097),
+            position: Position::at(Generation(3), Lsn(4097)),
             ..commit
         };
-        assert!(commit.place() < snapshot.place() && snapshot.place() < next.place());
+        let of_next_owner = Head {
+            position: Position::at(Generation(4), Lsn(5)),
+            ..commit
+        };
+        let places = [commit, snapshot, next, of_next_owner].map(|head| head.place());
+        assert!(places.is_sorted());
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! Reads the history of one object: the commit at a time, and the pages at a commit.
 //!
-//! A bookmark's commit is found by its log position and verified by its number and epoch. A bookmark of another object,
+//! A bookmark's commit is found by its position and verified by its number. A bookmark of another object,
 //! or of a commit that was lost in a crash before it was durable, does not match any commit of the history.
 
 use super::Archive;
@@ -13,7 +13,7 @@ use super::run::RunReader;
 use super::stream::Stream;
 use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
-use crate::ident::{CommitNo, Lsn, ObjectKey};
+use crate::ident::{CommitNo, Life, ObjectKey, Position};
 use crate::manifest::ArchiveHole;
 use crate::timing::time;
 
@@ -47,19 +47,19 @@ impl History {
 
     /// Where to start for a state at `target`: the section and position of the newest snapshot at or before it. `None`:
     /// at the object's first commit.
-    fn base(&self, target: &Bookmark) -> Result<Option<(usize, Lsn)>> {
+    fn base(&self, target: &Bookmark) -> Result<Option<(usize, Position)>> {
         for (section, (_, index)) in self.sections.iter().enumerate().rev() {
-            if index.first_snapshot > target.lsn {
+            if index.first_snapshot > target.position {
                 continue;
             }
             let mut base = None;
             self.entries(section, |entry| {
                 let head = &entry.head;
-                let usable = head.lsn <= target.lsn && head.epoch <= target.epoch;
+                let usable = head.position <= target.position;
                 if head.kind == Kind::Snapshot && head.first && usable {
-                    base = Some((section, head.lsn));
+                    base = Some((section, head.position));
                 }
-                Ok(head.lsn <= target.lsn)
+                Ok(usable)
             })?;
             if base.is_some() {
                 return Ok(base);
@@ -75,22 +75,20 @@ impl History {
         target: &Bookmark,
         mut take: impl FnMut(&Entry<'_>) -> Result<Chain>,
     ) -> Result<Chain> {
-        let (from, base) = self.base(target)?.unwrap_or((0, Lsn::ZERO));
+        let (from, base) = self.base(target)?.unwrap_or((0, Position::ZERO));
         let mut chain = Chain::Nothing;
         for section in from..self.sections.len() {
             let more = self.entries(section, |entry| {
                 let head = &entry.head;
                 let before_base =
-                    base > Lsn::ZERO && (head.lsn, head.kind) < (base, Kind::Snapshot);
+                    base > Position::ZERO && (head.position, head.kind) < (base, Kind::Snapshot);
                 // A snapshot may be ahead of the commits in the next section.
-                let included = chain
-                    .at()
-                    .is_some_and(|at| !head.commit.is_after(at.commit));
-                let reached = head.lsn <= target.lsn && head.epoch <= target.epoch;
+                let included = chain.at().is_some_and(|at| head.position <= at.position);
+                let reached = head.position <= target.position;
                 // A bookmark may have been taken just before its commit.
                 let coming = head.commit == target.commit
-                    && head.epoch <= target.epoch
-                    && chain.next_commit() == Some(head.commit);
+                    && head.position.generation <= target.position.generation
+                    && chain.then(head) != Chain::Broken;
                 match head.kind {
                     _ if before_base => {}
                     Kind::Commit if included => {}
@@ -124,7 +122,7 @@ impl History {
         for section in 0..self.sections.len() {
             self.entries(section, |entry| {
                 let head = entry.head;
-                let base = head.kind == Kind::Snapshot || head.commit == CommitNo(1);
+                let base = head.kind == Kind::Snapshot || head.life == Life::Begins;
                 if head.first && base {
                     first = Some(head);
                 }
@@ -181,13 +179,18 @@ impl History {
     }
 
     /// The newest hole that overlaps the range between two positions.
-    pub(crate) fn hole(&self, from: Lsn, to: Lsn) -> Option<&ArchiveHole> {
+    pub(crate) fn hole(&self, from: Position, to: Position) -> Option<&ArchiveHole> {
         let mut newest = self.holes.iter().rev();
         newest.find(|hole| hole.is_between(from, to))
     }
 
     /// The error for a missing range of positions.
-    pub(crate) fn missing(&self, why: impl std::fmt::Display, from: Lsn, to: Lsn) -> Error {
+    pub(crate) fn missing(
+        &self,
+        why: impl std::fmt::Display,
+        from: Position,
+        to: Position,
+    ) -> Error {
         match self.hole(from, to) {
             Some(hole) => self.refused(format_args!("{why}: {hole}")),
             None => self.refused(why),
@@ -212,10 +215,10 @@ impl History {
     /// The error for an incomplete state.
     pub(crate) fn incomplete(&self, target: &Bookmark) -> Result<Error> {
         match self.begin()? {
-            Some(begin) if begin.lsn <= target.lsn => Ok(self.missing(
+            Some(begin) if begin.position <= target.position => Ok(self.missing(
                 format_args!("a part of its history before {target} is missing"),
-                begin.lsn,
-                target.lsn,
+                begin.position,
+                target.position,
             )),
             _ => self.too_early(),
         }
@@ -224,15 +227,15 @@ impl History {
 
 /// Returns whether an entry is a later commit than another.
 fn follows(head: &Head, other: &Head) -> bool {
-    head.kind == Kind::Commit && head.commit.is_after(other.commit)
+    head.kind == Kind::Commit && head.position > other.position
 }
 
 /// Returns whether a chain has reached a bookmark's commit.
 pub(crate) fn shows(chain: &Chain, target: &Bookmark) -> bool {
     match chain {
-        Chain::At(head) => head.commit == target.commit,
-        // Before the first commit.
-        Chain::Nothing => target.commit == CommitNo(0),
+        Chain::At(head) if head.life != Life::Ends => head.commit == target.commit,
+        // There was no object.
+        Chain::At(_) | Chain::Nothing => target.commit == CommitNo(0),
         _ => false,
     }
 }

@@ -10,7 +10,7 @@ use super::entry::{Entry, Head, Kind};
 use crate::delta;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
-use crate::ident::{Page, ZERO_PAGE};
+use crate::ident::{Life, Page, ZERO_PAGE};
 use crate::limits::PAGE_BYTES;
 use rustc_hash::FxHashMap;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ impl Image {
     pub(crate) fn apply(&mut self, entry: &Entry<'_>) -> Result<()> {
         let head = entry.head;
         let chain = self.chain.then(&head);
-        if head.kind == Kind::Snapshot && head.first {
+        if head.first && (head.kind == Kind::Snapshot || head.life == Life::Begins) {
             self.reset()?;
         }
         if chain == Chain::Broken || !self.take(entry)? {

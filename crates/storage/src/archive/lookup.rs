@@ -99,9 +99,15 @@ impl<'a> Lookup<'a> {
 }
 
 impl Archive {
+    /// Returns whether there is an object according to its newest entry.
+    pub(crate) fn has_object(&self, key: ObjectKey) -> bool {
+        let newest = Lookup::new(self).newest(key);
+        newest.is_some_and(|index| index.newest.pages > 0)
+    }
+
     /// The number of the newest commit of an object that is archived; 0 if there is none.
     pub(crate) fn newest_commit(&self, key: ObjectKey) -> CommitNo {
         let newest = Lookup::new(self).newest(key);
-        newest.map_or(CommitNo(0), |index| index.last_commit)
+        newest.map_or(CommitNo(0), |index| index.newest.commit)
     }
 }

@@ -24,17 +24,20 @@
 //! ([`crate::StoreStats::archive_failing`]). When no space is left and retries have not helped, the history in that
 //! part of the log is dropped, and an [`ArchiveHole`] in the manifest records it.
 
+mod about;
 pub(crate) mod archiver;
 pub(crate) mod block;
 pub(crate) mod chain;
 pub(crate) mod compactor;
 pub(crate) mod entry;
+mod filter;
 pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod index;
 pub(crate) mod lookup;
 mod plan;
 pub(crate) mod run;
+mod section;
 pub(crate) mod snapshot;
 pub(crate) mod stream;
 
@@ -160,8 +163,7 @@ impl Archive {
     /// Begins a run.
     fn create_run(&self, meta: RunMeta, compression: i32) -> Result<RunWriter> {
         let threads = self.shared.parallel_threads();
-        let disk = self.shared.disk.clone();
-        RunWriter::create(disk, &self.dir, meta, compression, threads)
+        RunWriter::create(&self.shared, &self.dir, meta, compression, threads)
     }
 
     /// Opens a run.
@@ -282,7 +284,12 @@ impl Archive {
 
     /// Reads a run and returns the number of entries.
     fn verify_run(&self, run: &RunMeta) -> Result<u64> {
-        let mut stream = Stream::run(self.reader(run)?)?;
+        let reader = self.reader(run)?;
+        let said = reader.about()?;
+        if (said.from, said.to, said.level) != (run.from, run.to, run.level) {
+            return Err(reader.damaged("what it says of itself"));
+        }
+        let mut stream = Stream::run(reader)?;
         let mut entries = 0;
         while stream.current().is_some() {
             entries += 1;

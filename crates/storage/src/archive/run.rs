@@ -2,24 +2,29 @@
 //! log or, as a **base**, one snapshot of each object.
 //!
 //! ```text
-//! header | blocks of entries, sorted by object and LSN | index blocks | footer
+//! header | blocks of entries, sorted by object and position | sections: index, filter, about | table of sections | footer
 //! ```
 //!
 //! Header, 64 bytes: `abidearc`, version u32, level u32, run number u64, the log's range u64 and u64, zeros, CRC-32C of bytes
-//! 0–59 at 60. Footer, 40 bytes: `abideidx`, position of the index u64, number of objects u64, length of the file u64,
-//! zeros u32, CRC-32C of the bytes before u32.
+//! 0–59 at 60. Footer, 40 bytes: `abideidx`, position of the table of sections u64, number of objects u64, length of the file
+//! u64, length of the table u32, CRC-32C of the bytes before u32.
 
+use super::about::About;
 use super::block::{BLOCK_HEADER, BlockHeader, Packer};
 use super::entry::Entry;
+use super::filter::{self, FILTER_BLOCK};
 use super::index::{
-    INDEX_BLOCK_ENTRIES, INDEX_BLOCK_HEADER, INDEX_ENTRY, IndexEntry, decode_block, encode_block,
+    INDEX_BLOCK_ENTRIES, INDEX_BLOCK_HEADER, INDEX_ENTRY, IndexEntry, Newest, decode_block,
+    encode_block,
 };
+use super::section::{self, Section};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{CommitNo, ObjectKey};
+use crate::ident::ObjectKey;
 use crate::limits::{ARCHIVE_BLOCK_BYTES, ARCHIVE_BLOCKS_PER_THREAD};
 use crate::manifest::RunMeta;
 use crate::parallel;
+use crate::shared::Shared;
 use crate::sync::Mutex;
 use bytes::{Buf, BufMut};
 use std::cmp::Ordering;
@@ -28,12 +33,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The version of the format of runs.
-pub(crate) const RUN_VERSION: u32 = 1;
+pub(crate) const RUN_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"abidearc";
 const FOOTER_MAGIC: &[u8; 8] = b"abideidx";
 const HEADER_BYTES: usize = 64;
 const FOOTER_BYTES: usize = 40;
+/// The section `about` begins with the CRC-32C of its text.
+const ABOUT_CRC: usize = 4;
 const INDEX_BLOCK: usize = INDEX_BLOCK_HEADER + INDEX_BLOCK_ENTRIES * INDEX_ENTRY;
 /// Written at once.
 const WRITE_BYTES: usize = 1 << 20;
@@ -53,13 +60,14 @@ impl RunMeta {
         header
     }
 
-    fn footer(&self, index: u64) -> [u8; FOOTER_BYTES] {
+    fn footer(&self, table: Section) -> [u8; FOOTER_BYTES] {
         let mut footer = [0; FOOTER_BYTES];
         let mut fields = &mut footer[..];
         fields.put_slice(FOOTER_MAGIC);
-        fields.put_u64_le(index);
+        fields.put_u64_le(table.at);
         fields.put_u64_le(self.objects);
         fields.put_u64_le(self.bytes);
+        fields.put_u32_le(table.bytes as u32);
         let crc = crc32c::crc32c(&footer[..FOOTER_BYTES - 4]);
         (&mut footer[FOOTER_BYTES - 4..]).put_u32_le(crc);
         footer
@@ -88,6 +96,9 @@ pub(crate) struct RunWriter {
     /// Until a block's offset is known, its entries hold the block's number.
     index: Vec<IndexEntry>,
     object: Option<IndexEntry>,
+    about: About,
+    /// The unique keys of all namespaces.
+    names: Vec<String>,
     finished: bool,
 }
 
@@ -95,12 +106,13 @@ impl RunWriter {
     /// Begins a run. `meta` holds what is known beforehand: number, level, kind and range. The output does not depend
     /// on the number of compression threads.
     pub(crate) fn create(
-        disk: Arc<dyn Disk>,
+        shared: &Shared,
         dir: &Path,
         meta: RunMeta,
         level: i32,
         threads: usize,
     ) -> Result<Self> {
+        let disk = shared.disk.clone();
         let path = dir.join(RunMeta::file_name(meta.number));
         let begin = || {
             let file = disk.open(&path, OpenMode::Create)?;
@@ -123,6 +135,8 @@ impl RunWriter {
             blocks: Vec::new(),
             index: Vec::new(),
             object: None,
+            about: About::default(),
+            names: shared.catalog.current().namespaces.clone(),
             finished: false,
         })
     }
@@ -135,6 +149,8 @@ impl RunWriter {
             .object
             .get_or_insert_with(|| IndexEntry::begin(entry.head.key, block, in_block));
         object.count(&entry.head);
+        let generation = &mut self.about.generation;
+        *generation = entry.head.position.generation.0.max(*generation);
         entry.encode(&mut self.raw);
         self.meta.first_millis = self.meta.first_millis.min(entry.head.unix_millis);
         self.meta.last_millis = self.meta.last_millis.max(entry.head.unix_millis);
@@ -144,14 +160,11 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Ends an object's entries. The arguments are stored in the index.
-    pub(crate) fn end_object(&mut self, last_commit: CommitNo, since_base: u64) {
+    /// Ends an object's entries. The index says how they leave it.
+    pub(crate) fn end_object(&mut self, newest: Newest) {
         if let Some(object) = self.object.take() {
-            self.index.push(IndexEntry {
-                last_commit,
-                since_base,
-                ..object
-            });
+            self.about.includes(object.key.namespace, &self.names);
+            self.index.push(IndexEntry { newest, ..object });
         }
     }
 
@@ -220,29 +233,75 @@ impl RunWriter {
         self.index.is_empty()
     }
 
-    /// Writes index and footer. When it returns, the file and its name are durable.
+    /// Writes the sections and the footer. When it returns, the file and its name are durable.
     pub(crate) fn finish(mut self) -> Result<RunMeta> {
         self.end_block()?;
         self.compress()?;
-        let index_at = self.at + self.out.len() as u64;
-        let mut index = std::mem::take(&mut self.index);
-        for entry in &mut index {
-            entry.block = self.blocks[entry.block as usize];
-        }
-        for block in index.chunks(INDEX_BLOCK_ENTRIES) {
-            self.meta.objects += block.len() as u64;
-            encode_block(block, &mut self.out);
-            if self.out.len() >= WRITE_BYTES {
-                self.flush()?;
-            }
-        }
-        self.meta.bytes = self.at + (self.out.len() + FOOTER_BYTES) as u64;
-        let footer = self.meta.footer(index_at);
+        let objects = std::mem::take(&mut self.index);
+        self.meta.objects = objects.len() as u64;
+        let index = self.section(|run| run.write_index(&objects))?;
+        let keys = objects.iter().map(|object| object.key);
+        let filter = self.section(|run| {
+            filter::encode(keys, &mut run.out);
+            Ok(())
+        })?;
+        let about = self.section(Self::write_about)?;
+        let table = self.section(|run| {
+            section::encode([index, filter, about], &mut run.out);
+            Ok(())
+        })?;
+        self.meta.bytes = self.end() + FOOTER_BYTES as u64;
+        let footer = self.meta.footer(table);
         self.out.extend_from_slice(&footer);
         self.flush()?;
         self.finished = true;
         self.sync()?;
         Ok(self.meta.clone())
+    }
+
+    fn end(&self) -> u64 {
+        self.at + self.out.len() as u64
+    }
+
+    fn section(&mut self, write: impl FnOnce(&mut Self) -> Result<()>) -> Result<Section> {
+        let at = self.end();
+        write(self)?;
+        let bytes = self.end() - at;
+        Ok(Section { at, bytes })
+    }
+
+    fn write_index(&mut self, objects: &[IndexEntry]) -> Result<()> {
+        for block in objects.chunks(INDEX_BLOCK_ENTRIES) {
+            let mut block = block.to_vec();
+            for entry in &mut block {
+                entry.block = self.blocks[entry.block as usize];
+            }
+            encode_block(&block, &mut self.out);
+            if self.out.len() >= WRITE_BYTES {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_about(&mut self) -> Result<()> {
+        let about = About {
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            level: self.meta.level,
+            base: self.meta.base,
+            from: self.meta.from,
+            to: self.meta.to,
+            first_millis: self.meta.first_millis,
+            last_millis: self.meta.last_millis,
+            ..std::mem::take(&mut self.about)
+        };
+        let start = self.out.len();
+        self.out.put_u32_le(0);
+        serde_json::to_writer(&mut self.out, &about)
+            .map_err(|error| writing(&self.path, &error.into()))?;
+        let crc = crc32c::crc32c(&self.out[start + ABOUT_CRC..]);
+        (&mut self.out[start..]).put_u32_le(crc);
+        Ok(())
     }
 }
 
@@ -280,15 +339,39 @@ pub(crate) fn seal(bytes: &mut [u8]) {
     crate::fuzzing::put_crc(bytes, HEADER_BYTES - 4, 0..HEADER_BYTES - 4);
     let crc_at = bytes.len() - 4;
     crate::fuzzing::put_crc(bytes, crc_at, footer..crc_at);
-    let index = (&bytes[footer + 8..]).get_u64_le();
-    let index = (index as usize).min(footer);
-    let (blocks, rest) = bytes.split_at_mut(index);
-    let mut at = HEADER_BYTES;
-    while let Some(length) = blocks.get_mut(at..).and_then(super::block::seal) {
-        at += length;
+    let mut fields = &bytes[footer + 8..];
+    let (table, _, _) = (
+        fields.get_u64_le() as usize,
+        fields.get_u64_le(),
+        fields.get_u64_le(),
+    );
+    let table = table..table.saturating_add(fields.get_u32_le() as usize);
+    let Some(listed) = bytes.get_mut(table) else {
+        return;
+    };
+    section::seal(listed);
+    let Some([index, filter, about]) = section::decode(listed) else {
+        return;
+    };
+    let range = |of: Section| of.at as usize..of.at.saturating_add(of.bytes) as usize;
+    if let Some(blocks) = bytes.get_mut(..index.at as usize) {
+        let mut at = HEADER_BYTES;
+        while let Some(length) = blocks.get_mut(at..).and_then(super::block::seal) {
+            at += length;
+        }
     }
-    for block in rest[..footer - index].chunks_mut(INDEX_BLOCK) {
+    for block in bytes
+        .get_mut(range(index))
+        .unwrap_or_default()
+        .chunks_mut(INDEX_BLOCK)
+    {
         super::index::seal(block);
+    }
+    filter::seal(bytes.get_mut(range(filter)).unwrap_or_default());
+    let about = bytes.get_mut(range(about)).unwrap_or_default();
+    if about.len() >= ABOUT_CRC {
+        let end = about.len();
+        crate::fuzzing::put_crc(about, 0, ABOUT_CRC..end);
     }
 }
 
@@ -302,7 +385,9 @@ pub(crate) struct RunReader {
     pub(crate) meta: RunMeta,
     path: PathBuf,
     file: Arc<dyn DiskFile>,
-    index_at: u64,
+    index: Section,
+    filter: Section,
+    about: Section,
     /// The index block read last, with its number.
     cached: Option<(u64, Vec<IndexEntry>)>,
 }
@@ -321,7 +406,9 @@ impl RunReader {
             meta: meta.clone(),
             path,
             file,
-            index_at: 0,
+            index: Section::default(),
+            filter: Section::default(),
+            about: Section::default(),
             cached: None,
         };
         let header = reader.bytes(0, HEADER_BYTES)?;
@@ -332,11 +419,47 @@ impl RunReader {
             });
         }
         let footer = reader.bytes(meta.bytes.saturating_sub(FOOTER_BYTES as u64), FOOTER_BYTES)?;
-        reader.index_at = (&footer[FOOTER_MAGIC.len()..]).get_u64_le();
-        if footer != meta.footer(reader.index_at) {
+        let table = Section {
+            at: (&footer[FOOTER_MAGIC.len()..]).get_u64_le(),
+            bytes: u64::from((&footer[FOOTER_BYTES - 8..]).get_u32_le()),
+        };
+        if footer != meta.footer(table) {
             return Err(reader.damaged("its footer"));
         }
+        let listed = reader.section(table)?;
+        let sections = section::decode(&listed);
+        let sections = sections.ok_or_else(|| reader.damaged("its table of sections"))?;
+        [reader.index, reader.filter, reader.about] = sections;
         Ok(reader)
+    }
+
+    /// The bytes of a section.
+    fn section(&self, section: Section) -> Result<Vec<u8>> {
+        let end = section.at.checked_add(section.bytes);
+        if end.is_none_or(|end| end > self.meta.bytes) {
+            return Err(self.damaged("a section is not in it"));
+        }
+        self.bytes(section.at, section.bytes as usize)
+    }
+
+    /// What the run says of itself.
+    pub(crate) fn about(&self) -> Result<About> {
+        let bytes = self.section(self.about)?;
+        let text = bytes.split_at_checked(ABOUT_CRC).and_then(|(crc, text)| {
+            let whole = (&crc[..]).get_u32_le() == crc32c::crc32c(text);
+            whole.then_some(text)
+        });
+        text.and_then(|text| serde_json::from_slice(text).ok())
+            .ok_or_else(|| self.damaged("what it says of itself"))
+    }
+
+    /// Returns whether an object may be in the run.
+    fn may_contain(&self, key: ObjectKey) -> Result<bool> {
+        let blocks = self.filter.bytes / FILTER_BLOCK as u64;
+        let at = self.filter.at + filter::place(key, blocks) * FILTER_BLOCK as u64;
+        let mut block = [0; FILTER_BLOCK];
+        block.copy_from_slice(&self.bytes(at, FILTER_BLOCK)?);
+        filter::may_contain(&block, key).ok_or_else(|| self.damaged("its filter"))
     }
 
     pub(crate) fn damaged(&self, what: impl std::fmt::Display) -> Error {
@@ -359,7 +482,7 @@ impl RunReader {
         let head = self.bytes(at, BLOCK_HEADER)?;
         let header = BlockHeader::decode(&head).ok_or_else(damaged)?;
         let next = at + (BLOCK_HEADER + header.stored) as u64;
-        if next > self.index_at {
+        if next > self.index.at {
             return Err(damaged());
         }
         let stored = self.bytes(at + BLOCK_HEADER as u64, header.stored)?;
@@ -379,7 +502,7 @@ impl RunReader {
         {
             let before = number * INDEX_BLOCK_ENTRIES as u64;
             let count = (self.meta.objects - before).min(INDEX_BLOCK_ENTRIES as u64) as usize;
-            let at = self.index_at + number * INDEX_BLOCK as u64;
+            let at = self.index.at + number * INDEX_BLOCK as u64;
             let bytes = self.bytes(at, INDEX_BLOCK_HEADER + count * INDEX_ENTRY)?;
             let entries = decode_block(&bytes)
                 .filter(|entries| entries.len() == count)
@@ -410,6 +533,9 @@ impl RunReader {
                     return self.find_in(near, key);
                 }
             }
+        }
+        if !self.may_contain(key)? {
+            return Ok(None);
         }
         let (mut low, mut high) = (0, blocks);
         while low < high {

@@ -4,7 +4,7 @@ use super::entry::{Entry, Head, Kind};
 use super::run::RunWriter;
 use crate::delta;
 use crate::error::Result;
-use crate::ident::Page;
+use crate::ident::{Life, Page};
 use crate::limits::{MAX_RECORD_PAYLOAD, PAGE_BYTES};
 
 /// Adds the snapshot of an object as of the commit in `head`. `page` returns a page by its number.
@@ -15,6 +15,7 @@ pub(crate) fn add(
 ) -> Result<()> {
     let head = Head {
         kind: Kind::Snapshot,
+        life: Life::Continues,
         ..head
     };
     add_pages(writer, head, 1..=head.database_pages, page)

@@ -6,7 +6,8 @@ use rusqlite::config::DbConfig;
 
 impl ObjectDb {
     /// Removes every table, view, trigger, index and key, and the alarm, and frees the space at the commit.
-    /// If it fails, nothing is removed.
+    /// If nothing is written afterwards, the object ends when the connection closes: it then is as one that was never
+    /// written, and the next checkpoint removes its file. If it fails, nothing is removed.
     pub fn delete_all(&self) -> Result<()> {
         self.begin()?;
         // Foreign keys would forbid some orders of dropping.
@@ -30,6 +31,17 @@ impl ObjectDb {
         dropped?;
         self.vacuum.set(true);
         Ok(())
+    }
+
+    /// Returns whether the object holds nothing but its name and its timeline.
+    pub(super) fn is_empty(&self) -> Result<bool> {
+        let holds = "SELECT EXISTS (SELECT 1 FROM sqlite_schema
+                WHERE name NOT GLOB 'sqlite_*' AND name NOT IN ('_abide_kv', '_abide_meta', '_abide_alarms'))
+            OR EXISTS (SELECT 1 FROM _abide_kv)
+            OR EXISTS (SELECT 1 FROM _abide_meta WHERE key NOT IN ('name', 'born', 'timeline'))
+            OR (SELECT user_version FROM pragma_user_version) <> 0/*abide*/";
+        let holds: Option<bool> = self.internal_row(holds, (), |row| row.get(0))?;
+        Ok(holds == Some(false) && self.alarm_entry()?.is_none() && !self.timeline()?.dormant)
     }
 
     fn drop_everything(&self) -> rusqlite::Result<()> {

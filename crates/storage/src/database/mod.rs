@@ -204,7 +204,7 @@ impl ObjectDb {
             State::Idle => {}
             State::Deferred => {
                 self.state.set(State::Transaction);
-                return self.store_pending_name();
+                return self.store_identity();
             }
             State::Transaction => return Ok(()),
             // Without a transaction SQLite would commit each statement alone.
@@ -213,7 +213,7 @@ impl ObjectDb {
         self.control(&self.begin)?;
         self.state.set(State::Transaction);
         self.bound.set(self.file.bound());
-        self.store_pending_name()
+        self.store_identity()
     }
 
     /// Records that the transaction touches the object's alarm.
@@ -277,11 +277,13 @@ impl ObjectDb {
             return Err(error);
         }
         // The commit is kept either way; SQLite reuses the space if it cannot be freed.
-        if self.vacuum.take()
-            && let Err(error) = self.internal("VACUUM/*abide*/", ())
-        {
-            tracing::warn!(%error, "cannot free the space of a deleted object; its next writes reuse it");
-            self.file.discard();
+        if self.vacuum.take() {
+            if let Err(error) = self.internal("VACUUM/*abide*/", ()) {
+                tracing::warn!(%error, "cannot free the space of a deleted object; its next writes reuse it");
+                self.file.discard();
+            }
+            // If this cannot be read, the object keeps its file.
+            self.file.set_ends(self.is_empty().unwrap_or(false));
         }
         Ok(self.file.take_committed())
     }

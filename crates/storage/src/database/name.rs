@@ -1,4 +1,4 @@
-//! What an object is: its name, which is stored with its first transaction, and its timeline.
+//! What an object is: its name and its timeline, which are stored with its first transaction.
 
 use super::ObjectDb;
 use crate::error::Result;
@@ -12,29 +12,35 @@ impl ObjectDb {
 
     /// The object's name, if it has one, and its present timeline.
     pub fn identity(&self) -> Result<(Option<String>, TimelineRow)> {
-        let (mut name, mut row) = (None, None);
-        let both = "SELECT key, value FROM _abide_meta WHERE key IN ('name', 'timeline')/*abide*/";
-        self.rare_rows(both, |found| {
+        let (mut name, mut first, mut row) = (None, None, None);
+        let all =
+            "SELECT key, value FROM _abide_meta WHERE key IN ('name', 'born', 'timeline')/*abide*/";
+        self.rare_rows(all, |found| {
             let key: String = found.get(0).map_err(|e| self.sql_error(&e))?;
             let value: String = found.get(1).map_err(|e| self.sql_error(&e))?;
             match &*key {
                 "name" => name = Some(value),
+                "born" => first = Some(value.parse()?),
                 _ => row = Some(TimelineRow::read(&value)?),
             }
             Ok(())
         })?;
         let name = name.or_else(|| self.pending_name.borrow().clone());
-        let row = row.unwrap_or_else(|| TimelineRow::first(self.file.key()));
-        Ok((name, row))
+        let first = first.unwrap_or_else(|| self.file.first_timeline());
+        Ok((name, row.unwrap_or_else(|| TimelineRow::first(first))))
     }
 
-    /// Stores the name, in the transaction that has begun.
-    pub(super) fn store_pending_name(&self) -> Result<()> {
-        let Some(name) = self.pending_name.take() else {
+    /// Stores the name, and the timeline of a new object, in the transaction that has begun.
+    pub(super) fn store_identity(&self) -> Result<()> {
+        let name = self.pending_name.take();
+        let born = self.file.is_new().then(|| self.file.first_timeline());
+        if name.is_none() && born.is_none() {
             return Ok(());
-        };
+        }
         let before = self.changes_that_count();
-        self.internal("INSERT INTO _abide_meta (key, value) VALUES ('name', ?1) ON CONFLICT DO NOTHING/*abide*/", [name])?;
+        let insert = "INSERT INTO _abide_meta SELECT * FROM (VALUES ('name', ?1), ('born', ?2)) WHERE column2 IS NOT NULL
+            ON CONFLICT DO NOTHING/*abide*/";
+        self.internal(insert, (name, born.map(|born| born.to_string())))?;
         self.disregard_changes_since(before);
         Ok(())
     }

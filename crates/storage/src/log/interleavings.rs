@@ -67,6 +67,7 @@ fn transaction(bytes: usize) -> Transaction {
         commit: CommitNo(1),
         database_pages: 1,
         last_part: true,
+        life: crate::ident::Life::Continues,
         alarm: None,
         entries: 0,
         unix_millis: 0,

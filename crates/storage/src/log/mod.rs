@@ -26,7 +26,7 @@ pub(crate) mod segment;
 pub(crate) mod segment_pool;
 
 use crate::error::{Error, Result};
-use crate::ident::{Epoch, Lsn};
+use crate::ident::{Epoch, Lsn, Position};
 use crate::limits::{
     COPIED_TRANSACTION_BYTES, MAX_UNSYNCED_BYTES, SHARED_BUFFER_BYTES, SPARE_BUFFERS,
 };
@@ -295,6 +295,11 @@ impl Log {
     /// Everything before this position is durable.
     pub(crate) fn durable(&self) -> Lsn {
         self.announcer.durable()
+    }
+
+    /// A position of this log among those of all logs.
+    pub(crate) fn position(&self, lsn: Lsn) -> Position {
+        Position::at(self.epoch.into(), lsn)
     }
 
     pub(crate) fn appended(&self) -> Lsn {

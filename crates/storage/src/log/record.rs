@@ -13,7 +13,7 @@
 //! | 32 | 32 | object id |
 //! | 64 | 4 | commit number of the object |
 //! | 68 | 4 | size of the database in pages |
-//! | 72 | 4 | flags: 1 last part of its transaction, 2 sets an alarm, 4 clears the alarm, and for the alarm that it sets: 8 given up, 16 failing, 32 an attempt has begun, 64 beside few suspects, 128 beside none, 256 it is a wait, 512 one has a name, 1024 one was given up and another was not, bits 16–31 the attempts |
+//! | 72 | 4 | flags: 1 last part of its transaction, 2 sets an alarm, 4 clears the alarm, and for the alarm that it sets: 8 given up, 16 failing, 32 an attempt has begun, 64 beside few suspects, 128 beside none, 256 it is a wait, 512 one has a name, 1024 one was given up and another was not, bits 16–31 the attempts; 2048 the object did not exist before, 4096 it does not exist afterwards |
 //! | 76 | 4 | number of page entries |
 //! | 80 | 8 | time of the commit, milliseconds since 1970 |
 //! | 88 | 8 | when the alarm is due, milliseconds since 1970, if flag 2 |
@@ -23,7 +23,7 @@
 //! A record's length is a multiple of 8; the bytes after the last entry are zero.
 
 use crate::alarm_entry::{AlarmChange, flags};
-use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
+use crate::ident::{CommitNo, Epoch, Life, Lsn, ObjectKey};
 use crate::limits::PAGE_BYTES;
 use bytes::{Buf, BufMut};
 
@@ -42,7 +42,10 @@ const FLAGS_SHIFT: u32 = 3;
 const ATTEMPTS_SHIFT: u32 = 16;
 /// Flags that only a set alarm has.
 const OF_SET_ALARM: u32 = flags::ALL << FLAGS_SHIFT | (u16::MAX as u32) << ATTEMPTS_SHIFT;
-const KNOWN_FLAGS: u32 = LAST | ALARM_SET | ALARM_CLEARED | OF_SET_ALARM;
+/// The bit at which the flags of the object's life begin.
+const LIFE_SHIFT: u32 = 11;
+const OF_LIFE: u32 = Life::BITS << LIFE_SHIFT;
+const KNOWN_FLAGS: u32 = LAST | ALARM_SET | ALARM_CLEARED | OF_SET_ALARM | OF_LIFE;
 
 /// The fields of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +58,7 @@ pub(crate) struct Header {
     pub(crate) commit: CommitNo,
     pub(crate) database_pages: u32,
     pub(crate) last_part: bool,
+    pub(crate) life: Life,
     pub(crate) alarm: Option<AlarmChange>,
     pub(crate) entries: u32,
     pub(crate) unix_millis: u64,
@@ -73,7 +77,8 @@ impl Header {
             }
             Some(AlarmChange::Cleared) => (ALARM_CLEARED, 0),
         };
-        let flags = alarm_flags | if self.last_part { LAST } else { 0 };
+        let of_life = self.life.bits() << LIFE_SHIFT;
+        let flags = alarm_flags | of_life | if self.last_part { LAST } else { 0 };
         let mut fields = &mut bytes[4..HEADER_BYTES];
         fields.put_u32_le(self.length as u32);
         fields.put_u64_le(self.lsn.0);
@@ -133,6 +138,7 @@ impl Header {
             commit,
             database_pages,
             last_part: flags & LAST != 0,
+            life: Life::from_bits((flags & OF_LIFE) >> LIFE_SHIFT)?,
             alarm,
             entries,
             unix_millis,
@@ -198,6 +204,7 @@ mod tests {
             commit: CommitNo(17),
             database_pages: 5,
             last_part: true,
+            life: Life::Continues,
             alarm: Some(AlarmChange::Set(AlarmEntry {
                 attempts: 7,
                 failed: true,
@@ -225,10 +232,16 @@ mod tests {
             })),
             Some(AlarmChange::Cleared),
         ] {
-            let header = Header { alarm, ..header() };
-            let mut bytes = [0; HEADER_BYTES];
-            header.write(&mut bytes);
-            assert_eq!(Header::read(&bytes), Some(header));
+            for life in [Life::Begins, Life::Continues, Life::Ends] {
+                let header = Header {
+                    alarm,
+                    life,
+                    ..header()
+                };
+                let mut bytes = [0; HEADER_BYTES];
+                header.write(&mut bytes);
+                assert_eq!(Header::read(&bytes), Some(header));
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The manifest lists them, and a request for a state inside a hole is rejected with the reason.
 
-use crate::ident::Lsn;
+use crate::ident::Position;
 use crate::timing::time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -38,7 +38,7 @@ impl fmt::Display for ArchiveHole {
 
 impl ArchiveHole {
     /// Returns whether the hole overlaps the range between two positions.
-    pub(crate) fn is_between(&self, from: Lsn, to: Lsn) -> bool {
-        self.from < to.0 && self.to > from.0
+    pub(crate) fn is_between(&self, from: Position, to: Position) -> bool {
+        self.from < to.lsn.0 && self.to > from.lsn.0
     }
 }

@@ -13,7 +13,7 @@ pub(crate) use alarm_runs::{RunRef, Runs};
 pub(crate) use archive::{ArchiveState, RunMeta};
 pub(crate) use clock::ClockReading;
 pub use hole::ArchiveHole;
-pub(crate) use quarantine::{Aside, Quarantine, Saved};
+pub(crate) use quarantine::{Aside, Continues, Quarantine, Saved};
 
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Failure, Result};

@@ -11,14 +11,27 @@ pub(crate) struct Quarantine {
     pub(crate) pages: Option<Saved>,
     /// Set once a repair has begun.
     pub(crate) aside: Option<Aside>,
+    /// The object was deleted, and its file could not be removed.
+    pub(crate) ended: bool,
 }
 
 /// Pages of a quarantined object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Saved {
     pub(crate) run: RunMeta,
-    /// The number of the first commit that they belong to; `None` if they are known to continue the file.
-    pub(crate) first: Option<u32>,
+    pub(crate) continues: Continues,
+}
+
+/// What saved pages belong to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Continues {
+    /// They are the whole object, whatever its file has.
+    Nothing,
+    /// They are known to continue the file.
+    File,
+    /// They continue the file if it has the commit before this one.
+    From(u32),
 }
 
 /// What a repair does with the file that it replaces.
@@ -38,6 +51,7 @@ impl Quarantine {
             why,
             pages: None,
             aside: None,
+            ended: false,
         }
     }
 }

@@ -216,10 +216,7 @@ fn take(
     if pages.quarantined.is_some() {
         return Ok(());
     }
-    let first = pages.size == 0 && pages.tail.is_none();
-    if first {
-        pages.tail = Some(header.commit);
-    } else if header.commit != pages.commit.next() {
+    if !pages.may_be_next(header) {
         let why = format!(
             "commit {} follows commit {} in the log",
             header.commit.0, pages.commit.0
@@ -229,15 +226,7 @@ fn take(
         return Ok(());
     }
     for (part, payload) in logged.parts {
-        let applied = pages.apply(
-            part.commit,
-            part.database_pages,
-            part.lsn,
-            logged.end,
-            part.entries,
-            payload,
-        );
-        if let Err(why) = applied {
+        if let Err(why) = pages.apply(part, logged.end, payload) {
             tracing::error!(object = %key, why, "quarantined an object");
             pages.quarantined = Some(why);
             break;

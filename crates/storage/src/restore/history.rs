@@ -6,13 +6,13 @@ use crate::archive::image::Image;
 use crate::bookmark::{self, Bookmark};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::ident::{CommitNo, Lsn, ObjectKey};
+use crate::ident::{CommitNo, Life, ObjectKey, Position};
 use crate::timing::time;
 
 impl Engine {
     /// Takes a checkpoint if anything is not archived yet. Returns an error if something is still not archived
     /// afterwards.
-    fn archive_everything(&self) -> Result<()> {
+    pub(crate) fn archive_everything(&self) -> Result<()> {
         let end = self.shared.log.appended().0;
         let behind = || {
             let archived = self.archive.state().archived;
@@ -41,10 +41,11 @@ impl Engine {
         };
         // The object was in this state at that time only if no other commit came in between.
         let followed = match &next {
-            Some(next) => next.commit == found.commit.next(),
+            Some(next) => found.life == Life::Ends || next.commit == found.commit.next(),
             None => {
                 behind?;
-                present.is_none_or(|present| !present.is_after(found.commit))
+                let is_absent = |present| present == CommitNo(0);
+                present.is_none_or(|present| is_absent(present) || !present.is_after(found.commit))
             }
         };
         if !followed {
@@ -54,14 +55,16 @@ impl Engine {
                 .map_or_else(|| "now".to_owned(), |next| time(next.unix_millis));
             return Err(history.missing(
                 format_args!("its commits between {from} and {to} are not in the archive"),
-                found.lsn,
-                next.map_or(Lsn(u64::MAX), |next| next.lsn),
+                found.position,
+                next.map_or(Position::MAX, |next| next.position),
             ));
         }
         let bookmark = Bookmark {
-            epoch: found.epoch,
-            lsn: found.lsn,
-            commit: found.commit,
+            position: found.position,
+            commit: match found.life {
+                Life::Ends => CommitNo(0),
+                _ => found.commit,
+            },
             object: bookmark::mark(key),
         };
         if !history.has(&bookmark)? {
@@ -77,7 +80,7 @@ impl Engine {
         let history = self.archive.history(key);
         let (mut image, reached) = self.archive.build(&history, target)?;
         if shows(&reached, target) {
-            if target.commit == CommitNo(0) {
+            if image.size() == 0 {
                 image.begin(&self.template);
             }
             return Ok(image);
@@ -85,11 +88,11 @@ impl Engine {
         // The missing part may not be archived yet.
         behind?;
         match reached {
-            Chain::At(head) if history.hole(head.lsn, target.lsn).is_some() => Err(history
+            Chain::At(head) if history.hole(head.position, target.position).is_some() => Err(history
                 .missing(
                     format_args!("its commits up to {target} are missing"),
-                    head.lsn,
-                    target.lsn,
+                    head.position,
+                    target.position,
                 )),
             Chain::At(_) => Err(history.refused(format_args!(
                 "{target} matches none of its commits: the commit never became durable"

@@ -39,7 +39,8 @@ impl Engine {
             present => present?,
         };
         let image = self.image_at(key, to)?;
-        if self.archive.image(key, &undo).is_none() {
+        // Nothing can be archived of an object that does not exist.
+        if undo.commit != CommitNo(0) && self.archive.image(key, &undo).is_none() {
             // The archive was off, or had to drop history: without this the restore could not be undone.
             self.checkpointer.checkpoint()?;
             let _paused = self.checkpointer.pause()?;
@@ -113,17 +114,18 @@ impl Engine {
         if let Some(why) = quarantined {
             return Err(quarantine::refusal(key, &why));
         }
-        self.wait_durable(bookmark.lsn)?;
+        self.wait_durable(bookmark.position.lsn)?;
         Ok(bookmark)
     }
 
-    /// The number of an object's newest commit; `None` if it is unknown because the object is quarantined or unreadable.
+    /// The number of an object's newest commit, 0 if there is no object; `None` if it is unknown because the object is quarantined or unreadable.
     pub(crate) fn present_commit(&self, key: ObjectKey) -> Result<Option<CommitNo>> {
         if self.shared.catalog.current().quarantine_of(key).is_some() {
             return Ok(None);
         }
         let seen = self.at_present(key, |pages| {
-            pages.quarantined.is_none().then_some(pages.commit)
+            let commit = self.bookmark_of(key, pages).commit;
+            pages.quarantined.is_none().then_some(commit)
         });
         match seen {
             Err(error) if needs_repair(&error, key) => Ok(None),
