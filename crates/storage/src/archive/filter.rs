@@ -44,9 +44,15 @@ pub(crate) fn place(key: ObjectKey, blocks: u64) -> u64 {
 
 /// Returns whether the object may be in the run, by its block. `None` if the block is damaged.
 pub(crate) fn may_contain(block: &[u8; FILTER_BLOCK], key: ObjectKey) -> Option<bool> {
-    let (mut crc, set) = block.split_at(CRC_BYTES);
+    let set = &block[CRC_BYTES..];
     let is_set = |bit: u64| set[(bit / 8) as usize] & 1 << (bit % 8) != 0;
-    (crc.get_u32_le() == crc32c::crc32c(set)).then(|| bits(key).all(is_set))
+    is_whole(block).then(|| bits(key).all(is_set))
+}
+
+/// Returns whether a block is undamaged.
+pub(crate) fn is_whole(block: &[u8; FILTER_BLOCK]) -> bool {
+    let (mut crc, set) = block.split_at(CRC_BYTES);
+    crc.get_u32_le() == crc32c::crc32c(set)
 }
 
 fn bits(key: ObjectKey) -> impl Iterator<Item = u64> {

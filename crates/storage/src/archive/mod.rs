@@ -284,11 +284,8 @@ impl Archive {
 
     /// Reads a run and returns the number of entries.
     fn verify_run(&self, run: &RunMeta) -> Result<u64> {
-        let reader = self.reader(run)?;
-        let said = reader.about()?;
-        if (said.from, said.to, said.level) != (run.from, run.to, run.level) {
-            return Err(reader.damaged("what it says of itself"));
-        }
+        let mut reader = self.reader(run)?;
+        reader.verify_sections()?;
         let mut stream = Stream::run(reader)?;
         let mut entries = 0;
         while stream.current().is_some() {

@@ -442,8 +442,31 @@ impl RunReader {
         self.bytes(section.at, section.bytes as usize)
     }
 
+    /// Reads everything but the entries: damage is an error.
+    pub(crate) fn verify_sections(&mut self) -> Result<()> {
+        let about = self.about()?;
+        let meta = &self.meta;
+        if (about.from, about.to, about.level) != (meta.from, meta.to, meta.level) {
+            return Err(self.damaged("what it says of itself"));
+        }
+        let filter = self.section(self.filter)?;
+        let (blocks, rest) = filter.as_chunks::<FILTER_BLOCK>();
+        if !rest.is_empty() || !blocks.iter().all(filter::is_whole) {
+            return Err(self.damaged("its filter"));
+        }
+        for number in 0..self.meta.objects {
+            let object = self.nth(number)?;
+            if let Some(object) = object
+                && !self.may_contain(object.key)?
+            {
+                return Err(self.damaged("an object is not in its filter"));
+            }
+        }
+        Ok(())
+    }
+
     /// What the run says of itself.
-    pub(crate) fn about(&self) -> Result<About> {
+    fn about(&self) -> Result<About> {
         let bytes = self.section(self.about)?;
         let text = bytes.split_at_checked(ABOUT_CRC).and_then(|(crc, text)| {
             let whole = (&crc[..]).get_u32_le() == crc32c::crc32c(text);

@@ -14,6 +14,7 @@ mod full_start;
 mod growth;
 mod idempotency;
 mod invariants;
+mod lives;
 mod memory;
 mod model;
 mod parallel;
