@@ -155,7 +155,7 @@ impl ObjectTable {
         let in_file = match &found {
             None => None,
             Some(file) => {
-                let mut head = [0; 100];
+                let mut head = [0; header::BYTES];
                 let read = file.read_at(&mut head, 0);
                 let read = read.map_err(|error| reading(object, &error))?;
                 (read == head.len()).then_some(head)

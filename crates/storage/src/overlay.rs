@@ -185,6 +185,9 @@ pub(crate) mod header {
     use super::{CommitNo, Page};
     use bytes::{Buf, BufMut};
 
+    /// Its length.
+    pub(crate) const BYTES: usize = 100;
+
     /// "The size of the database file in pages", offset 28.
     pub(crate) fn size(page: &[u8]) -> u32 {
         (&page[28..]).get_u32()

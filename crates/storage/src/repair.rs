@@ -304,7 +304,7 @@ impl Engine {
     /// The commit number in a file; `None` if it cannot be read.
     fn commit_in(&self, path: &Path) -> Option<CommitNo> {
         let file = self.shared.disk.open(path, OpenMode::Existing).ok()?;
-        let mut head = [0; 100];
+        let mut head = [0; header::BYTES];
         let read = file.read_at(&mut head, 0).ok()?;
         let whole = read == head.len() && header::is_database(&head);
         whole.then(|| header::commit(&head))
@@ -327,7 +327,7 @@ impl Engine {
             Some(before) => open(before)?,
             None => None,
         };
-        let mut head = [0; 100];
+        let mut head = [0; header::BYTES];
         if let Some(file) = &file {
             let read = file.read_at(&mut head, 0);
             read.map_err(|error| reading(&path, &error))?;

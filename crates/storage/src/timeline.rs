@@ -115,6 +115,11 @@ pub struct Untold {
 }
 
 impl TimelineRow {
+    /// Stands for the row of an object whose database has not been opened.
+    pub fn unread(key: ObjectKey) -> Self {
+        Self::first(TimelineId::first(key, Position::ZERO))
+    }
+
     /// The row of an object that was neither restored nor forked.
     pub(crate) fn first(id: TimelineId) -> Self {
         Self {

@@ -215,7 +215,7 @@ impl Object {
         name: Option<Arc<str>>,
     ) -> Rc<Self> {
         Rc::new(Self {
-            timeline: Cell::new(TimelineRow::first(binding.key(id))),
+            timeline: Cell::new(TimelineRow::unread(binding.key(id))),
             binding,
             id,
             name: RefCell::new(name),

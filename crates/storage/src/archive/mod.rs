@@ -35,6 +35,7 @@ pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod index;
 pub(crate) mod lookup;
+mod newest;
 mod plan;
 pub(crate) mod run;
 mod section;

@@ -267,7 +267,7 @@ fn random_lives(seed: u64) {
         let id = random.below(3) as u8;
         let model = &mut models[usize::from(id)];
         let context = format!("seed {seed}, step {step}, object {id}");
-        let mut remember = |world: &World, value: Option<String>, model: &mut Model| {
+        let remember = |world: &World, value: Option<String>, model: &mut Model| {
             let bookmark = world.store.bookmark(key(&world.store, id)).unwrap();
             model.past.push((bookmark, world.now(), value.clone()));
             model.present = value;

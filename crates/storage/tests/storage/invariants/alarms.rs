@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use abide_storage::{AlarmRow, Disk as _, ErrorKind, ObjectKey, OpenMode, SimDisk, Store};
+use abide_storage::{
+    AlarmRow, Disk as _, ErrorKind, ObjectKey, OpenMode, SimDisk, SplitMix64, Store,
+};
 
 use crate::{
     common::{DIR, flush, key, manual, open, read_file, threaded, try_manual},
@@ -313,5 +315,82 @@ fn a_rebuild_passes_over_an_object_that_is_damaged_itself() {
     disk.remove(&runs(&disk)[0]).unwrap();
     let store = manual(&disk);
     assert_eq!((due(&store, 0), due(&store, 1)), (None, Some(10)));
+    assert_eq!(store.alarms().counts().pending, 4);
+}
+
+/// Random lives with alarms, after which the saved index is damaged.
+#[test]
+fn s14_an_index_rebuilt_from_the_archive_equals_the_one_before() {
+    for seed in 0..40 {
+        let mut random = SplitMix64::new(seed);
+        let mut disk = SimDisk::new();
+        let mut store = manual(&disk);
+        for _ in 0..60 {
+            let db = open(&store, random.below(12) as u8 * 21);
+            match random.below(8) {
+                0..4 => {
+                    let due = random.below(1_000) as i64 + 1;
+                    let row = AlarmRow {
+                        attempts: random.below(3) as u32,
+                        ..AlarmRow::at(due)
+                    };
+                    db.set_alarm(Some(&row)).unwrap();
+                }
+                4 => db.set_alarm(None).unwrap(),
+                5 => db.kv_put("k", &[1; 5_000]).unwrap(),
+                6 => db.delete_all().unwrap(),
+                _ => {}
+            }
+            db.commit().unwrap();
+            drop(db);
+            flush(&store);
+            match random.below(10) {
+                0..3 => store.checkpoint().unwrap(),
+                3 => store.run_maintenance().unwrap(),
+                4 => {
+                    disk = disk.after_kill();
+                    store = manual(&disk);
+                }
+                _ => {}
+            }
+        }
+        if seed % 2 == 0 {
+            store.checkpoint().unwrap();
+        }
+        let alarms = |store: &Store| -> Vec<_> {
+            let key = |id| key(store, id);
+            let known = (0..12).map(|id| store.alarms().get(key(id * 21)));
+            known.collect()
+        };
+        let before = alarms(&store);
+        let disk = disk.after_kill();
+        // Without a run there is nothing to rebuild.
+        let Some(run) = runs(&disk).first().cloned() else {
+            continue;
+        };
+        disk.remove(&run).unwrap();
+        assert_eq!(alarms(&manual(&disk)), before, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_rebuild_reads_no_rows_of_objects_that_the_archive_knows() {
+    let disk = SimDisk::new();
+    let store = manual(&disk);
+    for id in 0..4 {
+        set_alarm(&open(&store, id), i64::from(id) + 5);
+    }
+    flush(&store);
+    store.checkpoint().unwrap();
+    let path = store.object_path(key(&store, 2)).unwrap();
+    drop(store);
+    let disk = disk.after_kill();
+    disk.remove(&runs(&disk)[0]).unwrap();
+    // Behind the header of SQLite's file, so that the rows cannot be read.
+    for offset in 100..4_096 {
+        disk.flip(&path, offset);
+    }
+    let store = manual(&disk);
+    assert_eq!(due(&store, 2), Some(7));
     assert_eq!(store.alarms().counts().pending, 4);
 }
