@@ -3,12 +3,13 @@
 
 use crate::common::{DIR, flush, manual};
 use abide_storage::{
-    AlarmRow, AlarmState, ArchiveOptions, Disk as _, DiskOp, ErrorKind, FaultyDisk, ObjectDb,
-    ObjectKey, OpenMode, RealDisk, Result, SimDisk, Store, StoreOptions, errno::EIO,
+    AlarmRow, AlarmState, ArchiveOptions, Disk as _, DiskOp, ErrorKind, Fault, FaultyDisk,
+    ObjectDb, ObjectKey, OpenMode, RealDisk, Result, SimDisk, Store, StoreOptions, errno::EIO,
 };
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::Duration;
 
 const OBJECTS: u8 = 3;
@@ -209,6 +210,41 @@ fn files_that_cannot_be_removed_are_removed_later() {
         get(&open().unwrap(), "Gone", 0).as_deref(),
         Some(b"Gone".as_slice())
     );
+}
+
+/// A caller that wants to begin a class waits for others that change the manifest. Meanwhile one of them begins the class and
+/// deletes it, except for its files.
+#[test]
+fn a_class_does_not_begin_again_before_its_files_are_removed() {
+    const CALLERS: usize = 8;
+    const ROUNDS: usize = 200;
+    let disk = FaultyDisk::default();
+    let options = StoreOptions::small().manual(true);
+    let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap();
+    for round in 0..ROUNDS {
+        let class = format!("Gone{round}");
+        // The first time, the deletion looks for objects.
+        let fault = Fault::error(EIO).after(1);
+        disk.inject(&[DiskOp::List], &format!("objects/{class}"), fault);
+        let begin = Barrier::new(CALLERS + 1);
+        thread::scope(|scope| {
+            let call = || {
+                begin.wait();
+                store.namespace(&class)
+            };
+            let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(call)).collect();
+            begin.wait();
+            let deleted = store.namespace(&class).unwrap();
+            store.delete_namespace(&class).unwrap_err();
+            for caller in callers {
+                if let Ok(number) = caller.join().unwrap() {
+                    assert_eq!(number, deleted, "round {round}: begun among old files");
+                }
+            }
+        });
+        disk.clear();
+        assert!(store.delete_namespace(&class).unwrap());
+    }
 }
 
 #[test]
