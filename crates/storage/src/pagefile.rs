@@ -322,7 +322,9 @@ impl PageFile {
                 spare::keep(old.image);
             }
         }
-        self.engine.stored.changed(pages.size, size);
+        self.engine
+            .stored
+            .changed(self.object.key, pages.size, size);
         pages.resize(size);
         pages.commit = pages.commit.next();
         pages.newest = end;

@@ -41,7 +41,7 @@ impl Engine {
         let image = self.image_at(key, to)?;
         if self.archive.image(key, &undo).is_none() {
             // The archive was off, or had to drop history: without this the restore could not be undone.
-            self.checkpointer.checkpoint()?;
+            self.checkpoint()?;
             let _paused = self.checkpointer.pause()?;
             self.archiver.archive_present(key, &undo)?;
         }

@@ -3,8 +3,8 @@
 
 use crate::common::{DIR, flush, manual};
 use abide_storage::{
-    AlarmRow, AlarmState, ArchiveOptions, Disk as _, DiskOp, ErrorKind, Fault, FaultyDisk,
-    ObjectDb, ObjectKey, OpenMode, RealDisk, Result, SimDisk, Store, StoreOptions, errno::EIO,
+    AlarmRow, AlarmState, ArchiveOptions, Disk as _, DiskOp, ErrorKind, FaultyDisk, ObjectDb,
+    ObjectKey, OpenMode, RealDisk, Result, SimDisk, Store, StoreOptions, errno::EIO,
 };
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -223,9 +223,7 @@ fn a_class_does_not_begin_again_before_its_files_are_removed() {
     let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap();
     for round in 0..ROUNDS {
         let class = format!("Gone{round}");
-        // The first time, the deletion looks for objects.
-        let fault = Fault::error(EIO).after(1);
-        disk.inject(&[DiskOp::List], &format!("objects/{class}"), fault);
+        disk.fail(&[DiskOp::List], &format!("objects/{class}"), EIO);
         let begin = Barrier::new(CALLERS + 1);
         thread::scope(|scope| {
             let call = || {
@@ -259,6 +257,30 @@ fn a_deleted_class_gives_its_room_back() {
 }
 
 #[test]
+fn a_deleted_class_gives_all_its_room_back_whatever_its_files_are() {
+    let disk = FaultyDisk::default();
+    let options = StoreOptions::small().manual(true).max_bytes(Some(8 << 20));
+    let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap();
+    put(&store, "Kept", 1).unwrap();
+    let before = store.stats().stored_bytes;
+    for id in 0..3 {
+        put(&store, "Gone", id).unwrap();
+    }
+    store.checkpoint().unwrap();
+    // One is missing and quarantined, another one cannot be examined.
+    let namespace = store.namespace("Gone").unwrap();
+    let key = |id| ObjectKey {
+        namespace,
+        id: [id; 32],
+    };
+    disk.remove(&store.object_path(key(1)).unwrap()).unwrap();
+    store.open_object(key(1)).unwrap_err();
+    disk.fail(&[DiskOp::Open, DiskOp::Len], "objects/Gone/02", EIO);
+    store.delete_namespace("Gone").unwrap();
+    assert_eq!(store.stats().stored_bytes, before);
+}
+
+#[test]
 fn a_deleted_class_that_was_not_counted_does_not_make_the_count_wrong() {
     let disk = FaultyDisk::default();
     let open = || {
@@ -267,11 +289,21 @@ fn a_deleted_class_that_was_not_counted_does_not_make_the_count_wrong() {
     };
     let store = open();
     put(&store, "Gone", 1).unwrap();
+    let db = object(&store, "Gone", 1).unwrap();
+    db.kv_put("large", &[7; 100_000]).unwrap();
+    db.commit().unwrap();
+    drop(db);
     store.checkpoint().unwrap();
     drop(store);
     disk.fail(&[DiskOp::Len, DiskOp::Open], "objects/Gone", EIO);
     let store = open();
     disk.clear();
+    assert_eq!(store.stats().stored_bytes, Some(0));
+    // It shrinks, too.
+    let db = object(&store, "Gone", 1).unwrap();
+    db.delete_all().unwrap();
+    db.commit().unwrap();
+    drop(db);
     assert_eq!(store.stats().stored_bytes, Some(0));
     store.delete_namespace("Gone").unwrap();
     assert_eq!(store.stats().stored_bytes, Some(0));
