@@ -203,7 +203,7 @@ impl ObjectDb {
 
     /// Begins a transaction, if there is none and the statement writes. Returns what it writes, if it does.
     fn begin_for(&self, statement: &Statement<'_>, known: &Known) -> Result<Option<Write>> {
-        if statement.readonly() && !known.write.is_of_trigger {
+        if statement.readonly() && !known.write.may_write {
             return Ok(None);
         }
         self.begin()?;

@@ -128,9 +128,9 @@ pub(super) struct Write {
     /// It is an `INSERT`, `UPDATE` or `DELETE`: SQLite's `changes()` is about these.
     pub(super) is_dml: bool,
     pub(super) creates_virtual_table: bool,
-    /// It creates or drops a trigger. With IF (NOT) EXISTS such a statement can be read-only when it is prepared, and write
-    /// when it runs again after a change of the schema.
-    pub(super) is_of_trigger: bool,
+    /// SQLite may take it for one that only reads, because there was nothing to do when it was prepared, and it writes when it
+    /// runs again after a change of the schema: a trigger that is created IF NOT EXISTS or dropped IF EXISTS, and `REINDEX`.
+    pub(super) may_write: bool,
 }
 
 impl Write {
@@ -142,7 +142,9 @@ impl Write {
             uses_reserve: replaces || is("drop"),
             is_dml: replaces || is("insert") || is("replace") || is("with"),
             creates_virtual_table: is("create") && second.eq_ignore_ascii_case("virtual"),
-            is_of_trigger: (is("create") || is("drop")) && second.eq_ignore_ascii_case("trigger"),
+            may_write: !["select", "values", "with", "pragma", "explain"]
+                .iter()
+                .any(|word| is(word)),
         }
     }
 }
@@ -176,6 +178,26 @@ mod tests {
     use super::*;
     use rusqlite::fallible_iterator::FallibleIterator as _;
     use rusqlite::{Batch, Connection};
+
+    #[test]
+    fn only_what_can_never_write_needs_no_transaction() {
+        for reads in [
+            "SELECT 1",
+            "/**/values (1)",
+            "WITH c AS (SELECT 1) SELECT * FROM c",
+            "PRAGMA user_version",
+            "EXPLAIN DELETE FROM t",
+        ] {
+            assert!(!Write::of(reads).may_write, "{reads}");
+        }
+        for writes in [
+            "REINDEX",
+            "CREATE TRIGGER IF NOT EXISTS r",
+            "DROP TRIGGER r",
+        ] {
+            assert!(Write::of(writes).may_write, "{writes}");
+        }
+    }
 
     #[test]
     fn what_stands_before_a_statement_is_skipped() {

@@ -290,7 +290,7 @@ fn a_deleted_class_that_was_not_counted_does_not_make_the_count_wrong() {
     let store = open();
     put(&store, "Gone", 1).unwrap();
     let db = object(&store, "Gone", 1).unwrap();
-    db.kv_put("large", &[7; 100_000]).unwrap();
+    db.kv_put("large", &vec![7; 100_000]).unwrap();
     db.commit().unwrap();
     drop(db);
     store.checkpoint().unwrap();

@@ -71,3 +71,35 @@ fn a_pragma_is_set_and_read_each_time() {
         }
     }
 }
+
+/// SQLite takes each of these for a statement that only reads while it has nothing to do.
+#[test]
+fn a_statement_that_had_nothing_to_do_writes_in_a_transaction_later() {
+    let (_store, db) = database();
+    run(&db, "CREATE TABLE t (a)");
+    db.commit().unwrap();
+    for (again, change) in [
+        ("REINDEX t", "CREATE INDEX i ON t (a)"),
+        ("REINDEX", "CREATE INDEX i ON t (a)"),
+        (
+            "DROP TRIGGER IF EXISTS tr",
+            "CREATE TRIGGER tr AFTER INSERT ON t BEGIN SELECT 1; END",
+        ),
+        ("DROP INDEX IF EXISTS i", "CREATE INDEX i ON t (a)"),
+        ("DROP VIEW IF EXISTS v", "CREATE VIEW v AS SELECT 1"),
+        ("DROP TABLE IF EXISTS u", "CREATE TABLE u (a)"),
+        ("CREATE TABLE IF NOT EXISTS t (a)", "DROP TABLE t"),
+        ("ANALYZE", "INSERT INTO t VALUES (1)"),
+    ] {
+        run(&db, again);
+        db.commit().unwrap();
+        run(&db, change);
+        db.commit().unwrap();
+        run(&db, again);
+        assert!(db.in_transaction(), "{again}");
+        db.rollback();
+        run(&db, "DROP INDEX IF EXISTS i");
+        run(&db, "CREATE TABLE IF NOT EXISTS t (a)");
+        db.commit().unwrap();
+    }
+}
