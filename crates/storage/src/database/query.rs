@@ -203,7 +203,7 @@ impl ObjectDb {
 
     /// Begins a transaction, if there is none and the statement writes. Returns what it writes, if it does.
     fn begin_for(&self, statement: &Statement<'_>, known: &Known) -> Result<Option<Write>> {
-        if statement.readonly() && !known.write.may_write {
+        if statement.readonly() && !known.write.needs_transaction {
             return Ok(None);
         }
         self.begin()?;

@@ -128,9 +128,10 @@ pub(super) struct Write {
     /// It is an `INSERT`, `UPDATE` or `DELETE`: SQLite's `changes()` is about these.
     pub(super) is_dml: bool,
     pub(super) creates_virtual_table: bool,
-    /// SQLite may take it for one that only reads, because there was nothing to do when it was prepared, and it writes when it
-    /// runs again after a change of the schema: a trigger that is created IF NOT EXISTS or dropped IF EXISTS, and `REINDEX`.
-    pub(super) may_write: bool,
+    /// It is not certain to only read, whatever SQLite says of it. SQLite takes a statement for a reader that has nothing to
+    /// do when it is prepared, and writes when it runs again after a change of the schema: a trigger that is created
+    /// IF NOT EXISTS or dropped IF EXISTS, and `REINDEX`.
+    pub(super) needs_transaction: bool,
 }
 
 impl Write {
@@ -142,7 +143,7 @@ impl Write {
             uses_reserve: replaces || is("drop"),
             is_dml: replaces || is("insert") || is("replace") || is("with"),
             creates_virtual_table: is("create") && second.eq_ignore_ascii_case("virtual"),
-            may_write: !["select", "values", "with", "pragma", "explain"]
+            needs_transaction: !["select", "values", "with", "pragma", "explain"]
                 .iter()
                 .any(|word| is(word)),
         }
@@ -188,14 +189,14 @@ mod tests {
             "PRAGMA user_version",
             "EXPLAIN DELETE FROM t",
         ] {
-            assert!(!Write::of(reads).may_write, "{reads}");
+            assert!(!Write::of(reads).needs_transaction, "{reads}");
         }
         for writes in [
             "REINDEX",
             "CREATE TRIGGER IF NOT EXISTS r",
             "DROP TRIGGER r",
         ] {
-            assert!(Write::of(writes).may_write, "{writes}");
+            assert!(Write::of(writes).needs_transaction, "{writes}");
         }
     }
 
