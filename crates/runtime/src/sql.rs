@@ -20,7 +20,8 @@ impl Sql {
         Self { object }
     }
 
-    /// Runs a statement, or several separated by semicolons, and returns the rows of the last.
+    /// Runs a statement, or several separated by semicolons, and returns the rows of the last. They run one after the other,
+    /// up to the first error; only one of them may have parameters.
     ///
     /// Transactions need no statement: all writes between two awaits form one. `BEGIN` and related statements are
     /// rejected; [`Storage::transaction`](crate::Storage::transaction) rolls back on errors.

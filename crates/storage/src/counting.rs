@@ -1,13 +1,16 @@
 //! Counts the size of the stored objects, for [`crate::stored`].
 
 use crate::catalog;
+use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{NamespaceNo, ObjectKey};
 use crate::limits::PAGE_BYTES;
 use crate::parallel;
+use crate::stored::Folder;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::timing;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -20,10 +23,7 @@ impl Engine {
         let begun = timing::now();
         let namespaces = self.shared.catalog.current().namespaces.len();
         let disk = &*self.shared.disk;
-        let list = |dir: &Path| {
-            let names = disk.list(dir);
-            names.map_err(|error| Error::io(format_args!("reading {}", dir.display()), &error))
-        };
+        let list = |dir: &Path| list(disk, dir);
         let mut folders = Vec::new();
         for namespace in (1..).map(NamespaceNo).take(namespaces) {
             if let Some(dir) = self.shared.catalog.namespace_dir(namespace) {
@@ -38,23 +38,25 @@ impl Engine {
             &folders,
             |(namespace, folder)| {
                 for name in list(folder)? {
-                    let id = name.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
-                    let Some(id) = id else { continue };
+                    let Some(id) = id_of(&name) else { continue };
                     files.fetch_add(1, Ordering::Relaxed);
                     let namespace = *namespace;
                     let key = ObjectKey { namespace, id };
                     // Objects that recovery found are counted by the log's records.
                     if self.objects.find(key).is_none() {
                         let pages = self.pages_at(key, &folder.join(name));
-                        self.stored.changed(0, pages);
+                        self.stored.changed(key, 0, pages);
                     }
                 }
                 Ok(())
             },
         )?;
         for object in self.objects.all() {
-            let size = object.pages().size;
-            self.stored.changed(0, size);
+            // A quarantined one counts for its file.
+            let size = self
+                .live_pages(object.key)
+                .unwrap_or_else(|| self.pages_at(object.key, &object.path));
+            self.stored.changed(object.key, 0, size);
         }
         tracing::info!(
             files = files.load(Ordering::Relaxed),
@@ -65,30 +67,85 @@ impl Engine {
         Ok(())
     }
 
-    /// The page count of an object that is not open.
-    pub(crate) fn counted_pages(&self, key: ObjectKey) -> u32 {
-        let live = self.objects.find(key).map(|object| object.pages().size);
-        match live {
-            Some(size) if size > 0 => size,
-            _ => self.pages_in_file(key),
+    /// Counts the folders again in which objects were quarantined: a file may be missing, or shorter than it was. A folder in
+    /// which objects change at this moment is left to the next call.
+    pub(crate) fn recount_quarantined(&self) {
+        if !self.stored.counts() {
+            return;
         }
+        for folder in self.objects.take_miscounted() {
+            let counted = self.stored.recount(folder, || self.pages_in_folder(folder));
+            match counted {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot count the files of a directory again; it will be retried");
+                }
+            }
+            self.objects.is_miscounted(folder);
+        }
+    }
+
+    fn pages_in_folder(&self, folder: Folder) -> Result<u64> {
+        let Some(dir) = self.shared.catalog.namespace_dir(folder.namespace) else {
+            return Ok(0);
+        };
+        let dir = dir.join(hex::encode([folder.first]));
+        let live = self.objects.all().into_iter().map(|object| object.key);
+        let mut keys: BTreeSet<_> = live.filter(|key| Folder::of(*key) == folder).collect();
+        let namespace = folder.namespace;
+        let ids = list(&*self.shared.disk, &dir)?;
+        let ids = ids.iter().filter_map(|name| id_of(name));
+        keys.extend(ids.map(|id| ObjectKey { namespace, id }));
+        let quarantined = self.objects.quarantined();
+        let mut pages = 0;
+        for key in keys {
+            let path = self.shared.catalog.object_path(key).unwrap_or_default();
+            pages += u64::from(if quarantined.iter().any(|of| of.key == key) {
+                self.pages_at(key, &path)
+            } else if let Some(size) = self.live_pages(key) {
+                size
+            } else {
+                let failed = |error| Error::io(format_args!("reading {}", path.display()), &error);
+                self.file_pages(&path).map_err(failed)?
+            });
+        }
+        Ok(pages)
+    }
+
+    /// The pages of an object's newest commit, if they are in memory and the object is not quarantined.
+    fn live_pages(&self, key: ObjectKey) -> Option<u32> {
+        let object = self.objects.find(key)?;
+        let pages = object.pages();
+        let is_known = pages.size > 0 || pages.ended;
+        (pages.quarantined.is_none() && is_known).then_some(pages.size)
     }
 
     /// The length of an object's file in pages. A file that cannot be examined counts as zero: it must not prevent the
     /// other objects from being served.
-    pub(crate) fn pages_in_file(&self, key: ObjectKey) -> u32 {
-        let path = self.shared.catalog.object_path(key);
-        path.map_or(0, |path| self.pages_at(key, &path))
+    fn pages_at(&self, key: ObjectKey, path: &Path) -> u32 {
+        self.file_pages(path).unwrap_or_else(|error| {
+            tracing::warn!(object = %key, %error, "cannot get the size of an object's file; it does not count toward storage.max_bytes");
+            0
+        })
     }
 
-    fn pages_at(&self, key: ObjectKey, path: &Path) -> u32 {
+    /// The length of a file in pages: none if there is no file.
+    fn file_pages(&self, path: &Path) -> io::Result<u32> {
         match self.shared.disk.file_len(path) {
-            Ok(bytes) => u32::try_from(bytes / PAGE_BYTES as u64).unwrap_or(u32::MAX),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-            Err(error) => {
-                tracing::warn!(object = %key, %error, "cannot get the size of an object's file; it does not count toward storage.max_bytes");
-                0
-            }
+            Ok(bytes) => Ok(u32::try_from(bytes / PAGE_BYTES as u64).unwrap_or(u32::MAX)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
         }
     }
+}
+
+fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>> {
+    let names = disk.list(dir);
+    names.map_err(|error| Error::io(format_args!("reading {}", dir.display()), &error))
+}
+
+/// The id of the object whose file has this name.
+fn id_of(name: &str) -> Option<[u8; 32]> {
+    name.strip_suffix(".sqlite").and_then(ObjectKey::parse_id)
 }

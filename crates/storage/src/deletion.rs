@@ -14,7 +14,6 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{NamespaceNo, ObjectKey};
 use crate::quarantine;
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -38,9 +37,8 @@ impl Engine {
     }
 
     fn forget_namespace(&self, namespace: NamespaceNo, unique_key: &str) -> Result<()> {
-        self.checkpointer.checkpoint()?;
+        self.checkpoint()?;
         let _unchanged = self.checkpointer.pause()?;
-        let pages = self.pages_of(namespace)?;
         let mut quarantined = Vec::new();
         self.shared.publish(|manifest| {
             quarantined = manifest.delete_namespace(namespace);
@@ -48,9 +46,7 @@ impl Engine {
         })?;
         self.objects.forget(namespace);
         self.alarms.forget(|gone| gone == namespace);
-        for pages in pages {
-            self.stored.gone(pages);
-        }
+        self.stored.forget(namespace);
         for saved in quarantined.iter().filter_map(|of| of.pages.as_ref()) {
             // A run that the manifest does not list is never read.
             let _ = self
@@ -110,19 +106,6 @@ impl Engine {
         self.shared.publish(|manifest| {
             manifest.removing.remove(unique_key);
         })
-    }
-
-    /// The pages of all objects of a namespace. Nothing changes them in the meantime.
-    fn pages_of(&self, namespace: NamespaceNo) -> Result<Vec<u32>> {
-        let mut objects = BTreeSet::new();
-        self.each_object(namespace, |key| {
-            objects.insert(key);
-            Ok(())
-        })?;
-        Ok(objects
-            .into_iter()
-            .map(|key| self.counted_pages(key))
-            .collect())
     }
 }
 

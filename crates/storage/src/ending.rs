@@ -51,7 +51,7 @@ impl Engine {
                 .count_append(appended.end.0 - appended.start.0);
             let before = pages.overlay.len();
             pages.overlay = FxHashMap::default();
-            self.stored.changed(pages.size, 0);
+            self.stored.changed(object.key, pages.size, 0);
             pages.size = 0;
             pages.commit = pages.commit.next();
             pages.newest = appended.end;

@@ -136,39 +136,6 @@ impl Engine {
         object.is_some_and(|object| object.pages().ended)
     }
 
-    /// Visits the stored objects of a namespace: first those that have files, directory by directory, then those that
-    /// have pages in memory, some of which may have been visited already.
-    pub(crate) fn each_object(
-        &self,
-        namespace: NamespaceNo,
-        mut visit: impl FnMut(ObjectKey) -> Result<()>,
-    ) -> Result<()> {
-        let Some(dir) = self.shared.catalog.namespace_dir(namespace) else {
-            return Ok(());
-        };
-        let disk = &*self.shared.disk;
-        let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
-        for part in disk
-            .list(&dir)
-            .map_err(failed)?
-            .into_iter()
-            .filter(|name| catalog::is_part(name))
-        {
-            for file in disk.list(&dir.join(part)).map_err(failed)? {
-                let id = file.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
-                let key = id.map(|id| ObjectKey { namespace, id });
-                if let Some(key) = key.filter(|key| !self.has_ended(*key)) {
-                    visit(key)?;
-                }
-            }
-        }
-        let is_written = |o: &Arc<Object>| o.key.namespace == namespace && o.pages().size > 0;
-        for object in self.objects.all().into_iter().filter(is_written) {
-            visit(object.key)?;
-        }
-        Ok(())
-    }
-
     /// The first `limit` stored objects of a namespace after an id, in order. Reads only the directories that may hold them.
     pub(crate) fn objects_after(
         &self,

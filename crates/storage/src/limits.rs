@@ -83,6 +83,10 @@ pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 /// Prepared statements kept for each open object.
 pub const STATEMENT_CACHE: usize = 64;
 
+/// The longest text, in bytes, of a statement that is kept: for each open object, the texts take at most 1 MiB, half of it
+/// as SQLite's copies.
+pub const MAX_KEPT_SQL_BYTES: usize = 8 * 1024;
+
 /// Memory of an open connection besides its page cache, schema and statements, as measured with 10,000 connections.
 pub const CONNECTION_BYTES: u64 = 8 * 1024;
 

@@ -29,11 +29,18 @@ impl Engine {
         self.checkpoint_if_due()
     }
 
+    /// Brings every object file up to date with what is durable now.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        let taken = self.checkpointer.checkpoint();
+        self.recount_quarantined();
+        taken
+    }
+
     fn checkpoint_if_due(&self) -> Result<()> {
         let shared = &self.shared;
         let no_segments = shared.log.wants_segment(1) && !self.may_prepare_segment();
         if self.checkpointer.is_due() || no_segments || shared.log_is_full() || shared.no_space() {
-            match self.checkpointer.checkpoint() {
+            match self.checkpoint() {
                 // The log is kept for that object; others are not affected.
                 Err(error) if error.object().is_some() => {}
                 taken => taken?,
@@ -81,7 +88,7 @@ impl Engine {
             if last.elapsed() >= interval {
                 // Retry what could not be archived, even if nothing has been written since.
                 if (shared.log_tail() > 0 || self.archive.failing())
-                    && let Err(error) = self.checkpointer.checkpoint()
+                    && let Err(error) = self.checkpoint()
                 {
                     tracing::warn!(%error, "the checkpoint failed; it will be retried");
                 }

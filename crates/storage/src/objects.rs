@@ -12,11 +12,13 @@ use crate::memory::MemoryUse;
 use crate::overlay::{FileState, Object, Pages, header};
 use crate::quarantine::{self, QuarantinedObject};
 use crate::shared::Shared;
+use crate::stored::Folder;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::mem;
 use std::sync::Arc;
 
 pub(crate) struct ObjectTable {
@@ -28,6 +30,8 @@ pub(crate) struct ObjectTable {
     overlay_pages: AtomicU64,
     /// Quarantined objects that the manifest does not list yet, and why.
     newly_quarantined: Mutex<BTreeMap<ObjectKey, String>>,
+    /// The folders in which objects have been quarantined and not counted since.
+    miscounted: Mutex<BTreeSet<Folder>>,
     /// The namespaces that are being deleted, or were.
     shut: Mutex<BTreeSet<NamespaceNo>>,
 }
@@ -50,6 +54,7 @@ impl ObjectTable {
         Self {
             overlay_pages: AtomicU64::new(overlay_pages),
             newly_quarantined: Mutex::new(quarantined.collect()),
+            miscounted: Mutex::default(),
             shut: Mutex::default(),
             shared,
             alarms,
@@ -210,6 +215,17 @@ impl ObjectTable {
         tracing::error!(object = %key, why, "quarantined an object: it is unavailable until it is repaired");
         self.newly_quarantined.lock().insert(key, why.clone());
         pages.quarantined = Some(why);
+        self.is_miscounted(Folder::of(key));
+    }
+
+    /// Records that a folder is to be counted again.
+    pub(crate) fn is_miscounted(&self, folder: Folder) {
+        self.miscounted.lock().insert(folder);
+    }
+
+    /// The folders that are to be counted again, which the caller does.
+    pub(crate) fn take_miscounted(&self) -> BTreeSet<Folder> {
+        mem::take(&mut *self.miscounted.lock())
     }
 
     /// Records that the manifest lists these objects.

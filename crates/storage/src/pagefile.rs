@@ -348,7 +348,9 @@ impl PageFile {
                 spare::keep(old.image);
             }
         }
-        self.engine.stored.changed(pages.size, size);
+        self.engine
+            .stored
+            .changed(self.object.key, pages.size, size);
         pages.commit = self.next_commit(&pages);
         pages.resize(size);
         pages.newest = end;

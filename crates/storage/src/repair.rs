@@ -26,6 +26,7 @@ use crate::manifest::{Aside, Continues, Quarantine};
 use crate::overlay::header;
 use crate::pagefile::PageFile;
 use crate::quarantine::{self, SavedPages};
+use crate::stored::Folder;
 use crate::timeline::{Afterwards, StoredCause};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -168,9 +169,9 @@ impl Engine {
             Repair::Anew => Source::Template(self.template.clone()),
         };
         self.write_new_file(&paths.new, &source, commit)?;
-        let counted = self.counted_pages(key);
         let mut kept: Vec<PathBuf> = self.exchange(key, &paths)?.into_iter().collect();
-        self.stored.changed(counted, self.pages_in_file(key));
+        self.objects.is_miscounted(Folder::of(key));
+        self.recount_quarantined();
         let bookmark = self.begin_anew(key, how, commit, afterwards)?;
         self.shared.publish(|manifest| {
             manifest.quarantined.remove(&key.to_string());
@@ -237,7 +238,7 @@ impl Engine {
     fn settle(&self, key: ObjectKey) -> Result<Quarantine> {
         // An object that holds redo back gets no further attempt.
         for _ in 0..=FILE_ATTEMPTS {
-            let taken = self.checkpointer.checkpoint();
+            let taken = self.checkpoint();
             let newest = self.objects.find(key).map(|object| {
                 let pages = object.pages();
                 if pages.open {

@@ -370,7 +370,7 @@ impl Store {
 
     /// Brings every object file up to date with what has been committed.
     pub fn checkpoint(&self) -> Result<()> {
-        self.0.engine.checkpointer.checkpoint()
+        self.0.engine.checkpoint()
     }
 
     /// Clean shutdown: every commit is durable, every object file is up to date, threads have ended and the lock is
@@ -381,7 +381,7 @@ impl Store {
         if mem::replace(&mut *closed, true) {
             return Ok(());
         }
-        let result = self.0.engine.checkpointer.checkpoint();
+        let result = self.0.engine.checkpoint();
         self.0.stop();
         self.0.engine.checkpointer.close();
         result

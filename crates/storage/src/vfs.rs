@@ -124,10 +124,9 @@ pub(crate) fn cache_bytes(connection: &Connection) -> u64 {
     status(connection, ffi::SQLITE_DBSTATUS_CACHE_USED)
 }
 
-/// Bytes of a connection's schema and prepared statements. Visits each of them.
+/// Bytes of a connection's schema. Visits each of its tables.
 pub(crate) fn schema_bytes(connection: &Connection) -> u64 {
     status(connection, ffi::SQLITE_DBSTATUS_SCHEMA_USED)
-        + status(connection, ffi::SQLITE_DBSTATUS_STMT_USED)
 }
 
 fn status(connection: &Connection, what: c_int) -> u64 {

@@ -18,6 +18,7 @@ mod restore;
 mod statements;
 mod text;
 mod timeline;
+mod tokens;
 
 use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
@@ -83,6 +84,7 @@ pub struct ObjectDb {
 struct Measured {
     /// [`PageFile::growth`] at the time.
     growth: u64,
+    statement_bytes: u64,
     times: u32,
     schema_bytes: u64,
 }
@@ -173,19 +175,22 @@ impl ObjectDb {
     pub fn memory(&self) -> Option<u64> {
         let mut memory = self.memory.get();
         let growth = self.file.growth();
-        if memory.times > 0 && growth == memory.growth {
+        let statement_bytes = self.connection.statement_bytes();
+        if memory.times > 0 && (growth, statement_bytes) == (memory.growth, memory.statement_bytes)
+        {
             return None;
         }
         memory.growth = growth;
+        memory.statement_bytes = statement_bytes;
         memory.times = memory.times.saturating_add(1);
-        // Statements are prepared early in an object's life, and examining all of them takes time.
+        // Tables are created early in an object's life, and examining all of them takes time.
         if memory.times.is_power_of_two() {
             memory.schema_bytes = vfs::schema_bytes(&self.connection);
         }
         self.memory.set(memory);
         // A page with its header does not fit the allocator's 4 KiB size class: the next is 5 KiB.
         let cache_bytes = vfs::cache_bytes(&self.connection) / 4 * 5;
-        Some(CONNECTION_BYTES + memory.schema_bytes + cache_bytes)
+        Some(CONNECTION_BYTES + memory.schema_bytes + statement_bytes + cache_bytes)
     }
 
     /// Returns whether the object had never been written when it was opened.

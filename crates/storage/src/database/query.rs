@@ -2,18 +2,17 @@
 
 use super::ObjectDb;
 use super::statements::{Known, Origin, Unprepared};
-use super::text::{self, Write};
+use super::text::{self, Piece, Write};
 use crate::error::{Error, Result};
 use crate::limits::MAX_RESULT_BYTES;
 use crate::params::{Binder, Params, Unbound};
 use crate::rows::{Cells, Gathered, Row, Rows, Source};
-use rusqlite::fallible_iterator::FallibleIterator;
-use rusqlite::{Batch, Statement};
+use rusqlite::Statement;
 use std::sync::Arc;
 
 impl ObjectDb {
-    /// Runs a user's SQL: one statement, or several separated by semicolons. Parameters bind to the first statement
-    /// that has any. Returns the rows of the last statement.
+    /// Runs a user's SQL: one statement, or several separated by semicolons, of which one may have parameters. They run in
+    /// turn, up to the first error. Returns the rows of the last statement.
     ///
     /// # Errors
     /// [`ErrorKind::Input`](crate::ErrorKind::Input) with SQLite's message, or with the call to use instead if the
@@ -26,11 +25,7 @@ impl ObjectDb {
         };
         match self.connection.with(sql, Origin::User, run) {
             Ok(rows) => rows.map(Rows::from),
-            // A later statement may need what an earlier one creates, so each is prepared just before it runs.
-            Err(Unprepared::Sqlite(_)) if has_several(sql) => {
-                self.guard.take_refusal();
-                self.run_batch(sql, params).map(Rows::from)
-            }
+            Err(Unprepared::Several) => self.run_several(sql, params).map(Rows::from),
             Err(error) => Err(self.unprepared(error)),
         }
     }
@@ -63,36 +58,37 @@ impl ObjectDb {
     pub(super) fn unprepared(&self, error: Unprepared) -> Error {
         match error {
             Unprepared::Refused(error) => error,
+            Unprepared::Several => {
+                Error::input("for_each runs one statement, but the text has several: call exec")
+            }
             Unprepared::Sqlite(error) => self.sql_error(&error),
         }
     }
 
-    fn run_batch(&self, sql: &str, mut params: Option<impl Params>) -> Result<Gathered> {
+    /// Runs the statements of a text. A later one may need what an earlier one creates, and a `PRAGMA` has its effect when it
+    /// is prepared, so each is prepared just before it runs.
+    fn run_several(&self, sql: &str, mut params: Option<impl Params>) -> Result<Gathered> {
+        let pieces: Vec<Piece<'_>> = text::pieces(sql).collect();
+        let mut takers = (0..).zip(&pieces).filter(|(_, piece)| piece.has_parameters);
+        let taker = takers.next().map(|(at, _)| at);
+        if takers.next().is_some() {
+            return Err(Error::input(
+                "only one of several statements may have parameters: call exec for each",
+            ));
+        }
+        // If none takes values, the first one refuses them.
+        let taker = taker.unwrap_or(0);
         let mut rows = Gathered::default();
         let mut written = 0;
-        let mut is_empty = true;
-        let mut batch = Batch::new(&self.connection, sql);
-        loop {
-            let next = batch.next().map_err(|error| self.sql_error(&error))?;
-            let Some(mut statement) = next else { break };
-            is_empty = false;
-            // Without values: none is bound yet.
-            let known = Known::of(&statement.expanded_sql().unwrap_or_default());
-            rows = if statement.parameter_count() > 0 {
-                let params = params.take();
-                let params = params.ok_or_else(|| {
-                    Error::input(
-                        "only one of several statements may have parameters: call exec for each",
-                    )
-                })?;
-                self.run(&mut statement, &known, params)?
-            } else {
-                self.run(&mut statement, &known, ())?
+        for (at, piece) in pieces.iter().enumerate() {
+            let prepared = self.connection.prepare(piece.text);
+            let mut statement = prepared.map_err(|error| self.sql_error(&error))?;
+            let known = Known::of(piece.text);
+            rows = match params.take_if(|_| at == taker) {
+                Some(params) => self.run(&mut statement, &known, params)?,
+                None => self.run(&mut statement, &known, ())?,
             };
             written += rows.written;
-        }
-        if is_empty {
-            return Err(Error::input(text::EMPTY));
         }
         rows.written = written;
         Ok(rows)
@@ -177,7 +173,7 @@ impl ObjectDb {
     /// After an error: whether the statement has run. After a change of the schema, SQLite prepares a cached statement again;
     /// if that fails, its count of changed rows is still that of the statement before.
     fn can_be_prepared(&self, sql: &str) -> bool {
-        let can = self.connection.prepare(sql).is_ok();
+        let can = self.connection.prepare(sql.trim()).is_ok();
         self.guard.take_refusal();
         can
     }
@@ -207,7 +203,7 @@ impl ObjectDb {
 
     /// Begins a transaction, if there is none and the statement writes. Returns what it writes, if it does.
     fn begin_for(&self, statement: &Statement<'_>, known: &Known) -> Result<Option<Write>> {
-        if statement.readonly() && !known.write.is_of_trigger {
+        if statement.readonly() && !known.write.needs_transaction {
             return Ok(None);
         }
         self.begin()?;
@@ -218,9 +214,4 @@ impl ObjectDb {
 /// True if a statement may add pages, and has to stay within the storage limits.
 fn may_grow(write: Option<Write>) -> bool {
     write.is_some_and(|write| !write.uses_reserve)
-}
-
-/// Returns whether a text may have several statements.
-fn has_several(sql: &str) -> bool {
-    sql.trim_end().trim_end_matches(';').contains(';')
 }

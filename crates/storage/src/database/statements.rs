@@ -6,7 +6,7 @@
 
 use super::text::{self, Write};
 use crate::error::Error;
-use crate::limits::STATEMENT_CACHE;
+use crate::limits::{MAX_KEPT_SQL_BYTES, STATEMENT_CACHE};
 use rusqlite::{Connection, PrepFlags, Statement, StatementStatus};
 use self_cell::self_cell;
 use std::cell::{Cell, RefCell};
@@ -35,6 +35,8 @@ pub(super) enum Origin {
 /// Why a text has no statement.
 pub(super) enum Unprepared {
     Refused(Error),
+    /// The text has several statements, none of which has been prepared: that alone can have an effect.
+    Several,
     Sqlite(rusqlite::Error),
 }
 
@@ -48,6 +50,8 @@ struct Table<'c> {
     places: Vec<(usize, usize)>,
     kept: Vec<Rc<Kept<'c>>>,
     uses: u64,
+    /// What those kept take.
+    bytes: u64,
 }
 
 struct Kept<'c> {
@@ -56,6 +60,8 @@ struct Kept<'c> {
     /// `None` while it runs.
     statement: RefCell<Option<Statement<'c>>>,
     used: Cell<u64>,
+    /// What it took with its text when it was first prepared.
+    bytes: Cell<u64>,
 }
 
 impl Kept<'_> {
@@ -65,6 +71,16 @@ impl Kept<'_> {
             origin,
             statement: RefCell::default(),
             used: Cell::default(),
+            bytes: Cell::default(),
+        }
+    }
+
+    /// Returns whether it is kept for the next time.
+    fn is_for_keeping(&self) -> bool {
+        let text = &self.known.text;
+        match self.origin {
+            Origin::Engine => true,
+            Origin::User => text.len() <= MAX_KEPT_SQL_BYTES && text::can_run_again(text),
         }
     }
 }
@@ -111,7 +127,9 @@ impl Known {
 impl<'c> Statements<'c> {
     fn find(&self, sql: &str, origin: Origin) -> Option<Rc<Kept<'c>>> {
         let mut table = self.0.borrow_mut();
-        let Table { places, kept, uses } = &mut *table;
+        let Table {
+            places, kept, uses, ..
+        } = &mut *table;
         let is_it = |kept: &Kept<'_>| kept.origin == origin && *kept.known.text == *sql;
         let at_place = places.iter().position(|place| *place == place_of(sql));
         let at = at_place
@@ -123,16 +141,25 @@ impl<'c> Statements<'c> {
         Some(Rc::clone(&kept[at]))
     }
 
-    fn keep(&self, new: Rc<Kept<'c>>, sql: &str) {
+    fn keep(&self, new: Rc<Kept<'c>>, statement: &Statement<'c>, sql: &str) {
         let mut table = self.0.borrow_mut();
-        let Table { places, kept, uses } = &mut *table;
+        let Table {
+            places,
+            kept,
+            uses,
+            bytes,
+        } = &mut *table;
         if kept.len() >= STATEMENT_CACHE {
             let oldest = (0..kept.len()).min_by_key(|&at| kept[at].used.get());
             if let Some(oldest) = oldest {
                 places.swap_remove(oldest);
-                kept.swap_remove(oldest);
+                *bytes -= kept.swap_remove(oldest).bytes.get();
             }
         }
+        let prepared = statement.get_status(StatementStatus::MemUsed);
+        let taken = sql.len() as u64 + u64::try_from(prepared).unwrap_or(0);
+        new.bytes.set(taken);
+        *bytes += taken;
         *uses += 1;
         new.used.set(*uses);
         places.push(place_of(sql));
@@ -150,7 +177,14 @@ impl Database {
         Self(Inner::new(connection, |_| Statements::default()))
     }
 
-    /// Runs `f` with the statement of a text, which is kept for the next time. The text of a user is checked if it is new.
+    /// Bytes of the statements that are kept, with their texts.
+    pub(super) fn statement_bytes(&self) -> u64 {
+        self.0
+            .with_dependent(|_, statements| statements.0.borrow().bytes)
+    }
+
+    /// Runs `f` with the statement of a text, which is kept for the next time, unless its text is long or
+    /// [it cannot run again](text::can_run_again). The text of a user is checked if it is new, and must have one statement.
     /// While `f` runs, another use of the same text gets another statement.
     pub(super) fn with<R>(
         &self,
@@ -162,6 +196,9 @@ impl Database {
             let found = statements.find(sql, origin);
             if found.is_none() && origin == Origin::User {
                 text::check(sql).map_err(Unprepared::Refused)?;
+                if text::has_several(sql) {
+                    return Err(Unprepared::Several);
+                }
             }
             let prepared = found.as_ref().and_then(|kept| kept.statement.take());
             let is_new = prepared.is_none();
@@ -173,7 +210,9 @@ impl Database {
             };
             let kept = found.unwrap_or_else(|| {
                 let new = Rc::new(Kept::new(sql, origin));
-                statements.keep(Rc::clone(&new), sql);
+                if new.is_for_keeping() {
+                    statements.keep(Rc::clone(&new), &statement, sql);
+                }
                 new
             });
             if is_new {

@@ -19,7 +19,7 @@ impl Engine {
             archived.is_some_and(|archived| archived < end)
         };
         if behind() {
-            self.checkpointer.checkpoint()?;
+            self.checkpoint()?;
         }
         if behind() {
             let why = self.archive.failure();

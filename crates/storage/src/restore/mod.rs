@@ -42,7 +42,7 @@ impl Engine {
         // Nothing can be archived of an object that does not exist.
         if undo.commit != CommitNo(0) && self.archive.image(key, &undo).is_none() {
             // The archive was off, or had to drop history: without this the restore could not be undone.
-            self.checkpointer.checkpoint()?;
+            self.checkpoint()?;
             let _paused = self.checkpointer.pause()?;
             self.archiver.archive_present(key, &undo)?;
         }

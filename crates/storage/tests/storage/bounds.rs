@@ -269,3 +269,94 @@ fn a_repaired_object_counts_for_what_it_is() {
     let length = common::read_file(&disk, &path).len() as u64;
     assert_eq!(damaged.stats().stored_bytes, Some(length));
 }
+
+#[test]
+fn a_quarantined_object_counts_for_its_file_at_once_and_after_a_start() {
+    use abide_storage::{AlarmRow, Disk as _, DiskOp, FaultyDisk, OpenMode, Repair, errno::EIO};
+    const ALL: Option<u64> = Some(64 << 20);
+    let disk = FaultyDisk::default();
+    let open_store = || {
+        let options = StoreOptions::small().manual(true).max_bytes(ALL);
+        Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap()
+    };
+    let put = |store: &Store, id: u8, last: u8| {
+        let mut key = key(store, id);
+        key.id[31] = last;
+        let db = store.open_object(key).unwrap();
+        db.kv_put("k", &bytes(50_000 + usize::from(last) * 10_000))
+            .unwrap();
+        // A file that is missing is missed because of it.
+        db.set_alarm(Some(&AlarmRow::at(1))).unwrap();
+        db.commit().unwrap();
+        common::flush(store);
+        key
+    };
+    let mut store = open_store();
+    let mut keys = Vec::new();
+    for id in 1..=4 {
+        // Others in the same directory stay.
+        put(&store, id, 0);
+        keys.push(put(&store, id, id));
+    }
+    store.checkpoint().unwrap();
+    let mut stored = store.stats().stored_bytes.unwrap();
+    let path = |store: &Store, at: usize| store.object_path(keys[at]).unwrap();
+    let length = |path: &Path| disk.open(path, OpenMode::Existing).unwrap().len().unwrap();
+
+    // One was removed while it was not in memory.
+    let missing = path(&store, 0);
+    stored -= length(&missing);
+    disk.remove(&missing).unwrap();
+    assert!(store.open_object(keys[0]).is_err());
+    assert_eq!(store.stats().stored_bytes, Some(stored));
+
+    // One was cut off.
+    let cut = path(&store, 1);
+    stored -= length(&cut);
+    disk.open(&cut, OpenMode::Existing)
+        .unwrap()
+        .set_len(0)
+        .unwrap();
+    assert!(store.open_object(keys[1]).is_err());
+    assert_eq!(store.stats().stored_bytes, Some(stored));
+
+    // One was removed while it was open and written.
+    let open = path(&store, 2);
+    stored -= length(&open);
+    let db = store.open_object(keys[2]).unwrap();
+    db.kv_put("more", &bytes(100_000)).unwrap();
+    db.commit().unwrap();
+    disk.remove(&open).unwrap();
+    drop(db);
+    store.checkpoint().unwrap();
+    assert!(store.open_object(keys[2]).is_err());
+    assert_eq!(store.stats().stored_bytes, Some(stored));
+
+    // The file of one cannot be written; another one cannot be examined when they are counted again.
+    let db = store.open_object(keys[3]).unwrap();
+    db.kv_put("more", &bytes(100_000)).unwrap();
+    db.commit().unwrap();
+    let name = keys[3].id_hex();
+    disk.fail(&[DiskOp::Write, DiskOp::SetLen], &name, EIO);
+    disk.fail(&[DiskOp::Len], "0400.sqlite", EIO);
+    for _ in 0..=abide_storage::limits::FILE_ATTEMPTS {
+        let _ = store.checkpoint();
+    }
+    drop(db);
+    disk.clear();
+    assert_eq!(store.quarantined().len(), 4);
+    store.checkpoint().unwrap();
+    assert_eq!(store.stats().stored_bytes, Some(stored));
+
+    drop(store);
+    store = open_store();
+    assert_eq!(store.stats().stored_bytes, Some(stored), "after a start");
+    for &key in &keys {
+        store.repair(key, Repair::Anew).unwrap();
+    }
+    let repaired = store.stats().stored_bytes;
+    store.close().unwrap();
+    drop(store);
+    store = open_store();
+    assert_eq!(store.stats().stored_bytes, repaired, "after repairs");
+}

@@ -7,8 +7,9 @@ use abide_storage::{
     ObjectKey, OpenMode, RealDisk, Result, SimDisk, Store, StoreOptions, errno::EIO,
 };
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::Duration;
 
 const OBJECTS: u8 = 3;
@@ -211,6 +212,39 @@ fn files_that_cannot_be_removed_are_removed_later() {
     );
 }
 
+/// A caller that wants to begin a class waits for others that change the manifest. Meanwhile one of them begins the class and
+/// deletes it, except for its files.
+#[test]
+fn a_class_does_not_begin_again_before_its_files_are_removed() {
+    const CALLERS: usize = 8;
+    const ROUNDS: usize = 200;
+    let disk = FaultyDisk::default();
+    let options = StoreOptions::small().manual(true);
+    let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap();
+    for round in 0..ROUNDS {
+        let class = format!("Gone{round}");
+        disk.fail(&[DiskOp::List], &format!("objects/{class}"), EIO);
+        let begin = Barrier::new(CALLERS + 1);
+        thread::scope(|scope| {
+            let call = || {
+                begin.wait();
+                store.namespace(&class)
+            };
+            let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(call)).collect();
+            begin.wait();
+            let deleted = store.namespace(&class).unwrap();
+            store.delete_namespace(&class).unwrap_err();
+            for caller in callers {
+                if let Ok(number) = caller.join().unwrap() {
+                    assert_eq!(number, deleted, "round {round}: begun among old files");
+                }
+            }
+        });
+        disk.clear();
+        assert!(store.delete_namespace(&class).unwrap());
+    }
+}
+
 #[test]
 fn a_deleted_class_gives_its_room_back() {
     let disk = SimDisk::new();
@@ -223,6 +257,30 @@ fn a_deleted_class_gives_its_room_back() {
 }
 
 #[test]
+fn a_deleted_class_gives_all_its_room_back_whatever_its_files_are() {
+    let disk = FaultyDisk::default();
+    let options = StoreOptions::small().manual(true).max_bytes(Some(8 << 20));
+    let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap();
+    put(&store, "Kept", 1).unwrap();
+    let before = store.stats().stored_bytes;
+    for id in 0..3 {
+        put(&store, "Gone", id).unwrap();
+    }
+    store.checkpoint().unwrap();
+    // One is missing and quarantined, another one cannot be examined.
+    let namespace = store.namespace("Gone").unwrap();
+    let key = |id| ObjectKey {
+        namespace,
+        id: [id; 32],
+    };
+    disk.remove(&store.object_path(key(1)).unwrap()).unwrap();
+    store.open_object(key(1)).unwrap_err();
+    disk.fail(&[DiskOp::Open, DiskOp::Len], "objects/Gone/02", EIO);
+    store.delete_namespace("Gone").unwrap();
+    assert_eq!(store.stats().stored_bytes, before);
+}
+
+#[test]
 fn a_deleted_class_that_was_not_counted_does_not_make_the_count_wrong() {
     let disk = FaultyDisk::default();
     let open = || {
@@ -231,11 +289,21 @@ fn a_deleted_class_that_was_not_counted_does_not_make_the_count_wrong() {
     };
     let store = open();
     put(&store, "Gone", 1).unwrap();
+    let db = object(&store, "Gone", 1).unwrap();
+    db.kv_put("large", &vec![7; 100_000]).unwrap();
+    db.commit().unwrap();
+    drop(db);
     store.checkpoint().unwrap();
     drop(store);
     disk.fail(&[DiskOp::Len, DiskOp::Open], "objects/Gone", EIO);
     let store = open();
     disk.clear();
+    assert_eq!(store.stats().stored_bytes, Some(0));
+    // It shrinks, too.
+    let db = object(&store, "Gone", 1).unwrap();
+    db.delete_all().unwrap();
+    db.commit().unwrap();
+    drop(db);
     assert_eq!(store.stats().stored_bytes, Some(0));
     store.delete_namespace("Gone").unwrap();
     assert_eq!(store.stats().stored_bytes, Some(0));

@@ -78,3 +78,34 @@ fn a_connection_tells_what_it_takes_and_takes_more_when_it_reads_more() {
     let full = db.memory().unwrap();
     assert!(full > empty + 400_000, "{empty} {full}");
 }
+
+#[test]
+fn kept_statements_count_with_their_texts_and_long_ones_are_not_kept() {
+    const LONG: usize = limits::MAX_KEPT_SQL_BYTES;
+    let store = store();
+    let db = open(&store, 1);
+    let before = db.memory().unwrap();
+    let select = |number: usize, bytes: usize| {
+        let head = format!("SELECT {number} -- ");
+        let sql = format!("{head}{}", "x".repeat(bytes - head.len()));
+        db.exec(&sql, ()).unwrap();
+    };
+    for number in 0..limits::STATEMENT_CACHE {
+        select(number, LONG + 1);
+    }
+    assert_eq!(db.memory(), None, "nothing is kept");
+    for number in 0..limits::STATEMENT_CACHE {
+        select(number, LONG);
+    }
+    let texts = (limits::STATEMENT_CACHE * LONG) as u64;
+    let kept = db.memory().unwrap();
+    assert!(
+        kept > before + texts && kept < before + 4 * texts,
+        "{before} {kept}"
+    );
+    for number in 0..limits::STATEMENT_CACHE {
+        select(number, 30);
+    }
+    let short = db.memory().unwrap();
+    assert!(short + texts < kept, "{kept} {short}");
+}

@@ -6,10 +6,12 @@ mod counts;
 mod deferral;
 mod differential;
 mod errors;
+mod kept;
 mod limits;
 mod other_databases;
 mod parameters;
 mod reserved;
+mod texts;
 
 use crate::common;
 use abide_storage::{ErrorKind, ObjectDb, SimDisk, Store, Value};
