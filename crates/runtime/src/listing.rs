@@ -98,7 +98,7 @@ fn ids(keys: Vec<ObjectKey>) -> Vec<ObjectId> {
 
 impl<T: ObjectClass> Namespace<T> {
     /// The stub of the object with this name if the object is stored, without creating or starting it. One that has called
-    /// [`delete_all`](crate::Storage::delete_all) is still stored. Reads a directory: not for hot paths.
+    /// [`delete_all`](crate::Storage::delete_all) is stored until it leaves memory. Reads a directory: not for hot paths.
     ///
     /// The object's first write may not be durable yet. Inside a handler, the present object's later messages wait until it is.
     ///

@@ -129,7 +129,9 @@ impl Storage {
             .collect()
     }
 
-    /// Removes everything: every key, every table, and the alarm.
+    /// Removes everything: every key, every table, and the alarm. If nothing is written afterwards, the object ends when it
+    /// leaves memory: it is as one that was never written, and the next checkpoint removes its file. It can still be
+    /// restored.
     pub fn delete_all(&self) -> Result<()> {
         self.object.delete_all()
     }

@@ -31,7 +31,7 @@
 //!    `shared`.
 //! 8. **The archive**, and the pages saved for quarantined objects: `archive`, `quarantine`.
 //! 9. **Live objects** and checkpoints: `objects`, `checkpoint`, `stored`.
-//! 10. **The engine**, which holds these parts, what it does on its own, and its threads: `engine`, `deletion`, `counting`, `maintenance`, `threads`.
+//! 10. **The engine**, which holds these parts, what it does on its own, and its threads: `engine`, `ending`, `deletion`, `counting`, `maintenance`, `threads`.
 //! 11. **The page file**, which commits to the engine: `pagefile`.
 //! 12. **The database** of one object: `params`, `template`, `guard`, `rows`, `database`, `kv`,
 //!     `idempotency`.
@@ -78,6 +78,8 @@
 //! - **s19** A repair completes or can be repeated, whatever crash interrupts it; what it replaces is kept.
 //! - **s20** The log alone determines what a page holds: the commit that adds a page to a database has a full image of
 //!   it, even if SQLite has not written it.
+//! - **s21** An object that has deleted everything stays deleted, whatever crash happens while its file is removed. Each
+//!   state of its lives can be restored, and positions and timelines rise from life to life.
 //!
 //! # Example
 //!

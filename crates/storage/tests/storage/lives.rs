@@ -127,7 +127,7 @@ fn a_deletion_that_is_rolled_back_does_not_end_the_object() {
 }
 
 #[test]
-fn a_later_object_of_the_same_name_has_another_timeline() {
+fn s21_a_later_object_of_the_same_name_has_another_timeline() {
     let store = manual(&SimDisk::new());
     let timeline = || open(&store, 1).timeline().unwrap().id;
     let mut newest = None;
@@ -155,7 +155,7 @@ const STEPS: [Option<&str>; 8] = [
 ];
 
 #[test]
-fn lives_survive_a_loss_of_power_at_any_change_of_the_disk() {
+fn s21_lives_survive_a_loss_of_power_at_any_change_of_the_disk() {
     let mut ended = 0;
     for stop in 0..2_000 {
         let disk = SimDisk::new();
@@ -252,7 +252,7 @@ struct Model {
 
 /// Random lives of a few objects beside a model: every acknowledged state can be restored, within a life and across.
 #[test]
-fn every_state_of_random_lives_can_be_restored() {
+fn s21_every_state_of_random_lives_can_be_restored() {
     for seed in 0..60 {
         random_lives(seed);
     }

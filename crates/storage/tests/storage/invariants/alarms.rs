@@ -1,9 +1,11 @@
 //! The index of alarms agrees with the objects' rows.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use abide_storage::{
-    AlarmRow, Disk as _, ErrorKind, ObjectKey, OpenMode, SimDisk, SplitMix64, Store,
+    AlarmRow, ArchiveOptions, Disk as _, ErrorKind, ObjectKey, OpenMode, SimDisk, SplitMix64,
+    Store, StoreOptions,
 };
 
 use crate::{
@@ -393,4 +395,28 @@ fn a_rebuild_reads_no_rows_of_objects_that_the_archive_knows() {
     let store = manual(&disk);
     assert_eq!(due(&store, 2), Some(7));
     assert_eq!(store.alarms().counts().pending, 4);
+}
+
+#[test]
+fn a_rebuild_reads_the_rows_of_objects_that_are_newer_than_the_archive() {
+    let disk = SimDisk::new();
+    let reopen = |archive: bool| {
+        let options = StoreOptions::small()
+            .manual(true)
+            .archive(ArchiveOptions::default().enabled(archive));
+        Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap()
+    };
+    let set = |store: &Store, due| {
+        set_alarm(&open(store, 1), due);
+        flush(store);
+        store.checkpoint().unwrap();
+    };
+    let store = reopen(true);
+    set(&store, 9);
+    drop(store);
+    let store = reopen(false);
+    set(&store, 5);
+    drop(store);
+    disk.remove(&runs(&disk)[0]).unwrap();
+    assert_eq!(due(&reopen(true), 1), Some(5));
 }
