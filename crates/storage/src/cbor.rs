@@ -1,6 +1,7 @@
 //! The encoding of all values: CBOR (RFC 8949) through serde. Key-value values, RPC arguments and results use it, which
 //! makes them readable in other languages. Structs are maps with text keys, enums use serde's external tagging, and
-//! bytes are byte strings where the type requests it (`serde_bytes`).
+//! bytes are byte strings where the type requests it (`serde_bytes`). Decoding bounds the nesting, and ignores bytes after
+//! the value.
 
 use crate::error::{Error, ErrorKind, Result};
 use serde::Serialize;
@@ -8,15 +9,13 @@ use serde::de::DeserializeOwned;
 
 /// Encodes a value.
 pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    ciborium::into_writer(value, &mut bytes)
-        .map_err(|error| Error::input(format!("the value cannot be encoded as CBOR: {error}")))?;
-    Ok(bytes)
+    cbor2::to_vec(value)
+        .map_err(|error| Error::input(format!("the value cannot be encoded as CBOR: {error}")))
 }
 
 /// Decodes a value.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    ciborium::from_reader(bytes).map_err(|error| {
+    cbor2::from_slice(bytes).map_err(|error| {
         let name = std::any::type_name::<T>();
         Error::new(
             ErrorKind::Decode,
