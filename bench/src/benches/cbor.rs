@@ -85,6 +85,8 @@ struct Bench<'a> {
     local: &'a Local,
 }
 
+const ACTS: [&str; 4] = ["call", "call-between-objects", "get", "put"];
+
 impl Bench<'_> {
     fn value<T: Sample>(&self) -> Result<()> {
         let mut codecs = vec![ours::<T>()];
@@ -92,65 +94,50 @@ impl Bench<'_> {
             codecs.extend(peers());
         }
         let disk = self.context.probe()?;
-        let mut codec_rows = vec![Vec::new(); codecs.len()];
-        let mut whole_rows = Vec::new();
+        let mut rows_of_codecs = vec![Vec::new(); codecs.len()];
+        let (mut times, mut shares) = (Vec::new(), Vec::new());
         // Everything takes turns, so that a share and a ratio are of one moment of the machine.
         for _ in 0..self.context.rounds() {
-            for (codec, rows) in codecs.iter().zip(&mut codec_rows) {
+            for (codec, rows) in codecs.iter().zip(&mut rows_of_codecs) {
                 rows.push(self.codec(codec)?);
             }
-            let [encode, decode] = codec_rows[0].last().copied().unwrap_or_default();
+            let [encode, decode] = rows_of_codecs[0].last().copied().unwrap_or_default();
+            // The arguments of a call and its result are encoded and decoded.
+            let call = 2.0 * (encode + decode);
             let whole = [
                 self.call::<T>()?,
                 self.inside::<T>(Act::Call)?,
                 self.inside::<T>(Act::Get)?,
                 self.inside::<T>(Act::Put)?,
             ];
-            // Of a call, the arguments and the result are encoded and decoded.
-            let of_call = 2.0 * (encode + decode);
-            let shares = [
-                of_call / whole[0],
-                of_call / whole[1],
-                decode / whole[2],
-                encode / whole[3],
-            ];
-            let [a, b, c, d] = whole;
-            let [e, f, g, h] = shares.map(|share| share * 100.0);
-            whole_rows.push([a, b, c, d, e, f, g, h]);
+            let parts = [call, call, decode, encode];
+            shares.push(std::array::from_fn(|act| 100.0 * parts[act] / whole[act]));
+            times.push(whole);
         }
 
-        let medians: Vec<_> = codec_rows
-            .iter()
-            .map(|rows| figures::medians(rows))
-            .collect();
+        let of_codecs = rows_of_codecs.iter().map(|rows| figures::medians(rows));
+        let of_codecs: Vec<_> = codecs.iter().zip(of_codecs).collect();
         for (index, act) in ["encode", "decode"].into_iter().enumerate() {
-            let line = || {
-                let name = format!("cbor/{}/{act}", T::NAME);
-                let ours = medians[0].map(|figures| figures[index]);
-                Measurement::new(name, Unit::Microseconds, disk).ours(ours)
-            };
+            let figure = |(_, figures): &(_, Option<[f64; 2]>)| figures.map(|both| both[index]);
+            let name = format!("cbor/{}/{act}", T::NAME);
+            let line = Measurement::new(name, Unit::Microseconds, disk).ours(figure(&of_codecs[0]));
             if codecs.len() == 1 {
-                self.context.print(&line());
+                self.context.print(&line);
             }
-            for (codec, medians) in codecs.iter().zip(&medians).skip(1) {
-                let peer = medians.map(|figures| figures[index]);
-                self.context.print(&line().peer(codec.name, peer));
+            for peer in &of_codecs[1..] {
+                let beside = line.clone().peer(peer.0.name, figure(peer));
+                self.context.print(&beside);
             }
         }
-        let Some(whole) = figures::medians(&whole_rows) else {
-            return Ok(());
-        };
-        let names = ["call", "call-between-objects", "get", "put"];
-        for (index, what) in names.into_iter().enumerate() {
-            let name = format!("cbor/{}/{what}", T::NAME);
-            let figures = [
-                (name.clone(), Unit::Microseconds, whole[index]),
-                (format!("{name}/share"), Unit::Percent, whole[index + 4]),
-            ];
-            for (name, unit, figure) in figures {
-                let measurement = Measurement::new(name, unit, disk).ours(figure);
-                self.context.print(&measurement);
-            }
+        let (times, shares) = (figures::medians(&times), figures::medians(&shares));
+        for (index, act) in ACTS.into_iter().enumerate() {
+            let name = format!("cbor/{}/{act}", T::NAME);
+            let share = Measurement::new(format!("{name}/share"), Unit::Percent, disk);
+            let time = Measurement::new(name, Unit::Microseconds, disk);
+            self.context
+                .print(&time.ours(times.map(|all: [f64; 4]| all[index])));
+            self.context
+                .print(&share.ours(shares.map(|all: [f64; 4]| all[index])));
         }
         Ok(())
     }

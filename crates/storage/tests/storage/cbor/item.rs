@@ -9,17 +9,17 @@ fn header(major: u8, number: u64, width: u8) -> Vec<u8> {
     let major = major << 5;
     match (width % 5, number) {
         (0, 0..24) => vec![major | number as u8],
-        (0 | 1, 0..0x100) => vec![major | 24, number as u8],
-        (0..=2, 0..0x1_0000) => [&[major | 25][..], &(number as u16).to_be_bytes()].concat(),
-        (0..=3, 0..0x1_0000_0000) => [&[major | 26][..], &(number as u32).to_be_bytes()].concat(),
-        _ => [&[major | 27][..], &number.to_be_bytes()].concat(),
+        (0 | 1, 0..0x100) => vec![major | 0x18, number as u8],
+        (0..=2, 0..0x1_0000) => [&[major | 0x19][..], &(number as u16).to_be_bytes()].concat(),
+        (0..=3, 0..0x1_0000_0000) => [&[major | 0x1a][..], &(number as u32).to_be_bytes()].concat(),
+        _ => [&[major | 0x1b][..], &number.to_be_bytes()].concat(),
     }
 }
 
 fn item_of(major: u8, width: u8, count: usize, content: &[Vec<u8>], indefinite: bool) -> Vec<u8> {
     let content = content.concat();
     if indefinite {
-        return [&[major << 5 | 31][..], &content, &[0xff]].concat();
+        return [&[major << 5 | 0x1f][..], &content, &[0xff]].concat();
     }
     [header(major, count as u64, width), content].concat()
 }
