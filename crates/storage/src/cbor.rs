@@ -7,10 +7,18 @@ use crate::error::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Encodes a value.
+/// Capacity that an encoded value may have beyond twice its length.
+const SPARE_BYTES: usize = 64;
+
+/// Encodes a value. Its capacity is at most 64 bytes more than twice its length.
 pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
-    cbor2::to_vec(value)
-        .map_err(|error| Error::input(format!("the value cannot be encoded as CBOR: {error}")))
+    let mut bytes = cbor2::to_vec(value)
+        .map_err(|error| Error::input(format!("the value cannot be encoded as CBOR: {error}")))?;
+    // `cbor2` reserves four bytes for each element, and what waits is accounted by its capacity.
+    if bytes.capacity() > 2 * bytes.len() + SPARE_BYTES {
+        bytes.shrink_to_fit();
+    }
+    Ok(bytes)
 }
 
 /// Decodes a value.
@@ -63,6 +71,14 @@ mod tests {
             from_slice::<serde_json::Value>(&to_vec(&json).unwrap()).unwrap(),
             json
         );
+    }
+
+    #[test]
+    fn an_encoded_value_takes_hardly_more_memory_than_its_length() {
+        for count in [0, 1, 20, 1_000, 100_000] {
+            let bytes = to_vec(&vec![0_u8; count]).unwrap();
+            assert!(bytes.capacity() <= 2 * bytes.len() + SPARE_BYTES);
+        }
     }
 
     #[test]
