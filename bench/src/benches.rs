@@ -4,6 +4,7 @@ pub(crate) mod alarms;
 pub(crate) mod archive;
 pub(crate) mod bank;
 pub(crate) mod budget;
+pub(crate) mod cbor;
 pub(crate) mod cold_start;
 pub(crate) mod commits;
 pub(crate) mod http;

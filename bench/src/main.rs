@@ -85,6 +85,8 @@ enum Bench {
     Stalls(benches::stalls::Options),
     /// (s) How long messages of an outbox wait beyond their time, by priority, first and again.
     OutboxFairness(benches::outbox_fairness::Options),
+    /// (u) Encoding and decoding of values: other codecs, and the share of a call and of a stored key.
+    Cbor(benches::cbor::Options),
     /// Child process of a benchmark; not for direct use.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -114,6 +116,7 @@ fn main() -> Result<()> {
         Bench::Load(options) => benches::load::run(&context, &options),
         Bench::Bank(options) => benches::bank::run(&context, &options),
         Bench::All => benches::run_all(&context),
+        Bench::Cbor(options) => benches::cbor::run(&context, &options),
         Bench::Outcomes(options) => benches::outcomes::run(&context, &options),
         Bench::Budget(options) => benches::budget::run(&context, &options),
         Bench::Stalls(options) => benches::stalls::run(&context, &options),

@@ -12,3 +12,4 @@ pub(crate) mod objects;
 pub(crate) mod outbox;
 pub(crate) mod outcomes;
 pub(crate) mod subscription;
+pub(crate) mod values;

@@ -27,6 +27,7 @@ pub(crate) enum Unit {
     RoundTripsPerSecond,
     SecondsPerGigabyte,
     BytesPerCommit,
+    Percent,
 }
 
 impl Unit {
@@ -50,6 +51,7 @@ impl Unit {
             Self::RoundTripsPerSecond => "trips/s",
             Self::SecondsPerGigabyte => "s/GB",
             Self::BytesPerCommit => "bytes/commit",
+            Self::Percent => "%",
         }
     }
 

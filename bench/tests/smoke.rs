@@ -66,6 +66,15 @@ fn rpc_is_measured_without_a_write_and_with_one() {
 }
 
 #[test]
+fn the_codec_is_measured_beside_others_and_as_a_share_of_calls() {
+    let lines = bench(&["cbor", "--batch", "2"]);
+    for name in ["encode", "decode", "call/share", "get/share", "put/share"] {
+        let name = format!("cbor/record/{name}");
+        assert!(lines.iter().any(|line| line["name"] == name), "{lines:?}");
+    }
+}
+
+#[test]
 fn cold_start_is_measured_for_new_and_for_existing_objects() {
     bench(&["cold-start", "--objects", "5"]);
 }

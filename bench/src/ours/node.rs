@@ -25,6 +25,7 @@ use crate::{
     ours::objects::{Busy, Counter, Family, Room, Table},
     ours::outcomes::Payer,
     ours::subscription,
+    ours::values::Values,
     process::{self, Half},
 };
 
@@ -39,6 +40,7 @@ fn builder(dir: &Path) -> HostBuilder {
         .object_with::<Table>(options())
         .object_with::<Family>(options())
         .object_with::<Payer>(options())
+        .object_with::<Values>(options())
 }
 
 /// A host in this process, without listeners, and the async runtime that its callers use.

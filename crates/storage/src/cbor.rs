@@ -1,22 +1,29 @@
 //! The encoding of all values: CBOR (RFC 8949) through serde. Key-value values, RPC arguments and results use it, which
 //! makes them readable in other languages. Structs are maps with text keys, enums use serde's external tagging, and
-//! bytes are byte strings where the type requests it (`serde_bytes`).
+//! bytes are byte strings where the type requests it (`serde_bytes`). Decoding bounds the nesting, and ignores bytes after
+//! the value.
 
 use crate::error::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Encodes a value.
+/// Capacity that an encoded value may have beyond twice its length.
+const SPARE_BYTES: usize = 64;
+
+/// Encodes a value. Its capacity is at most 64 bytes more than twice its length.
 pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    ciborium::into_writer(value, &mut bytes)
+    let mut bytes = cbor2::to_vec(value)
         .map_err(|error| Error::input(format!("the value cannot be encoded as CBOR: {error}")))?;
+    // `cbor2` reserves four bytes for each element, and what waits is accounted by its capacity.
+    if bytes.capacity() > 2 * bytes.len() + SPARE_BYTES {
+        bytes.shrink_to_fit();
+    }
     Ok(bytes)
 }
 
 /// Decodes a value.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    ciborium::from_reader(bytes).map_err(|error| {
+    cbor2::from_slice(bytes).map_err(|error| {
         let name = std::any::type_name::<T>();
         Error::new(
             ErrorKind::Decode,
@@ -64,6 +71,14 @@ mod tests {
             from_slice::<serde_json::Value>(&to_vec(&json).unwrap()).unwrap(),
             json
         );
+    }
+
+    #[test]
+    fn an_encoded_value_takes_hardly_more_memory_than_its_length() {
+        for count in [0, 1, 20, 1_000, 100_000] {
+            let bytes = to_vec(&vec![0_u8; count]).unwrap();
+            assert!(bytes.capacity() <= 2 * bytes.len() + SPARE_BYTES);
+        }
     }
 
     #[test]

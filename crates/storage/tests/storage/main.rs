@@ -3,6 +3,7 @@
 
 mod archive_crash;
 mod bounds;
+mod cbor;
 mod closing;
 mod common;
 mod crash;

@@ -19,12 +19,12 @@ use spdx::{Expression, ParseMode};
 /// compile. An addition is to be weighed: correct the number with the change that needs it.
 const BUILDS: [(&[&str], usize); 4] = [
     // The smallest: a program with a node and without a server.
-    (&["--package", "abide", "--no-default-features"], 75),
+    (&["--package", "abide", "--no-default-features"], 72),
     // A program with components and without a server.
-    (&["--package", "abide-lean"], 97),
+    (&["--package", "abide-lean"], 94),
     // A program with a server and without components.
-    (&["--package", "flight-seating"], 190),
-    (&["--workspace"], 292),
+    (&["--package", "flight-seating"], 187),
+    (&["--workspace"], 294),
 ];
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
