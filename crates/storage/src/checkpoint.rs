@@ -72,7 +72,7 @@ struct Written {
     file: Option<Arc<dyn DiskFile>>,
 }
 
-/// What became of an object's file.
+/// What a checkpoint has done to an object's file.
 enum Outcome {
     Written(Written),
     Removed,

@@ -136,7 +136,7 @@ fn s21_a_later_object_of_the_same_name_has_another_timeline() {
         let present = Some(timeline());
         assert!(present > newest, "{present:?} {newest:?}");
         newest = present;
-        put(&store, 1, "goes on");
+        put(&store, 1, "continues");
         assert_eq!(Some(timeline()), newest);
         delete(&store, 1);
     }
@@ -195,12 +195,12 @@ fn s21_lives_survive_a_loss_of_power_at_any_change_of_the_disk() {
         assert_eq!(get(&store, 2).as_deref(), Some("beside"), "{context}");
         assert_eq!(store.quarantined(), [], "{context}");
         ended += usize::from(!exists(&store, 1));
-        // It goes on, over another crash.
-        put(&store, 1, "goes on");
+        // It continues, over another crash.
+        put(&store, 1, "continues");
         store.checkpoint().unwrap();
         let disk = disk.crash(stop + 1);
         let store = manual(&disk);
-        assert_eq!(get(&store, 1).as_deref(), Some("goes on"), "{context}");
+        assert_eq!(get(&store, 1).as_deref(), Some("continues"), "{context}");
         delete(&store, 1);
         store.checkpoint().unwrap();
         assert!(!has_file(&store, &disk, 1) && !exists(&store, 1), "{context}");
