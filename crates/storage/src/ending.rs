@@ -47,8 +47,7 @@ impl Engine {
                 Err(Refused::Stale) => continue,
                 appended => appended?,
             };
-            self.shared
-                .count_append(appended.end.0 - appended.start.0);
+            self.shared.count_append(appended.end.0 - appended.start.0);
             let before = pages.overlay.len();
             pages.overlay = FxHashMap::default();
             self.stored.changed(object.key, pages.size, 0);

@@ -252,7 +252,11 @@ mod tests {
             ..AlarmEntry::at(-5)
         };
         let position = |number| Position::at(Generation(number), Lsn(u64::from(number) << 33));
-        for alarm in [KnownAlarm::Unknown, KnownAlarm::Absent, KnownAlarm::Set(alarm)] {
+        for alarm in [
+            KnownAlarm::Unknown,
+            KnownAlarm::Absent,
+            KnownAlarm::Set(alarm),
+        ] {
             let entry = IndexEntry {
                 newest: Newest {
                     commit: CommitNo(7),

@@ -126,9 +126,10 @@ impl Rebuild<'_> {
                 continue;
             };
             let part = dir.join(format!("{byte:02x}"));
-            let names = shared.disk.list(&part).map_err(|error| {
-                Error::io(format_args!("reading {}", part.display()), &error)
-            })?;
+            let names = shared
+                .disk
+                .list(&part)
+                .map_err(|error| Error::io(format_args!("reading {}", part.display()), &error))?;
             for name in names {
                 let id = name.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
                 let key = id.map(|id| ObjectKey { namespace, id });
@@ -163,7 +164,8 @@ impl Rebuild<'_> {
             .ok()?;
         let mut head = [0; header::BYTES];
         let is_read = file.read_at(&mut head, 0).ok()? == head.len();
-        let is_newest = header::commit(&head) == newest.commit && header::size(&head) == newest.pages;
+        let is_newest =
+            header::commit(&head) == newest.commit && header::size(&head) == newest.pages;
         (is_read && header::is_database(&head) && is_newest).then_some(change)
     }
 

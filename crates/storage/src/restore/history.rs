@@ -88,12 +88,13 @@ impl Engine {
         // The missing part may not be archived yet.
         behind?;
         match reached {
-            Chain::At(head) if history.hole(head.position, target.position).is_some() => Err(history
-                .missing(
+            Chain::At(head) if history.hole(head.position, target.position).is_some() => {
+                Err(history.missing(
                     format_args!("its commits up to {target} are missing"),
                     head.position,
                     target.position,
-                )),
+                ))
+            }
             Chain::At(_) => Err(history.refused(format_args!(
                 "{target} matches none of its commits: the commit never became durable"
             ))),

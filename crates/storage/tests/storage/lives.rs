@@ -203,7 +203,10 @@ fn s21_lives_survive_a_loss_of_power_at_any_change_of_the_disk() {
         assert_eq!(get(&store, 1).as_deref(), Some("continues"), "{context}");
         delete(&store, 1);
         store.checkpoint().unwrap();
-        assert!(!has_file(&store, &disk, 1) && !exists(&store, 1), "{context}");
+        assert!(
+            !has_file(&store, &disk, 1) && !exists(&store, 1),
+            "{context}"
+        );
         if done {
             assert!(stop > 50 && ended > 10, "{stop} {ended}");
             return;
@@ -307,7 +310,10 @@ fn random_lives(seed: u64) {
     world.store.verify_archive().unwrap();
     for (id, model) in (0..).zip(&models) {
         for (at, (bookmark, time, value)) in model.past.iter().enumerate() {
-            let context = format!("seed {seed}, object {id}, state {at} of {}", model.past.len());
+            let context = format!(
+                "seed {seed}, object {id}, state {at} of {}",
+                model.past.len()
+            );
             let found = world.at(id, bookmark);
             let found = found.unwrap_or_else(|error| panic!("{context}: {error}"));
             assert_eq!(found, *value, "{context}");
@@ -318,7 +324,11 @@ fn random_lives(seed: u64) {
             if is_last {
                 let by_time = world.store.bookmark_at(key(&world.store, id), *time);
                 let by_time = by_time.unwrap_or_else(|error| panic!("{context}: {error}"));
-                assert_eq!(world.at(id, &by_time).unwrap(), *value, "{context}, by time");
+                assert_eq!(
+                    world.at(id, &by_time).unwrap(),
+                    *value,
+                    "{context}, by time"
+                );
             }
         }
     }
