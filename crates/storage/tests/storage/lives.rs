@@ -142,6 +142,22 @@ fn s21_a_later_object_of_the_same_name_has_another_timeline() {
     }
 }
 
+#[test]
+fn s21_commit_numbers_rise_from_life_to_life() {
+    let store = manual(&SimDisk::new());
+    let mut newest = String::new();
+    for _ in 0..3 {
+        for commit in 0..5 {
+            put(&store, 1, &format!("commit {commit}"));
+            let bookmark = store.bookmark(key(&store, 1)).unwrap().to_string();
+            let number = bookmark.split('-').nth(2).unwrap().to_owned();
+            assert!(number > newest, "{number} after {newest}");
+            newest = number;
+        }
+        delete(&store, 1);
+    }
+}
+
 /// Lives of one object, each step of which is acknowledged when it returns.
 const STEPS: [Option<&str>; 8] = [
     Some("first"),
