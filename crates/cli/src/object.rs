@@ -1,7 +1,7 @@
 //! The argument for an object, the same in every command.
 
 use abide::FoundObject;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 use serde::Deserialize;
 
@@ -38,6 +38,16 @@ impl ObjectArg {
 
     /// The object in a data directory.
     pub(crate) fn in_data(&self, data: &Data) -> Result<FoundObject> {
+        let found = self.in_history(data)?;
+        ensure!(
+            found.is_stored,
+            "the object {found} was deleted; its history can be restored with `abide restore`"
+        );
+        Ok(found)
+    }
+
+    /// The object in a data directory, or one of which only the history is left.
+    pub(crate) fn in_history(&self, data: &Data) -> Result<FoundObject> {
         Ok(FoundObject::find(&data.store, &self.text)?)
     }
 

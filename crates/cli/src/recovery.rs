@@ -211,7 +211,7 @@ pub(crate) fn bookmark(args: &BookmarkArgs, out: &mut impl Write) -> Result<()> 
             node.get::<BookmarkBody>(&format!("{path}{at}"))?.bookmark
         }
         Source::Data(data) => {
-            let key = object.in_data(&data)?.key;
+            let key = object.in_history(&data)?.key;
             let bookmark = match args.at {
                 None => data.store.bookmark(key)?,
                 Some(at) => data.store.bookmark_at(key, at.unix_millis())?,
@@ -234,7 +234,7 @@ pub(crate) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Result<()> {
             node.post::<Restored>(&path, &Restore { to, dormant })?.undo
         }
         Source::Data(data) => {
-            let found = object.in_data(&data)?;
+            let found = object.in_history(&data)?;
             let to = to.find(&data.store, found.key)?;
             let undo = data.audited("restore", Some(&found), Some(to.to_string()), || {
                 Ok(if args.dormant {
@@ -284,7 +284,7 @@ pub(crate) fn fork(args: &ForkArgs, out: &mut impl Write) -> Result<()> {
             (from.class, id)
         }
         Source::Data(data) => {
-            let from = object.in_data(&data)?;
+            let from = object.in_history(&data)?;
             let at = at.find(&data.store, from.key)?;
             let id = ObjectId::from_name(&from.class, &args.to);
             let to = ObjectKey {

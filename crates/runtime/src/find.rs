@@ -24,6 +24,8 @@ pub struct FoundObject {
     pub name: Option<String>,
     /// The key under which the store keeps it.
     pub key: ObjectKey,
+    /// False if it has deleted everything, and only its history is left. Such an object is found by its whole name or id.
+    pub is_stored: bool,
 }
 
 impl FoundObject {
@@ -46,6 +48,9 @@ impl FoundObject {
             && object.bytes().all(|digit| digit.is_ascii_hexdigit());
         if found.is_empty() && is_prefix {
             found = beginning(store, &classes, &object.to_ascii_lowercase())?;
+        }
+        if found.is_empty() {
+            found = past(store, &classes, object);
         }
         match found.len() {
             0 => Err(missing(text, &all)),
@@ -110,29 +115,53 @@ fn missing(text: &str, classes: &[(NamespaceNo, String)]) -> Error {
     Error::with_kind(ErrorKind::NotFound, why)
 }
 
-/// The objects with this name, or this id.
+/// The stored objects with this name, or this id.
 fn named(
     store: &Store,
     classes: &[(NamespaceNo, String)],
     object: &str,
 ) -> Result<Vec<FoundObject>> {
-    let id = ObjectId::from_str(object).ok();
     let mut found = Vec::new();
-    for (namespace, class) in classes {
+    for candidate in candidates(classes, object) {
+        if store.has_object(candidate.key)? {
+            found.push(candidate);
+        }
+    }
+    Ok(found)
+}
+
+/// The objects with this name, or this id, of which only the history is left.
+fn past(store: &Store, classes: &[(NamespaceNo, String)], object: &str) -> Vec<FoundObject> {
+    candidates(classes, object)
+        .filter(|candidate| store.has_history(candidate.key))
+        .map(|candidate| FoundObject {
+            is_stored: false,
+            ..candidate
+        })
+        .collect()
+}
+
+/// The object of each class that would have this name, or this id.
+fn candidates(
+    classes: &[(NamespaceNo, String)],
+    object: &str,
+) -> impl Iterator<Item = FoundObject> {
+    let id = ObjectId::from_str(object).ok();
+    classes.iter().map(move |(namespace, class)| {
         let (id, name) = match id {
             Some(id) => (id, None),
             None => (ObjectId::from_name(class, object), Some(object.to_owned())),
         };
-        let key = ObjectKey {
-            namespace: *namespace,
-            id: *id.as_bytes(),
-        };
-        if store.has_object(key)? {
-            let class = class.clone();
-            found.push(FoundObject { class, name, key });
+        FoundObject {
+            class: class.clone(),
+            name,
+            key: ObjectKey {
+                namespace: *namespace,
+                id: *id.as_bytes(),
+            },
+            is_stored: true,
         }
-    }
-    Ok(found)
+    })
 }
 
 /// The objects whose ids begin with these digits.
@@ -149,6 +178,7 @@ fn beginning(
             class: class.clone(),
             name: None,
             key,
+            is_stored: true,
         }));
     }
     Ok(found)

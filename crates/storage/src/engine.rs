@@ -131,7 +131,7 @@ impl Engine {
     }
 
     /// Returns whether an object that has a file was deleted: the next checkpoint removes the file.
-    fn has_ended(&self, key: ObjectKey) -> bool {
+    pub(crate) fn has_ended(&self, key: ObjectKey) -> bool {
         let object = self.objects.find(key);
         object.is_some_and(|object| object.pages().ended)
     }

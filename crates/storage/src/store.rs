@@ -305,6 +305,14 @@ impl Store {
         self.0.engine.has_object(key)
     }
 
+    /// Returns whether an object has a past that can be restored: it was stored once, and its history is kept. Reads the archive's
+    /// indexes.
+    pub fn has_history(&self, key: ObjectKey) -> bool {
+        let engine = &self.0.engine;
+        let has_just_ended = engine.has_ended(key);
+        has_just_ended || engine.archive.has_history(key)
+    }
+
     /// The alarms of all objects.
     pub fn alarms(&self) -> &AlarmIndex {
         &self.0.engine.alarms

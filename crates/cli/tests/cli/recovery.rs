@@ -28,6 +28,10 @@ impl Note {
         sql.exec("INSERT INTO note VALUES (?1)", [text]).map(drop)
     }
 
+    pub async fn burn(&self) -> Result<()> {
+        self.ctx.storage().delete_all()
+    }
+
     pub async fn read(&self) -> Result<String> {
         let sql = self.ctx.sql();
         sql.exec("SELECT text FROM note", ())?.one()
@@ -135,4 +139,44 @@ async fn objects_are_restored_and_forked_on_a_node_and_in_its_directory() {
     let unsaid = abide(&[&["restore"], &at[..]].concat(), &data).await;
     assert!(unsaid.unwrap_err().contains("--at"));
     assert!(abide(&["verify"], &data).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_object_is_restored_on_a_node_and_in_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let start = async || {
+        let host = Host::builder(&data).object::<Note>().configure(|config| {
+            config.server.listen = abide::server::ListenAddress::any_port();
+            config.admin.listen = Some(abide::server::ListenAddress::any_port());
+        });
+        host.start().await.unwrap()
+    };
+    let note = |host: &abide::server::RunningHost| host.env().object::<Note>().get_by_name("a");
+    let host = start().await;
+    note(&host).write("kept".into()).await.unwrap();
+    let bookmark = abide(&["bookmark", "Note/a"], &data).await.unwrap();
+    let restore = ["restore", "--bookmark", bookmark.trim_end(), "Note/a"];
+    note(&host).burn().await.unwrap();
+    host.shutdown().await.unwrap();
+
+    let listed = abide(&["objects", "list"], &data).await.unwrap();
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    let said = abide(&["sql", "Note/a", "SELECT 1"], &data).await;
+    let said = said.unwrap_err();
+    assert!(said.contains("was deleted"), "{said}");
+    let undone = undo(&abide(&restore, &data).await.unwrap());
+    let host = start().await;
+    assert_eq!(note(&host).read().await.unwrap(), "kept");
+    note(&host).burn().await.unwrap();
+    host.shutdown().await.unwrap();
+
+    let host = start().await;
+    abide(&restore, &data).await.unwrap();
+    assert_eq!(note(&host).read().await.unwrap(), "kept");
+    let undo_all = ["restore", "--bookmark", &undone, "Note/a"];
+    abide(&undo_all, &data).await.unwrap();
+    let error = note(&host).read().await.unwrap_err();
+    assert!(error.to_string().contains("no rows"), "{error}");
+    host.shutdown().await.unwrap();
 }

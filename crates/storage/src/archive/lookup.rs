@@ -99,6 +99,11 @@ impl<'a> Lookup<'a> {
 }
 
 impl Archive {
+    /// Returns whether it has anything of an object.
+    pub(crate) fn has_history(&self, key: ObjectKey) -> bool {
+        Lookup::new(self).newest(key).is_some()
+    }
+
     /// Returns whether there is an object according to its newest entry.
     pub(crate) fn has_object(&self, key: ObjectKey) -> bool {
         let newest = Lookup::new(self).newest(key);
