@@ -79,8 +79,8 @@ pub enum Event {
     Smudged(SlateNo),
     /// The disk works from here on.
     Healed,
-    /// At the very end: whether a slate that has left memory is found by its name, and among all slates. Once before the
-    /// last power loss and once after it.
+    /// At the very end: whether a slate that has left memory exists. Before and after a last checkpoint, and after the
+    /// last power loss.
     Exists {
         /// The slate.
         slate: SlateNo,

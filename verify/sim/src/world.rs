@@ -283,12 +283,8 @@ impl World<'_> {
         for id in self.history.unanswered() {
             self.history.note(Event::Hangs(id));
         }
-        if let Some(life) = &self.life
-            && self.plan.slates > 0
-            && let Err(error) = life.node.store().checkpoint()
-        {
-            self.history.note(Event::Failed(error.to_string()));
-        }
+        self.find_slates();
+        self.last_checkpoint();
         self.find_slates();
         self.history.note(Event::Disk(self.disk.digest()));
         self.power = Some(PowerLoss {
@@ -358,6 +354,17 @@ impl World<'_> {
                 let id = LAST_OPS - 1 - OpId::from(slate);
                 client::send(life, id, &Op::Erase(slate), 0);
             }
+        }
+    }
+
+    /// Removes the files of slates that have ended.
+    fn last_checkpoint(&self) {
+        let Some(life) = &self.life else { return };
+        if self.plan.slates > 0
+            && let Err(error) = life.node.store().checkpoint()
+            && !self.disk.syncs_fail()
+        {
+            self.history.note(Event::Failed(error.to_string()));
         }
     }
 

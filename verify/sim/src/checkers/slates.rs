@@ -197,7 +197,7 @@ fn check_existence(events: &[Event]) -> Result<(), String> {
                 }
                 if fate.found.is_some_and(|before| before != *found) {
                     return Err(format!(
-                        "slate {slate} exists: {found}, and before a power loss it was {}",
+                        "slate {slate} exists: {found}, and nothing has happened to it since that was {}",
                         !found
                     ));
                 }
