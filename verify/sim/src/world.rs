@@ -350,7 +350,7 @@ impl World<'_> {
     fn erase_some(&self) {
         let Some(life) = &self.life else { return };
         for slate in 0..self.plan.slates {
-            if self.plan.seed >> slate & 1 == 0 {
+            if (self.plan.seed >> slate).is_multiple_of(2) {
                 let id = LAST_OPS - 1 - OpId::from(slate);
                 client::send(life, id, &Op::Erase(slate), 0);
             }

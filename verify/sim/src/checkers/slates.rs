@@ -88,7 +88,7 @@ fn acts(events: &[Event]) -> Vec<Act> {
             }
             // Whether it is kept is seen later.
             Event::Wiped(slate) => acts.push(act(*slate, None, Kind::Possible)),
-            Event::Shows(slate, state) => acts.push(act(*slate, *state, Kind::Found)),
+            Event::Shows(of, state) => acts.push(act(*of, *state, Kind::Found)),
             Event::Ended(id, outcome) => {
                 let Some(act) = open.get(id).copied() else {
                     continue;
