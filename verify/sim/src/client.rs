@@ -6,10 +6,10 @@ use abide::outbox::{Record, Status};
 use abide::{Call, Error, ErrorKind, Stub};
 
 use crate::{
-    classes::{Appended, Ledger, Sender},
+    classes::{Appended, Ledger, Sender, Slate},
     history::{
         Carrier, Event, MessageState, ObjectNo, Op, OpId, OutboxMessage, Outcome, Recorder,
-        SenderNo,
+        SenderNo, SlateNo,
     },
     life::Life,
 };
@@ -95,6 +95,7 @@ pub(crate) fn send(life: &Life, id: OpId, op: &Op, pad: u32) {
             let call = ledger(object).cancel(value);
             spawn(life, id, true, appended(call, recorder, object));
         }
+        Op::Write(..) | Op::Erase(_) | Op::Look(_) => chalk(life, id, op, pad),
         Op::Post(..) | Op::Circulate(..) | Op::Redrive(_) | Op::Reset(_) => post(life, id, op),
         Op::Read(object) => {
             let call = ledger(object).read();
@@ -162,6 +163,71 @@ fn post(life: &Life, id: OpId, op: &Op) {
         }
         _ => {}
     }
+}
+
+/// Sends an operation on a slate.
+fn chalk(life: &Life, id: OpId, op: &Op, pad: u32) {
+    match *op {
+        Op::Write(number, value, after) => {
+            let call = slate(life, number).write(value, after, pad);
+            spawn(
+                life,
+                id,
+                true,
+                async move { call.await.map(|()| Outcome::Done) },
+            );
+        }
+        Op::Erase(number) => {
+            let call = slate(life, number).erase();
+            spawn(
+                life,
+                id,
+                true,
+                async move { call.await.map(|()| Outcome::Done) },
+            );
+        }
+        Op::Look(number) => {
+            let call = slate(life, number).look();
+            spawn(
+                life,
+                id,
+                true,
+                async move { call.await.map(Outcome::State) },
+            );
+        }
+        _ => {}
+    }
+}
+
+fn slate(life: &Life, number: SlateNo) -> Stub<Slate> {
+    life.env()
+        .object::<Slate>()
+        .get_by_name(&number.to_string())
+}
+
+/// Records whether a slate exists.
+pub(crate) fn find(life: &Life, slate: SlateNo) -> abide::Result<()> {
+    let slates = life.env().object::<Slate>();
+    let stub = slates.get_existing(&slate.to_string())?;
+    let listed = slates.untyped().written()?;
+    life.recorder.note(Event::Exists {
+        slate,
+        found: stub.is_some(),
+        listed: listed.contains(&slates.id_from_name(&slate.to_string())),
+    });
+    Ok(())
+}
+
+/// Records a slate's state.
+pub(crate) fn look_at_slate(life: &Life, number: SlateNo) {
+    let recorder = life.recorder.clone();
+    let call = slate(life, number).look();
+    life.executor.spawn(async move {
+        match call.await {
+            Ok(state) => recorder.note(Event::Shows(number, state)),
+            Err(error) => recorder.note(Event::Failed(error.to_string())),
+        }
+    });
 }
 
 fn sender(life: &Life, number: SenderNo) -> Stub<Sender> {

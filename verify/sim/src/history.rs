@@ -23,6 +23,9 @@ pub type ObjectNo = u8;
 /// An object with an outbox.
 pub type SenderNo = u8;
 
+/// An object that keeps one value, which can be erased.
+pub type SlateNo = u8;
+
 /// The number of a client's WebSocket.
 pub type SocketNo = u32;
 
@@ -70,6 +73,24 @@ pub enum Event {
     Posted(SenderNo, Vec<OutboxMessage>),
     /// An instance of an object with an outbox was created. The attempts of the last one may have had no recorded end.
     Opened(SenderNo),
+    /// The alarm of a slate erases it.
+    Wiped(SlateNo),
+    /// The bytes that a slate keeps do not go with its value.
+    Smudged(SlateNo),
+    /// The disk works from here on.
+    Healed,
+    /// At the very end: whether a slate that has left memory exists. Before and after a last checkpoint, and after the
+    /// last power loss.
+    Exists {
+        /// The slate.
+        slate: SlateNo,
+        /// It is found by its name.
+        found: bool,
+        /// It is listed.
+        listed: bool,
+    },
+    /// At the very end: a slate's state.
+    Shows(SlateNo, Option<Value>),
     /// An instance of an object was created. Instance numbers are unique.
     Made(ObjectNo, u32),
     /// Code of this instance ran.
@@ -186,6 +207,12 @@ pub enum Op {
     Reset(SenderNo),
     /// Appends a value, sends it to another server, then appends another value.
     Tell(ObjectNo, [Value; 2]),
+    /// Writes a value to a slate, and sets an alarm that erases it after this many milliseconds, or deletes the alarm.
+    Write(SlateNo, Value, Option<u32>),
+    /// Erases a slate.
+    Erase(SlateNo),
+    /// Reads a slate.
+    Look(SlateNo),
 }
 
 impl Op {
@@ -217,7 +244,10 @@ impl Op {
             | Self::Post(..)
             | Self::Circulate(..)
             | Self::Redrive(_)
-            | Self::Reset(_) => Vec::new(),
+            | Self::Reset(_)
+            | Self::Write(..)
+            | Self::Erase(_)
+            | Self::Look(_) => Vec::new(),
         };
         writes.into_iter().enumerate().map(|(at, (object, value))| {
             let place = places.get(at).map(|place| *place as usize);
@@ -233,6 +263,8 @@ pub enum Outcome {
     Placed(Vec<u32>),
     /// The whole list.
     List(Vec<Value>),
+    /// The state of a slate.
+    State(Option<Value>),
     /// It is done.
     Done,
     /// It never ran.

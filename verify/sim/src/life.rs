@@ -12,7 +12,7 @@ use abide::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    classes::{Circular, Ledger, Sender},
+    classes::{Circular, Ledger, Sender, Slate},
     executor::Executor,
     history::{History, Recorder},
     machine::Machine,
@@ -26,6 +26,9 @@ const DIR: &str = "/data";
 
 /// How long a clean stop waits for handlers.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// Slates leave memory soon, because those that are erased end then.
+const SLATE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often a step may run and write before it is considered endless.
 const PATIENCE: u32 = 10_000;
@@ -71,6 +74,7 @@ impl Life {
         let (node, futures) = Node::builder(store)
             .class::<Ledger>(options())
             .class::<Sender>(options())
+            .class::<Slate>(options().idle_timeout(SLATE_TIMEOUT))
             .with(Registry::new().with(delivery).with_fan_out(Circular))
             .with(plan.delivery_options)
             .with(clock.clone())

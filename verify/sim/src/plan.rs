@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use crate::{
     classes::DeliveryOptions,
-    history::{Act, ObjectNo, Op, OpId, SenderNo, SocketNo, Value},
+    history::{Act, ObjectNo, Op, OpId, SenderNo, SlateNo, SocketNo, Value},
     random::Random,
 };
 
@@ -69,7 +69,9 @@ pub struct Plan {
     pub objects: ObjectNo,
     /// Objects with outboxes.
     pub senders: SenderNo,
-    /// Their delivery options.
+    /// Objects with one value.
+    pub slates: SlateNo,
+    /// The delivery options of the outboxes.
     pub(crate) delivery_options: DeliveryOptions,
     /// Bytes of log after which a checkpoint begins.
     pub checkpoint_bytes: u64,
@@ -88,6 +90,8 @@ pub enum Focus {
     Sockets,
     /// Messages with one ordering key, some of which become dead letters.
     DeadLetters,
+    /// Objects that are erased and leave memory, and later ones in their place.
+    Slates,
 }
 
 /// The features of a plan: each plan omits some, so that rare ones are combined often (Groce et al., "Swarm testing",
@@ -109,6 +113,7 @@ struct Swarm {
     alarms: bool,
     outboxes: bool,
     wait: bool,
+    slates: bool,
     focus: Option<Focus>,
 }
 
@@ -132,6 +137,7 @@ impl Plan {
             alarms: random.one_in(2),
             outboxes: random.one_in(3) || focus == Some(Focus::DeadLetters),
             wait: random.one_in(2) || focus == Some(Focus::DeadLetters),
+            slates: random.one_in(2) || focus == Some(Focus::Slates),
             focus,
         };
         let count = 10 + random.below(50);
@@ -145,6 +151,7 @@ impl Plan {
             workers,
             objects,
             senders: if swarm.outboxes { SENDERS } else { 0 },
+            slates: if swarm.slates { SLATES } else { 0 },
             delivery_options: DeliveryOptions {
                 wait: swarm.wait,
                 ticks: random.one_in(3),
@@ -172,6 +179,9 @@ const SOCKETS: u32 = 3;
 /// Objects with outboxes, if there are any.
 const SENDERS: SenderNo = 2;
 
+/// Objects with one value, if there are any.
+const SLATES: SlateNo = 2;
+
 /// Values that one operation may have.
 const VALUES: u32 = 16;
 
@@ -189,6 +199,15 @@ fn step(random: &mut Random, swarm: &Swarm, objects: ObjectNo, ops: &mut OpId) -
             *ops += 1;
             let object = random.below(u32::from(objects)) as ObjectNo;
             let value = *ops * VALUES;
+            if swarm.slates && random.one_in(6) {
+                let slate = random.below(u32::from(SLATES)) as SlateNo;
+                let op = match random.below(3) {
+                    0 => Op::Erase(slate),
+                    1 => Op::Look(slate),
+                    _ => write(random, slate, value),
+                };
+                return Step::Client(*ops, op, pad(random, swarm.big));
+            }
             if swarm.sockets && random.one_in(3) {
                 let socket = random.below(SOCKETS);
                 return match random.below(8) {
@@ -232,12 +251,7 @@ fn step(random: &mut Random, swarm: &Swarm, objects: ObjectNo, ops: &mut OpId) -
                 }
                 _ => Op::Tell(object, [value, value + 1]),
             };
-            let pad = match random.below(8) {
-                0 if swarm.big => random.below(40_000),
-                0..3 => random.below(3_000),
-                _ => random.below(100),
-            };
-            Step::Client(*ops, op, pad)
+            Step::Client(*ops, op, pad(random, swarm.big))
         }
         50..62 => Step::Rounds(1 + random.below(8)),
         62..70 => Step::Settle,
@@ -305,7 +319,33 @@ impl Focus {
                 6 => Step::Settle,
                 _ => Step::Pass(random.below(1_500)),
             },
+            Self::Slates => match random.below(16) {
+                0..4 => Step::Client(id, write(random, 0, value), pad(random, true)),
+                4..6 => client(Op::Erase(0)),
+                6 => client(Op::Look(0)),
+                7..10 => Step::Pass(random.below(4_000)),
+                10 | 11 => Step::Settle,
+                12 => Step::Rounds(1 + random.below(4)),
+                13 => Step::Checkpoint,
+                14 => Step::Kill,
+                _ => power_loss(random),
+            },
         }
+    }
+}
+
+/// A write to a slate, which its alarm may erase.
+fn write(random: &mut Random, slate: SlateNo, value: Value) -> Op {
+    let after = random.one_in(4).then(|| random.below(3_000));
+    Op::Write(slate, value + u32::from(random.one_in(3)), after)
+}
+
+/// The size of a value.
+fn pad(random: &mut Random, big: bool) -> u32 {
+    match random.below(8) {
+        0 if big => random.below(40_000),
+        0..3 => random.below(3_000),
+        _ => random.below(100),
     }
 }
 

@@ -272,13 +272,20 @@ impl World<'_> {
         if !self.rest() {
             return;
         }
-        self.read_all(LAST_OPS);
+        self.erase_some();
+        if !self.rest() {
+            return;
+        }
+        self.read_all();
         if !self.rest() {
             return;
         }
         for id in self.history.unanswered() {
             self.history.note(Event::Hangs(id));
         }
+        self.find_slates();
+        self.last_checkpoint();
+        self.find_slates();
         self.history.note(Event::Disk(self.disk.digest()));
         self.power = Some(PowerLoss {
             seed: self.plan.seed,
@@ -287,7 +294,11 @@ impl World<'_> {
         if !self.die(ProcessEnd::PowerLoss) {
             return;
         }
+        self.find_slates();
         let Some(life) = &self.life else { return };
+        for slate in 0..self.plan.slates {
+            client::look_at_slate(life, slate);
+        }
         for object in 0..self.plan.objects {
             client::look(life, object);
         }
@@ -303,6 +314,7 @@ impl World<'_> {
         self.disk.set_capacity(None);
         self.disk.stop_at(u64::MAX);
         self.power = None;
+        self.history.note(Event::Healed);
     }
 
     fn rest(&mut self) -> bool {
@@ -325,10 +337,43 @@ impl World<'_> {
         true
     }
 
-    fn read_all(&self, first: OpId) {
+    fn read_all(&self) {
         let Some(life) = &self.life else { return };
-        for object in 0..self.plan.objects {
-            client::send(life, first + OpId::from(object), &Op::Read(object), 0);
+        let reads = (0..self.plan.objects).map(Op::Read);
+        let looks = (0..self.plan.slates).map(Op::Look);
+        for (op, id) in reads.chain(looks).zip(LAST_OPS..) {
+            client::send(life, id, &op, 0);
+        }
+    }
+
+    /// Erases each slate in half of all plans.
+    fn erase_some(&self) {
+        let Some(life) = &self.life else { return };
+        for slate in 0..self.plan.slates {
+            if (self.plan.seed >> slate).is_multiple_of(2) {
+                let id = LAST_OPS - 1 - OpId::from(slate);
+                client::send(life, id, &Op::Erase(slate), 0);
+            }
+        }
+    }
+
+    /// Removes the files of slates that have ended.
+    fn last_checkpoint(&self) {
+        let Some(life) = &self.life else { return };
+        if self.plan.slates > 0
+            && let Err(error) = life.node.store().checkpoint()
+            && !self.disk.syncs_fail()
+        {
+            self.history.note(Event::Failed(error.to_string()));
+        }
+    }
+
+    fn find_slates(&self) {
+        let Some(life) = &self.life else { return };
+        for slate in 0..self.plan.slates {
+            if let Err(error) = client::find(life, slate) {
+                self.history.note(Event::Failed(error.to_string()));
+            }
         }
     }
 }

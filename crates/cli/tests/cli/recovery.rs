@@ -177,6 +177,6 @@ async fn a_deleted_object_is_restored_on_a_node_and_in_its_directory() {
     let undo_all = ["restore", "--bookmark", &undone, "Note/a"];
     abide(&undo_all, &data).await.unwrap();
     let error = note(&host).read().await.unwrap_err();
-    assert!(error.to_string().contains("no rows"), "{error}");
+    assert!(error.to_string().contains("returned 0"), "{error}");
     host.shutdown().await.unwrap();
 }

@@ -39,7 +39,7 @@ pub(crate) fn encode(keys: impl ExactSizeIterator<Item = ObjectKey>, out: &mut V
 /// Which block to look at, of a filter with this many.
 pub(crate) fn place(key: ObjectKey, blocks: u64) -> u64 {
     let [hash, _] = hashes(key);
-    (u128::from(hash) * u128::from(blocks) >> u64::BITS) as u64
+    ((u128::from(hash) * u128::from(blocks)) >> u64::BITS) as u64
 }
 
 /// Returns whether the object may be in the run, by its block. `None` if the block is damaged.
@@ -58,7 +58,7 @@ pub(crate) fn is_whole(block: &[u8; FILTER_BLOCK]) -> bool {
 fn bits(key: ObjectKey) -> impl Iterator<Item = u64> {
     let [_, hash] = hashes(key);
     let chosen = move |probe| hash >> (probe * PROBE_BITS) & ((1 << PROBE_BITS) - 1);
-    (0..PROBES).map(move |probe| chosen(probe) * BITS >> PROBE_BITS)
+    (0..PROBES).map(move |probe| (chosen(probe) * BITS) >> PROBE_BITS)
 }
 
 fn hashes(key: ObjectKey) -> [u64; 2] {

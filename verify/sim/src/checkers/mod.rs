@@ -9,6 +9,7 @@ mod lists;
 mod outbox;
 mod released;
 mod single;
+mod slates;
 mod sockets;
 mod whole;
 
@@ -59,6 +60,10 @@ pub const PROPERTIES: &[Property] = &[
     Property {
         name: "each object's history is linearizable",
         check: linear::check,
+    },
+    Property {
+        name: "an erased object is gone until it is written again",
+        check: slates::check,
     },
     Property {
         name: "the node starts, continues and answers",

@@ -2,8 +2,10 @@
 
 mod ledger;
 mod sender;
+mod slate;
 
 pub(crate) use self::{
     ledger::{Appended, Ledger},
     sender::{Circular, DeliveryOptions, Sender},
+    slate::Slate,
 };

@@ -72,6 +72,7 @@ impl Fault {
             "alarms" => Focus::Alarms,
             "sockets" => Focus::Sockets,
             "dead letters" => Focus::DeadLetters,
+            "slates" => Focus::Slates,
             other => panic!("plans have no focus {other}"),
         })
     }

@@ -15,6 +15,7 @@ const OUTBOX: &str =
     "messages of an outbox are never lost, repeated without need or out of their keys' order";
 const KEYED: &str = "a call with an idempotency key is applied once";
 const LINEAR: &str = "each object's history is linearizable";
+const SLATES: &str = "an erased object is gone until it is written again";
 const ALIVE: &str = "the node starts, continues and answers";
 
 fn broken(events: &[Event]) -> Option<&'static str> {
@@ -338,6 +339,92 @@ fn reads_that_meet_may_be_in_either_order() {
         holds(&[10]),
     ];
     assert_eq!(broken(&events), None);
+}
+
+const WRITE: Event = Event::Began(1, Op::Write(0, 10, None));
+const WRITTEN: Event = Event::Ended(1, Outcome::Done);
+const ERASE: Event = Event::Began(2, Op::Erase(0));
+const ERASED: Event = Event::Ended(2, Outcome::Done);
+const KILLED: Event = Event::Died(abide_sim::history::ProcessEnd::Kill);
+const LOOK: Event = Event::Began(3, Op::Look(0));
+
+fn state(state: Option<u32>) -> Event {
+    Event::Ended(3, Outcome::State(state))
+}
+
+fn shows(state: Option<u32>) -> Event {
+    Event::Shows(0, state)
+}
+
+#[test]
+fn a_value_that_is_lost_or_comes_back_is_found() {
+    let good = [
+        WRITE,
+        WRITTEN,
+        ERASE,
+        ERASED,
+        LOOK,
+        state(None),
+        shows(None),
+    ];
+    assert_eq!(broken(&good), None);
+    let lost = [WRITE, WRITTEN, shows(None)];
+    assert_eq!(broken(&lost), Some(SLATES));
+    let back = [WRITE, WRITTEN, ERASE, ERASED, shows(Some(10))];
+    assert_eq!(broken(&back), Some(SLATES));
+    assert_eq!(broken(&[shows(Some(10))]), Some(SLATES));
+    let not_run = Event::Ended(1, Outcome::NotRun("busy".to_owned()));
+    assert_eq!(broken(&[WRITE, not_run, shows(Some(10))]), Some(SLATES));
+}
+
+#[test]
+fn an_erasure_without_an_answer_happens_before_the_process_ends_or_never() {
+    let before = [WRITE, WRITTEN, ERASE, KILLED];
+    for state in [None, Some(10)] {
+        let events = [&before[..], &[shows(state)]].concat();
+        assert_eq!(broken(&events), None, "{state:?}");
+    }
+    let later = [LOOK, state(Some(10)), shows(None)];
+    assert_eq!(broken(&[&before[..], &later].concat()), Some(SLATES));
+    let undone = [LOOK, state(None), shows(Some(10))];
+    assert_eq!(broken(&[&before[..], &undone].concat()), Some(SLATES));
+}
+
+#[test]
+fn a_value_that_its_alarm_leaves_is_found() {
+    let write = Event::Began(1, Op::Write(0, 10, Some(500)));
+    let wiped = [write.clone(), WRITTEN, Event::Wiped(0), shows(None)];
+    assert_eq!(broken(&wiped), None);
+    assert_eq!(broken(&[write, WRITTEN, shows(Some(10))]), Some(SLATES));
+}
+
+#[test]
+fn an_object_that_exists_without_a_value_or_not_with_one_is_found() {
+    let exists = |found| Event::Exists {
+        slate: 0,
+        found,
+        listed: found,
+    };
+    let power = Event::Died(abide_sim::history::ProcessEnd::PowerLoss);
+    let erased = [WRITE, WRITTEN, Event::Healed, ERASE, ERASED];
+    let gone = [exists(false), power.clone(), exists(false), shows(None)];
+    assert_eq!(broken(&[&erased[..], &gone].concat()), None);
+    let stays = [&erased[..], &[exists(true)]].concat();
+    assert_eq!(broken(&stays), Some(SLATES));
+    let back = [exists(false), power, exists(true)];
+    assert_eq!(broken(&[&erased[..], &back].concat()), Some(SLATES));
+    // Its end was lost with the process: it stays, empty.
+    let empty = [WRITE, WRITTEN, ERASE, ERASED, KILLED, exists(true)];
+    assert_eq!(broken(&empty), None);
+    let unlisted = Event::Exists {
+        slate: 0,
+        found: true,
+        listed: false,
+    };
+    assert_eq!(broken(&[unlisted]), Some(SLATES));
+    let hidden = [WRITE, WRITTEN, exists(false), shows(Some(10))];
+    assert_eq!(broken(&hidden), Some(SLATES));
+    assert_eq!(broken(&[Event::Smudged(0)]), Some(SLATES));
 }
 
 #[test]

@@ -15,7 +15,9 @@ fn kinds(event: &Event) -> Vec<String> {
             match outcome {
                 Outcome::Placed(_) => "an append that was acknowledged",
                 Outcome::List(_) => "a list that was read",
-                Outcome::Done => "an outbox that has taken something",
+                Outcome::Done => "an operation that was done",
+                Outcome::State(None) => "a slate without a value",
+                Outcome::State(Some(_)) => "a slate with a value",
                 Outcome::NotRun(_) => "an operation that never ran",
                 Outcome::Undone(_) => "an operation that was undone",
                 Outcome::Unknown(_) => "an operation that may have run",
@@ -24,6 +26,8 @@ fn kinds(event: &Event) -> Vec<String> {
         ],
         Event::Seen { by, .. } => vec![format!("news by {by:?}")],
         Event::Said(..) => vec!["a message to an object".to_owned()],
+        Event::Wiped(_) => vec!["a slate that its alarm wipes".to_owned()],
+        Event::Exists { found, .. } => vec![format!("a slate that exists: {found}")],
         Event::Rang { .. } => vec!["an alarm".to_owned()],
         Event::Died(death) => vec![format!("death by {death:?}")],
         Event::Tried(_, _, attempt, ..) if *attempt > 1 => vec!["a second attempt".to_owned()],
@@ -42,10 +46,15 @@ fn kinds(event: &Event) -> Vec<String> {
     }
 }
 
-const WANTED: [&str; 20] = [
+const WANTED: [&str; 25] = [
     "an append that was acknowledged",
     "a list that was read",
-    "an outbox that has taken something",
+    "an operation that was done",
+    "a slate without a value",
+    "a slate with a value",
+    "a slate that its alarm wipes",
+    "a slate that exists: true",
+    "a slate that exists: false",
     "an operation that never ran",
     "an operation that was undone",
     "an operation that may have run",
@@ -69,7 +78,7 @@ const WANTED: [&str; 20] = [
 fn everything_that_is_promised_is_tried_again_and_again() {
     expect_panics();
     let mut reached: BTreeMap<String, u32> = BTreeMap::new();
-    for seed in 0..150 {
+    for seed in 0..300 {
         for kind in run(&Plan::new(seed, None)).events().iter().flat_map(kinds) {
             *reached.entry(kind).or_default() += 1;
         }
