@@ -234,8 +234,8 @@ mod tests {
         ] {
             for life in [Life::Begins, Life::Continues, Life::Ends] {
                 let header = Header {
-                    alarm,
                     life,
+                    alarm,
                     ..header()
                 };
                 let mut bytes = [0; HEADER_BYTES];

@@ -331,7 +331,7 @@ fn s14_an_index_rebuilt_from_the_archive_equals_the_one_before() {
             let db = open(&store, random.below(12) as u8 * 21);
             match random.below(8) {
                 0..4 => {
-                    let due = random.below(1_000) as i64 + 1;
+                    let due = random.below(1_000).cast_signed() + 1;
                     let row = AlarmRow {
                         attempts: random.below(3) as u32,
                         ..AlarmRow::at(due)
