@@ -22,7 +22,7 @@ pub(crate) struct Object {
     pages: Mutex<Pages>,
 }
 
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[allow(clippy::struct_excessive_bools, reason = "they are separate facts")]
 pub(crate) struct Pages {
     pub(crate) overlay: FxHashMap<u32, OverlayPage>,
     /// Pages of the database as of the newest commit; 0 if there is no object.
