@@ -46,11 +46,16 @@ const NAMED: [(&str, &str); 15] = [
 ];
 
 /// Crates that one library alone may name.
-const NAMED_BY: [(&str, &str, &str); 2] = [
+const NAMED_BY: [(&str, &str, &str); 3] = [
     (
         "components",
         "yrs",
         "a shared document is a `yrs::Doc`, which the program reads and changes",
+    ),
+    (
+        "history",
+        "object_store",
+        "the HTTP client of its stores, which a program may use for its own stores",
     ),
     (
         "storage",

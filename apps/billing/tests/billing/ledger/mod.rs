@@ -15,7 +15,7 @@ mod world;
 
 use std::time::Duration;
 
-use abide_harness::{run, setting};
+use abide_harness::{on_all_cores, run, setting};
 
 use crate::ledger::life::Life;
 
@@ -56,7 +56,8 @@ fn shrunk(mut life: Life, mut text: String) -> (Life, String) {
 #[test]
 fn the_ledger_agrees_with_the_engine() {
     let first = setting("ABIDE_LEDGER_FIRST_SEED", 1);
-    for seed in first..first + setting("ABIDE_LEDGER_SEEDS", 30) {
+    let seeds = first..first + setting("ABIDE_LEDGER_SEEDS", 30);
+    on_all_cores(seeds, |seed| {
         let life = Life::new(seed);
         println!("seed {seed}");
         if let Some(text) = fault(&life) {
@@ -69,5 +70,5 @@ fn the_ledger_agrees_with_the_engine() {
             };
             panic!("{text}\n{life}");
         }
-    }
+    });
 }

@@ -13,7 +13,7 @@ mod wild;
 use std::time::Duration;
 
 use abide::workflow::{Ended, Status, WorkflowError, Workflows};
-use abide_harness::{Random, setting};
+use abide_harness::{Random, on_all_cores, setting};
 
 use crate::workflow::support::run;
 use model::result_of;
@@ -232,13 +232,10 @@ async fn check(wild: &Wild, seed: u64, subject: &Subject) {
 fn random_workflows_end_as_their_histories_tell_whatever_happens() {
     let first = setting("ABIDE_WORKFLOW_FIRST_SEED", 0);
     let programs = setting("ABIDE_WORKFLOW_RANDOM", 200);
-    let (mut seed, mut left) = (first, programs);
-    while left > 0 {
-        let now = left.min(BATCH);
+    on_all_cores(first..first + programs.div_ceil(BATCH), |seed| {
         println!("seed {seed}");
-        run(live(seed, now));
-        seed += 1;
-        left -= now;
-    }
+        let before = (seed - first) * BATCH;
+        run(live(seed, BATCH.min(programs - before)));
+    });
     println!("{programs} programs");
 }
