@@ -176,7 +176,8 @@ pub mod storage {
     pub use abide_storage::{
         AlarmCursor, AlarmState, ArchiveOptions, Barrier, Disk, DiskFile, Lsn, MemoryAccount,
         MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse, OpenMode, RealDisk, Repair, Repaired,
-        ScratchDisk, SimDisk, SqlLimits, Store, StoreOptions, StoreStats,
+        RestoreOptions, RestoreProgress, RestoredDirectory, ScratchDisk, SimDisk, SqlLimits, Store,
+        StoreOptions, StoreStats, restore_directory,
     };
 }
 

@@ -3,7 +3,7 @@
 //! Readers get the last published manifest and never wait for the disk. A change is durable before it is visible.
 
 use crate::disk::Disk;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{NamespaceNo, ObjectKey};
 use crate::manifest::Manifest;
 use crate::sync::Mutex;
@@ -13,10 +13,20 @@ use std::sync::Arc;
 /// The held lock of the data directory.
 pub(crate) type DirLock = Box<dyn Send + Sync>;
 
+/// The lock file's name.
+pub(crate) const LOCK: &str = "LOCK";
+
+/// The manifest in force.
+struct Published {
+    manifest: Arc<Manifest>,
+    /// How often the history in it has changed since it was loaded.
+    history_version: u64,
+}
+
 pub(crate) struct Catalog {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    published: Mutex<Arc<Manifest>>,
+    published: Mutex<Published>,
     /// One change at a time; held while it is written. `None` if the directory was given up: another process may own it.
     owned: Mutex<Option<DirLock>>,
 }
@@ -32,14 +42,23 @@ impl Catalog {
         Self {
             disk,
             dir,
-            published: Mutex::new(Arc::new(manifest)),
+            published: Mutex::new(Published {
+                manifest: Arc::new(manifest),
+                history_version: 0,
+            }),
             owned: Mutex::new(Some(lock)),
         }
     }
 
     /// The last published manifest.
     pub(crate) fn current(&self) -> Arc<Manifest> {
-        self.published.lock().clone()
+        self.published.lock().manifest.clone()
+    }
+
+    /// The last published manifest, with a number that rises whenever its history changes.
+    pub(crate) fn current_history(&self) -> (Arc<Manifest>, u64) {
+        let published = self.published.lock();
+        (published.manifest.clone(), published.history_version)
     }
 
     /// Changes the manifest. The change is durable when this returns. After an error the old manifest stays in force,
@@ -49,10 +68,14 @@ impl Catalog {
         if owned.is_none() {
             return Err(given_up());
         }
-        let mut changed = Manifest::clone(&self.current());
+        let before = self.current();
+        let mut changed = Manifest::clone(&before);
         change(&mut changed);
         changed.store(&*self.disk, &self.dir)?;
-        *self.published.lock() = Arc::new(changed);
+        let has_other_history = changed.has_other_history(&before);
+        let mut published = self.published.lock();
+        published.manifest = Arc::new(changed);
+        published.history_version += u64::from(has_other_history);
         Ok(())
     }
 
@@ -80,6 +103,21 @@ impl Catalog {
     pub(crate) fn dir_of(&self, unique_key: &str) -> PathBuf {
         dir_of(&self.dir, unique_key)
     }
+}
+
+/// Takes the lock of a data directory.
+pub(crate) fn lock(disk: &dyn Disk, dir: &Path) -> Result<DirLock> {
+    disk.lock(&dir.join(LOCK)).map_err(|error| {
+        let dir = dir.display();
+        if error.kind() == std::io::ErrorKind::WouldBlock {
+            let told = format!(
+                "the data directory {dir} is in use by another process: stop that process or choose another directory"
+            );
+            Error::new(ErrorKind::InUse, told)
+        } else {
+            Error::io(format_args!("opening the data directory {dir}"), &error)
+        }
+    })
 }
 
 fn given_up() -> Error {

@@ -26,7 +26,7 @@
 //! locked only while its pages are listed.
 
 use crate::alarms::{self, AlarmIndex};
-use crate::archive::archiver::{self, Archiver};
+use crate::archive::archiver::{self, Archiver, Horizon};
 use crate::disk::{Barrier, Disk, DiskFile, OpenMode, sync_names};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
@@ -40,7 +40,7 @@ use crate::quarantine;
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -101,6 +101,13 @@ fn list(manifest: &mut Manifest, quarantined: &[Listed]) {
     }
 }
 
+/// What is known of the object files between two checkpoints.
+pub(crate) struct Files {
+    /// The objects whose files may be of later commits than those before the redo position, or removed by them. `None`
+    /// if that is unknown, because a checkpoint has failed.
+    pub(crate) ahead: Option<FxHashSet<ObjectKey>>,
+}
+
 /// Takes checkpoints, one at a time.
 pub(crate) struct Checkpointer {
     shared: Arc<Shared>,
@@ -108,7 +115,7 @@ pub(crate) struct Checkpointer {
     alarms: Arc<AlarmIndex>,
     segments: Arc<SegmentPool>,
     archiver: Arc<Archiver>,
-    running: Mutex<()>,
+    running: Mutex<Files>,
     taken: AtomicU64,
 }
 
@@ -120,13 +127,17 @@ impl Checkpointer {
         segments: Arc<SegmentPool>,
         archiver: Arc<Archiver>,
     ) -> Self {
+        // A checkpoint that a crash has ended may have written the objects that recovery found in the log's tail.
+        let in_tail = objects.all().iter().map(|object| object.key).collect();
         Self {
             shared,
             objects,
             alarms,
             segments,
             archiver,
-            running: Mutex::default(),
+            running: Mutex::new(Files {
+                ahead: Some(in_tail),
+            }),
             taken: AtomicU64::new(0),
         }
     }
@@ -152,8 +163,15 @@ impl Checkpointer {
     ///
     /// # Errors
     /// The store was closed.
-    pub(crate) fn pause(&self) -> Result<MutexGuard<'_, ()>> {
+    pub(crate) fn pause(&self) -> Result<MutexGuard<'_, Files>> {
         let running = self.running.lock();
+        self.shared.catalog.must_be_owned()?;
+        Ok(running)
+    }
+
+    /// As [`Self::pause`]; `None` if a checkpoint is running.
+    pub(crate) fn try_pause(&self) -> Result<Option<MutexGuard<'_, Files>>> {
+        let running = self.running.try_lock();
         self.shared.catalog.must_be_owned()?;
         Ok(running)
     }
@@ -167,7 +185,7 @@ impl Checkpointer {
     /// Brings every object file up to date with what is durable now.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         let Shared { log, threads, .. } = &*self.shared;
-        let _one = if *threads {
+        let mut files = if *threads {
             self.running.lock()
         } else {
             // A commit made in the meantime, by the same thread, may need log space.
@@ -176,9 +194,11 @@ impl Checkpointer {
         };
         self.shared.catalog.must_be_owned()?;
         log.must_not_have_failed()?;
+        let unix_millis = self.shared.unix_millis();
         let redo = log.advance_full_image_horizon();
         log.wait_durable(redo, !threads)?;
-        let result = self.write_files(redo);
+        files.ahead = None;
+        let result = self.write_files(Horizon { redo, unix_millis }, &mut files);
         match &result {
             Ok(()) => {
                 self.taken.fetch_add(1, Ordering::Relaxed);
@@ -198,7 +218,8 @@ impl Checkpointer {
         result
     }
 
-    fn write_files(&self, redo: Lsn) -> Result<()> {
+    fn write_files(&self, horizon: Horizon, known: &mut Files) -> Result<()> {
+        let redo = horizon.redo;
         let Shared {
             disk, dir, catalog, ..
         } = &*self.shared;
@@ -228,6 +249,9 @@ impl Checkpointer {
                 .publish(|manifest| list(manifest, &quarantined))?,
         }
         let files = written.iter().map(|file| file.snapshot.written()).collect();
+        if held_back.is_none() {
+            known.ahead = Some(ahead_of(redo, &written, &removed));
+        }
         for file in written {
             self.drop_written(&file.snapshot);
         }
@@ -238,7 +262,7 @@ impl Checkpointer {
         if let Some(error) = held_back {
             return Err(error);
         }
-        self.archiver.archive(redo, &files)?;
+        self.archiver.archive(horizon, &files)?;
         let archived = catalog.current().archived();
         if let Err(error) = self.segments.trim(archived) {
             tracing::warn!(%error, "cannot remove an unneeded segment");
@@ -550,6 +574,17 @@ impl Checkpointer {
         }
         self.objects.forget_if_idle(object);
     }
+}
+
+/// The objects whose files a checkpoint has changed for commits after its redo position.
+fn ahead_of(redo: Lsn, written: &[Written], removed: &[Arc<Object>]) -> FxHashSet<ObjectKey> {
+    let written = written.iter().map(|file| &file.snapshot);
+    let written = written.map(|snapshot| (snapshot.object.key, snapshot.newest));
+    let removed = removed
+        .iter()
+        .map(|object| (object.key, object.pages().newest));
+    let ahead = written.chain(removed).filter(|(_, newest)| *newest > redo);
+    ahead.map(|(key, _)| key).collect()
 }
 
 /// Page 1 is always written, because it holds the commit number.

@@ -33,6 +33,8 @@ impl Engine {
         self.forget_namespace(namespace, unique_key)
             .inspect_err(|_| self.objects.admit(namespace))?;
         self.remove_files(unique_key)?;
+        // The archive need not have its objects.
+        self.archive.sweep_again();
         Ok(true)
     }
 

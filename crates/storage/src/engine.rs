@@ -4,6 +4,7 @@ use crate::alarms::AlarmIndex;
 use crate::archive::Archive;
 use crate::archive::archiver::Archiver;
 use crate::archive::compactor::Compactor;
+use crate::archive::sweep::Sweep;
 use crate::bookmark::{self, Bookmark};
 use crate::catalog;
 use crate::checkpoint::Checkpointer;
@@ -33,6 +34,8 @@ pub(crate) struct Engine {
     pub(crate) archiver: Arc<Archiver>,
     pub(crate) compactor: Compactor,
     pub(crate) checkpointer: Checkpointer,
+    /// Locked during a slice.
+    pub(crate) sweep: Mutex<Sweep>,
     /// Wakes the thread that takes checkpoints.
     pub(crate) maintenance: Wakeup,
     pub(crate) waits: Waits,
@@ -68,6 +71,7 @@ impl Engine {
                 segments.clone(),
                 archiver.clone(),
             ),
+            sweep: Mutex::default(),
             shared,
             segments,
             objects,

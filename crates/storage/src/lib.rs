@@ -31,11 +31,11 @@
 //!    `shared`.
 //! 8. **The archive**, and the pages saved for quarantined objects: `archive`, `quarantine`.
 //! 9. **Live objects** and checkpoints: `objects`, `checkpoint`, `stored`.
-//! 10. **The engine**, which holds these parts, what it does on its own, and its threads: `engine`, `ending`, `deletion`, `counting`, `maintenance`, `threads`.
+//! 10. **The engine**, which holds these parts, what it does on its own, and its threads: `engine`, `ending`, `deletion`, `counting`, `sweeping`, `maintenance`, `threads`.
 //! 11. **The page file**, which commits to the engine: `pagefile`.
 //! 12. **The database** of one object: `params`, `template`, `guard`, `rows`, `database`, `kv`,
 //!     `idempotency`.
-//! 13. **Restore and repair**, which open databases: `restore`, `repair`.
+//! 13. **Restore and repair**, of an object and of a whole directory: `restore`, `repair`, `restore_directory`.
 //! 14. **The store**, and how it is opened: `recovery`, `store`.
 //!
 //! Data flows in both directions: a commit goes down from the database to the log, a checkpoint up to the files. The
@@ -80,6 +80,11 @@
 //!   it, even if SQLite has not written it.
 //! - **s21** An object that has deleted everything stays deleted, whatever crash happens while its file is removed. Each
 //!   state of its lives can be restored, and positions and timelines rise from life to life.
+//! - **s22** When the archive says that it is complete ([`HistoryCopy::is_complete`]), its runs alone have the state of
+//!   every object as of the archived end of the log, and no object that was deleted before it.
+//! - **s23** A directory that is restored from its archive has each object as the archive has it, at the end or at a time. It
+//!   is complete or refused, whatever crash happened meanwhile. Each object is on a new timeline, and positions continue
+//!   above all that the lost directory had.
 //!
 //! # Example
 //!
@@ -146,11 +151,13 @@ mod recovery;
 mod repair;
 mod reserve;
 mod restore;
+mod restore_directory;
 mod rows;
 mod shared;
 mod sql_limits;
 mod store;
 mod stored;
+mod sweeping;
 mod sync;
 mod template;
 mod temporary;
@@ -172,6 +179,7 @@ pub use alarm_entry::{AlarmChange, AlarmEntry, Isolation};
 pub use alarms::{
     AlarmCounts, AlarmCursor, AlarmIndex, AlarmRow, AlarmState, BegunAttempt, ClockTime, DueAlarm,
 };
+pub use archive::{ArchivedRun, HistoryCopy};
 pub use bookmark::Bookmark;
 pub use database::ObjectDb;
 pub use disk::{
@@ -190,6 +198,9 @@ pub use params::{Param, Params, ParamsFromIter, ToSql, ToSqlError, Value, params
 pub use quarantine::QuarantinedObject;
 pub use random::SplitMix64;
 pub use repair::{Repair, Repaired};
+pub use restore_directory::{
+    RestoreOptions, RestoreProgress, RestoredDirectory, restore_directory,
+};
 pub use rows::{Row, Rows};
 pub use sql_limits::SqlLimits;
 pub use store::{Store, StoreStats};

@@ -237,6 +237,21 @@ pub const ARCHIVE_FOLD_SHARE: u64 = 4;
 /// An object gets a new snapshot in the archive when the history since the last one exceeds both its size and this.
 pub const SNAPSHOT_FLOOR_BYTES: u64 = 256 * 1024;
 
+/// Bytes of snapshots that one slice of a sweep writes, unless one object has more: no checkpoint can run meanwhile.
+pub const ARCHIVE_SWEEP_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Objects that one slice of a sweep looks at.
+pub const ARCHIVE_SWEEP_OBJECTS: usize = 1024;
+
+/// Names that one slice of a sweep reads from directories, unless one directory has more.
+pub const ARCHIVE_SWEEP_NAMES: usize = 64 * 1024;
+
+/// The least time between two slices of a sweep.
+pub const ARCHIVE_SWEEP_PAUSE: Duration = Duration::from_millis(100);
+
+/// The least time between the end of a sweep that could not find, or make, a state of every object, and the next one.
+pub const ARCHIVE_SWEEP_REST: Duration = Duration::from_mins(10);
+
 /// Runs of the archive kept open by one step or lookup.
 pub const OPEN_RUNS: usize = 32;
 

@@ -6,7 +6,7 @@
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::limits::PREPARED_SEGMENTS;
+use crate::limits::{ARCHIVE_SWEEP_PAUSE, PREPARED_SEGMENTS};
 use crate::timing;
 use std::time::Duration;
 
@@ -20,13 +20,23 @@ impl Engine {
         self.segments.wakeup.request();
     }
 
-    /// Prepares segments, and takes a checkpoint if one is due. Without threads it also compacts the archive.
+    /// Prepares segments, and takes a checkpoint if one is due. Without threads it also compacts the archive, and does a
+    /// slice of a sweep.
     pub(crate) fn run_maintenance(&self) -> Result<()> {
         self.prepare_segments()?;
         if !self.shared.threads {
             while self.compactor.compact()? {}
+            self.sweep_or_warn();
         }
         self.checkpoint_if_due()
+    }
+
+    /// Does the next slice of a sweep. Returns whether another can follow soon.
+    fn sweep_or_warn(&self) -> bool {
+        self.sweep().unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot archive the states of objects that the archive lacks: trying again later");
+            false
+        })
     }
 
     /// Brings every object file up to date with what is durable now.
@@ -81,7 +91,16 @@ impl Engine {
         let shared = &self.shared;
         let interval = shared.options.checkpoint_interval;
         let mut last = timing::now();
-        while self.maintenance.wait(RETRY.min(interval)) && !shared.log.failed() {
+        let (mut swept, mut is_sweeping) = (last, true);
+        loop {
+            let pause = if is_sweeping {
+                ARCHIVE_SWEEP_PAUSE
+            } else {
+                RETRY
+            };
+            if !self.maintenance.wait(pause.min(interval)) || shared.log.failed() {
+                break;
+            }
             if let Err(error) = self.checkpoint_if_due() {
                 tracing::warn!(%error, "maintenance failed; it will be retried");
             }
@@ -93,6 +112,10 @@ impl Engine {
                     tracing::warn!(%error, "the checkpoint failed; it will be retried");
                 }
                 last = timing::now();
+            }
+            if swept.elapsed() >= ARCHIVE_SWEEP_PAUSE {
+                is_sweeping = self.sweep_or_warn();
+                swept = timing::now();
             }
             // A checkpoint frees segments, and space for more.
             self.segments.wakeup.request();

@@ -117,9 +117,9 @@ impl StoreOptions {
 #[non_exhaustive]
 pub struct ArchiveOptions {
     /// Keep history. While it is off, nothing is archived and existing history stays unchanged. When it is switched on
-    /// (again), the history of an object that was written in the meantime begins with the checkpoint after its next
-    /// commit. Until then, up to [`crate::StoreOptions::checkpoint_interval`], only its latest state can be restored.
-    /// Default true.
+    /// (again), the history of an object that was written in the meantime begins with a snapshot of it, which is taken
+    /// in the background, or with the checkpoint after its next commit. Until then only its latest state can be
+    /// restored. Default true.
     pub enabled: bool,
     /// Every commit within this time can be restored; older history is folded. Default 30 days.
     pub retention: Duration,

@@ -25,7 +25,7 @@ use crate::overlay::{Object, OverlayPage, Pages, header};
 use crate::quarantine;
 use crate::sql_limits::SqlLimits;
 use crate::stored::{Bound, BoundOf};
-use crate::timeline::TimelineId;
+use crate::timeline::{Mark, TimelineId};
 use crate::vfs::{PageIo, Vfs};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, LazyCell, RefCell};
@@ -119,11 +119,11 @@ impl PageFile {
         self.engine.alarms.set_back()
     }
 
-    /// The key of the object.
     pub(crate) fn sql_limits(&self) -> SqlLimits {
         self.engine.shared.options.sql.allowed()
     }
 
+    /// The key of the object.
     pub(crate) fn key(&self) -> ObjectKey {
         self.object.key
     }
@@ -142,6 +142,11 @@ impl PageFile {
     pub(crate) fn first_timeline(&self) -> TimelineId {
         let at = self.engine.shared.log.position(self.opened_at);
         TimelineId::first(self.object.key, at)
+    }
+
+    /// The newest restore of the whole directory.
+    pub(crate) fn restored(&self) -> Option<Mark> {
+        self.engine.shared.restored
     }
 
     /// Sets whether the newest commit has deleted everything.

@@ -103,7 +103,8 @@ pub(crate) fn save(shared: &Shared, object: &Object) -> Result<Option<Saved>> {
     };
     let dir = shared.dir.join(DIR);
     let path = path_of(shared, &meta);
-    let mut writer = RunWriter::create(shared, &dir, meta, COMPRESSION, 1)?;
+    let manifest = shared.catalog.current();
+    let mut writer = RunWriter::create(shared.disk.clone(), &manifest, &dir, meta, COMPRESSION, 1)?;
     snapshot::add_pages(&mut writer, head, numbers, |page_no| {
         let pages = object.pages();
         let page = pages.overlay.get(&page_no);

@@ -175,7 +175,9 @@ impl Engine {
         let bookmark = self.begin_anew(key, how, commit, afterwards)?;
         self.shared.publish(|manifest| {
             manifest.quarantined.remove(&key.to_string());
+            manifest.archive.lapse();
         })?;
+        self.archive.sweep_again();
         if let Some(saved) = &quarantine.pages {
             if source.has_saved_pages() {
                 quarantine::forget(&self.shared, &saved.run);

@@ -14,6 +14,7 @@ use crate::parallel;
 use crate::reserve::Reserve;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, RwLock};
+use crate::timeline::Mark;
 use crate::vfs::Vfs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) open_files: Arc<OpenFiles>,
     /// What a start on a full disk needs.
     pub(crate) reserve: Reserve,
+    /// The newest restore of the whole directory.
+    pub(crate) restored: Option<Mark>,
     /// The number of cores available to the store.
     pub(crate) cores: usize,
     /// Whether threads write the log and run maintenance; otherwise the caller of [`crate::Store`] does.
@@ -63,6 +66,7 @@ impl Shared {
         log.begin_clock(catalog.current().clock.unix_millis);
         let saved_steps = AtomicU64::new(log.clock_steps());
         Self {
+            restored: catalog.current().restored,
             vfs,
             memory,
             catalog,

@@ -1,6 +1,7 @@
 //! The store: an open data directory.
 
 use crate::alarms::AlarmIndex;
+use crate::archive::HistoryCopy;
 use crate::bookmark::Bookmark;
 use crate::database::ObjectDb;
 use crate::disk::Disk;
@@ -105,6 +106,10 @@ pub struct StoreStats {
     pub history_losses: u64,
     /// Holes in the history within the retention; see [`Store::archive_holes`].
     pub archive_holes: u64,
+    /// True if the archive alone has a complete state of every object; see [`HistoryCopy::is_complete`].
+    pub archive_complete: bool,
+    /// Objects known to have no complete state in the archive; 0 if it is complete.
+    pub archive_missing_objects: u64,
 }
 
 /// An open data directory. Clones share it. Dropping the last one stops the threads without a checkpoint: call
@@ -166,6 +171,14 @@ impl Store {
     /// The node's memory budget.
     pub fn memory(&self) -> &MemoryBudget {
         &self.0.engine.shared.options.memory
+    }
+
+    /// Returns whether the directory is a copy that was restored to be looked at ([`RestoreOptions::inspect`]). No node may
+    /// serve it: each of its objects would do what the original does.
+    ///
+    /// [`RestoreOptions::inspect`]: crate::RestoreOptions::inspect
+    pub fn is_for_inspection(&self) -> bool {
+        self.0.engine.shared.catalog.current().inspect
     }
 
     /// The number of the namespace with this unique key (1 to 128 bytes). A new one is durable before it is returned.
@@ -414,6 +427,21 @@ impl Store {
         self.0.engine.shared.catalog.current().archive.holes.clone()
     }
 
+    /// What to copy so that a data directory can be built from the archive. `None` while the archive is off, and while a
+    /// part of the log before the last checkpoint is not archived: ask again after the next change of
+    /// [`Store::history_version`]. Reads no files.
+    pub fn history_copy(&self) -> Option<HistoryCopy> {
+        let copy = self.0.engine.archive.copy();
+        // A manifest that was published can be encoded.
+        copy.ok().flatten()
+    }
+
+    /// A number that rises whenever what [`Store::history_copy`] returns changes, except its `archived_millis` and
+    /// `missing_objects`. It begins anew when the store is opened. While nothing is written, it stays.
+    pub fn history_version(&self) -> u64 {
+        self.0.engine.shared.catalog.current_history().1
+    }
+
     /// Prepares segments, merges runs of the archive, and takes a checkpoint if one is due, as the threads of a store do unless
     /// it is `manual`.
     pub fn run_maintenance(&self) -> Result<()> {
@@ -489,6 +517,12 @@ impl Store {
             archive_failing: engine.archive.failing(),
             history_losses: engine.archive.losses(),
             archive_holes: archive.holes.len() as u64,
+            archive_complete: archive.is_complete(),
+            archive_missing_objects: if archive.is_complete() {
+                0
+            } else {
+                engine.archive.missing()
+            },
         }
     }
 }

@@ -4,12 +4,16 @@
 //! apart: positions of one object compare as `(timeline, sequence)`.
 //!
 //! A commit cannot contain its own position, which is assigned when its record is appended. A timeline is therefore
-//! named by the state that was *left* when it began, which is known before. These bookmarks rise along an object's life,
-//! also when a restore undoes another and when a damaged object is repaired.
+//! named by the state that was *left* when it began, which is known before; the first timeline of an object, also of a fork,
+//! is named by the end of the log when it was created. These bookmarks rise along an object's life, also when a restore undoes
+//! another, when a damaged object is repaired, and when the object is deleted and another one takes its name.
+//!
+//! A restore of the whole directory from its archive is a restore of each object. It is recorded once, as a [`Mark`] of the
+//! node.
 
 use crate::bookmark::{Bookmark, mark};
 use crate::error::{Error, Result};
-use crate::ident::{CommitNo, ObjectKey, Position};
+use crate::ident::{CommitNo, Generation, Lsn, ObjectKey, Position};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +25,7 @@ use std::str::FromStr;
 pub struct TimelineId(Bookmark);
 
 impl TimelineId {
-    /// The timeline that begins with the object's creation, after this position.
+    /// The timeline that begins with the object's creation, or with a fork, after this position.
     pub(crate) fn first(key: ObjectKey, after: Position) -> Self {
         Self(Bookmark {
             position: after,
@@ -39,14 +43,6 @@ impl TimelineId {
     /// The timeline that begins with a restore.
     pub(crate) const fn leaving(state: Bookmark) -> Self {
         Self(state)
-    }
-
-    /// The timeline of a fork from this state of another object.
-    pub(crate) fn forked(at: Bookmark, key: ObjectKey) -> Self {
-        Self(Bookmark {
-            object: mark(key),
-            ..at
-        })
     }
 }
 
@@ -136,6 +132,56 @@ impl TimelineRow {
         serde_json::from_str(text).map_err(|error| {
             Error::damaged(format!("the object's timeline cannot be read: {error}"))
         })
+    }
+}
+
+/// A restore of the whole data directory, as the manifest has it. Each object that existed is on a new timeline from
+/// there on, although nothing was written to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    /// The generation of the restore: above all that were lost, and below all that follow.
+    pub(crate) generation: u32,
+    /// Where the log continues.
+    pub(crate) position: u64,
+    /// When it was restored.
+    pub(crate) unix_millis: u64,
+}
+
+impl Mark {
+    pub(crate) const fn position(&self) -> Position {
+        Position::at(Generation(self.generation), Lsn(self.position))
+    }
+
+    /// The present timeline of an object. `own` is its row, which says that it is the first one if none was stored;
+    /// `commit` is its newest.
+    pub(crate) fn timeline(
+        &self,
+        key: ObjectKey,
+        commit: CommitNo,
+        own: TimelineRow,
+    ) -> TimelineRow {
+        let at = |commit| Bookmark {
+            position: self.position(),
+            commit,
+            object: mark(key),
+        };
+        // The commits that are lost had numbers that are unknown: this bookmark names none of them.
+        let left = at(CommitNo(0));
+        let id = TimelineId::leaving(left);
+        // It began after the restore, or is that of the restore.
+        if own.id >= id {
+            return own;
+        }
+        TimelineRow {
+            id,
+            cause: StoredCause::Restored {
+                from: left,
+                to: at(commit),
+            },
+            since: Some(self.unix_millis),
+            untold: Some(Untold::default()),
+            dormant: own.dormant,
+        }
     }
 }
 

@@ -204,7 +204,9 @@ fn manifests(change: impl Fn(u8, u8, u32, u8, &[u8]) -> Vec<u8>) {
     let most = u64::MAX;
     let alarms = |newest: u64, list: &str| format!(r#"{{"newest":{newest},"list":[{list}]}}"#);
     let archived = |archived: &str| {
-        format!(r#"{{"archived":{archived},"runs":[],"damaged":[],"rebase":0,"holes":[]}}"#)
+        format!(
+            r#"{{"archived":{archived},"archived_millis":0,"newest":0,"runs":[],"damaged":[],"rebase":0,"gap":0,"lapses":0,"swept":0,"holes":[]}}"#
+        )
     };
     let (no_alarms, no_archive) = (alarms(0, ""), archived("null"));
     let many = alarms(1, &format!(r#"{{"number":1,"entries":{most}}}"#));
@@ -249,19 +251,18 @@ fn manifests(change: impl Fn(u8, u8, u32, u8, &[u8]) -> Vec<u8>) {
         ),
     ] {
         let text = format!(
-            "\n{{\"epoch\":{epoch},\"redo\":{redo},\"segment_bytes\":{segment_bytes},\"namespaces\":[\"objects\"],\"quarantined\":{{}}"
+            "\n{{\"epoch\":{epoch},\"redo\":{redo},\"segment_bytes\":{segment_bytes},\"namespaces\":[\"objects\"],\"removing\":[],\"quarantined\":{{}}"
         );
         let rest = format!(
             r#","alarms":{alarms},"clock":{{"position":0,"unix_millis":0,"set_back":0}},"archive":{archive}}}"#
         );
         for directory in 0..2_u8 {
             // Replaces the file, and extends it: one change has at most 255 bytes.
-            let bytes = [
-                &[directory << 1 | 1],
-                &change(4, 0, 0, 0, text.as_bytes())[..],
-                &change(3, 0, 0, 0, rest.as_bytes())[..],
-            ]
-            .concat();
+            let mut bytes = vec![directory << 1 | 1];
+            bytes.extend(change(4, 0, 0, 0, text.as_bytes()));
+            for part in rest.as_bytes().chunks(255) {
+                bytes.extend(change(3, 0, 0, 0, part));
+            }
             save("recovery", &format!("manifest-{name}-{directory}"), &bytes);
         }
     }

@@ -65,7 +65,7 @@ pub(crate) fn write(
     let mut next = if merges {
         Runs {
             newest: runs.newest,
-            list: Vec::new(),
+            ..Runs::default()
         }
     } else {
         runs.clone()
@@ -164,10 +164,15 @@ pub(crate) enum Loaded {
     Whole(Box<AlarmIndex>),
     /// This run is damaged or missing: the index must be rebuilt from the rows.
     Damaged(DamagedRun),
+    /// It was not saved: it is built from the rows.
+    Unsaved,
 }
 
 /// Reads the runs that the manifest lists.
 pub(crate) fn load(disk: &dyn Disk, data: &Path, runs: &Runs) -> Result<Loaded> {
+    if runs.unsaved {
+        return Ok(Loaded::Unsaved);
+    }
     let index = AlarmIndex::default();
     for run in &runs.list {
         let path = path_of(data, run.number);
@@ -281,6 +286,7 @@ mod tests {
         match load(disk, data, runs).unwrap() {
             Loaded::Whole(index) => *index,
             Loaded::Damaged(run) => panic!("{}: {}", run.path.display(), run.why),
+            Loaded::Unsaved => panic!("it was saved"),
         }
     }
 

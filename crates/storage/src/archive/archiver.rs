@@ -8,13 +8,12 @@ use super::Archive;
 use super::entry::{Entry, Head, Kind};
 use super::index::{KnownAlarm, NO_BASE, Newest};
 use super::lookup::Lookup;
+use super::object_file::ObjectFile;
 use super::run::RunWriter;
-use super::snapshot;
 use crate::alarm_entry::AlarmChange;
 use crate::bookmark::Bookmark;
-use crate::disk::OpenMode;
 use crate::error::{Error, Result};
-use crate::ident::{CommitNo, Life, Lsn, ObjectKey, Page, Position};
+use crate::ident::{CommitNo, Life, Lsn, ObjectKey, Position};
 use crate::limits::{
     ARCHIVE_RETRIES, ARCHIVE_RETRY_PAUSE, ARCHIVE_STEP_BYTES, ARCHIVE_STEP_SHARE, PAGE_BYTES,
     SNAPSHOT_FLOOR_BYTES,
@@ -22,13 +21,20 @@ use crate::limits::{
 use crate::log::reader::{self, Logged};
 use crate::log::segment_pool::SegmentPool;
 use crate::manifest::{ArchiveHole, RunMeta};
-use crate::overlay::header;
 use crate::shared::Shared;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// Fast: compression does not block the log's writer, but it does block the checkpoint.
 const COMPRESSION: i32 = 1;
+
+/// The position up to which a checkpoint has written every object's file.
+#[derive(Clone, Copy)]
+pub(crate) struct Horizon {
+    pub(crate) redo: Lsn,
+    /// Every commit that was acknowledged before this time is before `redo`.
+    pub(crate) unix_millis: u64,
+}
 
 /// The commit up to which a checkpoint has written an object's file.
 #[derive(Clone, Copy)]
@@ -85,7 +91,7 @@ impl Gathered {
 
 /// Writes the log to the archive.
 pub(crate) struct Archiver {
-    archive: Arc<Archive>,
+    pub(super) archive: Arc<Archive>,
     segments: Arc<SegmentPool>,
 }
 
@@ -98,14 +104,14 @@ impl Archiver {
         &self.archive.shared
     }
 
-    /// Archives the log up to `redo`. A checkpoint calls this after publishing `redo`; `written` lists the files it
-    /// wrote. If archiving fails, the log is kept and the next checkpoint tries again, unless commits need the space.
-    /// Only errors of the manifest are returned.
-    pub(crate) fn archive(&self, redo: Lsn, written: &WrittenFiles) -> Result<()> {
+    /// Archives the log up to the horizon. A checkpoint calls this after publishing its redo position; `written` lists
+    /// the files it wrote. If archiving fails, the log is kept and the next checkpoint tries again, unless commits need
+    /// the space. Only errors of the manifest are returned.
+    pub(crate) fn archive(&self, horizon: Horizon, written: &WrittenFiles) -> Result<()> {
         let mut pause = ARCHIVE_RETRY_PAUSE;
         let mut retries = 0;
         let error = loop {
-            let Err(error) = self.archive_up_to(redo, written) else {
+            let Err(error) = self.archive_up_to(horizon, written) else {
                 self.archive.succeeded();
                 return Ok(());
             };
@@ -127,6 +133,7 @@ impl Archiver {
             }
         };
         // The object files have all the changes; only history is lost.
+        let redo = horizon.redo;
         let state = self.archive.state();
         let hole = ArchiveHole {
             from: state.archived.unwrap_or(redo.0),
@@ -141,8 +148,10 @@ impl Archiver {
             given_up_millis: self.shared().unix_millis(),
             reason: error.to_string(),
         };
-        self.archive
-            .give_up(hole, |state| state.archived = Some(redo.0))
+        self.archive.give_up(hole, |state| {
+            state.archived = Some(redo.0);
+            state.archived_millis = horizon.unix_millis;
+        })
     }
 
     /// Returns whether the log can no longer be kept for the archive: commits wait for its space, or would before the
@@ -156,7 +165,8 @@ impl Archiver {
                 && (shared.no_space() || !shared.may_prepare_segment(segment)))
     }
 
-    fn archive_up_to(&self, redo: Lsn, written: &WrittenFiles) -> Result<()> {
+    fn archive_up_to(&self, horizon: Horizon, written: &WrittenFiles) -> Result<()> {
+        let redo = horizon.redo;
         let Some(archived) = self.archive.state().archived else {
             return Ok(());
         };
@@ -171,12 +181,12 @@ impl Archiver {
         reader::read(&segments, from, Some(redo), |logged| {
             gathered.add(logged);
             if gathered.bytes.len() >= most {
-                self.archive_range(&mut gathered, from, logged.end, redo, written)?;
+                self.archive_range(&mut gathered, from, logged.end, horizon, written)?;
                 from = logged.end;
             }
             Ok(())
         })?;
-        self.archive_range(&mut gathered, from, redo, redo, written)
+        self.archive_range(&mut gathered, from, redo, horizon, written)
     }
 
     /// Writes the gathered part of the log, from `from` to `to`, as a run and publishes it.
@@ -185,16 +195,17 @@ impl Archiver {
         gathered: &mut Gathered,
         from: Lsn,
         to: Lsn,
-        redo: Lsn,
+        horizon: Horizon,
         written: &WrittenFiles,
     ) -> Result<()> {
         // By object; the entries of one object keep their order.
         gathered.places.sort_unstable();
         let mut unreadable = FxHashSet::default();
-        let writer = loop {
-            let range = (from, to, redo);
+        let rebase = self.archive.state().rebase;
+        let (writer, is_complete) = loop {
+            let range = (from, to, horizon.redo);
             match self.write_range(gathered, range, written, &unreadable) {
-                Ok(writer) => break writer,
+                Ok(made) => break made,
                 Err(error) => match error.object() {
                     // An unreadable file must not cost the history of the other objects, nor its own.
                     Some(key) if unreadable.insert(key) => {
@@ -207,7 +218,17 @@ impl Archiver {
         let meta = (!writer.is_empty()).then(|| writer.finish()).transpose()?;
         self.archive.publish(|state| {
             state.archived = Some(to.0);
+            if to == horizon.redo {
+                state.archived_millis = horizon.unix_millis;
+            }
             state.runs.extend(meta);
+            if state.rebase > rebase {
+                // The run may continue what was lost while it was written.
+                state.lose_history();
+            }
+            if !is_complete {
+                state.lapse();
+            }
         })?;
         self.archive.request_compaction();
         gathered.bytes.clear();
@@ -216,24 +237,28 @@ impl Archiver {
         Ok(())
     }
 
-    /// Writes the gathered entries, without snapshots of the objects whose files are unreadable.
+    /// Writes the gathered entries, without snapshots of the objects whose files are unreadable. Returns false if an
+    /// object then has no complete state.
     fn write_range(
         &self,
         gathered: &Gathered,
         (from, to, redo): (Lsn, Lsn, Lsn),
         written: &WrittenFiles,
         unreadable: &FxHashSet<ObjectKey>,
-    ) -> Result<RunWriter> {
+    ) -> Result<(RunWriter, bool)> {
         let mut writer = self.new_run(from.0, to.0)?;
         let mut older = Lookup::new(&self.archive);
+        let mut is_complete = true;
         for places in gathered.places.chunk_by(|a, b| a.0 == b.0) {
             let written = (!unreadable.contains(&places[0].0)).then_some(written);
-            self.archive_object(gathered, places, redo, written, &mut older, &mut writer)?;
+            is_complete &=
+                self.archive_object(gathered, places, redo, written, &mut older, &mut writer)?;
         }
-        Ok(writer)
+        Ok((writer, is_complete))
     }
 
-    /// Adds an object's entries, and a snapshot if it needs one and `written` is given.
+    /// Adds an object's entries, and a snapshot if it needs one and `written` is given. Returns false if it exists and
+    /// has no complete state.
     fn archive_object(
         &self,
         gathered: &Gathered,
@@ -242,9 +267,9 @@ impl Archiver {
         written: Option<&WrittenFiles>,
         older: &mut Lookup<'_>,
         writer: &mut RunWriter,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let (Some(&(key, first)), Some(&(_, last))) = (places.first(), places.last()) else {
-            return Ok(());
+            return Ok(true);
         };
         let (first, last) = (gathered.entry(first)?.head, gathered.entry(last)?.head);
         let rebase = Lsn(self.archive.state().rebase);
@@ -271,6 +296,11 @@ impl Archiver {
         {
             since = 0;
         }
+        let is_complete = since != NO_BASE || last.life == Life::Ends;
+        let had_base = before.is_some_and(|newest| newest.since_base != NO_BASE);
+        if is_complete && !had_base {
+            self.archive.is_not_missing(key);
+        }
         let changed = gathered.alarms.get(&key).copied();
         writer.end_object(Newest {
             commit: last.commit,
@@ -281,7 +311,7 @@ impl Archiver {
             ),
             since_base: since,
         });
-        Ok(())
+        Ok(is_complete)
     }
 
     /// Adds a snapshot of an object to a run, from its file. Returns false if there is none.
@@ -324,32 +354,11 @@ impl Archiver {
         writer: &mut RunWriter,
         head: impl FnOnce(CommitNo) -> Option<Head>,
     ) -> Result<Option<Head>> {
-        let Shared { disk, catalog, .. } = self.shared();
-        let Some(path) = catalog.object_path(key) else {
+        let Some(mut file) = ObjectFile::open(self.shared(), key)? else {
             return Ok(None);
         };
-        let failed =
-            |error| Error::of_object(key, format_args!("reading {}", path.display()), &error);
-        let file = match disk.open(&path, OpenMode::Existing) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(failed)?,
-        };
-        let mut page: Page = [0; PAGE_BYTES];
-        file.read_at(&mut page, 0).map_err(failed)?;
-        let Some(head) = head(header::commit(&page)) else {
-            return Ok(None);
-        };
-        let head = Head {
-            database_pages: header::size(&page),
-            ..head
-        };
-        snapshot::add(writer, head, |page_no| {
-            let offset = u64::from(page_no - 1) * PAGE_BYTES as u64;
-            let read = file.read_at(&mut page, offset).map_err(failed)?;
-            page[read..].fill(0);
-            Ok(page)
-        })?;
-        Ok(Some(head))
+        let head = head(file.commit());
+        head.map(|head| file.copy(writer, head)).transpose()
     }
 
     /// Archives the content of an object's file as a snapshot, even while the archive is off. `present` must be its
@@ -392,7 +401,7 @@ impl Archiver {
     }
 
     /// Begins a run of level 0 for a range of the log.
-    fn new_run(&self, from: u64, to: u64) -> Result<RunWriter> {
+    pub(super) fn new_run(&self, from: u64, to: u64) -> Result<RunWriter> {
         let meta = RunMeta {
             number: self.archive.new_number(),
             level: 0,

@@ -7,13 +7,13 @@ use crate::ident::Life;
 /// The state reached by the entries so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chain {
-    /// No entries yet: the first commit of a life, or a snapshot, may follow.
+    /// No entries yet.
     Nothing,
     /// The object as of this commit; nothing if that has ended it.
     At(Head),
     /// In the middle of this commit or snapshot.
     Within(Head),
-    /// A commit is missing: only a snapshot can follow.
+    /// A commit is missing: only a snapshot, or the first or last commit of a life, can follow.
     Broken,
 }
 
@@ -21,13 +21,12 @@ impl Chain {
     /// The chain with one more entry.
     pub(crate) fn then(self, head: &Head) -> Self {
         let follows = match (self, head.kind, head.first) {
-            // A snapshot needs nothing before it.
+            // These need nothing before them: they have every page, or leave none.
             (_, Kind::Snapshot, true) => true,
-            (Self::Nothing, Kind::Commit, true) => head.life == Life::Begins,
-            (Self::At(at), Kind::Commit, true) => match at.life {
-                Life::Ends => head.life == Life::Begins,
-                _ => head.life != Life::Begins && head.commit == at.commit.next(),
-            },
+            (_, Kind::Commit, true) if head.life != Life::Continues => true,
+            (Self::At(at), Kind::Commit, true) => {
+                at.life != Life::Ends && head.commit == at.commit.next()
+            }
             (Self::Within(at), kind, false) => kind == at.kind && head.commit == at.commit,
             _ => false,
         };

@@ -25,8 +25,7 @@ use super::stream::{Merged, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Life, Lsn, ObjectKey};
 use crate::limits::{
-    ARCHIVE_FULL_AFTER, ARCHIVE_ROOM_CHECK_BYTES, ARCHIVE_SET_ASIDE_AFTER, LOG_TAIL_FACTOR,
-    PAGE_BYTES,
+    ARCHIVE_FULL_AFTER, ARCHIVE_ROOM_CHECK_BYTES, ARCHIVE_SET_ASIDE_AFTER, PAGE_BYTES,
 };
 use crate::manifest::{ArchiveHole, ArchiveState, RunMeta};
 use crate::shared::Shared;
@@ -95,12 +94,11 @@ impl Compactor {
         if state.archived.is_none() {
             return Ok(false);
         }
-        let Shared { options, log, .. } = &*self.archive.shared;
-        let full_log = options.checkpoint_bytes.saturating_mul(LOG_TAIL_FACTOR);
+        let Shared { log, .. } = &*self.archive.shared;
         let options = self.archive.options();
         let room = Room {
             available: self.archive.available(),
-            reserve: full_log.min(state.bytes()),
+            reserve: self.archive.reserve(),
             too_little: known.too_little,
             refused: self.archive.refused.load(Ordering::Acquire),
         };
@@ -121,7 +119,12 @@ impl Compactor {
         let inputs = &state.runs[range.clone()];
         let made = match &work {
             Compaction::Merge(_) => self.merge(inputs, room.reserve),
-            Compaction::Fold(_) => self.fold(inputs, room.fold_reserve()),
+            Compaction::Fold(_) => {
+                // Where the next run begins: commits between the two exist in none.
+                let next = state.runs.get(range.end).map(|next| next.from);
+                let end = Lsn(next.or(state.archived).unwrap_or(0));
+                self.fold(inputs, end, room.fold_reserve())
+            }
             Compaction::Drop(_) => Ok(Outcome::Dropped),
         };
         match made {
@@ -183,10 +186,7 @@ impl Compactor {
         if damaged.is_empty() {
             return Ok(false);
         }
-        self.archive.publish(|state| {
-            state.damaged.extend(&damaged);
-            state.lose_history();
-        })?;
+        self.archive.set_aside(&damaged)?;
         Ok(true)
     }
 
@@ -263,9 +263,9 @@ impl Compactor {
         finish(writer, false)
     }
 
-    fn fold(&self, inputs: &[RunMeta], keep_free: u64) -> Result<Outcome> {
+    /// Folds runs, whose commits are before `end`.
+    fn fold(&self, inputs: &[RunMeta], end: Lsn, keep_free: u64) -> Result<Outcome> {
         let level = inputs.iter().map(|run| run.level).max().unwrap_or(0);
-        let end = Lsn(inputs.last().map_or(0, |run| run.to));
         let (mut merged, mut lost) = self.salvaged(inputs)?;
         let mut writer = self.output(inputs, level, true)?;
         let mut room = RoomCheck::new(&self.archive, keep_free);
@@ -312,7 +312,7 @@ impl Compactor {
                 tracing::error!(object = %key, "the archive has no complete state of an object: dropping its expired history");
             }
         }
-        finish(writer, lost)
+        finish(writer, lost || merged.has_skipped())
     }
 
     /// The input runs of a fold, without the parts that cannot be read: they have expired and cannot be recovered.

@@ -225,9 +225,10 @@ impl History {
     }
 }
 
-/// Returns whether an entry is a later commit than another.
+/// Returns whether an entry is a later commit than another, or says that there has been one.
 fn follows(head: &Head, other: &Head) -> bool {
-    head.kind == Kind::Commit && head.position > other.position
+    let is_commit = head.kind == Kind::Commit || head.life == Life::Ends;
+    is_commit && head.position > other.position
 }
 
 /// Returns whether a chain has reached a bookmark's commit.

@@ -1,9 +1,9 @@
 //! An object's pages as of some commit, built from the archive: a snapshot or an empty image, followed by the commits
 //! in order.
 //!
-//! After a gap in the commit numbers the image is invalid until the next snapshot: it never shows pages of different
-//! commits together. Pages are kept in memory up to a bound; further pages go to a scratch file, which is removed with
-//! the image.
+//! After a gap in the commit numbers the image is invalid until the next snapshot, or the begin or end of a life: it
+//! never shows pages of different commits together. Pages are kept in memory up to a bound; further pages go to a scratch
+//! file, which is removed with the image.
 
 use super::chain::Chain;
 use super::entry::{Entry, Head, Kind};

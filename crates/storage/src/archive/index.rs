@@ -154,6 +154,14 @@ impl IndexEntry {
         }
     }
 
+    /// Returns whether the runs have everything that the object's newest archived state is built from, if history before
+    /// `rebase` has a hole. It may not be the state of the newest commit.
+    pub(crate) fn has_base(&self, rebase: u64) -> bool {
+        // After a snapshot, this run has all of it: where a commit is missing, there is no base until the next snapshot.
+        let is_in_run = self.first_snapshot != Position::MAX;
+        self.newest.since_base != NO_BASE && (is_in_run || self.last.lsn.0 > rebase)
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         let (alarm, due) = self.newest.alarm.encode();

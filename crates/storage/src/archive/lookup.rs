@@ -19,7 +19,8 @@ pub(crate) struct Lookup<'a> {
     open: VecDeque<RunReader>,
     /// The numbers of the skipped runs.
     left_out: Vec<u64>,
-    lost: Option<Error>,
+    /// One of them that should be readable, and why it is not.
+    lost: Option<(u64, Error)>,
 }
 
 impl<'a> Lookup<'a> {
@@ -34,8 +35,22 @@ impl<'a> Lookup<'a> {
         }
     }
 
+    /// The runs in which no damage was found.
+    pub(crate) fn intact(archive: &'a Archive) -> Self {
+        let left_out = archive.state().damaged.into_iter().collect();
+        Self {
+            left_out,
+            ..Self::new(archive)
+        }
+    }
+
     /// Why a run was skipped; `None` if none was.
     pub(crate) fn into_lost(self) -> Option<Error> {
+        self.lost.map(|(_, error)| error)
+    }
+
+    /// A run that was skipped, and why.
+    pub(crate) fn into_lost_run(self) -> Option<(u64, Error)> {
         self.lost
     }
 
@@ -63,7 +78,7 @@ impl<'a> Lookup<'a> {
                 Err(error) if self.archive.has(run.number) => {
                     tracing::error!(%error, "skipping an unreadable run of the archive");
                     self.left_out.push(run.number);
-                    self.lost = Some(error);
+                    self.lost = Some((run.number, error));
                 }
                 // A merge has replaced it in the meantime.
                 Err(_) => {

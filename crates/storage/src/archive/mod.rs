@@ -11,6 +11,8 @@
 //! - When an object's history since its last **snapshot** has outgrown its size, the run includes a new snapshot, taken
 //!   from its file, which the checkpoint has just written. An object whose history starts in the middle also gets one:
 //!   it is older than its archive, or was written while the archive was off.
+//! - An object that is not written gets that snapshot from a **sweep** ([`sweep`]) in the background, so that the runs
+//!   have every object, and a copy of them ([`copy`]) is enough to build a data directory.
 //! - Runs of one level are merged into a run of the next ([`compactor`]), which keeps their number in the tens. History
 //!   that is older than the retention, or exceeds the size cap, is folded: one snapshot of each object remains.
 //! - The state at a commit is the newest snapshot before it plus the commits after that, without a hole ([`history`]).
@@ -29,37 +31,45 @@ pub(crate) mod archiver;
 pub(crate) mod block;
 pub(crate) mod chain;
 pub(crate) mod compactor;
+mod copy;
 pub(crate) mod entry;
 mod filter;
 pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod index;
 pub(crate) mod lookup;
-mod newest;
+pub(crate) mod newest;
+mod object_file;
 mod plan;
 pub(crate) mod run;
 mod section;
 pub(crate) mod snapshot;
 pub(crate) mod stream;
+pub(crate) mod sweep;
+
+pub use copy::{ArchivedRun, HistoryCopy};
 
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::RESTORE_PAGES_IN_MEMORY;
+use crate::ident::ObjectKey;
+use crate::limits::{LOG_TAIL_FACTOR, RESTORE_PAGES_IN_MEMORY};
 use crate::manifest::{ArchiveHole, ArchiveState, Manifest, RunMeta};
 use crate::options::ArchiveOptions;
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::timing;
+use entry::Head;
 use image::Image;
 use run::{RunReader, RunWriter};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use stream::Stream;
 
 /// The archive's directory in the data directory.
-const DIR: &str = "archive";
+pub(crate) const DIR: &str = "archive";
 
 /// Prepares the archive's directory when a store is opened: removes what a crash has left, and records in `manifest`,
 /// which the caller publishes, where archiving begins or that it has ended.
@@ -80,7 +90,13 @@ pub(crate) fn prepare(
     let state = &mut manifest.archive;
     state.archived = match (options.enabled, state.archived) {
         (false, _) => None,
-        (true, archived) => Some(archived.unwrap_or(redo)),
+        (true, archived) => Some(archived.unwrap_or_else(|| {
+            // Nothing is missing of a new directory.
+            if redo > 0 {
+                state.miss_commits(redo);
+            }
+            redo
+        })),
     };
     if options.enabled {
         disk.create_dir_all(&dir).map_err(failed)?;
@@ -119,16 +135,22 @@ pub(crate) struct Archive {
     refused: AtomicU32,
     /// How often history was dropped.
     losses: AtomicU64,
+    /// Objects that a sweep has found to have no complete state in the runs, and could not archive.
+    missing: Mutex<BTreeSet<ObjectKey>>,
+    /// Objects that the sweep under way has yet to look at, and which may have none.
+    candidates: AtomicU64,
+    /// A sweep may find more than the last one.
+    sweep_again: AtomicBool,
 }
 
 impl Archive {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let manifest = shared.catalog.current();
-        let next_run = manifest.archive.runs.iter().map(|run| run.number + 1).max();
+        let next_run = manifest.archive.newest + 1;
         Self {
             dir: shared.dir.join(DIR),
             shared,
-            next_run: AtomicU64::new(next_run.unwrap_or(1)),
+            next_run: AtomicU64::new(next_run),
             next_scratch: AtomicU64::new(0),
             // The size or retention may have been reduced in the configuration.
             work: Mutex::new(true),
@@ -137,6 +159,9 @@ impl Archive {
             failing: Mutex::default(),
             refused: AtomicU32::new(0),
             losses: AtomicU64::new(0),
+            missing: Mutex::default(),
+            candidates: AtomicU64::new(0),
+            sweep_again: AtomicBool::new(false),
         }
     }
 
@@ -151,8 +176,10 @@ impl Archive {
 
     /// Publishes a change of the archive with the manifest.
     fn publish(&self, change: impl FnOnce(&mut ArchiveState)) -> Result<()> {
-        let change = |manifest: &mut Manifest| change(&mut manifest.archive);
-        self.shared.publish(change)
+        self.shared.publish(|manifest| {
+            change(&mut manifest.archive);
+            manifest.archive.note_numbers();
+        })
     }
 
     /// True if the manifest lists a run.
@@ -164,7 +191,16 @@ impl Archive {
     /// Begins a run.
     fn create_run(&self, meta: RunMeta, compression: i32) -> Result<RunWriter> {
         let threads = self.shared.parallel_threads();
-        RunWriter::create(&self.shared, &self.dir, meta, compression, threads)
+        let Shared { disk, catalog, .. } = &*self.shared;
+        let manifest = catalog.current();
+        RunWriter::create(
+            disk.clone(),
+            &manifest,
+            &self.dir,
+            meta,
+            compression,
+            threads,
+        )
     }
 
     /// Opens a run.
@@ -172,9 +208,51 @@ impl Archive {
         RunReader::open(&*self.shared.disk, &self.dir, run)
     }
 
-    /// A number for a new run. It is not used again, even if the run is given up.
+    /// A number for a new run. Once the run is listed, it is never used again.
     fn new_number(&self) -> u64 {
         self.next_run.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Records damaged runs. Objects that are written from now on get a new base.
+    fn set_aside(&self, damaged: &BTreeSet<u64>) -> Result<()> {
+        self.publish(|state| {
+            state.damaged.extend(damaged);
+            state.lose_history();
+        })
+    }
+
+    /// Bytes that the archive leaves free on the disk: the size of a full log, but not more than the archive takes.
+    fn reserve(&self) -> u64 {
+        let full_log = self.shared.options.checkpoint_bytes;
+        let full_log = full_log.saturating_mul(LOG_TAIL_FACTOR);
+        full_log.min(self.state().bytes())
+    }
+
+    /// The number of objects known to have no complete state in the runs.
+    pub(crate) fn missing(&self) -> u64 {
+        self.missing.lock().len() as u64 + self.candidates.load(Ordering::Relaxed)
+    }
+
+    /// Records what a sweep knows of the objects without a complete state.
+    pub(crate) fn set_missing(&self, missing: &BTreeSet<ObjectKey>, candidates: usize) {
+        self.missing.lock().clone_from(missing);
+        self.candidates.store(candidates as u64, Ordering::Relaxed);
+    }
+
+    /// Records that an object has a complete state, or is gone.
+    fn is_not_missing(&self, key: ObjectKey) {
+        if self.missing.lock().remove(&key) {
+            self.sweep_again();
+        }
+    }
+
+    /// Has the next sweep begin soon, because an object that had no complete state may have one.
+    pub(crate) fn sweep_again(&self) {
+        self.sweep_again.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn take_sweep_again(&self) -> bool {
+        self.sweep_again.swap(false, Ordering::AcqRel)
     }
 
     /// Ends the compactor's thread.
@@ -184,7 +262,7 @@ impl Archive {
         self.wake.notify_all();
     }
 
-    fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire) || self.shared.log.failed()
     }
 
@@ -285,20 +363,31 @@ impl Archive {
 
     /// Reads a run and returns the number of entries.
     fn verify_run(&self, run: &RunMeta) -> Result<u64> {
-        let mut reader = self.reader(run)?;
-        reader.verify_sections()?;
-        let mut stream = Stream::run(reader)?;
         let mut entries = 0;
-        while stream.current().is_some() {
+        verify(self.reader(run)?, |_, _| {
             entries += 1;
-            stream.advance()?;
-        }
+            Ok(())
+        })?;
         Ok(entries)
     }
 }
 
+/// Reads a whole run. `see` gets the head of each entry, and how much of the file has been read.
+pub(crate) fn verify(
+    mut reader: RunReader,
+    mut see: impl FnMut(&Head, u64) -> Result<()>,
+) -> Result<()> {
+    reader.verify_sections()?;
+    let mut stream = Stream::run(reader)?;
+    while let Some(entry) = stream.current() {
+        see(&entry.head, stream.reached())?;
+        stream.advance()?;
+    }
+    Ok(())
+}
+
 /// Returns whether a file name is one that the archive uses.
-fn is_own(name: &str) -> bool {
+pub(crate) fn is_own(name: &str) -> bool {
     let digits = |text: &str, hex: bool| {
         let digit = |b: u8| b.is_ascii_digit() || (hex && matches!(b, b'a'..=b'f'));
         !text.is_empty() && text.bytes().all(digit)

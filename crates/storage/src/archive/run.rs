@@ -22,9 +22,8 @@ use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::ObjectKey;
 use crate::limits::{ARCHIVE_BLOCK_BYTES, ARCHIVE_BLOCKS_PER_THREAD};
-use crate::manifest::RunMeta;
+use crate::manifest::{Manifest, RunMeta};
 use crate::parallel;
-use crate::shared::Shared;
 use crate::sync::Mutex;
 use bytes::{Buf, BufMut};
 use std::cmp::Ordering;
@@ -103,16 +102,16 @@ pub(crate) struct RunWriter {
 }
 
 impl RunWriter {
-    /// Begins a run. `meta` holds what is known beforehand: number, level, kind and range. The output does not depend
-    /// on the number of compression threads.
+    /// Begins a run. `meta` holds what is known beforehand: number, level, kind and range; `manifest` has the unique keys
+    /// of the namespaces. The output does not depend on the number of compression threads.
     pub(crate) fn create(
-        shared: &Shared,
+        disk: Arc<dyn Disk>,
+        manifest: &Manifest,
         dir: &Path,
         meta: RunMeta,
         level: i32,
         threads: usize,
     ) -> Result<Self> {
-        let disk = shared.disk.clone();
         let path = dir.join(RunMeta::file_name(meta.number));
         let begin = || {
             let file = disk.open(&path, OpenMode::Create)?;
@@ -136,7 +135,7 @@ impl RunWriter {
             index: Vec::new(),
             object: None,
             about: About::default(),
-            names: shared.catalog.current().namespaces.clone(),
+            names: manifest.namespaces.clone(),
             finished: false,
         })
     }
@@ -442,6 +441,21 @@ impl RunReader {
         self.bytes(section.at, section.bytes as usize)
     }
 
+    /// Returns an error unless the file ends where the run does.
+    pub(crate) fn verify_length(&self) -> Result<()> {
+        let bytes = self
+            .file
+            .len()
+            .map_err(|error| reading(&self.path, &error))?;
+        if bytes == self.meta.bytes {
+            return Ok(());
+        }
+        Err(self.damaged(format_args!(
+            "it has {bytes} bytes instead of {}",
+            self.meta.bytes
+        )))
+    }
+
     /// Reads everything but the entries: damage is an error.
     pub(crate) fn verify_sections(&mut self) -> Result<()> {
         let about = self.about()?;
@@ -544,6 +558,20 @@ impl RunReader {
         Ok(block
             .get((number % INDEX_BLOCK_ENTRIES as u64) as usize)
             .copied())
+    }
+
+    /// The number of the first object whose id begins with this byte or a greater one.
+    pub(crate) fn first_from(&mut self, byte: u8) -> Result<u64> {
+        let (mut low, mut high) = (0, self.meta.objects);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.nth(middle)? {
+                // Keys are in the order of shards, the first bits of the ids.
+                Some(entry) if entry.key.id[0] < byte => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
     }
 
     /// Finds an object in this run. Fast for keys in ascending order: the block read last and the next one are tried

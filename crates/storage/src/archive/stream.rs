@@ -33,7 +33,12 @@ struct Salvage {
 impl Stream {
     /// All entries of a run.
     pub(crate) fn run(reader: RunReader) -> Result<Self> {
-        let mut stream = Self::new(reader, Some(0), None);
+        Self::from(reader, 0)
+    }
+
+    /// The entries of a run from the object with this number on.
+    pub(crate) fn from(reader: RunReader, number: u64) -> Result<Self> {
+        let mut stream = Self::new(reader, Some(number), None);
         stream.skip()?;
         Ok(stream)
     }
@@ -77,6 +82,11 @@ impl Stream {
             head: *head,
             payload: &self.block[payload.clone()],
         })
+    }
+
+    /// How much of the file has been read, in bytes.
+    pub(crate) fn reached(&self) -> u64 {
+        self.next_block
     }
 
     /// Advances to the next entry.
@@ -201,6 +211,12 @@ impl Merged {
             self.advance()?;
         }
         Ok(())
+    }
+
+    /// Returns whether anything was skipped because it cannot be read.
+    pub(crate) fn has_skipped(&self) -> bool {
+        let mut salvages = self.0.iter().filter_map(|stream| stream.salvage.as_ref());
+        salvages.any(|salvage| salvage.said)
     }
 
     /// The object's index entry in the newest stream positioned at it.

@@ -27,7 +27,15 @@ impl ObjectDb {
         })?;
         let name = name.or_else(|| self.pending_name.borrow().clone());
         let first = first.unwrap_or_else(|| self.file.first_timeline());
-        Ok((name, row.unwrap_or_else(|| TimelineRow::first(first))))
+        let own = row.unwrap_or_else(|| TimelineRow::first(first));
+        let row = match self.file.restored() {
+            None => own,
+            Some(mark) => {
+                let commit = self.file.bookmark().commit;
+                mark.timeline(self.file.key(), commit, own)
+            }
+        };
+        Ok((name, row))
     }
 
     /// Stores the name, and the timeline of a new object, in the transaction that has begun.

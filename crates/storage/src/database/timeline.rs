@@ -67,7 +67,8 @@ impl ObjectDb {
     /// Begins the timeline of a fork, in the transaction that forks.
     pub(super) fn begin_forked(&self, origin: [u8; 32], bookmark: Bookmark) -> Result<()> {
         self.write_timeline(&TimelineRow {
-            id: TimelineId::forked(bookmark, self.file.key()),
+            // It is later than all that the copied state remembers.
+            id: self.file.first_timeline(),
             cause: StoredCause::Forked { origin, bookmark },
             since: Some(self.file.unix_millis()),
             untold: Some(Untold::default()),

@@ -10,6 +10,9 @@ pub(crate) struct Runs {
     pub(crate) newest: u64,
     /// The whole index, then its changes.
     pub(crate) list: Vec<RunRef>,
+    /// The index was not saved: the next start reads it from the archive and the objects.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unsaved: bool,
 }
 
 /// One run.

@@ -10,13 +10,23 @@ use std::collections::BTreeSet;
 pub(crate) struct ArchiveState {
     /// Everything before this position of the log is archived; `None` while the archive is off.
     pub(crate) archived: Option<u64>,
+    /// Every commit that was acknowledged before this time, in milliseconds since 1970, is before `archived`.
+    pub(crate) archived_millis: u64,
+    /// The highest number that a run ever had: a copy elsewhere knows a run by its number.
+    pub(crate) newest: u64,
     /// The runs, oldest first; their ranges of the log do not overlap.
     pub(crate) runs: Vec<RunMeta>,
     /// The numbers of damaged runs: they are not merged.
     pub(crate) damaged: BTreeSet<u64>,
     /// History before this position has a hole: an object whose newest archived commit is before it gets a snapshot
-    /// with its next commit.
+    /// with its next commit. 0 after a sweep.
     pub(crate) rebase: u64,
+    /// Commits before this position may be missing: the archive was off, or lost them. 0 after a sweep.
+    pub(crate) gap: u64,
+    /// How often objects may have lost their complete state in the runs.
+    pub(crate) lapses: u64,
+    /// The number of lapses before the last sweep that found, or made, a complete state of every object.
+    pub(crate) swept: u64,
     /// Parts of the history that were dropped, oldest first.
     pub(crate) holes: Vec<ArchiveHole>,
 }
@@ -26,14 +36,48 @@ impl ArchiveState {
         self.runs.iter().map(|run| run.bytes).sum()
     }
 
+    /// Records the numbers of the runs as used.
+    pub(crate) fn note_numbers(&mut self) {
+        let numbers = self.runs.iter().map(|run| run.number);
+        self.newest = numbers.fold(self.newest, u64::max);
+    }
+
+    /// Returns whether the runs have a complete state of every stored object, as of the end of the archived log.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.archived.is_some() && self.swept == self.lapses
+    }
+
+    /// Records that an object may have no complete state in the runs: a sweep must look.
+    pub(crate) fn lapse(&mut self) {
+        self.lapses += 1;
+    }
+
+    /// Records that a sweep has found, or made, a complete state of every object. It began after this many lapses.
+    pub(crate) fn note_sweep(&mut self, lapses: u64) {
+        self.swept = self.swept.max(lapses);
+        if self.is_complete() {
+            // What was missing is replaced.
+            self.gap = 0;
+            self.rebase = 0;
+        }
+    }
+
+    /// Records that commits before `end` may be missing.
+    pub(crate) fn miss_commits(&mut self, end: u64) {
+        self.gap = self.gap.max(end);
+        self.lapse();
+    }
+
     /// Records that a part of the history is gone.
     pub(crate) fn lose_history(&mut self) {
         let newest = self.runs.iter().map(|run| run.to).max();
         self.rebase = self.rebase.max(newest.unwrap_or(0));
+        self.miss_commits(self.rebase);
     }
 
     /// Records a hole. It is joined to the newest one if they are adjacent.
     pub(crate) fn add_hole(&mut self, hole: ArchiveHole) {
+        self.miss_commits(hole.to);
         match self.holes.last_mut() {
             Some(last) if last.to >= hole.from => {
                 last.from = last.from.min(hole.from);

@@ -19,6 +19,7 @@ use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Failure, Result};
 use crate::ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
 use crate::limits::MIN_SEGMENT_BYTES;
+use crate::timeline::Mark;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -60,6 +61,12 @@ pub(crate) struct Manifest {
     pub(crate) clock: ClockReading,
     /// How far the log is archived, and in which runs.
     pub(crate) archive: ArchiveState,
+    /// The directory was restored to be looked at: no node serves it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) inspect: bool,
+    /// The newest restore of the whole directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) restored: Option<Mark>,
 }
 
 impl Manifest {
@@ -88,6 +95,13 @@ impl Manifest {
         let place = namespace.0.checked_sub(1)?;
         let key = self.namespaces.get(place as usize)?;
         (!key.is_empty()).then_some(key)
+    }
+
+    /// Returns whether the archive, or what is to be known to read it, differs from that of another manifest.
+    pub(crate) fn has_other_history(&self, other: &Self) -> bool {
+        self.archive != other.archive
+            || self.namespaces != other.namespaces
+            || self.quarantined != other.quarantined
     }
 
     /// Deletes a namespace, whose number stays taken. Returns the quarantines of its objects.
@@ -162,14 +176,23 @@ impl Manifest {
             self.alarms.newest,
             self.clock.position,
             archive.rebase,
+            archive.gap,
+            archive.lapses,
+            archive.newest,
+            self.restored.map_or(0, |mark| mark.position),
         ];
         let mut alarm_runs = self.alarms.list.iter();
         let saved = self.quarantined.values().filter_map(|of| of.pages.as_ref());
         let saved = saved.map(|saved| &saved.run);
         let mut runs = archive.runs.iter().chain(saved);
         self.epoch < u32::MAX
+            && self
+                .restored
+                .is_none_or(|mark| mark.generation <= self.epoch)
             && segment.contains(&self.segment_bytes)
             && self.clock.set_back >= 0
+            && archive.swept <= archive.lapses
+            && archive.runs.iter().all(|run| run.number <= archive.newest)
             && positions.into_iter().chain(archive.archived).all(is_place)
             && alarm_runs.all(|run| is_place(run.number) && run.entries <= MOST_BYTES)
             && runs.all(|run| {
@@ -253,6 +276,12 @@ mod tests {
             quarantined: BTreeMap::new(),
             alarms: Runs::default(),
             clock: ClockReading::default(),
+            inspect: false,
+            restored: Some(Mark {
+                generation: 2,
+                position: 5,
+                unix_millis: 7,
+            }),
         }
     }
 
@@ -327,13 +356,14 @@ mod tests {
 
     #[test]
     fn a_manifest_with_figures_that_no_store_comes_to_is_refused() {
-        let changes: [fn(&mut Manifest); 6] = [
+        let changes: [fn(&mut Manifest); 7] = [
             |manifest| manifest.epoch = u32::MAX,
             |manifest| manifest.redo = u64::MAX,
             |manifest| manifest.segment_bytes = 4096,
             |manifest| manifest.segment_bytes = u64::MAX,
             |manifest| manifest.alarms.newest = u64::MAX,
             |manifest| manifest.archive.archived = Some(u64::MAX),
+            |manifest| manifest.restored.as_mut().unwrap().generation = 4,
         ];
         let decoded =
             |manifest: &Manifest| Manifest::decode(&manifest.encode().unwrap(), Path::new("M"));

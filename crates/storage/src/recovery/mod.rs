@@ -13,10 +13,10 @@ mod rebuild;
 
 use crate::alarms::{self, AlarmIndex, Loaded};
 use crate::archive;
-use crate::catalog::{Catalog, DirLock, object_path};
+use crate::catalog::{self, Catalog, object_path};
 use crate::disk::Disk;
 use crate::engine::Engine;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::limits::{MIN_SEGMENT_BYTES, PREPARED_SEGMENTS, TEMPORARY_RESERVE_SEGMENTS};
 use crate::log::Log;
@@ -30,6 +30,7 @@ use crate::options::StoreOptions;
 use crate::overlay::Object;
 use crate::reclaiming::ReclaimingDisk;
 use crate::reserve::Reserve;
+use crate::restore_directory;
 use crate::shared::Shared;
 use crate::template;
 use crate::temporary::Temporary;
@@ -39,9 +40,6 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-
-/// The lock file's name.
-const LOCK: &str = "LOCK";
 
 pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Result<Arc<Engine>> {
     let failed = |error| {
@@ -53,7 +51,8 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
     let open_files = Arc::new(OpenFiles::new(options.cores_or_all()));
     let disk: Arc<dyn Disk> = Arc::new(ReclaimingDisk::new(disk, open_files.clone()));
     disk.create_dir_all(dir).map_err(failed)?;
-    let lock = lock(&*disk, dir)?;
+    let lock = catalog::lock(&*disk, dir)?;
+    restore_directory::must_be_finished(&*disk, dir)?;
     let log_dir = dir.join("log");
     let mut manifest = match Manifest::load(&*disk, dir)? {
         Some(manifest) => manifest,
@@ -64,9 +63,11 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
 
     disk.create_dir_all(&alarms::dir_of(dir)).map_err(failed)?;
 
-    let (alarms, damaged) = match alarms::load(&*disk, dir, &manifest.alarms)? {
-        Loaded::Whole(alarms) => (*alarms, None),
-        Loaded::Damaged(run) => (AlarmIndex::default(), Some(run)),
+    let loaded = alarms::load(&*disk, dir, &manifest.alarms)?;
+    let (alarms, is_unsaved, damaged) = match loaded {
+        Loaded::Whole(alarms) => (*alarms, false, None),
+        Loaded::Unsaved => (AlarmIndex::default(), true, None),
+        Loaded::Damaged(run) => (AlarmIndex::default(), false, Some(run)),
     };
     // A run may be older than the deletion of a namespace.
     alarms.forget(|namespace| manifest.is_deleted(namespace));
@@ -135,26 +136,15 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
     let shared = Shared::new(disk, dir, options, log, catalog, vfs, open_files);
     let template = template::build()?;
     let engine = Arc::new(Engine::new(shared, pool, objects, alarms, template));
+    if is_unsaved {
+        rebuild::rebuild(&engine)?;
+    }
     if let Some(run) = damaged {
         run.rebuild(&engine)?;
     }
     engine.finish_deletions();
     engine.count_stored()?;
     Ok(engine)
-}
-
-fn lock(disk: &dyn Disk, dir: &Path) -> Result<DirLock> {
-    disk.lock(&dir.join(LOCK)).map_err(|error| {
-        let dir = dir.display();
-        if error.kind() == std::io::ErrorKind::WouldBlock {
-            let told = format!(
-                "the data directory {dir} is in use by another process: stop that process or choose another directory"
-            );
-            Error::new(ErrorKind::InUse, told)
-        } else {
-            Error::io(format_args!("opening the data directory {dir}"), &error)
-        }
-    })
 }
 
 /// Initializes the manifest of an empty directory.
@@ -165,8 +155,19 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
             &error,
         )
     };
-    for used in [log_dir.to_owned(), dir.join("objects")] {
-        if !disk.list(&used).map_err(failed)?.is_empty() {
+    let files = |of: &Path| disk.list(of).map_err(failed);
+    let archive_dir = dir.join(archive::DIR);
+    // Its directory may be the root of a volume.
+    let has_runs = files(&archive_dir)?
+        .iter()
+        .any(|name| archive::is_own(name));
+    let objects_dir = dir.join("objects");
+    for (used, has_files) in [
+        (log_dir, !files(log_dir)?.is_empty()),
+        (&objects_dir, !files(&objects_dir)?.is_empty()),
+        (&archive_dir, has_runs),
+    ] {
+        if has_files {
             return Err(Error::refused(format!(
                 "{} has files, but {} has no MANIFEST: the directory is damaged, or is not a data directory. Nothing was changed; \
                  restore it from a backup or choose an empty directory",
@@ -185,6 +186,8 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
         alarms: Runs::default(),
         clock: ClockReading::default(),
         archive: ArchiveState::default(),
+        inspect: false,
+        restored: None,
     };
     manifest.store(disk, dir)?;
     Ok(manifest)

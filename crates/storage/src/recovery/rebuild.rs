@@ -1,4 +1,5 @@
-//! Rebuilds the index of alarms when a saved run of it is damaged or missing.
+//! Rebuilds the index of alarms when a saved run of it is damaged or missing, or when none was saved because the directory
+//! was restored from its archive.
 //!
 //! Called while a store is opened, after the log's tail was replayed and before the store is used. The archive's indexes
 //! know the alarm of an object as of a commit: if its file ends with that commit, and the log's tail has nothing of it,
@@ -12,7 +13,7 @@
 
 use crate::alarm_entry::AlarmChange;
 use crate::alarms::{DamagedRun, dir_of};
-use crate::archive::index::{KnownAlarm, Newest};
+use crate::archive::index::{IndexEntry, KnownAlarm, Newest};
 use crate::disk::OpenMode;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -29,56 +30,61 @@ use std::sync::Arc;
 /// Objects between two log lines about progress.
 const REPORT: u64 = 100_000;
 
+/// Completes the index; so far it holds only the log's tail.
+pub(super) fn rebuild(engine: &Arc<Engine>) -> Result<()> {
+    let begun = timing::now();
+    let mut rebuild = Rebuild {
+        engine,
+        objects: 0,
+        opened: 0,
+        unreadable: 0,
+        failing: Vec::new(),
+    };
+    for object in engine.objects.all() {
+        if object.pages().size > 0 {
+            rebuild.open(object.key)?;
+        }
+    }
+    let mut archived = engine.archive.newest_entries();
+    for byte in 0..=u8::MAX {
+        rebuild.part(byte, &archived.with_first_byte(byte))?;
+    }
+    let Rebuild {
+        objects,
+        opened,
+        unreadable,
+        failing,
+        ..
+    } = rebuild;
+    let unreadable = unreadable + failing.len();
+    for (key, error) in failing {
+        let why = format!("its alarm could not be read when the alarm index was rebuilt: {error}");
+        engine
+            .objects
+            .with(key, |_, pages| engine.objects.quarantine(key, pages, why))?;
+    }
+    engine.alarms.save_whole();
+    tracing::info!(
+        objects,
+        opened,
+        unreadable,
+        alarms = engine.alarms.counts().pending,
+        seconds = begun.elapsed().as_secs_f64(),
+        "built the alarm index from the archive and the objects"
+    );
+    Ok(())
+}
+
 impl DamagedRun {
-    /// Completes the index; so far it holds only the log's tail.
+    /// As [`rebuild`], and keeps the run.
     pub(super) fn rebuild(&self, engine: &Arc<Engine>) -> Result<()> {
         tracing::error!(
             path = %self.path.display(), why = %self.why,
             "a saved run of the alarm index is damaged or missing: rebuilding the index from the objects, which takes a while; \
              check the disk"
         );
-        let begun = timing::now();
-        let mut rebuild = Rebuild {
-            engine,
-            objects: 0,
-            opened: 0,
-            unreadable: 0,
-            failing: Vec::new(),
-        };
-        for object in engine.objects.all() {
-            if object.pages().size > 0 {
-                rebuild.open(object.key)?;
-            }
-        }
-        let mut archived = engine.archive.newest_entries();
-        for byte in 0..=u8::MAX {
-            rebuild.part(byte, &archived.with_first_byte(byte))?;
-        }
-        let Rebuild {
-            objects,
-            opened,
-            unreadable,
-            failing,
-            ..
-        } = rebuild;
-        let unreadable = unreadable + failing.len();
-        for (key, error) in failing {
-            let why =
-                format!("its alarm could not be read when the alarm index was rebuilt: {error}");
-            engine
-                .objects
-                .with(key, |_, pages| engine.objects.quarantine(key, pages, why))?;
-        }
-        engine.alarms.save_whole();
+        rebuild(engine)?;
         self.keep_aside(engine);
-        tracing::warn!(
-            objects,
-            opened,
-            unreadable,
-            alarms = engine.alarms.counts().pending,
-            seconds = begun.elapsed().as_secs_f64(),
-            "the alarm index was rebuilt from the archive and the objects"
-        );
         Ok(())
     }
 
@@ -118,7 +124,7 @@ struct Rebuild<'a> {
 
 impl Rebuild<'_> {
     /// Loads the alarms of the objects that have files, whose ids begin with this byte, and that are not in memory.
-    fn part(&mut self, byte: u8, archived: &FxHashMap<ObjectKey, Newest>) -> Result<()> {
+    fn part(&mut self, byte: u8, archived: &FxHashMap<ObjectKey, IndexEntry>) -> Result<()> {
         let shared = self.engine.shared.clone();
         let namespaces = shared.catalog.current().namespaces.len() as u32;
         for namespace in (1..=namespaces).map(NamespaceNo) {
@@ -137,7 +143,7 @@ impl Rebuild<'_> {
                     continue;
                 };
                 let known = archived.get(&key);
-                match known.and_then(|newest| self.known_alarm(newest, &part.join(name))) {
+                match known.and_then(|known| self.known_alarm(&known.newest, &part.join(name))) {
                     Some(change) => {
                         self.count();
                         self.engine.alarms.load(key, change);

@@ -143,6 +143,31 @@ fn s21_a_later_object_of_the_same_name_has_another_timeline() {
 }
 
 #[test]
+fn s21_each_fork_to_the_name_of_a_deleted_object_has_another_timeline() {
+    let store = manual(&SimDisk::new());
+    put(&store, 2, "the origin");
+    let origin = key(&store, 2);
+    let at = store.bookmark(origin).unwrap();
+    let timeline = || open(&store, 1).timeline().unwrap().id;
+    put(&store, 1, "a life");
+    let mut newest = timeline();
+    for _ in 0..3 {
+        delete(&store, 1);
+        store.fork(origin, &at, key(&store, 1), None).unwrap();
+        let fork = open(&store, 1);
+        assert_eq!(value(&fork).as_deref(), Some("the origin"));
+        // A dormant object stays, and so does one whose code has not been told of its timeline.
+        fork.activate(false).unwrap();
+        fork.timeline_told().unwrap();
+        fork.commit().unwrap();
+        drop(fork);
+        let present = timeline();
+        assert!(present > newest, "{present} after {newest}");
+        newest = present;
+    }
+}
+
+#[test]
 fn s21_commit_numbers_rise_from_life_to_life() {
     let store = manual(&SimDisk::new());
     let mut newest = String::new();

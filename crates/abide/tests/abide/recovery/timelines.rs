@@ -1,12 +1,12 @@
 //! What a restore and a fork mean to an object's code: its timeline, the hook, and dormancy.
 
-use std::time::Duration;
+use std::{path::Path, sync::Arc, time::Duration};
 
 use abide::{
     AlarmInfo, ClassOptions, ErrorKind, NodeBuilder, TimelineCause, TimelineId,
     clock::{Clock as _, TestClock},
     prelude::*,
-    storage::{AlarmState, SimDisk},
+    storage::{AlarmState, Disk as _, OpenMode, SimDisk, StoreOptions, restore_directory},
 };
 
 use crate::support::{Signals, World, run, signals};
@@ -394,5 +394,87 @@ fn results_of_keyed_calls_are_not_answered_to_callers_of_a_copy() {
         let copy = diary(&world, "copy");
         assert_eq!(keyed(&copy).count().await.unwrap(), 2);
         assert_eq!(keyed(&original).count().await.unwrap(), 1);
+    });
+}
+
+/// The directory as it is restored from its archive.
+fn restored(lost: &SimDisk) -> SimDisk {
+    let read = |path: &Path| {
+        let file = lost.open(path, OpenMode::Existing).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    let (disk, dir) = (SimDisk::new(), Path::new("/data"));
+    let archive = dir.join("archive");
+    disk.create_dir_all(&archive).unwrap();
+    for name in lost.list(&archive).unwrap() {
+        let path = archive.join(name);
+        let copy = disk.open(&path, OpenMode::Create).unwrap();
+        copy.write_at(&read(&path), 0).unwrap();
+    }
+    let manifest = read(&dir.join("MANIFEST"));
+    let options = StoreOptions::small();
+    let made = restore_directory(
+        Arc::new(disk.clone()),
+        dir,
+        &manifest,
+        abide::storage::RestoreOptions::default(),
+        &options,
+        &|_| {},
+    );
+    made.unwrap();
+    disk
+}
+
+#[test]
+fn after_a_restore_of_the_directory_objects_are_told_when_they_start() {
+    run(async {
+        let world = new_world();
+        let (ada, bob) = (diary(&world, "ada"), diary(&world, "bob"));
+        write(&ada, "first").await;
+        let at = bob.set_alarm().await.unwrap();
+        world.node.fork(bob.untyped(), at, "copy").await.unwrap();
+        let before = [timeline(&ada).await, timeline(&bob).await];
+        let clock = world.clock.clone();
+        let disk = restored(&world.stop().await);
+
+        let world = on(clock, disk);
+        settle(&world).await;
+        assert_eq!(world.signals.notes(), [""; 0], "no object starts for it");
+        let (ada, bob, copy) = (
+            diary(&world, "ada"),
+            diary(&world, "bob"),
+            diary(&world, "copy"),
+        );
+        let listed = world.node.timeline(ada.untyped()).await.unwrap().timeline;
+        assert!(
+            matches!(listed.cause(), TimelineCause::Restored { .. }),
+            "{listed:?}"
+        );
+        write(&ada, "second").await;
+        assert_eq!(world.signals.notes(), ["component told", "told", "called"]);
+        assert_eq!(timeline(&ada).await, listed.id());
+        assert!(listed.id() > before[0]);
+        assert_eq!(
+            ada.told().await.unwrap(),
+            (vec![listed.id().to_string()], 1)
+        );
+        // An alarm that is due waits for it.
+        world.clock.advance(HOUR);
+        settle(&world).await;
+        let notes = world.signals.notes();
+        assert_eq!(notes[3..], ["component told", "told", "woken"]);
+        assert!(timeline(&bob).await > before[1]);
+        assert!(copy.dormant().await.unwrap());
+        // Once, also in another process.
+        let disk = world.stop().await;
+        let world = on(TestClock::new(), disk);
+        let ada = diary(&world, "ada");
+        assert_eq!(
+            ada.told().await.unwrap(),
+            (vec![listed.id().to_string()], 1)
+        );
+        assert_eq!(world.signals.notes(), [""; 0]);
     });
 }

@@ -9,4 +9,4 @@ mod files;
 mod missing;
 mod random;
 mod repair;
-mod world;
+pub(crate) mod world;

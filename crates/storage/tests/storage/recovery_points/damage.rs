@@ -175,12 +175,15 @@ fn s16_a_damaged_run_costs_only_the_history_in_it() {
 fn the_archive_leaves_alone_what_it_has_not_made() {
     let dir = tempfile::tempdir().unwrap();
     let archive = dir.path().join("archive");
+    let open = || {
+        let disk = Arc::new(abide_storage::RealDisk);
+        Store::open(disk, dir.path(), StoreOptions::small()).unwrap()
+    };
     std::fs::create_dir_all(archive.join("lost+found")).unwrap();
+    open().close().unwrap();
     let (copy, left) = ("0000000000000007.run.bak", "0000000000000007.run");
     std::fs::write(archive.join(copy), "a copy").unwrap();
     std::fs::write(archive.join(left), "left by a crash").unwrap();
-    let disk = Arc::new(abide_storage::RealDisk);
-    let store = Store::open(disk, dir.path(), StoreOptions::small()).unwrap();
-    store.close().unwrap();
+    open().close().unwrap();
     assert!(archive.join(copy).exists() && !archive.join(left).exists());
 }

@@ -1,0 +1,167 @@
+//! The runs that a directory is restored from: each is read as a whole before anything is written, and then object by
+//! object.
+
+use super::continued::LOST_BYTES;
+use super::progress::Progress;
+use crate::archive::entry::{Entry, Kind};
+use crate::archive::newest::NewestEntries;
+use crate::archive::run::RunReader;
+use crate::archive::stream::{Merged, Stream};
+use crate::archive::{self, DIR};
+use crate::disk::Disk;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ident::ObjectKey;
+use crate::manifest::{Manifest, RunMeta};
+use crate::parallel;
+use crate::sync::Mutex;
+use std::path::Path;
+
+/// Bytes of a run after which the progress is told.
+const TOLD_BYTES: u64 = 4 << 20;
+
+/// The whole archive.
+pub(super) struct Source<'a> {
+    pub(super) manifest: &'a Manifest,
+    /// Oldest first.
+    runs: Vec<RunReader>,
+}
+
+impl<'a> Source<'a> {
+    /// Opens every run and reads all of it. Those that are known to be damaged count only if they are not.
+    pub(super) fn open(
+        disk: &dyn Disk,
+        dir: &Path,
+        manifest: &'a Manifest,
+        threads: usize,
+        progress: &Progress<'_>,
+    ) -> Result<Self> {
+        let dir = dir.join(DIR);
+        let listed: Vec<_> = manifest.archive.runs.iter().enumerate().collect();
+        let whole = Mutex::new(Vec::new());
+        parallel::for_each(threads, &listed, |(place, run)| {
+            match verified(disk, &dir, run, manifest.redo, progress) {
+                Ok(reader) => whole.lock().push((*place, reader)),
+                Err(error) if error.kind() != ErrorKind::Damaged => return Err(error),
+                Err(error) if manifest.archive.damaged.contains(&run.number) => {
+                    tracing::warn!(%error, "restoring without a run that was damaged before");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a run is missing or damaged");
+                    return Err(Error::damaged(format!(
+                        "nothing was restored: {} is missing or damaged; copy it again from where it came",
+                        dir.join(RunMeta::file_name(run.number)).display()
+                    )));
+                }
+            }
+            Ok(())
+        })?;
+        let mut whole = whole.into_inner();
+        whole.sort_by_key(|(place, _)| *place);
+        let source = Self {
+            manifest,
+            runs: whole.into_iter().map(|(_, reader)| reader).collect(),
+        };
+        progress.has_objects(source.count()?);
+        Ok(source)
+    }
+
+    /// The number of objects, also of those that have ended.
+    fn count(&self) -> Result<u64> {
+        let mut newest = NewestEntries::of(self.runs.iter().cloned());
+        let mut count = 0;
+        for byte in 0..=u8::MAX {
+            for key in newest.with_first_byte(byte).into_keys() {
+                if self.manifest.is_deleted(key.namespace) {
+                    continue;
+                }
+                if self.manifest.unique_key(key.namespace).is_none() {
+                    return Err(Error::refused(format!(
+                        "the archive has an object of class number {}, which the copy of the manifest does not have: they do \
+                         not belong together",
+                        key.namespace.0
+                    )));
+                }
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// The objects whose ids begin with this byte.
+    pub(super) fn part(&self, byte: u8) -> Result<Part<'a>> {
+        let mut streams = Vec::new();
+        for run in &self.runs {
+            let mut run = run.clone();
+            let first = run.first_from(byte)?;
+            streams.push(Stream::from(run, first)?);
+        }
+        Ok(Part {
+            manifest: self.manifest,
+            merged: Merged::new(streams),
+            byte,
+        })
+    }
+}
+
+/// Opens a run and reads all of it.
+fn verified(
+    disk: &dyn Disk,
+    dir: &Path,
+    run: &RunMeta,
+    redo: u64,
+    progress: &Progress<'_>,
+) -> Result<RunReader> {
+    let reader = RunReader::open(disk, dir, run)?;
+    reader.verify_length()?;
+    let mut told = 0;
+    archive::verify(reader.clone(), |head, reached| {
+        // A snapshot is of a file that a checkpoint has written, which may be ahead of the log before the checkpoint.
+        let end = match head.kind {
+            Kind::Commit => redo,
+            Kind::Snapshot => redo + LOST_BYTES,
+        };
+        if head.position.lsn.get() > end {
+            return Err(reader.damaged(format_args!("a commit at {}", head.position)));
+        }
+        if reached >= told + TOLD_BYTES {
+            progress.checked(reached - told);
+            told = reached;
+        }
+        Ok(())
+    })?;
+    progress.checked(run.bytes.saturating_sub(told));
+    Ok(reader)
+}
+
+/// Some of the objects, in the archive's order. Those of deleted namespaces are left out.
+pub(super) struct Part<'a> {
+    manifest: &'a Manifest,
+    merged: Merged,
+    byte: u8,
+}
+
+impl Part<'_> {
+    /// The next object; the entries of the one before have been passed.
+    pub(super) fn object(&mut self) -> Result<Option<ObjectKey>> {
+        while let Some(key) = self.merged.key().filter(|key| key.id[0] == self.byte) {
+            if !self.manifest.is_deleted(key.namespace) {
+                return Ok(Some(key));
+            }
+            self.merged.skip(key)?;
+        }
+        Ok(None)
+    }
+
+    /// Passes the entries of an object to a function, in order.
+    pub(super) fn entries(
+        &mut self,
+        key: ObjectKey,
+        mut take: impl FnMut(&Entry<'_>) -> Result<()>,
+    ) -> Result<()> {
+        while let Some(entry) = self.merged.current().filter(|entry| entry.head.key == key) {
+            take(&entry)?;
+            self.merged.advance()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,12 @@
+//! A data directory that is built from the runs of an archive and a manifest.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod ahead;
+mod crash;
+mod incomplete;
+mod life;
+mod lives;
+mod many;
+mod refused;
+mod time;
+mod timelines;
