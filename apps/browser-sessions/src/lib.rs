@@ -23,7 +23,6 @@ mod pages;
 pub mod pictures;
 pub mod request;
 mod session;
-mod store_client;
 
 pub use error::SessionError;
 pub use http::router;

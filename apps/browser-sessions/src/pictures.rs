@@ -4,6 +4,7 @@
 
 use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt, path::PathBuf, sync::Arc};
 
+use abide::{history::Connector, server::tls_client_config};
 use anyhow::Context;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -13,7 +14,7 @@ use object_store::{
 };
 use tokio::{runtime::Handle, time::timeout};
 
-use crate::{limits, request::Format, store_client::StoreClients};
+use crate::{limits, request::Format};
 
 /// A bucket of an S3-compatible service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,9 +67,12 @@ impl Pictures {
     /// Keeps pictures in a bucket. Credentials come from `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and the other variables
     /// that are common.
     pub fn in_bucket(bucket: &Bucket) -> anyhow::Result<Self> {
+        let connector = Connector::new(tls_client_config(&[])?)
+            .connect_timeout(limits::STORE_CONNECT)
+            .answer_timeout(limits::STORE_ANSWER);
         let mut builder = AmazonS3Builder::from_env()
             .with_bucket_name(&bucket.name)
-            .with_http_connector(StoreClients);
+            .with_http_connector(connector);
         if let Some(endpoint) = &bucket.endpoint {
             builder = builder
                 .with_endpoint(endpoint)

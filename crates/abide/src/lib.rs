@@ -110,6 +110,7 @@
 //! | `patterns` | [`patterns`]: rate limiters, locks, sessions, shards, leaderboards, presence, retries, cleanup |
 //! | `party` | [`party`]: rooms for the clients of `PartyKit`, such as `partysocket` |
 //! | `yjs` | [`yjs`]: documents that several people edit at once, by the protocols of Yjs |
+//! | `history` | [`history`]: copies of a node's history in an object store |
 //! | `component` | [`component`]: building blocks for custom components |
 //! | `full` | all of these |
 //!
@@ -168,6 +169,9 @@ pub use abide_components::workflow;
 #[cfg(feature = "yjs")]
 #[doc(inline)]
 pub use abide_components::yjs;
+#[cfg(feature = "history")]
+#[doc(inline)]
+pub use abide_history as history;
 #[cfg(feature = "outbox")]
 #[doc(inline)]
 pub use abide_outbox as outbox;

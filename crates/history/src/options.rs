@@ -1,0 +1,43 @@
+//! How an uploader works.
+
+use std::time::Duration;
+
+/// The settings of an uploader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The shortest time between two uploads. The default is 10 seconds. Besides one put for each part of a run, an upload makes a put
+    /// and a listing, and deletes what is no longer needed; without changes there is none.
+    pub interval: Duration,
+    /// How long the store keeps what the newest manifest no longer lists: longer than a download takes, so that none loses its runs.
+    /// The default is a day.
+    pub keep: Duration,
+    /// The longest object; a longer run is stored in parts of this length. The default is 16 MiB. At most 5 GiB, and a run has at
+    /// most 65,536 parts.
+    pub part: u64,
+    /// Parts under way at once, each in memory. The default is 4.
+    pub at_once: usize,
+    /// After how many uploaded bytes of a copy that is not complete a manifest says what is there, so that the next start of the
+    /// process continues from it. The default is 1 GiB.
+    pub stage: u64,
+    /// How often the source is asked for its version. The default is a second.
+    pub poll: Duration,
+    /// The longest wait after failures in a row. The default is a minute.
+    pub patience: Duration,
+    /// Takes the history over if it belongs to another directory. The default is to refuse.
+    pub take_over: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(10),
+            keep: Duration::from_hours(24),
+            part: 16 << 20,
+            at_once: 4,
+            stage: 1 << 30,
+            poll: Duration::from_secs(1),
+            patience: Duration::from_mins(1),
+            take_over: false,
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! A session that owns the history in the store: what it knows to be there, and the next manifest.
+//!
+//! Contract: [`Publisher::publish`] changes what the session knows only once the store has confirmed the manifest. If the response
+//! was lost, the next attempt finds the manifest of the first, or creates its own, and the two may differ: what counts is what the
+//! store has. A manifest counts if, after it was created, there is none with a higher number.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::SystemTime,
+};
+
+use bytes::Bytes;
+
+use crate::{
+    Error, Manifest, Options, Published, Session, Snapshot, Store, StoredRun,
+    claim::{Claim, manifest, numbers_from, superseded},
+    directory::{Directory, Mark, Record},
+    garbage::Garbage,
+    key,
+    key::Folder,
+    manifest::Dropped,
+    store::Creation,
+};
+
+/// What the session knows.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    pub store: Store,
+    directory: Directory,
+    record: Record,
+    /// Where its runs go.
+    pub folder: Folder,
+    /// The manifest in force.
+    pub last: Option<Manifest>,
+    /// The manifest in force is another's, or there is none.
+    pub is_unclaimed: bool,
+    /// Runs of this history that are in the store: the manifest in force lists them, or this session has written them.
+    pub known: BTreeMap<u64, StoredRun>,
+    /// Runs that the manifest in force lists and that were another's: this history may have the same.
+    pub candidates: BTreeMap<u64, StoredRun>,
+    /// Runs that this session has begun to write, and that no manifest lists.
+    pub begun: BTreeMap<u64, Dropped>,
+    /// Parts of these that the store has confirmed, with their CRC-32C.
+    pub parts: HashMap<String, u32>,
+    dropped: Vec<Dropped>,
+    garbage: Garbage,
+}
+
+/// Whether the manifest in the store is the one that was to be published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Published,
+    /// It is an earlier one of this session, whose response was lost.
+    Earlier,
+}
+
+impl Publisher {
+    /// Looks whose the history is.
+    pub(crate) async fn open(
+        store: Store,
+        directory: Directory,
+        session: Session,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let record = on_thread({
+            let directory = directory.clone();
+            move || directory.read()
+        })
+        .await?;
+        let claim = Claim::check(&store, &record, options.take_over).await?;
+        let last = claim.newest;
+        let garbage = Garbage::new(&claim.manifests, options.keep);
+        let mut known = BTreeMap::new();
+        let mut candidates = BTreeMap::new();
+        let mut dropped = Vec::new();
+        if let Some(last) = &last {
+            let numbered = |run: &StoredRun| (run.number, run.clone());
+            if claim.is_taken_over {
+                // Not those that are staged: the next manifest drops them.
+                candidates.extend(last.runs.iter().map(numbered));
+            } else if last.is_foreign {
+                candidates.extend(last.runs.iter().map(numbered));
+                known.extend(last.staged.iter().map(numbered));
+            } else {
+                known.extend(last.listed().map(numbered));
+            }
+            dropped.clone_from(&last.dropped);
+        }
+        Ok(Self {
+            folder: Folder {
+                writer: record.writer,
+                base: last.as_ref().map_or(0, |last| last.number),
+                session,
+            },
+            is_unclaimed: claim.is_taken_over || last.is_none(),
+            store,
+            directory,
+            record,
+            last,
+            known,
+            candidates,
+            begun: BTreeMap::new(),
+            parts: HashMap::new(),
+            dropped,
+            garbage,
+        })
+    }
+
+    /// The newest complete copy.
+    pub(crate) fn published(&self) -> Option<Published> {
+        let last = self.last.as_ref()?;
+        last.content.as_ref()?;
+        Some(Published {
+            number: last.number,
+            time: last.time,
+            runs: last.runs.len() as u64,
+            bytes: last.bytes(),
+        })
+    }
+
+    /// True if the manifest in force has this snapshot.
+    pub(crate) fn has(&self, snapshot: &Snapshot) -> bool {
+        let Some(last) = self.last.as_ref().filter(|_| !self.is_unclaimed) else {
+            return false;
+        };
+        let stored = last.runs.iter().map(|run| (run.number, run.bytes));
+        let wanted = snapshot.runs.iter().map(|run| (run.number, run.bytes));
+        !last.is_foreign
+            && last.content.as_ref() == Some(&snapshot.content)
+            && stored.collect::<BTreeSet<_>>() == wanted.collect()
+    }
+
+    /// Publishes that all runs of a snapshot, which are known, are its copy.
+    pub(crate) async fn publish(&mut self, snapshot: &Snapshot) -> Result<Outcome, Error> {
+        let runs = snapshot.runs.iter().map(|run| {
+            let known = self.known.get(&run.number).cloned();
+            let number = run.number;
+            known.ok_or_else(|| Error::store(format!("run {number}"), "it is not in the store"))
+        });
+        let runs: Vec<_> = runs.collect::<Result<_, _>>()?;
+        let mut next = self.next();
+        let listed: BTreeSet<&str> = runs.iter().map(|run| &*run.key).collect();
+        let before = next.number - 1;
+        let last = self.last.iter().flat_map(Manifest::listed);
+        let last = last.map(|run| Dropped {
+            key: run.key.clone(),
+            bytes: run.bytes,
+            part: run.part,
+            last: before,
+        });
+        // The first mention of a key counts.
+        let all = self.dropped.iter().cloned();
+        let all = all.chain(last).chain(self.begun.values().cloned());
+        let mut seen = BTreeSet::new();
+        next.dropped = all
+            .filter(|run| !listed.contains(&*run.key) && seen.insert(run.key.clone()))
+            .map(|run| Dropped {
+                last: run.last.min(before),
+                ..run
+            })
+            .collect();
+        next.runs = runs;
+        next.staged = Vec::new();
+        next.is_foreign = false;
+        next.content = Some(snapshot.content.clone());
+        next.time = snapshot.time;
+        let outcome = self.create(next).await?;
+        if outcome == Outcome::Published {
+            let last = self.last.iter().flat_map(Manifest::listed);
+            let listed: BTreeSet<&str> = last.map(|run| &*run.key).collect();
+            self.known.retain(|_, run| listed.contains(&*run.key));
+            self.begun.clear();
+            self.parts.clear();
+            self.candidates.clear();
+        }
+        Ok(outcome)
+    }
+
+    /// Publishes that the runs that are known are in the store, and leaves the newest copy as it is.
+    pub(crate) async fn stage(&mut self) -> Result<Outcome, Error> {
+        let mut next = self.next();
+        let copied: BTreeSet<&str> = next.runs.iter().map(|run| &*run.key).collect();
+        let known = self.known.values();
+        next.staged = known
+            .filter(|run| !copied.contains(&*run.key))
+            .cloned()
+            .collect();
+        // A run that the last manifest staged and that is no longer known.
+        let kept: BTreeSet<String> = next.listed().map(|run| run.key.clone()).collect();
+        let last = self.last.iter().flat_map(Manifest::listed);
+        let gone = last.filter(|run| !kept.contains(&run.key));
+        let before = next.number - 1;
+        next.dropped.extend(gone.map(|run| Dropped {
+            key: run.key.clone(),
+            bytes: run.bytes,
+            part: run.part,
+            last: before,
+        }));
+        self.create(next).await
+    }
+
+    /// The next manifest, with the copy of the last.
+    fn next(&self) -> Manifest {
+        let Folder {
+            writer, session, ..
+        } = self.folder;
+        let last = self.last.as_ref();
+        let mut writers = last.map(|last| last.writers.clone()).unwrap_or_default();
+        writers.extend(last.map(|last| last.writer));
+        writers.insert(writer);
+        Manifest {
+            number: last.map_or(0, |last| last.number) + 1,
+            writer,
+            session,
+            time: last.map_or_else(SystemTime::now, |last| last.time),
+            runs: last.map(|last| last.runs.clone()).unwrap_or_default(),
+            content: last.and_then(|last| last.content.clone()),
+            staged: Vec::new(),
+            dropped: self.dropped.clone(),
+            is_foreign: last.is_some_and(|last| self.is_unclaimed || last.is_foreign),
+            writers,
+        }
+    }
+
+    async fn create(&mut self, next: Manifest) -> Result<Outcome, Error> {
+        debug_assert!(!next.contradicts_itself(), "{next:?}");
+        let number = next.number;
+        self.check_last().await?;
+        let mark = Mark {
+            number,
+            session: self.folder.session,
+        };
+        self.remember(|record| record.tried = Some(mark)).await?;
+        let bytes = Bytes::from(next.encode()?);
+        let created = self.store.create(&key::manifest(number), bytes).await?;
+        let (manifest, outcome) = if created == Creation::Made {
+            (next, Outcome::Published)
+        } else {
+            // Its own, if a response was lost.
+            let there = manifest(&self.store, number).await?;
+            if there.session != self.folder.session {
+                return Err(Error::Owned(superseded(&self.store, &there)));
+            }
+            let is_same = there == next;
+            let outcome = if is_same {
+                Outcome::Published
+            } else {
+                Outcome::Earlier
+            };
+            (there, outcome)
+        };
+        self.check_newest(number).await?;
+        self.garbage.published(number);
+        self.dropped.clone_from(&manifest.dropped);
+        // What a manifest has dropped is listed by none again.
+        let dropped: BTreeSet<&str> = self.dropped.iter().map(|run| &*run.key).collect();
+        self.known.retain(|_, run| !dropped.contains(&*run.key));
+        self.begun.retain(|_, run| !dropped.contains(&*run.key));
+        self.last = Some(manifest);
+        self.is_unclaimed = false;
+        self.remember(|record| record.published = Some(mark))
+            .await?;
+        Ok(outcome)
+    }
+
+    /// A number that is free may have been another's whose manifest was deleted: an owner that slept for longer than manifests are
+    /// kept. Then there is a higher one, since the newest is never deleted.
+    async fn check_newest(&self, number: u64) -> Result<(), Error> {
+        let last = self.last.as_ref().map(|last| last.number);
+        let last = last.filter(|last| *last < number);
+        let there = numbers_from(&self.store, last.unwrap_or(number)).await?;
+        if let Some(newest) = there.iter().copied().rfind(|there| *there > number) {
+            let newest = manifest(&self.store, newest).await?;
+            return Err(Error::Owned(superseded(&self.store, &newest)));
+        }
+        let Some(last) = last.filter(|last| !there.contains(last)) else {
+            return Ok(());
+        };
+        // The new one lists what is not there: it must not be restored, and this node must not continue from it.
+        self.store.delete(&[key::manifest(number)]).await?;
+        Err(Error::store(
+            format!(
+                "reading {} in {}",
+                key::manifest(last),
+                self.store.location()
+            ),
+            "it is no longer there, although this node has written it: the store was emptied, or another volume is mounted there. \
+             Bring it back, or restart the node to copy everything again",
+        ))
+    }
+
+    /// A store that replaces what exists may have lost the last manifest to another's.
+    async fn check_last(&self) -> Result<(), Error> {
+        let Some(last) = self.last.as_ref().filter(|_| self.store.replaces()) else {
+            return Ok(());
+        };
+        let there = manifest(&self.store, last.number).await?;
+        if there.session == last.session {
+            return Ok(());
+        }
+        Err(Error::Owned(superseded(&self.store, &there)))
+    }
+
+    async fn remember(&mut self, change: impl FnOnce(&mut Record)) -> Result<(), Error> {
+        change(&mut self.record);
+        let (directory, record) = (self.directory.clone(), self.record.clone());
+        on_thread(move || directory.write(&record)).await
+    }
+
+    /// Deletes some of what is no longer needed. Only after a manifest of this session.
+    pub(crate) async fn collect(&mut self) -> Result<(), Error> {
+        let Some(last) = self.last.as_ref() else {
+            return Ok(());
+        };
+        if last.session != self.folder.session {
+            return Ok(());
+        }
+        let dropped = &mut self.dropped;
+        self.garbage
+            .collect(&self.store, self.folder, last, dropped)
+            .await
+    }
+}
+
+/// Runs what reads and writes files where it may wait.
+pub(crate) async fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::store("a thread".to_owned(), error))?
+}

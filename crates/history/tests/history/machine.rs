@@ -1,0 +1,249 @@
+//! A data directory whose runs come and go, and what must be in the store.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use abide_history::{Download, Options, Run, Snapshot, Source, Status, Store, Uploader};
+use tempfile::TempDir;
+
+use crate::random::Random;
+
+pub(crate) struct Machine {
+    pub(crate) dir: TempDir,
+    pub(crate) history: Arc<History>,
+}
+
+pub(crate) struct History {
+    dir: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    version: u64,
+    newest: u64,
+    runs: BTreeMap<u64, Vec<u8>>,
+    /// It says that it cannot tell, so often.
+    silent: u32,
+}
+
+/// What every manifest says of its runs, which a judge reads.
+pub(crate) fn content(runs: &BTreeMap<u64, Vec<u8>>) -> String {
+    let runs = runs
+        .iter()
+        .map(|(number, bytes)| format!("{number}:{:08x}", crc32c::crc32c(bytes)));
+    runs.collect::<Vec<_>>().join(",")
+}
+
+impl Source for History {
+    fn version(&self) -> u64 {
+        self.state.lock().unwrap().version
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        let mut state = self.state.lock().unwrap();
+        if state.silent > 0 {
+            state.silent -= 1;
+            return None;
+        }
+        let runs = state.runs.iter().map(|(number, bytes)| Run {
+            number: *number,
+            path: self.path(*number),
+            bytes: bytes.len() as u64,
+        });
+        Some(Snapshot {
+            time: SystemTime::UNIX_EPOCH,
+            runs: runs.collect(),
+            content: content(&state.runs).into(),
+        })
+    }
+}
+
+impl History {
+    fn path(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("{number:016x}.run"))
+    }
+
+    /// Writes a run.
+    pub(crate) fn add(&self, bytes: Vec<u8>) {
+        let mut state = self.state.lock().unwrap();
+        state.newest += 1;
+        let number = state.newest;
+        fs::write(self.path(number), &bytes).unwrap();
+        state.runs.insert(number, bytes);
+        state.version += 1;
+    }
+
+    /// Merges the oldest runs into one; their files vanish.
+    pub(crate) fn merge(&self, count: usize) {
+        let mut state = self.state.lock().unwrap();
+        let old: Vec<u64> = state.runs.keys().take(count).copied().collect();
+        let mut merged = Vec::new();
+        for number in old {
+            merged.extend(state.runs.remove(&number).unwrap());
+            fs::remove_file(self.path(number)).unwrap();
+        }
+        drop(state);
+        self.add(merged);
+    }
+
+    /// Something else than its runs has changed.
+    pub(crate) fn touch(&self) {
+        self.state.lock().unwrap().version += 1;
+    }
+
+    pub(crate) fn be_silent(&self, times: u32) {
+        self.state.lock().unwrap().silent = times;
+    }
+
+    pub(crate) fn runs(&self) -> BTreeMap<u64, Vec<u8>> {
+        self.state.lock().unwrap().runs.clone()
+    }
+
+    /// Something random happens.
+    pub(crate) fn live(&self, random: &mut Random) {
+        let runs = self.runs().len() as u64;
+        if runs > 2 && random.percent(30) {
+            self.merge(2 + random.below(runs - 1) as usize);
+        } else if random.percent(15) {
+            self.touch();
+        } else {
+            let length = random.below(300);
+            let bytes = (0..length).map(|_| random.draw() as u8);
+            self.add(bytes.collect());
+        }
+    }
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        Self::with(State::default())
+    }
+
+    fn with(state: State) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let history = Arc::new(History {
+            dir: dir.path().to_owned(),
+            state: Mutex::new(state),
+        });
+        Self { dir, history }
+    }
+
+    /// A machine with a few runs, of one part and of several.
+    pub(crate) fn with_runs() -> Self {
+        let machine = Self::new();
+        for length in [10_u8, 250, 0, 100] {
+            machine.history.add((0..length).collect());
+        }
+        machine
+    }
+
+    /// A copy of the directory, with all that is in it.
+    pub(crate) fn copy(&self) -> Self {
+        let state = self.history.state.lock().unwrap().clone();
+        let copy = Self::with(state);
+        for file in fs::read_dir(self.dir.path()).unwrap() {
+            let file = file.unwrap();
+            let copied = fs::copy(file.path(), copy.dir.path().join(file.file_name()));
+            // A thread of an uploader may rename `history.json.new` at this moment.
+            let is_new = file.file_name() == "history.json.new";
+            assert!(copied.is_ok() || is_new, "{copied:?}");
+        }
+        copy
+    }
+
+    /// A machine that continues with the runs of a download.
+    pub(crate) async fn restored(store: &Store) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let download = Download::find(store, None).await.unwrap();
+        download.save(dir.path(), |_, _| {}).await.unwrap();
+        let runs: BTreeMap<u64, Vec<u8>> = read_runs(dir.path());
+        let newest = runs.keys().last().copied().unwrap_or(0);
+        let state = State {
+            version: 1,
+            newest,
+            runs,
+            silent: 0,
+        };
+        let history = Arc::new(History {
+            dir: dir.path().to_owned(),
+            state: Mutex::new(state),
+        });
+        Self { dir, history }
+    }
+
+    pub(crate) fn start(&self, store: &Store, options: Options) -> Uploader {
+        let source = Arc::clone(&self.history) as Arc<dyn Source>;
+        Uploader::start(store.clone(), self.dir.path(), source, options).unwrap()
+    }
+}
+
+/// Options that make all happen in small: parts of 64 bytes, and a minute instead of a day.
+pub(crate) fn options() -> Options {
+    Options {
+        part: 64,
+        stage: 200,
+        at_once: 2,
+        keep: Duration::from_mins(1),
+        ..Options::default()
+    }
+}
+
+pub(crate) fn taking_over() -> Options {
+    Options {
+        take_over: true,
+        ..options()
+    }
+}
+
+/// Waits until the status is as wanted, for at most an hour of the test's clock.
+pub(crate) async fn until(uploader: &Uploader, wanted: impl Fn(&Status) -> bool) -> Status {
+    let status = uploader.wait_for(&wanted);
+    let status = tokio::time::timeout(Duration::from_hours(1), status).await;
+    let status = status.unwrap_or_else(|_| uploader.status());
+    assert!(wanted(&status), "still {status:?}");
+    status
+}
+
+/// Waits until the store has what the machine has.
+pub(crate) async fn until_copied(uploader: &Uploader, store: &Store, history: &History) {
+    for _ in 0..3600 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let status = uploader.status();
+        if status.published.is_none() || status.failing.is_some() {
+            continue;
+        }
+        let Ok(download) = Download::find(store, None).await else {
+            continue;
+        };
+        let there = download.manifest().content.clone();
+        if there.as_deref() == Some(content(&history.runs()).as_bytes()) {
+            assert_eq!((status.backlog_runs, status.backlog_bytes), (0, 0));
+            return;
+        }
+    }
+    panic!("not copied: {:?}", uploader.status());
+}
+
+pub(crate) fn read_runs(dir: &Path) -> BTreeMap<u64, Vec<u8>> {
+    let files = fs::read_dir(dir).unwrap().map(|file| file.unwrap());
+    let runs = files.filter_map(|file| {
+        let name = file.file_name().into_string().unwrap();
+        let number = u64::from_str_radix(name.strip_suffix(".run")?, 16).unwrap();
+        Some((number, fs::read(file.path()).unwrap()))
+    });
+    runs.collect()
+}
+
+/// What a download of the newest copy has.
+pub(crate) async fn downloaded(store: &Store) -> BTreeMap<u64, Vec<u8>> {
+    let dir = tempfile::tempdir().unwrap();
+    let download = Download::find(store, None).await.unwrap();
+    download.save(dir.path(), |_, _| {}).await.unwrap();
+    read_runs(dir.path())
+}

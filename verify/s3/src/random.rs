@@ -1,0 +1,18 @@
+//! Numbers from a seed.
+
+/// `SplitMix64`.
+#[derive(Debug)]
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn percent(&mut self, percent: u8) -> bool {
+        self.draw() % 100 < u64::from(percent)
+    }
+}
