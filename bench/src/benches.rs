@@ -2,6 +2,7 @@
 
 pub(crate) mod alarms;
 pub(crate) mod archive;
+pub(crate) mod backup;
 pub(crate) mod bank;
 pub(crate) mod budget;
 pub(crate) mod cbor;

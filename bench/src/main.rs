@@ -87,6 +87,8 @@ enum Bench {
     OutboxFairness(benches::outbox_fairness::Options),
     /// (u) Encoding and decoding of values: other codecs, and the share of a call and of a stored key.
     Cbor(benches::cbor::Options),
+    /// (v) What copies of the history cost, and how long a lost store takes to be back.
+    Backup(benches::backup::Options),
     /// Child process of a benchmark; not for direct use.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -108,6 +110,7 @@ fn main() -> Result<()> {
         Bench::NPlusOne(options) => benches::n_plus_one::run(&context, &options),
         Bench::Alarms(options) => benches::alarms::run(&context, &options),
         Bench::Archive(options) => benches::archive::run(&context, &options),
+        Bench::Backup(options) => benches::backup::run(&context, &options),
         Bench::Sockets(options) => benches::sockets::run(&context, &options),
         Bench::Outbox(options) => benches::outbox::run(&context, &options),
         Bench::OutboxHttp(options) => benches::outbox_http::run(&context, &options),

@@ -5,6 +5,7 @@ pub(crate) mod backlog;
 pub(crate) mod bank;
 pub(crate) mod child;
 pub(crate) mod commits;
+pub(crate) mod copies;
 pub(crate) mod fairness;
 pub(crate) mod heavy;
 pub(crate) mod node;

@@ -28,6 +28,10 @@ pub(crate) enum Unit {
     SecondsPerGigabyte,
     BytesPerCommit,
     Percent,
+    MebibytesPerSecond,
+    MebibytesPerHour,
+    RequestsPerHour,
+    DollarsPerMonth,
 }
 
 impl Unit {
@@ -52,6 +56,10 @@ impl Unit {
             Self::SecondsPerGigabyte => "s/GB",
             Self::BytesPerCommit => "bytes/commit",
             Self::Percent => "%",
+            Self::MebibytesPerSecond => "MiB/s",
+            Self::MebibytesPerHour => "MiB/h",
+            Self::RequestsPerHour => "requests/h",
+            Self::DollarsPerMonth => "USD/month",
         }
     }
 
@@ -67,6 +75,7 @@ impl Unit {
                 | Self::TransitionsPerSecond
                 | Self::FramesPerSecond
                 | Self::RoundTripsPerSecond
+                | Self::MebibytesPerSecond
         )
     }
 }

@@ -200,6 +200,34 @@ fn the_archive_is_measured_and_a_restore_is_right() {
 }
 
 #[test]
+fn copies_are_measured_a_store_is_restored_and_idle_costs_nothing() {
+    let small = [
+        &["backup", "--objects", "5", "--slice", "0.3"][..],
+        &["--interval", "0.1", "--small", "50", "--large", "2"],
+        &["--rates", "0,1", "--hours", "0.03"],
+    ];
+    let lines = bench(&small.concat());
+    let figure = |name: &str| {
+        let line = lines.iter().find(|line| line["name"] == name);
+        line.unwrap_or_else(|| panic!("{name}"))["ours"]
+            .as_f64()
+            .unwrap()
+    };
+    for name in [
+        "commits/directory",
+        "commits/s3",
+        "restore/objects=50/download",
+        "restore/objects=50/first-answer",
+        "restore/mebibytes=2/build/rate",
+        "hour/commits=1/requests",
+        "hour/commits=1/sent",
+    ] {
+        assert!(figure(&format!("backup/{name}")) > 0.0, "{name}");
+    }
+    assert!(figure("backup/hour/commits=0/requests") < 1.0);
+}
+
+#[test]
 fn more_load_than_capacity_is_measured_at_each_level() {
     let lines = without_peers(&[
         "load",

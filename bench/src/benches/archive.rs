@@ -94,7 +94,7 @@ fn restore(context: &Context, megabytes: u64) -> Result<()> {
     let engine = Engine::open(&context.fresh_dir("ours")?, options(true))?;
     let (db, key) = (engine.open_object(0)?, engine.key(0));
     db.exec("CREATE TABLE rows (id INTEGER PRIMARY KEY, noise BLOB)", ())?;
-    let rows = megabytes * MEGABYTE / ROW_BYTES;
+    let rows = rows(megabytes * MEGABYTE);
     fill(&db, rows)?;
     let (past, first) = (db.bookmark(), sum(&db)?);
     engine.store().checkpoint()?;
@@ -128,8 +128,13 @@ fn restore(context: &Context, megabytes: u64) -> Result<()> {
     Ok(())
 }
 
+/// The rows of an object of this size.
+pub(super) fn rows(bytes: u64) -> u64 {
+    bytes / ROW_BYTES
+}
+
 /// Writes every row anew.
-fn fill(db: &ObjectDb, rows: u64) -> Result<()> {
+pub(super) fn fill(db: &ObjectDb, rows: u64) -> Result<()> {
     for row in 0..rows {
         db.exec(
             "INSERT OR REPLACE INTO rows VALUES (?1, randomblob(?2))",

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::{
     benches::{alarms, memory, recovery},
-    ours::{heavy, node},
+    ours::{copies, heavy, node},
     receiver, soak,
 };
 
@@ -21,6 +21,8 @@ pub(crate) enum Role {
     Alarms,
     /// Serves a bank over HTTP and sockets; the line is the address.
     Bank,
+    /// Serves a bucket in memory over the S3 protocol; the line is its endpoint.
+    Bucket,
     /// Serves objects that work, on half of the cores; the line is the address.
     Busy,
     /// Serves the counter over HTTP; the line is the address.
@@ -63,6 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     match options.role {
         Role::Alarms => alarms::set_and_tell(&options.data, options.objects),
         Role::Bank => node::serve_bank(&options.data, options.objects),
+        Role::Bucket => copies::serve_bucket(),
         Role::Busy => node::serve_busy(&options.data),
         Role::Counter => node::serve_counter(&options.data),
         Role::Heavy => heavy::serve(&options.data, options.objects),

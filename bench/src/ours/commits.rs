@@ -155,10 +155,15 @@ impl Worker {
 
     fn commit(&mut self) -> Result<Lsn> {
         let db = &self.objects[self.sequence.below(self.objects.len())];
-        match self.sequence.commit() {
-            Commit::Insert { k, v } => db.exec(workload::INSERT, (k, v))?,
-            Commit::Update { k, v, id } => db.exec(workload::UPDATE, (k, v, id))?,
-        };
-        db.commit()?.context("a write made no record")
+        commit(db, &mut self.sequence)
     }
+}
+
+/// Makes the next commit of a sequence. It is durable later.
+pub(crate) fn commit(db: &ObjectDb, sequence: &mut Sequence) -> Result<Lsn> {
+    match sequence.commit() {
+        Commit::Insert { k, v } => db.exec(workload::INSERT, (k, v))?,
+        Commit::Update { k, v, id } => db.exec(workload::UPDATE, (k, v, id))?,
+    };
+    db.commit()?.context("a write made no record")
 }

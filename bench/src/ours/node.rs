@@ -180,7 +180,7 @@ pub(crate) fn wait_for_owner() -> Result<()> {
     Ok(())
 }
 
-pub(super) fn runtime() -> Result<Runtime> {
+pub(crate) fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

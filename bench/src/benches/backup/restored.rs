@@ -1,0 +1,169 @@
+//! A lost store comes back from a bucket: the download, the data directory, and the first answer.
+
+use std::{fs, sync::Arc, time::Instant};
+
+use abide::history::{Download, Options as CopyOptions};
+use abide_storage::{RealDisk, RestoreOptions, StoreOptions, restore_directory};
+use anyhow::{Context as _, Result, ensure};
+
+use super::Options;
+use crate::{
+    benches::archive,
+    context::Context,
+    ours::{
+        commits::{self, Engine},
+        copies::{Bucket, Copier},
+        node,
+    },
+    report::{Measurement, Unit},
+    workload,
+};
+
+const MEBIBYTE: f64 = 1_048_576.0;
+
+type Act = Box<dyn Fn(&Engine) -> Result<()>>;
+
+/// What is lost.
+struct Lost {
+    name: String,
+    objects: usize,
+    fill: Act,
+    /// The first question, whose answer must be right.
+    ask: Act,
+}
+
+pub(super) fn run(context: &Context, options: &Options) -> Result<()> {
+    measure(context, &small(options.small))?;
+    measure(context, &large(options.large))
+}
+
+fn small(objects: usize) -> Lost {
+    Lost {
+        name: format!("objects={objects}"),
+        objects,
+        fill: Box::new(move |engine| {
+            (0..objects).try_for_each(|object| engine.open_seeded(object).map(drop))
+        }),
+        ask: Box::new(move |engine| {
+            let db = engine.open_object(objects / 2)?;
+            let value: String = db.exec(workload::SELECT, (1,))?.one()?;
+            ensure!(value == "seed", "another value was restored: {value}");
+            Ok(())
+        }),
+    }
+}
+
+fn large(mebibytes: u64) -> Lost {
+    let rows = archive::rows(mebibytes << 20);
+    Lost {
+        name: format!("mebibytes={mebibytes}"),
+        objects: 1,
+        fill: Box::new(move |engine| {
+            let db = engine.open_object(0)?;
+            db.exec("CREATE TABLE rows (id INTEGER PRIMARY KEY, noise BLOB)", ())?;
+            archive::fill(&db, rows)
+        }),
+        ask: Box::new(move |engine| {
+            let newest = "SELECT id FROM rows ORDER BY id DESC LIMIT 1";
+            let newest: i64 = engine.open_object(0)?.exec(newest, ())?.one()?;
+            ensure!(newest + 1 == rows.cast_signed(), "rows are missing");
+            Ok(())
+        }),
+    }
+}
+
+fn measure(context: &Context, lost: &Lost) -> Result<()> {
+    let runtime = node::runtime()?;
+    let bucket = Bucket::start()?;
+    let place = bucket.open()?;
+    let dir = context.fresh_dir("ours")?;
+    let engine = Engine::open(&dir, commits::options())?;
+    (lost.fill)(&engine)?;
+    // Before the first copy: the next would wait for the upload interval.
+    engine.store().checkpoint()?;
+    let copier = Copier::start(
+        &runtime,
+        &dir,
+        engine.store(),
+        &place,
+        CopyOptions::default(),
+    )?;
+    copier.settle()?;
+    drop(copier);
+    engine.store().close()?;
+    drop(engine);
+    context.fresh_dir("ours")?;
+
+    let dir = context.fresh_dir("restored")?;
+    let archive_dir = dir.join("archive");
+    fs::create_dir(&archive_dir)?;
+    let disk = context.probe()?;
+    let begun = Instant::now();
+    let found = runtime.block_on(Download::find(&place, None))?;
+    runtime.block_on(found.save(&archive_dir, |_, _| {}))?;
+    let download = begun.elapsed().as_secs_f64();
+    let manifest = found.manifest();
+    let encoded = manifest.content.as_deref();
+    let encoded = encoded.context("the copy is not complete")?;
+
+    let begun = Instant::now();
+    let restored = restore_directory(
+        Arc::new(RealDisk),
+        &dir,
+        encoded,
+        RestoreOptions::default(),
+        &StoreOptions::default(),
+        &|_| {},
+    )?;
+    let build = begun.elapsed().as_secs_f64();
+    ensure!(
+        restored.objects == lost.objects as u64 && restored.quarantined.is_empty(),
+        "{} objects were restored instead of {}",
+        restored.objects,
+        lost.objects
+    );
+
+    let begun = Instant::now();
+    let engine = Engine::open(&dir, commits::options())?;
+    (lost.ask)(&engine)?;
+    let answer = begun.elapsed().as_secs_f64();
+    engine.store().close()?;
+    drop(engine);
+    context.fresh_dir("restored")?;
+
+    let [from_store, on_disk] =
+        [manifest.bytes(), restored.bytes].map(|bytes| bytes as f64 / MEBIBYTE);
+    let steps = [
+        (
+            "download",
+            download,
+            Some(from_store),
+            format!("{from_store:.1} MiB in {} runs", manifest.runs.len()),
+        ),
+        (
+            "build",
+            build,
+            Some(on_disk),
+            format!(
+                "{on_disk:.1} MiB, {:.0} objects/s",
+                lost.objects as f64 / build
+            ),
+        ),
+        (
+            "first-answer",
+            answer,
+            None,
+            format!("{:.2} s in all", download + build + answer),
+        ),
+    ];
+    for (step, seconds, mebibytes, note) in steps {
+        let name = format!("backup/restore/{}/{step}", lost.name);
+        let time = Measurement::new(&name, Unit::Seconds, disk);
+        context.print(&time.ours(seconds).note(note));
+        if let Some(mebibytes) = mebibytes {
+            let rate = Measurement::new(name + "/rate", Unit::MebibytesPerSecond, disk);
+            context.print(&rate.ours(mebibytes / seconds));
+        }
+    }
+    Ok(())
+}
