@@ -54,6 +54,7 @@ impl DataArgs {
             data: self.data.clone(),
             memory: None,
             insecure: false,
+            take_over: false,
         };
         let (config, _) = Config::load_with::<Settings>(&sources)?;
         Ok(config)

@@ -291,8 +291,10 @@ Examples:
 Example:
   abide restore Kv/ada --at -15m
   abide restore Kv/ada --at -15m --dormant
+  abide restore --from s3://backups/abide --data /var/lib/abide --take-over
 
-It prints the bookmark that undoes it. A dormant object answers calls and does nothing else until `abide activate`.",
+It prints the bookmark that undoes it. A dormant object answers calls and does nothing else until `abide activate`.
+With --from it builds a data directory from a copy. If it is interrupted, run it again: it continues.",
     ),
     (
         "fork",
@@ -375,12 +377,21 @@ Example:
 Times are UTC.",
     ),
     (
+        "history",
+        "\
+Example:
+  abide history --from s3://backups/abide
+
+Without --from it takes the place from the settings. The newest whole copy is what `abide restore --from` restores.",
+    ),
+    (
         "verify",
         "\
 Example:
   abide verify --data /var/lib/abide
+  abide verify --from s3://backups/abide
 
-Stop the node first, or verify a copy of its directory.
+Stop the node first, or verify a copy of its directory. With --from it reads the newest copy in an object store, whole.
 
 Exit codes:
   0  everything is sound

@@ -3,6 +3,7 @@
 
 mod alarms;
 mod audit;
+mod backup;
 mod class;
 mod client;
 mod data;
@@ -43,6 +44,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use crate::{
     alarms::Alarms,
     audit::AuditArgs,
+    backup::{HistoryArgs, VerifyArgs},
     class::Classes,
     data::DataArgs,
     new::NewArgs,
@@ -75,7 +77,8 @@ Objects:
 Data directories:
   alarms, bookmark, restore, fork, timeline, dormant, quarantined and repair work on a directory that no node serves,
   and otherwise use the node that serves it. activate needs a running node. class, objects, sql, verify and checkpoint
-  need a directory that no node serves. token and audit work either way.
+  need a directory that no node serves. token and audit work either way. history, restore --from and verify --from read
+  copies in an object store, which a node may be writing.
 
 Exit codes:
   0 done, 1 failed (one line on standard error says why), 2 the command line is invalid. RUST_BACKTRACE=1 adds a stack
@@ -117,7 +120,7 @@ enum Command {
     Sql(SqlArgs),
     /// Print the bookmark of an object, now or at an earlier time
     Bookmark(BookmarkArgs),
-    /// Restore an object to an earlier point in time
+    /// Restore an object to an earlier point in time, or a lost data directory from its copy in an object store
     Restore(RestoreArgs),
     /// Create an object with the content that another one had at an earlier time
     Fork(ForkArgs),
@@ -136,8 +139,10 @@ enum Command {
     Token(Tokens),
     /// List changes by operators, newest first
     Audit(AuditArgs),
-    /// Check the log, the archive and every object's database
-    Verify(DataArgs),
+    /// List the copies of a data directory's history in an object store
+    History(HistoryArgs),
+    /// Check the log, the archive and every object's database, or a copy in an object store
+    Verify(VerifyArgs),
     /// Bring every object's file up to date
     Checkpoint(DataArgs),
 }
@@ -221,7 +226,8 @@ fn run() -> Result<ExitCode> {
         Command::Repair(args) => repair::repair(&args, &mut out)?,
         Command::Token(command) => token::run(&command, &mut out)?,
         Command::Audit(args) => audit::run(&args, &mut out)?,
-        Command::Verify(args) => return verify::run(&args, &mut out),
+        Command::Verify(args) => return backup::verify(&args, &mut out),
+        Command::History(args) => backup::history(&args, &mut out)?,
         Command::Checkpoint(args) => {
             let data = args.open()?;
             data.store.checkpoint()?;

@@ -16,6 +16,7 @@ use jiff::{Span, SpanRelativeTo, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    backup::CopyArgs,
     node::{NodeArgs, Source},
     object::ObjectArg,
 };
@@ -55,15 +56,36 @@ pub(crate) struct BookmarkArgs {
 
 #[derive(Args)]
 pub(crate) struct RestoreArgs {
-    #[command(flatten)]
-    object: ObjectArgs,
+    /// The object: Class/name, its id, or the first digits of its id; the name alone if only one class has it
+    #[arg(
+        value_name = "OBJECT",
+        required_unless_present = "from",
+        conflicts_with = "from"
+    )]
+    object: Option<String>,
 
     #[command(flatten)]
-    to: MomentArgs,
+    node: NodeArgs,
+
+    /// The last commit at or before a time, such as 2026-03-01T12:00:00Z, or -15m for a quarter of an hour ago
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        conflicts_with = "bookmark"
+    )]
+    at: Option<Time>,
+
+    /// The commit of a bookmark
+    #[arg(long, conflicts_with = "from")]
+    bookmark: Option<Bookmark>,
 
     /// Leave the object dormant: it answers calls and does nothing else until `abide activate`
-    #[arg(long)]
+    #[arg(long, conflicts_with = "from")]
     dormant: bool,
+
+    #[command(flatten)]
+    copy: CopyArgs,
 }
 
 #[derive(Args)]
@@ -146,15 +168,19 @@ impl From<Time> for Moment {
 
 impl MomentArgs {
     fn moment(&self) -> Result<Moment> {
-        match (self.at, self.bookmark) {
-            (Some(time), _) => Ok(time.into()),
-            (None, Some(bookmark)) => Ok(Moment::Bookmark(bookmark)),
-            (None, None) => Err(anyhow!("specify the point in time with --at or --bookmark")),
-        }
+        Moment::of(self.at, self.bookmark)
     }
 }
 
 impl Moment {
+    fn of(at: Option<Time>, bookmark: Option<Bookmark>) -> Result<Self> {
+        match (at, bookmark) {
+            (Some(time), _) => Ok(time.into()),
+            (None, Some(bookmark)) => Ok(Self::Bookmark(bookmark)),
+            (None, None) => Err(anyhow!("specify the point in time with --at or --bookmark")),
+        }
+    }
+
     fn find(self, store: &Store, key: ObjectKey) -> Result<Bookmark> {
         match self {
             Self::Time(millis) => Ok(store.bookmark_at(key, Time::At(millis).unix_millis())?),
@@ -225,9 +251,13 @@ pub(crate) fn bookmark(args: &BookmarkArgs, out: &mut impl Write) -> Result<()> 
 }
 
 pub(crate) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Result<()> {
-    let object = &args.object.object;
-    let to = args.to.moment()?;
-    let undo = match args.object.node.source()? {
+    let Some(object) = &args.object else {
+        let at = args.at.map(Time::unix_millis);
+        return args.copy.restore(&args.node.data, at, out);
+    };
+    let object = ObjectArg::new(object);
+    let to = Moment::of(args.at, args.bookmark)?;
+    let undo = match args.node.source()? {
         Source::Node(node) => {
             let path = object.on_node(&node)?.path("objects", "restore");
             let dormant = args.dormant;

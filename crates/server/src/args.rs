@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{Config, ConfigError, Sources};
 
-/// `--config`, `--listen`, `--data`, `--memory` and `--insecure`. Flatten it into your own command:
+/// `--config`, `--listen`, `--data`, `--memory`, `--insecure` and `--take-over`. Flatten it into your own command:
 ///
 /// ```
 /// #[derive(clap::Parser)]
@@ -34,6 +34,10 @@ pub struct ServeArgs {
     /// Let every client that reaches the listener call the program's API, without a token
     #[arg(long)]
     pub insecure: bool,
+
+    /// Continue for another node, which is gone, whose history is at `archive.url`
+    #[arg(long)]
+    pub take_over: bool,
 }
 
 impl ServeArgs {
@@ -51,6 +55,7 @@ impl From<ServeArgs> for Sources {
             data: args.data,
             memory: args.memory,
             insecure: args.insecure,
+            take_over: args.take_over,
         }
     }
 }

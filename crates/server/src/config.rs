@@ -328,6 +328,32 @@ pub struct ArchiveConfig {
     pub retention: Duration,
     /// The size limit of the archive in bytes.
     pub max_bytes: u64,
+    /// The URL of the object store or directory to which the archive is copied; `None` (`"off"`) for no copy. It needs the
+    /// feature `history` of `abide`.
+    pub url: Option<String>,
+    /// How that store is reached.
+    pub options: StoreAccess,
+    /// The shortest time between two copies.
+    pub upload_interval: Duration,
+    /// How long the store keeps what the newest copy no longer needs.
+    pub keep_uploads: Duration,
+    /// Takes the history at the URL over if it belongs to another data directory, whose node then stops. No setting: an
+    /// operator decides for one start.
+    pub take_over: bool,
+}
+
+/// How an object store is reached: options by the names that `object_store` gives them, such as `region` and `endpoint`. One
+/// whose name ends with `_file` is the path of a file with the value.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct StoreAccess(pub Vec<(String, String)>);
+
+impl fmt::Debug for StoreAccess {
+    /// Without the values, which may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(|(name, _)| name))
+            .finish()
+    }
 }
 
 impl Default for ArchiveConfig {
@@ -337,6 +363,11 @@ impl Default for ArchiveConfig {
             enabled: defaults.enabled,
             retention: defaults.retention,
             max_bytes: defaults.max_bytes,
+            url: None,
+            options: StoreAccess::default(),
+            upload_interval: Duration::from_secs(10),
+            keep_uploads: Duration::from_hours(24),
+            take_over: false,
         }
     }
 }

@@ -72,6 +72,18 @@ pub enum HostError {
     )]
     LogFailed,
 
+    /// The data directory is a copy for inspection.
+    #[error(
+        "{} was restored for inspection: served, its objects would do what the original's do. If the original is gone, restore it \
+         with --take-over",
+        .0.display()
+    )]
+    ForInspection(PathBuf),
+
+    /// The history at `archive.url` belongs to another node.
+    #[error("{0}")]
+    History(String),
+
     /// The process cannot receive signals.
     #[error("cannot listen for SIGTERM and SIGINT: {0}")]
     Signals(#[source] io::Error),

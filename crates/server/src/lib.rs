@@ -31,6 +31,7 @@ mod gateway;
 mod guard;
 mod half_close;
 mod head;
+mod history;
 mod host;
 mod idempotency_key;
 mod json_rpc;
@@ -60,9 +61,9 @@ pub use asset::{Asset, asset_router};
 pub use client::{ClientAddr, ForwardedHeader};
 pub use config::section as setting;
 pub use config::{
-    AdminConfig, Config, ConfigError, ConnectionsPerClient, DataConfig, ListenAddress, LogConfig,
-    LogFormat, MemoryConfig, ObjectsConfig, OutboundConfig, RpcConfig, SecretOption, ServerConfig,
-    Sources, StorageConfig, TlsConfig, WebSocketConfig,
+    AdminConfig, ArchiveConfig, Config, ConfigError, ConnectionsPerClient, DataConfig,
+    ListenAddress, LogConfig, LogFormat, MemoryConfig, ObjectsConfig, OutboundConfig, RpcConfig,
+    SecretOption, ServerConfig, Sources, StorageConfig, StoreAccess, TlsConfig, WebSocketConfig,
 };
 pub use connection_headers::{is_connection_header, remove_connection_headers};
 pub use dry_run::{DryRun, FailedMigration};
@@ -70,6 +71,8 @@ pub use error::HostError;
 pub use extract::{JsonBody, TextBody, UrlPath, UrlQuery};
 pub use forward::object_router;
 pub use front::FrontPage;
+#[cfg(feature = "history")]
+pub use history::{HistoryContent, HistoryPlace};
 pub use host::{Host, HostBuilder};
 pub use idempotency_key::IdempotencyKey;
 pub use json_rpc::{AuditedCall, rpc_router};

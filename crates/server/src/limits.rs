@@ -149,6 +149,14 @@ pub(crate) const RETENTION: RangeInclusive<Duration> =
     Duration::from_mins(1)..=Duration::from_hours(24 * 3_650);
 /// Allowed `archive.max_bytes`.
 pub(crate) const ARCHIVE_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
+/// Allowed `archive.upload_interval`.
+pub(crate) const UPLOAD_INTERVAL: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_hours(24);
+/// The least time for the last copy of the archive when a node stops.
+pub(crate) const LAST_COPY: Duration = Duration::from_secs(5);
+/// Allowed `archive.keep_uploads`.
+pub(crate) const KEEP_UPLOADS: RangeInclusive<Duration> =
+    Duration::from_mins(10)..=Duration::from_hours(24 * 365);
 /// Allowed `storage.max_object_bytes`.
 pub(crate) const OBJECT_BYTES: RangeInclusive<u64> =
     (256 << 10)..=abide_storage::limits::MAX_OBJECT_BYTES;

@@ -426,6 +426,16 @@ const STORE_METRICS: &[StoreMetric] = &[
         read: Read::Gauge(|s| f64::from(u8::from(s.archive_failing))),
     },
     StoreMetric {
+        name: "abide_archive_complete",
+        help: "1 if the archive alone has every object; otherwise 0: the others are being added to it.",
+        read: Read::Gauge(|s| f64::from(u8::from(s.archive_complete))),
+    },
+    StoreMetric {
+        name: "abide_archive_missing_objects",
+        help: "Objects known to have no complete state in the archive.",
+        read: Read::Gauge(|s| s.archive_missing_objects as f64),
+    },
+    StoreMetric {
         name: "abide_commits_waiting",
         help: "Commits that are waiting now; the log and abide_commit_waits_total show the reasons.",
         read: Read::Gauge(|s| s.commits_waiting as f64),

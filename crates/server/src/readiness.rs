@@ -10,7 +10,7 @@ use abide_runtime::Node;
 use abide_storage::Store;
 use serde::Serialize;
 
-use crate::{access::Access, gateway::Slots};
+use crate::{access::Access, gateway::Slots, history::Copier, running::Core};
 
 /// Why the node does not accept requests now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -30,6 +30,7 @@ enum Phase {
         node: Node,
         access: Access,
         slots: Arc<Slots>,
+        copier: Option<Copier>,
     },
     ShuttingDown,
 }
@@ -44,10 +45,11 @@ impl Readiness {
     }
 
     /// `access` is that of the admin listener.
-    pub(crate) fn serving(&self, store: Store, node: Node, access: Access, slots: Arc<Slots>) {
+    pub(crate) fn serving(&self, core: &Core, access: Access, slots: Arc<Slots>) {
         self.enter(Phase::Serving {
-            store,
-            node,
+            store: core.store.clone(),
+            node: core.node.clone(),
+            copier: core.copier.clone(),
             access,
             slots,
         });
@@ -65,6 +67,14 @@ impl Readiness {
     pub(crate) fn parts(&self) -> Option<(Store, Node)> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Phase::Serving { store, node, .. } => Some((store.clone(), node.clone())),
+            Phase::Starting | Phase::ShuttingDown => None,
+        }
+    }
+
+    /// What copies the archive, if something does.
+    pub(crate) fn copier(&self) -> Option<Copier> {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Phase::Serving { copier, .. } => copier.clone(),
             Phase::Starting | Phase::ShuttingDown => None,
         }
     }

@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use crate::{
-    Config, HostBuilder, HostError, ListenAddress, ServerConfig, TlsConfig,
+    Config, ConfigError, HostBuilder, HostError, ListenAddress, ServerConfig, TlsConfig,
     access::{Access, AccessPolicy},
     admin::{self, AdminSocket, Reach},
     client::Clients,
@@ -34,6 +34,7 @@ use crate::{
     front::{self, Endpoint, Listener},
     gateway::{Gateway, Slots, StopAfter},
     guard,
+    history::{Copier, Place},
     host::StartHook,
     json_rpc, limits, metric,
     readiness::Readiness,
@@ -71,7 +72,7 @@ impl LocalHost {
             Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
         let core = core.run_start_hooks(hooks).await?;
         let slots = Slots::new(config.server.max_connections);
-        readiness.serving(core.store.clone(), core.node.clone(), access.clone(), slots);
+        readiness.serving(&core, access.clone(), slots);
         let router = upgrading(router, sockets.hub().clone());
         Ok(Self {
             access,
@@ -226,8 +227,7 @@ impl RunningHost {
         );
         let tokens = Background::tokens_upkeep(access.clone());
         readiness.serving(
-            core.store.clone(),
-            core.node.clone(),
+            &core,
             access.with_open(config.admin.access == AccessPolicy::Open),
             slots,
         );
@@ -340,6 +340,11 @@ pub(crate) async fn serve(builder: HostBuilder) -> Result<(), HostError> {
             let _ = tokio::time::timeout(limits::FAILED_LOG_GRACE * 2, host.stop(limits::FAILED_LOG_GRACE)).await;
             return Err(HostError::LogFailed);
         }
+        why = host.core.superseded() => {
+            tracing::error!("{why}");
+            host.shutdown().await?;
+            return Err(HostError::History(why));
+        }
         () = signals.next() => "signal",
     };
     tracing::info!(
@@ -405,10 +410,11 @@ pub(crate) fn store_options(config: &Config) -> StoreOptions {
 
 /// A store and the node on it.
 #[derive(Debug)]
-struct Core {
-    store: Store,
-    node: Node,
+pub(crate) struct Core {
+    pub(crate) store: Store,
+    pub(crate) node: Node,
     grace: Duration,
+    pub(crate) copier: Option<Copier>,
 }
 
 impl Core {
@@ -432,13 +438,27 @@ impl Core {
                     "other users of this machine can read the data directory: run `chmod 700` on it, unless this is intended"
                 );
             }
+            let place = Place::of(&config.archive)?;
+            if place.is_some() && !builder.has_directory {
+                let text = "archive.url needs a data directory: this host's objects are on a disk of the program";
+                return Err(ConfigError::new(text).into());
+            }
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
+            if store.is_for_inspection() {
+                return Err(HostError::ForInspection(config.data.dir));
+            }
+            // Before any object acts: it may be another node's turn.
+            if let Some(place) = &place {
+                place.check(&config.data.dir)?;
+            }
             let (mut builder, access) = builder.share_access(listeners.open)?;
             let audited = std::mem::take(&mut builder.audited_calls);
             let front = builder.front.take();
             let (node, make_router) =
                 builder.configure_node(Node::builder(store.clone()), &sockets);
             let node = node.start()?;
+            let copier = place.map(|place| place.start(&config.data.dir, store.clone()));
+            let copier = copier.transpose()?;
             let mut router = make_router(node.env().clone());
             routes::log("server", &router);
             if config.rpc.enabled {
@@ -468,12 +488,21 @@ impl Core {
                     store,
                     node,
                     grace: config.server.shutdown_grace,
+                    copier,
                 },
                 access,
                 router,
             ))
         })
         .await
+    }
+
+    /// Returns once another node has taken the history over, with what to do.
+    async fn superseded(&self) -> String {
+        match &self.copier {
+            Some(copier) => copier.superseded().await,
+            None => std::future::pending().await,
+        }
     }
 
     async fn run_start_hooks(self, hooks: Vec<StartHook>) -> Result<Self, HostError> {
@@ -489,11 +518,23 @@ impl Core {
     }
 
     async fn stop(self, grace: Duration) -> Result<(), HostError> {
-        let Self { store, node, .. } = self;
+        let Self {
+            store,
+            node,
+            copier,
+            ..
+        } = self;
         // A handler that never awaits keeps its objects open. Everything acknowledged is in the log, which the next
         // start replays.
         node.shutdown(grace).await?;
         drop(node);
+        if let Some(copier) = copier {
+            let archiving = store.clone();
+            // What keeps it from being archived, closing reports.
+            if blocking(move || Ok(archiving.checkpoint()?)).await.is_ok() {
+                copier.finish(grace.max(limits::LAST_COPY)).await;
+            }
+        }
         blocking(move || Ok(store.close()?)).await
     }
 }

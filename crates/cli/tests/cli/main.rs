@@ -4,6 +4,7 @@
 mod access;
 mod alarms;
 mod amplification;
+mod backup;
 mod components;
 mod crash;
 mod embedded;

@@ -40,6 +40,9 @@ async fn metrics(State(readiness): State<Arc<Readiness>>) -> Response {
     let text = match readiness.parts() {
         Some((store, node)) => node.publish_metrics(|| {
             metric::publish_store(&store.stats());
+            if let Some(copier) = readiness.copier() {
+                copier.publish_metrics();
+            }
             render()
         }),
         None => render(),

@@ -34,12 +34,20 @@ pub struct Sources {
     pub memory: Option<String>,
     /// `server.access` is `"open"` (`--insecure`).
     pub insecure: bool,
+    /// The history at `archive.url` is taken over (`--take-over`).
+    pub take_over: bool,
 }
 
 /// Why the settings were rejected. The message names the key, its source and the allowed values.
 #[derive(Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(super) String);
+
+impl ConfigError {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
 
 /// The source of a value.
 enum Origin<'a> {
@@ -148,6 +156,7 @@ fn gather<S: Section>(
     if let Some(data) = &sources.data {
         config.data.dir.clone_from(data);
     }
+    config.archive.take_over = sources.take_over;
     config.check()?;
     section.check().map_err(ConfigError)?;
     Ok((config, section))
@@ -396,6 +405,7 @@ mod tests {
         ]);
         let sources = Sources {
             insecure: false,
+            take_over: false,
             listen: Some("0.0.0.0:3".to_owned()),
             data: Some("b".into()),
             memory: Some("3GiB".to_owned()),

@@ -318,6 +318,32 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         },
     },
     Setting {
+        key: "archive.url",
+        set: |c, v| put(&mut c.archive.url, value::url_or_off(v)),
+    },
+    Setting {
+        key: "archive.options",
+        set: |c, v| put(&mut c.archive.options, value::store_access(v)),
+    },
+    Setting {
+        key: "archive.upload_interval",
+        set: |c, v| {
+            put(
+                &mut c.archive.upload_interval,
+                value::duration(v, limits::UPLOAD_INTERVAL),
+            )
+        },
+    },
+    Setting {
+        key: "archive.keep_uploads",
+        set: |c, v| {
+            put(
+                &mut c.archive.keep_uploads,
+                value::duration(v, limits::KEEP_UPLOADS),
+            )
+        },
+    },
+    Setting {
         key: "objects.workers",
         set: |c, v| {
             put(

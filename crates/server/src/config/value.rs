@@ -8,7 +8,7 @@ use std::{ops::RangeInclusive, time::Duration};
 use abide_runtime::socket::SlowReader;
 use tracing_subscriber::filter::Targets;
 
-use super::{ConnectionsPerClient, ListenAddress, LogFormat};
+use super::{ConnectionsPerClient, ListenAddress, LogFormat, StoreAccess};
 use crate::{
     AddressBlock, AllowPrivate, ForwardedHeader, RequestHost, limits,
     site::{Hosts, Origin, Origins},
@@ -111,6 +111,30 @@ fn words_or_off(text: &str) -> Option<Vec<String>> {
     }
     let words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
     (!words.is_empty()).then_some(words)
+}
+
+/// Whether it is the URL of a store that can be reached is checked at the start.
+pub(super) fn url_or_off(text: &str) -> Result<Option<String>, Expected> {
+    match text {
+        "off" => Ok(None),
+        _ if text.contains("://") => Ok(Some(text.to_owned())),
+        _ => Err(
+            "\"off\", or a URL such as \"s3://bucket/prefix\" or \"file:///mnt/backup\"".to_owned(),
+        ),
+    }
+}
+
+pub(super) fn store_access(text: &str) -> Result<StoreAccess, Expected> {
+    let options = words_or_off(text).and_then(|words| {
+        let pairs = words.iter().map(|word| word.split_once('='));
+        let pairs = pairs.map(|pair| pair.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        pairs.collect::<Option<_>>()
+    });
+    options.map(StoreAccess).ok_or_else(|| {
+        "\"off\", or names and values with spaces between, such as \"region=eu-central-1 \
+         endpoint=https://s3.example.com\""
+            .to_owned()
+    })
 }
 
 pub(super) fn slow_reader(text: &str) -> Result<SlowReader, Expected> {

@@ -1,0 +1,365 @@
+//! Copies of a node's history in an object store: `abide history`, `abide restore --from`, `abide verify --from`.
+
+use std::{
+    fs,
+    io::{self, IsTerminal as _, Write},
+    path::Path,
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use abide::{
+    history::{self, Download, Manifest},
+    server::{HistoryContent, HistoryPlace},
+    storage::{RealDisk, StoreOptions},
+};
+use abide_storage::{RestoreOptions, RestoreProgress, restore_directory};
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::Args;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{
+    data::{DataArgs, time},
+    verify,
+};
+
+/// Manifests that `abide history` lists.
+const LISTED: usize = 20;
+
+/// Where a copy is.
+#[derive(Args)]
+struct PlaceArgs {
+    /// URL of the store with the copies: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX` or `file:///DIRECTORY`
+    #[arg(long, value_name = "URL")]
+    from: Option<String>,
+
+    /// How the store is reached, such as region=eu-central-1; see the setting archive.options
+    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = pair)]
+    options: Vec<(String, String)>,
+}
+
+#[derive(Args)]
+pub(crate) struct CopyArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+
+    /// Number of the copy, as `abide history` lists it [default: the newest]
+    #[arg(long, value_name = "NUMBER", requires = "from")]
+    manifest: Option<u64>,
+
+    /// The node of the copy is gone, and this directory continues for it
+    #[arg(long, requires = "from", conflicts_with = "inspect")]
+    take_over: bool,
+
+    /// Restore what there is, although some objects are not in the copy
+    #[arg(long, requires = "from")]
+    incomplete: bool,
+
+    /// The directory is for commands only: no node serves it, so nothing is sent twice
+    #[arg(long, requires = "from")]
+    inspect: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct HistoryArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=');
+    let (name, value) = pair.ok_or("expected NAME=VALUE, such as region=eu-central-1")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl PlaceArgs {
+    /// The place of these options; what they do not say is in the settings.
+    fn find(&self, data: &DataArgs) -> Result<HistoryPlace> {
+        let mut archive = data.config()?.archive;
+        if let Some(url) = &self.from {
+            archive.url = Some(url.clone());
+        }
+        if !self.options.is_empty() {
+            archive.options.0.clone_from(&self.options);
+        }
+        HistoryPlace::of(&archive)?
+            .context("name the store with --from URL, or in the settings with archive.url")
+    }
+}
+
+fn runtime() -> Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    Ok(builder.worker_threads(2).enable_all().build()?)
+}
+
+fn content(manifest: &Manifest) -> Result<HistoryContent> {
+    let content = manifest
+        .content
+        .as_deref()
+        .context("the copy is not complete")?;
+    HistoryContent::decode(content).map_err(|why| anyhow!("manifest {}: {why}", manifest.number))
+}
+
+/// Lists the newest copies.
+pub(crate) fn history(args: &HistoryArgs, out: &mut impl Write) -> Result<()> {
+    let place = args.place.find(&args.data)?;
+    let listed = runtime()?.block_on(history::list(place.copies(), LISTED))?;
+    ensure!(
+        !listed.is_empty(),
+        "there is no history at {}",
+        place.copies().location()
+    );
+    writeln!(out, "MANIFEST\tTIME\tRUNS\tBYTES\tWRITER\tCOPY")?;
+    for manifest in listed {
+        let copy = match manifest.content.as_deref().map(HistoryContent::decode) {
+            None => "begun",
+            Some(Ok(content)) if content.is_complete => "whole",
+            Some(_) => "incomplete",
+        };
+        writeln!(
+            out,
+            "{}\t{}\t{}\t{}\t{}\t{copy}",
+            manifest.number,
+            time(manifest.time),
+            manifest.runs,
+            manifest.bytes,
+            manifest.writer
+        )?;
+    }
+    Ok(())
+}
+
+/// Checks a data directory, or a copy.
+pub(crate) fn verify(args: &VerifyArgs, out: &mut impl Write) -> Result<ExitCode> {
+    if args.place.from.is_none() {
+        return verify::run(&args.data, out);
+    }
+    let place = args.place.find(&args.data)?;
+    let meter = Meter::new("checked");
+    let checked = history::verify(place.copies(), |done, total| meter.show(done, total));
+    let manifest = runtime()?.block_on(checked)?;
+    meter.end();
+    let content = content(&manifest)?;
+    writeln!(
+        out,
+        "manifest {}: {} runs, {} bytes, each as it was written",
+        manifest.number,
+        manifest.runs.len(),
+        manifest.bytes()
+    )?;
+    tell_what_lacks(&content, out)?;
+    Ok(if content.is_complete {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn tell_what_lacks(content: &HistoryContent, out: &mut impl Write) -> Result<()> {
+    if content.damaged_runs > 0 {
+        writeln!(
+            out,
+            "{} runs were damaged on the node and are not in the copy",
+            content.damaged_runs
+        )?;
+    }
+    if !content.is_complete {
+        writeln!(out, "the copy is not complete: {}", lacking(content))?;
+    }
+    Ok(())
+}
+
+/// What an incomplete copy lacks, as far as it is known.
+fn lacking(content: &HistoryContent) -> String {
+    match content.missing_objects {
+        0 => "objects that are older than the archive were still being added to it".to_owned(),
+        objects => format!("at least {objects} objects have no complete state in it"),
+    }
+}
+
+impl CopyArgs {
+    /// Restores a data directory, as of a time in milliseconds since 1970 or as it was last.
+    pub(crate) fn restore(
+        &self,
+        data: &DataArgs,
+        at: Option<u64>,
+        out: &mut impl Write,
+    ) -> Result<()> {
+        ensure!(
+            self.take_over || self.inspect,
+            "two nodes with the same objects would do everything twice: if the node of this copy is gone, restore with --take-over; \
+             to look at the copy, restore with --inspect"
+        );
+        let place = self.place.find(data)?;
+        let dir = data.config()?.data.dir;
+        let has = |name| dir.join(name).exists();
+        ensure!(
+            !has("MANIFEST") || has("RESTORING"),
+            "{} is a data directory already: choose an empty one with --data",
+            dir.display()
+        );
+        let runtime = runtime()?;
+        let newest = runtime.block_on(history::list(place.copies(), 1));
+        let newest = newest.ok().and_then(|newest| newest.into_iter().next());
+        let found = runtime.block_on(Download::find(place.copies(), self.manifest));
+        let found =
+            found.context("cannot find a copy; `abide history` lists others, for --manifest")?;
+        let content = content(found.manifest())?;
+        ensure!(
+            content.is_complete || self.incomplete,
+            "the copy is not complete: {}. `abide history` lists others; to restore what there is, add --incomplete",
+            lacking(&content)
+        );
+        data.make_dir()?;
+        let archive = dir.join("archive");
+        fs::create_dir_all(&archive)
+            .with_context(|| format!("cannot create {}", archive.display()))?;
+        let meter = Meter::new("downloaded");
+        runtime.block_on(found.save(&archive, |done, total| meter.show(done, total)))?;
+        meter.end();
+        let restored = build(&dir, &content, at, self.inspect)?;
+        if let Some(newest) = newest.as_ref().filter(|_| self.take_over) {
+            history::continue_after(newest, &dir)?;
+        }
+        let until = at.map_or(content.archived_millis, |at| {
+            at.min(content.archived_millis)
+        });
+        writeln!(
+            out,
+            "restored {} objects, {} bytes, as of {}",
+            restored.objects,
+            restored.bytes,
+            crate::text::time(i64::try_from(until).ok())
+        )?;
+        for object in &restored.quarantined {
+            writeln!(out, "{}\tquarantined: {}", object.key, object.why)?;
+        }
+        if self.inspect {
+            writeln!(out, "for inspection: no node serves it")?;
+        } else if newest.is_none() {
+            writeln!(
+                out,
+                "start it with `abide serve --take-over`: the newest manifest cannot be read"
+            )?;
+        } else {
+            writeln!(
+                out,
+                "it continues at {} when a node serves it",
+                place.copies().location()
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn build(
+    dir: &Path,
+    content: &HistoryContent,
+    at: Option<u64>,
+    inspect: bool,
+) -> Result<abide_storage::RestoredDirectory> {
+    let meter = Meter::new("restored");
+    let show = |progress: RestoreProgress| {
+        // Checking and restoring take about as long.
+        let objects = progress.total_objects.max(1);
+        let share = |done: u64, of: u64| done.saturating_mul(500).checked_div(of).unwrap_or(0);
+        let checked = share(progress.checked_bytes, progress.total_bytes);
+        meter.show(checked + share(progress.objects, objects), 1000);
+    };
+    let restored = restore_directory(
+        Arc::new(RealDisk),
+        dir,
+        content.manifest.as_bytes(),
+        RestoreOptions::default().at(at).inspect(inspect),
+        &StoreOptions::default(),
+        &show,
+    )?;
+    meter.end();
+    Ok(restored)
+}
+
+/// Shows on a terminal how far something is.
+struct Meter {
+    doing: &'static str,
+    begun: Instant,
+    shown: Mutex<Option<Instant>>,
+    is_seen: bool,
+}
+
+impl Meter {
+    fn new(doing: &'static str) -> Self {
+        Self {
+            doing,
+            begun: Instant::now(),
+            shown: Mutex::default(),
+            is_seen: io::stderr().is_terminal(),
+        }
+    }
+
+    fn show(&self, done: u64, total: u64) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_soon = shown.is_some_and(|at| at.elapsed() < Duration::from_millis(200));
+        if !self.is_seen || is_soon || total == 0 {
+            return;
+        }
+        *shown = Some(Instant::now());
+        eprint!(
+            "\r{}\u{1b}[K",
+            line(self.doing, done, total, self.begun.elapsed())
+        );
+    }
+
+    fn end(&self) {
+        if self.is_seen {
+            eprint!("\r\u{1b}[K");
+        }
+    }
+}
+
+/// What has been done, the rate, and the time left.
+fn line(doing: &str, done: u64, total: u64, spent: Duration) -> String {
+    let share = done as f64 / total as f64;
+    let left = match share {
+        0.0 => String::new(),
+        share => {
+            let left = spent.mul_f64((1.0 - share) / share);
+            format!(", {} left", duration(left.as_secs()))
+        }
+    };
+    format!("{doing} {:.0} %{left}", share * 100.0)
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        ..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_from_what_is_done() {
+        let after = |done, seconds| line("downloaded", done, 200, Duration::from_secs(seconds));
+        assert_eq!(after(0, 1), "downloaded 0 %");
+        assert_eq!(after(50, 10), "downloaded 25 %, 30 s left");
+        assert_eq!(after(100, 300), "downloaded 50 %, 5 min left");
+        assert_eq!(after(1, 60), "downloaded 0 %, 3 h 19 min left");
+    }
+}

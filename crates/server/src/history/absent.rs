@@ -1,0 +1,49 @@
+//! A program without the feature `history`.
+
+use std::{convert::Infallible, path::Path, time::Duration};
+
+use abide_storage::Store;
+
+use crate::{ArchiveConfig, ConfigError, HostError};
+
+/// There is none.
+#[derive(Debug)]
+pub(crate) struct Place(Infallible);
+
+/// There is none.
+#[derive(Clone, Debug)]
+pub(crate) struct Copier(Infallible);
+
+impl Place {
+    /// `None` without the setting.
+    pub(crate) fn of(archive: &ArchiveConfig) -> Result<Option<Self>, ConfigError> {
+        if archive.url.is_none() {
+            return Ok(None);
+        }
+        Err(ConfigError::new(
+            "the setting archive.url needs a program that is built with the feature `history` of abide",
+        ))
+    }
+
+    pub(crate) fn check(&self, _: &Path) -> Result<(), HostError> {
+        match self.0 {}
+    }
+
+    pub(crate) fn start(self, _: &Path, _: Store) -> Result<Copier, HostError> {
+        match self.0 {}
+    }
+}
+
+impl Copier {
+    pub(crate) fn publish_metrics(&self) {
+        match self.0 {}
+    }
+
+    pub(crate) async fn superseded(&self) -> String {
+        match self.0 {}
+    }
+
+    pub(crate) async fn finish(self, _: Duration) {
+        match self.0 {}
+    }
+}

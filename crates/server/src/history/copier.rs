@@ -1,0 +1,83 @@
+//! The running copies.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+use abide_history::{Status, StatusWatch, Store as Copies, Uploader};
+use abide_storage::Store;
+
+use super::metric;
+
+/// The task that copies the archive. Clones share it; it ends with the last.
+#[derive(Clone, Debug)]
+pub(crate) struct Copier {
+    uploader: Arc<Mutex<Option<Uploader>>>,
+    status: StatusWatch,
+    begun: SystemTime,
+    /// When it was noticed that something is not copied.
+    unsaved: Arc<Mutex<Option<Instant>>>,
+    copies: Copies,
+    store: Store,
+}
+
+impl Copier {
+    pub(super) fn new(uploader: Uploader, copies: Copies, store: Store) -> Self {
+        metric::describe();
+        Self {
+            status: uploader.watch(),
+            begun: SystemTime::now(),
+            unsaved: Arc::default(),
+            uploader: Arc::new(Mutex::new(Some(uploader))),
+            copies,
+            store,
+        }
+    }
+
+    /// Publishes the metrics for the next scrape.
+    pub(crate) fn publish_metrics(&self) {
+        let status = self.status.status();
+        metric::publish(&status, &self.copies.traffic(), self.unsaved_for(&status));
+    }
+
+    /// How long acknowledged commits may exist on this machine alone.
+    fn unsaved_for(&self, status: &Status) -> Duration {
+        let is_archived = self.store.stats().archive_lag_bytes == 0;
+        let is_saved = is_archived && status.version == Some(self.store.history_version());
+        let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_saved {
+            *unsaved = None;
+            return Duration::ZERO;
+        }
+        let noticed = unsaved.get_or_insert_with(Instant::now).elapsed();
+        let saved = status.published.map_or(self.begun, |of| of.time);
+        // The wall clock may have been set back since.
+        let since = saved.elapsed().unwrap_or_default();
+        since.max(noticed).max(Duration::from_millis(1))
+    }
+
+    /// Returns once another node has taken the history over, with what to do.
+    pub(crate) async fn superseded(&self) -> String {
+        let is_superseded = |status: &Status| status.superseded.is_some();
+        match self.status.wait_for(is_superseded).await.superseded {
+            Some(text) => text,
+            // It was finished.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Copies what is new, within a time, and ends.
+    pub(crate) async fn finish(self, time: Duration) {
+        let uploader = self.uploader.lock();
+        let uploader = uploader.unwrap_or_else(PoisonError::into_inner).take();
+        let Some(uploader) = uploader else {
+            return;
+        };
+        if !uploader.finish(time).await {
+            tracing::warn!(
+                "the last changes were not copied to the store of archive.url: the next start copies them"
+            );
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Where copies are: the URL of a store, and how it is reached.
+
+use std::{path::Path, sync::Arc};
+
+use abide_history::{
+    Access, Connector, Error, Location, Options, Probe, Store as Copies, Uploader,
+};
+use abide_storage::Store;
+use tokio::runtime::Handle;
+
+use super::{Copier, source::Archive};
+use crate::{ArchiveConfig, ConfigError, HostError, tls_client_config};
+
+/// Where copies of a node's history are: the settings `archive.url` and `archive.options`.
+#[derive(Clone, Debug)]
+pub struct HistoryPlace {
+    copies: Copies,
+    options: Options,
+}
+
+impl HistoryPlace {
+    /// The place of the settings; `None` without `archive.url`. Sends no request.
+    ///
+    /// # Errors
+    /// If the URL or an option is wrong.
+    pub fn of(archive: &ArchiveConfig) -> Result<Option<Self>, ConfigError> {
+        let Some(url) = &archive.url else {
+            return Ok(None);
+        };
+        let refused = |error: Error| ConfigError::new(format!("the setting archive.url: {error}"));
+        let location: Location = url.parse().map_err(refused)?;
+        let options = archive.options.0.iter();
+        let access = options.fold(Access::from_env(), |access, (name, value)| {
+            access.option(name, value)
+        });
+        let tls = tls_client_config(&[])
+            .map_err(|error| ConfigError::new(format!("the setting archive.url: {error}")))?;
+        let copies = Copies::open(&location, &access, Connector::new(tls)).map_err(refused)?;
+        let options = Options {
+            interval: archive.upload_interval,
+            keep: archive.keep_uploads,
+            take_over: archive.take_over,
+            ..Options::default()
+        };
+        Ok(Some(Self { copies, options }))
+    }
+
+    /// The store with the copies.
+    pub fn copies(&self) -> &Copies {
+        &self.copies
+    }
+
+    /// Refuses to start a node whose history is another's. Blocks its thread, which must not be one of the async runtime.
+    pub(crate) fn check(&self, dir: &Path) -> Result<(), HostError> {
+        let checked = Uploader::check(&self.copies, dir, &self.options);
+        match Handle::current().block_on(checked) {
+            Ok(probe) => {
+                self.warn(probe);
+                Ok(())
+            }
+            Err(error) if error.is_refusal() => Err(HostError::History(error.to_string())),
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "the store of archive.url cannot be used now: starting without it, and trying again until it can"
+                );
+                Ok(())
+            }
+        }
+    }
+
+    fn warn(&self, probe: Probe) {
+        let url = self.copies.location();
+        if !probe.refuses_overwrites {
+            tracing::warn!(
+                %url,
+                "the store of archive.url replaces objects that exist: two nodes that use it would not notice each other, so \
+                 make sure that each has its own URL"
+            );
+        }
+        if !probe.deletes {
+            tracing::warn!(
+                %url,
+                "nothing may be deleted in the store of archive.url: it keeps every file that was ever copied"
+            );
+        }
+    }
+
+    /// Begins to copy. Called in the async runtime.
+    pub(crate) fn start(self, dir: &Path, store: Store) -> Result<Copier, HostError> {
+        let Self { copies, options } = self;
+        let archive = Arc::new(Archive(store.clone()));
+        let uploader = Uploader::start(copies.clone(), dir, archive, options);
+        let uploader = uploader.map_err(|error| HostError::History(error.to_string()))?;
+        Ok(Copier::new(uploader, copies, store))
+    }
+}
