@@ -15,3 +15,4 @@ mod random;
 pub use bucket::{Bucket, Counts, Objects};
 pub use faults::{Cut, Faults};
 pub use front::{Front, serve};
+pub use random::Random;

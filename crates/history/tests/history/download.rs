@@ -1,19 +1,17 @@
 use std::{cell::RefCell, fs, time::Duration};
 
-use abide_history::{Download, Error, Store, list, verify};
+use abide_history::{Download, Error, Listed, Store, list, verify};
 use abide_s3::{Bucket, Faults};
 
 use crate::{
     judge::manifests,
-    machine::{Machine, content, options, read_runs, until_copied},
+    machine::{Machine, content, read_runs, until_copied},
     net::store,
 };
 
 async fn copied(bucket: &Bucket) -> (Machine, Store) {
     let store = store(bucket);
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, _uploader) = Machine::copied(&store).await;
     (machine, store)
 }
 
@@ -145,9 +143,7 @@ async fn a_download_survives_an_unsteady_store() {
 async fn an_earlier_manifest_can_be_downloaded_and_all_are_listed() {
     let bucket = Bucket::new(1);
     let store = store(&bucket);
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, uploader) = Machine::copied(&store).await;
     let (first, runs) = (uploader.status().published.unwrap(), machine.history.runs());
     machine.history.merge(4);
     until_copied(&uploader, &store, &machine.history).await;
@@ -157,10 +153,20 @@ async fn an_earlier_manifest_can_be_downloaded_and_all_are_listed() {
     let dir = tempfile::tempdir().unwrap();
     download.save(dir.path(), |_, _| {}).await.unwrap();
     assert_eq!(read_runs(dir.path()), runs);
-    let listed = list(&store, 2).await.unwrap();
+    let readable = async |limit| -> Vec<Listed> {
+        let listed = list(&store, limit).await.unwrap().into_iter();
+        listed.map(Result::unwrap).collect()
+    };
+    let listed = readable(2).await;
     let numbers: Vec<_> = listed.iter().map(|listed| listed.number).collect();
     assert_eq!(numbers, [first.number + 1, first.number]);
     assert_eq!((listed[1].runs, listed[1].bytes), (4, 360));
-    let all = list(&store, 100).await.unwrap();
+    let all = readable(100).await;
     assert_eq!(all.last().unwrap().content, None, "the claim");
+    // One that is damaged does not hide the others.
+    let newest = manifests(&bucket.objects()).next_back().unwrap().0;
+    bucket.damage(&format!("nodes/1/manifests/{newest:016x}"), Vec::clear);
+    let listed = list(&store, 2).await.unwrap();
+    assert!(listed[0].is_err());
+    assert_eq!(listed[1].as_ref().unwrap().number, first.number);
 }

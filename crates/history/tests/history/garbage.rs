@@ -55,9 +55,7 @@ async fn what_no_manifest_of_the_time_to_keep_lists_is_deleted() {
 async fn a_manifest_is_kept_while_it_was_in_force_in_the_time_to_keep() {
     let bucket = Bucket::new(1);
     let store = store(&bucket);
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, uploader) = Machine::copied(&store).await;
     let first = uploader.status().published.unwrap().number;
     let has = |number: u64| {
         let objects = bucket.objects();
@@ -82,9 +80,7 @@ async fn leftovers_of_a_killed_session_are_deleted_by_the_next() {
     let bucket = Bucket::new(1);
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, uploader) = Machine::copied(&store).await;
     bucket.set_faults(Faults {
         slow: 100,
         delay: Duration::from_secs(1),
@@ -117,9 +113,7 @@ async fn after_a_take_over_the_runs_of_the_old_owner_are_deleted() {
     let bucket = Bucket::new(1);
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
-    let old = Machine::with_runs();
-    let uploader = old.start(&store, options());
-    until_copied(&uploader, &store, &old.history).await;
+    let (_old, uploader) = Machine::copied(&store).await;
     drop(uploader);
     let new = Machine::new();
     new.history.add(vec![2; 20]);

@@ -12,9 +12,7 @@ use crate::{
 async fn an_idle_node_makes_no_requests() {
     let bucket = Bucket::new(1);
     let store = store(&bucket);
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, uploader) = Machine::copied(&store).await;
     let before = bucket.counts();
     let started = tokio::time::Instant::now();
     tokio::time::sleep(Duration::from_hours(24)).await;
@@ -28,9 +26,7 @@ async fn an_idle_node_makes_no_requests() {
 async fn what_changes_nothing_is_not_published() {
     let bucket = Bucket::new(1);
     let store = store(&bucket);
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, _uploader) = Machine::copied(&store).await;
     let before = bucket.counts();
     machine.history.touch();
     tokio::time::sleep(Duration::from_mins(5)).await;
@@ -41,9 +37,7 @@ async fn what_changes_nothing_is_not_published() {
 async fn a_restart_of_an_idle_node_creates_no_manifest() {
     let bucket = Bucket::new(1);
     let store = store(&bucket);
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, uploader) = Machine::copied(&store).await;
     drop(uploader);
     let objects = bucket.objects();
     let uploader = machine.start(&store, options());

@@ -4,14 +4,13 @@
 use std::time::Duration;
 
 use abide_history::{Options, Uploader};
-use abide_s3::{Bucket, Faults};
+use abide_s3::{Bucket, Faults, Random};
 use tokio::time::sleep;
 
 use crate::{
     judge::Judge,
     machine::{Machine, downloaded, options, taking_over, until, until_copied},
     net::store,
-    random::Random,
 };
 
 fn faults(random: &mut Random) -> Faults {

@@ -9,9 +9,8 @@ use std::{
 };
 
 use abide_history::{Download, Options, Run, Snapshot, Source, Status, Store, Uploader};
+use abide_s3::Random;
 use tempfile::TempDir;
-
-use crate::random::Random;
 
 pub(crate) struct Machine {
     pub(crate) dir: TempDir,
@@ -141,6 +140,14 @@ impl Machine {
             machine.history.add((0..length).collect());
         }
         machine
+    }
+
+    /// One whose runs are in the store, and its uploader.
+    pub(crate) async fn copied(store: &Store) -> (Self, Uploader) {
+        let machine = Self::with_runs();
+        let uploader = machine.start(store, options());
+        until_copied(&uploader, store, &machine.history).await;
+        (machine, uploader)
     }
 
     /// A copy of the directory, with all that is in it.

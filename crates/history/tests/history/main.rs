@@ -13,5 +13,4 @@ mod net;
 mod ownership;
 mod places;
 mod probe;
-mod random;
 mod upload;

@@ -14,9 +14,7 @@ async fn another_directory_is_refused_until_it_takes_over() {
     let bucket = Bucket::new(1);
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
-    let first = Machine::with_runs();
-    let old = first.start(&store, options());
-    until_copied(&old, &store, &first.history).await;
+    let (first, old) = Machine::copied(&store).await;
 
     let second = Machine::with_runs();
     second.history.add(vec![9; 90]);
@@ -54,9 +52,7 @@ async fn a_copy_of_a_directory_is_refused_once_the_original_continued() {
     let bucket = Bucket::new(1);
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
-    let original = Machine::with_runs();
-    let uploader = original.start(&store, options());
-    until_copied(&uploader, &store, &original.history).await;
+    let (original, uploader) = Machine::copied(&store).await;
     let copy = original.copy();
     original.history.add(b"more".to_vec());
     until_copied(&uploader, &store, &original.history).await;
@@ -79,9 +75,7 @@ async fn of_two_copies_that_run_at_once_one_stops() {
     let bucket = Bucket::new(1);
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
-    let original = Machine::with_runs();
-    let uploader = original.start(&store, options());
-    until_copied(&uploader, &store, &original.history).await;
+    let (original, uploader) = Machine::copied(&store).await;
     let copy = original.copy();
     let other = copy.start(&store, options());
     until(&other, |status| status.published.is_some()).await;
@@ -129,9 +123,7 @@ async fn a_restored_directory_uploads_its_runs_only_once() {
     let bucket = Bucket::new(1);
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
-    let lost = Machine::with_runs();
-    let uploader = lost.start(&store, options());
-    until_copied(&uploader, &store, &lost.history).await;
+    let (_lost, uploader) = Machine::copied(&store).await;
     drop(uploader);
     let restored = Machine::restored(&store).await;
     restored.history.add(vec![3; 30]);
@@ -185,9 +177,7 @@ async fn a_node_without_its_store_starts_and_checks_before_its_first_upload() {
     let bucket = Bucket::new(1);
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
-    let first = Machine::with_runs();
-    let uploader = first.start(&store, options());
-    until_copied(&uploader, &store, &first.history).await;
+    let (first, _uploader) = Machine::copied(&store).await;
     bucket.set_faults(Faults {
         unreachable: true,
         ..Faults::default()
@@ -213,9 +203,7 @@ async fn a_store_without_conditions_still_copies_and_tells() {
         ..Faults::default()
     };
     bucket.set_faults(faults);
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, uploader) = Machine::copied(&store).await;
     assert_eq!(uploader.status().refuses_overwrites, Some(false));
     let other = Machine::with_runs();
     let new = other.start(&store, taking_over());
@@ -234,9 +222,7 @@ async fn a_kill_before_the_response_leaves_an_owner() {
         let bucket = Bucket::new(seed);
         let judge = Judge::of(&bucket);
         let store = store(&bucket);
-        let machine = Machine::with_runs();
-        let uploader = machine.start(&store, options());
-        until_copied(&uploader, &store, &machine.history).await;
+        let (machine, uploader) = Machine::copied(&store).await;
         let published = uploader.status().published.unwrap().number;
         bucket.set_faults(Faults {
             cut_after: 60,
@@ -259,9 +245,7 @@ async fn a_kill_before_the_response_leaves_an_owner() {
 async fn a_place_that_was_set_back_is_refused() {
     let bucket = Bucket::new(1);
     let store = store(&bucket);
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, uploader) = Machine::copied(&store).await;
     let before = uploader.status().published.unwrap().number;
     machine.history.add(b"more".to_vec());
     until_copied(&uploader, &store, &machine.history).await;
@@ -278,9 +262,7 @@ async fn an_owner_that_slept_until_its_next_number_was_free_again_stops() {
     let bucket = Bucket::new(1);
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
-    let sleeper = Machine::with_runs();
-    let old = sleeper.start(&store, options());
-    until_copied(&old, &store, &sleeper.history).await;
+    let (sleeper, old) = Machine::copied(&store).await;
     let slept_at = old.status().published.unwrap().number;
     let owner = Machine::with_runs();
     let new = owner.start(&store, taking_over());

@@ -2,7 +2,7 @@
 
 use abide_history::{Access, Connector, Location, Store, verify};
 
-use crate::machine::{Machine, downloaded, options, until, until_copied};
+use crate::machine::{Machine, downloaded, options, until};
 
 fn open(url: &str, access: &Access) -> Result<Store, abide_history::Error> {
     let tls = rustls::ClientConfig::builder()
@@ -17,9 +17,7 @@ async fn a_directory_is_a_place() {
     let place = tempfile::tempdir().unwrap();
     let url = format!("file://{}", place.path().display());
     let store = open(&url, &Access::default()).unwrap();
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, uploader) = Machine::copied(&store).await;
     assert_eq!(uploader.status().refuses_overwrites, Some(true));
     assert_eq!(downloaded(&store).await, machine.history.runs());
     verify(&store, |_, _| {}).await.unwrap();
@@ -55,23 +53,4 @@ fn each_service_takes_its_options_and_no_others() {
         let error = open(url, &access).unwrap_err().to_string();
         assert!(error.contains("no option"), "{error}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_store_that_was_emptied_is_noticed_and_filled_after_a_restart() {
-    let bucket = abide_s3::Bucket::new(1);
-    let store = crate::net::store(&bucket);
-    let machine = crate::machine::Machine::with_runs();
-    let uploader = machine.start(&store, crate::machine::options());
-    crate::machine::until_copied(&uploader, &store, &machine.history).await;
-    for key in bucket.objects().keys() {
-        bucket.lose(key);
-    }
-    machine.history.add(b"something".to_vec());
-    let failing = crate::machine::until(&uploader, |status| status.failing.is_some()).await;
-    let why = failing.failing.unwrap().error;
-    assert!(why.contains("no longer there"), "{why}");
-    drop(uploader);
-    let uploader = machine.start(&store, crate::machine::options());
-    crate::machine::until_copied(&uploader, &store, &machine.history).await;
 }

@@ -15,9 +15,7 @@ async fn a_download_equals_its_source() {
     bucket.set_page(2);
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, uploader) = Machine::copied(&store).await;
     machine.history.merge(3);
     until_copied(&uploader, &store, &machine.history).await;
     assert_eq!(downloaded(&store).await, machine.history.runs());
@@ -31,9 +29,7 @@ async fn a_download_equals_its_source() {
 async fn a_restart_uploads_only_what_is_new() {
     let bucket = Bucket::new(1);
     let store = store(&bucket);
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, uploader) = Machine::copied(&store).await;
     drop(uploader);
     machine.history.add(vec![7; 20]);
     let before = bucket.counts().puts;
@@ -120,9 +116,7 @@ async fn what_changed_while_a_response_was_lost_is_published() {
         let bucket = Bucket::new(seed);
         let judge = Judge::of(&bucket);
         let store = store(&bucket);
-        let machine = Machine::with_runs();
-        let uploader = machine.start(&store, options());
-        until_copied(&uploader, &store, &machine.history).await;
+        let (machine, uploader) = Machine::copied(&store).await;
         let before = judge.manifests();
         bucket.set_faults(Faults {
             cut_after: 60,
@@ -153,9 +147,7 @@ async fn a_source_that_cannot_tell_is_asked_again() {
 async fn what_is_new_is_uploaded_before_the_end() {
     let bucket = Bucket::new(1);
     let store = store(&bucket);
-    let machine = Machine::with_runs();
-    let uploader = machine.start(&store, options());
-    until_copied(&uploader, &store, &machine.history).await;
+    let (machine, uploader) = Machine::copied(&store).await;
     machine.history.add(b"the last".to_vec());
     let started = tokio::time::Instant::now();
     assert!(uploader.finish(Duration::from_mins(1)).await);
@@ -183,4 +175,21 @@ async fn a_file_that_has_changed_is_not_uploaded() {
     let error = status.failing.unwrap().error;
     assert!(error.contains("0000000000000002.run is damaged"), "{error}");
     assert!(status.published.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_emptied_is_noticed_and_filled_after_a_restart() {
+    let bucket = Bucket::new(1);
+    let store = store(&bucket);
+    let (machine, uploader) = Machine::copied(&store).await;
+    for key in bucket.objects().keys() {
+        bucket.lose(key);
+    }
+    machine.history.add(b"something".to_vec());
+    let failing = until(&uploader, |status| status.failing.is_some()).await;
+    let why = failing.failing.unwrap().error;
+    assert!(why.contains("no longer there"), "{why}");
+    drop(uploader);
+    let uploader = machine.start(&store, options());
+    until_copied(&uploader, &store, &machine.history).await;
 }

@@ -70,6 +70,23 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
+    /// The manifest of a directory that holds nothing.
+    pub(crate) fn empty(segment_bytes: u64) -> Self {
+        Self {
+            epoch: 0,
+            redo: 0,
+            segment_bytes,
+            namespaces: Vec::new(),
+            removing: BTreeSet::new(),
+            quarantined: BTreeMap::new(),
+            alarms: Runs::default(),
+            clock: ClockReading::default(),
+            archive: ArchiveState::default(),
+            inspect: false,
+            restored: None,
+        }
+    }
+
     pub(crate) fn redo(&self) -> Lsn {
         Lsn(self.redo)
     }
@@ -269,19 +286,14 @@ mod tests {
         Manifest {
             epoch: 3,
             redo: 77,
-            segment_bytes: 1 << 20,
             namespaces: vec!["a".to_owned(), "b".to_owned()],
             removing: BTreeSet::from(["c".to_owned()]),
-            archive: ArchiveState::default(),
-            quarantined: BTreeMap::new(),
-            alarms: Runs::default(),
-            clock: ClockReading::default(),
-            inspect: false,
             restored: Some(Mark {
                 generation: 2,
                 position: 5,
                 unix_millis: 7,
             }),
+            ..Manifest::empty(1 << 20)
         }
     }
 

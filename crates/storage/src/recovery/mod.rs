@@ -24,7 +24,7 @@ use crate::log::local::LocalSegments;
 use crate::log::reader::{self, Found, Logged};
 use crate::log::segment::FoundHeader;
 use crate::log::segment_pool::{SegmentPool, UsedSegment};
-use crate::manifest::{ArchiveState, ClockReading, Manifest, Runs};
+use crate::manifest::Manifest;
 use crate::open_files::OpenFiles;
 use crate::options::StoreOptions;
 use crate::overlay::Object;
@@ -37,7 +37,7 @@ use crate::temporary::Temporary;
 use crate::timing;
 use crate::vfs::Vfs;
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -176,19 +176,7 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
             )));
         }
     }
-    let manifest = Manifest {
-        epoch: 0,
-        redo: 0,
-        segment_bytes: options.segment_bytes,
-        namespaces: Vec::new(),
-        removing: BTreeSet::new(),
-        quarantined: BTreeMap::new(),
-        alarms: Runs::default(),
-        clock: ClockReading::default(),
-        archive: ArchiveState::default(),
-        inspect: false,
-        restored: None,
-    };
+    let manifest = Manifest::empty(options.segment_bytes);
     manifest.store(disk, dir)?;
     Ok(manifest)
 }

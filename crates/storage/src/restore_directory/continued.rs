@@ -3,7 +3,6 @@
 
 use crate::manifest::{ArchiveState, ClockReading, Manifest, Runs};
 use crate::timeline::Mark;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// More bytes of log than a directory writes after its last copy. A program may derive numbers from positions
 /// ([`TimelineId::position`](crate::TimelineId::position)), so these must rise, and not the generation alone. The first
@@ -31,10 +30,7 @@ pub(super) fn manifest(old: &Manifest, now: u64) -> Manifest {
     Manifest {
         epoch,
         redo,
-        segment_bytes: old.segment_bytes,
         namespaces: old.namespaces.clone(),
-        removing: BTreeSet::new(),
-        quarantined: BTreeMap::new(),
         alarms: Runs {
             newest: old.alarms.newest,
             list: Vec::new(),
@@ -48,12 +44,12 @@ pub(super) fn manifest(old: &Manifest, now: u64) -> Manifest {
             archived: Some(redo),
             ..old.archive.clone()
         },
-        inspect: false,
         restored: Some(Mark {
             generation: epoch,
             position: redo,
             unix_millis: now,
         }),
+        ..Manifest::empty(old.segment_bytes)
     }
 }
 
@@ -66,15 +62,7 @@ mod tests {
         Manifest {
             epoch,
             redo,
-            segment_bytes: 1 << 20,
-            namespaces: Vec::new(),
-            removing: BTreeSet::new(),
-            quarantined: BTreeMap::new(),
-            alarms: Runs::default(),
-            clock: ClockReading::default(),
-            archive: ArchiveState::default(),
-            inspect: false,
-            restored: None,
+            ..Manifest::empty(1 << 20)
         }
     }
 
