@@ -11,7 +11,7 @@ use std::{
 
 use abide::{
     history::{self, Download, Manifest},
-    server::{HistoryContent, HistoryPlace},
+    server::{HistoryContent, HistoryPlace, access::AccessStore},
     storage::{RealDisk, StoreOptions},
 };
 use abide_storage::{RestoreOptions, RestoreProgress, restore_directory};
@@ -20,7 +20,7 @@ use clap::Args;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    data::{DataArgs, time},
+    data::{DataArgs, audited, time},
     verify,
 };
 
@@ -124,6 +124,14 @@ pub(crate) fn history(args: &HistoryArgs, out: &mut impl Write) -> Result<()> {
     );
     writeln!(out, "MANIFEST\tTIME\tRUNS\tBYTES\tWRITER\tCOPY")?;
     for manifest in listed {
+        let manifest = match manifest {
+            Ok(manifest) => manifest,
+            // Others can be restored, with --manifest.
+            Err(error) => {
+                writeln!(out, "{error}")?;
+                continue;
+            }
+        };
         let copy = match manifest.content.as_deref().map(HistoryContent::decode) {
             None => "begun",
             Some(Ok(content)) if content.is_complete => "whole",
@@ -213,7 +221,9 @@ impl CopyArgs {
         );
         let runtime = runtime()?;
         let newest = runtime.block_on(history::list(place.copies(), 1));
-        let newest = newest.ok().and_then(|newest| newest.into_iter().next());
+        let newest = newest
+            .ok()
+            .and_then(|newest| newest.into_iter().next()?.ok());
         let found = runtime.block_on(Download::find(place.copies(), self.manifest));
         let found =
             found.context("cannot find a copy; `abide history` lists others, for --manifest")?;
@@ -234,6 +244,18 @@ impl CopyArgs {
         if let Some(newest) = newest.as_ref().filter(|_| self.take_over) {
             history::continue_after(newest, &dir)?;
         }
+        let from = format!(
+            "manifest {} of {}",
+            found.manifest().number,
+            place.copies().location()
+        );
+        audited(
+            &AccessStore::open(&dir)?,
+            "restore",
+            None,
+            Some(from),
+            || Ok(()),
+        )?;
         let until = at.map_or(content.archived_millis, |at| {
             at.min(content.archived_millis)
         });

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 
 use crate::{Error, Session, Store, Writer, claim};
 
@@ -26,17 +26,17 @@ pub struct Listed {
     pub content: Option<Vec<u8>>,
 }
 
-/// The newest manifests, at most `limit`, newest first. Each is read.
+/// The newest manifests, at most `limit`, newest first. Each is read, and is an error of its own if it cannot be.
 ///
 /// # Errors
-/// If the store does not answer, or a manifest is damaged.
-pub async fn list(store: &Store, limit: usize) -> Result<Vec<Listed>, Error> {
+/// If the store does not answer.
+pub async fn list(store: &Store, limit: usize) -> Result<Vec<Result<Listed, Error>>, Error> {
     let manifests = claim::manifests(store).await?;
     let numbers = manifests.into_iter().rev().take(limit);
     let read: Vec<_> = numbers
         .map(|(number, _)| one(store.clone(), number))
         .collect();
-    stream::iter(read).buffered(8).try_collect().await
+    Ok(stream::iter(read).buffered(8).collect().await)
 }
 
 async fn one(store: Store, number: u64) -> Result<Listed, Error> {

@@ -184,6 +184,11 @@ async fn a_restore_for_inspection_is_read_and_never_served() {
         .await
         .unwrap();
     assert!(listed.contains("ada1"), "{listed}");
+    let audited = world.abide(&["audit", "--data", data]).await.unwrap();
+    assert!(
+        audited.contains("restore") && audited.contains(&world.url),
+        "{audited}"
+    );
     let (_, refused) = refused(world.program("1").command());
     assert!(refused.contains("inspection"), "{refused}");
     let told = world.restore("1", &["--take-over"]).await.unwrap_err();
@@ -191,6 +196,74 @@ async fn a_restore_for_inspection_is_read_and_never_served() {
     // The node has noticed nothing.
     put(&server, 1, 22).await;
     assert_eq!(get(&server, 1).await, Some(22));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_older_copy_is_restored_and_continues() {
+    let world = World::new();
+    let server = world.program("0").start();
+    put(&server, 1, 11).await;
+    copied(&server).await;
+    let listed = world
+        .abide(&["history", "--from", &world.url])
+        .await
+        .unwrap();
+    let older = listed.lines().nth(1).unwrap().split('\t').next().unwrap();
+    put(&server, 1, 22).await;
+    put(&server, 2, 22).await;
+    copied(&server).await;
+    assert!(server.stop().success());
+    let how = ["--manifest", older, "--take-over"];
+    world.restore("1", &how).await.unwrap();
+    let server = world.program("1").start();
+    assert_eq!(get(&server, 1).await, Some(11));
+    assert_eq!(get(&server, 2).await, None);
+    put(&server, 3, 33).await;
+    copied(&server).await;
+    assert!(server.stop().success());
+    world.restore("2", &["--take-over"]).await.unwrap();
+    let server = world.program("2").start();
+    assert_eq!(get(&server, 1).await, Some(11));
+    assert_eq!(get(&server, 2).await, None);
+    assert_eq!(get(&server, 3).await, Some(33));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_lacks_an_object_is_restored_only_if_that_is_said() {
+    let world = World::new();
+    let data = world.data("0");
+    let server = Program::new(env!("CARGO_BIN_EXE_abide"), &data)
+        .env("ABIDE__ARCHIVE__ENABLED", "false")
+        .start();
+    put(&server, 1, 11).await;
+    put(&server, 2, 22).await;
+    assert!(server.stop().success());
+    // It cannot get into the archive.
+    let file = files(&data.join("objects")).pop().unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[0] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let server = world.program("0").start();
+    let admin = server.admin_client();
+    admin
+        .until_shown(&["\nabide_archive_missing_objects 1\n"])
+        .await;
+    copied(&server).await;
+    assert!(server.stop().success());
+    let listed = world
+        .abide(&["history", "--from", &world.url])
+        .await
+        .unwrap();
+    assert!(
+        listed.lines().nth(1).unwrap().ends_with("\tincomplete"),
+        "{listed}"
+    );
+    let told = world.restore("1", &["--take-over"]).await.unwrap_err();
+    assert!(told.contains("--incomplete"), "{told}");
+    assert!(!world.data("1").join("MANIFEST").exists());
+    let how = ["--take-over", "--incomplete"];
+    let said = world.restore("1", &how).await.unwrap();
+    assert!(said.contains("restored 1 objects"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

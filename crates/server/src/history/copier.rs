@@ -50,11 +50,8 @@ impl Copier {
             *unsaved = None;
             return Duration::ZERO;
         }
-        let noticed = unsaved.get_or_insert_with(Instant::now).elapsed();
-        let saved = status.published.map_or(self.begun, |of| of.time);
-        // The wall clock may have been set back since.
-        let since = saved.elapsed().unwrap_or_default();
-        since.max(noticed).max(Duration::from_millis(1))
+        let noticed = *unsaved.get_or_insert_with(Instant::now);
+        age(status.published.map_or(self.begun, |of| of.time), noticed)
     }
 
     /// Returns once another node has taken the history over, with what to do.
@@ -79,5 +76,27 @@ impl Copier {
                 "the last changes were not copied to the store of archive.url: the next start copies them"
             );
         }
+    }
+}
+
+/// The time since the newest copy, never 0. The wall clock may have been set back since, but not the clock by which it was
+/// noticed that something is not copied.
+fn age(copied: SystemTime, noticed: Instant) -> Duration {
+    let by_wall_clock = copied.elapsed().unwrap_or_default();
+    let least = Duration::from_millis(1);
+    by_wall_clock.max(noticed.elapsed()).max(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_copied_has_an_age_also_after_the_clock_was_set_back() {
+        let hour = Duration::from_hours(1);
+        let now = SystemTime::now();
+        assert!(age(now - hour, Instant::now()) >= hour);
+        let set_back = age(now + hour, Instant::now());
+        assert!(!set_back.is_zero() && set_back < hour);
     }
 }
